@@ -1,0 +1,2 @@
+//! The txweir command.
+fn main() {}

@@ -1,0 +1,129 @@
+//! `Cx`: what a qdisc may reach during one call. It is the only way to drop or mark a packet.
+
+use crate::meta::{Ecn, Meta};
+use crate::pool::{List, Pkt, Pool};
+use crate::reason::{DropReason, MarkReason};
+use crate::rng::Rng;
+use crate::time::Instant;
+use crate::trace::{Event, Record, Trace};
+
+/// A count of packets and their wire bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets (a super-packet is one).
+    pub packets: u64,
+    /// Wire bytes.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// Adds one packet of `bytes`.
+    #[inline]
+    pub const fn add(&mut self, bytes: u32) {
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+    /// What was added since `earlier`.
+    #[inline]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self { packets: self.packets - earlier.packets, bytes: self.bytes - earlier.bytes }
+    }
+}
+
+/// The surroundings of a qdisc call: the time, the packets, and where decisions are told to.
+///
+/// Drops told here settle on the way back up the call stack: each node that was called through compares
+/// `dropped` before and after the call, and takes the difference off its own backlog. The stack is the chain
+/// of ancestors, so no qdisc knows its parent.
+#[derive(Debug)]
+pub struct Cx {
+    /// The time of this call.
+    pub now: Instant,
+    /// Every packet of the transmit path.
+    pub pool: Pool,
+    /// The only randomness.
+    pub rng: Rng,
+    /// Event records.
+    pub trace: Trace,
+    pub(crate) dropped: Tally,
+    pub(crate) dropped_list: List,
+    pub(crate) overlimits: u64,
+    drops: [u64; DropReason::COUNT],
+    marks: [u64; MarkReason::COUNT],
+}
+
+impl Cx {
+    /// Surroundings with room for `pool` packets.
+    pub fn new(pool: usize, seed: u64) -> Self {
+        Self {
+            now: Instant::ZERO,
+            pool: Pool::new(pool),
+            rng: Rng::new(seed),
+            trace: Trace::default(),
+            dropped: Tally::default(),
+            dropped_list: List::new(),
+            overlimits: 0,
+            drops: [0; DropReason::COUNT],
+            marks: [0; MarkReason::COUNT],
+        }
+    }
+
+    /// The packet's metadata.
+    #[inline]
+    pub fn meta(&self, p: &Pkt) -> &Meta {
+        self.pool.meta(p)
+    }
+
+    /// Drops a packet. It stays in the pool, on a list of its own, until the engine has given its frame back.
+    #[inline]
+    pub fn drop(&mut self, p: Pkt, reason: DropReason) {
+        let meta = self.pool.meta_mut(&p);
+        meta.reason = Some(reason);
+        self.dropped.add(meta.wire_len);
+        self.drops[reason as usize] += 1;
+        let (hash, wire_len) = (meta.hash, meta.wire_len);
+        self.trace.record(Record { at: self.now, event: Event::Dropped(reason), hash, wire_len });
+        self.dropped_list.push_back(&mut self.pool, p);
+    }
+
+    /// CE-marks a packet if its transport takes marks; false if it does not (then drop it instead).
+    #[inline]
+    pub fn mark(&mut self, p: &Pkt, reason: MarkReason) -> bool {
+        let meta = self.pool.meta_mut(p);
+        if !meta.ecn.capable() {
+            return false;
+        }
+        meta.marked |= meta.ecn != Ecn::Ce;
+        meta.ecn = Ecn::Ce;
+        self.marks[reason as usize] += 1;
+        true
+    }
+
+    /// Counts that a packet had to wait for tokens, at the node being called.
+    #[inline]
+    pub const fn overlimit(&mut self) {
+        self.overlimits += 1;
+    }
+
+    /// Packets dropped for `reason` since the start.
+    pub const fn drops(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize]
+    }
+    /// Packets marked for `reason` since the start.
+    pub const fn marks(&self, reason: MarkReason) -> u64 {
+        self.marks[reason as usize]
+    }
+    /// All packets and bytes dropped since the start.
+    pub const fn dropped(&self) -> Tally {
+        self.dropped
+    }
+
+    /// Takes back the oldest dropped packet's slot: its frame's index, metadata and reason.
+    #[inline]
+    pub(crate) fn settle_drop(&mut self) -> Option<(usize, Meta)> {
+        let p = self.dropped_list.pop_front(&self.pool)?;
+        let settled = (p.index(), *self.pool.meta(&p));
+        self.pool.free(p);
+        Some(settled)
+    }
+}

@@ -1,0 +1,57 @@
+//! `TxQueue`: a device's transmit queue, which promises slots before a packet leaves its qdisc.
+
+use alloc::string::String;
+use core::fmt;
+
+use crate::meta::Meta;
+use crate::reason::DropReason;
+
+/// A device's transmit queue.
+///
+/// The order of calls is reserve, push (at most as many as were promised), commit. What was promised and not
+/// pushed goes back with the commit. Because a packet is only taken from its qdisc once a slot is promised,
+/// there is no way back into the qdisc and no requeue.
+pub trait TxQueue {
+    /// The user's own packet: a `Vec<u8>`, a buffer address, an mbuf pointer.
+    type Frame;
+
+    /// Promises up to `want` slots, each for one packet of any size that the device takes.
+    fn reserve(&mut self, want: u32) -> u32;
+
+    /// Takes a packet into a promised slot. `m.marked` asks for a CE mark on the bytes.
+    fn push(&mut self, frame: Self::Frame, m: &Meta);
+
+    /// Shows the pushed packets to the device (one doorbell) and gives unused promises back.
+    fn commit(&mut self) -> Result<(), DeviceError>;
+
+    /// Reports what the device has finished since the last call, in one round.
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<Self::Frame>));
+
+    /// Takes back the frame of a packet that was dropped. The default lets it go.
+    fn discard(&mut self, frame: Self::Frame, m: &Meta, reason: DropReason) {
+        let _ = (frame, m, reason);
+    }
+}
+
+/// Packets that the device has finished with.
+#[derive(Debug)]
+pub struct Completed<F> {
+    /// How many packets (super-packets count once, as they were pushed).
+    pub packets: u32,
+    /// The sum of their `wire_len`, exactly as they were pushed.
+    pub bytes: u32,
+    /// The frame, where completion is what gives it back.
+    pub frame: Option<F>,
+}
+
+/// The device refused a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceError(pub String);
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for DeviceError {}

@@ -1,0 +1,3 @@
+//! Control laws on numbers: no queue, no packet.
+
+pub mod codel;

@@ -1,0 +1,228 @@
+//! `Node`: a qdisc with everything around it that is the same for every kind: the class choice by priority,
+//! the held packet of a peek, and the books.
+
+use alloc::boxed::Box;
+
+use crate::cx::{Cx, Tally};
+use crate::error::ConfigError;
+use crate::handle::{ClassId, Handle};
+use crate::meta::Meta;
+use crate::pool::Pkt;
+use crate::qdisc::{Discipline, Erased, Next, Qdisc, Verdict, fifo};
+use crate::reason::{DropReason, WakeReason};
+use crate::spec::Env;
+use crate::time::Instant;
+
+/// A class of a classful qdisc: its minor number and the qdisc that its packets wait in.
+#[derive(Debug)]
+pub struct Class {
+    /// The minor number; the major is the qdisc's.
+    pub minor: u16,
+    /// What its packets wait in.
+    pub node: Node,
+}
+
+/// The books of a node. `admitted = sent + dropped + queued` holds after every call, in packets and in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    /// Packets and bytes offered to it.
+    pub admitted: Tally,
+    /// Packets and bytes that left it towards the device.
+    pub sent: Tally,
+    /// Segments that left it: what tc calls packets.
+    pub sent_segs: u64,
+    /// Packets and bytes dropped in it or in anything below it.
+    pub dropped: Tally,
+    /// Packets and bytes in it now, all levels below included.
+    pub queued: Tally,
+    /// Times that a packet had to wait for tokens here.
+    pub overlimits: u64,
+}
+
+/// The answer to a peek.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peek {
+    /// A packet is ready, of this many wire bytes and segments; `Node::dequeue` will give it.
+    Ready {
+        /// Bytes after segmentation.
+        wire_len: u32,
+        /// Segments.
+        segs: u16,
+    },
+    /// Nothing is queued.
+    Empty,
+    /// Nothing may leave before this.
+    At(Instant, WakeReason),
+}
+
+/// A qdisc in a tree.
+#[derive(Debug)]
+pub struct Node {
+    qdisc: Box<dyn Qdisc>,
+    handle: Handle,
+    held: Option<Pkt>,
+    books: Books,
+}
+
+impl Node {
+    /// A node around a qdisc that was built from words (`Spec::build`). Handle `NONE` marks a default one.
+    pub fn new(handle: Handle, qdisc: Box<dyn Qdisc>) -> Self {
+        Self { qdisc, handle, held: None, books: Books::default() }
+    }
+
+    /// A node around a discipline with these parameters.
+    pub fn of<D: Discipline>(handle: Handle, cfg: D::Config, env: &Env) -> Result<Self, ConfigError> {
+        Ok(Self::new(handle, Box::new(Erased::<D>::new(cfg, env)?)))
+    }
+
+    /// What a new class has until something is grafted: pfifo with the device's queue length.
+    pub fn default_child(env: &Env) -> Self {
+        Self::new(Handle::NONE, Box::new(fifo::default_pfifo(env)))
+    }
+
+    /// Its handle; `NONE` for a default qdisc.
+    pub const fn handle(&self) -> Handle {
+        self.handle
+    }
+    /// The qdisc.
+    pub fn qdisc(&self) -> &dyn Qdisc {
+        &*self.qdisc
+    }
+    /// The qdisc, to change.
+    pub(crate) fn qdisc_mut(&mut self) -> &mut dyn Qdisc {
+        &mut *self.qdisc
+    }
+    /// Its books.
+    pub const fn books(&self) -> &Books {
+        &self.books
+    }
+    /// True if nothing is queued in it or below.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.books.queued.packets == 0
+    }
+
+    /// The class that a packet names in this qdisc: by a priority with this major, or one chosen ahead.
+    #[inline]
+    fn classify(&self, m: &Meta) -> Option<ClassId> {
+        let major = self.handle.major();
+        if major == 0 {
+            return None;
+        }
+        let by_priority = Handle(m.priority);
+        if by_priority.major() == major && by_priority.minor() != 0 {
+            return Some(by_priority);
+        }
+        (m.class.major() == major && m.class.minor() != 0).then_some(m.class)
+    }
+
+    /// Whether the packet would be queued without a drop.
+    #[inline]
+    pub fn admit(&self, m: &Meta) -> Verdict {
+        self.qdisc.admit(m, self.classify(m))
+    }
+
+    /// True if nothing waits here and a packet that comes now may go to the device directly.
+    #[inline]
+    pub fn transparent(&self, m: &Meta) -> bool {
+        self.is_empty() && self.qdisc.transparent(m)
+    }
+
+    /// Charges a packet that went to the device directly.
+    #[inline]
+    pub(crate) fn charge_direct(&mut self, m: &Meta) {
+        self.books.admitted.add(m.wire_len);
+        self.books.sent.add(m.wire_len);
+        self.books.sent_segs += u64::from(m.segs);
+    }
+
+    /// Queues a packet, or drops it or others.
+    #[inline]
+    pub fn enqueue(&mut self, p: Pkt, cx: &mut Cx) {
+        let m = cx.pool.meta(&p);
+        let (wire_len, class) = (m.wire_len, self.classify(m));
+        self.books.admitted.add(wire_len);
+        self.books.queued.add(wire_len);
+        let before = cx.dropped;
+        self.qdisc.enqueue(p, class, cx);
+        self.settle(before, cx);
+    }
+
+    /// The next packet, if it may leave now.
+    #[inline]
+    pub fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        let next = match self.held.take() {
+            Some(p) => Next::Packet(p),
+            None => self.ask(cx),
+        };
+        if let Next::Packet(p) = &next {
+            let m = cx.pool.meta(p);
+            self.books.sent.add(m.wire_len);
+            self.books.sent_segs += u64::from(m.segs);
+            self.books.queued.packets -= 1;
+            self.books.queued.bytes -= u64::from(m.wire_len);
+        }
+        next
+    }
+
+    /// What `dequeue` would give. The packet, if any, is held here until it is asked for, and still counts as
+    /// queued.
+    #[inline]
+    pub fn peek(&mut self, cx: &mut Cx) -> Peek {
+        if self.held.is_none() {
+            match self.ask(cx) {
+                Next::Packet(p) => self.held = Some(p),
+                Next::Empty => return Peek::Empty,
+                Next::At(t, why) => return Peek::At(t, why),
+            }
+        }
+        match &self.held {
+            Some(p) => {
+                let m = cx.pool.meta(p);
+                Peek::Ready { wire_len: m.wire_len, segs: m.segs }
+            }
+            None => Peek::Empty,
+        }
+    }
+
+    /// Drops everything queued, here and below.
+    pub fn purge(&mut self, cx: &mut Cx) {
+        let before = cx.dropped;
+        if let Some(p) = self.held.take() {
+            cx.drop(p, DropReason::Purged);
+        }
+        self.qdisc.purge(cx);
+        self.settle(before, cx);
+    }
+
+    /// Runs `f` on the qdisc and settles what it dropped.
+    pub(crate) fn with<R>(&mut self, cx: &mut Cx, f: impl FnOnce(&mut dyn Qdisc, &mut Cx) -> R) -> R {
+        let before = cx.dropped;
+        let r = f(&mut *self.qdisc, cx);
+        self.settle(before, cx);
+        r
+    }
+
+    /// Asks the qdisc and settles what it dropped and delayed.
+    #[inline]
+    fn ask(&mut self, cx: &mut Cx) -> Next {
+        let before = cx.dropped;
+        let outer = core::mem::take(&mut cx.overlimits);
+        let next = self.qdisc.dequeue(cx);
+        self.books.overlimits += core::mem::replace(&mut cx.overlimits, outer);
+        self.settle(before, cx);
+        next
+    }
+
+    /// Takes what was dropped below since `before` off the backlog.
+    #[inline]
+    fn settle(&mut self, before: Tally, cx: &Cx) {
+        let d = cx.dropped.since(before);
+        if d.packets != 0 {
+            self.books.dropped.packets += d.packets;
+            self.books.dropped.bytes += d.bytes;
+            self.books.queued.packets -= d.packets;
+            self.books.queued.bytes -= d.bytes;
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! One declaration per parameter: `params!` turns a list into the struct, its defaults and ranges, the table
+//! that usage and documentation print, the reader of words, and the visitor that show and JSON print from.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use crate::error::{ConfigError, ErrorKind};
+use crate::spec::Env;
+use crate::value::{Show, Words};
+
+/// What is declared of a parameter.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Field and first key: the tc word.
+    pub key: &'static str,
+    /// Every word that sets it. For a flag these are its values; otherwise aliases of the key.
+    pub words: &'static [&'static str],
+    /// True if the word itself is the value (`ecn`, `noecn`).
+    pub flag: bool,
+    /// One sentence of meaning.
+    pub about: &'static str,
+    /// The type, in words.
+    pub expected: &'static str,
+    /// The range, in words; empty if the type is the range.
+    pub range: &'static str,
+    /// The default, as declared.
+    pub default: &'static str,
+}
+
+/// A parameter with its present value, as `visit` shows it.
+pub struct Shown<'a> {
+    /// The declaration.
+    pub param: &'static Param,
+    /// The word to print: the key, or for a flag the word of the present value (`None`: it has no word).
+    pub word: Option<&'static str>,
+    /// The value.
+    pub value: &'a dyn Show,
+}
+
+/// What `set` did with a word.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SetOutcome {
+    /// It set a parameter.
+    Set,
+    /// It is not a key.
+    UnknownKey,
+    /// What follows is not such a value.
+    BadValue(&'static Param),
+    /// The value is outside the range.
+    OutOfRange(&'static Param),
+}
+
+/// The parameters of a kind. Made by `params!`.
+pub trait Params: Clone + PartialEq + core::fmt::Debug + 'static {
+    /// The declarations, in order.
+    const TABLE: &'static [Param];
+    /// The defaults on this device.
+    fn defaults(env: &Env) -> Self;
+    /// Sets the parameter that `key` names from the words after it.
+    fn set(&mut self, key: &str, words: &mut Words<'_>) -> SetOutcome;
+    /// Shows every parameter, in order.
+    fn visit(&self, f: &mut dyn FnMut(Shown<'_>));
+}
+
+/// Reads `words` into `cfg` until they end. On an error `cfg` is half-read and to be thrown away.
+pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Result<(), ConfigError> {
+    while let Some(key) = words.take() {
+        let at = words.at() - 1;
+        let refused = match cfg.set(key, words) {
+            SetOutcome::Set => continue,
+            SetOutcome::UnknownKey => {
+                let err = ConfigError::new(ErrorKind::UnknownKey, kind, known_keys(P::TABLE), key);
+                return Err(err.word(at));
+            }
+            SetOutcome::BadValue(param) => (ErrorKind::BadValue, param),
+            SetOutcome::OutOfRange(param) => (ErrorKind::OutOfRange, param),
+        };
+        let (error, param) = refused;
+        let expected = match (error, param.range) {
+            (ErrorKind::OutOfRange, range) => range.to_string(),
+            (_, "") => param.expected.to_string(),
+            (_, range) => format!("{}, {range}", param.expected),
+        };
+        // The words as given; the caret goes under the first of the value, or the key if there is none.
+        let mut rest = Words::clone(words);
+        rest.rewind(at + 1);
+        let (given, caret) = match rest.peek() {
+            Some(w) => (w, at + 1),
+            None => ("", at),
+        };
+        return Err(ConfigError::new(error, kind, expected, given).key(key).word(caret));
+    }
+    Ok(())
+}
+
+fn known_keys(table: &[Param]) -> String {
+    let mut s = String::new();
+    for word in table.iter().flat_map(|p| if p.flag { p.words } else { &p.words[..1] }) {
+        s.push_str(if s.is_empty() { "one of " } else { ", " });
+        s.push_str(word);
+    }
+    if s.is_empty() { "no parameter".into() } else { s }
+}
+
+/// Declares parameters. Each line: documentation, field, type, default (may use the environment), then
+/// `keys ["word", "alias"]` or `flags ["on-word" = value, "off-word" = value]`, then an optional range in
+/// words with its test.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! params {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident($env:ident) {
+            $(
+                $(#[doc = $doc:literal])+
+                $field:ident : $type:ty = $default:expr, $mode:ident $keys:tt $(, $range:literal : $check:expr)? ;
+            )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name { $( $(#[doc = $doc])+ pub $field: $type, )* }
+
+        impl $crate::params::Params for $name {
+            const TABLE: &'static [$crate::params::Param] = &[ $(
+                $crate::params::Param {
+                    key: stringify!($field),
+                    words: $crate::params!(@words $mode $keys),
+                    flag: $crate::params!(@flag $mode),
+                    about: concat!($($doc),+).trim_ascii(),
+                    expected: <$type as $crate::value::Value>::EXPECTED,
+                    range: concat!($($range)?),
+                    default: stringify!($default),
+                },
+            )* ];
+
+            #[allow(unused_variables)]
+            fn defaults($env: &$crate::spec::Env) -> Self {
+                Self { $( $field: $default, )* }
+            }
+
+            #[allow(unused_variables)]
+            fn set(&mut self, key: &str, words: &mut $crate::value::Words<'_>) -> $crate::params::SetOutcome {
+                #[allow(unused_imports)]
+                use $crate::params::{Params, SetOutcome};
+                #[allow(unused_mut)]
+                let mut index = 0..;
+                $(
+                    let at = index.next().unwrap_or(0);
+                    $crate::params!(@set $mode $keys, self.$field, $type, key, words, at $(, $check)?);
+                )*
+                SetOutcome::UnknownKey
+            }
+
+            #[allow(unused_variables, unused_mut)]
+            fn visit(&self, f: &mut dyn FnMut($crate::params::Shown<'_>)) {
+                let mut table = Self::TABLE.iter();
+                $(
+                    if let Some(param) = table.next() {
+                        let word = $crate::params!(@word $mode $keys, self.$field);
+                        f($crate::params::Shown { param, word, value: &self.$field });
+                    }
+                )*
+            }
+        }
+    };
+
+    (@words keys [$($key:literal),+]) => { &[$($key),+] };
+    (@words flags [$($key:literal = $value:expr),+]) => { &[$($key),+] };
+    (@flag keys) => { false };
+    (@flag flags) => { true };
+    (@word keys [$first:literal $(, $key:literal)*], $field:expr) => { Some($first) };
+    (@word flags [$($key:literal = $value:expr),+], $field:expr) => {{
+        let mut word = None;
+        $( if $field == $value { word = word.or(Some($key)); } )+
+        word
+    }};
+    (@set keys [$($key:literal),+], $field:expr, $type:ty, $given:ident, $words:ident, $at:ident $(, $check:expr)?) => {
+        if [$($key),+].contains(&$given) {
+            return match <$type as $crate::value::Value>::take($words) {
+                None => SetOutcome::BadValue(&Self::TABLE[$at]),
+                $( Some(v) if !{ let check: fn(&$type) -> bool = $check; check(&v) } =>
+                    SetOutcome::OutOfRange(&Self::TABLE[$at]), )?
+                Some(v) => { $field = v; SetOutcome::Set }
+            };
+        }
+    };
+    (@set flags [$($key:literal = $value:expr),+], $field:expr, $type:ty, $given:ident, $words:ident, $at:ident) => {
+        $( if $given == $key { $field = $value; return SetOutcome::Set; } )+
+    };
+}

@@ -1,0 +1,202 @@
+//! codel: one FIFO under the CoDel control law (RFC 8289): packets are dropped, or marked, at dequeue when the
+//! queue has stood above `target` for an `interval` (tc-codel(8)). O(1) per packet.
+//!
+//! - I1: never more than `limit` packets are queued.
+//! - I2: order of arrival is order of departure.
+//! - I3: a packet that waited less than `target` is never dropped or ECN-marked by the law.
+//! - Differs from Linux: an empty queue disarms the law, as RFC 8289's pseudocode does (PARITY: codel-empty-disarms).
+
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::ClassId;
+use crate::law::codel::{CodelParams, CodelState, Decision, Head, Ticks};
+use crate::meta::Meta;
+use crate::pool::{Pkt, Queue};
+use crate::qdisc::fifo::trim;
+use crate::qdisc::{Discipline, Next, Verdict};
+use crate::reason::{DropReason, MarkReason};
+use crate::spec::{Env, Flags};
+use crate::time::Nanos;
+use crate::units::Packets;
+
+/// The standing delay that is acceptable on the Internet: 5 ms (RFC 8289 section 4.3).
+pub const TARGET: Ticks = Ticks::span(Nanos::from_millis(5));
+/// The time a sender there needs to react: 100 ms (RFC 8289 section 4.3).
+pub const INTERVAL: Ticks = Ticks::span(Nanos::from_millis(100));
+
+crate::params! {
+    /// Parameters of codel.
+    pub struct Config(env) {
+        /// Most packets that wait.
+        limit: Packets = Packets(1000), keys ["limit"];
+        /// Standing delay that is acceptable.
+        target: Ticks = TARGET, keys ["target"];
+        /// Delay at which every ECN-capable packet is CE-marked; off unless given.
+        ce_threshold: Option<Ticks> = None, keys ["ce_threshold"];
+        /// Time over which the delay must stay above target: about the longest round trip.
+        interval: Ticks = INTERVAL, keys ["interval"], "1024ns to 137s": interval_in_range;
+        /// Mark ECN-capable packets instead of dropping them.
+        ecn: bool = false, flags ["ecn" = true, "noecn" = false];
+    }
+}
+
+crate::stats! {
+    /// Counters of codel.
+    pub struct Stats {
+        /// Drops and marks since dropping began.
+        count: u32,
+        /// `count` when dropping last began.
+        lastcount: u32,
+        /// Time that the last delivered packet waited, microseconds.
+        ldelay: u64,
+        /// 1 while the law is dropping.
+        dropping: bool,
+        /// Time to the next drop, seen from the last dequeue, microseconds; 0 if it is due.
+        drop_next: u64,
+        /// Largest packet seen, bytes.
+        maxpacket: u32,
+        /// Packets marked instead of dropped.
+        ecn_mark: u64,
+        /// Packets dropped at the limit.
+        drop_overlimit: u64,
+        /// Packets marked for `ce_threshold`.
+        ce_mark: u64,
+    }
+}
+
+/// The law's range for an interval.
+pub(super) fn interval_in_range(interval: &Ticks) -> bool {
+    CodelParams::new(Nanos::ZERO, interval.as_nanos(), 0).is_ok()
+}
+
+/// The law's parameters; `resolve` has already found them good.
+pub(super) fn law_params(
+    kind: &str,
+    [target, interval]: [Ticks; 2],
+    ce_threshold: Option<Ticks>,
+    ecn: bool,
+    env: &Env,
+) -> Result<CodelParams, ConfigError> {
+    CodelParams::new(target.as_nanos(), interval.as_nanos(), env.frame_max())
+        .map(|p| p.with_ecn(ecn).with_ce_threshold(ce_threshold.map(Ticks::as_nanos)))
+        .map_err(|e| ConfigError::new(ErrorKind::OutOfRange, kind, "times that the law's clock can hold", e))
+}
+
+/// Takes packets until the law delivers one. `pop` gives the next one with the backlog it leaves behind.
+#[inline]
+pub(super) fn next(
+    law: &mut CodelState,
+    params: &CodelParams,
+    cx: &mut Cx,
+    mut pop: impl FnMut(&mut Cx) -> Option<(Pkt, u64)>,
+) -> Option<Pkt> {
+    let now = Ticks::at(cx.now);
+    loop {
+        let Some((p, backlog)) = pop(cx) else {
+            law.on_empty(params);
+            return None;
+        };
+        let m = cx.meta(&p);
+        let waited = now.since(Ticks::at(m.enqueued));
+        let head = Head::new(waited, backlog).with_ecn_capable(m.ecn.capable());
+        match law.on_dequeue(params, &head, now) {
+            Decision::Drop => cx.drop(p, DropReason::Congested),
+            Decision::Deliver(marks) => {
+                if marks.ecn {
+                    cx.mark(&p, MarkReason::Congested);
+                }
+                if marks.ce_threshold {
+                    cx.mark(&p, MarkReason::CeThreshold);
+                }
+                return Some(p);
+            }
+        }
+    }
+}
+
+/// A FIFO with CoDel.
+#[derive(Debug)]
+pub struct Codel {
+    queue: Queue,
+    law: CodelState,
+    params: CodelParams,
+    limit: u32,
+    stats: Stats,
+}
+
+impl Discipline for Codel {
+    const KIND: &'static str = "codel";
+    const ABOUT: &'static str = "One FIFO whose standing delay is controlled (CoDel).";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    type Config = Config;
+    type Stats = Stats;
+
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
+        law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env).map(|_| ())
+    }
+    fn new(cfg: &Config, env: &Env) -> Self {
+        match law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env) {
+            Ok(params) => Self {
+                queue: Queue::new(),
+                law: CodelState::default(),
+                params,
+                limit: cfg.limit.0,
+                stats: Stats::default(),
+            },
+            // `resolve` has accepted the same values.
+            Err(e) => unreachable!("{e}"),
+        }
+    }
+    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+        if let Ok(p) = law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env) {
+            self.params = p;
+        }
+        self.limit = cfg.limit.0;
+        trim(&mut self.queue, cx, |q| q.packets() > self.limit);
+    }
+    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+        if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        if self.queue.packets() < self.limit {
+            self.stats.maxpacket = self.stats.maxpacket.max(cx.meta(&p).wire_len);
+            self.queue.push_back(&mut cx.pool, p);
+        } else {
+            self.stats.drop_overlimit += 1;
+            cx.drop(p, DropReason::Overlimit);
+        }
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        let (ecn, ce) = (cx.marks(MarkReason::Congested), cx.marks(MarkReason::CeThreshold));
+        let queue = &mut self.queue;
+        let p = next(&mut self.law, &self.params, cx, |cx| {
+            let p = queue.pop_front(&cx.pool)?;
+            Some((p, queue.bytes()))
+        });
+        self.stats.ecn_mark += cx.marks(MarkReason::Congested) - ecn;
+        self.stats.ce_mark += cx.marks(MarkReason::CeThreshold) - ce;
+        let Some(p) = p else { return Next::Empty };
+        let now = Ticks::at(cx.now);
+        self.stats.ldelay = now.since(Ticks::at(cx.meta(&p).enqueued)).as_nanos().as_micros();
+        let due = self.law.drop_next().since(now);
+        self.stats.drop_next = if due.0 > u32::MAX / 2 { 0 } else { due.as_nanos().as_micros() };
+        Next::Packet(p)
+    }
+    fn purge(&mut self, cx: &mut Cx) {
+        trim(&mut self.queue, cx, |_| true);
+        self.law = CodelState::default();
+    }
+    fn transparent(&self, _m: &Meta) -> bool {
+        self.limit > 0 && self.law.at_rest()
+    }
+    fn stats(&self) -> Stats {
+        let dropping = self.law.dropping();
+        Stats {
+            count: self.law.count(),
+            lastcount: self.law.lastcount(),
+            dropping,
+            drop_next: if dropping { self.stats.drop_next } else { 0 },
+            ..self.stats
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! pfifo, bfifo and pfifo_head_drop: one queue, first in first out, bounded in packets or bytes.
+//!
+//! A full pfifo or bfifo drops the arriving packet; a full pfifo_head_drop drops its oldest one instead, so
+//! that what is delivered is fresh (tc-pfifo(8), tc-bfifo(8)). O(1) per packet, no memory beyond the packets.
+//!
+//! - I1: never more than `limit` packets (bytes) are queued.
+//! - I2: order of arrival is order of departure.
+
+use crate::cx::Cx;
+use crate::handle::ClassId;
+use crate::meta::Meta;
+use crate::pool::{Pkt, Queue};
+use crate::qdisc::{Discipline, Erased, Next, Verdict};
+use crate::reason::DropReason;
+use crate::spec::{Env, Flags};
+use crate::units::{Bytes, Packets};
+
+crate::params! {
+    /// Parameters of pfifo and pfifo_head_drop.
+    pub struct PacketLimit(env) {
+        /// Most packets that wait; the default is the device's transmit queue length.
+        limit: Packets = Packets(env.tx_queue_len), keys ["limit"];
+    }
+}
+
+crate::params! {
+    /// Parameters of bfifo.
+    pub struct ByteLimit(env) {
+        /// Most bytes that wait; the default is the transmit queue length in full frames.
+        limit: Bytes = Bytes(u64::from(env.tx_queue_len) * u64::from(env.frame_max())), keys ["limit"],
+            "at most 4294967295 bytes": |l| l.0 <= u64::from(u32::MAX);
+    }
+}
+
+crate::stats! {
+    /// The FIFO kinds have no counters of their own.
+    pub struct NoStats {}
+}
+
+/// A FIFO bounded in packets.
+#[derive(Debug)]
+pub struct Pfifo {
+    queue: Queue,
+    limit: u32,
+}
+
+/// A FIFO bounded in bytes.
+#[derive(Debug)]
+pub struct Bfifo {
+    queue: Queue,
+    limit: u64,
+}
+
+/// A FIFO bounded in packets that drops its oldest packet to take a new one.
+#[derive(Debug)]
+pub struct PfifoHeadDrop {
+    queue: Queue,
+    limit: u32,
+}
+
+/// The qdisc that a new class starts with.
+pub fn default_pfifo(env: &Env) -> Erased<Pfifo> {
+    use crate::params::Params;
+    match Erased::new(PacketLimit::defaults(env), env) {
+        Ok(q) => q,
+        // Pfifo resolves any parameters.
+        Err(e) => unreachable!("{e}"),
+    }
+}
+
+impl Discipline for Pfifo {
+    const KIND: &'static str = "pfifo";
+    const ABOUT: &'static str = "First in first out, bounded in packets.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    type Config = PacketLimit;
+    type Stats = NoStats;
+
+    fn new(cfg: &PacketLimit, _env: &Env) -> Self {
+        Self { queue: Queue::new(), limit: cfg.limit.0 }
+    }
+    fn change(&mut self, cfg: &PacketLimit, _env: &Env, cx: &mut Cx) {
+        self.limit = cfg.limit.0;
+        trim(&mut self.queue, cx, |q| q.packets() > self.limit);
+    }
+    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+        if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        if self.queue.packets() < self.limit {
+            self.queue.push_back(&mut cx.pool, p);
+        } else {
+            cx.drop(p, DropReason::Overlimit);
+        }
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
+    }
+    fn purge(&mut self, cx: &mut Cx) {
+        trim(&mut self.queue, cx, |_| true);
+    }
+    fn transparent(&self, _m: &Meta) -> bool {
+        self.limit > 0
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+}
+
+impl Discipline for Bfifo {
+    const KIND: &'static str = "bfifo";
+    const ABOUT: &'static str = "First in first out, bounded in bytes.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    type Config = ByteLimit;
+    type Stats = NoStats;
+
+    fn new(cfg: &ByteLimit, _env: &Env) -> Self {
+        Self { queue: Queue::new(), limit: cfg.limit.0 }
+    }
+    fn change(&mut self, cfg: &ByteLimit, _env: &Env, cx: &mut Cx) {
+        self.limit = cfg.limit.0;
+        trim(&mut self.queue, cx, |q| q.bytes() > self.limit);
+    }
+    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+        if self.fits(m) { Verdict::Accept } else { Verdict::Full }
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        if self.fits(cx.meta(&p)) {
+            self.queue.push_back(&mut cx.pool, p);
+        } else {
+            cx.drop(p, DropReason::Overlimit);
+        }
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
+    }
+    fn purge(&mut self, cx: &mut Cx) {
+        trim(&mut self.queue, cx, |_| true);
+    }
+    fn transparent(&self, m: &Meta) -> bool {
+        self.fits(m)
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+}
+
+impl Bfifo {
+    fn fits(&self, m: &Meta) -> bool {
+        self.queue.bytes() + u64::from(m.wire_len) <= self.limit
+    }
+}
+
+impl Discipline for PfifoHeadDrop {
+    const KIND: &'static str = "pfifo_head_drop";
+    const ABOUT: &'static str = "First in first out, bounded in packets, drops the oldest packet when full.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    type Config = PacketLimit;
+    type Stats = NoStats;
+
+    fn new(cfg: &PacketLimit, _env: &Env) -> Self {
+        Self { queue: Queue::new(), limit: cfg.limit.0 }
+    }
+    fn change(&mut self, cfg: &PacketLimit, _env: &Env, cx: &mut Cx) {
+        self.limit = cfg.limit.0;
+        trim(&mut self.queue, cx, |q| q.packets() > self.limit);
+    }
+    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+        if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        if self.limit == 0 {
+            return cx.drop(p, DropReason::Overlimit);
+        }
+        if self.queue.packets() >= self.limit
+            && let Some(oldest) = self.queue.pop_front(&cx.pool)
+        {
+            cx.drop(oldest, DropReason::HeadDrop);
+        }
+        self.queue.push_back(&mut cx.pool, p);
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
+    }
+    fn purge(&mut self, cx: &mut Cx) {
+        trim(&mut self.queue, cx, |_| true);
+    }
+    fn transparent(&self, _m: &Meta) -> bool {
+        self.limit > 0
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+}
+
+/// Drops from the head while `over` says so; bounded by the queue's length.
+pub(super) fn trim(queue: &mut Queue, cx: &mut Cx, over: impl Fn(&Queue) -> bool) {
+    while over(queue) {
+        let Some(p) = queue.pop_front(&cx.pool) else { return };
+        cx.drop(p, DropReason::Purged);
+    }
+}

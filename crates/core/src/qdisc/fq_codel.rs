@@ -1,0 +1,353 @@
+//! fq_codel (RFC 8290): packets are hashed into flows, flows take turns by deficit round robin, and each flow
+//! is under its own CoDel law; a flow that has just begun goes first (tc-fq_codel(8)).
+//!
+//! O(1) per packet; finding the fattest flow on overflow is O(flows), once per batch of drops. Memory per flow: one
+//! cache line and 8 bytes of backlog, taken at creation.
+//!
+//! - I1: never more than `limit` packets are queued, nor more than `memory_limit` bytes of memory.
+//! - I2: packets of one flow leave in order of arrival.
+//! - I3: a flow is on exactly one of the two lists while it has packets, and on none once it was found empty there.
+//! - I4: between two turns of a backlogged flow every other backlogged flow has a turn; a turn sends at most
+//!   `quantum` bytes plus one packet (RFC 8290 section 4.2).
+//! - Differs from Linux: memory is what this engine uses (PARITY: fq-codel-memory), and is brought below its limit
+//!   whatever it takes; an empty flow disarms its law (PARITY: codel-empty-disarms).
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::ClassId;
+use crate::law::codel::{CodelParams, CodelState, Ticks};
+use crate::meta::Meta;
+use crate::pool::{List, Pkt};
+use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
+use crate::qdisc::{Discipline, Next, Verdict};
+use crate::reason::{DropReason, MarkReason};
+use crate::spec::{Env, Flags};
+use crate::units::{Bytes, Packets};
+
+crate::params! {
+    /// Parameters of fq_codel.
+    pub struct Config(env) {
+        /// Most packets that wait, in all flows together.
+        limit: Packets = Packets(10_240), keys ["limit"], "at least 1 packet": |l| l.0 > 0;
+        /// Number of flows that packets are hashed into; fixed once running.
+        flows: u32 = 1024, keys ["flows"], "1 to 65536": |f| (1..=65_536).contains(f);
+        /// Bytes that a flow may send per turn; the default is one full frame.
+        quantum: u32 = env.frame_max(), keys ["quantum"], "256 to 1048576 bytes": |q| (256..=1 << 20).contains(q);
+        /// Standing delay of a flow that is acceptable.
+        target: Ticks = TARGET, keys ["target"];
+        /// Delay at which every ECN-capable packet is CE-marked; off unless given.
+        ce_threshold: Option<Ticks> = None, keys ["ce_threshold"];
+        /// Time over which a flow's delay must stay above target: about the longest round trip.
+        interval: Ticks = INTERVAL, keys ["interval"], "1024ns to 137s": interval_in_range;
+        /// Most memory that waiting packets take: their frames and 64 bytes each.
+        memory_limit: Bytes = Bytes(32 << 20), keys ["memory_limit"], "at most 4294967295 bytes": |m| m.0 <= u64::from(u32::MAX);
+        /// Mark ECN-capable packets instead of dropping them.
+        ecn: bool = true, flags ["ecn" = true, "noecn" = false];
+        /// Most packets dropped from the fattest flow at once when a limit is exceeded.
+        drop_batch: u32 = 64, keys ["drop_batch"], "at least 1": |n| *n > 0;
+    }
+}
+
+crate::stats! {
+    /// Counters of fq_codel.
+    pub struct Stats {
+        /// Largest packet seen, bytes.
+        maxpacket: u32,
+        /// Packets dropped because a limit was exceeded.
+        drop_overlimit: u64,
+        /// Times a flow was put on the list of new flows.
+        new_flow_count: u64,
+        /// Packets marked instead of dropped.
+        ecn_mark: u64,
+        /// Packets marked for `ce_threshold`.
+        ce_mark: u64,
+        /// Memory that waiting packets take now, bytes.
+        memory_used: u64,
+        /// Packets dropped because the memory limit was exceeded (also in `drop_overlimit`).
+        drop_overmemory: u64,
+        /// Flows on the list of new flows.
+        new_flows_len: u32,
+        /// Flows on the list of old flows.
+        old_flows_len: u32,
+    }
+}
+
+/// "No flow" in a link.
+const NIL: u32 = u32::MAX;
+
+/// What a waiting packet takes beside its frame: its slot in the pool.
+const SLOT_BYTES: u64 = 64;
+
+/// A flow: one cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Flow {
+    packets: List,
+    deficit: i32,
+    /// The next flow on the same list.
+    link: u32,
+    listed: bool,
+    law: CodelState,
+}
+
+const _: () = assert!(size_of::<Flow>() == 64, "a flow fills exactly one cache line");
+
+/// A list of flows, threaded through their `link`s.
+#[derive(Debug)]
+struct Turns {
+    head: u32,
+    tail: u32,
+    len: u32,
+}
+
+impl Turns {
+    const fn new() -> Self {
+        Self { head: NIL, tail: NIL, len: 0 }
+    }
+    #[inline]
+    fn push_back(&mut self, flows: &mut [Flow], f: u32) {
+        flows[f as usize].link = NIL;
+        match self.head {
+            NIL => self.head = f,
+            _ => flows[self.tail as usize].link = f,
+        }
+        self.tail = f;
+        self.len += 1;
+    }
+    #[inline]
+    fn pop_front(&mut self, flows: &[Flow]) {
+        if let Some(flow) = flows.get(self.head as usize) {
+            self.head = flow.link;
+            self.len -= 1;
+        }
+    }
+}
+
+/// Fair queueing with CoDel per flow.
+#[derive(Debug)]
+pub struct FqCodel {
+    flows: Vec<Flow>,
+    /// Bytes waiting in each flow; apart from the flows, so that the fattest is found in few cache lines.
+    backlogs: Vec<u64>,
+    new: Turns,
+    old: Turns,
+    packets: u32,
+    bytes: u64,
+    memory: u64,
+    params: CodelParams,
+    limit: u32,
+    memory_limit: u64,
+    quantum: i32,
+    drop_batch: u32,
+    stats: Stats,
+}
+
+impl Discipline for FqCodel {
+    const KIND: &'static str = "fq_codel";
+    const ABOUT: &'static str = "Fair queueing among flows, each under CoDel; new flows first.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    type Config = Config;
+    type Stats = Stats;
+
+    fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
+        if let Some(old) = old.filter(|old| old.flows != cfg.flows) {
+            let expected = format!("{}, as it is (it cannot change while running)", old.flows);
+            return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, cfg.flows).key("flows"));
+        }
+        // A frame above the upper bound would make a default that cannot be said.
+        cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
+        law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env).map(|_| ())
+    }
+    fn new(cfg: &Config, env: &Env) -> Self {
+        let params = match law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env) {
+            Ok(params) => params,
+            // `resolve` has accepted the same values.
+            Err(e) => unreachable!("{e}"),
+        };
+        let mut flows = Vec::new();
+        flows.resize_with(cfg.flows as usize, Flow::default);
+        Self {
+            backlogs: alloc::vec![0; flows.len()],
+            flows,
+            new: Turns::new(),
+            old: Turns::new(),
+            packets: 0,
+            bytes: 0,
+            memory: 0,
+            params,
+            limit: cfg.limit.0,
+            memory_limit: cfg.memory_limit.0,
+            quantum: cfg.quantum as i32,
+            drop_batch: cfg.drop_batch,
+            stats: Stats::default(),
+        }
+    }
+    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+        if let Ok(p) = law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env) {
+            self.params = p;
+        }
+        self.limit = cfg.limit.0;
+        self.memory_limit = cfg.memory_limit.0;
+        self.quantum = cfg.quantum as i32;
+        self.drop_batch = cfg.drop_batch;
+        while self.packets > self.limit || self.memory > self.memory_limit {
+            let Next::Packet(p) = self.dequeue(cx) else { return };
+            cx.drop(p, DropReason::Purged);
+        }
+    }
+    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+        let fits = self.packets < self.limit && self.memory + memory_of(m) <= self.memory_limit;
+        if fits { Verdict::Accept } else { Verdict::Full }
+    }
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        let m = cx.meta(&p);
+        let (wire_len, memory) = (m.wire_len, memory_of(m));
+        let f = self.flow_of(m, class);
+        let flow = &mut self.flows[f as usize];
+        flow.packets.push_back(&mut cx.pool, p);
+        if !flow.listed {
+            flow.listed = true;
+            flow.deficit = self.quantum;
+            self.new.push_back(&mut self.flows, f);
+            self.stats.new_flow_count += 1;
+        }
+        self.backlogs[f as usize] += u64::from(wire_len);
+        self.bytes += u64::from(wire_len);
+        self.packets += 1;
+        self.memory += memory;
+        self.stats.maxpacket = self.stats.maxpacket.max(wire_len);
+        while self.packets > self.limit || self.memory > self.memory_limit {
+            self.trim_fattest(cx);
+        }
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        loop {
+            let from_new = self.new.head != NIL;
+            let f = if from_new { self.new.head } else { self.old.head };
+            if f == NIL {
+                return Next::Empty;
+            }
+            let flow = &mut self.flows[f as usize];
+            if flow.deficit <= 0 {
+                flow.deficit += self.quantum;
+                self.turn(from_new);
+                self.old.push_back(&mut self.flows, f);
+                continue;
+            }
+            if let Some(p) = self.next_of(f, cx) {
+                return Next::Packet(p);
+            }
+            self.turn(from_new);
+            // An emptied new flow waits for its turn among the old ones, so that it cannot starve them by coming
+            // back at once (RFC 8290 section 4.2).
+            if from_new && self.old.head != NIL {
+                self.old.push_back(&mut self.flows, f);
+            } else {
+                self.flows[f as usize].listed = false;
+            }
+        }
+    }
+    fn purge(&mut self, cx: &mut Cx) {
+        for (flow, backlog) in self.flows.iter_mut().zip(&mut self.backlogs) {
+            while let Some(p) = flow.packets.pop_front(&cx.pool) {
+                cx.drop(p, DropReason::Purged);
+            }
+            *flow = Flow::default();
+            *backlog = 0;
+        }
+        (self.new, self.old) = (Turns::new(), Turns::new());
+        (self.packets, self.bytes, self.memory) = (0, 0, 0);
+    }
+    fn transparent(&self, m: &Meta) -> bool {
+        self.new.head == NIL && self.old.head == NIL && memory_of(m) <= self.memory_limit
+    }
+    fn stats(&self) -> Stats {
+        Stats {
+            memory_used: self.memory,
+            new_flows_len: self.new.len,
+            old_flows_len: self.old.len,
+            ..self.stats
+        }
+    }
+}
+
+impl FqCodel {
+    /// The packet's flow: the one it names, else by its hash.
+    #[inline]
+    fn flow_of(&self, m: &Meta, class: Option<ClassId>) -> u32 {
+        let n = self.flows.len() as u32;
+        match class.map(|c| u32::from(c.minor())) {
+            Some(minor) if (1..=n).contains(&minor) => minor - 1,
+            _ => ((u64::from(m.hash) * u64::from(n)) >> 32) as u32,
+        }
+    }
+
+    /// Takes the flow at the front of a list off it.
+    #[inline]
+    fn turn(&mut self, from_new: bool) {
+        let list = if from_new { &mut self.new } else { &mut self.old };
+        list.pop_front(&self.flows);
+    }
+
+    /// The next packet of a flow that its law lets through, charged to its deficit.
+    #[inline]
+    fn next_of(&mut self, f: u32, cx: &mut Cx) -> Option<Pkt> {
+        let Flow { packets, law, deficit, .. } = &mut self.flows[f as usize];
+        let backlog = &mut self.backlogs[f as usize];
+        let (ecn, ce) = (cx.marks(MarkReason::Congested), cx.marks(MarkReason::CeThreshold));
+        let p = next(law, &self.params, cx, |cx| {
+            let p = packets.pop_front(&cx.pool)?;
+            let m = cx.meta(&p);
+            *backlog -= u64::from(m.wire_len);
+            self.bytes -= u64::from(m.wire_len);
+            self.memory -= memory_of(m);
+            self.packets -= 1;
+            Some((p, self.bytes))
+        })?;
+        self.stats.ecn_mark += cx.marks(MarkReason::Congested) - ecn;
+        self.stats.ce_mark += cx.marks(MarkReason::CeThreshold) - ce;
+        *deficit = deficit.saturating_sub_unsigned(cx.meta(&p).wire_len);
+        Some(p)
+    }
+
+    /// Drops from the head of the fattest flow: half its bytes, at most `drop_batch` packets (RFC 8290 section
+    /// 4.1), and tells its law.
+    #[cold]
+    fn trim_fattest(&mut self, cx: &mut Cx) {
+        let mut fattest = (0, 0);
+        for (f, backlog) in self.backlogs.iter().enumerate() {
+            if *backlog > fattest.1 {
+                fattest = (f, *backlog);
+            }
+        }
+        if fattest.1 == 0 {
+            // Packets without length weigh nothing; any that waits will do.
+            fattest.0 = self.flows.iter().position(|f| !f.packets.is_empty()).unwrap_or(0);
+        }
+        let (f, backlog) = fattest;
+        let over_memory = self.memory > self.memory_limit;
+        let reason = if over_memory { DropReason::Overmemory } else { DropReason::FlowOverlimit };
+        let (mut dropped, mut bytes) = (0, 0);
+        while dropped < self.drop_batch && (dropped == 0 || bytes < backlog / 2) {
+            let Some(p) = self.flows[f].packets.pop_front(&cx.pool) else { break };
+            let m = cx.meta(&p);
+            bytes += u64::from(m.wire_len);
+            self.memory -= memory_of(m);
+            dropped += 1;
+            cx.drop(p, reason);
+        }
+        self.backlogs[f] -= bytes;
+        self.bytes -= bytes;
+        self.packets -= dropped;
+        self.flows[f].law.count_overflow(dropped);
+        self.stats.drop_overlimit += u64::from(dropped);
+        self.stats.drop_overmemory += if over_memory { u64::from(dropped) } else { 0 };
+    }
+}
+
+fn memory_of(m: &Meta) -> u64 {
+    u64::from(m.len) + SLOT_BYTES
+}

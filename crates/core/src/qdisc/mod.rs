@@ -1,0 +1,218 @@
+//! The author trait `Discipline`, its erased form `Qdisc`, and the registry: one line per kind.
+
+pub mod codel;
+pub mod fifo;
+pub mod fq_codel;
+pub mod pfifo_fast;
+pub mod prio;
+pub mod tbf;
+
+use core::fmt::Debug;
+
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::ClassId;
+use crate::meta::Meta;
+use crate::node::Class;
+use crate::params::{Params, Shown, apply};
+use crate::pool::Pkt;
+use crate::reason::WakeReason;
+use crate::spec::{Env, Flags, Spec};
+use crate::stats::{Counter, Counters};
+use crate::time::Instant;
+use crate::value::Words;
+
+/// Every kind, in alphabetical order.
+pub static KINDS: &[&Spec] = &[
+    &Spec::of::<fifo::Bfifo>(),
+    &Spec::of::<codel::Codel>(),
+    &Spec::of::<fq_codel::FqCodel>(),
+    &Spec::of::<fifo::Pfifo>(),
+    &Spec::of::<pfifo_fast::PfifoFast>(),
+    &Spec::of::<fifo::PfifoHeadDrop>(),
+    &Spec::of::<prio::Prio>(),
+    &Spec::of::<tbf::Tbf>(),
+];
+
+/// The kind of that name.
+pub fn kind(name: &str) -> Result<&'static Spec, ConfigError> {
+    KINDS.iter().copied().find(|s| s.kind == name).ok_or_else(|| {
+        let mut known = alloc::string::String::from("one of ");
+        for (i, s) in KINDS.iter().enumerate() {
+            known.push_str(if i > 0 { ", " } else { "" });
+            known.push_str(s.kind);
+        }
+        ConfigError::new(ErrorKind::UnknownKind, "qdisc", known, name)
+    })
+}
+
+/// The answer to "next?". It is never ambiguous: nothing there, or not yet and why.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This packet is to be sent now.
+    Packet(Pkt),
+    /// Nothing is queued.
+    Empty,
+    /// Something is queued, but nothing may leave before this instant.
+    At(Instant, WakeReason),
+}
+
+/// The answer to "would you take it?".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It would be queued, and nothing would be dropped for it.
+    Accept,
+    /// Something would be dropped: a sender that can wait should.
+    Full,
+    /// Its segments are larger than this many bytes, which is the most that can ever leave here.
+    TooLarge(u32),
+    /// It is a super-packet that can only leave in pieces of at most this many bytes: cut it first.
+    Cut(u32),
+}
+
+/// What changing an option does to those not named (as tc behaves for the kind).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeRule {
+    /// They keep their values.
+    Merge,
+    /// They go back to their defaults.
+    Replace,
+}
+
+/// What the author of a qdisc writes: the algorithm. Parsing, printing, packet counting, peeking, dropping
+/// and tracing are done around it, once for all kinds.
+pub trait Discipline: Debug + Sized + 'static {
+    /// The tc word.
+    const KIND: &'static str;
+    /// One sentence.
+    const ABOUT: &'static str;
+    /// What it does to packets.
+    const FLAGS: Flags;
+    /// What a change does to options not named.
+    const CHANGE: ChangeRule = ChangeRule::Merge;
+    /// Its parameters, from `params!`.
+    type Config: Params;
+    /// Its counters, from `stats!`.
+    type Stats: Counters;
+
+    /// Brings parameters that can be said in several ways to one form, and refuses those that contradict each
+    /// other, or (with `old`, the present ones) cannot be changed while running. After it nothing can fail.
+    fn resolve(_cfg: &mut Self::Config, _old: Option<&Self::Config>, _env: &Env) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    /// Makes one from resolved parameters. All memory it will need is taken here.
+    fn new(cfg: &Self::Config, env: &Env) -> Self;
+    /// Takes new, resolved parameters; may drop packets to obey them.
+    fn change(&mut self, cfg: &Self::Config, env: &Env, cx: &mut Cx);
+    /// Whether this packet would be queued without a drop.
+    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
+    /// Takes the packet: queues it, hands it to a child, or drops it (or others) through `cx`.
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
+    /// Gives the next packet. It must leave now: the device has promised a slot.
+    fn dequeue(&mut self, cx: &mut Cx) -> Next;
+    /// Drops every packet and forgets everything but parameters and counters.
+    fn purge(&mut self, cx: &mut Cx);
+    /// True if a packet that came now, with nothing queued, would leave at once and leave no trace in here:
+    /// then it may go to the device directly.
+    fn transparent(&self, _m: &Meta) -> bool {
+        false
+    }
+    /// Its counters.
+    fn stats(&self) -> Self::Stats;
+    /// Its classes.
+    fn classes(&self) -> &[Class] {
+        &[]
+    }
+    /// Its classes, to graft into.
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut []
+    }
+}
+
+/// A qdisc of any kind. Implemented once, for every `Discipline`.
+pub trait Qdisc: Debug {
+    /// Its entry in the registry.
+    fn spec(&self) -> &'static Spec;
+    /// See `Discipline`.
+    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
+    /// See `Discipline`.
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
+    /// See `Discipline`.
+    fn dequeue(&mut self, cx: &mut Cx) -> Next;
+    /// See `Discipline`.
+    fn purge(&mut self, cx: &mut Cx);
+    /// See `Discipline`.
+    fn transparent(&self, m: &Meta) -> bool;
+    /// Reads and applies new parameters, all or nothing.
+    fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
+    /// Shows every parameter with its present value.
+    fn options(&self, f: &mut dyn FnMut(Shown<'_>));
+    /// Shows every counter.
+    fn counters(&self, f: &mut dyn FnMut(&'static Counter, u64));
+    /// See `Discipline`.
+    fn classes(&self) -> &[Class];
+    /// See `Discipline`.
+    fn classes_mut(&mut self) -> &mut [Class];
+}
+
+/// A discipline with its parameters.
+#[derive(Debug)]
+pub struct Erased<D: Discipline> {
+    inner: D,
+    cfg: D::Config,
+}
+
+impl<D: Discipline> Erased<D> {
+    const SPEC: &'static Spec = &Spec::of::<D>();
+
+    /// One with these parameters.
+    pub fn new(mut cfg: D::Config, env: &Env) -> Result<Self, ConfigError> {
+        D::resolve(&mut cfg, None, env)?;
+        Ok(Self { inner: D::new(&cfg, env), cfg })
+    }
+}
+
+impl<D: Discipline> Qdisc for Erased<D> {
+    fn spec(&self) -> &'static Spec {
+        Self::SPEC
+    }
+    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
+        self.inner.admit(m, class)
+    }
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        self.inner.enqueue(p, class, cx);
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        self.inner.dequeue(cx)
+    }
+    fn purge(&mut self, cx: &mut Cx) {
+        self.inner.purge(cx);
+    }
+    fn transparent(&self, m: &Meta) -> bool {
+        self.inner.transparent(m)
+    }
+    fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
+        let mut cfg = match D::CHANGE {
+            ChangeRule::Merge => self.cfg.clone(),
+            ChangeRule::Replace => D::Config::defaults(env),
+        };
+        apply(&mut cfg, D::KIND, words)?;
+        D::resolve(&mut cfg, Some(&self.cfg), env)?;
+        self.inner.change(&cfg, env, cx);
+        self.cfg = cfg;
+        Ok(())
+    }
+    fn options(&self, f: &mut dyn FnMut(Shown<'_>)) {
+        self.cfg.visit(f);
+    }
+    fn counters(&self, f: &mut dyn FnMut(&'static Counter, u64)) {
+        self.inner.stats().visit(f);
+    }
+    fn classes(&self) -> &[Class] {
+        self.inner.classes()
+    }
+    fn classes_mut(&mut self) -> &mut [Class] {
+        self.inner.classes_mut()
+    }
+}

@@ -1,0 +1,85 @@
+//! pfifo_fast: three FIFO bands, the lowest non-empty one first; what a network device starts with.
+//!
+//! The low four bits of a packet's priority choose its band (tc-pfifo_fast(8)). Each band has its own limit, the
+//! device's transmit queue length, so the whole holds three times as much. O(1) per packet.
+//!
+//! - I1: no band holds more than the transmit queue length.
+//! - I2: a packet leaves band b only when every band below b is empty. Band 0 can starve the others.
+//! - I3: order within a band is order of arrival.
+
+use crate::cx::Cx;
+use crate::handle::ClassId;
+use crate::meta::Meta;
+use crate::pool::{Pkt, Queue};
+use crate::qdisc::fifo::{NoStats, trim};
+use crate::qdisc::{Discipline, Erased, Next, Verdict};
+use crate::reason::DropReason;
+use crate::spec::{Env, Flags};
+
+/// Band of each priority 0..15 (tc-pfifo_fast(8), the table at "priomap"): interactive first, bulk last.
+pub const PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
+
+crate::params! {
+    /// pfifo_fast has nothing to set: its limit is the device's transmit queue length.
+    pub struct NoParams(env) {}
+}
+
+/// Three bands in strict order.
+#[derive(Debug)]
+pub struct PfifoFast {
+    bands: [Queue; 3],
+    limit: u32,
+}
+
+/// The qdisc that a device starts with.
+pub fn default_root(env: &Env) -> Erased<PfifoFast> {
+    match Erased::new(NoParams {}, env) {
+        Ok(q) => q,
+        // There are no parameters to refuse.
+        Err(e) => unreachable!("{e}"),
+    }
+}
+
+impl Discipline for PfifoFast {
+    const KIND: &'static str = "pfifo_fast";
+    const ABOUT: &'static str = "Three FIFO bands by priority, lowest first; the default.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    type Config = NoParams;
+    type Stats = NoStats;
+
+    fn new(_cfg: &NoParams, env: &Env) -> Self {
+        Self { bands: Default::default(), limit: env.tx_queue_len }
+    }
+    fn change(&mut self, _cfg: &NoParams, env: &Env, _cx: &mut Cx) {
+        self.limit = env.tx_queue_len;
+    }
+    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+        if self.bands[band(m)].packets() < self.limit { Verdict::Accept } else { Verdict::Full }
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        let band = &mut self.bands[band(cx.meta(&p))];
+        if band.packets() < self.limit {
+            band.push_back(&mut cx.pool, p);
+        } else {
+            cx.drop(p, DropReason::Overlimit);
+        }
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        self.bands.iter_mut().find_map(|b| b.pop_front(&cx.pool)).map_or(Next::Empty, Next::Packet)
+    }
+    fn purge(&mut self, cx: &mut Cx) {
+        for band in &mut self.bands {
+            trim(band, cx, |_| true);
+        }
+    }
+    fn transparent(&self, _m: &Meta) -> bool {
+        self.limit > 0
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+}
+
+fn band(m: &Meta) -> usize {
+    usize::from(PRIOMAP[(m.priority & 15) as usize])
+}

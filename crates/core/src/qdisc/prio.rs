@@ -1,0 +1,139 @@
+//! prio: 2 to 16 classes, each with a qdisc of its own, served in strict order.
+//!
+//! A priority whose major is this qdisc's handle names the band directly (minor - 1); otherwise the low four
+//! bits of the priority choose it through the map, a priority with a foreign major counting as 0 (tc-prio(8)).
+//! One bit test per dequeue finds the first band with work; at most 16 bands are asked.
+//!
+//! - I1: a packet leaves band b only when every band below b answered that nothing may leave now.
+//! - I2: if no band has a packet ready, the answer is the earliest wake-up among them.
+//! - I3: a band's bit in `active` is set from its first packet until it has answered `Empty`, so that an AQM
+//!   below learns of its empty queue.
+
+use alloc::vec::Vec;
+
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::ClassId;
+use crate::meta::Meta;
+use crate::node::{Class, Node};
+use crate::pool::Pkt;
+use crate::qdisc::fifo::NoStats;
+use crate::qdisc::pfifo_fast::PRIOMAP;
+use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::spec::{Env, Flags};
+use crate::value::PrioMap;
+
+crate::params! {
+    /// Parameters of prio.
+    pub struct Config(env) {
+        /// Number of bands.
+        bands: u32 = 3, keys ["bands"], "2 to 16": |b| (2..=BANDS_MAX).contains(b);
+        /// Band of each priority 0..15.
+        priomap: PrioMap = PrioMap(PRIOMAP), keys ["priomap"];
+    }
+}
+
+/// Strict priority among classes.
+#[derive(Debug)]
+pub struct Prio {
+    bands: Vec<Class>,
+    active: u32,
+    priomap: [u8; 16],
+}
+
+/// One class for each value of the four priority bits (tc-prio(8)).
+const BANDS_MAX: u32 = 16;
+
+impl Discipline for Prio {
+    const KIND: &'static str = "prio";
+    const ABOUT: &'static str = "Classes in strict order of priority.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const CHANGE: ChangeRule = ChangeRule::Replace;
+    type Config = Config;
+    type Stats = NoStats;
+
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        match cfg.priomap.0.iter().find(|b| u32::from(**b) >= cfg.bands) {
+            None => Ok(()),
+            Some(bad) => {
+                let expected = alloc::format!("bands 0 to {}", cfg.bands - 1);
+                Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, bad).key("priomap"))
+            }
+        }
+    }
+    fn new(cfg: &Config, env: &Env) -> Self {
+        let mut prio = Self { bands: Vec::with_capacity(BANDS_MAX as usize), active: 0, priomap: cfg.priomap.0 };
+        prio.grow(cfg.bands, env);
+        prio
+    }
+    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+        for class in self.bands.iter_mut().skip(cfg.bands as usize) {
+            class.node.purge(cx);
+        }
+        self.bands.truncate(cfg.bands as usize);
+        self.active &= (1 << cfg.bands) - 1;
+        self.grow(cfg.bands, env);
+        self.priomap = cfg.priomap.0;
+    }
+    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
+        self.bands[self.band(m, class)].node.admit(m)
+    }
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        let band = self.band(cx.meta(&p), class);
+        self.active |= 1 << band;
+        self.bands[band].node.enqueue(p, cx);
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        let mut earliest = Next::Empty;
+        let mut todo = self.active;
+        while todo != 0 {
+            let band = todo.trailing_zeros();
+            todo &= todo - 1;
+            match self.bands[band as usize].node.dequeue(cx) {
+                Next::Packet(p) => return Next::Packet(p),
+                Next::Empty => self.active &= !(1 << band),
+                Next::At(t, why) => {
+                    if !matches!(&earliest, Next::At(u, _) if *u <= t) {
+                        earliest = Next::At(t, why);
+                    }
+                }
+            }
+        }
+        earliest
+    }
+    fn purge(&mut self, cx: &mut Cx) {
+        for class in &mut self.bands {
+            class.node.purge(cx);
+        }
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+    fn classes(&self) -> &[Class] {
+        &self.bands
+    }
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut self.bands
+    }
+}
+
+impl Prio {
+    fn grow(&mut self, bands: u32, env: &Env) {
+        for minor in self.bands.len() as u16 + 1..=bands as u16 {
+            self.bands.push(Class { minor, node: Node::default_child(env) });
+        }
+    }
+
+    /// The packet's band, always in range: `resolve` has checked the map.
+    fn band(&self, m: &Meta, class: Option<ClassId>) -> usize {
+        let by_map = |priority: u32| usize::from(self.priomap[(priority & 15) as usize]);
+        match class {
+            Some(class) => match usize::from(class.minor()) {
+                minor if (1..=self.bands.len()).contains(&minor) => minor - 1,
+                _ => by_map(0),
+            },
+            None if m.priority > 0xffff => by_map(0),
+            None => by_map(m.priority),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! tbf: a token bucket, optionally with a second one for the peak rate, over one child qdisc (tc-tbf(8)).
+//!
+//! Tokens are nanoseconds of transmission: a packet may leave when both buckets hold the time that it takes
+//! at their rates. There is no look past the head for a smaller packet. O(1) per packet.
+//!
+//! - I1: over any interval, bytes sent <= burst + rate x time (and <= mtu + peakrate x time).
+//! - I2: tokens are only charged for a packet that leaves.
+//! - I3: after `At(t)`, the packet at the head conforms at t exactly, because no packet above `max_size` is
+//!   queued, so a full bucket is always enough.
+
+use alloc::format;
+
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::{ClassId, Handle};
+use crate::meta::Meta;
+use crate::node::{Class, Node, Peek};
+use crate::pool::Pkt;
+use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
+use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::reason::{DropReason, WakeReason};
+use crate::spec::{Env, Flags};
+use crate::time::{Instant, Nanos};
+use crate::units::{Bytes, Rate, RateMul};
+use crate::value::Words;
+
+crate::params! {
+    /// Parameters of tbf.
+    pub struct Config(env) {
+        /// Long-term rate. Must be given.
+        rate: Rate = Rate(0), keys ["rate"], "above 8bit": |r| r.0 > 0;
+        /// Size of the bucket: the most that leaves back to back. Must be given.
+        burst: Bytes = Bytes(0), keys ["burst", "buffer", "maxburst"], "1 to 4294967295 bytes": in_u32;
+        /// Most bytes that wait. Either this or `latency` must be given.
+        limit: Option<Bytes> = None, keys ["limit"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
+        /// Longest time a packet waits: another way to say `limit`.
+        latency: Option<Nanos> = None, keys ["latency"];
+        /// Rate that is never exceeded, not even by a burst; above `rate`.
+        peakrate: Option<Rate> = None, keys ["peakrate"];
+        /// Size of the peak rate's bucket: at least one full frame. Must be given with `peakrate`.
+        mtu: Option<Bytes> = None, keys ["mtu", "minburst"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
+        /// Smallest size that a packet is charged, after the overhead.
+        mpu: u32 = 0, keys ["mpu"];
+        /// Bytes added to each packet before charging.
+        overhead: u32 = 0, keys ["overhead"];
+    }
+}
+
+fn in_u32(b: &Bytes) -> bool {
+    (1..=u64::from(u32::MAX)).contains(&b.0)
+}
+
+/// A shaper.
+#[derive(Debug)]
+pub struct Tbf {
+    inner: [Class; 1],
+    charge: Charge,
+    /// Depth of the bucket, ns at `rate`.
+    depth: i64,
+    /// Depth of the peak bucket, ns at `peakrate`.
+    peak_depth: i64,
+    tokens: i64,
+    peak_tokens: i64,
+    /// When `tokens` was right.
+    filled: Instant,
+    max_size: u32,
+}
+
+/// What a packet costs in each bucket.
+#[derive(Debug)]
+struct Charge {
+    rate: RateMul,
+    peak: Option<RateMul>,
+    overhead: u32,
+    mpu: u32,
+}
+
+impl Charge {
+    fn of(cfg: &Config) -> Self {
+        Self {
+            rate: RateMul::new(cfg.rate),
+            peak: cfg.peakrate.map(RateMul::new),
+            overhead: cfg.overhead,
+            mpu: cfg.mpu,
+        }
+    }
+    fn size(&self, len: u32) -> u64 {
+        (u64::from(len) + u64::from(self.overhead)).max(u64::from(self.mpu))
+    }
+    /// Nanoseconds at `rate` and at `peakrate` (0 without one).
+    fn ns(&self, len: u32) -> (i64, i64) {
+        let size = self.size(len);
+        (to_i64(self.rate.time_floor(size)), self.peak.map_or(0, |p| to_i64(p.time_floor(size))))
+    }
+}
+
+fn to_i64(t: Nanos) -> i64 {
+    i64::try_from(t.0).unwrap_or(i64::MAX)
+}
+
+impl Discipline for Tbf {
+    const KIND: &'static str = "tbf";
+    const ABOUT: &'static str = "Token bucket: a rate, a burst, and optionally a peak rate.";
+    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: true };
+    const CHANGE: ChangeRule = ChangeRule::Replace;
+    type Config = Config;
+    type Stats = NoStats;
+
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        let missing = |key: &str, expected: &str| {
+            Err(ConfigError::new(ErrorKind::Missing, Self::KIND, expected, "").key(key))
+        };
+        if cfg.rate.0 == 0 {
+            return missing("rate", "a rate");
+        }
+        if cfg.burst.0 == 0 {
+            return missing("burst", "a size (at least one frame, and rate/250 for a 4 ms timer)");
+        }
+        if let Some(peak) = cfg.peakrate {
+            if peak <= cfg.rate {
+                let expected = format!("more than rate, {} bit/s", cfg.rate.bits());
+                let given = format!("{} bit/s", peak.bits());
+                return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, given).key("peakrate"));
+            }
+            if cfg.mtu.is_none() {
+                return missing("mtu", "a size of at least one frame, because peakrate is given");
+            }
+        }
+        cfg.limit = match (cfg.limit, cfg.latency.take()) {
+            (Some(_), Some(_)) => {
+                let expected = "either limit or latency";
+                return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, "both"));
+            }
+            (None, None) => return missing("limit", "either limit or latency"),
+            (limit, None) => limit,
+            (None, Some(latency)) => Some(limit_for(cfg, latency)),
+        };
+        Ok(())
+    }
+    fn new(cfg: &Config, env: &Env) -> Self {
+        let limit = ByteLimit { limit: cfg.limit.unwrap_or_default() };
+        let inner = match Node::of::<Bfifo>(Handle::NONE, limit, env) {
+            Ok(node) => node,
+            // Bfifo resolves any parameters.
+            Err(e) => unreachable!("{e}"),
+        };
+        let mut tbf = Self {
+            inner: [Class { minor: 1, node: inner }],
+            charge: Charge::of(cfg),
+            depth: 0,
+            peak_depth: 0,
+            tokens: 0,
+            peak_tokens: 0,
+            filled: Instant::ZERO,
+            max_size: 0,
+        };
+        tbf.configure(cfg);
+        tbf
+    }
+    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+        self.configure(cfg);
+        self.filled = cx.now;
+        let inner = &mut self.inner[0].node;
+        if inner.handle().is_none() {
+            let limit = crate::value::exact_of(&cfg.limit);
+            let words = ["limit", limit.as_str()];
+            // A size of at most 32 bits is in bfifo's range, so this cannot be refused.
+            let _ = inner.with(cx, |q, cx| q.change(&mut Words::new(&words), env, cx));
+        }
+    }
+    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+        match m.wire_len > self.max_size {
+            false => self.inner[0].node.admit(m),
+            true if m.segs > 1 && m.segment_len() <= self.max_size => Verdict::Cut(self.max_size),
+            true => Verdict::TooLarge(self.max_size),
+        }
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        if cx.meta(&p).wire_len > self.max_size {
+            cx.drop(p, DropReason::Oversize);
+        } else {
+            self.inner[0].node.enqueue(p, cx);
+        }
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        let inner = &mut self.inner[0].node;
+        let len = match inner.peek(cx) {
+            Peek::Ready { wire_len, .. } => wire_len,
+            Peek::Empty => return Next::Empty,
+            Peek::At(t, why) => return Next::At(t, why),
+        };
+        let elapsed = to_i64(cx.now.saturating_since(self.filled)).min(self.depth);
+        let (cost, peak_cost) = self.charge.ns(len);
+        let tokens = (self.tokens + elapsed).min(self.depth) - cost;
+        let peak_tokens = match self.charge.peak {
+            Some(_) => (self.peak_tokens + elapsed).min(self.peak_depth) - peak_cost,
+            None => 0,
+        };
+        let lacking = tokens.min(peak_tokens);
+        if lacking < 0 {
+            cx.overlimit();
+            return Next::At(cx.now + Nanos(lacking.unsigned_abs()), WakeReason::Tokens);
+        }
+        self.filled = cx.now;
+        self.tokens = tokens;
+        self.peak_tokens = peak_tokens;
+        inner.dequeue(cx)
+    }
+    fn purge(&mut self, cx: &mut Cx) {
+        self.inner[0].node.purge(cx);
+        self.filled = cx.now;
+        self.tokens = self.depth;
+        self.peak_tokens = self.peak_depth;
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+    fn classes(&self) -> &[Class] {
+        &self.inner
+    }
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut self.inner
+    }
+}
+
+impl Tbf {
+    /// Takes parameters and fills the buckets.
+    fn configure(&mut self, cfg: &Config) {
+        self.charge = Charge::of(cfg);
+        // `resolve` has checked both sizes against 32 bits.
+        let bytes = |b: Bytes| u32::try_from(b.0).unwrap_or(u32::MAX);
+        let peak_size = cfg.mtu.filter(|_| cfg.peakrate.is_some()).map_or(u32::MAX, bytes);
+        self.max_size = bytes(cfg.burst).min(peak_size);
+        self.depth = self.charge.ns(bytes(cfg.burst)).0;
+        self.peak_depth = self.charge.ns(peak_size).1;
+        self.tokens = self.depth;
+        self.peak_tokens = self.peak_depth;
+    }
+}
+
+/// The backlog that drains within `latency`: bucket plus rate times latency, and the same at the peak rate.
+fn limit_for(cfg: &Config, latency: Nanos) -> Bytes {
+    let at = |rate: Rate, bucket: Bytes| rate.bytes_floor(latency).0.saturating_add(bucket.0);
+    let limit = at(cfg.rate, cfg.burst);
+    let limit = match (cfg.peakrate, cfg.mtu) {
+        (Some(peak), Some(mtu)) => limit.min(at(peak, mtu)),
+        _ => limit,
+    };
+    Bytes(limit.min(u64::from(u32::MAX)))
+}

@@ -1,0 +1,89 @@
+//! Closed enums of why a packet was dropped, why it was marked and why a wake-up is wanted. The names are
+//! stable: they are what counters, logs and metrics carry.
+
+macro_rules! reasons {
+    ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum $name { $($(#[doc = $doc])+ $variant,)* }
+
+        impl $name {
+            /// Every reason, in order of its number.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            /// How many there are.
+            pub const COUNT: usize = Self::ALL.len();
+            /// The stable name.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+            /// One sentence of meaning.
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),+).trim_ascii(),)* }
+            }
+        }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a packet was dropped.
+    DropReason {
+        /// The queue was at its limit of packets or bytes and the arriving packet was refused.
+        Overlimit = "overlimit",
+        /// The queue was at its limit and its oldest packet made room for the arriving one.
+        HeadDrop = "head_drop",
+        /// The fattest flow was trimmed because the qdisc was above its packet limit.
+        FlowOverlimit = "flow_overlimit",
+        /// The fattest flow was trimmed because the qdisc was above its memory limit.
+        Overmemory = "overmemory",
+        /// An AQM decided that the queue had stood too long and the packet could not be marked.
+        Congested = "congested",
+        /// The packet is larger than the shaper's bucket, so it could never conform.
+        Oversize = "oversize",
+        /// No class of the qdisc takes this packet.
+        NoClass = "no_class",
+        /// Every packet slot of the transmit path was in use.
+        PoolFull = "pool_full",
+        /// The qdisc was reset, replaced, shrunk or deleted with the packet in it.
+        Purged = "purged",
+    }
+}
+
+reasons! {
+    /// Why a packet was CE-marked.
+    MarkReason {
+        /// The AQM's control law signalled congestion.
+        Congested = "congested",
+        /// The packet waited longer than the configured CE threshold.
+        CeThreshold = "ce_threshold",
+    }
+}
+
+reasons! {
+    /// Why a qdisc wants to be asked again at a later instant.
+    WakeReason {
+        /// A shaper has no tokens for the packet at its head.
+        Tokens = "tokens",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_numbers_dense() {
+        for (i, a) in DropReason::ALL.iter().enumerate() {
+            assert_eq!(*a as usize, i);
+            assert!(DropReason::ALL[..i].iter().all(|b| b.name() != a.name()));
+        }
+        assert_eq!(DropReason::Oversize.about(), "The packet is larger than the shaper's bucket, so it could never conform.");
+    }
+}

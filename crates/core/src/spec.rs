@@ -1,0 +1,94 @@
+//! `Spec`, a kind's entry in the registry, and `Env`, what a qdisc may know of its device.
+
+use alloc::boxed::Box;
+
+use crate::error::ConfigError;
+use crate::params::{Param, Params, apply};
+use crate::qdisc::{Discipline, Erased, Qdisc};
+use crate::stats::{Counter, Counters};
+use crate::units::Rate;
+use crate::value::Words;
+
+/// The device that a tree of qdiscs sits on, as far as defaults depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Env {
+    /// Largest network-layer packet, bytes.
+    pub mtu: u32,
+    /// Link-layer header, bytes (14 for Ethernet).
+    pub link_header: u32,
+    /// The device's transmit queue length, packets: the default limit of the FIFO kinds.
+    pub tx_queue_len: u32,
+    /// The link's rate, if known: percentages refer to it.
+    pub link_rate: Option<Rate>,
+    /// Seed of keyed hashes and random draws.
+    pub seed: u64,
+}
+
+impl Env {
+    /// The largest frame that is not a super-packet: MTU plus link header.
+    pub const fn frame_max(&self) -> u32 {
+        self.mtu.saturating_add(self.link_header)
+    }
+}
+
+impl Default for Env {
+    /// Ethernet: MTU 1500, header 14, queue length 1000.
+    fn default() -> Self {
+        Self { mtu: 1500, link_header: 14, tx_queue_len: 1000, link_rate: None, seed: 0 }
+    }
+}
+
+/// What a kind is and does, declared with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// It may hold packets back although the device would take them (it answers `At`).
+    pub shapes: bool,
+    /// It may send packets of one flow in another order.
+    pub reorders: bool,
+    /// It has classes with qdiscs of their own.
+    pub classful: bool,
+}
+
+/// A kind of qdisc: its name, its declarations, and how to make one.
+pub struct Spec {
+    /// The tc word.
+    pub kind: &'static str,
+    /// One sentence.
+    pub about: &'static str,
+    /// What it does to packets.
+    pub flags: Flags,
+    /// Its parameters.
+    pub params: &'static [Param],
+    /// Its counters.
+    pub counters: &'static [Counter],
+    build: fn(&mut Words<'_>, &Env) -> Result<Box<dyn Qdisc>, ConfigError>,
+}
+
+impl Spec {
+    /// The entry of a kind.
+    pub const fn of<D: Discipline>() -> Self {
+        Self {
+            kind: D::KIND,
+            about: D::ABOUT,
+            flags: D::FLAGS,
+            params: D::Config::TABLE,
+            counters: D::Stats::TABLE,
+            build: |words, env| {
+                let mut cfg = D::Config::defaults(env);
+                apply(&mut cfg, D::KIND, words)?;
+                Ok(Box::new(Erased::<D>::new(cfg, env)?))
+            },
+        }
+    }
+
+    /// Makes one from the words after its kind.
+    pub fn build(&self, words: &mut Words<'_>, env: &Env) -> Result<Box<dyn Qdisc>, ConfigError> {
+        (self.build)(words, env)
+    }
+}
+
+impl core::fmt::Debug for Spec {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Spec({})", self.kind)
+    }
+}

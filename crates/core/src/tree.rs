@@ -1,0 +1,285 @@
+//! `Tree`: the qdiscs of one transmit queue; add, change, replace, delete and graft by handle. Each operation
+//! applies whole or not at all.
+
+use alloc::format;
+use alloc::string::ToString;
+
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::Handle;
+use crate::meta::Meta;
+use crate::node::Node;
+use crate::qdisc::{Verdict, kind, pfifo_fast};
+use crate::spec::Env;
+use crate::value::Words;
+
+/// Deepest nesting of qdiscs: bounds the call stack of the data path.
+pub const DEPTH_MAX: usize = 8;
+
+/// The first handle given out to qdiscs that were added without one, as in the reference.
+const AUTO_MAJOR: u16 = 0x8001;
+
+/// A tree of qdiscs. There is always a root; the default one has no handle.
+#[derive(Debug)]
+pub struct Tree {
+    root: Node,
+    env: Env,
+}
+
+/// Where a qdisc is: below which class, or at the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The class it hangs below; `Handle::ROOT` for the root qdisc.
+    pub parent: Handle,
+    /// How many qdiscs are above it.
+    pub depth: usize,
+}
+
+impl Tree {
+    /// The tree that a device starts with: pfifo_fast.
+    pub fn new(env: Env) -> Self {
+        Self { root: Self::default_root(&env), env }
+    }
+
+    fn default_root(env: &Env) -> Node {
+        Node::new(Handle::NONE, alloc::boxed::Box::new(pfifo_fast::default_root(env)))
+    }
+
+    /// The device it sits on.
+    pub const fn env(&self) -> &Env {
+        &self.env
+    }
+    /// The root qdisc.
+    #[inline]
+    pub const fn root(&self) -> &Node {
+        &self.root
+    }
+    /// The root qdisc, to use.
+    #[inline]
+    pub const fn root_mut(&mut self) -> &mut Node {
+        &mut self.root
+    }
+    /// See `Node::admit`.
+    #[inline]
+    pub fn admit(&self, m: &Meta) -> Verdict {
+        self.root.admit(m)
+    }
+
+    /// Puts a ready-made node at the root, dropping what was queued. The typed counterpart of `replace`.
+    pub fn set_root(&mut self, node: Node, cx: &mut Cx) {
+        self.root.purge(cx);
+        self.root = node;
+    }
+
+    /// Calls `f` on every qdisc, parents first.
+    pub fn visit(&self, f: &mut dyn FnMut(Place, &Node)) {
+        fn walk(node: &Node, place: Place, f: &mut dyn FnMut(Place, &Node)) {
+            f(place, node);
+            for class in node.qdisc().classes() {
+                let parent = Handle::new(node.handle().major(), class.minor);
+                walk(&class.node, Place { parent, depth: place.depth + 1 }, f);
+            }
+        }
+        walk(&self.root, Place { parent: Handle::ROOT, depth: 0 }, f);
+    }
+
+    /// Adds a qdisc at `parent` (a class, or `Handle::ROOT`), where only a default one may be. `handle` `None`
+    /// or without a major: the next free one from 8001:. The words after the kind are its options. Gives the
+    /// handle.
+    pub fn add(
+        &mut self,
+        parent: Handle,
+        handle: Option<Handle>,
+        kind_name: &str,
+        options: &mut Words<'_>,
+        cx: &mut Cx,
+    ) -> Result<Handle, ConfigError> {
+        self.put(parent, handle, kind_name, options, false, cx)
+    }
+
+    /// Like `add`, but a qdisc that is there already is changed if it is of the same kind (and the handle, if
+    /// given, is the same), otherwise its packets are dropped and it makes room.
+    pub fn replace(
+        &mut self,
+        parent: Handle,
+        handle: Option<Handle>,
+        kind_name: &str,
+        options: &mut Words<'_>,
+        cx: &mut Cx,
+    ) -> Result<Handle, ConfigError> {
+        let (node, _) = self.at_mut(parent)?;
+        let present = node.handle();
+        let same = handle.is_none_or(|h| h.qdisc().is_none() || h.qdisc() == present);
+        if !present.is_none() && node.qdisc().spec().kind == kind_name && same {
+            self.change(parent, Some(kind_name), options, cx)?;
+            return Ok(present);
+        }
+        self.put(parent, handle, kind_name, options, true, cx)
+    }
+
+    /// Changes options of the qdisc at `parent`; `kind_name`, if given, must be its kind.
+    pub fn change(
+        &mut self,
+        parent: Handle,
+        kind_name: Option<&str>,
+        options: &mut Words<'_>,
+        cx: &mut Cx,
+    ) -> Result<(), ConfigError> {
+        let env = self.env;
+        let (node, _) = self.at_mut(parent)?;
+        let present = node.qdisc().spec().kind;
+        if node.handle().is_none() {
+            let err = ConfigError::new(ErrorKind::NotFound, place_name(parent), "a qdisc that was added", "");
+            return Err(err.hint("the default qdisc cannot be changed: add one"));
+        }
+        if let Some(given) = kind_name.filter(|k| *k != present) {
+            let object = format!("qdisc {}", node.handle());
+            let err = ConfigError::new(ErrorKind::Conflict, object, format!("its kind, {present}"), given);
+            return Err(err.hint("a change keeps the kind: use replace"));
+        }
+        node.with(cx, |qdisc, cx| qdisc.change(options, &env, cx))
+    }
+
+    /// Deletes the qdisc at `parent`, dropping what is queued; a default one takes its place.
+    pub fn delete(&mut self, parent: Handle, cx: &mut Cx) -> Result<(), ConfigError> {
+        let env = self.env;
+        let (node, _) = self.at_mut(parent)?;
+        if node.handle().is_none() {
+            return Err(ConfigError::new(
+                ErrorKind::NotFound,
+                place_name(parent),
+                "a qdisc that was added",
+                "",
+            ));
+        }
+        let default = if parent == Handle::ROOT { Self::default_root(&env) } else { Node::default_child(&env) };
+        self.graft(parent, default, cx)
+    }
+
+    /// Puts `new` at `parent` and drops what the old one had queued, as all ancestors see.
+    pub fn graft(&mut self, parent: Handle, new: Node, cx: &mut Cx) -> Result<(), ConfigError> {
+        self.at_mut(parent)?;
+        let mut new = Some(new);
+        graft_below(&mut self.root, Handle::ROOT, parent, &mut new, cx);
+        Ok(())
+    }
+
+    fn put(
+        &mut self,
+        parent: Handle,
+        handle: Option<Handle>,
+        kind_name: &str,
+        options: &mut Words<'_>,
+        over: bool,
+        cx: &mut Cx,
+    ) -> Result<Handle, ConfigError> {
+        let (node, depth) = self.at_mut(parent)?;
+        let present = node.handle();
+        if !over && !present.is_none() {
+            let err =
+                ConfigError::new(ErrorKind::Exists, place_name(parent), "no qdisc there yet", present);
+            return Err(err.hint("use replace, or delete it first"));
+        }
+        let spec = kind(kind_name)?;
+        if depth + 1 >= DEPTH_MAX && spec.flags.classful {
+            let expected = format!("at most {DEPTH_MAX} levels of qdiscs");
+            return Err(ConfigError::new(ErrorKind::Unsupported, place_name(parent), expected, kind_name));
+        }
+        let handle = self.free_handle(handle, parent)?;
+        let qdisc = spec.build(options, &self.env)?;
+        self.graft(parent, Node::new(handle, qdisc), cx)?;
+        Ok(handle)
+    }
+
+    /// The handle asked for if nobody else has it, or the next free automatic one.
+    fn free_handle(&self, asked: Option<Handle>, parent: Handle) -> Result<Handle, ConfigError> {
+        let taken = |major: u16| {
+            let mut found = false;
+            self.visit(&mut |place, node| {
+                found |= node.handle().major() == major && place.parent != parent;
+            });
+            found
+        };
+        if let Some(h) = asked.filter(|h| h.major() != 0) {
+            if h.minor() != 0 || h == Handle::ROOT {
+                let err =
+                    ConfigError::new(ErrorKind::BadValue, "qdisc", "a qdisc handle, minor 0", h).key("handle");
+                return Err(err.hint(format!("did you mean {}?", h.qdisc())));
+            }
+            if taken(h.major()) {
+                let err =
+                    ConfigError::new(ErrorKind::Exists, "qdisc", "a handle not in use", h).key("handle");
+                return Err(err);
+            }
+            return Ok(h);
+        }
+        (AUTO_MAJOR..u16::MAX).find(|m| !taken(*m)).map(|m| Handle::new(m, 0)).ok_or_else(|| {
+            ConfigError::new(ErrorKind::Exists, "qdisc", "a free handle from 8001: to fffe:", "none")
+        })
+    }
+
+    /// The place below which the qdisc `handle` hangs: its parent class, or `ROOT`.
+    pub fn parent_of(&self, handle: Handle) -> Result<Handle, ConfigError> {
+        let mut found = None;
+        self.visit(&mut |place, node| {
+            if !handle.is_none() && node.handle() == handle.qdisc() {
+                found = Some(place.parent);
+            }
+        });
+        found.ok_or_else(|| {
+            ConfigError::new(ErrorKind::NotFound, format!("qdisc {handle}"), "a qdisc of this tree", handle)
+        })
+    }
+
+    /// The qdisc at a place, and how many are above it.
+    fn at_mut(&mut self, parent: Handle) -> Result<(&mut Node, usize), ConfigError> {
+        let mut have = alloc::string::String::new();
+        self.visit(&mut |_, node| {
+            for class in node.qdisc().classes().iter().filter(|_| !node.handle().is_none()) {
+                have.push_str(if have.is_empty() { "" } else { " " });
+                have.push_str(&Handle::new(node.handle().major(), class.minor).to_string());
+            }
+        });
+        find(&mut self.root, Handle::ROOT, parent, 0).ok_or_else(|| {
+            let err = ConfigError::new(ErrorKind::NotFound, "qdisc", "root or a class that exists", parent)
+                .key("parent");
+            match have.as_str() {
+                "" => err.hint("there are no classes"),
+                have => err.hint(format!("there are: {have}")),
+            }
+        })
+    }
+}
+
+fn place_name(parent: Handle) -> alloc::string::String {
+    if parent == Handle::ROOT { "root".into() } else { format!("class {parent}") }
+}
+
+fn find(node: &mut Node, here: Handle, parent: Handle, depth: usize) -> Option<(&mut Node, usize)> {
+    if here == parent {
+        return Some((node, depth));
+    }
+    let major = node.handle().major();
+    node.qdisc_mut().classes_mut().iter_mut().find_map(|class| {
+        let id = if major == 0 { Handle::NONE } else { Handle::new(major, class.minor) };
+        find(&mut class.node, id, parent, depth + 1)
+    })
+}
+
+/// Swaps the node at `parent` on the way down, and settles the drops of the old one on the way up.
+fn graft_below(node: &mut Node, here: Handle, parent: Handle, new: &mut Option<Node>, cx: &mut Cx) {
+    if here == parent {
+        if let Some(new) = new.take() {
+            node.purge(cx);
+            *node = new;
+        }
+        return;
+    }
+    let major = node.handle().major();
+    node.with(cx, |qdisc, cx| {
+        for class in qdisc.classes_mut() {
+            let id = if major == 0 { Handle::NONE } else { Handle::new(major, class.minor) };
+            graft_below(&mut class.node, id, parent, new, cx);
+        }
+    });
+}

@@ -1,0 +1,200 @@
+//! A link as a user writes it: `[tap:|packet:][NAMESPACE/]INTERFACE`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{OpenCause, OpenError};
+use crate::iface::{Control, Found, IfName, NameError};
+use crate::link::{LinkIo, LinkOptions};
+use crate::netns::Netns;
+use crate::packet::Packet;
+use crate::tap::Tap;
+
+/// How to open the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// As a TAP device if it is one, and by a packet socket otherwise.
+    Auto,
+    /// As a TAP device (`tap:`).
+    Tap,
+    /// By a packet socket (`packet:`), which on a TAP device means beside whoever holds it.
+    Packet,
+}
+
+/// Where a link is: an interface, perhaps in another network namespace, and how to open it.
+///
+/// ```
+/// use txweir_device::{Endpoint, Kind};
+/// let endpoint: Endpoint = "tap:client/tap0".parse()?;
+/// assert_eq!(endpoint.kind, Kind::Tap);
+/// assert_eq!(endpoint.netns.unwrap().to_string(), "client");
+/// assert_eq!(endpoint.name.as_str(), "tap0");
+/// # Ok::<(), txweir_device::EndpointError>(())
+/// ```
+///
+/// Neither `:` nor `/` can be part of an interface name, so that nothing needs quoting. The namespace is a name of
+/// ip-netns(8), or an absolute path (`/proc/4711/ns/net/tap0`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// How to open it.
+    pub kind: Kind,
+    /// Where it is; `None` for the namespace of the calling thread.
+    pub netns: Option<Netns>,
+    /// The interface.
+    pub name: IfName,
+}
+
+/// Why a text is not an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum EndpointError {
+    /// A word before a colon that is neither `tap` nor `packet`.
+    Kind(String),
+    /// A namespace that is neither a name nor an absolute path.
+    Namespace(String),
+    /// Not the name of an interface; the name is given.
+    Name(String, NameError),
+}
+
+impl fmt::Display for EndpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind) => {
+                write!(f, "unknown kind of link `{kind}`: write `tap:NAME`, `packet:NAME` or NAME alone")
+            }
+            Self::Namespace(netns) => {
+                write!(f, "`{netns}` is neither the name of a network namespace nor an absolute path")
+            }
+            Self::Name(name, error) => write!(f, "`{name}`: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for EndpointError {}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        // A colon behind a slash is not a kind's: it stands in a path, or where no colon may be.
+        let (kind, rest) = match text.split_once(':') {
+            Some(("tap", rest)) => (Kind::Tap, rest),
+            Some(("packet", rest)) => (Kind::Packet, rest),
+            Some((kind, _)) if !kind.contains('/') => return Err(EndpointError::Kind(kind.to_owned())),
+            _ => (Kind::Auto, text),
+        };
+        let (netns, name) = match rest.rsplit_once('/') {
+            Some((netns, name)) => {
+                let known = Netns::new(netns).ok_or_else(|| EndpointError::Namespace(netns.to_owned()))?;
+                (Some(known), name)
+            }
+            None => (None, rest),
+        };
+        let name = IfName::new(name).map_err(|error| EndpointError::Name(name.to_owned(), error))?;
+        Ok(Self { kind, netns, name })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            Kind::Auto => "",
+            Kind::Tap => "tap:",
+            Kind::Packet => "packet:",
+        })?;
+        if let Some(netns) = &self.netns {
+            write!(f, "{netns}/")?;
+        }
+        write!(f, "{}", self.name)
+    }
+}
+
+impl Endpoint {
+    /// Opens the link. With [`Kind::Auto`] the interface's driver decides (`ETHTOOL_GDRVINFO`), and a missing one is
+    /// created as a TAP device if the options say so. The calling thread stays in its own namespace.
+    ///
+    /// # Errors
+    /// [`OpenError`], one sentence that names the endpoint and says what to do.
+    pub fn open(&self, options: &LinkOptions) -> Result<LinkIo, OpenError> {
+        let opened = match &self.netns {
+            None => self.open_here(options),
+            Some(netns) => netns.within(|| self.open_here(options)).and_then(|opened| opened),
+        };
+        opened.map_err(|cause| OpenError { interface: self.to_string(), cause })
+    }
+
+    fn open_here(&self, options: &LinkOptions) -> Result<LinkIo, OpenCause> {
+        let as_tap = match self.kind {
+            Kind::Tap => true,
+            Kind::Packet => false,
+            Kind::Auto => self.is_tap(options.tap.create)?,
+        };
+        if as_tap {
+            Tap::attach(&self.name, &options.tap).map(LinkIo::Tap)
+        } else {
+            Packet::attach(&self.name, &options.packet).map(LinkIo::Packet)
+        }
+    }
+
+    /// Whether the interface is a TAP device, or will be one when it is created.
+    fn is_tap(&self, create: bool) -> Result<bool, OpenCause> {
+        let control = Control::open().map_err(|errno| OpenCause::system("open a socket for", errno))?;
+        match control.index(&self.name).map_err(|errno| OpenCause::system("look up", errno))? {
+            None if create => Ok(true),
+            None => Err(OpenCause::Missing),
+            Some(_) => match control.kind(&self.name) {
+                Ok(Found::Tap) => Ok(true),
+                Ok(Found::Tun) => Err(OpenCause::IsTun),
+                Ok(Found::Other { .. }) => Ok(false),
+                Err(errno) => Err(OpenCause::system("look up the driver of", errno)),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        let parts = |text: &str| {
+            let Endpoint { kind, netns, name } = text.parse().unwrap();
+            (kind, netns.map(|netns| netns.to_string()), name.to_string())
+        };
+        let netns = |text: &str| Some(text.to_owned());
+        assert_eq!(parts("tap0"), (Kind::Auto, None, "tap0".to_owned()));
+        assert_eq!(parts("tap:tap0"), (Kind::Tap, None, "tap0".to_owned()));
+        assert_eq!(parts("packet:client/eth0"), (Kind::Packet, netns("client"), "eth0".to_owned()));
+        assert_eq!(parts("client/tap0"), (Kind::Auto, netns("client"), "tap0".to_owned()));
+        assert_eq!(parts("tap:/proc/7/ns/net/t0"), (Kind::Tap, netns("/proc/7/ns/net"), "t0".to_owned()));
+        for text in ["tap0", "tap:tap0", "packet:client/eth0", "/proc/7/ns/net/t0"] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_to_write() {
+        let message = |text: &str| text.parse::<Endpoint>().unwrap_err().to_string();
+        assert_eq!(
+            message("udp:eth0"),
+            "unknown kind of link `udp`: write `tap:NAME`, `packet:NAME` or NAME alone"
+        );
+        assert_eq!(
+            message("a/b/eth0"),
+            "`a/b` is neither the name of a network namespace nor an absolute path"
+        );
+        assert_eq!(message("/eth0"), "`` is neither the name of a network namespace nor an absolute path");
+        assert_eq!(message("tap:"), "``: an interface name cannot be empty");
+        assert_eq!(message("client/"), "``: an interface name cannot be empty");
+        assert_eq!(message("client/a:b"), "`a:b`: an interface name cannot contain ':'");
+    }
+
+    #[test]
+    fn a_missing_interface_is_missing_whatever_the_kind() {
+        for text in ["no-such-if", "tap:no-such-if", "packet:no-such-if"] {
+            let error = text.parse::<Endpoint>().unwrap().open(&LinkOptions::default()).unwrap_err();
+            assert!(matches!(error.cause, OpenCause::Missing), "{error}");
+            assert!(error.to_string().starts_with(&format!("interface `{text}` does not exist")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Why a link could not be opened: one sentence that names the interface and says what to do.
+
+use std::{fmt, io};
+
+use rustix::io::Errno;
+
+use crate::netns::Netns;
+
+/// A link that could not be opened.
+#[derive(Debug)]
+pub struct OpenError {
+    /// The interface, or the endpoint as it was written (`client/tap0`).
+    pub interface: String,
+    /// What stood in the way.
+    pub cause: OpenCause,
+}
+
+/// What stood in the way of opening a link.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenCause {
+    /// There is no such interface, and creating it was not asked for.
+    Missing,
+    /// There is no such network namespace.
+    NoNamespace(Netns),
+    /// Entering the network namespace needs `CAP_SYS_ADMIN`.
+    NamespaceDenied(Netns),
+    /// `/dev/net/tun` is missing.
+    NoTunDevice,
+    /// `/dev/net/tun` may not be opened.
+    TunDeviceDenied,
+    /// Attaching to the TAP device needs `CAP_NET_ADMIN` or ownership.
+    TapDenied,
+    /// The TAP device already has all the queues it may have.
+    Busy,
+    /// The interface exists but is not a TAP device; its driver is given.
+    NotTap(String),
+    /// The interface is a TUN device: layer 3, without Ethernet headers.
+    IsTun,
+    /// Opening a packet socket needs `CAP_NET_RAW`.
+    PacketDenied,
+    /// Frames of the interface do not begin with an Ethernet header.
+    NotEthernet,
+    /// The system refused a step for a reason that has no sentence of its own.
+    System {
+        /// The step, as a verb that the interface's name completes: "bind a packet socket to".
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl OpenCause {
+    pub(crate) fn system(what: &'static str, errno: Errno) -> Self {
+        Self::System { what, error: errno.into() }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = &self.interface;
+        // Commands are shown with the bare interface name: the namespace is not part of it.
+        let name = at.rsplit(['/', ':']).next().unwrap_or(at);
+        match &self.cause {
+            OpenCause::Missing => write!(
+                f,
+                "interface `{at}` does not exist: create it first (`ip tuntap add dev {name} mode tap`)"
+            ),
+            OpenCause::NoNamespace(netns) => write!(
+                f,
+                "interface `{at}`: there is no network namespace `{netns}` (looked at {}): \
+                 create it first (`ip netns add`)",
+                netns.path().display()
+            ),
+            OpenCause::NamespaceDenied(netns) => write!(
+                f,
+                "interface `{at}`: entering the network namespace `{netns}` needs CAP_SYS_ADMIN: run as root"
+            ),
+            OpenCause::NoTunDevice => write!(
+                f,
+                "TAP device `{at}`: /dev/net/tun is missing: load the driver (`modprobe tun`), \
+                 or pass the device into the container"
+            ),
+            OpenCause::TunDeviceDenied => {
+                write!(f, "TAP device `{at}`: no permission to open /dev/net/tun: run as root")
+            }
+            OpenCause::TapDenied => write!(
+                f,
+                "TAP device `{at}`: attaching to it needs CAP_NET_ADMIN: run as root, \
+                 or make it yours (`ip tuntap add dev {name} mode tap user USER`)"
+            ),
+            OpenCause::Busy => {
+                write!(f, "TAP device `{at}` is in use by another process: stop that one first")
+            }
+            OpenCause::NotTap(driver) => write!(
+                f,
+                "interface `{at}` is not a TAP device, its driver is `{driver}`: open it as `packet:`"
+            ),
+            OpenCause::IsTun => write!(
+                f,
+                "interface `{at}` is a TUN device, which carries no Ethernet frames: \
+                 a TAP device is needed (`ip tuntap add dev NAME mode tap`)"
+            ),
+            OpenCause::PacketDenied => {
+                write!(f, "interface `{at}`: opening a packet socket needs CAP_NET_RAW: run as root")
+            }
+            OpenCause::NotEthernet => {
+                write!(f, "interface `{at}` does not carry Ethernet frames")
+            }
+            OpenCause::System { what, error } => write!(f, "cannot {what} `{at}`: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.cause {
+            OpenCause::System { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sentence_each() {
+        let message = |cause| OpenError { interface: "client/tap0".to_owned(), cause }.to_string();
+        assert_eq!(
+            message(OpenCause::Missing),
+            "interface `client/tap0` does not exist: create it first (`ip tuntap add dev tap0 mode tap`)"
+        );
+        assert_eq!(
+            message(OpenCause::NoTunDevice),
+            "TAP device `client/tap0`: /dev/net/tun is missing: load the driver (`modprobe tun`), or pass the \
+             device into the container"
+        );
+        assert_eq!(
+            message(OpenCause::TapDenied),
+            "TAP device `client/tap0`: attaching to it needs CAP_NET_ADMIN: run as root, or make it yours \
+             (`ip tuntap add dev tap0 mode tap user USER`)"
+        );
+        assert_eq!(
+            message(OpenCause::NotTap("veth".to_owned())),
+            "interface `client/tap0` is not a TAP device, its driver is `veth`: open it as `packet:`"
+        );
+        assert_eq!(
+            message(OpenCause::NoNamespace(Netns::new("client").unwrap())),
+            "interface `client/tap0`: there is no network namespace `client` (looked at /run/netns/client): \
+             create it first (`ip netns add`)"
+        );
+        assert_eq!(
+            message(OpenCause::system("bind a packet socket to", Errno::NODEV)),
+            "cannot bind a packet socket to `client/tap0`: No such device (os error 19)"
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! Live packet I/O for txweir on Linux.
+//!
+//! A *link* is one Ethernet interface as this process sees it: a TAP device ([`Tap`]) or a packet socket bound to
+//! an interface ([`Packet`]); [`LinkIo`] is either. Both carry a [`VnetHdr`] beside every frame, so that a TCP
+//! super-frame of up to 64 KiB crosses user space whole and is cut into wire segments only where somebody must
+//! cut it ([`Segmenter`]). An [`Endpoint`] is the text form that a user writes (`tap0`, `packet:eth0`,
+//! `client/tap0`), and opens the link.
+//!
+//! ```no_run
+//! use txweir_device::{Endpoint, LinkOptions, MAX_FRAME};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint: Endpoint = "client/tap0".parse()?;
+//! let mut link = endpoint.open(&LinkOptions::default())?;
+//! let mut frame = vec![0; MAX_FRAME];
+//! while let Some((hdr, len)) = link.recv(&mut frame)? {
+//!     println!("{len} bytes, {:?}", hdr.gso);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Everything that needs `unsafe` lives in one private module of safe wrappers around system calls; the rest of the
+//! crate is checked to have none.
+#![deny(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("txweir-device drives Linux TAP devices and packet sockets; it has no other backend");
+
+pub mod checksum;
+pub mod clock;
+mod counters;
+mod endpoint;
+mod error;
+mod iface;
+mod link;
+mod netns;
+mod packet;
+pub mod poll;
+pub mod segment;
+mod signal;
+#[allow(unsafe_code, reason = "the one module that calls the system by raw pointers")]
+mod sys;
+mod tap;
+#[cfg(feature = "testnet")]
+pub mod testnet;
+pub mod vnet;
+
+pub use counters::{Counters, Loss, Sent};
+pub use endpoint::{Endpoint, EndpointError, Kind};
+pub use error::{OpenCause, OpenError};
+pub use iface::{IfName, NameError};
+pub use link::{Frame, LinkIo, LinkOptions};
+pub use netns::Netns;
+pub use packet::{BATCH_MAX, Packet, PacketOptions};
+pub use segment::{SegmentError, Segmenter, Shape};
+pub use signal::{Signal, Signals};
+pub use tap::{Offload, Tap, TapOptions};
+pub use vnet::{Gso, VnetHdr};
+
+/// Bytes that a receive buffer needs to hold any frame a link delivers: an IP packet of 65 535 bytes, which is the
+/// most that its length field can say, behind an Ethernet header with two 802.1Q/802.1ad tags, and one byte more, by
+/// which a longer frame is told from one that fits exactly. Frames beyond it (BIG TCP) are counted as
+/// [`Counters::rx_oversize`] and left out.
+pub const MAX_FRAME: usize = 65_535 + 14 + 2 * 4 + 1;

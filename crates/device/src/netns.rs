@@ -1,0 +1,97 @@
+//! Named network namespaces, entered for the time of one call.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::thread;
+
+use rustix::fd::AsFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::error::OpenCause;
+
+/// Where ip-netns(8) keeps its names.
+const NAMED: &str = "/run/netns";
+
+/// A network namespace: a name that `ip netns` gave, or an absolute path such as `/proc/4711/ns/net`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Netns(String);
+
+impl Netns {
+    /// Takes a name or an absolute path. A name is one path component, and not `.` or `..`.
+    #[must_use]
+    pub fn new(text: &str) -> Option<Self> {
+        let name = !matches!(text, "" | "." | "..") && !text.contains('/');
+        let usable = (name || text.starts_with('/')) && !text.contains('\0');
+        usable.then(|| Self(text.to_owned()))
+    }
+
+    /// The file that stands for the namespace.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(NAMED).join(&self.0) // an absolute path replaces the directory
+    }
+
+    /// Runs `f` in this namespace and gives back what it returns. Descriptors opened there stay in the namespace
+    /// they belong to. It runs on a thread of its own, because a namespace is an attribute of the thread, and a
+    /// failed way back would leave the caller's in the wrong one.
+    ///
+    /// # Errors
+    /// The namespace does not exist, or this process may not enter it (`CAP_SYS_ADMIN`).
+    ///
+    /// # Panics
+    /// Only when `f` does.
+    pub fn within<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, OpenCause> {
+        let path = self.path();
+        let fd =
+            rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
+                match errno {
+                    Errno::NOENT | Errno::NOTDIR => OpenCause::NoNamespace(self.clone()),
+                    Errno::ACCESS | Errno::PERM => OpenCause::NamespaceDenied(self.clone()),
+                    errno => OpenCause::system("open the network namespace of", errno),
+                }
+            })?;
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, || {
+                match move_into_link_name_space(fd.as_fd(), Some(LinkNameSpaceType::Network)) {
+                    Ok(()) => Ok(f()),
+                    Err(Errno::PERM) => Err(OpenCause::NamespaceDenied(self.clone())),
+                    // Whatever the file is, it is no network namespace.
+                    Err(Errno::INVAL) => Err(OpenCause::NoNamespace(self.clone())),
+                    Err(errno) => Err(OpenCause::system("enter the network namespace of", errno)),
+                }
+            });
+            let thread = thread.map_err(|error| OpenCause::System { what: "start a thread for", error })?;
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+impl fmt::Display for Netns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn names_and_paths() {
+        assert_eq!(Netns::new("client").unwrap().path(), Path::new("/run/netns/client"));
+        assert_eq!(Netns::new("/proc/1/ns/net").unwrap().path(), Path::new("/proc/1/ns/net"));
+        for wrong in ["", ".", "..", "a/b", "a\0"] {
+            assert_eq!(Netns::new(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_namespace_is_named() {
+        let missing = Netns::new("txweir-no-such-namespace").unwrap();
+        let cause = missing.within(|| ()).unwrap_err();
+        assert!(matches!(cause, OpenCause::NoNamespace(netns) if netns == missing));
+    }
+}

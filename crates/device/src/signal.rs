@@ -1,0 +1,118 @@
+//! Ctrl-C and SIGTERM as something to read, so that a loop ends between two frames and not in the middle of one.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::sys;
+
+/// A request to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Signal {
+    /// SIGINT: Ctrl-C at the terminal.
+    Interrupt,
+    /// SIGTERM: a service manager, or kill(1).
+    Terminate,
+}
+
+/// SIGINT and SIGTERM, taken from their default action for as long as this value lives.
+///
+/// Take them before starting other threads: a signal goes to any thread that does not block it, and threads inherit
+/// the mask of their parent. So do programs that this thread starts, which then hear neither signal unless they ask
+/// for it. Dropping the value gives the signals their action back, which then meets those still pending. Not `Send`,
+/// because the mask to be restored belongs to the thread.
+///
+/// ```
+/// use txweir_device::Signals;
+/// let signals = Signals::take()?;
+/// assert_eq!(signals.pending()?, None); // nobody pressed Ctrl-C
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Signals {
+    fd: OwnedFd,
+    before: libc::sigset_t,
+    of_this_thread: PhantomData<*const ()>,
+}
+
+const TAKEN: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
+
+impl Signals {
+    /// Blocks both signals and opens the descriptor from which they are read (signalfd(2)).
+    ///
+    /// # Errors
+    /// What pthread_sigmask(3) and signalfd(2) say; the mask is unchanged then.
+    pub fn take() -> io::Result<Self> {
+        let before = sys::block_signals(&TAKEN)?;
+        match sys::signal_fd(&TAKEN) {
+            Ok(fd) => Ok(Self { fd, before, of_this_thread: PhantomData }),
+            Err(errno) => {
+                sys::restore_signals(&before);
+                Err(errno.into())
+            }
+        }
+    }
+
+    /// The next signal that has come, if any. Does not wait: the descriptor is readable when there is one.
+    ///
+    /// # Errors
+    /// What read(2) says, `EAGAIN` excepted.
+    pub fn pending(&self) -> io::Result<Option<Signal>> {
+        // struct signalfd_siginfo (signalfd(2)): 128 bytes, of which the first four are the signal's number.
+        let mut info = [0; 128];
+        match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut info)) {
+            Ok(_) if info[..4] == libc::SIGINT.to_ne_bytes() => Ok(Some(Signal::Interrupt)),
+            Ok(_) => Ok(Some(Signal::Terminate)),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        sys::restore_signals(&self.before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::now_ns;
+    use crate::poll::{PollFd, PollFlags, wait};
+
+    /// Signals are sent to this thread alone, so that other tests of the process are left in peace.
+    #[test]
+    fn signals_are_read_and_wake_a_wait() {
+        let signals = Signals::take().unwrap();
+        assert_eq!(signals.pending().unwrap(), None);
+        sys::raise(libc::SIGTERM);
+        let mut fds = [PollFd::new(&signals, PollFlags::IN)];
+        assert_eq!(wait(&mut fds, Some(now_ns() + 60_000_000_000), 0).unwrap(), 1);
+        assert_eq!(signals.pending().unwrap(), Some(Signal::Terminate));
+        sys::raise(libc::SIGINT);
+        assert_eq!(signals.pending().unwrap(), Some(Signal::Interrupt));
+        assert_eq!(signals.pending().unwrap(), None);
+        assert_eq!(blocked() & BOTH, BOTH);
+        drop(signals);
+        assert_eq!(blocked() & BOTH, 0);
+    }
+
+    /// Bits of SIGINT (2) and SIGTERM (15) in the mask that proc(5) shows.
+    const BOTH: u64 = 1 << 1 | 1 << 14;
+
+    /// This thread's mask of blocked signals.
+    fn blocked() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap()
+    }
+}

@@ -1,0 +1,327 @@
+//! Safe wrappers around the system calls that rustix does not have: interface and TUN ioctls, packet socket options,
+//! `recvmsg` with packet auxiliary data, `sendmmsg`, and the signal mask. The only unsafe code of the workspace's
+//! live path; each function is a single call, with its own argument structures on its own stack.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use libc::{c_int, c_void};
+use rustix::io::Errno;
+
+use crate::iface::IfName;
+use crate::packet::BATCH_MAX;
+use crate::vnet::HDR_LEN_SHORT;
+
+/// `ETHTOOL_GDRVINFO` (linux/ethtool.h): which driver an interface belongs to. Needs no privilege.
+const ETHTOOL_GDRVINFO: u32 = 3;
+
+/// `struct ethtool_drvinfo` (linux/ethtool.h), which libc does not have.
+#[repr(C)]
+struct Drvinfo {
+    cmd: u32,
+    driver: [u8; 32],
+    version: [u8; 32],
+    fw_version: [u8; 32],
+    bus_info: [u8; 32],
+    erom_version: [u8; 32],
+    reserved2: [u8; 12],
+    lengths: [u32; 5],
+}
+
+/// The error of the last call when `result` is negative.
+fn check(result: c_int) -> Result<c_int, Errno> {
+    if result >= 0 { Ok(result) } else { Err(last_errno()) }
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+fn request(name: &IfName) -> libc::ifreq {
+    // SAFETY: ifreq is plain C data; all zero is a valid value of it and of each union member.
+    let mut req: libc::ifreq = unsafe { zeroed() };
+    // An IfName is shorter than the field, so that its last byte stays the terminating zero.
+    for (to, from) in req.ifr_name.iter_mut().zip(name.as_str().bytes()) {
+        *to = from as libc::c_char; // C's char may be signed; the bits are the same
+    }
+    req
+}
+
+/// One ioctl that takes an `ifreq` and fills it in.
+///
+/// # Safety
+/// `op` must be one that takes a pointer to `ifreq` and follows no pointer in `req` but valid ones.
+unsafe fn if_ioctl(fd: BorrowedFd<'_>, op: libc::Ioctl, req: &mut libc::ifreq) -> Result<(), Errno> {
+    // SAFETY: the descriptor is open for the borrow; op takes an ifreq by the caller's promise; req is one.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), op, ptr::from_mut(req)) }).map(drop)
+}
+
+/// `SIOCGIFFLAGS`: the interface's `IFF_` flags.
+pub fn if_flags(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> {
+    let mut req = request(name);
+    // SAFETY: the operation takes an ifreq without pointers and fills in ifru_flags.
+    let flags = unsafe {
+        if_ioctl(fd, libc::SIOCGIFFLAGS as libc::Ioctl, &mut req)?;
+        req.ifr_ifru.ifru_flags
+    };
+    Ok(c_int::from(flags))
+}
+
+/// `SIOCGIFMTU`: the interface's MTU in bytes, Ethernet header not counted.
+pub fn if_mtu(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> {
+    let mut req = request(name);
+    // SAFETY: the operation takes an ifreq without pointers and fills in ifru_mtu.
+    unsafe {
+        if_ioctl(fd, libc::SIOCGIFMTU as libc::Ioctl, &mut req)?;
+        Ok(req.ifr_ifru.ifru_mtu)
+    }
+}
+
+/// `SIOCGIFHWADDR`: the interface's hardware type (`ARPHRD_`).
+pub fn if_hardware(fd: BorrowedFd<'_>, name: &IfName) -> Result<u16, Errno> {
+    let mut req = request(name);
+    // SAFETY: the operation takes an ifreq without pointers and fills in ifru_hwaddr.
+    unsafe {
+        if_ioctl(fd, libc::SIOCGIFHWADDR as libc::Ioctl, &mut req)?;
+        Ok(req.ifr_ifru.ifru_hwaddr.sa_family)
+    }
+}
+
+/// The interface's driver name and its bus information ("tun" and "tap" for a TAP device).
+pub fn if_driver(fd: BorrowedFd<'_>, name: &IfName) -> Result<(String, String), Errno> {
+    let mut info = Drvinfo {
+        cmd: ETHTOOL_GDRVINFO,
+        driver: [0; 32],
+        version: [0; 32],
+        fw_version: [0; 32],
+        bus_info: [0; 32],
+        erom_version: [0; 32],
+        reserved2: [0; 12],
+        lengths: [0; 5],
+    };
+    let mut req = request(name);
+    req.ifr_ifru.ifru_data = ptr::from_mut(&mut info).cast();
+    // SAFETY: SIOCETHTOOL follows ifru_data, which points to a structure of the layout and size that its first
+    // member asks for, alive and not otherwise borrowed during the call.
+    unsafe { if_ioctl(fd, libc::SIOCETHTOOL as libc::Ioctl, &mut req)? };
+    let text = |raw: &[u8; 32]| {
+        let used = raw.iter().position(|byte| *byte == 0).unwrap_or(raw.len());
+        String::from_utf8_lossy(&raw[..used]).into_owned()
+    };
+    Ok((text(&info.driver), text(&info.bus_info)))
+}
+
+/// `TUNSETIFF`: makes `fd`, an open `/dev/net/tun`, a queue of the device `name`.
+pub fn tun_attach(fd: BorrowedFd<'_>, name: &IfName, flags: c_int) -> Result<(), Errno> {
+    let mut req = request(name);
+    req.ifr_ifru.ifru_flags = flags as libc::c_short; // the flags are 16 bits wide by definition
+    // SAFETY: the operation takes an ifreq without pointers.
+    unsafe { if_ioctl(fd, libc::TUNSETIFF, &mut req) }
+}
+
+/// `TUNSETVNETHDRSZ`: bytes of the vnet header in front of each frame.
+pub fn tun_set_header_len(fd: BorrowedFd<'_>, len: c_int) -> Result<(), Errno> {
+    // SAFETY: the operation reads one int through the pointer, which is valid for the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ, ptr::from_ref(&len)) }).map(drop)
+}
+
+/// `TUNSETOFFLOAD`: what the kernel may leave undone in frames it gives us (`TUN_F_` bits).
+pub fn tun_set_offload(fd: BorrowedFd<'_>, bits: libc::c_uint) -> Result<(), Errno> {
+    // SAFETY: the operation takes its bits by value; no memory is involved.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(bits)) }).map(drop)
+}
+
+/// Binds a packet socket to all protocols of the interface with this index.
+pub fn packet_bind(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
+    // SAFETY: sockaddr_ll is plain C data; all zero is a valid value.
+    let mut addr: libc::sockaddr_ll = unsafe { zeroed() };
+    addr.sll_family = libc::AF_PACKET as libc::c_ushort; // 17
+    addr.sll_protocol = (libc::ETH_P_ALL as u16).to_be(); // 3
+    addr.sll_ifindex = c_int::try_from(index).map_err(|_| Errno::NODEV)?;
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t; // 20
+    // SAFETY: the pointer and the length describe one initialised sockaddr_ll, alive during the call.
+    check(unsafe { libc::bind(fd.as_raw_fd(), ptr::from_ref(&addr).cast(), len) }).map(drop)
+}
+
+/// Sets a `SOL_PACKET` option of any plain C type.
+///
+/// # Safety
+/// The kernel must read at most a `T` for `option`, and `T` must have no padding.
+unsafe fn packet_option<T>(fd: BorrowedFd<'_>, option: c_int, value: &T) -> Result<(), Errno> {
+    let len = size_of::<T>() as libc::socklen_t; // a few bytes
+    let value: *const c_void = ptr::from_ref(value).cast();
+    // SAFETY: pointer and length describe `value`, which the kernel may read by the caller's promise.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, value, len) }).map(drop)
+}
+
+/// Switches an int option of `SOL_PACKET` on.
+pub fn packet_switch_on(fd: BorrowedFd<'_>, option: c_int) -> Result<(), Errno> {
+    // SAFETY: for any option the kernel reads at most the length given, and an int has no padding.
+    unsafe { packet_option::<c_int>(fd, option, &1) }
+}
+
+/// Lets the interface receive frames for any address for as long as the socket lives.
+pub fn packet_promiscuous(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
+    let member = libc::packet_mreq {
+        mr_ifindex: c_int::try_from(index).map_err(|_| Errno::NODEV)?,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort, // 1
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    // SAFETY: the option reads a packet_mreq, which has no padding.
+    unsafe { packet_option(fd, libc::PACKET_ADD_MEMBERSHIP, &member) }
+}
+
+/// `PACKET_STATISTICS`: frames that found the socket's buffer full since the last call.
+pub fn packet_missed(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+    let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t; // 8
+    let to: *mut c_void = ptr::from_mut(&mut stats).cast();
+    // SAFETY: pointer and length describe `stats`, which any bytes are a valid value of.
+    check(unsafe {
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &raw mut len)
+    })?;
+    Ok(stats.tp_drops)
+}
+
+/// What [`packet_recv`] learned beside the bytes.
+pub struct Received {
+    /// Bytes of the frame, more than the buffer holds when it was cut short.
+    pub len: usize,
+    /// 802.1Q/802.1ad protocol and control information that the kernel took out of the frame.
+    pub tag: Option<[u16; 2]>,
+}
+
+/// Receives one frame and its vnet header from a packet socket with `PACKET_VNET_HDR` and `PACKET_AUXDATA`.
+pub fn packet_recv(
+    fd: BorrowedFd<'_>,
+    hdr: &mut [u8; HDR_LEN_SHORT],
+    frame: &mut [u8],
+) -> Result<Received, Errno> {
+    /// Room for one control message, aligned as one must be.
+    #[repr(C, align(16))]
+    struct Control([u8; 128]);
+    let mut control = Control([0; 128]);
+    let mut iov = [
+        libc::iovec { iov_base: hdr.as_mut_ptr().cast(), iov_len: hdr.len() },
+        libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() },
+    ];
+    // SAFETY: msghdr is plain C data; all zero is a valid value: no name, no control, no buffers.
+    let mut msg: libc::msghdr = unsafe { zeroed() };
+    msg.msg_iov = iov.as_mut_ptr();
+    msg.msg_iovlen = iov.len() as _; // 2
+    msg.msg_control = control.0.as_mut_ptr().cast();
+    msg.msg_controllen = control.0.len() as _; // 128
+    // SAFETY: every pointer in msg is to memory of the length beside it, exclusively borrowed for the call. Any
+    // bytes are valid values of what the kernel writes there.
+    let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut msg, libc::MSG_TRUNC | libc::MSG_DONTWAIT) };
+    let got = usize::try_from(got).map_err(|_| last_errno())?;
+    // With MSG_TRUNC the result is the whole frame's length, of which only so much was stored as fits; the vnet
+    // header is counted in both.
+    let len = got.checked_sub(HDR_LEN_SHORT).ok_or(Errno::INVAL)?;
+    Ok(Received { len, tag: auxiliary_tag(&msg) })
+}
+
+/// The VLAN tag among the control messages of a received `msg`.
+fn auxiliary_tag(msg: &libc::msghdr) -> Option<[u16; 2]> {
+    // SAFETY: msg was filled in by recvmsg, and its control buffer is alive and as long as msg_controllen says;
+    // CMSG_FIRSTHDR and CMSG_NXTHDR only give headers that lie wholly within.
+    unsafe {
+        let mut at = libc::CMSG_FIRSTHDR(msg);
+        while let Some(head) = at.as_ref() {
+            let wanted = head.cmsg_level == libc::SOL_PACKET && head.cmsg_type == libc::PACKET_AUXDATA;
+            let needed = libc::CMSG_LEN(size_of::<libc::tpacket_auxdata>() as u32); // 20
+            if wanted && head.cmsg_len >= needed as _ {
+                let aux: libc::tpacket_auxdata = ptr::read_unaligned(libc::CMSG_DATA(at).cast());
+                if aux.tp_status & libc::TP_STATUS_VLAN_VALID == 0 {
+                    return None;
+                }
+                let known = aux.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+                return Some([if known { aux.tp_vlan_tpid } else { 0x8100 }, aux.tp_vlan_tci]);
+            }
+            at = libc::CMSG_NXTHDR(msg, at);
+        }
+    }
+    None
+}
+
+/// Sends the first [`BATCH_MAX`] of `frames`, each with its vnet header, by one call. Returns how many were taken;
+/// an error concerns the first frame only, of which none was taken then.
+pub fn packet_send(
+    fd: BorrowedFd<'_>,
+    hdrs: &[[u8; HDR_LEN_SHORT]; BATCH_MAX],
+    frames: &[&[u8]],
+) -> Result<usize, Errno> {
+    let count = frames.len().min(BATCH_MAX);
+    let empty = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+    let mut iovs = [[empty; 2]; BATCH_MAX];
+    // SAFETY: mmsghdr is plain C data; all zero is a valid value: no name, no control, no buffers.
+    let mut msgs: [libc::mmsghdr; BATCH_MAX] = unsafe { zeroed() };
+    for (((msg, iov), hdr), frame) in msgs.iter_mut().zip(&mut iovs).zip(hdrs).zip(frames) {
+        *iov = [
+            libc::iovec { iov_base: hdr.as_ptr().cast_mut().cast(), iov_len: hdr.len() },
+            libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() },
+        ];
+        msg.msg_hdr.msg_iov = iov.as_mut_ptr();
+        msg.msg_hdr.msg_iovlen = iov.len() as _; // 2
+    }
+    let flags = libc::MSG_DONTWAIT;
+    // SAFETY: the first `count` messages point to two buffers each, alive during the call, of the lengths beside
+    // them; sending only reads them, although the C type has no const. The kernel writes msg_len alone.
+    let sent = unsafe {
+        libc::sendmmsg(fd.as_raw_fd(), msgs.as_mut_ptr(), count as libc::c_uint, flags as _) // count <= BATCH_MAX
+    };
+    usize::try_from(sent).map_err(|_| last_errno())
+}
+
+/// The set of `signals`.
+fn signal_set(signals: &[c_int]) -> libc::sigset_t {
+    // SAFETY: sigset_t is plain C data, initialised by sigemptyset before it is used; sigaddset with a signal
+    // number that exists cannot fail, and with another leaves the set alone.
+    unsafe {
+        let mut set: libc::sigset_t = zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, *signal);
+        }
+        set
+    }
+}
+
+/// Blocks `signals` for the calling thread and for threads it starts. Returns the mask before.
+pub fn block_signals(signals: &[c_int]) -> Result<libc::sigset_t, Errno> {
+    let set = signal_set(signals);
+    // SAFETY: both pointers are to sigset_t of this frame, alive during the call.
+    unsafe {
+        let mut before: libc::sigset_t = zeroed();
+        match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) {
+            0 => Ok(before),
+            errno => Err(Errno::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// Sets the calling thread's signal mask, as [`block_signals`] returned it.
+pub fn restore_signals(before: &libc::sigset_t) {
+    // SAFETY: the pointer is to an initialised sigset_t, alive during the call; no old mask is asked for. The call
+    // can only fail for a wrong first argument.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+}
+
+/// A non-blocking descriptor that becomes readable when one of `signals`, which must be blocked, is pending.
+pub fn signal_fd(signals: &[c_int]) -> Result<OwnedFd, Errno> {
+    let set = signal_set(signals);
+    // SAFETY: the pointer is to an initialised sigset_t; -1 asks for a new descriptor.
+    let fd = check(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) })?;
+    // SAFETY: the call succeeded, so that fd is open and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sends `signal` to the calling thread.
+#[cfg(test)]
+pub fn raise(signal: c_int) {
+    // SAFETY: no memory is involved.
+    unsafe { libc::raise(signal) };
+}

@@ -1,0 +1,220 @@
+//! TAP devices: the kernel's own stack on one side, this process on the other.
+//!
+//! There is no back-pressure towards the kernel: a TAP device whose queue (`txqueuelen` frames) is full drops, and it
+//! drops without a word. Whoever reads must keep up and do the queueing itself. A write goes straight into the
+//! kernel's receive path and is done when it returns; there are no completions.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use libc::{IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_VNET_HDR};
+use libc::{TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUN_F_USO4, TUN_F_USO6};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::counters::{Counters, Sent};
+use crate::error::{OpenCause, OpenError};
+use crate::iface::{Control, Found, IfName};
+use crate::sys;
+use crate::vnet::{HDR_LEN, VnetHdr};
+
+/// The device file of the TUN driver (tun in the kernel's Documentation/networking).
+const TUN_DEVICE: &str = "/dev/net/tun";
+
+/// Most frames that one receive leaves out before it returns, so that a flood of them cannot hold the caller.
+pub(crate) const SKIP_MAX: usize = 64;
+
+/// What the kernel may leave undone in the frames it gives us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Offload {
+    /// Nothing: complete frames no longer than the MTU allows.
+    None,
+    /// Checksums and TCP segmentation; the kernel is older than 6.2 and has no UDP segmentation for TAP devices.
+    Tcp,
+    /// Checksums, TCP and UDP segmentation.
+    TcpUdp,
+}
+
+/// How to open a TAP device. The default: it must exist, one queue, all offloads the kernel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TapOptions {
+    /// Create the device when there is none; it then lives until it is closed, and is down until somebody sets it up.
+    pub create: bool,
+    /// Open it as one queue of a multi-queue device; open it again for each further queue.
+    pub multi_queue: bool,
+    /// Ask for frames with checksum and segmentation left undone. Off costs most of the throughput of bulk TCP.
+    pub offload: bool,
+}
+
+impl Default for TapOptions {
+    fn default() -> Self {
+        Self { create: false, multi_queue: false, offload: true }
+    }
+}
+
+/// One queue of a TAP device. Reading gives what the kernel sends out through the interface; writing is what the
+/// interface receives. Non-blocking.
+#[derive(Debug)]
+pub struct Tap {
+    fd: OwnedFd,
+    control: Control,
+    name: IfName,
+    offload: Offload,
+    counters: Counters,
+}
+
+impl Tap {
+    /// Opens the TAP device `name` in the network namespace of the calling thread. It stays attached to the device
+    /// wherever the thread, or the device, moves afterwards.
+    ///
+    /// # Errors
+    /// [`OpenError`], one sentence that says what to do.
+    pub fn open(name: &IfName, options: &TapOptions) -> Result<Self, OpenError> {
+        Self::attach(name, options).map_err(|cause| OpenError { interface: name.to_string(), cause })
+    }
+
+    pub(crate) fn attach(name: &IfName, options: &TapOptions) -> Result<Self, OpenCause> {
+        let control = Control::open().map_err(|errno| OpenCause::system("open a socket for", errno))?;
+        let index = control.index(name).map_err(|errno| OpenCause::system("look up", errno))?;
+        if index.is_none() && !options.create {
+            return Err(OpenCause::Missing);
+        }
+        if index.is_some() {
+            match control.kind(name).map_err(|errno| OpenCause::system("look up the driver of", errno))? {
+                Found::Tap => {}
+                Found::Tun => return Err(OpenCause::IsTun),
+                Found::Other { driver } => return Err(OpenCause::NotTap(driver)),
+            }
+        }
+        let fd = open_tun()?;
+        attach_queue(fd.as_fd(), name, options.multi_queue, index.is_some())?;
+        sys::tun_set_header_len(fd.as_fd(), HDR_LEN as libc::c_int) // 12
+            .map_err(|errno| OpenCause::system("set the vnet header length of", errno))?;
+        let offload = set_offload(fd.as_fd(), options.offload)
+            .map_err(|errno| OpenCause::system("set the offloads of", errno))?;
+        Ok(Self { fd, control, name: name.clone(), offload, counters: Counters::default() })
+    }
+
+    /// The interface's name, as it was when opened.
+    #[must_use]
+    pub fn name(&self) -> &IfName {
+        &self.name
+    }
+
+    /// What the kernel agreed to leave undone.
+    #[must_use]
+    pub fn offload(&self) -> Offload {
+        self.offload
+    }
+
+    /// Tallies since it was opened.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Whether the interface is administratively up.
+    ///
+    /// # Errors
+    /// The interface is gone, or was moved to another namespace after opening.
+    pub fn is_up(&self) -> io::Result<bool> {
+        Ok(self.control.is_up(&self.name)?)
+    }
+
+    /// The interface's MTU in bytes, Ethernet header not counted.
+    ///
+    /// # Errors
+    /// As [`is_up`](Self::is_up).
+    pub fn mtu(&self) -> io::Result<usize> {
+        Ok(self.control.mtu(&self.name)?)
+    }
+
+    /// Reads one frame into the front of `frame`: its header and its length. `None` when nothing waits. Give it
+    /// [`MAX_FRAME`](crate::MAX_FRAME) bytes: a frame that fills the buffer to the last byte counts as too long
+    /// and is left out, because the driver does not say whether it cut one short.
+    ///
+    /// # Errors
+    /// The device is gone (`EBADFD`), or the system is in trouble. What concerns one frame only is counted instead.
+    pub fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+        let mut raw = [0; HDR_LEN];
+        for _ in 0..SKIP_MAX {
+            let got = rustix::io::retry_on_intr(|| {
+                rustix::io::readv(&self.fd, &mut [IoSliceMut::new(&mut raw), IoSliceMut::new(frame)])
+            });
+            match got {
+                Ok(got) if got >= HDR_LEN + frame.len() => self.counters.rx_oversize += 1,
+                Ok(got) if got > HDR_LEN => {
+                    let (hdr, len) = (VnetHdr::decode(&raw), got - HDR_LEN);
+                    self.counters.received(&hdr, len);
+                    return Ok(Some((hdr, len)));
+                }
+                // A frame for which virtio has no type, consumed by the attempt.
+                Ok(_) | Err(Errno::INVAL) => self.counters.rx_refused += 1,
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes one frame, whole; super-frames need no room in the MTU.
+    ///
+    /// # Errors
+    /// The device is gone. What concerns one frame only is [`Sent::Lost`], and counted.
+    pub fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
+        let raw = hdr.encode();
+        let sent = rustix::io::retry_on_intr(|| {
+            rustix::io::writev(&self.fd, &[IoSlice::new(&raw), IoSlice::new(frame)])
+        });
+        match sent {
+            Ok(_) => Ok(self.counters.taken(hdr, frame.len())),
+            Err(errno) => Ok(self.counters.not_taken(errno)?),
+        }
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn open_tun() -> Result<OwnedFd, OpenCause> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(TUN_DEVICE, flags, Mode::empty()).map_err(|errno| match errno {
+        // A device file without its driver says ENODEV or ENXIO.
+        Errno::NOENT | Errno::NOTDIR | Errno::NODEV | Errno::NXIO => OpenCause::NoTunDevice,
+        Errno::ACCESS | Errno::PERM => OpenCause::TunDeviceDenied,
+        errno => OpenCause::system("open /dev/net/tun for", errno),
+    })
+}
+
+/// Attaches to the device. An existing device has one queue or many by its creation, and the driver insists on being
+/// asked for what it is: so a refusal of the one is followed by a try of the other.
+fn attach_queue(fd: BorrowedFd<'_>, name: &IfName, multi: bool, exists: bool) -> Result<(), OpenCause> {
+    let flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
+    let (first, second) =
+        if multi { (flags | IFF_MULTI_QUEUE, flags) } else { (flags, flags | IFF_MULTI_QUEUE) };
+    let tried = match sys::tun_attach(fd, name, first) {
+        Err(Errno::INVAL) if exists => sys::tun_attach(fd, name, second),
+        tried => tried,
+    };
+    tried.map_err(|errno| match errno {
+        Errno::PERM => OpenCause::TapDenied,
+        // EBUSY: a single queue that is taken; E2BIG: as many queues as the device may have are.
+        Errno::BUSY | Errno::TOOBIG => OpenCause::Busy,
+        errno => OpenCause::system("attach to the TAP device", errno),
+    })
+}
+
+/// Asks for the most, and for less when the kernel does not know it.
+fn set_offload(fd: BorrowedFd<'_>, wanted: bool) -> Result<Offload, Errno> {
+    let tcp = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
+    if !wanted {
+        return sys::tun_set_offload(fd, 0).map(|()| Offload::None);
+    }
+    match sys::tun_set_offload(fd, tcp | TUN_F_USO4 | TUN_F_USO6) {
+        Err(Errno::INVAL) => sys::tun_set_offload(fd, tcp).map(|()| Offload::Tcp),
+        result => result.map(|()| Offload::TcpUdp),
+    }
+}

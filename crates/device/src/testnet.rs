@@ -1,0 +1,226 @@
+//! Network namespaces for tests that need the kernel's stack. For tests only: a failure is a panic that shows the
+//! command. Switched on by the feature `testnet`.
+//!
+//! ```no_run
+//! use txweir_device::testnet::{self, NetNs};
+//! if let Some(reason) = testnet::skip_reason() {
+//!     println!("skipped, because {reason}");
+//!     return;
+//! }
+//! let client = NetNs::new("client");
+//! client.run(&["ip", "link", "set", "lo", "up"]);
+//! ```
+
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::netns::Netns;
+
+/// Why tests with namespaces cannot run here, as the end of the sentence "skipped, because ..."; `None` if they can.
+/// Tried, not guessed: a namespace is made and removed.
+#[must_use]
+pub fn skip_reason() -> Option<String> {
+    if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/net/tun") {
+        return Some(format!("/dev/net/tun cannot be opened: {error}"));
+    }
+    let name = unique("probe");
+    match ip(&["netns", "add", &name]) {
+        Err(error) => return Some(format!("ip (iproute2) cannot be run: {error}")),
+        Ok(output) if !output.status.success() => {
+            let error = String::from_utf8_lossy(&output.stderr);
+            return Some(format!("`ip netns add` failed (root needed): {}", error.trim()));
+        }
+        Ok(_) => {}
+    }
+    let entered = Netns::new(&name).map(|netns| netns.within(|| ()));
+    let _ = ip(&["netns", "del", &name]);
+    match entered {
+        Some(Err(cause)) => Some(format!("a network namespace cannot be entered: {cause:?}")),
+        _ => None,
+    }
+}
+
+fn ip(args: &[&str]) -> std::io::Result<Output> {
+    Command::new("ip").args(args).output()
+}
+
+/// A name that no other process and no other call has: `txw-LABEL-PID-N`.
+fn unique(label: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("txw-{label}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A network namespace of ip-netns(8), removed when dropped, also by a panic.
+#[derive(Debug)]
+pub struct NetNs {
+    name: String,
+    netns: Netns,
+}
+
+impl NetNs {
+    /// Makes a namespace with a unique name and sets its loopback up.
+    ///
+    /// # Panics
+    /// When it cannot; ask [`skip_reason`] first.
+    #[must_use]
+    pub fn new(label: &str) -> Self {
+        let name = unique(label);
+        let netns = Netns::new(&name).expect("a label without a slash");
+        must(Command::new("ip").args(["netns", "add", &name]));
+        let made = Self { name, netns };
+        made.run(&["ip", "link", "set", "lo", "up"]);
+        made
+    }
+
+    /// The namespace's name, for `ip -n` and for the endpoint `NAME/INTERFACE`.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A command that will run inside.
+    #[must_use]
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name]).args(args);
+        command
+    }
+
+    /// Runs a command inside and returns what it printed.
+    ///
+    /// # Panics
+    /// When it fails, with its error output.
+    pub fn run(&self, args: &[&str]) -> String {
+        must(&mut self.command(args))
+    }
+
+    /// Runs `f` inside, on a thread of its own, and waits for it.
+    ///
+    /// # Panics
+    /// When the namespace cannot be entered, or `f` panics.
+    pub fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        self.netns.within(f).unwrap_or_else(|cause| panic!("cannot enter {}: {cause:?}", self.name))
+    }
+
+    /// Starts `f` inside, on a thread of its own.
+    ///
+    /// # Panics
+    /// The thread panics when the namespace cannot be entered, or `f` does.
+    pub fn spawn<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let (netns, name) = (self.netns.clone(), self.name.clone());
+        std::thread::spawn(move || {
+            netns.within(f).unwrap_or_else(|cause| panic!("cannot enter {name}: {cause:?}"))
+        })
+    }
+
+    /// Makes a veth pair between this namespace and another.
+    ///
+    /// # Panics
+    /// When it cannot.
+    pub fn veth(&self, name: &str, peer_ns: &Self, peer: &str) {
+        let command =
+            ["ip", "link", "add", name, "type", "veth", "peer", "name", peer, "netns", peer_ns.name()];
+        self.run(&command);
+    }
+
+    /// Gives an interface an address ("10.0.0.1/24") and sets it up. IPv6 addresses are usable at once, without
+    /// duplicate address detection.
+    ///
+    /// # Panics
+    /// When it cannot.
+    pub fn up(&self, interface: &str, address: &str) {
+        if address.contains(':') {
+            self.run(&["ip", "address", "add", address, "dev", interface, "nodad"]);
+        } else {
+            self.run(&["ip", "address", "add", address, "dev", interface]);
+        }
+        self.run(&["ip", "link", "set", "dev", interface, "up"]);
+    }
+
+    /// Starts a TCP sink inside: it takes one connection, reads it to its end, answers with the number of bytes as
+    /// eight big-endian ones, and returns the number. Returns once it listens.
+    ///
+    /// # Panics
+    /// When the address cannot be bound; the thread, when nothing comes for ten seconds.
+    pub fn tcp_sink(&self, addr: SocketAddr) -> JoinHandle<u64> {
+        let listener = self.enter(|| TcpListener::bind(addr).expect("bind the sink"));
+        self.spawn(move || {
+            let (mut stream, _) = accept(&listener);
+            let mut buffer = vec![0; 1 << 16];
+            let mut total = 0;
+            loop {
+                match stream.read(&mut buffer).expect("read from the source") {
+                    0 => break,
+                    got => total += got as u64,
+                }
+            }
+            stream.write_all(&total.to_be_bytes()).expect("answer the source");
+            total
+        })
+    }
+
+    /// Sends `bytes` from inside to a [`tcp_sink`](Self::tcp_sink) and waits for its answer, which it returns.
+    ///
+    /// # Panics
+    /// When a connection does not come about within ten seconds, or stalls for as long.
+    pub fn tcp_source(&self, addr: SocketAddr, bytes: u64) -> JoinHandle<u64> {
+        self.spawn(move || {
+            let mut stream = TcpStream::connect_timeout(&addr, PATIENCE).expect("connect to the sink");
+            stream.set_write_timeout(Some(PATIENCE)).expect("set a timeout");
+            stream.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+            let buffer = vec![0x5a; 1 << 18];
+            let mut left = bytes;
+            while left > 0 {
+                let chunk = buffer.len().min(usize::try_from(left).unwrap_or(buffer.len()));
+                stream.write_all(&buffer[..chunk]).expect("write to the sink");
+                left -= chunk as u64;
+            }
+            stream.shutdown(std::net::Shutdown::Write).expect("end the transfer");
+            let mut answer = [0; 8];
+            stream.read_exact(&mut answer).expect("the sink's answer");
+            u64::from_be_bytes(answer)
+        })
+    }
+}
+
+impl Drop for NetNs {
+    fn drop(&mut self) {
+        // A panic on the way out of a panic would hide the first; the name tells whose it was if it stays behind.
+        let _ = ip(&["netns", "del", &self.name]);
+    }
+}
+
+/// Longer than any step of a test takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Takes one connection, and gives up after [`PATIENCE`], which `TcpListener` itself never does.
+fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    listener.set_nonblocking(true).expect("make the sink non-blocking");
+    let give_up = std::time::Instant::now() + PATIENCE;
+    let (stream, peer) = loop {
+        match listener.accept() {
+            Ok(accepted) => break accepted,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                assert!(std::time::Instant::now() < give_up, "no connection came");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => panic!("accept: {error}"),
+        }
+    };
+    stream.set_nonblocking(false).expect("make the connection blocking");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+    stream.set_write_timeout(Some(PATIENCE)).expect("set a timeout");
+    (stream, peer)
+}
+
+/// Runs a command to its end and returns its output; panics with its errors when it fails.
+fn must(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
