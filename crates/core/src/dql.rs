@@ -1,53 +1,55 @@
 //! Dynamic queue limits: how much a device queue may hold, learned from when its completions arrive.
 //!
 //! The engine reports every object it posts to the device (`queued`) and every batch the device has finished
-//! (`completed`); `available() >= 0` means one more object may be posted. The limit is the smallest amount that
-//! did not let the device run dry between completions: it grows at once when the device starved, and shrinks by
-//! the least slack seen during a hold time. The algorithm is Tom Herbert's byte queue limits (netdev,
-//! "bql: Byte Queue Limits", November 2011, and the dynamic_queue_limits library that came with it).
+//! (`completed`); `available() >= 0` means one more object may be posted. The limit is the smallest amount
+//! that did not let the device run dry between completions: it grows at once when the device starved, and
+//! shrinks by the least slack seen during a hold time. The algorithm is Tom Herbert's byte queue limits
+//! (netdev, "bql: Byte Queue Limits", November 2011, and the dynamic_queue_limits library that came with it).
 //!
-//! Cost: `queued` and `available` are an addition, a subtraction and two predictable branches, without division;
-//! `completed` is about twenty integer operations per completion round. Memory: one fixed record per transmit queue.
+//! Cost: `queued` and `available` together are a dozen instructions, without division; `completed` is about
+//! eighty per completion round. Memory: one fixed record per transmit queue.
 //!
 //! Totals are `u32` and wrap; only differences of totals are ever compared, as signed 32-bit numbers.
 //!
-//! Invariants, with `A` the admission threshold that `available` subtracts from, `L` the limit, `C` completed:
+//! Invariants, with `A` the admission threshold that `available` subtracts from, `L` the limit, `C`
+//! completed:
 //! - queued minus completed is what the device holds (`inflight`);
 //! - after each completion and after `reset`, `A = L + C`;
 //! - a poster that asks `available` before each post never has more than `L` plus one object in flight.
 //!
-//! With a saturating sender, completions every `T` and a drain rate `R`, the limit settles at about `2 * R * T`, or at
-//! one to two objects where an object is larger than that. It therefore follows interrupt coalescing: to bound delay,
-//! set `limit_max` to [`Dql::cap_for`] the delay that is acceptable, and look at
+//! With a saturating sender, completions every `T` and a drain rate `R`, the limit settles at about `2 * R *
+//! T`, or at one to two objects where an object is larger than that. It therefore follows interrupt
+//! coalescing: to bound delay, set `limit_max` to [`Dql::cap_for`] the delay that is acceptable, and look at
 //! [`DqlStats::completion_interval`] to see why a limit is as large as it is.
 //!
-//! Differs from Linux: `reset` makes the threshold valid at once (Linux leaves the old one in place until the next
-//! completion, and ignores `limit_min` until then); `strict_linux` restores that. `limit_min > limit_max` is
-//! refused.
+//! Differs from Linux: `reset` makes the threshold valid at once (Linux leaves the old one in place until the
+//! next completion, and ignores `limit_min` until then); `strict_linux` restores that. `limit_min >
+//! limit_max` is refused.
 
 use core::fmt;
 
 use crate::time::{Instant, Nanos};
 
-/// The largest object that can be posted, in the queue's unit: one sixteenth of the counters' range, so that signed
-/// comparison of totals keeps its meaning.
+/// The largest object that can be posted, in the queue's unit: one sixteenth of the counters' range, so that
+/// signed comparison of totals keeps its meaning.
 pub const OBJECT_MAX: u32 = u32::MAX / 16;
 
 /// The largest limit: a limit plus one object still is a positive signed 32-bit number.
 pub const LIMIT_MAX: u32 = u32::MAX / 2 - OBJECT_MAX;
 
-/// How long slack must persist before the limit shrinks, unless configured: one second, as in the 2011 library.
+/// How long slack must persist before the limit shrinks, unless configured: one second, as in the 2011
+/// library.
 pub const HOLD_TIME: Nanos = Nanos::from_millis(1_000);
 
 /// The grain of stall detection, unless configured.
 pub const STALL_TICK: Nanos = Nanos::from_millis(1);
 
-/// The smallest stall threshold, in ticks: half of it must leave room for the tick of the post and that of the
-/// completion.
+/// The smallest stall threshold, in ticks: half of it must leave room for the tick of the post and that of
+/// the completion.
 pub const STALL_TICKS_MIN: u64 = 4;
 
-/// The largest stall threshold, in ticks: half of the history, so that a post is still on record when its stall is
-/// looked for.
+/// The largest stall threshold, in ticks: half of the history, so that a post is still on record when its
+/// stall is looked for.
 pub const STALL_TICKS_MAX: u64 = HISTORY_TICKS / 2;
 
 /// Words in the post history.
@@ -56,8 +58,8 @@ const HISTORY_WORDS: usize = 4;
 const WORD_TICKS: u64 = 64;
 /// Ticks that the whole history reaches back, at most.
 const HISTORY_TICKS: u64 = HISTORY_WORDS as u64 * WORD_TICKS;
-/// Weight of a new sample in the smoothed completion interval is 1/8, the weight of a round-trip sample in RFC 6298
-/// section 2.3.
+/// Weight of a new sample in the smoothed completion interval is 1/8, the weight of a round-trip sample in
+/// RFC 6298 section 2.3.
 const INTERVAL_SHIFT: u32 = 3;
 
 /// What a queue limit counts.
@@ -66,8 +68,8 @@ pub enum Unit {
     /// Bytes on the wire: for devices whose time per object depends on its length.
     #[default]
     Bytes,
-    /// Packets, one per object handed over: for devices where a process consumes (TAP, veth), whose time per object
-    /// hardly depends on its length.
+    /// Packets, one per object handed over: for devices where a process consumes (TAP, veth), whose time per
+    /// object hardly depends on its length.
     Packets,
 }
 
@@ -84,27 +86,27 @@ impl Unit {
     }
 }
 
-/// Configuration of a queue limit. `Default` is an unbounded limit in bytes with a hold time of one second and no stall
-/// detection.
+/// Configuration of a queue limit. `Default` is an unbounded limit in bytes with a hold time of one second
+/// and no stall detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DqlConfig {
     /// The limit never falls below this; at most `limit_max`.
     pub limit_min: u32,
-    /// The limit never rises above this; at most [`LIMIT_MAX`]. Below one object the device still makes progress, one
-    /// object at a time.
+    /// The limit never rises above this; at most [`LIMIT_MAX`]. Below one object the device still makes
+    /// progress, one object at a time.
     pub limit_max: u32,
     /// How long slack must persist before the limit shrinks.
     pub hold_time: Nanos,
-    /// A completion that comes later than this after a post is a stall; zero turns detection off. Rounded up to ticks,
-    /// [`STALL_TICKS_MIN`] to [`STALL_TICKS_MAX`] of them.
+    /// A completion that comes later than this after a post is a stall; zero turns detection off. Rounded up
+    /// to ticks, [`STALL_TICKS_MIN`] to [`STALL_TICKS_MAX`] of them.
     pub stall_thrs: Nanos,
     /// The grain of stall detection; not zero.
     pub stall_tick: Nanos,
     /// What the limit counts. Carried for the engine and its reports: the arithmetic is the same.
     pub unit: Unit,
     /// Keep the reference's stale threshold over `reset`, and no effect of `limit_min` before the first
-    /// completion. For differential tests only: after a reset the stale threshold permits one unbounded burst, or
-    /// nothing but one object at a time, until something completes.
+    /// completion. For differential tests only: after a reset the stale threshold permits one unbounded
+    /// burst, or nothing but one object at a time, until something completes.
     pub strict_linux: bool,
 }
 
@@ -150,9 +152,9 @@ pub enum DqlError {
         /// The size of the object.
         given: u32,
     },
-    /// More was reported complete than is in flight: the posted and the completed sizes of some object differ, or a
-    /// reset forgot objects that the device kept. The totals cannot be trusted any more; the engine must reset the
-    /// queue.
+    /// More was reported complete than is in flight: the posted and the completed sizes of some object
+    /// differ, or a reset forgot objects that the device kept. The totals cannot be trusted any more; the
+    /// engine must reset the queue.
     Overcompleted {
         /// What was reported.
         completed: u32,
@@ -287,8 +289,8 @@ impl Dql {
     /// A queue limit with nothing in flight.
     ///
     /// # Errors
-    /// [`DqlError::LimitTooLarge`], [`DqlError::MinAboveMax`], [`DqlError::StallRange`] and [`DqlError::ZeroTick`] name
-    /// what is wrong with `config`.
+    /// [`DqlError::LimitTooLarge`], [`DqlError::MinAboveMax`], [`DqlError::StallRange`] and
+    /// [`DqlError::ZeroTick`] name what is wrong with `config`.
     pub fn new(config: &DqlConfig, now: Instant) -> Result<Self, DqlError> {
         let mut dql = Self {
             queued: 0,
@@ -315,12 +317,12 @@ impl Dql {
         Ok(dql)
     }
 
-    /// Reports one object of size `n` posted to the device at `now`. `now` matters to stall detection and to the
-    /// completion interval only.
+    /// Reports one object of size `n` posted to the device at `now`. `now` matters to stall detection and to
+    /// the completion interval only.
     ///
     /// # Errors
-    /// [`DqlError::ObjectTooLarge`] above [`OBJECT_MAX`]: nothing is recorded, and the object must not be handed to the
-    /// device.
+    /// [`DqlError::ObjectTooLarge`] above [`OBJECT_MAX`]: nothing is recorded, and the object must not be
+    /// handed to the device.
     #[inline]
     pub fn queued(&mut self, n: u32, now: Instant) -> Result<(), DqlError> {
         if n > OBJECT_MAX {
@@ -346,8 +348,8 @@ impl Dql {
         self.threshold.wrapping_sub(self.queued).cast_signed()
     }
 
-    /// Reports that the device has finished `n` since the previous call: once per completion round, with the sum of
-    /// what `queued` was given for the finished objects. Zero is not a completion and changes nothing.
+    /// Reports that the device has finished `n` since the previous call: once per completion round, with the
+    /// sum of what `queued` was given for the finished objects. Zero is not a completion and changes nothing.
     ///
     /// # Errors
     /// [`DqlError::Overcompleted`] when `n` is more than is in flight: nothing changes, and the engine must
@@ -362,8 +364,9 @@ impl Dql {
         }
         let total = self.completed.wrapping_add(n);
         let mut over_limit = positive_diff(inflight, self.limit);
-        // Everything that the previous round left in flight is done. Equality counts: a device that carries single
-        // objects larger than the limit completes exactly the previous batch each time, and starves in between.
+        // Everything that the previous round left in flight is done. Equality counts: a device that carries
+        // single objects larger than the limit completes exactly the previous batch each time, and starves in
+        // between.
         let prev_done = total.wrapping_sub(self.prev.queued).cast_signed() >= 0;
         let drained = total == self.queued;
 
@@ -376,7 +379,8 @@ impl Dql {
             self.counts.starved += 1;
             self.restart_slack(now);
         } else if !prev_done {
-            // Something posted before the previous round is still there, so the device never ran dry in between.
+            // Something posted before the previous round is still there, so the device never ran dry in
+            // between.
             limit = self.busy_interval(n, now);
         }
         limit = limit.clamp(self.limit_min, self.limit_max);
@@ -396,9 +400,9 @@ impl Dql {
         Ok(())
     }
 
-    /// The device was busy throughout the interval that ends with `n` completed: note how much of the limit was not
-    /// needed for that, and after a hold time give the least of it up. Returns the limit that results, before
-    /// its bounds.
+    /// The device was busy throughout the interval that ends with `n` completed: note how much of the limit
+    /// was not needed for that, and after a hold time give the least of it up. Returns the limit that
+    /// results, before its bounds.
     fn busy_interval(&mut self, n: u32, now: Instant) -> u32 {
         // Twice the amount completed covers one interval in flight and one being refilled.
         let unneeded = positive_diff(self.limit.wrapping_add(self.prev.over_limit), n.wrapping_mul(2));
@@ -432,8 +436,8 @@ impl Dql {
 
     /// Forgets everything in flight and everything learned: the limit falls to `limit_min`. Counters stay.
     ///
-    /// To be called whenever posted objects were freed without a completion, and never while the device keeps any of
-    /// them: their completion would be an accounting error.
+    /// To be called whenever posted objects were freed without a completion, and never while the device keeps
+    /// any of them: their completion would be an accounting error.
     pub fn reset(&mut self, now: Instant) {
         self.queued = 0;
         self.completed = 0;
@@ -448,11 +452,13 @@ impl Dql {
         self.cadence.restart(now);
     }
 
-    /// The upper bound of the limit that keeps the delay behind a full device queue at `target`, if the device
-    /// drains `rate_bytes_per_s`: for [`set_limit_max`](Self::set_limit_max). Rounded down, at most [`LIMIT_MAX`].
+    /// The upper bound of the limit that keeps the delay behind a full device queue at `target`, if the
+    /// device drains `rate_bytes_per_s`: for [`set_limit_max`](Self::set_limit_max). Rounded down, at most
+    /// [`LIMIT_MAX`].
     ///
-    /// What is in flight may exceed the limit by one object, so the delay is bounded by `target` plus the time of one
-    /// object. A cap below one object makes the device stop and wait: it carries one object per completion.
+    /// What is in flight may exceed the limit by one object, so the delay is bounded by `target` plus the
+    /// time of one object. A cap below one object makes the device stop and wait: it carries one object per
+    /// completion.
     ///
     /// ```
     /// # use txweir_core::{dql::Dql, time::Nanos};
@@ -555,9 +561,9 @@ impl Dql {
 
     /// Sets the stall threshold, rounded up to ticks; zero turns detection off.
     ///
-    /// A completion that comes later than this after the first post that follows the completion before it is counted,
-    /// and so are some that come later than half of it. The history reaches back 192 to 256 ticks, so a longer wait
-    /// may go unseen when posts went on during it.
+    /// A completion that comes later than this after the first post that follows the completion before it is
+    /// counted, and so are some that come later than half of it. The history reaches back 192 to 256 ticks,
+    /// so a longer wait may go unseen when posts went on during it.
     ///
     /// # Errors
     /// [`DqlError::StallRange`] outside [`STALL_TICKS_MIN`] to [`STALL_TICKS_MAX`] ticks.
@@ -614,8 +620,8 @@ impl Dql {
 
 /// How often the device reports completions while it has work.
 ///
-/// A sample runs from the previous completion, or from the post that ended an idle time if that is later, so that
-/// idle time is not mistaken for coalescing.
+/// A sample runs from the previous completion, or from the post that ended an idle time if that is later, so
+/// that idle time is not mistaken for coalescing.
 #[derive(Clone, Copy, Debug)]
 struct Cadence {
     /// When the device last went from idle to busy, or last completed something.
@@ -634,7 +640,8 @@ impl Cadence {
     }
 
     fn completed(&mut self, now: Instant) {
-        // Held below 2^60 ns (36 years) so that the scaled value fits, and above zero, which means "no sample".
+        // Held below 2^60 ns (36 years) so that the scaled value fits, and above zero, which means "no
+        // sample".
         let sample = now.saturating_since(self.busy_since).as_nanos().clamp(1, 1 << 60);
         self.busy_since = now;
         self.scaled = match self.scaled {
@@ -651,7 +658,8 @@ impl Cadence {
     }
 }
 
-/// Finds completions that came too late: a ring of bits, one per tick, set when something was posted in that tick.
+/// Finds completions that came too late: a ring of bits, one per tick, set when something was posted in that
+/// tick.
 #[derive(Clone, Debug)]
 struct StallWatch {
     /// The threshold; zero is off.
@@ -703,7 +711,8 @@ impl StallWatch {
         Ok(())
     }
 
-    /// The tick that `now` lies in. Time does not run backwards here: an earlier `now` counts as the latest tick.
+    /// The tick that `now` lies in. Time does not run backwards here: an earlier `now` counts as the latest
+    /// tick.
     #[inline]
     fn tick_of(&mut self, now: Instant) -> u64 {
         if now.as_nanos() >= self.tick_end_ns {
@@ -713,8 +722,8 @@ impl StallWatch {
         self.tick
     }
 
-    /// Where in the ring a word of the history is kept. Exact on any pointer width: the ring's length is a power of
-    /// two.
+    /// Where in the ring a word of the history is kept. Exact on any pointer width: the ring's length is a
+    /// power of two.
     const fn slot(word: u64) -> usize {
         word as usize % HISTORY_WORDS
     }
@@ -739,7 +748,8 @@ impl StallWatch {
         let now = self.tick_of(now);
         let thrs = u64::from(self.thrs_ticks);
         if now >= self.last_reap.saturating_add(thrs) {
-            // From the tick after the latest completion, as far as the history reaches, up to half a threshold ago.
+            // From the tick after the latest completion, as far as the history reaches, up to half a
+            // threshold ago.
             let newest = self.head * WORD_TICKS + (WORD_TICKS - 1);
             let oldest = newest.saturating_sub(HISTORY_TICKS - 1);
             let from = oldest.max(self.last_reap.saturating_add(1));
@@ -752,7 +762,8 @@ impl StallWatch {
         self.last_reap = now;
     }
 
-    /// The first tick from `from` to `to`, both included and both within the history, in which something was posted.
+    /// The first tick from `from` to `to`, both included and both within the history, in which something was
+    /// posted.
     fn first_posted(&self, from: u64, to: u64) -> Option<u64> {
         (from..=to).find(|&tick| self.history[Self::slot(tick / WORD_TICKS)] & Self::mask(tick) != 0)
     }
@@ -799,8 +810,8 @@ mod tests {
         dql.limit()
     }
 
-    // Golden vectors V1, V2, V5, V6, V8, V9 and V10 come from an arithmetic run of the reference's rule; V3, V4 and V7 were
-    // worked out by hand from the rule for this file.
+    // Golden vectors V1, V2, V5, V6, V8, V9 and V10 come from an arithmetic run of the reference's rule; V3,
+    // V4 and V7 were worked out by hand from the rule for this file.
 
     #[test]
     fn v1_grows_from_zero_by_what_was_completed() {
@@ -818,8 +829,9 @@ mod tests {
         assert_eq!(dql.prev.over_limit, 0);
     }
 
-    /// A device that carries single objects as large as the limit completes exactly the previous batch. With a strict
-    /// comparison there ("more than everything previous is done") the limit would stay at one object for ever.
+    /// A device that carries single objects as large as the limit completes exactly the previous batch. With
+    /// a strict comparison there ("more than everything previous is done") the limit would stay at one object
+    /// for ever.
     #[test]
     fn v2_single_large_objects_do_not_starve() {
         let mut dql = fresh();
@@ -843,13 +855,15 @@ mod tests {
         post(&mut dql, 1000);
         complete(&mut dql, 1000); // the written limit is in force from here
         assert_eq!(dql.available(), 30_000);
-        // Each round leaves something in flight and completes less than was there: slack is 30 000 - 2 x 1000.
+        // Each round leaves something in flight and completes less than was there: slack is 30 000 - 2 x
+        // 1000.
         for _ in 0..4 {
             post(&mut dql, 1000);
         }
         let at = |ms| Instant::from_millis(ms);
         dql.completed(1000, at(1)).unwrap();
-        assert_eq!((dql.limit(), dql.lowest_slack), (30_000, u32::MAX)); // nothing was in flight before this round
+        // Nothing was in flight before this round.
+        assert_eq!((dql.limit(), dql.lowest_slack), (30_000, u32::MAX));
         dql.completed(1000, at(2)).unwrap();
         assert_eq!((dql.limit(), dql.lowest_slack), (30_000, 28_000));
         dql.completed(1000, at(1000)).unwrap(); // not strictly later than the hold time
@@ -923,7 +937,8 @@ mod tests {
         assert_eq!(complete(&mut dql, 4000), 0);
         assert_eq!(dql.prev.over_limit, 16_000);
         post(&mut dql, 4000);
-        // Everything of the previous round is done: 0 + 0 + 16 000, clamped; the limit changed, so no overrun.
+        // Everything of the previous round is done: 0 + 0 + 16 000, clamped; the limit changed, so no
+        // overrun.
         assert_eq!(complete(&mut dql, 12_000), 5000);
         assert_eq!(dql.prev.over_limit, 0);
         // At the clamp nothing changes any more, and the overrun stays.
@@ -996,7 +1011,8 @@ mod tests {
         dql.queued(100, Instant::from_millis(1)).unwrap();
         dql.completed(100, Instant::from_secs(1)).unwrap();
         assert_eq!((dql.stall_cnt(), dql.stall_thrs()), (0, Nanos::ZERO));
-        // Turning detection on counts as a completion at that moment: what was posted before is not its business.
+        // Turning detection on counts as a completion at that moment: what was posted before is not its
+        // business.
         dql.queued(100, Instant::from_millis(1001)).unwrap();
         dql.set_stall_thrs(ms(4), Instant::from_millis(1002)).unwrap();
         dql.completed(100, Instant::from_millis(1100)).unwrap();
@@ -1119,8 +1135,8 @@ mod tests {
 
     // --- the steady state ---
 
-    /// A saturating sender over a device that drains `rate` bytes per second and completes whole objects every
-    /// `period`, `delay` after the interrupt; the next interrupt comes a period after that.
+    /// A saturating sender over a device that drains `rate` bytes per second and completes whole objects
+    /// every `period`, `delay` after the interrupt; the next interrupt comes a period after that.
     struct Line {
         dql: Dql,
         rate: u128,
@@ -1149,7 +1165,8 @@ mod tests {
             }
         }
 
-        /// Fills up, waits one completion round, completes; `rounds` times. Keeps the extremes of the last half.
+        /// Fills up, waits one completion round, completes; `rounds` times. Keeps the extremes of the last
+        /// half.
         fn run(&mut self, rounds: u32, period: Nanos, delay: Nanos) {
             for round in 0..rounds {
                 while self.dql.available() >= 0 {
@@ -1239,8 +1256,8 @@ mod tests {
 
     // --- against an independent model ---
 
-    /// The same rule told differently: positions on a line of `i64` that never wraps, the slack samples of the hold
-    /// time as a list, and sets instead of differences.
+    /// The same rule told differently: positions on a line of `i64` that never wraps, the slack samples of
+    /// the hold time as a list, and sets instead of differences.
     #[derive(Clone, Debug)]
     struct Model {
         posted: i64,
@@ -1349,9 +1366,9 @@ mod tests {
     }
 
     proptest! {
-        /// Any order of operations, from totals anywhere, those about to wrap included: the limit, the threshold
-        /// and what is in flight agree with the model at every step; `A = L + C` after each completion; and a
-        /// poster that respects `available` stays within the limit plus one object.
+        /// Any order of operations, from totals anywhere, those about to wrap included: the limit, the
+        /// threshold and what is in flight agree with the model at every step; `A = L + C` after each
+        /// completion; and a poster that respects `available` stays within the limit plus one object.
         #[test]
         fn agrees_with_the_model_and_keeps_its_bounds(
             start in prop_oneof![Just(0), any::<u32>(), u32::MAX - 400_000..=u32::MAX],
@@ -1403,7 +1420,8 @@ mod tests {
                         }
                         dql.reset(Instant(now));
                         let (bounds, min) = (model.bounds, dql.limit_min());
-                        model = Model { bounds, limit: min.into(), fence: min.into(), since: now, ..Model::new(&config) };
+                        model = Model { bounds, since: now, ..Model::new(&config) };
+                        (model.limit, model.fence) = (min.into(), min.into());
                         force = min;
                         prop_assert_eq!(dql.available(), min.cast_signed());
                     }
@@ -1418,7 +1436,10 @@ mod tests {
         #[test]
         fn stalls_agree_with_the_definition(
             thrs in STALL_TICKS_MIN..=STALL_TICKS_MAX,
-            ops in prop::collection::vec((any::<bool>(), prop_oneof![0..4_u64, 0..40_u64, 0..400_u64]), 1..200),
+            ops in prop::collection::vec(
+                (any::<bool>(), prop_oneof![0..4_u64, 0..40_u64, 0..400_u64]),
+                1..200,
+            ),
         ) {
             let config = DqlConfig { stall_thrs: Nanos::from_millis(thrs), ..DqlConfig::default() };
             let mut dql = Dql::new(&config, Instant::ZERO).unwrap();
@@ -1438,7 +1459,7 @@ mod tests {
                 }
                 dql.completed(1, now).unwrap();
                 let recorded = posts.last().unwrap() / 64 * 64;
-                let oldest = if recorded < 192 { 0 } else { recorded - 192 };
+                let oldest = recorded.saturating_sub(192);
                 let late = |&&t: &&u64| t >= oldest && t > reaped && t + thrs / 2 <= tick;
                 let stall = posts.iter().find(late).filter(|_| tick - reaped >= thrs);
                 if let Some(t) = stall {

@@ -8,7 +8,7 @@ use crate::vnet::VnetHdr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
-    /// The kernel took it.
+    /// The kernel took it. That says nothing of its arrival: an interface without carrier drops without a word.
     Taken,
     /// No room now: the frame is still the caller's. Wait for writability and offer it again.
     Full,

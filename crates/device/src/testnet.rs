@@ -17,7 +17,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::netns::Netns;
 
@@ -142,6 +142,19 @@ impl NetNs {
         self.run(&["ip", "link", "set", "dev", interface, "up"]);
     }
 
+    /// Waits until an interface that was set up is ready to carry frames. The kernel gives a veth its queueing
+    /// discipline a moment after its peer came up, and drops without a word until then.
+    ///
+    /// # Panics
+    /// When that takes longer than ten seconds.
+    pub fn wait_for_carrier(&self, interface: &str) {
+        let give_up = Instant::now() + PATIENCE;
+        while !self.run(&["ip", "-o", "link", "show", "dev", interface]).contains(" state UP ") {
+            assert!(Instant::now() < give_up, "{}/{interface} has no carrier", self.name);
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Starts a TCP sink inside: it takes one connection, reads it to its end, answers with the number of bytes as
     /// eight big-endian ones, and returns the number. Returns once it listens.
     ///
@@ -201,12 +214,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Takes one connection, and gives up after [`PATIENCE`], which `TcpListener` itself never does.
 fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     listener.set_nonblocking(true).expect("make the sink non-blocking");
-    let give_up = std::time::Instant::now() + PATIENCE;
+    let give_up = Instant::now() + PATIENCE;
     let (stream, peer) = loop {
         match listener.accept() {
             Ok(accepted) => break accepted,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                assert!(std::time::Instant::now() < give_up, "no connection came");
+                assert!(Instant::now() < give_up, "no connection came");
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(error) => panic!("accept: {error}"),

@@ -1,1 +1,24 @@
-//! placeholder
+//! Virtual time for txweir: an event engine, hosts with real TCP, links, and what they measure.
+//!
+//! **The clock.** [`engine::Engine`] orders events by (time in nanoseconds, sequence number). The same seed and
+//! scenario give the same events, byte for byte; [`engine::Trace`] writes them and keeps a rolling hash.
+//!
+//! **The hosts.** [`tcp::Conn`] is one end of a TCP connection: smoltcp's TCP over IPv4, an application, and a
+//! device of its own, so that the cost of a connection does not depend on how many there are. [`udp`] sends at
+//! a constant rate. Payload bytes are not carried unless a test asks for them: a [`frame::Frame`] is the
+//! headers and a length.
+//!
+//! **The network.** [`dumbbell::Dumbbell`] is the smallest net, the yardstick of the engine's speed: n TCP
+//! streams through one tail-drop bottleneck.
+
+pub mod app;
+pub mod cpu;
+pub mod dumbbell;
+pub mod engine;
+pub mod frame;
+pub mod rng;
+pub mod tcp;
+pub mod time;
+pub mod udp;
+
+pub use time::{Instant, Nanos};

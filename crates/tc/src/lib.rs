@@ -1,1 +1,42 @@
-//! placeholder
+//! The tc language: text to commands, commands to a tree of qdiscs, and the tree back to text and JSON.
+//!
+//! A policy is the lines that one would give to tc(8) for one device; `tc` in front and `dev NAME` may be left
+//! out. It is read whole, checked whole and applied whole or not at all, and what is wrong with it is said as
+//! [`Diagnostic`]s that point at the word, name what was expected and, where there is one, suggest what to
+//! write instead.
+//!
+//! ```
+//! use txweir_core::{Env, Tree, cx::Cx};
+//! use txweir_tc::{Policy, show};
+//!
+//! let policy = Policy::parse("
+//!     qdisc add root handle 1: tbf rate 1mbit burst 5kb latency 50ms   # the uplink
+//!     qdisc add parent 1:1 fq_codel quantum 300
+//! ", "uplink.tc")?;
+//! let (mut tree, mut cx) = (Tree::new(Env::default()), Cx::new(16, 0));
+//! policy.apply(&mut tree, &mut cx)?;
+//! assert!(show::text(&tree, None, false).starts_with("qdisc tbf 1: root refcnt 2 rate 1Mbit burst 5Kb lat 50ms"));
+//!
+//! let wrong = Policy::parse("qdisc add root fq_codel limt 100", "uplink.tc").unwrap_err();
+//! assert_eq!(wrong.first().brief(),
+//!     "uplink.tc:1:25: fq_codel has no parameter \"limt\" (did you mean \"limit\"?)");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! No I/O, no panic on any text.
+
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod diagnostic;
+pub mod json;
+pub mod lex;
+pub mod policy;
+pub mod show;
+pub mod source;
+mod suggest;
+
+pub use command::{Command, Place, QdiscCommand, Verb};
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use policy::Policy;
+pub use source::Source;

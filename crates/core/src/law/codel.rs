@@ -1,8 +1,10 @@
-//! The CoDel control law on numbers: when to drop or mark, given how long packets waited. No queue and no packet here.
+//! The CoDel control law on numbers: when to drop or mark, given how long packets waited. No queue and no
+//! packet here.
 //!
-//! A queue is bad when its packets have waited at least `target` for a whole `interval`; then one packet is dropped (or
-//! marked), and further ones at intervals of `interval / sqrt(count)` until a packet has waited less. Source: RFC 8289
-//! (K. Nichols and others, January 2018), section 5 for the algorithm and its pseudocode.
+//! A queue is bad when its packets have waited at least `target` for a whole `interval`; then one packet is
+//! dropped (or marked), and further ones at intervals of `interval / sqrt(count)` until a packet has waited
+//! less. Source: RFC 8289 (K. Nichols and others, January 2018), section 5 for the algorithm and its
+//! pseudocode.
 //!
 //! A qdisc pops packets and asks about each, until one is delivered or none is left:
 //!
@@ -29,14 +31,17 @@
 //! assert_eq!(delivered, Some(false));
 //! ```
 //!
-//! Where a dequeue stopped is part of the state, so nothing is lost if a caller gives up in the middle. Cost: a few
-//! comparisons per packet, one short multiplication chain per drop or mark, no division. Memory: 20 bytes per queue.
+//! Where a dequeue stopped is part of the state, so nothing is lost if a caller gives up in the middle. Cost:
+//! a few comparisons per packet, one short multiplication chain per drop or mark, no division. Memory: 20
+//! bytes per queue.
 //!
-//! Two details are those of the Linux implementation rather than the RFC's pseudocode, so that decisions can be
-//! compared with it one by one. Time is in ticks of 1024 ns, kept in 32 bits and compared as signed differences: a
-//! queue untouched for more than 2^31 ticks (36 minutes) may be misjudged once. The inverse square root of the
-//! count is a 16-bit fraction improved by one Newton step at each change of the count, so the first few spacings
-//! are longer than the ideal. See [`CodelParams::with_strict_linux`] for the two points where Linux is not followed.
+//! Three details are those of the Linux implementation rather than the RFC's pseudocode, so that decisions
+//! can be compared with it one by one. Time is in ticks of 1024 ns, kept in 32 bits and compared as signed
+//! differences: a queue untouched for more than 2^31 ticks (36 minutes) may be misjudged once. A delay is bad
+//! strictly after an interval, not at its end. The inverse square root of the count is a 16-bit fraction
+//! improved by one Newton step at each change of the count, so the second spacing is 29 % shorter than the
+//! ideal and the third 3 %. [`CodelParams::with_strict_linux`] names the two points where Linux is not
+//! followed.
 
 use core::fmt;
 
@@ -51,12 +56,12 @@ const SPAN_MAX: u32 = u32::MAX / 2;
 /// The longest interval: sixteen of them are compared with a time difference.
 const INTERVAL_MAX: u32 = SPAN_MAX / RECENT_INTERVALS;
 
-/// A queue that left the dropping state less than this many intervals ago resumes near the rate it had reached
-/// (RFC 8289 section 5.5 chose sixteen).
+/// A queue that left the dropping state less than this many intervals ago resumes near the rate it had
+/// reached (RFC 8289 section 5.5 chose sixteen).
 const RECENT_INTERVALS: u32 = 16;
 
-/// A point in time, or a span of it, in the law's ticks of 1024 ns. Points wrap every 73 minutes; there is no order on
-/// them, only [`is_before`](Self::is_before).
+/// A point in time, or a span of it, in the law's ticks of 1024 ns. Points wrap every 73 minutes; there is no
+/// order on them, only [`is_before`](Self::is_before).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks(pub u32);
 
@@ -136,9 +141,9 @@ pub struct CodelParams {
 }
 
 impl CodelParams {
-    /// `target`: the standing delay that is acceptable, 5 ms on the Internet (RFC 8289 section 4.3). `interval`: the
-    /// time a sender needs to react, 100 ms there (section 4.2). `mtu` in bytes: a backlog of no more than one packet
-    /// is never bad, however slow the link. Without ECN and CE threshold.
+    /// `target`: the standing delay that is acceptable, 5 ms on the Internet (RFC 8289 section 4.3).
+    /// `interval`: the time a sender needs to react, 100 ms there (section 4.2). `mtu` in bytes: a backlog of
+    /// no more than one packet is never bad, however slow the link. Without ECN and CE threshold.
     ///
     /// # Errors
     /// [`CodelError`] if `target` or `interval` does not fit the law's clock.
@@ -335,13 +340,14 @@ impl CodelState {
         self.phase = Phase::Idle;
     }
 
-    /// Counts `drops` made for want of room rather than by the law, so that the law drops faster when it next has
-    /// reason to (fq_codel drops from the flow with the largest backlog, RFC 8290 section 4.1).
+    /// Counts `drops` made for want of room rather than by the law, so that the law drops faster when it next
+    /// has reason to (fq_codel drops from the flow with the largest backlog, RFC 8290 section 4.1).
     pub fn count_overflow(&mut self, drops: u32) {
         self.count = self.count.wrapping_add(drops);
     }
 
-    /// Whether the law remembers nothing of a standing queue: a packet that did not wait would change nothing.
+    /// Whether the law remembers nothing of a standing queue: a packet that did not wait would change
+    /// nothing.
     #[inline]
     #[must_use]
     pub const fn at_rest(&self) -> bool {
@@ -444,15 +450,15 @@ impl InvSqrt {
 
     /// One Newton step towards `1 / sqrt(count)`: x becomes x (3 - count x^2) / 2.
     ///
-    /// In units of 2^-32. The order of shifts decides the last bit and therefore is part of the contract.
+    /// In units of 2^-32, rounded down at each operation.
     fn step(&mut self, count: u32, strict_linux: bool) {
         const ONE: u64 = 1 << 32;
         let count = u64::from(count);
         let mut x = u64::from(self.0) << 16;
         let count_x2 = |x: u64| count * ((x * x) >> 32);
         if !strict_linux && count_x2(x) >= 3 * ONE {
-            // Too far above the root: the step would turn negative. Halve until below the root; that ends after at most
-            // 16 rounds, when x is 2^-16 and count x^2 below one.
+            // Too far above the root: the step would turn negative. Halve until below the root; that ends
+            // after at most 16 rounds, when x is 2^-16 and count x^2 below one.
             while count_x2(x) > ONE {
                 x >>= 1;
             }
@@ -603,11 +609,11 @@ mod tests {
             drops.extend(dropped.iter().map(|_| slot));
             arrive(&mut fifo, now, 1 + dropped.len()); // unresponsive: what was dropped is replaced
         }
-        // Sojourn reaches 5 ms in slot 5 (6 ms); after an interval comes the first drop, and then one in the first
-        // slot at or after each golden time.
+        // Sojourn reaches 5 ms in slot 5 (6 ms); after an interval comes the first drop, and then one in the
+        // first slot at or after each golden time.
         let first = (6_000_000_u64.div_ceil(1024) - 1 + 97_656 + 1) * 1024 / 1_200_000 + 1;
         assert_eq!(drops[0], first);
-        let base = first * 1_200_000 >> 10;
+        let base = first * 1_200_000 / 1024;
         for (drop, offset) in drops[1..].iter().zip(GOLDEN) {
             assert_eq!(*drop, ((base + u64::from(offset)) * 1024).div_ceil(1_200_000));
         }
@@ -679,6 +685,12 @@ mod tests {
             law.on_empty(&p);
             assert_eq!(law.on_dequeue(&p, &bad(), Ticks(10_000_000)), decision);
         }
+        // Behind a drop the reference disarms, too.
+        let p = p.with_strict_linux(true);
+        let mut law = armed(&p);
+        assert_eq!(law.on_dequeue(&p, &bad(), Ticks(97_657)), Decision::Drop);
+        law.on_empty(&p);
+        assert_eq!(law.on_dequeue(&p, &bad(), Ticks(10_000_000)), SENT);
     }
 
     #[test]
@@ -767,8 +779,8 @@ mod tests {
     #[test]
     fn returning_soon_resumes_near_the_rate_that_was_reached() {
         let p = defaults();
-        // After n drops the next entry finds n - 1 beyond the last entry; it counts if that is more than one and
-        // fewer than 16 intervals have passed since the next drop would have been due.
+        // After n drops the next entry finds n - 1 beyond the last entry; it counts if that is more than one
+        // and fewer than 16 intervals have passed since the next drop would have been due.
         for (drops, wait, count) in [
             (8, 16 * 97_656 - 1, 7),
             (8, 16 * 97_656, 1),
@@ -788,7 +800,37 @@ mod tests {
     }
 
     #[test]
+    fn newton_steps_of_a_count_that_grows_by_one() {
+        // The reference's values, from a run of its arithmetic.
+        let (mut inverse, mut seen) = (InvSqrt::ONE, Vec::new());
+        for count in 2..=100_000 {
+            inverse.step(count, false);
+            if [10, 100, 1000, 10_000, 65_536, 100_000].contains(&count) {
+                seen.push(inverse.0);
+            }
+        }
+        assert_eq!(seen, [20_647, 6553, 2072, 655, 256, 207]);
+        // Rounded down twice on the way.
+        let mut inverse = InvSqrt(7193);
+        inverse.step(143, false);
+        assert_eq!(inverse.0, 4593);
+    }
+
+    #[test]
     fn newton_step_stays_in_range_after_overflow_drops() {
+        // The first step after a jump lands below the root, at no less than two thirds of it.
+        for count in 4..5000 {
+            let mut inverse = InvSqrt::ONE;
+            inverse.step(count, false);
+            let share = f64::from(inverse.0) / 65_536.0 * f64::from(count).sqrt();
+            assert!((0.66..1.0).contains(&share), "{count}: {share}");
+        }
+        // A step that would end at zero, where every later one would stay, ends just above.
+        for (strict, end) in [(false, 1), (true, 0)] {
+            let mut inverse = InvSqrt(2);
+            inverse.step(3_221_225_471, strict);
+            assert_eq!(inverse.0, end);
+        }
         // Whatever the jump, a few steps lead to the root.
         for jump in [2, 3, 4, 64, 1000, 1 << 20, u32::MAX - 64] {
             let (mut inverse, mut count) = (InvSqrt::ONE, 1 + jump);
@@ -829,8 +871,8 @@ mod tests {
 
     // --- a source that responds ---
 
-    /// One window-limited sender: slow start, then one packet more per round trip; halved on loss, at most once per
-    /// round trip.
+    /// One window-limited sender: slow start, then one packet more per round trip; halved on loss, at most
+    /// once per round trip.
     #[derive(Clone)]
     struct Sender {
         /// In thousandths of a packet.
@@ -840,8 +882,8 @@ mod tests {
         recovered_at: u64,
     }
 
-    /// Eight senders over 100 Mbit/s with 40 ms of delay, one packet per 120 us slot. Returns the sojourn times in us
-    /// of the packets sent over the last 20 of 40 seconds: as many as there were busy slots.
+    /// Eight senders over 100 Mbit/s with 40 ms of delay, one packet per 120 us slot. Returns the sojourn
+    /// times in us of the packets sent over the last 20 of 40 seconds: as many as there were busy slots.
     fn responsive(mut dequeue: impl FnMut(&mut Fifo, Instant) -> Outcome, limit: usize) -> Vec<u64> {
         const RTT: u64 = 40_000_000;
         const SLOT: u64 = 120_000;
@@ -902,7 +944,8 @@ mod tests {
         controlled.sort_unstable();
         bloated.sort_unstable();
         let quantile = |v: &[u64], percent| v[v.len() * percent / 100];
-        // The target is 5 ms, a busy link sends 166 667 packets in 20 s, and a queue of 1000 packets is 120 ms long.
+        // The target is 5 ms, a busy link sends 166 667 packets in 20 s, and a queue of 1000 packets is 120
+        // ms long.
         let (middle, high, sent) = (quantile(&controlled, 50), quantile(&controlled, 95), controlled.len());
         assert!((2500..7500).contains(&middle) && high < 10_000, "{middle} us, {high} us");
         assert!(sent > 165_000, "{sent} packets");
@@ -911,7 +954,8 @@ mod tests {
 
     // --- against the RFC's structure ---
 
-    /// RFC 8289 sections 5.5 and 5.6 with ECN, told as a procedure that owns its queue, on times that never wrap.
+    /// RFC 8289 sections 5.5 and 5.6 with ECN, told as a procedure that owns its queue, on times that never
+    /// wrap.
     struct Procedure {
         queue: VecDeque<Packet>,
         backlog: i64,
@@ -1043,7 +1087,8 @@ mod tests {
         ) {
             let (target, interval) = (Nanos::from_micros(target_us), Nanos::from_millis(interval_ms));
             let threshold = Nanos::from_micros(threshold_us);
-            let p = CodelParams::new(target, interval, MTU).unwrap().with_ecn(ecn).with_ce_threshold(Some(threshold));
+            let p = CodelParams::new(target, interval, MTU).unwrap();
+            let p = p.with_ecn(ecn).with_ce_threshold(Some(threshold));
             let (mut fifo, mut now) = (Fifo::default(), Instant(origin));
             // The two clocks agree about "recently" only where the origin is not mistaken for a drop.
             fifo.law.drop_next = Ticks::at(now);

@@ -1,0 +1,464 @@
+//! The event engine: a clock, a heap of small events, and FIFO lanes that put one entry each into the heap.
+//!
+//! Events are ordered by (time, sequence number). The number is given when an event is scheduled, so events at
+//! one instant happen in the order in which they were scheduled, and a run is a function of its inputs.
+//!
+//! Most events of a network simulation come in order already: the packets on one link. A [`Lane`] keeps those,
+//! with their packets, in a queue of its own; only its first one has an entry in the heap. The heap therefore
+//! holds one entry per busy link and per armed timer, not one per packet in flight. Each item of a lane keeps
+//! the number it was given when it was pushed, so lanes change the cost, not the order.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+
+use crate::time::Instant;
+
+/// What an event means to its actor: a small value, no pointer, no closure.
+pub trait Payload: Copy {
+    /// The payload as a number, for the trace.
+    fn word(self) -> u64;
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event<P> {
+    /// When.
+    pub at: Instant,
+    /// Its place among the events of one instant.
+    pub seq: u64,
+    /// To whom: an index that whoever runs the engine understands.
+    pub actor: u32,
+    /// What.
+    pub what: P,
+}
+
+impl<P> Event<P> {
+    /// Time and number as one integer: one comparison instead of two.
+    fn key(&self) -> u128 {
+        u128::from(self.at.0) << 64 | u128::from(self.seq)
+    }
+}
+
+/// A clock and what is to happen.
+#[derive(Debug)]
+pub struct Engine<P> {
+    now: Instant,
+    seq: u64,
+    dispatched: u64,
+    /// A heap by key. If `hole` is set, the first entry has been handed out already; the next `schedule` puts
+    /// its event there, which saves one walk through the heap per event.
+    heap: Vec<Event<P>>,
+    hole: bool,
+    trace: Option<Box<Trace>>,
+}
+
+impl<P: Payload> Default for Engine<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: Payload> Engine<P> {
+    /// An engine at time zero with nothing to happen.
+    pub fn new() -> Self {
+        Self { now: Instant::ZERO, seq: 0, dispatched: 0, heap: Vec::new(), hole: false, trace: None }
+    }
+
+    /// With a trace of every event and note. Without one, a note costs a test of a pointer.
+    #[must_use]
+    pub fn with_trace(mut self, trace: Trace) -> Self {
+        self.trace = Some(Box::new(trace));
+        self
+    }
+
+    /// The present.
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+    /// Events that have happened.
+    pub const fn dispatched(&self) -> u64 {
+        self.dispatched
+    }
+    /// Events that are to happen, first items of lanes included.
+    pub fn scheduled(&self) -> usize {
+        self.heap.len() - usize::from(self.hole)
+    }
+    /// The trace, if there is one.
+    pub fn trace(&self) -> Option<&Trace> {
+        self.trace.as_deref()
+    }
+    /// The trace, for flushing or taking its error.
+    pub fn trace_mut(&mut self) -> Option<&mut Trace> {
+        self.trace.as_deref_mut()
+    }
+
+    /// Lets `what` happen to `actor` at `at`; a time in the past is the present.
+    pub fn schedule(&mut self, at: Instant, actor: u32, what: P) {
+        let seq = self.ticket();
+        self.arm(Event { at: at.max(self.now), seq, actor, what });
+    }
+
+    /// The next sequence number.
+    fn ticket(&mut self) -> u64 {
+        let seq = self.seq;
+        self.seq += 1;
+        seq
+    }
+
+    /// Puts an event that has its number into the heap.
+    fn arm(&mut self, e: Event<P>) {
+        if self.hole {
+            self.hole = false;
+            self.heap[0] = e;
+            self.sift_down();
+        } else {
+            self.heap.push(e);
+            self.sift_up();
+        }
+    }
+
+    /// The next event, if it is not after `until`; the clock is then at its time. `None` otherwise, and the
+    /// clock is at `until`.
+    pub fn next(&mut self, until: Instant) -> Option<Event<P>> {
+        self.fill_hole();
+        let Some(&e) = self.heap.first().filter(|e| e.at <= until) else {
+            self.now = self.now.max(until);
+            return None;
+        };
+        self.hole = true;
+        self.now = e.at;
+        self.dispatched += 1;
+        if let Some(t) = &mut self.trace {
+            t.record([e.at.0, u64::from(e.actor), e.what.word(), e.seq]);
+        }
+        Some(e)
+    }
+
+    /// Records something that an actor did at this instant: for packets admitted, dropped, delivered.
+    pub fn note(&mut self, actor: u32, code: u32, value: u64) {
+        if let Some(t) = &mut self.trace {
+            t.record([self.now.0, u64::from(actor), u64::from(code) | NOTE, value]);
+        }
+    }
+
+    /// Removes the entry that has been handed out.
+    fn fill_hole(&mut self) {
+        if self.hole {
+            self.hole = false;
+            self.heap.swap_remove(0);
+            self.sift_down();
+        }
+    }
+
+    /// Moves the last entry to its place.
+    fn sift_up(&mut self) {
+        let mut i = self.heap.len() - 1;
+        let e = self.heap[i];
+        let key = e.key();
+        while i > 0 {
+            let parent = (i - 1) / 2;
+            if self.heap[parent].key() <= key {
+                break;
+            }
+            self.heap[i] = self.heap[parent];
+            i = parent;
+        }
+        self.heap[i] = e;
+    }
+
+    /// Moves the first entry to its place.
+    fn sift_down(&mut self) {
+        let heap = &mut self.heap[..];
+        let Some(&e) = heap.first() else { return };
+        let key = e.key();
+        let mut i = 0;
+        loop {
+            let left = 2 * i + 1;
+            let Some(pair) = heap.get(left..left + 2) else {
+                // At most one child, which is the last entry.
+                if left < heap.len() && heap[left].key() < key {
+                    heap[i] = heap[left];
+                    i = left;
+                }
+                break;
+            };
+            // Which child is less is a coin toss: an addition, not a branch to be mispredicted.
+            let least = left + usize::from(pair[1].key() < pair[0].key());
+            if key <= heap[least].key() {
+                break;
+            }
+            heap[i] = heap[least];
+            i = least;
+        }
+        heap[i] = e;
+    }
+}
+
+/// Items that reach one actor in order: the packets on a link. Only the first has an entry in the heap.
+#[derive(Debug)]
+pub struct Lane<T, P> {
+    actor: u32,
+    what: P,
+    queue: VecDeque<(Instant, u64, T)>,
+}
+
+impl<T, P: Payload> Lane<T, P> {
+    /// An empty lane whose items happen to `actor` as `what`.
+    pub fn new(actor: u32, what: P) -> Self {
+        Self { actor, what, queue: VecDeque::new() }
+    }
+
+    /// Items in it.
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+    /// True if nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Appends an item that is due at `at`; a lane keeps its order, so one that would overtake is held until
+    /// the item before it.
+    pub fn push(&mut self, engine: &mut Engine<P>, at: Instant, item: T) {
+        let seq = engine.ticket();
+        let at = at.max(engine.now).max(self.queue.back().map_or(Instant::ZERO, |b| b.0));
+        if self.queue.is_empty() {
+            engine.arm(Event { at, seq, actor: self.actor, what: self.what });
+        }
+        self.queue.push_back((at, seq, item));
+    }
+
+    /// Takes the item whose event has come; to be called once for each event of this lane, and only then.
+    pub fn pop(&mut self, engine: &mut Engine<P>) -> Option<T> {
+        let (_, _, item) = self.queue.pop_front()?;
+        if let Some(&(at, seq, _)) = self.queue.front() {
+            engine.arm(Event { at, seq, actor: self.actor, what: self.what });
+        }
+        Some(item)
+    }
+}
+
+/// A timer of one actor that is moved often and fires seldom: the heap gets an entry only when the alarm moves
+/// to an earlier time; one that fires before the time it was last moved to is armed again.
+#[derive(Clone, Copy, Debug)]
+pub struct Alarm {
+    armed: Instant,
+}
+
+impl Default for Alarm {
+    fn default() -> Self {
+        Self { armed: Instant::MAX }
+    }
+}
+
+impl Alarm {
+    /// Makes sure that the actor gets an event at or before `at`; `None` asks for nothing.
+    pub fn set<P: Payload>(&mut self, engine: &mut Engine<P>, at: Option<Instant>, actor: u32, what: P) {
+        if let Some(at) = at.filter(|at| *at < self.armed) {
+            self.armed = at;
+            engine.schedule(at, actor, what);
+        }
+    }
+
+    /// True if the event at `at` is the one armed; it then is no longer. An event that an earlier one has
+    /// overtaken answers false and is to be ignored.
+    pub fn fired(&mut self, at: Instant) -> bool {
+        let mine = at == self.armed;
+        if mine {
+            self.armed = Instant::MAX;
+        }
+        mine
+    }
+}
+
+/// Marks a note in the third word of a record.
+const NOTE: u64 = 1 << 63;
+
+/// Words of a record.
+const WORDS: usize = 4;
+
+/// The event log: a rolling hash of every record and, if there is a sink, the records themselves.
+///
+/// A record is four little-endian 64-bit words: time in nanoseconds, actor, what (the payload's word; for a
+/// note its code, with the top bit set), and the sequence number or the note's value.
+pub struct Trace {
+    hash: u64,
+    records: u64,
+    sink: Option<Box<dyn Write>>,
+    error: Option<io::Error>,
+}
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trace").field("hash", &self.hash).field("records", &self.records).finish_non_exhaustive()
+    }
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self { hash: 0, records: 0, sink: None, error: None }
+    }
+}
+
+impl Trace {
+    /// Only the hash.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The hash, and the records to `sink`, which should be buffered.
+    pub fn to(sink: Box<dyn Write>) -> Self {
+        Self { sink: Some(sink), ..Self::default() }
+    }
+
+    /// The hash of the records so far. Equal logs have equal hashes; it is no defence against an adversary.
+    pub const fn hash(&self) -> u64 {
+        self.hash
+    }
+    /// Records so far.
+    pub const fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Flushes the sink and gives the first error that writing met; nothing was written after it.
+    pub fn finish(&mut self) -> io::Result<()> {
+        if let Some(sink) = &mut self.sink {
+            sink.flush()?;
+        }
+        self.error.take().map_or(Ok(()), Err)
+    }
+
+    fn record(&mut self, words: [u64; WORDS]) {
+        self.records += 1;
+        for w in words {
+            // Folded multiplication: every bit of the word reaches every bit of the hash.
+            let m = u128::from(self.hash ^ w ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+            self.hash = (m as u64) ^ ((m >> 64) as u64) ^ self.hash.rotate_left(29);
+        }
+        if let Some(sink) = &mut self.sink {
+            let mut bytes = [0; WORDS * 8];
+            for (b, w) in bytes.chunks_exact_mut(8).zip(words) {
+                b.copy_from_slice(&w.to_le_bytes());
+            }
+            if let Err(e) = sink.write_all(&bytes) {
+                self.error = Some(e);
+                self.sink = None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    impl Payload for u32 {
+        fn word(self) -> u64 {
+            u64::from(self)
+        }
+    }
+
+    /// The order is that of a stable sort by time, whatever is scheduled while events are handled.
+    #[test]
+    fn order_equals_a_stable_sort() {
+        for seed in 0..20 {
+            let mut rng = Rng::new(seed);
+            let mut engine = Engine::new();
+            let mut model: Vec<(Instant, u64, u32)> = Vec::new();
+            let (mut n, mut seen) = (0_u32, Vec::new());
+            let mut add = |engine: &mut Engine<u32>, model: &mut Vec<_>, rng: &mut Rng| {
+                let at = engine.now() + crate::Nanos(rng.below(20));
+                engine.schedule(at, 0, n);
+                model.push((at, u64::from(n), n));
+                n += 1;
+            };
+            for _ in 0..50 {
+                add(&mut engine, &mut model, &mut rng);
+            }
+            while let Some(e) = engine.next(Instant(500)) {
+                let first = *model.iter().min_by_key(|m| (m.0, m.1)).unwrap();
+                model.retain(|m| m.1 != first.1);
+                assert_eq!((e.at, e.seq, e.what), first, "seed {seed}");
+                assert_eq!(engine.scheduled(), model.len());
+                seen.push(e.what);
+                for _ in 0..rng.below(3).min(500 - seen.len().min(500) as u64) {
+                    add(&mut engine, &mut model, &mut rng);
+                }
+            }
+            assert!(seen.len() >= 50);
+        }
+    }
+
+    /// A lane gives the same order as scheduling each of its items by itself.
+    #[test]
+    fn lanes_do_not_change_the_order() {
+        let run = |lanes: bool| {
+            let mut rng = Rng::new(3);
+            let mut engine = Engine::new();
+            let mut lane: Vec<Lane<u32, u32>> = (0..3).map(|i| Lane::new(i, 0)).collect();
+            let mut last = [Instant::ZERO; 3];
+            let (mut n, mut order) = (0, Vec::new());
+            for round in 0.. {
+                for _ in 0..if round < 100 { rng.below(4) } else { 0 } {
+                    let i = rng.below(3) as usize;
+                    let at = (engine.now() + crate::Nanos(rng.below(30))).max(last[i]);
+                    last[i] = at;
+                    n += 1;
+                    match lanes {
+                        true => lane[i].push(&mut engine, at, n),
+                        false => engine.schedule(at, i as u32, n),
+                    }
+                }
+                let Some(e) = engine.next(Instant::MAX) else { break };
+                let item = if lanes { lane[e.actor as usize].pop(&mut engine).unwrap() } else { e.what };
+                order.push((e.at, e.seq, e.actor, item));
+            }
+            order
+        };
+        let order = run(true);
+        assert!(order.len() > 100);
+        assert_eq!(order, run(false));
+    }
+
+    #[test]
+    fn a_lane_does_not_overtake() {
+        let mut engine = Engine::new();
+        let mut lane = Lane::new(7, 0_u32);
+        lane.push(&mut engine, Instant(10), 'a');
+        lane.push(&mut engine, Instant(5), 'b');
+        assert_eq!(engine.next(Instant(9)), None);
+        assert_eq!((engine.next(Instant(10)).unwrap().actor, lane.pop(&mut engine)), (7, Some('a')));
+        assert_eq!((engine.next(Instant(10)).unwrap().at, lane.pop(&mut engine)), (Instant(10), Some('b')));
+        assert_eq!((engine.next(Instant(11)), lane.is_empty(), engine.now()), (None, true, Instant(11)));
+    }
+
+    #[test]
+    fn an_alarm_arms_only_what_is_earlier() {
+        let (mut engine, mut alarm) = (Engine::new(), Alarm::default());
+        alarm.set(&mut engine, Some(Instant(100)), 0, 0_u32);
+        alarm.set(&mut engine, Some(Instant(200)), 0, 0);
+        alarm.set(&mut engine, Some(Instant(50)), 0, 0);
+        alarm.set(&mut engine, None, 0, 0);
+        assert_eq!(engine.scheduled(), 2);
+        assert!(engine.next(Instant::MAX).is_some_and(|e| e.at.0 == 50 && alarm.fired(e.at)));
+        assert!(engine.next(Instant::MAX).is_some_and(|e| e.at.0 == 100 && !alarm.fired(e.at)));
+    }
+
+    #[test]
+    fn the_hash_is_of_the_bytes_and_sees_each_word() {
+        let hash = |words: &[[u64; 4]]| {
+            let mut t = Trace::new();
+            words.iter().for_each(|w| t.record(*w));
+            t.hash()
+        };
+        let base = [[1, 2, 3, 4], [5, 6, 7, 8]];
+        for (i, j) in (0..2).flat_map(|i| (0..4).map(move |j| (i, j))) {
+            let mut other = base;
+            other[i][j] ^= 1 << (8 * j);
+            assert_ne!(hash(&base), hash(&other));
+        }
+        assert_eq!(hash(&base), hash(&base));
+        assert_ne!(hash(&base), hash(&base[..1]));
+    }
+}

@@ -1,0 +1,215 @@
+//! A packet of the lab: its headers, its length, and where it goes.
+//!
+//! Schedulers and links act on lengths, and TCP on headers; nobody looks at payload. So a frame keeps the
+//! first bytes of the IP packet and its length, and the receiver's stack is shown the rest as zeros. A frame
+//! is a plain value of about two cache lines: no pool, and no allocation per packet. In a test that must see
+//! every byte, the payload travels along ([`Frame::body`]).
+//!
+//! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes.
+
+use crate::time::Instant;
+
+/// Bytes of an Ethernet header, counted and not stored.
+pub const ETHERNET: u32 = 14;
+/// Most bytes of headers that a frame keeps: IPv4 (20) and TCP (20) with 24 bytes of options. The stack sends
+/// at most 12 (RFC 9293 MSS, RFC 7323 window scale, RFC 2018 SACK permitted, or one SACK block), and no
+/// timestamps.
+pub const HEADER_MAX: usize = 64;
+
+/// One packet, or one TSO unit that the wire will cut.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    header: [u8; HEADER_MAX],
+    /// When its sender's stack handed it over.
+    pub sent: Instant,
+    /// Payload, in tests that look at it.
+    body: Option<Box<[u8]>>,
+    /// Bytes of the IP packet.
+    len: u32,
+    /// Which connection end or sink it is for: an index that the lab gives out.
+    pub to: u32,
+    /// Flow hash for qdiscs, the same for all packets of one direction of a connection.
+    pub hash: u32,
+    /// Packet priority (what SO_PRIORITY sets).
+    pub priority: u32,
+    gso_size: u16,
+    header_len: u8,
+}
+
+impl Frame {
+    /// From an IP packet: its first `header_len` bytes of headers (at most [`HEADER_MAX`]) are kept, and its
+    /// length, which is that of `packet`. `gso_size` is the payload of one segment if this is a TSO unit, else 0.
+    pub fn new(packet: &[u8], header_len: usize, gso_size: u16, with_body: bool) -> Self {
+        let header_len = header_len.min(HEADER_MAX).min(packet.len());
+        let mut header = [0; HEADER_MAX];
+        header[..header_len].copy_from_slice(&packet[..header_len]);
+        Self {
+            header,
+            sent: Instant::ZERO,
+            body: with_body.then(|| packet[header_len..].into()),
+            len: packet.len() as u32,
+            to: 0,
+            hash: 0,
+            priority: 0,
+            gso_size: if packet.len() - header_len > usize::from(gso_size) { gso_size } else { 0 },
+            header_len: header_len as u8,
+        }
+    }
+
+    /// A packet of `ip_len` bytes whose first ones are `first` (at most [`HEADER_MAX`] of them are kept), of
+    /// which `header_len` are headers.
+    pub fn headers(first: &[u8], header_len: usize, ip_len: u32) -> Self {
+        let kept = first.len().min(HEADER_MAX);
+        let mut header = [0; HEADER_MAX];
+        header[..kept].copy_from_slice(&first[..kept]);
+        let header_len = header_len.min(kept) as u8;
+        let (sent, body) = (Instant::ZERO, None);
+        Self { header, sent, body, len: ip_len, to: 0, hash: 0, priority: 0, gso_size: 0, header_len }
+    }
+
+    /// The number of a packet of [`crate::udp::Source`]: the eight bytes after its headers, kept with them.
+    pub fn number(&self) -> Option<u64> {
+        let at = usize::from(self.header_len);
+        self.header.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
+    }
+
+    /// The headers: IP and transport.
+    pub fn header(&self) -> &[u8] {
+        &self.header[..usize::from(self.header_len)]
+    }
+    /// The payload, if it travels along.
+    pub fn body(&self) -> Option<&[u8]> {
+        self.body.as_deref()
+    }
+    /// Bytes of the IP packet.
+    pub const fn ip_len(&self) -> u32 {
+        self.len
+    }
+    /// Bytes of the frame, the Ethernet header included: what a qdisc counts for a packet that is not a unit.
+    pub const fn len(&self) -> u32 {
+        self.len + ETHERNET
+    }
+    /// A frame is never empty.
+    pub const fn is_empty(&self) -> bool {
+        false
+    }
+    /// Bytes of headers, Ethernet included: what each segment of a unit repeats.
+    pub const fn header_len(&self) -> u32 {
+        self.header_len as u32 + ETHERNET
+    }
+    /// Bytes after the headers.
+    pub const fn payload_len(&self) -> u32 {
+        self.len - self.header_len as u32
+    }
+    /// Payload of one segment if it is a TSO unit, else 0.
+    pub const fn gso_size(&self) -> u16 {
+        self.gso_size
+    }
+    /// Segments that it becomes on the wire.
+    pub const fn segs(&self) -> u32 {
+        match self.gso_size {
+            0 => 1,
+            size => self.payload_len().div_ceil(size as u32),
+        }
+    }
+    /// Bytes of all its segments, each with its headers.
+    pub const fn wire_len(&self) -> u32 {
+        self.len() + (self.segs() - 1) * self.header_len()
+    }
+
+    /// The `i`th segment of a TSO unit, as segmentation offload makes it: sequence number advanced, PSH and FIN
+    /// on the last one only. A frame that is no unit is its own segment 0.
+    pub fn segment(&self, i: u32) -> Self {
+        self.part(i, 1)
+    }
+
+    /// `count` segments from the `i`th on as one frame: a unit again if there are several.
+    pub fn part(&self, i: u32, count: u32) -> Self {
+        if self.gso_size == 0 {
+            return self.clone();
+        }
+        let size = u32::from(self.gso_size);
+        let from = (i * size).min(self.payload_len());
+        let to = (from + count * size).min(self.payload_len());
+        let mut part = Self {
+            body: self.body.as_ref().map(|b| b[from as usize..to as usize].into()),
+            len: u32::from(self.header_len) + to - from,
+            gso_size: if to - from > size { self.gso_size } else { 0 },
+            ..Self { body: None, ..*self }
+        };
+        part.put_u16(2, part.len as u16);
+        let seq = self.u32_at(TCP_SEQ).wrapping_add(from);
+        part.header[TCP_SEQ..TCP_SEQ + 4].copy_from_slice(&seq.to_be_bytes());
+        if to < self.payload_len() {
+            part.header[TCP_FLAGS] &= !(FIN | PSH);
+        }
+        part
+    }
+
+    fn put_u16(&mut self, at: usize, v: u16) {
+        self.header[at..at + 2].copy_from_slice(&v.to_be_bytes());
+    }
+
+    fn u32_at(&self, at: usize) -> u32 {
+        u32::from_be_bytes([self.header[at], self.header[at + 1], self.header[at + 2], self.header[at + 3]])
+    }
+
+    /// TCP sequence number.
+    pub fn tcp_seq(&self) -> u32 {
+        self.u32_at(TCP_SEQ)
+    }
+    /// TCP acknowledgement number.
+    pub fn tcp_ack(&self) -> u32 {
+        self.u32_at(TCP_ACK)
+    }
+    /// TCP flags, as on the wire.
+    pub const fn tcp_flags(&self) -> u8 {
+        self.header[TCP_FLAGS]
+    }
+}
+
+/// Offsets into an IPv4 packet without options, which is all that the lab's hosts send.
+const TCP_SEQ: usize = 24;
+const TCP_ACK: usize = 28;
+const TCP_FLAGS: usize = 33;
+/// TCP flags (RFC 9293 section 3.1).
+pub const FIN: u8 = 1;
+/// The SYN flag.
+pub const SYN: u8 = 2;
+/// The PSH flag.
+pub const PSH: u8 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(payload: usize, gso: u16) -> Frame {
+        let mut bytes: Vec<u8> = (0..40 + payload).map(|i| i as u8).collect();
+        bytes[TCP_SEQ..TCP_SEQ + 4].copy_from_slice(&u32::MAX.to_be_bytes());
+        bytes[TCP_FLAGS] = FIN | PSH | 0x10;
+        Frame::new(&bytes, 40, gso, true)
+    }
+
+    #[test]
+    fn lengths_of_a_unit() {
+        let f = unit(44 * 1460, 1460);
+        assert_eq!((f.len(), f.header_len(), f.segs()), (64_294, 54, 44));
+        assert_eq!(f.wire_len(), 44 * 1514);
+        let one = unit(1460, 1460);
+        assert_eq!((one.segs(), one.gso_size(), one.wire_len()), (1, 0, 1514));
+    }
+
+    #[test]
+    fn segments_are_the_unit_cut() {
+        let f = unit(2500, 1000);
+        let cut: Vec<Frame> = (0..f.segs()).map(|i| f.segment(i)).collect();
+        assert_eq!(cut.iter().map(Frame::payload_len).collect::<Vec<_>>(), [1000, 1000, 500]);
+        assert_eq!(cut.iter().map(Frame::tcp_seq).collect::<Vec<_>>(), [u32::MAX, 999, 1999]);
+        assert_eq!(cut.iter().map(Frame::tcp_flags).collect::<Vec<_>>(), [0x10, 0x10, 0x19]);
+        assert_eq!(cut.iter().map(|c| u16::from_be_bytes([c.header[2], c.header[3]])).max(), Some(1040));
+        let body: Vec<u8> = cut.iter().flat_map(|c| c.body().unwrap().to_vec()).collect();
+        assert_eq!(body, f.body().unwrap());
+        let rest = f.part(1, 2);
+        assert_eq!((rest.payload_len(), rest.segs(), rest.tcp_seq()), (1500, 2, 999));
+    }
+}

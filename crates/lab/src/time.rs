@@ -1,0 +1,169 @@
+//! `Instant` and `Nanos`: whole nanoseconds in a `u64`, with no link to any operating-system clock.
+//!
+//! The caller says what time it is; core never asks. An `Instant` counts from whatever origin the caller
+//! chose (a lab run starts at zero; the live loop uses the monotonic clock). 2^64 ns is 584 years, so the
+//! additions below saturate instead of failing.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Sub};
+
+/// A point in time: nanoseconds since the caller's origin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(pub u64);
+
+/// A span of time: nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Instant {
+    /// The caller's origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that will happen: "never".
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// From nanoseconds since the origin.
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+    /// From microseconds since the origin (saturating).
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us.saturating_mul(1_000))
+    }
+    /// From milliseconds since the origin (saturating).
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
+    }
+    /// From seconds since the origin (saturating).
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s.saturating_mul(1_000_000_000))
+    }
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    /// Time elapsed since `earlier`; zero if `earlier` is later.
+    pub const fn saturating_since(self, earlier: Self) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Nanos {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// From nanoseconds.
+    pub const fn from_nanos(ns: u64) -> Self {
+        Self(ns)
+    }
+    /// From microseconds (saturating).
+    pub const fn from_micros(us: u64) -> Self {
+        Self(us.saturating_mul(1_000))
+    }
+    /// From milliseconds (saturating).
+    pub const fn from_millis(ms: u64) -> Self {
+        Self(ms.saturating_mul(1_000_000))
+    }
+    /// From seconds (saturating).
+    pub const fn from_secs(s: u64) -> Self {
+        Self(s.saturating_mul(1_000_000_000))
+    }
+    /// Whole nanoseconds.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    /// Whole microseconds, rounded down.
+    pub const fn as_micros(self) -> u64 {
+        self.0 / 1_000
+    }
+    /// `self - other`, at least zero.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add<Nanos> for Instant {
+    type Output = Self;
+    fn add(self, d: Nanos) -> Self {
+        Self(self.0.saturating_add(d.0))
+    }
+}
+
+impl AddAssign<Nanos> for Instant {
+    fn add_assign(&mut self, d: Nanos) {
+        *self = *self + d;
+    }
+}
+
+impl Sub<Nanos> for Instant {
+    type Output = Self;
+    fn sub(self, d: Nanos) -> Self {
+        Self(self.0.saturating_sub(d.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, d: Self) -> Self {
+        Self(self.0.saturating_add(d.0))
+    }
+}
+
+impl fmt::Display for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+impl fmt::Display for Nanos {
+    /// The largest unit that leaves no remainder below a nanosecond lost: `1.5ms`, `250us`, `17ns`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            n if n >= 1_000_000_000 => (1_000_000_000, "s"),
+            n if n >= 1_000_000 => (1_000_000, "ms"),
+            n if n >= 1_000 => (1_000, "us"),
+            _ => (1, "ns"),
+        };
+        let (whole, mut part) = (self.0 / unit, self.0 % unit);
+        if part == 0 {
+            return write!(f, "{whole}{name}");
+        }
+        let mut width = match unit {
+            1_000_000_000 => 9,
+            1_000_000 => 6,
+            _ => 3,
+        };
+        while part % 10 == 0 {
+            part /= 10;
+            width -= 1;
+        }
+        write!(f, "{whole}.{part:0width$}{name}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+
+    #[test]
+    fn arithmetic_saturates() {
+        assert_eq!(Instant::MAX + Nanos(1), Instant::MAX);
+        assert_eq!(Instant(5) - Nanos(9), Instant::ZERO);
+        assert_eq!(Instant(5).saturating_since(Instant(9)), Nanos::ZERO);
+        assert_eq!(Instant(9).saturating_since(Instant(5)), Nanos(4));
+    }
+
+    #[test]
+    fn prints_the_largest_fitting_unit() {
+        for (ns, text) in [
+            (0, "0ns"),
+            (17, "17ns"),
+            (1_500, "1.5us"),
+            (250_000, "250us"),
+            (1_000_001, "1.000001ms"),
+            (2_000_000_000, "2s"),
+        ] {
+            assert_eq!(Nanos(ns).to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! UDP at a constant rate: packets of one size at equal distances, numbered, and the sink that counts them.
+
+use hdrhistogram::Histogram;
+
+use crate::frame::Frame;
+use crate::tcp::{Addr, Label};
+use crate::time::{Instant, Nanos};
+
+/// Bytes of IPv4 and UDP headers.
+const HEADERS: u32 = 28;
+/// Bytes of the packet's number, which follows the headers.
+const NUMBER: u32 = 8;
+
+/// A sender of numbered packets.
+#[derive(Clone, Debug)]
+pub struct Source {
+    header: [u8; (HEADERS + NUMBER) as usize],
+    label: Label,
+    ip_len: u32,
+    rate: u64,
+    next_at: Instant,
+    until: Instant,
+    /// Nanoseconds numerator left over by the last division.
+    remainder: u64,
+    sent: u64,
+}
+
+impl Source {
+    /// Frames of `len` bytes (Ethernet header included, at least 50) at `rate` bit/s of such frames, from `start`
+    /// to before `until`. A rate of zero sends nothing.
+    pub fn new(local: Addr, remote: Addr, label: Label, len: u32, rate: u64, start: Instant, until: Instant) -> Self {
+        let ip_len = len.saturating_sub(crate::frame::ETHERNET).clamp(HEADERS + NUMBER, 65_535);
+        let mut header = [0; (HEADERS + NUMBER) as usize];
+        header[0] = 0x45;
+        header[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
+        // Don't fragment, 64 hops, UDP (RFC 791 section 3.1).
+        (header[6], header[8], header[9]) = (0x40, 64, 17);
+        header[12..16].copy_from_slice(&local.ip);
+        header[16..20].copy_from_slice(&remote.ip);
+        header[20..22].copy_from_slice(&local.port.to_be_bytes());
+        header[22..24].copy_from_slice(&remote.port.to_be_bytes());
+        header[24..26].copy_from_slice(&((ip_len - 20) as u16).to_be_bytes());
+        Self { header, label, ip_len, rate, next_at: start, until, remainder: 0, sent: 0 }
+    }
+
+    /// When the next packet is due.
+    pub fn poll_at(&self) -> Option<Instant> {
+        (self.rate > 0 && self.next_at < self.until).then_some(self.next_at)
+    }
+
+    /// The packet due at `now`, if one is. The sender does not wait for anybody: what a full queue refuses is
+    /// lost, and it is not sent again.
+    pub fn poll(&mut self, now: Instant) -> Option<Frame> {
+        self.poll_at().filter(|at| *at <= now)?;
+        self.header[HEADERS as usize..].copy_from_slice(&self.sent.to_be_bytes());
+        let mut frame = Frame::headers(&self.header, HEADERS as usize, self.ip_len);
+        frame.sent = now;
+        (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
+        self.sent += 1;
+        let ns = u128::from(frame.len()) * 8_000_000_000 + u128::from(self.remainder);
+        self.remainder = (ns % u128::from(self.rate)) as u64;
+        self.next_at += Nanos(u64::try_from(ns / u128::from(self.rate)).unwrap_or(u64::MAX));
+        Some(frame)
+    }
+
+    /// Packets made.
+    pub const fn sent(&self) -> u64 {
+        self.sent
+    }
+}
+
+/// A receiver of such packets.
+#[derive(Clone, Debug)]
+pub struct Sink {
+    /// One-way delay in nanoseconds.
+    pub delay: Histogram<u64>,
+    received: u64,
+    bytes: u64,
+    /// One past the highest number seen.
+    highest: u64,
+    reordered: u64,
+}
+
+impl Default for Sink {
+    fn default() -> Self {
+        Self { delay: histogram(), received: 0, bytes: 0, highest: 0, reordered: 0 }
+    }
+}
+
+impl Sink {
+    /// Takes a packet in.
+    pub fn deliver(&mut self, now: Instant, frame: &Frame) {
+        self.received += 1;
+        self.bytes += u64::from(frame.len());
+        self.delay.saturating_record(now.saturating_since(frame.sent).0.max(1));
+        let number = frame.number().unwrap_or(0);
+        self.reordered += u64::from(number < self.highest);
+        self.highest = self.highest.max(number + 1);
+    }
+
+    /// Packets received.
+    pub const fn received(&self) -> u64 {
+        self.received
+    }
+    /// Bytes of frames received.
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+    /// Packets that came after one sent later.
+    pub const fn reordered(&self) -> u64 {
+        self.reordered
+    }
+    /// Packets that are missing before the highest number seen.
+    pub const fn lost(&self) -> u64 {
+        self.highest.saturating_sub(self.received)
+    }
+}
+
+/// A histogram of nanoseconds from 1 ns to 1 h with three significant digits.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap_or_else(|_| unreachable!("valid constant bounds"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Addr = Addr { ip: [10, 0, 0, 1], port: 1 };
+    const B: Addr = Addr { ip: [10, 0, 0, 2], port: 2 };
+
+    #[test]
+    fn the_rate_is_exact_in_the_long_run() {
+        let mut s = Source::new(A, B, Label::default(), 1000, 7_000_000, Instant(5), Instant(7_000_000_005));
+        let mut n = 0;
+        while let Some(at) = s.poll_at() {
+            assert!(s.poll(Instant(at.0 - 1)).is_none());
+            let f = s.poll(at).unwrap();
+            assert_eq!((f.len(), f.header_len(), f.segs()), (1000, 42, 1));
+            n += 1;
+            if n == 8 {
+                // Seven frames of 8000 bits at 7 Mbit/s are 8 ms.
+                assert_eq!(at, Instant(8_000_005));
+            }
+        }
+        assert_eq!((n, s.sent()), (6125, 6125));
+    }
+
+    #[test]
+    fn the_sink_counts_what_is_missing_and_what_is_late() {
+        let mut s = Source::new(A, B, Label::default(), 100, 1_000_000, Instant(0), Instant::MAX);
+        let frames: Vec<_> = (0..5).map(|_| s.poll(s.poll_at().unwrap()).unwrap()).collect();
+        let mut sink = Sink::default();
+        for i in [0, 2, 1, 4] {
+            sink.deliver(frames[i].sent + Nanos(1000), &frames[i]);
+        }
+        assert_eq!((sink.received(), sink.lost(), sink.reordered(), sink.bytes()), (4, 1, 1, 400));
+        assert_eq!((sink.delay.len(), sink.delay.min(), sink.delay.max()), (4, 1000, 1000));
+    }
+}

@@ -1,0 +1,313 @@
+//! `Diagnostic`: one thing that is wrong with a text, with everything that a message, an editor or a program
+//! wants to know of it.
+
+use std::fmt::{self, Write};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::json::{self, Object};
+use crate::source::Source;
+
+/// The stable names of what can be wrong. Those of a tree's refusals are named after
+/// [`ErrorKind`](txweir_core::ErrorKind).
+pub mod code {
+    /// A quote without its partner.
+    pub const UNCLOSED_QUOTE: &str = "unclosed-quote";
+    /// Not an object of tc, or one that there are no commands for yet.
+    pub const UNKNOWN_OBJECT: &str = "unknown-object";
+    /// Not a verb of the object.
+    pub const UNKNOWN_VERB: &str = "unknown-verb";
+    /// A word where the line had to be over.
+    pub const UNEXPECTED_WORD: &str = "unexpected-word";
+    /// No qdisc kind of that name.
+    pub const UNKNOWN_KIND: &str = "unknown-kind";
+    /// The kind has no such parameter.
+    pub const UNKNOWN_KEY: &str = "unknown-key";
+    /// Not a value of the type expected.
+    pub const BAD_VALUE: &str = "bad-value";
+    /// A value outside its range.
+    pub const OUT_OF_RANGE: &str = "out-of-range";
+    /// Something that must be given is not.
+    pub const MISSING: &str = "missing";
+    /// Two things contradict each other.
+    pub const CONFLICT: &str = "conflict";
+    /// Nothing of that name is there.
+    pub const NOT_FOUND: &str = "not-found";
+    /// The place or the name is taken.
+    pub const EXISTS: &str = "exists";
+    /// The object cannot do this.
+    pub const UNSUPPORTED: &str = "unsupported";
+    /// A rate without a unit: accepted as bits per second, and seldom meant so.
+    pub const BARE_RATE: &str = "bare-rate";
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Accepted, but hardly what was meant.
+    Warning,
+    /// Refused.
+    Error,
+}
+
+impl Severity {
+    /// `warning` or `error`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Its stable name, one of [`code`].
+    pub code: &'static str,
+    /// The text it is about.
+    pub source: Arc<Source>,
+    /// The offending bytes of the text.
+    pub span: Range<usize>,
+    /// What is wrong, in one line.
+    pub message: String,
+    /// What was expected instead; empty if the message says it.
+    pub expected: String,
+    /// What was given; empty if nothing was.
+    pub given: String,
+    /// Advice that is not a replacement.
+    pub hint: Option<String>,
+    /// What to write in place of the span.
+    pub suggestion: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error about a span; `given` is what stands there.
+    pub fn error(
+        code: &'static str,
+        source: &Arc<Source>,
+        span: Range<usize>,
+        message: impl Into<String>,
+    ) -> Self {
+        let given = source.text.get(span.clone()).unwrap_or("").to_string();
+        Self {
+            severity: Severity::Error,
+            code,
+            source: Arc::clone(source),
+            span,
+            message: message.into(),
+            expected: String::new(),
+            given,
+            hint: None,
+            suggestion: None,
+        }
+    }
+    /// With what was expected.
+    #[must_use]
+    pub fn expected(mut self, expected: impl Into<String>) -> Self {
+        self.expected = expected.into();
+        self
+    }
+    /// With advice, if there is any.
+    #[must_use]
+    pub fn hint(mut self, hint: Option<String>) -> Self {
+        self.hint = hint;
+        self
+    }
+    /// With a replacement for the span, if there is one.
+    #[must_use]
+    pub fn suggest(mut self, suggestion: Option<String>) -> Self {
+        self.suggestion = suggestion;
+        self
+    }
+    /// As a warning.
+    #[must_use]
+    pub fn warning(mut self) -> Self {
+        self.severity = Severity::Warning;
+        self
+    }
+
+    /// The line it begins in, from 1.
+    pub fn line(&self) -> usize {
+        self.source.locate(self.span.start).0
+    }
+    /// The column it begins at, from 1, in characters.
+    pub fn column(&self) -> usize {
+        self.source.locate(self.span.start).1
+    }
+
+    /// The advice to give: the replacement if there is one, else the hint.
+    pub fn advice(&self) -> Option<String> {
+        match (&self.suggestion, &self.hint) {
+            (Some(s), None) => Some(format!("did you mean \"{s}\"?")),
+            (Some(s), Some(hint)) => Some(format!("{hint}: \"{s}\"")),
+            (None, hint) => hint.clone(),
+        }
+    }
+
+    /// In one line: `policy.tc:3:25: fq_codel has no parameter "limt" (did you mean "limit"?)`.
+    pub fn brief(&self) -> String {
+        let (line, column) = self.source.locate(self.span.start);
+        let mut s = format!("{}:{line}:{column}: {}", self.source.name, self.message);
+        if let Some(advice) = self.advice() {
+            s.push_str(&format!(" ({advice})"));
+        } else if !self.expected.is_empty() {
+            s.push_str(&format!(" (expected {})", self.expected));
+        }
+        s
+    }
+
+    /// As a JSON object: `severity, code, source, line, column, span, message`, then `expected`, `given`, `hint`
+    /// and `suggestion` where there are any.
+    pub fn json(&self) -> String {
+        let (line, column) = self.source.locate(self.span.start);
+        let mut o = Object::new()
+            .text("severity", self.severity.name())
+            .text("code", self.code)
+            .text("source", &self.source.name)
+            .uint("line", line as u64)
+            .uint("column", column as u64)
+            .raw("span", &json::list([self.span.start.to_string(), self.span.end.to_string()]))
+            .text("message", &self.message);
+        let optional = [("expected", Some(&self.expected)), ("given", Some(&self.given))];
+        let optional = optional.map(|(key, value)| (key, value.filter(|v| !v.is_empty())));
+        for (key, value) in optional.into_iter().chain([
+            ("hint", self.hint.as_ref()),
+            ("suggestion", self.suggestion.as_ref()),
+        ]) {
+            if let Some(value) = value {
+                o = o.text(key, value);
+            }
+        }
+        o.finish()
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    /// The message, the line with a caret under the span, what was expected and the advice, in plain text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, column) = self.source.locate(self.span.start);
+        let shown: String = self.source.line_at(self.span.start).chars().map(plain).collect();
+        let spanned = self.source.text.get(self.span.clone()).unwrap_or("");
+        let carets = spanned.lines().next().unwrap_or("").chars().count().max(1);
+        let margin = " ".repeat(line.to_string().len());
+        writeln!(f, "{}[{}]: {}", self.severity.name(), self.code, self.message)?;
+        writeln!(f, "{margin}--> {}:{line}:{column}", self.source.name)?;
+        writeln!(f, "{margin} |")?;
+        writeln!(f, "{line} | {shown}")?;
+        write!(f, "{margin} | {}{}", " ".repeat(column - 1), "^".repeat(carets))?;
+        if !self.expected.is_empty() {
+            write!(f, " expected {}", self.expected)?;
+        }
+        match self.advice() {
+            Some(advice) => write!(f, "\n{margin} = help: {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+/// A character that takes one column and does nothing to a terminal.
+fn plain(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// Several, at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostics {
+    first: Box<Diagnostic>,
+    rest: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    /// All of `found`, or `None` if there is none.
+    pub fn of(found: impl IntoIterator<Item = Diagnostic>) -> Option<Self> {
+        let mut found = found.into_iter();
+        Some(Self { first: Box::new(found.next()?), rest: found.collect() })
+    }
+    /// The first one.
+    pub fn first(&self) -> &Diagnostic {
+        &self.first
+    }
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        std::iter::once(&*self.first).chain(&self.rest)
+    }
+    /// As a JSON list.
+    pub fn json(&self) -> String {
+        json::list(self.iter().map(Diagnostic::json))
+    }
+}
+
+impl From<Diagnostic> for Diagnostics {
+    fn from(d: Diagnostic) -> Self {
+        Self { first: Box::new(d), rest: Vec::new() }
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    /// One after the other, a blank line between.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, d) in self.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n\n")?;
+            }
+            write!(f, "{d}")?;
+        }
+        f.write_char('\n')
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Diagnostic {
+        let source = Arc::new(Source::new("p.tc", "\nqdisc\tadd root fq_codel limt 100\n"));
+        Diagnostic::error(code::UNKNOWN_KEY, &source, 26..30, "fq_codel has no parameter \"limt\"")
+            .expected("one of limit, flows")
+            .suggest(Some("limit".into()))
+    }
+
+    #[test]
+    fn plain_text_points_at_the_word() {
+        assert_eq!(
+            sample().to_string(),
+            "error[unknown-key]: fq_codel has no parameter \"limt\"\n \
+             --> p.tc:2:26\n  \
+               |\n\
+             2 | qdisc add root fq_codel limt 100\n  \
+               |                          ^^^^ expected one of limit, flows\n  \
+               = help: did you mean \"limit\"?"
+        );
+        assert_eq!(sample().brief(), "p.tc:2:26: fq_codel has no parameter \"limt\" (did you mean \"limit\"?)");
+    }
+
+    #[test]
+    fn json_has_every_member_in_order() {
+        assert_eq!(
+            sample().json(),
+            concat!(
+                r#"{"severity":"error","code":"unknown-key","source":"p.tc","line":2,"column":26,"span":[26,30],"#,
+                r#""message":"fq_codel has no parameter \"limt\"","expected":"one of limit, flows","given":"limt","#,
+                r#""suggestion":"limit"}"#
+            )
+        );
+    }
+
+    #[test]
+    fn a_span_past_the_end_still_prints() {
+        let source = Arc::new(Source::new("p", "ab"));
+        let d = Diagnostic::error(code::MISSING, &source, 7..9, "more is needed");
+        assert_eq!(d.to_string(), "error[missing]: more is needed\n --> p:1:3\n  |\n1 | ab\n  |   ^");
+    }
+}

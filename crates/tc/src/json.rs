@@ -1,0 +1,105 @@
+//! A JSON writer: objects with their keys in the order given, as `tc -j` prints them.
+
+use std::fmt::Write;
+
+use txweir_core::value::Json;
+
+/// An object being written.
+#[derive(Debug, Default)]
+pub struct Object {
+    members: String,
+}
+
+impl Object {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// With a text member.
+    #[must_use]
+    pub fn text(self, key: &str, value: &str) -> Self {
+        self.raw(key, &quote(value))
+    }
+    /// With a number.
+    #[must_use]
+    pub fn uint(self, key: &str, value: u64) -> Self {
+        self.raw(key, &value.to_string())
+    }
+    /// With a truth value.
+    #[must_use]
+    pub fn bool(self, key: &str, value: bool) -> Self {
+        self.raw(key, if value { "true" } else { "false" })
+    }
+    /// With a value of a parameter.
+    #[must_use]
+    pub fn value(self, key: &str, value: &Json) -> Self {
+        match value {
+            Json::Uint(n) => self.uint(key, *n),
+            Json::Bool(b) => self.bool(key, *b),
+            Json::Text(s) => self.text(key, s),
+            Json::List(l) => self.raw(key, &list(l.iter().map(u64::to_string))),
+        }
+    }
+    /// With a member that is JSON already.
+    #[must_use]
+    pub fn raw(mut self, key: &str, json: &str) -> Self {
+        let comma = if self.members.is_empty() { "" } else { "," };
+        // Writing into a String cannot fail.
+        let _ = write!(self.members, "{comma}{}:{json}", quote(key));
+        self
+    }
+    /// The object's text.
+    pub fn finish(self) -> String {
+        format!("{{{}}}", self.members)
+    }
+}
+
+/// A list of what is JSON already.
+pub fn list(items: impl IntoIterator<Item = String>) -> String {
+    format!("[{}]", items.into_iter().collect::<Vec<_>>().join(","))
+}
+
+/// A text in quotes, escaped (RFC 8259 section 7).
+pub fn quote(s: &str) -> String {
+    let mut out = String::with_capacity(s.len() + 2);
+    out.push('"');
+    for c in s.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            // Writing into a String cannot fail.
+            c if c < ' ' => drop(write!(out, "\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn members_keep_their_order() {
+        let json = Object::new()
+            .text("kind", "tbf")
+            .bool("root", true)
+            .value("priomap", &Json::List(vec![1, 2]))
+            .raw("options", &Object::new().uint("limit", 7).finish())
+            .finish();
+        assert_eq!(json, r#"{"kind":"tbf","root":true,"priomap":[1,2],"options":{"limit":7}}"#);
+        assert_eq!(list(["1".into(), "2".into()]), "[1,2]");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_reads_back(s in any::<String>()) {
+            prop_assert_eq!(serde_json::from_str::<String>(&quote(&s)).ok(), Some(s));
+        }
+    }
+}

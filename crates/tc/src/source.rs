@@ -1,0 +1,52 @@
+//! `Source`: a text with a name, and where in it a byte is.
+
+/// A text that commands were read from. Spans are byte offsets into `text`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// What to call it in messages: a file's path, `--policy`, `<stdin>`.
+    pub name: String,
+    /// All of it, also where only a part was read as commands.
+    pub text: String,
+}
+
+impl Source {
+    /// A text with a name.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { name: name.into(), text: text.into() }
+    }
+
+    /// Line and column of a byte, both from 1; the column counts characters. An offset past the end, or within
+    /// a character, is taken to the nearest place before.
+    pub fn locate(&self, offset: usize) -> (usize, usize) {
+        let before = &self.text[..self.boundary(offset)];
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        (line, column)
+    }
+
+    /// The line that a byte is in, without its end.
+    pub fn line_at(&self, offset: usize) -> &str {
+        let offset = self.boundary(offset);
+        let start = self.text[..offset].rfind('\n').map_or(0, |at| at + 1);
+        let end = self.text[offset..].find('\n').map_or(self.text.len(), |at| offset + at);
+        self.text[start..end].trim_end_matches('\r')
+    }
+
+    fn boundary(&self, offset: usize) -> usize {
+        self.text.floor_char_boundary(offset.min(self.text.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_and_columns_count_from_one_in_characters() {
+        let s = Source::new("s", "ab\r\nçd e\n");
+        assert_eq!((s.locate(0), s.locate(4), s.locate(6), s.locate(7)), ((1, 1), (2, 1), (2, 2), (2, 3)));
+        // Within the two bytes of the cedilla, and past the end.
+        assert_eq!((s.locate(5), s.locate(99)), ((2, 1), (3, 1)));
+        assert_eq!((s.line_at(1), s.line_at(5), s.line_at(99)), ("ab", "çd e", ""));
+    }
+}

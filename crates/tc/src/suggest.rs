@@ -1,0 +1,110 @@
+//! "Did you mean": the nearest known word, and the value that a unit was mistyped in.
+
+/// Unit suffixes of all types, lower case, those meant most often first (tc(8), "UNITS").
+const UNITS: &[&str] = &[
+    "mbit", "kbit", "gbit", "tbit", "bit", "ms", "us", "s", "ns", "kb", "mb", "gb", "b", "mbps", "kbps", "gbps",
+    "tbps", "bps", "kibit", "mibit", "gibit", "tibit", "kibps", "mibps", "gibps", "tibps", "msec", "msecs",
+    "usec", "usecs", "sec", "secs", "nsec", "nsecs", "k", "m", "g", "p",
+];
+
+/// The candidate nearest to what was given: the only one that begins with it, else the one with the fewest
+/// letters added, left out, changed or swapped, at most one in three.
+pub fn closest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let given = given.to_ascii_lowercase();
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let mut begin = candidates.iter().filter(|c| given.len() >= 2 && c.starts_with(&given));
+    if let (Some(only), None) = (begin.next(), begin.next()) {
+        return Some(only);
+    }
+    let most = (given.chars().count() / 3).max(1);
+    candidates
+        .into_iter()
+        .map(|c| (strsim::damerau_levenshtein(&given, c), c))
+        // A word that shares nothing with what was given is no help.
+        .filter(|(distance, c)| *distance <= most && *distance < c.len())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}
+
+/// What is a number and nothing else: `10`, `1.5`.
+pub fn is_number(word: &str) -> bool {
+    word.bytes().any(|b| b.is_ascii_digit()) && word.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+}
+
+/// What is a unit and nothing else: `ms`, `Mbit`.
+pub fn is_unit(word: &str) -> bool {
+    UNITS.contains(&word.to_ascii_lowercase().as_str())
+}
+
+/// The value that `word` was meant to be: a unit mistyped (`10mbitt`), cut short (`10m`), or a decimal comma;
+/// the nearest that `accepts` finds good.
+pub fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
+    if word.contains(',') {
+        let dotted = word.replacen(',', ".", 1);
+        if accepts(&dotted) {
+            return Some(dotted);
+        }
+    }
+    let digits = word.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let (number, suffix) = word.split_at(digits);
+    if number.is_empty() || suffix.is_empty() {
+        return None;
+    }
+    let suffix = suffix.to_ascii_lowercase();
+    let distance = |unit: &str| match unit.starts_with(&suffix) {
+        true => 0,
+        false => strsim::damerau_levenshtein(&suffix, unit),
+    };
+    // Sorting is stable, so that of equally near units the more usual one is tried first.
+    let mut units: Vec<_> = UNITS.iter().map(|u| (distance(u), *u)).filter(|(d, _)| *d <= 2).collect();
+    units.sort_by_key(|(d, _)| *d);
+    units.into_iter().map(|(_, unit)| format!("{number}{unit}")).find(|v| accepts(v))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txweir_core::value::{Value, Words};
+    use txweir_core::{Nanos, Rate};
+
+    #[test]
+    fn nearest_words() {
+        let kinds = ["bfifo", "codel", "fq_codel", "pfifo", "pfifo_fast", "prio", "tbf"];
+        for (given, meant) in [
+            ("fq_codl", Some("fq_codel")),
+            ("fq-codel", Some("fq_codel")),
+            ("FQ_CODEL", Some("fq_codel")),
+            ("fq", Some("fq_codel")),
+            ("pfifofast", Some("pfifo_fast")),
+            ("tfb", Some("tbf")),
+            ("htb", None),
+            ("netem", None),
+            ("", None),
+            ("x", None),
+        ] {
+            assert_eq!(closest(given, kinds), meant, "{given:?}");
+        }
+        assert_eq!(closest("limt", ["flows", "limit", "target"]), Some("limit"));
+    }
+
+    #[test]
+    fn mistyped_units() {
+        let rate = |w: &str| Rate::take(&mut Words::new(&[w])).is_some();
+        let time = |w: &str| Nanos::take(&mut Words::new(&[w])).is_some();
+        for (given, meant) in [
+            ("10mbitt", Some("10mbit")),
+            ("10m", Some("10mbit")),
+            ("1.5Gbits", Some("1.5gbit")),
+            ("1,5mbit", Some("1.5mbit")),
+            ("10mb", Some("10mbit")),
+            ("ten", None),
+            ("10%", None),
+            ("10xyzzy", None),
+        ] {
+            assert_eq!(value(given, rate).as_deref(), meant, "{given:?}");
+        }
+        assert_eq!(value("5mss", time).as_deref(), Some("5ms"));
+        assert_eq!(value("5m", time).as_deref(), Some("5ms"));
+        assert!(is_unit("MBit") && !is_unit("foo") && is_number("1.5") && !is_number(".") && !is_number("1k"));
+    }
+}
