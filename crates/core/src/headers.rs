@@ -168,8 +168,8 @@ pub enum End {
     /// The bytes, or the length that the IP header declares, ended inside a header.
     #[default]
     Truncated,
-    /// A field contradicts its protocol: a wrong version, a header shorter than its fixed part, or
-    /// hop-by-hop options that are not first.
+    /// A field contradicts its protocol: a wrong version, a header shorter than its fixed part, hop-by-hop
+    /// options that are not first, or a fragment header inside a first fragment.
     Malformed,
     /// More than `MAX_VLAN_TAGS` tags or `MAX_EXTENSIONS` extension headers.
     TooDeep,
@@ -411,8 +411,11 @@ impl Headers {
             if depth == MAX_EXTENSIONS {
                 break;
             }
-            // RFC 8200 section 4.1: hop-by-hop options come first or not at all.
-            if next == protocol::HOP_BY_HOP && depth > 0 {
+            // RFC 8200 section 4.1: hop-by-hop options come first or not at all. And what is fragmented holds
+            // no fragment header: a packet is not a first and another piece at once.
+            if (next == protocol::HOP_BY_HOP && depth > 0)
+                || (next == protocol::FRAGMENT && self.fragment == Fragment::First)
+            {
                 return End::Malformed;
             }
             let Some(&[following, len, o0, o1, ..]) = chunk::<8>(frame, at) else { return End::Truncated };
@@ -420,10 +423,7 @@ impl Headers {
                 protocol::AH => (usize::from(len) + 2) * 4, // RFC 4302 section 2.2
                 protocol::FRAGMENT => {
                     let word = be16(o0, o1); // RFC 8200 section 4.5: 13 bits of offset, 2 reserved, more
-                    match fragment(word >> 3 != 0, word & 1 != 0) {
-                        Fragment::Whole => {}
-                        part => self.fragment = part,
-                    }
+                    self.fragment = fragment(word >> 3 != 0, word & 1 != 0);
                     8
                 }
                 _ => (usize::from(len) + 1) * 8,
@@ -550,8 +550,10 @@ pub fn set_ce(bytes: &mut [u8], h: &Headers) -> bool {
                 return false;
             }
             let (old, new) = (be16(*version, *tos), be16(*version, *tos | 3));
-            *tos |= 3;
-            [*c0, *c1] = checksum_update(be16(*c0, *c1), old, new).to_be_bytes();
+            if old != new {
+                *tos |= 3;
+                [*c0, *c1] = checksum_update(be16(*c0, *c1), old, new).to_be_bytes();
+            }
             true
         }
         L3::Ipv6 => {

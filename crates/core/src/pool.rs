@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use crate::meta::Meta;
+use crate::time::Instant;
 
 /// "No packet" in a link.
 const NIL: u32 = u32::MAX;
@@ -76,14 +77,15 @@ impl Pool {
         self.live as usize
     }
 
-    /// Takes a slot for a packet; `None` if all are in use.
+    /// Takes a slot for a packet that is admitted at `now`; `None` if all are in use.
     #[inline]
-    pub fn alloc(&mut self, meta: Meta) -> Option<Pkt> {
+    pub fn alloc(&mut self, meta: &Meta, now: Instant) -> Option<Pkt> {
         let index = self.free;
         let slot = self.slots.get_mut(index as usize)?;
         self.free = slot.next;
         self.live += 1;
-        slot.meta = meta;
+        slot.meta = *meta;
+        slot.meta.enqueued = now;
         Some(Pkt(index))
     }
 
@@ -211,16 +213,20 @@ impl Queue {
 mod tests {
     use super::*;
 
+    fn alloc(pool: &mut Pool, len: u32) -> Option<Pkt> {
+        pool.alloc(&Meta::new(len), Instant::ZERO)
+    }
+
     #[test]
     fn a_pool_gives_each_slot_once_and_takes_it_back() {
         let mut pool = Pool::new(3);
-        let a = pool.alloc(Meta::new(1)).unwrap();
-        let b = pool.alloc(Meta::new(2)).unwrap();
-        let c = pool.alloc(Meta::new(3)).unwrap();
-        assert!(pool.alloc(Meta::new(4)).is_none());
+        let a = alloc(&mut pool, 1).unwrap();
+        let b = alloc(&mut pool, 2).unwrap();
+        let c = alloc(&mut pool, 3).unwrap();
+        assert!(alloc(&mut pool, 4).is_none());
         assert_eq!([&a, &b, &c].map(|p| pool.meta(p).len), [1, 2, 3]);
         pool.free(b);
-        let d = pool.alloc(Meta::new(5)).unwrap();
+        let d = alloc(&mut pool, 5).unwrap();
         assert_eq!((d.index(), pool.live()), (1, 3));
         for p in [a, c, d] {
             pool.free(p);
@@ -233,7 +239,7 @@ mod tests {
         let mut pool = Pool::new(4);
         let mut q = Queue::new();
         for len in [10, 20, 30] {
-            let p = pool.alloc(Meta::new(len)).unwrap();
+            let p = alloc(&mut pool, len).unwrap();
             q.push_back(&mut pool, p);
         }
         assert_eq!((q.packets(), q.bytes(), q.front(&pool).map(|m| m.len)), (3, 60, Some(10)));
@@ -249,6 +255,6 @@ mod tests {
     #[cfg(debug_assertions)]
     #[should_panic(expected = "was let fall")]
     fn a_leaked_packet_is_reported() {
-        let _leak = Pool::new(1).alloc(Meta::new(1)).unwrap();
+        let _leak = alloc(&mut Pool::new(1), 1).unwrap();
     }
 }

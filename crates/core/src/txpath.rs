@@ -234,7 +234,7 @@ impl<F> TxPath<F> {
             self.push(frame, &m, dev);
             return Admitted::Sent;
         }
-        self.enqueue(frame, m, dev)
+        self.enqueue(frame, &m, dev)
     }
 
     /// Rule DD: every qdisc on the path transparent and empty, no stop, the byte limit not reached. That the
@@ -248,13 +248,13 @@ impl<F> TxPath<F> {
             && self.tree.root().transparent(m)
     }
 
-    fn enqueue<D>(&mut self, frame: F, mut m: Meta, dev: &mut D) -> Admitted<F>
+    fn enqueue<D>(&mut self, frame: F, m: &Meta, dev: &mut D) -> Admitted<F>
     where
         D: TxQueue<Frame = F>,
     {
         let origin = self.role == Role::Origin;
         if origin || m.segs > 1 {
-            match self.tree.admit(&m) {
+            match self.tree.admit(m) {
                 Verdict::Full if origin => return self.full(frame),
                 Verdict::Cut(max) => {
                     self.stats.cut += 1;
@@ -265,21 +265,20 @@ impl<F> TxPath<F> {
         }
         if m.wire_len > OBJECT_MAX {
             // More than the byte limit can count: no device takes such a unit.
-            dev.discard(frame, &m, DropReason::Oversize);
+            dev.discard(frame, m, DropReason::Oversize);
             return Admitted::Dropped(DropReason::Oversize);
         }
-        m.enqueued = self.cx.now;
-        let Some(p) = self.cx.pool.alloc(m) else {
+        let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
             if origin {
                 return self.full(frame);
             }
-            dev.discard(frame, &m, DropReason::PoolFull);
+            dev.discard(frame, m, DropReason::PoolFull);
             return Admitted::Dropped(DropReason::PoolFull);
         };
         let index = p.index();
         self.frames[index] = Some(frame);
         self.stats.queued += 1;
-        self.record(Event::Enqueued, &m);
+        self.record(Event::Enqueued, m);
         self.settled = false;
         self.tree.root_mut().enqueue(p, &mut self.cx);
         match self.settle(Some(index), dev) {
@@ -396,13 +395,17 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         self.freed = true;
-        let m = *self.cx.pool.meta(&p);
-        let frame = self.frames[p.index()].take();
-        self.cx.pool.free(p);
-        self.record(Event::Sent(m.marked), &m);
-        if let Some(frame) = frame {
-            self.push(frame, &m, dev);
+        if let Some(frame) = self.frames[p.index()].take() {
+            // The metadata is read where it lies: a copy of the cache line would cost as much as the rest.
+            let m = self.cx.pool.meta(&p);
+            let event = Event::Sent(m.marked);
+            post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
+            self.uncommitted = true;
+            let record = Record { at: self.cx.now, event, hash: m.hash, wire_len: m.wire_len };
+            dev.push(frame, m);
+            self.cx.trace.record(record);
         }
+        self.cx.pool.free(p);
     }
 
     #[inline]
@@ -410,12 +413,7 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        if let Some(dql) = &mut self.dql {
-            // Units above the largest object were refused at admission.
-            let _ = dql.queued(dql.unit().cost(m.wire_len, 1), self.cx.now);
-        }
-        self.stats.tx_packets += 1;
-        self.stats.tx_bytes += u64::from(m.wire_len);
+        post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
         self.uncommitted = true;
         dev.push(frame, m);
     }
@@ -549,4 +547,15 @@ impl<F> TxPath<F> {
         let (at, hash, wire_len) = (self.cx.now, m.hash, m.wire_len);
         self.cx.trace.record(Record { at, event, hash, wire_len });
     }
+}
+
+/// Books a packet that goes to the device.
+#[inline]
+fn post(dql: Option<&mut Dql>, stats: &mut PathStats, m: &Meta, now: Instant) {
+    if let Some(dql) = dql {
+        // Units above the largest object were refused at admission.
+        let _ = dql.queued(dql.unit().cost(m.wire_len, 1), now);
+    }
+    stats.tx_packets += 1;
+    stats.tx_bytes += u64::from(m.wire_len);
 }

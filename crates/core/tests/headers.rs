@@ -1,6 +1,7 @@
 //! Header parsing against literal frames: each by hand, then cut at every length, then mutated and random.
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use txweir_core::headers::{Ecn, End, Fragment, Headers, L3, L4, MAX_EXTENSIONS, MAX_VLAN_TAGS, set_ce};
 
 /// How a packet of the corpus starts.
@@ -448,11 +449,15 @@ fn every_bit_of_the_fragment_fields() {
         };
         assert_eq!((h.fragment, h.l4 == L4::Udp), (expected, expected != Fragment::Later), "bit {bit}");
     }
-    // A first fragment stays one, though an atomic fragment header follows.
-    let nested =
-        hex(&format!("60000000 0018 2c40 {V6_PAIR} 2c00000100000007 1100000000000008 00350036 00080000"));
-    let h = Headers::parse_ip(&nested);
-    assert_eq!((h.fragment, h.l4, h.end), (Fragment::First, L4::Udp, End::Whole));
+    // A first fragment is not another piece as well, but an atomic one may be fragmented further.
+    let nested = |outer| {
+        let second = "1100 0001 00000008 00350036 00080000";
+        Headers::parse_ip(&hex(&format!("60000000 0018 2c40 {V6_PAIR} 2c00 {outer} 00000007 {second}")))
+    };
+    let h = nested("0001");
+    assert_eq!((h.fragment, h.protocol, h.l4, h.end), (Fragment::First, 44, L4::None, End::Malformed));
+    let h = nested("0000");
+    assert_eq!((h.fragment, h.protocol, h.l4, h.end), (Fragment::First, 17, L4::Udp, End::Whole));
     // A later fragment whose IPv4 options are cut.
     let mut options = packet("udp options", Ethernet);
     options[21] = 1;
@@ -670,6 +675,10 @@ fn marking_literal_bytes() {
     assert_eq!((ack[15], &ack[24..26]), (0x03, &[0x32, 0x4f][..]));
     assert!(set_ce(&mut ack, &h), "already marked");
     assert_eq!((ack[15], &ack[24..26]), (0x03, &[0x32, 0x4f][..]));
+    // The other zero of one's complement is not rewritten when there is nothing to mark.
+    let mut zero = ack.clone();
+    zero[24..26].fill(0xff);
+    assert!(set_ce(&mut zero, &h) && zero[24..26] == [0xff, 0xff]);
     let mut first = packet("v6 first", Ip);
     let h = Headers::parse_ip(&first);
     assert!(set_ce(&mut first, &h));
@@ -715,7 +724,13 @@ fn any_packet() -> impl Strategy<Value = (Medium, Vec<u8>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
+    // The same cases in every run: a failure is a change of the code, and needs no file to be repeated.
+    #![proptest_config(ProptestConfig {
+        cases: 20_000,
+        rng_seed: RngSeed::Fixed(0x7_8777),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_bytes_are_parsed_within_bounds((medium, bytes) in any_packet()) {

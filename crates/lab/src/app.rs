@@ -106,7 +106,13 @@ impl App {
     }
 
     /// Reads what has come and writes what can go. Gives the time that a transaction took, if one ended.
-    pub(crate) fn step(&mut self, now: Instant, tcp: &mut Socket<'_>, cpu: &mut Cpu, content: bool) -> Option<Nanos> {
+    pub(crate) fn step(
+        &mut self,
+        now: Instant,
+        tcp: &mut Socket<'_>,
+        cpu: &mut Cpu,
+        content: bool,
+    ) -> Option<Nanos> {
         match self {
             Self::Stream(s) => {
                 s.step(tcp, content);

@@ -308,7 +308,8 @@ impl Bottleneck {
         }
         engine.note(QUEUE, NOTE_SEND, u64::from(frame.len()));
         let start = self.busy_until.max(engine.now());
-        self.busy_until = start + self.time(u64::from(frame.wire_len()) + u64::from(frame.segs() * self.overhead));
+        self.busy_until =
+            start + self.time(u64::from(frame.wire_len()) + u64::from(frame.segs() * self.overhead));
         self.queue.push(engine, self.busy_until, frame);
         Ok(())
     }

@@ -118,11 +118,13 @@ impl<P: Payload> Engine<P> {
     }
 
     /// The next event, if it is not after `until`; the clock is then at its time. `None` otherwise, and the
-    /// clock is at `until`.
+    /// clock is at `until`; with `Instant::MAX`, which runs until nothing is left, it stays.
     pub fn next(&mut self, until: Instant) -> Option<Event<P>> {
         self.fill_hole();
         let Some(&e) = self.heap.first().filter(|e| e.at <= until) else {
-            self.now = self.now.max(until);
+            if until < Instant::MAX {
+                self.now = self.now.max(until);
+            }
             return None;
         };
         self.hole = true;
@@ -290,7 +292,10 @@ pub struct Trace {
 
 impl std::fmt::Debug for Trace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trace").field("hash", &self.hash).field("records", &self.records).finish_non_exhaustive()
+        f.debug_struct("Trace")
+            .field("hash", &self.hash)
+            .field("records", &self.records)
+            .finish_non_exhaustive()
     }
 }
 
@@ -410,7 +415,12 @@ mod tests {
                         false => engine.schedule(at, i as u32, n),
                     }
                 }
-                let Some(e) = engine.next(Instant::MAX) else { break };
+                let Some(e) = engine.next(Instant::MAX) else {
+                    match round < 100 {
+                        true => continue,
+                        false => break,
+                    }
+                };
                 let item = if lanes { lane[e.actor as usize].pop(&mut engine).unwrap() } else { e.what };
                 order.push((e.at, e.seq, e.actor, item));
             }

@@ -237,7 +237,12 @@ pub struct Conn {
 impl fmt::Debug for Conn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { local, app, open, link, .. } = self;
-        f.debug_struct("Conn").field("local", local).field("app", app).field("open", open).field("link", link).finish()
+        f.debug_struct("Conn")
+            .field("local", local)
+            .field("app", app)
+            .field("open", open)
+            .field("link", link)
+            .finish()
     }
 }
 
@@ -248,7 +253,15 @@ fn micros(now: Instant) -> Micros {
 
 impl Conn {
     /// The end that opens the connection to `remote` at `start`. `seed` decides its initial sequence number.
-    pub fn connect(c: &TcpConfig, local: Addr, remote: Addr, start: Instant, app: App, label: Label, seed: u64) -> Self {
+    pub fn connect(
+        c: &TcpConfig,
+        local: Addr,
+        remote: Addr,
+        start: Instant,
+        app: App,
+        label: Label,
+        seed: u64,
+    ) -> Self {
         Self::new(c, local, app, label, seed, Open::At(start, remote))
     }
 
@@ -265,7 +278,8 @@ impl Conn {
         let caps = c.capabilities();
         let mut config = Config::new(HardwareAddress::Ip);
         config.random_seed = seed;
-        let mut none = Port { caps: &caps, inp: None, out: &mut [], link: None, sink: &mut Refuse, now: Instant::ZERO };
+        let mut none =
+            Port { caps: &caps, inp: None, out: &mut [], link: None, sink: &mut Refuse, now: Instant::ZERO };
         let mut iface = Interface::new(config, &mut none, Micros::ZERO);
         let ip = IpAddress::Ipv4(Ipv4Address::from(local.ip));
         // One address fits: the list has room for two.
@@ -367,7 +381,13 @@ impl Conn {
 
     /// Does what is due and hands out what can be sent, until the sink gives a frame back: that one is kept, and
     /// nothing more is sent before [`wake`](Self::wake).
-    pub fn poll(&mut self, now: Instant, pad: &mut Pad, cpu: &mut Cpu, mut sink: impl FnMut(Frame) -> Result<(), Frame>) {
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        pad: &mut Pad,
+        cpu: &mut Cpu,
+        mut sink: impl FnMut(Frame) -> Result<(), Frame>,
+    ) {
         if let Open::At(start, remote) = self.open {
             if now < start {
                 return;
@@ -388,7 +408,8 @@ impl Conn {
         }
         let (now_us, before) = (micros(now), link.track.next);
         loop {
-            let mut port = Port { caps, inp: None, out: &mut pad.out, link: Some(&mut *link), sink: &mut sink, now };
+            let mut port =
+                Port { caps, inp: None, out: &mut pad.out, link: Some(&mut *link), sink: &mut sink, now };
             if iface.poll_egress(now_us, &mut port, sockets) == PollResult::None {
                 break;
             }

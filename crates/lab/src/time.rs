@@ -144,7 +144,6 @@ impl fmt::Display for Nanos {
 mod tests {
     use super::*;
 
-
     #[test]
     fn arithmetic_saturates() {
         assert_eq!(Instant::MAX + Nanos(1), Instant::MAX);

@@ -28,7 +28,15 @@ pub struct Source {
 impl Source {
     /// Frames of `len` bytes (Ethernet header included, at least 50) at `rate` bit/s of such frames, from `start`
     /// to before `until`. A rate of zero sends nothing.
-    pub fn new(local: Addr, remote: Addr, label: Label, len: u32, rate: u64, start: Instant, until: Instant) -> Self {
+    pub fn new(
+        local: Addr,
+        remote: Addr,
+        label: Label,
+        len: u32,
+        rate: u64,
+        start: Instant,
+        until: Instant,
+    ) -> Self {
         let ip_len = len.saturating_sub(crate::frame::ETHERNET).clamp(HEADERS + NUMBER, 65_535);
         let mut header = [0; (HEADERS + NUMBER) as usize];
         header[0] = 0x45;
@@ -118,7 +126,8 @@ impl Sink {
 
 /// A histogram of nanoseconds from 1 ns to 1 h with three significant digits.
 pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap_or_else(|_| unreachable!("valid constant bounds"))
+    Histogram::new_with_bounds(1, 3_600_000_000_000, 3)
+        .unwrap_or_else(|_| unreachable!("valid constant bounds"))
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub mod code {
     pub const UNKNOWN_KEY: &str = "unknown-key";
     /// Not a value of the type expected.
     pub const BAD_VALUE: &str = "bad-value";
+    /// A number and its unit with a blank between them.
+    pub const SPLIT_VALUE: &str = "split-value";
     /// A value outside its range.
     pub const OUT_OF_RANGE: &str = "out-of-range";
     /// Something that must be given is not.
@@ -273,7 +275,7 @@ mod tests {
 
     fn sample() -> Diagnostic {
         let source = Arc::new(Source::new("p.tc", "\nqdisc\tadd root fq_codel limt 100\n"));
-        Diagnostic::error(code::UNKNOWN_KEY, &source, 26..30, "fq_codel has no parameter \"limt\"")
+        Diagnostic::error(code::UNKNOWN_KEY, &source, 25..29, "fq_codel has no parameter \"limt\"")
             .expected("one of limit, flows")
             .suggest(Some("limit".into()))
     }
@@ -283,13 +285,13 @@ mod tests {
         assert_eq!(
             sample().to_string(),
             "error[unknown-key]: fq_codel has no parameter \"limt\"\n \
-             --> p.tc:2:26\n  \
+             --> p.tc:2:25\n  \
                |\n\
              2 | qdisc add root fq_codel limt 100\n  \
-               |                          ^^^^ expected one of limit, flows\n  \
+               |                         ^^^^ expected one of limit, flows\n  \
                = help: did you mean \"limit\"?"
         );
-        assert_eq!(sample().brief(), "p.tc:2:26: fq_codel has no parameter \"limt\" (did you mean \"limit\"?)");
+        assert_eq!(sample().brief(), "p.tc:2:25: fq_codel has no parameter \"limt\" (did you mean \"limit\"?)");
     }
 
     #[test]
@@ -297,7 +299,7 @@ mod tests {
         assert_eq!(
             sample().json(),
             concat!(
-                r#"{"severity":"error","code":"unknown-key","source":"p.tc","line":2,"column":26,"span":[26,30],"#,
+                r#"{"severity":"error","code":"unknown-key","source":"p.tc","line":2,"column":25,"span":[25,29],"#,
                 r#""message":"fq_codel has no parameter \"limt\"","expected":"one of limit, flows","given":"limt","#,
                 r#""suggestion":"limit"}"#
             )

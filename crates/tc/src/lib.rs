@@ -32,6 +32,7 @@ pub mod diagnostic;
 pub mod json;
 pub mod lex;
 pub mod policy;
+mod refusal;
 pub mod show;
 pub mod source;
 mod suggest;

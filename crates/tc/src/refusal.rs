@@ -1,0 +1,147 @@
+//! What core refuses, said in the words of the line: which word it is about and what to write instead.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use txweir_core::params::Param;
+use txweir_core::qdisc::KINDS;
+use txweir_core::spec::Spec;
+use txweir_core::value::Words;
+use txweir_core::{ConfigError, Env, ErrorKind};
+
+use crate::command::{BEFORE_KIND, QdiscCommand};
+use crate::diagnostic::{Diagnostic, code};
+use crate::lex::Word;
+use crate::source::Source;
+use crate::suggest;
+
+/// Every kind, for "expected".
+pub(crate) fn known_kinds() -> String {
+    let kinds: Vec<_> = KINDS.iter().map(|s| s.kind).collect();
+    format!("one of {}", kinds.join(", "))
+}
+
+/// A word that stands where a kind must, and is none.
+pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
+    let candidates = KINDS.iter().map(|s| s.kind).chain(BEFORE_KIND);
+    let near = suggest::closest(&kind.text, candidates).map(String::from);
+    let message = format!("there is no qdisc kind \"{}\"", kind.text);
+    Diagnostic::error(code::UNKNOWN_KIND, source, kind.span.clone(), message)
+        .expected(known_kinds())
+        .suggest(near)
+}
+
+/// The refusal of a command.
+pub(crate) fn of(source: &Arc<Source>, cmd: &QdiscCommand, err: &ConfigError) -> Diagnostic {
+    let key = err.key.as_deref().unwrap_or("");
+    let Described { code, message, expected } = describe(err, key);
+    let span = span_of(cmd, err, key);
+    let mut d = Diagnostic::error(code, source, span, message).expected(expected).hint(err.hint.clone());
+    if err.given.is_empty() {
+        d.given.clear();
+    }
+    match (err.kind, cmd.spec(), err.word) {
+        (ErrorKind::UnknownKey, Some(spec), Some(at)) => unknown_key(d, cmd, spec, at),
+        (ErrorKind::BadValue, Some(spec), Some(at)) => bad_value(d, cmd, spec, at, key),
+        _ => d,
+    }
+}
+
+struct Described {
+    code: &'static str,
+    message: String,
+    expected: String,
+}
+
+/// The message of an error, and what of `expected` it does not say.
+fn describe(err: &ConfigError, key: &str) -> Described {
+    let ConfigError { object, expected, given, .. } = err;
+    let (code, message) = match (err.kind, key) {
+        (ErrorKind::UnknownKind, _) => (code::UNKNOWN_KIND, format!("there is no qdisc kind \"{given}\"")),
+        (ErrorKind::UnknownKey, _) => (code::UNKNOWN_KEY, format!("{object} has no parameter \"{given}\"")),
+        (ErrorKind::BadValue, _) if given.is_empty() => (code::BAD_VALUE, format!("{object} {key} needs a value")),
+        (ErrorKind::BadValue, _) => {
+            // "a rate (10mbit, ...)" is a rate.
+            let what = expected.split([' ', '(', ',']).take(2).collect::<Vec<_>>().join(" ");
+            let what = if what.starts_with("a ") { what.as_str() } else { "a value for it" };
+            (code::BAD_VALUE, format!("{object} {key}: \"{given}\" is not {what}"))
+        }
+        (ErrorKind::OutOfRange, _) => (code::OUT_OF_RANGE, format!("{object} {key}: {given} is out of range")),
+        (ErrorKind::Missing, _) => (code::MISSING, format!("{object} needs {key}")),
+        (ErrorKind::Conflict, "") => {
+            return Described {
+                code: code::CONFLICT,
+                message: format!("{object} needs {expected}, given {given}"),
+                expected: String::new(),
+            };
+        }
+        (ErrorKind::Conflict, _) => (code::CONFLICT, format!("{object} {key} cannot be {given}")),
+        (ErrorKind::NotFound, "parent") => (code::NOT_FOUND, format!("there is no class {given}")),
+        (ErrorKind::NotFound, _) if given.is_empty() => (code::NOT_FOUND, format!("{object} has no qdisc")),
+        (ErrorKind::NotFound, _) => (code::NOT_FOUND, format!("there is no {object}")),
+        (ErrorKind::Exists, "handle") => (code::EXISTS, format!("handle {given} is in use")),
+        (ErrorKind::Exists, _) => (code::EXISTS, format!("{object} has a qdisc already: {given}")),
+        _ => (code::UNSUPPORTED, format!("{object} takes {expected}, given {given}")),
+    };
+    Described { code, message, expected: expected.clone() }
+}
+
+/// The word that an error is about.
+fn span_of(cmd: &QdiscCommand, err: &ConfigError, key: &str) -> Range<usize> {
+    let option = |at: usize| cmd.options.get(at).map(|w| w.span.clone());
+    let kind = || cmd.kind.as_ref().map(|k| k.span.clone());
+    let said = match (err.kind, key) {
+        (ErrorKind::UnknownKind, _) | (ErrorKind::Missing, _) | (_, "kind") => kind(),
+        (_, "parent") => Some(cmd.place_span.clone()),
+        (_, "handle") => cmd.handle_span.clone(),
+        (ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Unsupported, _) => Some(cmd.place_span.clone()),
+        (_, "") => err.word.and_then(option).or_else(kind),
+        (_, key) => err.word.or_else(|| value_of(cmd, key)).and_then(option).or_else(kind),
+    };
+    said.unwrap_or_else(|| cmd.span.clone())
+}
+
+/// The index of the value that is given to `key`.
+fn value_of(cmd: &QdiscCommand, key: &str) -> Option<usize> {
+    let param = cmd.spec()?.params.iter().find(|p| p.key == key)?;
+    let at = cmd.options.iter().position(|w| param.words.contains(&w.text.as_str()))?;
+    Some(if param.flag || at + 1 == cmd.options.len() { at } else { at + 1 })
+}
+
+/// All words that a kind knows.
+fn keys(spec: &Spec) -> impl Iterator<Item = &'static str> {
+    spec.params.iter().flat_map(|p: &Param| p.words.iter().copied())
+}
+
+fn unknown_key(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize) -> Diagnostic {
+    let Some(word) = cmd.options.get(at) else { return d };
+    let before = at.checked_sub(1).and_then(|at| cmd.options.get(at));
+    if let Some(before) = before.filter(|b| suggest::is_number(&b.text) && suggest::is_unit(&word.text)) {
+        d.code = code::SPLIT_VALUE;
+        d.span = before.span.start..word.span.end;
+        d.given = format!("{} {}", before.text, word.text);
+        d.message = format!("\"{}\" is two words: a value and its unit are one", d.given);
+        d.expected.clear();
+        return d.hint(Some("join them".into())).suggest(Some(format!("{}{}", before.text, word.text)));
+    }
+    if BEFORE_KIND.contains(&word.text.as_str()) {
+        return d.hint(Some(format!("\"{}\" goes before the kind", word.text)));
+    }
+    d.suggest(suggest::closest(&word.text, keys(spec)).map(String::from))
+}
+
+fn bad_value(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize, key: &str) -> Diagnostic {
+    let Some(word) = cmd.options.get(at) else { return d };
+    if keys(spec).any(|k| k == word.text) {
+        d.message = format!("{} {key} needs a value", spec.kind);
+        return d;
+    }
+    let accepts = |value: &str| {
+        let words: Vec<&str> = (0..).zip(&cmd.options).map(|(i, w)| if i == at { value } else { &w.text }).collect();
+        match spec.build(&mut Words::new(&words), &Env::default()) {
+            Ok(_) => true,
+            Err(e) => e.word != Some(at),
+        }
+    };
+    d.suggest(suggest::value(&word.text, accepts))
+}
