@@ -1,2 +1,36 @@
-//! Workspace chores.
-fn main() {}
+//! Workspace chores: `cargo xtask test | tidy | gen | gate`.
+
+mod docs;
+mod gate;
+mod test;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The repository's root.
+fn root() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map_or_else(|| here.clone(), PathBuf::from)
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["test", rest @ ..] => test::run(rest),
+        ["tidy"] => tidy::run(),
+        ["gen"] => docs::run(false),
+        ["gen", "--check"] => docs::run(true),
+        ["gate"] => gate::run(false),
+        ["gate", "--bless"] => gate::run(true),
+        _ => Err("usage: cargo xtask test [ARG ...] | tidy | gen [--check] | gate [--bless]".into()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("xtask: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

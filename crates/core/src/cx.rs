@@ -79,11 +79,22 @@ impl Cx {
     pub fn drop(&mut self, p: Pkt, reason: DropReason) {
         let meta = self.pool.meta_mut(&p);
         meta.reason = Some(reason);
-        self.dropped.add(meta.wire_len);
-        self.drops[reason as usize] += 1;
         let (hash, wire_len) = (meta.hash, meta.wire_len);
-        self.trace.record(Record { at: self.now, event: Event::Dropped(reason), hash, wire_len });
+        self.count_drop(hash, wire_len, reason);
         self.dropped_list.push_back(&mut self.pool, p);
+    }
+
+    /// Counts a packet that was dropped before it entered any qdisc: it is in nobody's backlog.
+    #[cold]
+    pub(crate) fn refuse(&mut self, m: &Meta, reason: DropReason) {
+        self.count_drop(m.hash, m.wire_len, reason);
+    }
+
+    #[inline]
+    fn count_drop(&mut self, hash: u32, wire_len: u32, reason: DropReason) {
+        self.dropped.add(wire_len);
+        self.drops[reason as usize] += 1;
+        self.trace.record(Record { at: self.now, event: Event::Dropped(reason), hash, wire_len });
     }
 
     /// CE-marks a packet if its transport takes marks; false if it does not (then drop it instead).

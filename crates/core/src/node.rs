@@ -7,7 +7,7 @@ use crate::cx::{Cx, Tally};
 use crate::error::ConfigError;
 use crate::handle::{ClassId, Handle};
 use crate::meta::Meta;
-use crate::pool::Pkt;
+use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::{Discipline, Erased, Next, Qdisc, Verdict, fifo};
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::Env;
@@ -60,14 +60,15 @@ pub enum Peek {
 pub struct Node {
     qdisc: Box<dyn Qdisc>,
     handle: Handle,
-    held: Option<Pkt>,
+    /// At most one packet. A list and not a `Pkt`, so that a tree with packets in it can be let go.
+    held: List,
     books: Books,
 }
 
 impl Node {
     /// A node around a qdisc that was built from words (`Spec::build`). Handle `NONE` marks a default one.
     pub fn new(handle: Handle, qdisc: Box<dyn Qdisc>) -> Self {
-        Self { qdisc, handle, held: None, books: Books::default() }
+        Self { qdisc, handle, held: List::new(), books: Books::default() }
     }
 
     /// A node around a discipline with these parameters.
@@ -151,7 +152,7 @@ impl Node {
     /// The next packet, if it may leave now.
     #[inline]
     pub fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        let next = match self.held.take() {
+        let next = match self.held.pop_front(&cx.pool) {
             Some(p) => Next::Packet(p),
             None => self.ask(cx),
         };
@@ -169,26 +170,29 @@ impl Node {
     /// queued.
     #[inline]
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
-        if self.held.is_none() {
+        if self.held.is_empty() {
             match self.ask(cx) {
-                Next::Packet(p) => self.held = Some(p),
+                Next::Packet(p) => self.held.push_back(&mut cx.pool, p),
                 Next::Empty => return Peek::Empty,
                 Next::At(t, why) => return Peek::At(t, why),
             }
         }
-        match &self.held {
-            Some(p) => {
-                let m = cx.pool.meta(p);
-                Peek::Ready { wire_len: m.wire_len, segs: m.segs }
-            }
+        match self.held(&cx.pool) {
+            Some(m) => Peek::Ready { wire_len: m.wire_len, segs: m.segs },
             None => Peek::Empty,
         }
+    }
+
+    /// The packet that the last peek took out of the qdisc, if it has not been asked for since.
+    #[inline]
+    pub fn held<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.held.front(pool)
     }
 
     /// Drops everything queued, here and below.
     pub fn purge(&mut self, cx: &mut Cx) {
         let before = cx.dropped;
-        if let Some(p) = self.held.take() {
+        if let Some(p) = self.held.pop_front(&cx.pool) {
             cx.drop(p, DropReason::Purged);
         }
         self.qdisc.purge(cx);

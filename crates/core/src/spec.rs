@@ -49,6 +49,9 @@ pub struct Flags {
     pub classful: bool,
 }
 
+/// Makes a qdisc from the words after its kind.
+type Build = fn(&mut Words<'_>, &Env) -> Result<Box<dyn Qdisc>, ConfigError>;
+
 /// A kind of qdisc: its name, its declarations, and how to make one.
 pub struct Spec {
     /// The tc word.
@@ -61,7 +64,7 @@ pub struct Spec {
     pub params: &'static [Param],
     /// Its counters.
     pub counters: &'static [Counter],
-    build: fn(&mut Words<'_>, &Env) -> Result<Box<dyn Qdisc>, ConfigError>,
+    build: Build,
 }
 
 impl Spec {

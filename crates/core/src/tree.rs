@@ -137,7 +137,11 @@ impl Tree {
             let err = ConfigError::new(ErrorKind::Conflict, object, format!("its kind, {present}"), given);
             return Err(err.hint("a change keeps the kind: use replace"));
         }
-        node.with(cx, |qdisc, cx| qdisc.change(options, &env, cx))
+        let mut changed = Ok(());
+        at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
+            changed = node.with(cx, |qdisc, cx| qdisc.change(options, &env, cx));
+        });
+        changed
     }
 
     /// Deletes the qdisc at `parent`, dropping what is queued; a default one takes its place.
@@ -160,7 +164,12 @@ impl Tree {
     pub fn graft(&mut self, parent: Handle, new: Node, cx: &mut Cx) -> Result<(), ConfigError> {
         self.at_mut(parent)?;
         let mut new = Some(new);
-        graft_below(&mut self.root, Handle::ROOT, parent, &mut new, cx);
+        at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
+            if let Some(new) = new.take() {
+                node.purge(cx);
+                *node = new;
+            }
+        });
         Ok(())
     }
 
@@ -266,20 +275,17 @@ fn find(node: &mut Node, here: Handle, parent: Handle, depth: usize) -> Option<(
     })
 }
 
-/// Swaps the node at `parent` on the way down, and settles the drops of the old one on the way up.
-fn graft_below(node: &mut Node, here: Handle, parent: Handle, new: &mut Option<Node>, cx: &mut Cx) {
+/// Calls `f` on the node at `parent`, reached through its ancestors, so that each of them settles what is
+/// dropped there.
+fn at_place(node: &mut Node, here: Handle, parent: Handle, cx: &mut Cx, f: &mut dyn FnMut(&mut Node, &mut Cx)) {
     if here == parent {
-        if let Some(new) = new.take() {
-            node.purge(cx);
-            *node = new;
-        }
-        return;
+        return f(node, cx);
     }
     let major = node.handle().major();
     node.with(cx, |qdisc, cx| {
         for class in qdisc.classes_mut() {
             let id = if major == 0 { Handle::NONE } else { Handle::new(major, class.minor) };
-            graft_below(&mut class.node, id, parent, new, cx);
+            at_place(&mut class.node, id, parent, cx, f);
         }
     });
 }

@@ -255,7 +255,8 @@ impl<F> TxPath<F> {
         let origin = self.role == Role::Origin;
         if origin || m.segs > 1 {
             match self.tree.admit(m) {
-                Verdict::Full if origin => return self.full(frame),
+                // With nothing queued no departure would ever wake the sender: then it is a drop.
+                Verdict::Full if origin && !self.tree.root().is_empty() => return self.full(frame),
                 Verdict::Cut(max) => {
                     self.stats.cut += 1;
                     return Admitted::Cut(frame, max);
@@ -265,15 +266,13 @@ impl<F> TxPath<F> {
         }
         if m.wire_len > OBJECT_MAX {
             // More than the byte limit can count: no device takes such a unit.
-            dev.discard(frame, m, DropReason::Oversize);
-            return Admitted::Dropped(DropReason::Oversize);
+            return self.refuse(frame, m, DropReason::Oversize, dev);
         }
         let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
             if origin {
                 return self.full(frame);
             }
-            dev.discard(frame, m, DropReason::PoolFull);
-            return Admitted::Dropped(DropReason::PoolFull);
+            return self.refuse(frame, m, DropReason::PoolFull, dev);
         };
         let index = p.index();
         self.frames[index] = Some(frame);
@@ -285,6 +284,17 @@ impl<F> TxPath<F> {
             Some(reason) => Admitted::Dropped(reason),
             None => Admitted::Queued,
         }
+    }
+
+    /// Drops a packet that no qdisc has seen.
+    #[cold]
+    fn refuse<D>(&mut self, frame: F, m: &Meta, reason: DropReason, dev: &mut D) -> Admitted<F>
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.cx.refuse(m, reason);
+        dev.discard(frame, m, reason);
+        Admitted::Dropped(reason)
     }
 
     fn full(&mut self, frame: F) -> Admitted<F> {

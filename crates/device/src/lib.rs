@@ -28,6 +28,7 @@ compile_error!("txweir-device drives Linux TAP devices and packet sockets; it ha
 
 pub mod checksum;
 pub mod clock;
+pub mod cpu;
 mod counters;
 mod endpoint;
 mod error;

@@ -3,7 +3,7 @@
 use smoltcp::socket::tcp::{RecvError, Socket};
 
 use crate::cpu::Cpu;
-use crate::time::{Instant, Nanos};
+use txweir_core::time::{Instant, Nanos};
 
 /// An application at one end of a connection.
 #[derive(Clone, Debug)]

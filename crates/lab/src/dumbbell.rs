@@ -5,9 +5,9 @@ use crate::app::App;
 use crate::cpu::Cpu;
 use crate::engine::{Alarm, Engine, Event, Lane, Payload, Trace};
 use crate::frame::Frame;
-use crate::rng::Rng;
+use txweir_core::rng::Rng;
 use crate::tcp::{Addr, Conn, Label, Pad, TcpConfig};
-use crate::time::{Instant, Nanos};
+use txweir_core::time::{Instant, Nanos};
 
 /// What the net is like.
 #[derive(Clone, Debug)]
@@ -149,7 +149,7 @@ impl Dumbbell {
             let port = 2000 + n as u16;
             let (a, b) = (Addr { ip: [10, 0, 0, 1], port }, Addr { ip: [10, 0, 1, 1], port });
             let start = Instant(rng.below(c.stagger.0.max(1)));
-            let label = |to| Label { to, hash: rng.clone().next_u64() as u32, priority: 0 };
+            let label = |to| Label { to, hash: n, priority: 0 };
             let (to_server, to_client) = (label(2 * n + 1), label(2 * n));
             let client = Conn::connect(&c.client, a, b, start, client, to_server, rng.next_u64());
             let server = Conn::listen(&c.server, b, server, to_client, rng.next_u64());
@@ -273,7 +273,7 @@ impl Dumbbell {
         let Self { engine, ends, link, pad, cpu, back_pressure, .. } = self;
         let (now, end) = (engine.now(), &mut ends[n as usize]);
         let cpu = &mut cpu[n as usize % 2];
-        if n % 2 == 0 {
+        if n.is_multiple_of(2) {
             end.conn.poll(now, pad, cpu, |frame| link.submit(engine, frame, *back_pressure));
             if end.conn.is_blocked() && !link.waiting.contains(&n) {
                 link.waiting.insert(0, n);

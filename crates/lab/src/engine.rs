@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
-use crate::time::Instant;
+use txweir_core::time::Instant;
 
 /// What an event means to its actor: a small value, no pointer, no closure.
 pub trait Payload: Copy {
@@ -283,6 +283,7 @@ const WORDS: usize = 4;
 ///
 /// A record is four little-endian 64-bit words: time in nanoseconds, actor, what (the payload's word; for a
 /// note its code, with the top bit set), and the sequence number or the note's value.
+#[derive(Default)]
 pub struct Trace {
     hash: u64,
     records: u64,
@@ -296,12 +297,6 @@ impl std::fmt::Debug for Trace {
             .field("hash", &self.hash)
             .field("records", &self.records)
             .finish_non_exhaustive()
-    }
-}
-
-impl Default for Trace {
-    fn default() -> Self {
-        Self { hash: 0, records: 0, sink: None, error: None }
     }
 }
 
@@ -356,7 +351,7 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use txweir_core::rng::Rng;
 
     impl Payload for u32 {
         fn word(self) -> u64 {

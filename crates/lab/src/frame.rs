@@ -7,7 +7,7 @@
 //!
 //! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes.
 
-use crate::time::Instant;
+use txweir_core::time::Instant;
 
 /// Bytes of an Ethernet header, counted and not stored.
 pub const ETHERNET: u32 = 14;

@@ -16,9 +16,13 @@ pub mod cpu;
 pub mod dumbbell;
 pub mod engine;
 pub mod frame;
-pub mod rng;
+pub mod link;
+pub mod net;
+pub mod nic;
+mod port;
+pub mod scenario;
 pub mod tcp;
-pub mod time;
+mod tso;
 pub mod udp;
 
-pub use time::{Instant, Nanos};
+pub use txweir_core::{Instant, Nanos};

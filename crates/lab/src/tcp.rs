@@ -14,24 +14,30 @@
 //! segment per round trip, Reno or CUBIC (RFC 9438), no ECN, no timestamps, no pacing. A receiver acknowledges
 //! every second full segment; like Linux, it acknowledges each of the first [`QUICK_ACKS`] segments at once.
 //!
+//! **Its limits**, which show in results: several losses in one window are repaired one per round trip or after
+//! the timeout; the initial window is 2048 bytes; and if duplicate acknowledgements come when only a FIN is
+//! outstanding, that FIN is never sent again, and the end stays in FIN-WAIT-1 with all its data delivered.
+//!
 //! **TSO.** With `tso_max` set, bulk leaves in units of up to so many bytes, whole segments except where the
 //! window ends. A sender that was handed a little window by an acknowledgement waits for more, as
 //! Linux does (ip-sysctl, `tcp_tso_win_divisor`): else acknowledgements of two segments would make units of two.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::num::{NonZeroU16, NonZeroUsize};
+use std::num::NonZeroUsize;
 
 use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet};
-use smoltcp::phy::{ChecksumCapabilities, Device, DeviceCapabilities, Medium, PacketMeta, RxToken, TxToken};
+use smoltcp::phy::{ChecksumCapabilities, DeviceCapabilities, Medium};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant as Micros};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, Ipv4Address};
 
 use crate::app::App;
 use crate::cpu::Cpu;
-use crate::frame::{ETHERNET, FIN, Frame, SYN};
-use crate::time::{Instant, Nanos};
+use crate::frame::{ETHERNET, Frame};
+use crate::port::{Link, Port, Refuse};
+use txweir_core::time::{Instant, Nanos};
+use crate::tso::Aggregation;
 
 /// Segments acknowledged at once at the start of a connection (the number Linux uses).
 pub const QUICK_ACKS: u64 = 16;
@@ -39,12 +45,6 @@ pub const QUICK_ACKS: u64 = 16;
 const HEADERS: u32 = 40;
 /// Most bytes of an IP packet, so of a TSO unit without its Ethernet header (RFC 791 section 3.1).
 const IP_MAX: u32 = 65_535;
-/// Longest that a sender waits for more window before it sends a small unit: two ticks of a 1000 Hz clock.
-const DEFER_MAX: Nanos = Nanos::from_millis(2);
-/// A sender waits for a third of what it had in flight: the default of `tcp_tso_win_divisor`.
-const DEFER_DIVISOR: u32 = 3;
-/// Replies kept while the transmit path is full; later ones are lost, as they would be in a full queue.
-const HELD_MAX: usize = 64;
 
 /// Congestion control of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,37 +187,6 @@ enum Open {
     Done,
 }
 
-/// The transmit side of the device below a connection.
-#[derive(Debug)]
-struct Link {
-    label: Label,
-    content: bool,
-    /// The transmit path refused a frame: nothing more until `wake`.
-    blocked: bool,
-    /// Frames that the stack has sent and the transmit path has not taken.
-    held: VecDeque<Frame>,
-    track: Track,
-    stats: ConnStats,
-}
-
-/// What is in flight, as seen from the frames.
-#[derive(Debug, Default)]
-struct Track {
-    /// Payload of the largest TSO unit, 0 without TSO.
-    unit: u32,
-    /// First byte not acknowledged and first not sent, as sequence numbers.
-    una: u32,
-    next: u32,
-    /// In flight after the last data was sent.
-    window: u32,
-    /// Acknowledged since.
-    acked: u32,
-    /// The last acknowledgement was of new data.
-    advanced: bool,
-    /// Since when sending waits for more window.
-    deferred: Option<Instant>,
-}
-
 /// One end of a TCP connection with its application.
 pub struct Conn {
     iface: Interface,
@@ -298,9 +267,9 @@ impl Conn {
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let tcp = sockets.add(socket);
         let quick_until = if c.ack_delay.0 == 0 { u64::MAX } else { QUICK_ACKS * u64::from(c.mss) };
-        let track = Track { unit: c.unit().filter(|_| c.tso_defer).unwrap_or(0), ..Track::default() };
+        let tso = Aggregation::new(c.unit().filter(|_| c.tso_defer), c.mss);
         let (held, stats) = (VecDeque::new(), ConnStats::default());
-        let link = Link { label, content: c.content, blocked: false, held, track, stats };
+        let link = Link { label, content: c.content, blocked: false, held, tso, stats };
         let ack_delay = c.ack_delay;
         Self { iface, sockets, tcp, caps, app, open, local, ack_delay, quick_until, received: 0, link }
     }
@@ -343,7 +312,7 @@ impl Conn {
     /// together. To be followed by [`poll`](Self::poll). Gives the time of an RR transaction that ended.
     pub fn deliver(&mut self, now: Instant, frame: &Frame, pad: &mut Pad, cpu: &mut Cpu) -> Option<Nanos> {
         self.link.stats.frames_in += 1;
-        self.link.track.acknowledged(frame);
+        self.link.tso.acknowledged(now, frame.tcp_ack());
         if frame.segs() > 1 {
             // The stack wants an acknowledgement at the second segment it sees, however long those are.
             self.ingress(now, &frame.segment(0), pad);
@@ -402,11 +371,15 @@ impl Conn {
         {
             self.link.blocked = self.link.offer(frame, &mut sink).is_err();
         }
-        let Self { iface, sockets, caps, link, .. } = self;
-        if link.blocked || link.track.defers(now) {
+        let Self { iface, sockets, tcp, caps, link, .. } = self;
+        if link.blocked {
             return;
         }
-        let (now_us, before) = (micros(now), link.track.next);
+        let queued = || sockets.get::<Socket<'static>>(*tcp).send_queue();
+        if link.tso.begin(now, queued) {
+            return;
+        }
+        let now_us = micros(now);
         loop {
             let mut port =
                 Port { caps, inp: None, out: &mut pad.out, link: Some(&mut *link), sink: &mut sink, now };
@@ -414,7 +387,7 @@ impl Conn {
                 break;
             }
         }
-        link.track.sent(before);
+        link.tso.end(now);
     }
 
     fn open(&mut self, remote: Addr) {
@@ -437,8 +410,8 @@ impl Conn {
             return None;
         }
         let app = self.app.due().filter(|due| *due > now);
-        let tcp = match self.link.track.deferred {
-            Some(since) => Some(since + DEFER_MAX),
+        let tcp = match self.link.tso.wait_ends() {
+            Some(at) => Some(at),
             None => {
                 let due = self.iface.poll_at(micros(now), &self.sockets);
                 due.map(|t| Instant::from_micros(u64::try_from(t.total_micros()).unwrap_or(0)))
@@ -448,191 +421,5 @@ impl Conn {
         // stack's grain: it cannot come again at this instant.
         let tcp = tcp.map(|t| if t > now { t } else { Instant(now.0 / 1000 * 1000 + 1000) });
         [app, tcp].into_iter().flatten().min()
-    }
-}
-
-impl Track {
-    /// Looks at an incoming acknowledgement.
-    fn acknowledged(&mut self, frame: &Frame) {
-        if self.unit == 0 {
-            return;
-        }
-        let new = frame.tcp_ack().wrapping_sub(self.una);
-        self.advanced = new > 0 && new <= self.next.wrapping_sub(self.una);
-        if self.advanced {
-            self.una = frame.tcp_ack();
-            self.acked = self.acked.saturating_add(new);
-        }
-    }
-
-    /// True if sending should wait for more window: new data was acknowledged, more of it is in flight, and what
-    /// was acknowledged since the last unit is neither a whole unit nor a third of the window.
-    fn defers(&mut self, now: Instant) -> bool {
-        let small = self.acked < self.unit && self.acked < self.window / DEFER_DIVISOR;
-        let waits = self.unit > 0 && self.advanced && small && self.next != self.una;
-        let since = *self.deferred.get_or_insert(now);
-        if waits && now < since + DEFER_MAX {
-            return true;
-        }
-        self.deferred = None;
-        false
-    }
-
-    /// After sending: `before` was the next sequence number.
-    fn sent(&mut self, before: u32) {
-        if self.unit > 0 && before != self.next {
-            self.window = self.next.wrapping_sub(self.una);
-            self.acked = 0;
-        }
-    }
-}
-
-impl Link {
-    /// Offers a frame to the transmit path; keeps it if that is full.
-    fn offer<S: Sink + ?Sized>(&mut self, frame: Frame, sink: &mut S) -> Result<(), ()> {
-        let segs = frame.segs();
-        match sink.take(frame) {
-            Ok(()) => {
-                self.stats.frames_out += 1;
-                self.stats.segs_out += u64::from(segs);
-                Ok(())
-            }
-            Err(frame) => {
-                self.held.push_front(frame);
-                self.stats.stopped += 1;
-                Err(())
-            }
-        }
-    }
-
-    /// Labels a packet that the stack has written and sends it on.
-    fn send<S: Sink + ?Sized>(&mut self, now: Instant, packet: &[u8], gso: u16, sink: &mut S) {
-        let tcp_header = usize::from(packet.get(32).copied().unwrap_or(0) >> 4) * 4;
-        let mut frame = Frame::new(packet, 20 + tcp_header, gso, self.content);
-        frame.sent = now;
-        (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
-        self.note(&frame);
-        if self.blocked || !self.held.is_empty() || S::REFUSES {
-            // Only replies come here: the device grants nothing else while it is blocked.
-            match self.held.len() < HELD_MAX {
-                true => self.held.push_back(frame),
-                false => self.stats.lost_replies += 1,
-            }
-        } else {
-            self.blocked = self.offer(frame, sink).is_err();
-        }
-    }
-
-    /// Follows the sequence numbers that leave.
-    fn note(&mut self, frame: &Frame) {
-        let t = &mut self.track;
-        let control = frame.tcp_flags() & (SYN | FIN);
-        let (seq, len) = (frame.tcp_seq(), frame.payload_len() + u32::from(control != 0));
-        if control & SYN != 0 {
-            (t.una, t.next) = (seq, seq);
-        }
-        let old = t.next.wrapping_sub(seq);
-        // Sequence numbers are compared by half the number space (RFC 9293 section 3.4).
-        let again = if old < 1 << 31 { old.min(len) } else { 0 };
-        if frame.payload_len() > 0 {
-            self.stats.retransmitted += u64::from(again);
-        }
-        if again < len {
-            t.next = seq.wrapping_add(len);
-        }
-    }
-}
-
-/// Where frames go: a closure, or nowhere at once.
-trait Sink {
-    /// True if it takes nothing, so that frames wait for the next poll.
-    const REFUSES: bool;
-    fn take(&mut self, frame: Frame) -> Result<(), Frame>;
-}
-
-/// While a packet is taken in, replies wait for the poll that follows.
-struct Refuse;
-
-impl Sink for Refuse {
-    const REFUSES: bool = true;
-    fn take(&mut self, frame: Frame) -> Result<(), Frame> {
-        Err(frame)
-    }
-}
-
-impl<F: FnMut(Frame) -> Result<(), Frame>> Sink for F {
-    const REFUSES: bool = false;
-    fn take(&mut self, frame: Frame) -> Result<(), Frame> {
-        self(frame)
-    }
-}
-
-/// The device that smoltcp sees during one call.
-struct Port<'a, S> {
-    caps: &'a DeviceCapabilities,
-    inp: Option<&'a [u8]>,
-    out: &'a mut [u8],
-    /// `None` only while the interface is made.
-    link: Option<&'a mut Link>,
-    sink: &'a mut S,
-    now: Instant,
-}
-
-/// A packet to be taken in.
-struct Inward<'a>(&'a [u8]);
-
-/// The right to send one packet.
-struct Outward<'a, S> {
-    out: &'a mut [u8],
-    link: Option<&'a mut Link>,
-    sink: &'a mut S,
-    now: Instant,
-    gso: Option<NonZeroU16>,
-}
-
-impl<S: Sink> Device for Port<'_, S> {
-    type RxToken<'b>
-        = Inward<'b>
-    where
-        Self: 'b;
-    type TxToken<'b>
-        = Outward<'b, S>
-    where
-        Self: 'b;
-
-    fn receive(&mut self, _: Micros) -> Option<(Inward<'_>, Outward<'_, S>)> {
-        let inp = self.inp.take()?;
-        let link = self.link.as_deref_mut();
-        Some((Inward(inp), Outward { out: self.out, link, sink: self.sink, now: self.now, gso: None }))
-    }
-
-    fn transmit(&mut self, _: Micros) -> Option<Outward<'_, S>> {
-        let link = self.link.as_deref_mut().filter(|l| !l.blocked)?;
-        Some(Outward { out: self.out, link: Some(link), sink: self.sink, now: self.now, gso: None })
-    }
-
-    fn capabilities(&self) -> DeviceCapabilities {
-        self.caps.clone()
-    }
-}
-
-impl RxToken for Inward<'_> {
-    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
-        f(self.0)
-    }
-}
-
-impl<S: Sink> TxToken for Outward<'_, S> {
-    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
-        let packet = &mut self.out[..len];
-        let r = f(packet);
-        if let Some(link) = self.link {
-            link.send(self.now, packet, self.gso.map_or(0, NonZeroU16::get), self.sink);
-        }
-        r
-    }
-
-    fn set_meta(&mut self, meta: PacketMeta) {
-        self.gso = meta.segmentation_offload_size;
     }
 }

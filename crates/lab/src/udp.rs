@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 
 use crate::frame::Frame;
 use crate::tcp::{Addr, Label};
-use crate::time::{Instant, Nanos};
+use txweir_core::time::{Instant, Nanos};
 
 /// Bytes of IPv4 and UDP headers.
 const HEADERS: u32 = 28;

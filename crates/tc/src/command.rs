@@ -202,7 +202,8 @@ impl QdiscCommand {
         // Where nothing is, the tree itself says so.
         let Some((handle, present_kind)) = present else { return Ok(()) };
         if let Some(given) = self.handle.filter(|h| h.qdisc() != handle) {
-            let err = ConfigError::new(ErrorKind::Conflict, "qdisc", format!("{handle}, which is there"), given);
+            let err =
+                ConfigError::new(ErrorKind::Conflict, "qdisc", format!("{handle}, which is there"), given);
             return Err(err.key("handle"));
         }
         match kind.filter(|k| *k != present_kind) {
@@ -216,9 +217,12 @@ impl QdiscCommand {
 
     /// The kind's entry in the registry, if a kind is given.
     pub(crate) fn spec(&self) -> Option<&'static Spec> {
-        let kind = self.kind.as_ref()?;
-        KINDS.iter().copied().find(|s| s.kind == kind.text)
+        self.kind.as_ref().and_then(spec_of)
     }
+}
+
+fn spec_of(kind: &Word) -> Option<&'static Spec> {
+    KINDS.iter().copied().find(|s| s.kind == kind.text)
 }
 
 impl Parts {
@@ -272,6 +276,10 @@ impl Parts {
         span: Range<usize>,
     ) -> Result<QdiscCommand, Diagnostic> {
         let Self { dev, place, handle, kind, options } = self;
+        // First, because it may be another word mistyped.
+        if let Some(kind) = kind.as_ref().filter(|k| spec_of(k).is_none()) {
+            return Err(refusal::unknown_kind(source, kind));
+        }
         let by_handle = matches!(verb, Verb::Change | Verb::Delete);
         let (place, place_span) = match (place, &handle) {
             (Some(place), _) => place,
@@ -294,11 +302,7 @@ impl Parts {
             }
         }
         let (handle, handle_span) = handle.unzip();
-        let mut cmd =
-            QdiscCommand { verb, dev, place, handle, kind, options, place_span, handle_span, span };
-        if let (Some(kind), None) = (&cmd.kind, cmd.spec()) {
-            return Err(refusal::unknown_kind(source, kind));
-        }
+        let mut cmd = QdiscCommand { verb, dev, place, handle, kind, options, place_span, handle_span, span };
         cmd.write_out_keys();
         Ok(cmd)
     }
@@ -363,7 +367,8 @@ fn handle(
     match word.text.parse() {
         Ok(handle) => Ok((handle, span)),
         Err(HandleError) => {
-            let message = format!("\"{}\" is not {}", word.text, expected.split(',').next().unwrap_or(expected));
+            let message =
+                format!("\"{}\" is not {}", word.text, expected.split(',').next().unwrap_or(expected));
             let err = Diagnostic::error(code::BAD_VALUE, source, span, message);
             Err(err.expected(format!("{expected}, hexadecimal, each at most ffff")))
         }

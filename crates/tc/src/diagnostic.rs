@@ -175,10 +175,10 @@ impl Diagnostic {
             .text("message", &self.message);
         let optional = [("expected", Some(&self.expected)), ("given", Some(&self.given))];
         let optional = optional.map(|(key, value)| (key, value.filter(|v| !v.is_empty())));
-        for (key, value) in optional.into_iter().chain([
-            ("hint", self.hint.as_ref()),
-            ("suggestion", self.suggestion.as_ref()),
-        ]) {
+        for (key, value) in optional
+            .into_iter()
+            .chain([("hint", self.hint.as_ref()), ("suggestion", self.suggestion.as_ref())])
+        {
             if let Some(value) = value {
                 o = o.text(key, value);
             }
@@ -291,7 +291,10 @@ mod tests {
                |                         ^^^^ expected one of limit, flows\n  \
                = help: did you mean \"limit\"?"
         );
-        assert_eq!(sample().brief(), "p.tc:2:25: fq_codel has no parameter \"limt\" (did you mean \"limit\"?)");
+        assert_eq!(
+            sample().brief(),
+            "p.tc:2:25: fq_codel has no parameter \"limt\" (did you mean \"limit\"?)"
+        );
     }
 
     #[test]

@@ -157,7 +157,9 @@ fn bare_rates(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
             let (key, given) = (&pair[0].text, &pair[1].text);
             let message = format!("{} {key} {given} means {given} bit/s", spec.kind);
             let hint = format!("write {given}bit if it is meant, or {given}kbit, {given}mbit");
-            Diagnostic::error(code::BARE_RATE, source, pair[1].span.clone(), message).hint(Some(hint)).warning()
+            Diagnostic::error(code::BARE_RATE, source, pair[1].span.clone(), message)
+                .hint(Some(hint))
+                .warning()
         })
         .collect()
 }

@@ -59,14 +59,18 @@ fn describe(err: &ConfigError, key: &str) -> Described {
     let (code, message) = match (err.kind, key) {
         (ErrorKind::UnknownKind, _) => (code::UNKNOWN_KIND, format!("there is no qdisc kind \"{given}\"")),
         (ErrorKind::UnknownKey, _) => (code::UNKNOWN_KEY, format!("{object} has no parameter \"{given}\"")),
-        (ErrorKind::BadValue, _) if given.is_empty() => (code::BAD_VALUE, format!("{object} {key} needs a value")),
+        (ErrorKind::BadValue, _) if given.is_empty() => {
+            (code::BAD_VALUE, format!("{object} {key} needs a value"))
+        }
         (ErrorKind::BadValue, _) => {
             // "a rate (10mbit, ...)" is a rate.
             let what = expected.split([' ', '(', ',']).take(2).collect::<Vec<_>>().join(" ");
             let what = if what.starts_with("a ") { what.as_str() } else { "a value for it" };
             (code::BAD_VALUE, format!("{object} {key}: \"{given}\" is not {what}"))
         }
-        (ErrorKind::OutOfRange, _) => (code::OUT_OF_RANGE, format!("{object} {key}: {given} is out of range")),
+        (ErrorKind::OutOfRange, _) => {
+            (code::OUT_OF_RANGE, format!("{object} {key}: {given} is out of range"))
+        }
         (ErrorKind::Missing, _) => (code::MISSING, format!("{object} needs {key}")),
         (ErrorKind::Conflict, "") => {
             return Described {
@@ -137,7 +141,8 @@ fn bad_value(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize, key:
         return d;
     }
     let accepts = |value: &str| {
-        let words: Vec<&str> = (0..).zip(&cmd.options).map(|(i, w)| if i == at { value } else { &w.text }).collect();
+        let words: Vec<&str> =
+            (0..).zip(&cmd.options).map(|(i, w)| if i == at { value } else { &w.text }).collect();
         match spec.build(&mut Words::new(&words), &Env::default()) {
             Ok(_) => true,
             Err(e) => e.word != Some(at),

@@ -2,9 +2,9 @@
 
 /// Unit suffixes of all types, lower case, those meant most often first (tc(8), "UNITS").
 const UNITS: &[&str] = &[
-    "mbit", "kbit", "gbit", "tbit", "bit", "ms", "us", "s", "ns", "kb", "mb", "gb", "b", "mbps", "kbps", "gbps",
-    "tbps", "bps", "kibit", "mibit", "gibit", "tibit", "kibps", "mibps", "gibps", "tibps", "msec", "msecs",
-    "usec", "usecs", "sec", "secs", "nsec", "nsecs", "k", "m", "g", "p",
+    "mbit", "kbit", "gbit", "tbit", "bit", "ms", "us", "s", "ns", "kb", "mb", "gb", "b", "mbps", "kbps",
+    "gbps", "tbps", "bps", "kibit", "mibit", "gibit", "tibit", "kibps", "mibps", "gibps", "tibps", "msec",
+    "msecs", "usec", "usecs", "sec", "secs", "nsec", "nsecs", "k", "m", "g", "p",
 ];
 
 /// The candidate nearest to what was given: the only one that begins with it, else the one with the fewest
@@ -36,8 +36,8 @@ pub fn is_unit(word: &str) -> bool {
     UNITS.contains(&word.to_ascii_lowercase().as_str())
 }
 
-/// The value that `word` was meant to be: a unit mistyped (`10mbitt`), cut short (`10m`), or a decimal comma;
-/// the nearest that `accepts` finds good.
+/// The value that `word` was meant to be: a unit with a letter wrong (`10mbitt`), cut short (`10m`) or spelt out
+/// (`5kbytes`), or a decimal comma; the nearest that `accepts` finds good.
 pub fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
     if word.contains(',') {
         let dotted = word.replacen(',', ".", 1);
@@ -51,12 +51,15 @@ pub fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
         return None;
     }
     let suffix = suffix.to_ascii_lowercase();
+    if let Some(prefix) = suffix.strip_suffix("bytes").or(suffix.strip_suffix("byte")) {
+        return Some(format!("{number}{prefix}b")).filter(|v| accepts(v));
+    }
     let distance = |unit: &str| match unit.starts_with(&suffix) {
         true => 0,
         false => strsim::damerau_levenshtein(&suffix, unit),
     };
     // Sorting is stable, so that of equally near units the more usual one is tried first.
-    let mut units: Vec<_> = UNITS.iter().map(|u| (distance(u), *u)).filter(|(d, _)| *d <= 2).collect();
+    let mut units: Vec<_> = UNITS.iter().map(|u| (distance(u), *u)).filter(|(d, _)| *d <= 1).collect();
     units.sort_by_key(|(d, _)| *d);
     units.into_iter().map(|(_, unit)| format!("{number}{unit}")).find(|v| accepts(v))
 }
@@ -65,7 +68,7 @@ pub fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
 mod tests {
     use super::*;
     use txweir_core::value::{Value, Words};
-    use txweir_core::{Nanos, Rate};
+    use txweir_core::{Bytes, Nanos, Rate};
 
     #[test]
     fn nearest_words() {
@@ -98,13 +101,18 @@ mod tests {
             ("1,5mbit", Some("1.5mbit")),
             ("10mb", Some("10mbit")),
             ("ten", None),
+            ("10mbyte", None),
             ("10%", None),
             ("10xyzzy", None),
         ] {
             assert_eq!(value(given, rate).as_deref(), meant, "{given:?}");
         }
+        let size = |w: &str| Bytes::take(&mut Words::new(&[w])).is_some();
+        assert_eq!(value("5kbytes", size).as_deref(), Some("5kb"));
         assert_eq!(value("5mss", time).as_deref(), Some("5ms"));
         assert_eq!(value("5m", time).as_deref(), Some("5ms"));
-        assert!(is_unit("MBit") && !is_unit("foo") && is_number("1.5") && !is_number(".") && !is_number("1k"));
+        assert!(
+            is_unit("MBit") && !is_unit("foo") && is_number("1.5") && !is_number(".") && !is_number("1k")
+        );
     }
 }

@@ -23,7 +23,8 @@ fn refused(text: &str) -> String {
 
 #[test]
 fn the_whole_message() {
-    let err = Policy::parse("# uplink\nqdisc add dev eth0 root fq_codel limt 100\n", "uplink.tc").unwrap_err();
+    let err =
+        Policy::parse("# uplink\nqdisc add dev eth0 root fq_codel limt 100\n", "uplink.tc").unwrap_err();
     assert_eq!(
         err.to_string(),
         "\
@@ -52,23 +53,51 @@ fn words_before_the_kind() {
             "p:1:7: \"show\" has no place in a policy (expected add, replace, change or del)",
         ),
         ("qdisc link root pfifo", "p:1:7: \"link\" has no place in a policy (replace does the same)"),
-        ("qdisc add dev eth0 fq_codel", "p:1:7: this does not say where (expected root, or parent MAJOR:MINOR)"),
-        ("qdisc add root", concat!("p:1:1: this does not say which kind (expected one of bfifo, codel, fq_codel, ",
-            "pfifo, pfifo_fast, pfifo_head_drop, prio, tbf)")),
+        (
+            "qdisc add dev eth0 fq_codel",
+            "p:1:7: this does not say where (expected root, or parent MAJOR:MINOR)",
+        ),
+        (
+            "qdisc add root",
+            concat!(
+                "p:1:1: this does not say which kind (expected one of bfifo, codel, fq_codel, ",
+                "pfifo, pfifo_fast, pfifo_head_drop, prio, tbf)"
+            ),
+        ),
         ("qdisc add root fq_codl", "p:1:16: there is no qdisc kind \"fq_codl\" (did you mean \"fq_codel\"?)"),
         ("qdisc add rot pfifo", "p:1:11: there is no qdisc kind \"rot\" (did you mean \"root\"?)"),
-        ("qdisc add root htb default 10", concat!("p:1:16: there is no qdisc kind \"htb\" (expected one of bfifo, codel, ",
-            "fq_codel, pfifo, pfifo_fast, pfifo_head_drop, prio, tbf)")),
-        ("qdisc add parent 1:1:1 pfifo", concat!("p:1:18: \"1:1:1\" is not a class (expected a class, ",
-            "MAJOR:MINOR, or root, hexadecimal, each at most ffff)")),
-        ("qdisc add root handle 10000: pfifo", concat!("p:1:23: \"10000:\" is not a qdisc's handle (expected ",
-            "a qdisc's handle, MAJOR:, hexadecimal, each at most ffff)")),
+        (
+            "qdisc add root htb default 10",
+            concat!(
+                "p:1:16: there is no qdisc kind \"htb\" (expected one of bfifo, codel, ",
+                "fq_codel, pfifo, pfifo_fast, pfifo_head_drop, prio, tbf)"
+            ),
+        ),
+        (
+            "qdisc add parent 1:1:1 pfifo",
+            concat!(
+                "p:1:18: \"1:1:1\" is not a class (expected a class, ",
+                "MAJOR:MINOR, or root, hexadecimal, each at most ffff)"
+            ),
+        ),
+        (
+            "qdisc add root handle 10000: pfifo",
+            concat!(
+                "p:1:23: \"10000:\" is not a qdisc's handle (expected ",
+                "a qdisc's handle, MAJOR:, hexadecimal, each at most ffff)"
+            ),
+        ),
         ("qdisc add root parent", "p:1:16: \"parent\" says a second time what was said before"),
         ("qdisc add parent", "p:1:11: \"parent\" needs a value (expected a class, MAJOR:MINOR, or root)"),
         ("qdisc del root pfifo limit 3", "p:1:22: del takes no options"),
         ("qdisc add ingress", "p:1:11: \"ingress\" is not there yet"),
-        ("class add dev eth0 parent 1: classid 1:1 htb rate 1mbit", concat!("p:1:1: there are no class commands ",
-            "yet: only qdisc commands (classes come with their qdisc: prio has 1:1 to 1:BANDS, tbf has 1:1)")),
+        (
+            "class add dev eth0 parent 1: classid 1:1 htb rate 1mbit",
+            concat!(
+                "p:1:1: there are no class commands ",
+                "yet: only qdisc commands (classes come with their qdisc: prio has 1:1 to 1:BANDS, tbf has 1:1)"
+            ),
+        ),
         ("filter add dev eth0 matchall", "p:1:1: there are no filter commands yet: only qdisc commands"),
         ("qdisc add root 'pfifo", "p:1:16: this ' is not closed on its line (expected a closing ')"),
     ] {
@@ -81,20 +110,40 @@ fn options() {
     for (options, said) in [
         ("fq_codel limt 100", "fq_codel has no parameter \"limt\" (did you mean \"limit\"?)"),
         ("fq_codel target 5 ms", "\"5 ms\" is two words: a value and its unit are one (join them: \"5ms\")"),
-        ("tbf rate 10 mbit burst 5kb limit 9kb",
-            "\"10 mbit\" is two words: a value and its unit are one (join them: \"10mbit\")"),
-        ("tbf rate 10mbitt burst 5kb limit 9kb", "tbf rate: \"10mbitt\" is not a rate (did you mean \"10mbit\"?)"),
+        (
+            "tbf rate 10 mbit burst 5kb limit 9kb",
+            "\"10 mbit\" is two words: a value and its unit are one (join them: \"10mbit\")",
+        ),
+        (
+            "tbf rate 10mbitt burst 5kb limit 9kb",
+            "tbf rate: \"10mbitt\" is not a rate (did you mean \"10mbit\"?)",
+        ),
         ("tbf rate 10m burst 5kb limit 9kb", "tbf rate: \"10m\" is not a rate (did you mean \"10mbit\"?)"),
-        ("tbf rate 1mbit burst 5kbyte limit 9kb",
-            "tbf burst: \"5kbyte\" is not a size (expected a size (1600, 32kb, 4mb; bare: bytes), 1 to 4294967295 bytes)"),
-        ("tbf rate burst 5kb limit 9kb", "tbf rate needs a value (expected a rate (10mbit, 1.5gbit, 100kbps = \
-            bytes; bare: bit/s), above 8bit)"),
-        ("tbf burst 5kb limit 9kb rate", "tbf rate needs a value (expected a rate (10mbit, 1.5gbit, 100kbps = \
-            bytes; bare: bit/s), above 8bit)"),
+        (
+            "tbf rate 1mbit burst 5kbyte limit 9kb",
+            "tbf burst: \"5kbyte\" is not a size (did you mean \"5kb\"?)",
+        ),
+        (
+            "bfifo limit many",
+            "bfifo limit: \"many\" is not a size (expected a size (1600, 32kb, 4mb; bare: bytes), at \
+            most 4294967295 bytes)",
+        ),
+        (
+            "tbf rate burst 5kb limit 9kb",
+            "tbf rate needs a value (expected a rate (10mbit, 1.5gbit, 100kbps = \
+            bytes; bare: bit/s), above 8bit)",
+        ),
+        (
+            "tbf burst 5kb limit 9kb rate",
+            "tbf rate needs a value (expected a rate (10mbit, 1.5gbit, 100kbps = \
+            bytes; bare: bit/s), above 8bit)",
+        ),
         ("tbf rate 1mbit burst 5kb", "tbf needs limit (expected either limit or latency)"),
         ("tbf rate 1mbit burst 5kb limit 9kb latency 9ms", "tbf needs either limit or latency, given both"),
-        ("tbf rate 1mbit burst 5kb limit 9kb peakrate 1mbit mtu 1600",
-            "tbf peakrate cannot be 1000000 bit/s (expected more than rate, 1000000 bit/s)"),
+        (
+            "tbf rate 1mbit burst 5kb limit 9kb peakrate 1mbit mtu 1600",
+            "tbf peakrate cannot be 1000000 bit/s (expected more than rate, 1000000 bit/s)",
+        ),
         ("fq_codel limit 0", "fq_codel limit: 0 is out of range (expected at least 1 packet)"),
         ("fq_codel ecn handle 1:", "fq_codel has no parameter \"handle\" (\"handle\" goes before the kind)"),
         ("prio bands 2", "prio priomap cannot be 2 (expected bands 0 to 1)"),
@@ -149,25 +198,49 @@ fn every_wrong_line_is_said_at_once() {
 #[test]
 fn what_the_tree_refuses() {
     for (text, said) in [
-        ("qdisc add root handle 1: prio\nqdisc add parent 1:4 pfifo",
-            "p:2:18: there is no class 1:4 (there are: 1:1 1:2 1:3)"),
+        (
+            "qdisc add root handle 1: prio\nqdisc add parent 1:4 pfifo",
+            "p:2:18: there is no class 1:4 (there are: 1:1 1:2 1:3)",
+        ),
         ("qdisc add parent 1:1 pfifo", "p:1:18: there is no class 1:1 (there are no classes)"),
-        ("qdisc add root pfifo\nqdisc add root pfifo",
-            "p:2:11: root has a qdisc already: 8001: (use replace, or delete it first)"),
-        ("qdisc add root handle 1: prio\nqdisc add parent 1:1 handle 1: pfifo", "p:2:29: handle 1: is in use (expected a handle not in use)"),
-        ("qdisc add root handle 1:2 pfifo", "p:1:23: qdisc handle: \"1:2\" is not a qdisc (did you mean 1:?)"),
-        ("qdisc change root pfifo limit 3", "p:1:14: root has no qdisc (the default qdisc cannot be changed: add one)"),
-        ("qdisc add root pfifo\nqdisc change root prio",
-            "p:2:19: qdisc 8001: needs its kind, pfifo, given prio (a change keeps the kind: use replace)"),
-        ("qdisc add root fq_codel flows 8\nqdisc change root fq_codel flows 9",
-            "p:2:34: fq_codel flows cannot be 9 (expected 8, as it is (it cannot change while running))"),
+        (
+            "qdisc add root pfifo\nqdisc add root pfifo",
+            "p:2:11: root has a qdisc already: 8001: (use replace, or delete it first)",
+        ),
+        (
+            "qdisc add root handle 1: prio\nqdisc add parent 1:1 handle 1: pfifo",
+            "p:2:29: handle 1: is in use (expected a handle not in use)",
+        ),
+        (
+            "qdisc add root handle 1:2 pfifo",
+            "p:1:23: qdisc handle: \"1:2\" is not a qdisc (did you mean 1:?)",
+        ),
+        (
+            "qdisc change root pfifo limit 3",
+            "p:1:14: root has no qdisc (the default qdisc cannot be changed: add one)",
+        ),
+        (
+            "qdisc add root pfifo\nqdisc change root prio",
+            "p:2:19: qdisc 8001: needs its kind, pfifo, given prio (a change keeps the kind: use replace)",
+        ),
+        (
+            "qdisc add root fq_codel flows 8\nqdisc change root fq_codel flows 9",
+            "p:2:34: fq_codel flows cannot be 9 (expected 8, as it is (it cannot change while running))",
+        ),
         ("qdisc del root", "p:1:11: root has no qdisc (expected a qdisc that was added)"),
-        ("qdisc add root pfifo\nqdisc del root prio", "p:2:16: qdisc kind cannot be prio (expected pfifo, which is there)"),
-        ("qdisc add root handle 5: pfifo\nqdisc del root handle 6:",
-            "p:2:23: qdisc handle cannot be 6: (expected 5:, which is there)"),
+        (
+            "qdisc add root pfifo\nqdisc del root prio",
+            "p:2:16: qdisc kind cannot be prio (expected pfifo, which is there)",
+        ),
+        (
+            "qdisc add root handle 5: pfifo\nqdisc del root handle 6:",
+            "p:2:23: qdisc handle cannot be 6: (expected 5:, which is there)",
+        ),
         ("qdisc del handle 7:", "p:1:18: there is no qdisc 7: (expected a qdisc of this tree)"),
-        ("qdisc add dev a root pfifo\nqdisc replace dev b root pfifo",
-            "p:2:19: this is for b, and the line before is for a (expected lines for one device)"),
+        (
+            "qdisc add dev a root pfifo\nqdisc replace dev b root pfifo",
+            "p:2:19: this is for b, and the line before is for a (expected lines for one device)",
+        ),
     ] {
         assert_eq!(refused(text), said, "{text}");
     }
@@ -178,9 +251,17 @@ fn a_bare_rate_is_accepted_with_a_warning() {
     let policy = Policy::parse("q a root tbf rate 10 burst 5kb limit 10000", "p").expect("accepted");
     let [w] = policy.warnings() else { panic!("{:?}", policy.warnings()) };
     assert_eq!(w.severity, Severity::Warning);
-    assert_eq!(w.brief(), "p:1:19: tbf rate 10 means 10 bit/s (write 10bit if it is meant, or 10kbit, 10mbit)");
+    assert_eq!(
+        w.brief(),
+        "p:1:19: tbf rate 10 means 10 bit/s (write 10bit if it is meant, or 10kbit, 10mbit)"
+    );
     assert!(w.to_string().starts_with("warning[bare-rate]: "));
-    assert!(Policy::parse("q a root tbf rate 10bit burst 5kb limit 10000", "p").expect("ok").warnings().is_empty());
+    assert!(
+        Policy::parse("q a root tbf rate 10bit burst 5kb limit 10000", "p")
+            .expect("ok")
+            .warnings()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -212,7 +293,10 @@ fn a_part_of_a_larger_text_is_pointed_into() {
     let text = "[host]\npolicy = '''\nqdisc add root fq_codl\n'''\n";
     let part = text.find("qdisc").unwrap()..text.rfind("'''").unwrap();
     let err = Policy::parse_part(text, part, "s.toml").unwrap_err();
-    assert_eq!(err.first().brief(), "s.toml:3:16: there is no qdisc kind \"fq_codl\" (did you mean \"fq_codel\"?)");
+    assert_eq!(
+        err.first().brief(),
+        "s.toml:3:16: there is no qdisc kind \"fq_codl\" (did you mean \"fq_codel\"?)"
+    );
     assert!(Policy::parse_part(text, 5..9999, "s.toml").is_ok_and(|p| p.commands().is_empty()));
 }
 

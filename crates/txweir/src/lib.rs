@@ -1,1 +1,68 @@
-//! placeholder
+//! The transmit side of a network stack, as a library: a queueing discipline in front of a device, a byte limit
+//! that learns how much the device needs in flight, and back-pressure to the sender instead of silent drops.
+//!
+//! A [`TxPath`] is one transmit queue. It is a value: it has no thread, no clock and no I/O of its own. You hand
+//! it packets and the time; it hands packets to your device, as many as the device has promised to take:
+//!
+//! ```
+//! use txweir::{Admitted, Instant, Meta, PathConfig, TxPath, Wake, testing::VecDevice};
+//!
+//! // The device: anything that implements `TxQueue`. This one has 4 slots and a list.
+//! let mut device = VecDevice::with_slots(4);
+//! let mut path = TxPath::new(PathConfig::default())?.with_qdisc("pfifo", &["limit", "2"])?;
+//! let now = Instant::ZERO;
+//!
+//! // The first packet goes straight to the device; how much more the device needs is yet to be learnt, so the
+//! // next two wait. Then the queue is full, and the packet comes back to its sender.
+//! assert_eq!(path.submit(now, "a", Meta::new(1500), &mut device), Admitted::Sent);
+//! assert_eq!(path.submit(now, "b", Meta::new(1500), &mut device), Admitted::Queued);
+//! assert_eq!(path.submit(now, "c", Meta::new(1500), &mut device), Admitted::Queued);
+//! assert_eq!(path.submit(now, "d", Meta::new(1500), &mut device), Admitted::Full("d"));
+//! assert_eq!(path.drain(now, 64, &mut device), Wake::Device);
+//!
+//! // The device finishes one: the path learns from it, sends what waits, and wakes the sender.
+//! device.finish(1);
+//! path.reap(now, &mut device, |_frame| {});
+//! assert_eq!(path.drain(now, 64, &mut device), Wake::Idle);
+//! assert!(path.take_wake());
+//! assert_eq!(device.sent(), ["a", "b", "c"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What waits, and in which order it leaves, is said in the language of Linux's tc(8):
+//!
+//! ```
+//! use txweir::{Env, PathConfig, TxPath, Instant, tc::{Policy, show}, testing::VecDevice};
+//!
+//! let policy = Policy::parse("
+//!     qdisc add root handle 1: tbf rate 20mbit burst 16kb latency 50ms
+//!     qdisc add parent 1:1 fq_codel
+//! ", "uplink.tc")?;
+//! let mut device = VecDevice::<Vec<u8>>::with_slots(4);
+//! let mut path = TxPath::new(PathConfig::default())?;
+//! path.configure(Instant::ZERO, &mut device, |tree, cx| policy.apply(tree, cx))?;
+//! print!("{}", show::text(path.tree(), Some("uplink"), true));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! `examples/backpressure.rs` replaces a bounded channel by a path; `examples/smoltcp_device.rs` puts one behind
+//! any smoltcp device.
+//!
+//! Features: `lab` adds virtual time with hosts that speak real TCP, `live` adds packet I/O on Linux.
+
+#![forbid(unsafe_code)]
+
+pub use txweir_core as core;
+#[cfg(feature = "live")]
+pub use txweir_device as device;
+#[cfg(feature = "lab")]
+pub use txweir_lab as lab;
+#[cfg(feature = "live")]
+pub use txweir_runtime as runtime;
+pub use txweir_tc as tc;
+
+pub use txweir_core::{
+    Admitted, Bytes, ClassId, Completed, ConfigError, DeviceError, Dql, DqlConfig, DropReason, Ecn, Env,
+    ErrorKind, Handle, Instant, MarkReason, Meta, Nanos, Packets, PathConfig, Rate, Role, Tally, Tree,
+    TxPath, TxQueue, Unit, Wake, WakeReason, testing,
+};

@@ -1,0 +1,48 @@
+# `make demo` and `make test` do all the set-up on a fresh machine with a Rust toolchain (rustup) and Debian's apt.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+TXWEIR := target/release/txweir
+
+.PHONY: help build demo test bench bench-gate lint setup clean
+
+help:
+	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
+	@echo "make test        every test: unit, laws, golden vectors, transcripts; live ones when root"
+	@echo "make bench       time the path beside other queues on this machine"
+	@echo "make bench-gate  compare instruction counts with the checked-in table (valgrind)"
+	@echo "make lint        format, clippy with warnings denied, tidy checks"
+
+build:
+	cargo build --release --locked --package txweir-cli
+
+demo: build
+	$(TXWEIR) lab reproduce
+
+# What the live tests use. Without root they are skipped, each with its reason.
+setup:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  need=""; \
+	  command -v iperf3 >/dev/null || need="$$need iperf3"; \
+	  command -v ip >/dev/null || need="$$need iproute2"; \
+	  command -v valgrind >/dev/null || need="$$need valgrind"; \
+	  if [ -n "$$need" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$need >/dev/null; fi; \
+	fi
+
+test: setup
+	cargo xtask test
+
+bench: build
+	$(TXWEIR) bench
+
+bench-gate: build setup
+	cargo xtask gate
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked --quiet
+	cargo xtask tidy
+
+clean:
+	cargo clean

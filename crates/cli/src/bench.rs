@@ -1,0 +1,334 @@
+//! `txweir bench`: nanoseconds per packet of the path itself, beside other queues in the same run.
+
+use std::hint::black_box;
+use std::time::Instant as Clock;
+
+use txweir::core::device::{Completed, DeviceError, TxQueue};
+use txweir::core::rng::Rng;
+use txweir::core::{DqlConfig, Instant, Meta, Nanos, PathConfig, Role, TxPath};
+
+use crate::Failure;
+
+/// Packets per burst, as a device driver's poll would hand them over.
+const BURST: u64 = 32;
+
+/// Time from burst to burst: short enough that no standing queue here ever looks old to CoDel.
+const BURST_TIME: Nanos = Nanos(100);
+
+/// Options of `txweir bench`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Rounds; each runs every job once, so that a slow moment of the machine meets all of them
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Packets per job and round
+    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(BURST..=1 << 32))]
+    packets: u64,
+    /// Run only the job of this name
+    #[arg(long, value_name = "JOB")]
+    only: Option<String>,
+    /// Processor to stay on
+    #[arg(long, default_value_t = default_cpu())]
+    cpu: usize,
+    /// List the jobs
+    #[arg(long)]
+    list: bool,
+}
+
+/// The last processor: interrupts tend to go to the first.
+fn default_cpu() -> usize {
+    std::thread::available_parallelism().map_or(0, |n| n.get() - 1)
+}
+
+/// A job: enqueue and dequeue this many packets.
+type Run = Box<dyn FnMut(u64)>;
+
+/// A named job, and whether it is ours or somebody else's queue.
+struct Job {
+    name: &'static str,
+    about: &'static str,
+    peer: bool,
+    make: fn() -> Run,
+}
+
+/// What is timed. The names are those of the instruction table.
+const JOBS: &[Job] = &[
+    Job { name: "fifo-direct", about: "pfifo, empty: direct dispatch", peer: false, make: || idle(true) },
+    Job { name: "fifo-direct-nobql", about: "the same without a byte limit", peer: false, make: || idle(false) },
+    Job { name: "fifo-queued", about: "pfifo, 64 packets standing", peer: false, make: fifo },
+    Job { name: "prio-3", about: "prio, 3 bands at random", peer: false, make: || prio(3) },
+    Job { name: "prio-16", about: "prio, 16 bands at random", peer: false, make: || prio(16) },
+    Job { name: "fq_codel-1k", about: "fq_codel, 1024 flows x 4 packets", peer: false, make: fq_codel_1k },
+    Job {
+        name: "fq_codel-100k",
+        about: "fq_codel, 100 000 flows x 4 packets (65 536 queues)",
+        peer: false,
+        make: fq_codel_100k,
+    },
+    Job { name: "tbf", about: "tbf over bfifo, 64 packets standing, never out of tokens", peer: false, make: tbf },
+    Job { name: "rtrb", about: "single-producer ring, crate rtrb", peer: true, make: rtrb_ring },
+    Job { name: "ArrayQueue", about: "multi-producer ring, crate crossbeam-queue", peer: true, make: array_queue },
+    Job { name: "Mutex<VecDeque>", about: "the standard library's, one lock per operation", peer: true, make: locked_deque },
+];
+
+/// A device that takes everything while it is open and has finished it by the next reap.
+struct Sink {
+    open: bool,
+    packets: u32,
+    bytes: u32,
+}
+
+impl TxQueue for Sink {
+    type Frame = u64;
+    #[inline]
+    fn reserve(&mut self, want: u32) -> u32 {
+        if self.open { want } else { 0 }
+    }
+    #[inline]
+    fn push(&mut self, frame: u64, m: &Meta) {
+        black_box(frame);
+        self.packets += 1;
+        self.bytes += m.wire_len;
+    }
+    #[inline]
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    #[inline]
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<u64>)) {
+        if self.packets > 0 {
+            sink(Completed { packets: self.packets, bytes: self.bytes, frame: None });
+            (self.packets, self.bytes) = (0, 0);
+        }
+    }
+}
+
+/// A path that holds `standing` packets between bursts. Packets take priority and flow hash from `kinds` in turn;
+/// the number of kinds is a power of two.
+fn path(
+    kind: &str,
+    options: &str,
+    pool: usize,
+    bql: bool,
+    standing: u64,
+    kinds: Vec<(u32, u32)>,
+) -> Run {
+    let config =
+        PathConfig { pool, bql: bql.then(DqlConfig::default), role: Role::Forwarder, ..PathConfig::default() };
+    let words: Vec<&str> = options.split_whitespace().collect();
+    let made = TxPath::new(config).map_err(|e| e.to_string());
+    let mut path = match made.and_then(|p| p.with_qdisc(kind, &words).map_err(|e| e.to_string())) {
+        Ok(path) => path,
+        Err(e) => unreachable!("a benchmark's own options are right: {e}"),
+    };
+    let mut dev = Sink { open: false, packets: 0, bytes: 0 };
+    let mut next = {
+        let mut i = 0usize;
+        move || {
+            let (priority, hash) = kinds[i & (kinds.len() - 1)];
+            i += 1;
+            Meta::new(64).priority(priority).hash(hash)
+        }
+    };
+    let mut now = Instant::ZERO;
+    for frame in 0..standing {
+        let _ = path.submit(now, frame, next(), &mut dev);
+    }
+    dev.open = true;
+    Box::new(move |packets| {
+        for burst in 0..packets / BURST {
+            now += BURST_TIME;
+            for i in 0..BURST {
+                let _ = path.submit(now, burst + i, next(), &mut dev);
+            }
+            loop {
+                let over = path.backlog().packets.saturating_sub(standing);
+                let _ = path.drain(now, over as u32, &mut dev);
+                path.reap(now, &mut dev, |_| {});
+                if over == 0 {
+                    break;
+                }
+            }
+        }
+        assert_eq!(path.backlog().packets, standing, "{} packets were lost", path.cx().dropped().packets);
+    })
+}
+
+fn idle(bql: bool) -> Run {
+    path("pfifo", "", 1024, bql, 0, vec![(0, 1)])
+}
+
+fn fifo() -> Run {
+    path("pfifo", "", 1024, true, 64, vec![(0, 1)])
+}
+
+fn prio(bands: u32) -> Run {
+    let map: String = (0..16).map(|i| format!(" {}", i % bands)).collect();
+    path("prio", &format!("bands {bands} priomap{map}"), 4096, true, 256, draw(1 << 16, |r| (r.below(16) as u32, 0)))
+}
+
+fn fq_codel_1k() -> Run {
+    let flows = draw(1 << 16, |r| (0, (r.below(1024) << 22) as u32));
+    path("fq_codel", "", 8192, true, 4096, flows)
+}
+
+fn fq_codel_100k() -> Run {
+    let mut rng = Rng::new(2);
+    let hashes: Vec<u32> = (0..100_000).map(|_| rng.next_u64() as u32).collect();
+    let flows = draw(1 << 20, |r| (0, hashes[r.below(100_000) as usize]));
+    path("fq_codel", "flows 65536 limit 1000000 memory_limit 1gb", 500_000, true, 400_000, flows)
+}
+
+fn tbf() -> Run {
+    path("tbf", "rate 1tbit burst 1mb limit 100mb", 1024, true, 64, vec![(0, 1)])
+}
+
+fn draw(n: usize, mut f: impl FnMut(&mut Rng) -> (u32, u32)) -> Vec<(u32, u32)> {
+    let mut rng = Rng::new(1);
+    (0..n).map(|_| f(&mut rng)).collect()
+}
+
+/// Bursts through a queue of somebody else's that carries the same 60 bytes of metadata.
+fn peer<Q: 'static>(mut q: Q, push: fn(&mut Q, Meta), pop: fn(&mut Q) -> Option<Meta>) -> Run {
+    Box::new(move |packets| {
+        for _ in 0..packets / BURST {
+            for i in 0..BURST {
+                push(&mut q, Meta::new(64).hash(i as u32));
+            }
+            for _ in 0..BURST {
+                black_box(pop(&mut q).map(|m| m.hash));
+            }
+        }
+    })
+}
+
+fn rtrb_ring() -> Run {
+    let ring = rtrb::RingBuffer::<Meta>::new(1024);
+    peer(ring, |q, m| { let _ = q.0.push(m); }, |q| q.1.pop().ok())
+}
+
+fn array_queue() -> Run {
+    let queue = crossbeam_queue::ArrayQueue::<Meta>::new(1024);
+    peer(queue, |q, m| { let _ = q.push(m); }, |q| q.pop())
+}
+
+fn locked_deque() -> Run {
+    let queue = std::sync::Mutex::new(std::collections::VecDeque::<Meta>::with_capacity(1024));
+    peer(
+        queue,
+        |q, m| q.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_back(m),
+        |q| q.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop_front(),
+    )
+}
+
+/// Median, least and most of some samples.
+fn spread(samples: &[f64]) -> [f64; 3] {
+    let mut s = samples.to_vec();
+    s.sort_by(f64::total_cmp);
+    match s.as_slice() {
+        [] => [0.0; 3],
+        s => [s[s.len() / 2], s[0], s[s.len() - 1]],
+    }
+}
+
+/// Runs `txweir bench`.
+pub fn main(args: Args) -> Result<(), Failure> {
+    if args.list {
+        for job in JOBS {
+            println!("{:18} {}", job.name, job.about);
+        }
+        return Ok(());
+    }
+    let jobs: Vec<&Job> = JOBS.iter().filter(|j| args.only.as_deref().is_none_or(|o| o == j.name)).collect();
+    if jobs.is_empty() {
+        let names: Vec<&str> = JOBS.iter().map(|j| j.name).collect();
+        let given = args.only.unwrap_or_default();
+        return Err(Failure::usage(format!("--only: expected one of {}, given \"{given}\"", names.join(", "))));
+    }
+    let pinned = txweir::device::cpu::pin(args.cpu);
+    let samples = time(&jobs, args.rounds, args.packets);
+    if args.json {
+        print_json(&jobs, &samples, &args);
+    } else {
+        print_table(&jobs, &samples, &args, pinned.is_ok());
+    }
+    Ok(())
+}
+
+/// Nanoseconds per packet: for each job, one sample per round.
+fn time(jobs: &[&Job], rounds: u32, packets: u64) -> Vec<Vec<f64>> {
+    let mut runs: Vec<Run> = jobs.iter().map(|j| (j.make)()).collect();
+    let mut samples = vec![Vec::new(); jobs.len()];
+    for round in 0..=rounds {
+        for (run, samples) in runs.iter_mut().zip(&mut samples) {
+            let start = Clock::now();
+            run(packets);
+            let ns = start.elapsed().as_nanos() as f64 / (packets / BURST * BURST) as f64;
+            // The first round warms caches and lets the byte limit settle.
+            if round > 0 {
+                samples.push(ns);
+            }
+        }
+    }
+    samples
+}
+
+fn print_table(jobs: &[&Job], samples: &[Vec<f64>], args: &Args, pinned: bool) {
+    let place = if pinned { format!("pinned to processor {}", args.cpu) } else { "not pinned".into() };
+    println!(
+        "ns per packet, enqueue and dequeue, 64 B packets, bursts of {BURST}; {} interleaved rounds of {} packets, {place}\n",
+        args.rounds, args.packets
+    );
+    println!("{:18} {:>8} {:>8} {:>8}  ", "job", "median", "least", "most");
+    for (job, samples) in jobs.iter().zip(samples) {
+        let [median, least, most] = spread(samples);
+        let mark = if job.peer { "peer: " } else { "" };
+        println!("{:18} {median:8.2} {least:8.2} {most:8.2}  {mark}{}", job.name, job.about);
+    }
+    if let Some([median, least, most]) = dql_share(jobs, samples) {
+        println!("\nshare of the byte limit {median:.2} [{least:.2} to {most:.2}]: fifo-direct less fifo-direct-nobql, round by round");
+    }
+}
+
+/// What the byte limit costs, paired by round.
+fn dql_share(jobs: &[&Job], samples: &[Vec<f64>]) -> Option<[f64; 3]> {
+    let of = |name: &str| jobs.iter().position(|j| j.name == name).map(|i| &samples[i]);
+    let diff: Vec<f64> = of("fifo-direct")?.iter().zip(of("fifo-direct-nobql")?).map(|(a, b)| a - b).collect();
+    Some(spread(&diff))
+}
+
+fn print_json(jobs: &[&Job], samples: &[Vec<f64>], args: &Args) {
+    let rows: Vec<serde_json::Value> = jobs
+        .iter()
+        .zip(samples)
+        .map(|(job, samples)| {
+            let [median, least, most] = spread(samples);
+            serde_json::json!({
+                "job": job.name, "about": job.about, "peer": job.peer, "unit": "ns/packet",
+                "median": median, "min": least, "max": most,
+                "rounds": args.rounds, "packets": args.packets, "burst": BURST,
+            })
+        })
+        .collect();
+    println!("{:#}", serde_json::Value::Array(rows));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_job_moves_its_packets() {
+        for job in JOBS.iter().filter(|j| j.name != "fq_codel-100k") {
+            (job.make)()(BURST * 4);
+        }
+    }
+
+    #[test]
+    fn spread_is_median_least_most() {
+        assert_eq!(spread(&[3.0, 1.0, 2.0]), [2.0, 1.0, 3.0]);
+    }
+}

@@ -1,0 +1,381 @@
+//! The laws that are checked after every call, and what they need to remember between calls.
+
+use std::collections::HashMap;
+
+use txweir_core::cx::Tally;
+use txweir_core::dql::Unit;
+use txweir_core::node::Books;
+use txweir_core::txpath::BULK;
+use txweir_core::value::{Json, Value};
+use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Packets, TxPath, Wake};
+
+use crate::common::Law;
+use crate::common::device::{Device, Fate, Frame};
+use crate::common::options::{agree, build, printed, shown};
+use crate::common::world::{Known, Seen};
+
+/// Classful kinds that also queue packets of their own, beside those in their classes.
+const OWN_QUEUE: &[&str] = &[];
+
+/// Wakes without progress that are too many: each level of shapers may ask for two.
+const STUCK_MAX: u32 = 32;
+
+/// The call that was just made.
+#[derive(Clone, Copy, Debug)]
+pub enum Called {
+    Submit,
+    Drain { budget: u32, frozen: bool, wake: Wake, sent: u32, dropped: u32 },
+    Other,
+}
+
+/// What a node may hold at most, by its own options, and what it is.
+#[derive(Clone, Debug, Default)]
+struct NodeRule {
+    packets: Option<u64>,
+    bytes: Option<u64>,
+    memory: Option<u64>,
+    leaf: bool,
+    /// It or a node above it shapes.
+    shaped: bool,
+    kind: &'static str,
+}
+
+/// What is remembered between calls.
+#[derive(Debug, Default)]
+pub struct Checker {
+    /// How often classes have been assigned anew.
+    pub epoch: u32,
+    /// A waiting packet has been sent or dropped since a sender was last told `Full`.
+    pub left_the_qdiscs: bool,
+    waiting: bool,
+    rules: Vec<NodeRule>,
+    places: Vec<Handle>,
+    reorders: bool,
+    promise: Option<Instant>,
+    stuck: u32,
+    checked: usize,
+    sent: u64,
+    last_of_flow: HashMap<(u32, u32, Handle, u32), u32>,
+    discards: [u64; DropReason::COUNT],
+    largest: u32,
+}
+
+/// What is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    pub path: &'a TxPath<Frame>,
+    pub dev: &'a Device,
+    pub frames: &'a [Known],
+    pub seen: &'a [Seen],
+    /// What waits, by the frames' fates.
+    pub waiting: Tally,
+    pub now: Instant,
+}
+
+type Verdict = Result<(), (Law, String)>;
+
+macro_rules! hold {
+    ($law:ident, $ok:expr, $($what:tt)+) => {
+        if !$ok {
+            return Err((Law::$law, format!($($what)+)));
+        }
+    };
+}
+
+impl Checker {
+    /// Something came in: what was promised of the next departure holds no more.
+    pub fn input(&mut self) {
+        self.promise = None;
+        self.stuck = 0;
+    }
+    /// The instant that the last wake named, if it still holds.
+    pub fn promised(&self) -> Option<Instant> {
+        self.promise
+    }
+    /// A sender was told `Full`.
+    pub fn told_full(&mut self) {
+        self.waiting = true;
+        self.left_the_qdiscs = false;
+    }
+    /// Whether senders must be woken now, and whether they may.
+    pub fn take_wake(&mut self) -> (bool, bool) {
+        let may = self.waiting;
+        let must = may && self.left_the_qdiscs;
+        self.waiting &= !must;
+        (must, may)
+    }
+    /// Where qdiscs are.
+    pub fn places(&self) -> &[Handle] {
+        &self.places
+    }
+
+    /// Learns the tree; gives its depth.
+    pub fn learn(&mut self, path: &TxPath<Frame>) -> usize {
+        let (mut rules, mut places, mut deepest) = (Vec::new(), Vec::new(), 0);
+        let mut shaping: Vec<bool> = Vec::new();
+        let mut reorders = false;
+        path.tree().visit(&mut |place, node| {
+            let (qdisc, spec) = (node.qdisc(), node.qdisc().spec());
+            shaping.truncate(place.depth);
+            let shaped = spec.flags.shapes || shaping.last() == Some(&true);
+            shaping.push(shaped);
+            deepest = deepest.max(place.depth);
+            places.push(place.parent);
+            reorders |= spec.flags.reorders;
+            let classes = qdisc.classes();
+            let mut rule = NodeRule { leaf: classes.is_empty(), shaped, kind: spec.kind, ..NodeRule::default() };
+            // A classful qdisc's limit is that of the qdisc it was made with below; a grafted one has its own.
+            let own = classes.iter().all(|c| c.node.handle().is_none());
+            qdisc.options(&mut |s| match (s.param.key, s.value.json()) {
+                ("limit", Json::Uint(n)) if own && s.param.expected == Packets::EXPECTED => rule.packets = Some(n),
+                ("limit", Json::Uint(n)) if own && s.param.expected == Bytes::EXPECTED => rule.bytes = Some(n),
+                ("memory_limit", Json::Uint(n)) => rule.memory = Some(n),
+                _ => {}
+            });
+            rules.push(rule);
+        });
+        self.reorders |= reorders;
+        (self.rules, self.places) = (rules, places);
+        deepest
+    }
+
+    /// Law 8 for every qdisc of the tree: what is wrong, if something is.
+    pub fn round_trip(&self, path: &TxPath<Frame>, env: &Env) -> Option<String> {
+        let mut wrong = None;
+        path.tree().visit(&mut |_, node| {
+            let (qdisc, spec) = (node.qdisc(), node.qdisc().spec());
+            let (words, before) = (printed(qdisc), shown(qdisc));
+            let after = build(spec, &words, env).map(|q| shown(&*q));
+            if after.as_ref() != Some(&before) {
+                wrong = Some(format!("{} {words:?} shows {before:?}, read back {after:?}", spec.kind));
+            }
+            for (param, (key, exact, json)) in spec.params.iter().zip(&before) {
+                if !agree(param.expected, exact, json) {
+                    wrong = Some(format!("{} {key}: text {exact}, JSON {json:?}", spec.kind));
+                }
+            }
+        });
+        wrong
+    }
+
+    /// All laws that can be seen from outside.
+    pub fn check(&mut self, v: &View<'_>, called: Called) -> Verdict {
+        let pushed = self.flow_order(v)?;
+        self.nodes(v.path)?;
+        self.frames(v)?;
+        self.in_flight(v, pushed)?;
+        if let Called::Drain { budget, frozen, wake, sent, dropped } = called {
+            let unseen = v.dev.unseen;
+            hold!(Liveness, unseen == 0, "{unseen} packets were pushed and no doorbell rang");
+            hold!(Bounds, sent <= budget, "{sent} packets were sent on a budget of {budget}");
+            self.wake(v, wake, frozen, (budget, sent))?;
+            self.honesty(v, wake, frozen, (budget, sent, dropped))?;
+        }
+        Ok(())
+    }
+
+    /// Law 2, and the account of what left. True if something was pushed.
+    fn flow_order(&mut self, v: &View<'_>) -> Result<bool, (Law, String)> {
+        let mut pushed = false;
+        for s in &v.seen[self.checked..] {
+            match s.fate {
+                Fate::Discarded(reason) => self.discards[reason as usize] += 1,
+                Fate::Sent => {
+                    pushed = true;
+                    self.sent += 1;
+                    let Known { flow: (hash, priority, class), epoch, .. } = v.frames[s.id as usize];
+                    let last = self.last_of_flow.insert((hash, priority, class, epoch), s.id);
+                    hold!(
+                        Order,
+                        self.reorders || last.is_none_or(|last| last < s.id),
+                        "frame {} left after {last:?} of the same flow",
+                        s.id
+                    );
+                }
+            }
+        }
+        self.checked = v.seen.len();
+        Ok(pushed)
+    }
+
+    /// Laws 1 and 5 at every node.
+    fn nodes(&self, path: &TxPath<Frame>) -> Verdict {
+        let mut verdict = Ok(());
+        let mut rules = self.rules.iter();
+        path.tree().visit(&mut |place, node| {
+            if verdict.is_ok() {
+                let rule = rules.next().cloned().unwrap_or_default();
+                verdict = node_laws(path, node, &rule)
+                    .map_err(|(law, what)| (law, format!("{} at {}: {what}", rule.kind, place.parent)));
+            }
+        });
+        verdict
+    }
+
+    /// Law 1 for frames: each in one place, each drop counted.
+    fn frames(&self, v: &View<'_>) -> Verdict {
+        let View { path, dev, waiting, .. } = v;
+        hold!(Bounds, dev.breaches.is_empty(), "{:?}", dev.breaches);
+        hold!(Bounds, dev.most_wanted <= BULK, "{} slots were asked for at once", dev.most_wanted);
+        let queued = path.backlog();
+        let live = path.cx().pool.live() as u64;
+        hold!(Conservation, live == queued.packets, "{live} live in the pool, {} queued", queued.packets);
+        hold!(Conservation, *waiting == queued, "{waiting:?} wait by the frames, {queued:?} by the books");
+        for reason in DropReason::ALL {
+            let (counted, discarded) = (path.cx().drops(*reason), self.discards[*reason as usize]);
+            hold!(Conservation, counted == discarded, "{reason}: {counted} counted, {discarded} given back");
+        }
+        let stats = path.stats();
+        hold!(Conservation, stats.tx_packets == self.sent, "{} counted, {} sent", stats.tx_packets, self.sent);
+        Ok(())
+    }
+
+    /// The byte limit: in flight is what the device holds, and never more than the limit plus one object.
+    fn in_flight(&mut self, v: &View<'_>, pushed: bool) -> Verdict {
+        let View { path, dev, .. } = v;
+        let Some(dql) = path.dql() else { return Ok(()) };
+        let held = match dql.unit() {
+            Unit::Bytes => dev.held_bytes(),
+            Unit::Packets => u64::from(dev.held_packets()),
+        };
+        let inflight = u64::from(dql.inflight());
+        hold!(InFlight, inflight == held, "{inflight} in flight, the device holds {held}");
+        if pushed {
+            let last = dev.log.iter().rev().find(|(_, fate, _)| *fate == Fate::Sent);
+            self.largest = last.map_or(self.largest, |(_, _, m)| self.largest.max(dql.unit().cost(m.wire_len, 1)));
+            let most = u64::from(dql.limit()) + u64::from(self.largest);
+            hold!(InFlight, inflight <= most, "{inflight} in flight, limit plus one object is {most}");
+        }
+        Ok(())
+    }
+
+    /// Laws 3 and 13: the answer names somebody, and for a reason.
+    fn wake(
+        &self,
+        v: &View<'_>,
+        wake: Wake,
+        frozen: bool,
+        (budget, sent): (u32, u32),
+    ) -> Verdict {
+        let View { path, dev, now, .. } = *v;
+        let queued = path.backlog().packets;
+        match wake {
+            Wake::Idle => hold!(WorkConservation, queued == 0, "Idle with {queued} packets queued"),
+            Wake::More => {
+                hold!(Liveness, queued > 0 && sent == budget, "More with {queued} queued, {sent} of {budget} sent");
+            }
+            Wake::Device => {
+                let busy = dev.held_packets() > 0 || dev.last_promise == Some(0);
+                hold!(Liveness, queued > 0, "Device with nothing queued");
+                hold!(Liveness, frozen || busy, "Device, which holds nothing and would take more");
+            }
+            Wake::At(t, _) => {
+                hold!(HonestWake, t > now, "At({t}) at {now}");
+                hold!(Liveness, queued > 0, "At with nothing queued");
+                hold!(Liveness, !frozen, "At while frozen");
+                let mut rules = self.rules.iter();
+                let mut kept = None;
+                path.tree().visit(&mut |place, node| {
+                    let rule = rules.next().cloned().unwrap_or_default();
+                    if rule.leaf && !rule.shaped && !node.is_empty() {
+                        kept = Some((rule.kind, place.parent));
+                    }
+                });
+                hold!(WorkConservation, kept.is_none(), "At, and no shaper holds back the packets in {kept:?}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Law 4, from one wake to the next.
+    fn honesty(
+        &mut self,
+        v: &View<'_>,
+        wake: Wake,
+        frozen: bool,
+        (budget, sent, dropped): (u32, u32, u32),
+    ) -> Verdict {
+        let View { dev, now, .. } = *v;
+        let asked = !frozen && budget > 0 && dev.last_promise.is_none_or(|p| p > 0) && wake != Wake::Device;
+        if let Some(t) = self.promise.filter(|_| asked) {
+            if now < t {
+                hold!(HonestWake, sent == 0, "{sent} packets left at {now}, promised was nothing before {t}");
+            } else if sent + dropped > 0 {
+                self.stuck = 0;
+            } else {
+                self.stuck += 1;
+                hold!(HonestWake, self.stuck < STUCK_MAX, "{} wakes in a row without progress", self.stuck);
+            }
+            if let Wake::At(again, _) = wake {
+                hold!(HonestWake, again >= t || sent + dropped > 0, "promised {t}, at {now} it is {again}");
+            }
+        }
+        match wake {
+            Wake::At(t, _) => self.promise = Some(t),
+            Wake::Idle => self.promise = None,
+            Wake::Device | Wake::More => {}
+        }
+        Ok(())
+    }
+}
+
+/// Laws 1 and 5 at one node.
+fn node_laws(path: &TxPath<Frame>, node: &txweir_core::node::Node, rule: &NodeRule) -> Verdict {
+    let Books { admitted, sent, dropped, queued, .. } = *node.books();
+    let sum = Tally {
+        packets: sent.packets + dropped.packets + queued.packets,
+        bytes: sent.bytes + dropped.bytes + queued.bytes,
+    };
+    hold!(Conservation, admitted == sum, "admitted {admitted:?}, sent, dropped and queued {sum:?}");
+    let mut own = queued;
+    if let Some(m) = node.held(&path.cx().pool) {
+        own = Tally { packets: queued.packets - 1, bytes: queued.bytes - u64::from(m.wire_len) };
+    }
+    if !rule.leaf && !OWN_QUEUE.contains(&rule.kind) {
+        let mut below = Tally::default();
+        for class in node.qdisc().classes() {
+            below.packets += class.node.books().queued.packets;
+            below.bytes += class.node.books().queued.bytes;
+        }
+        hold!(Conservation, own == below, "{own:?} queued, {below:?} in its classes");
+    }
+    hold!(Bounds, rule.packets.is_none_or(|l| queued.packets <= l), "{queued:?} queued, limit {:?}", rule.packets);
+    hold!(Bounds, rule.bytes.is_none_or(|l| queued.bytes <= l), "{queued:?} queued, limit {:?}", rule.bytes);
+    if let Some(limit) = rule.memory {
+        let mut used = 0;
+        node.qdisc().counters(&mut |c, n| used = if c.key == "memory_used" { n } else { used });
+        hold!(Bounds, used <= limit, "memory {used}, limit {limit}");
+    }
+    Ok(())
+}
+
+/// Everything that a refused change must leave as it was.
+#[derive(Debug, PartialEq)]
+pub struct Snapshot {
+    nodes: Vec<(Handle, &'static str, Vec<(&'static str, String, Json)>, Books)>,
+    dropped: Tally,
+    live: usize,
+}
+
+/// Takes one.
+pub fn snapshot(path: &TxPath<Frame>) -> Snapshot {
+    let mut nodes = Vec::new();
+    path.tree().visit(&mut |_, node| {
+        nodes.push((node.handle(), node.qdisc().spec().kind, shown(node.qdisc()), *node.books()));
+    });
+    Snapshot { nodes, dropped: path.cx().dropped(), live: path.cx().pool.live() }
+}
+
+impl Snapshot {
+    /// The first difference, in words.
+    pub fn differs_from(&self, other: &Self) -> Option<String> {
+        if self.nodes.len() != other.nodes.len() {
+            return Some(format!("{} nodes became {}", self.nodes.len(), other.nodes.len()));
+        }
+        let changed = self.nodes.iter().zip(&other.nodes).find(|(a, b)| a != b);
+        if let Some((a, b)) = changed {
+            return Some(format!("{a:?} became {b:?}"));
+        }
+        (self != other).then(|| format!("{:?} became {:?}", (self.dropped, self.live), (other.dropped, other.live)))
+    }
+}

@@ -1,0 +1,169 @@
+//! Random operations as data, so that a run can be repeated, compared and cut down.
+
+use txweir_core::rng::Rng;
+use txweir_core::{Ecn, Meta};
+
+use crate::common::options::{chance, log_uniform, pick};
+
+/// One call, or a few of one sort, on a transmit path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Submits packets alike, but for their numbers.
+    Submit { meta: Meta, class: u32, burst: u32 },
+    /// Drains with this budget.
+    Drain(u32),
+    /// Lets time pass.
+    Step(u64),
+    /// Lets time pass to the instant that the last wake named, and drains; so many times.
+    Follow(u32),
+    /// Asks again before the instant that the last wake named: so many 256ths of the way.
+    Early(u32),
+    /// Gives the device another number of slots.
+    Slots(u32),
+    /// The device finishes so many packets.
+    Finish(u32),
+    /// Reaps.
+    Reap,
+    /// Asks whether senders are to be woken.
+    TakeWake,
+    /// Freezes, or thaws.
+    Freeze(bool),
+    /// The device forgets what it holds.
+    DeviceReset,
+    /// Drops everything queued.
+    Purge,
+    /// Random legal options at a place.
+    Change { place: u32, seed: u64 },
+    /// Options that must be refused.
+    Illegal { place: u32, seed: u64 },
+    /// A random kind at a place.
+    Replace { place: u32, seed: u64 },
+    /// The default at a place.
+    Delete { place: u32 },
+    /// Other bounds of the byte limit.
+    Bounds { min: u32, max: u32 },
+}
+
+/// How many sorts of operations there are.
+const SORTS: usize = 17;
+
+/// Where a run's numbers come from: its own idea of sizes, flows, times and of how often to do what.
+#[derive(Debug)]
+pub struct Swarm {
+    weights: [u64; SORTS],
+    sizes: Vec<u32>,
+    flows: u64,
+    priorities: Vec<u32>,
+    bursts: u64,
+    steps: u64,
+    slots: u64,
+    ecn: bool,
+}
+
+/// Which operations a run may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All.
+    All,
+    /// Only packets, time and the device: the configuration stays.
+    Traffic,
+}
+
+impl Swarm {
+    /// Random weights, a third of them zero: a run that never drains, or never reaps, finds other things than
+    /// one that does everything evenly (Groce et al., "Swarm testing", ISSTA 2012).
+    pub fn new(rng: &mut Rng, scope: Scope) -> Self {
+        let mut weights = [0_u64; SORTS];
+        for (sort, weight) in weights.iter_mut().enumerate() {
+            *weight = match rng.below(3) {
+                0 => 0,
+                _ => 1 << rng.below(6),
+            };
+            if sort >= 10 {
+                // What purges or reconfigures is rarer than what moves packets.
+                *weight = weight.div_ceil(8);
+                *weight *= u64::from(scope == Scope::All);
+            }
+        }
+        // Something always comes in, and something always goes out.
+        weights[0] += 8;
+        weights[1] += 4;
+        weights[7] += 2;
+        let menu = [0, 1, 60, 64, 590, 1500, 1514, 9014];
+        Self {
+            weights,
+            sizes: (0..1 + rng.below(5)).map(|_| *pick(rng, &menu)).collect(),
+            flows: 1 + log_uniform(rng, 300),
+            priorities: (0..1 + rng.below(4)).map(|_| priority(rng)).collect(),
+            bursts: 1 + log_uniform(rng, 80),
+            steps: 1 + log_uniform(rng, 1 << 36),
+            slots: log_uniform(rng, 300),
+            ecn: chance(rng, 1, 2),
+        }
+    }
+
+    /// One operation.
+    pub fn op(&self, rng: &mut Rng) -> Op {
+        let mut at = rng.below(self.weights.iter().sum());
+        let sort = self.weights.iter().position(|w| match at.checked_sub(*w) {
+            None => true,
+            Some(rest) => {
+                at = rest;
+                false
+            }
+        });
+        let place = rng.below(1 << 16) as u32;
+        let seed = rng.next_u64();
+        match sort.unwrap_or(0) {
+            1 => Op::Drain(if chance(rng, 1, 2) { u32::MAX } else { log_uniform(rng, 200) as u32 }),
+            2 => Op::Step(match rng.below(20) {
+                0 => 0,
+                1 => log_uniform(rng, 1 << 52),
+                _ => log_uniform(rng, self.steps),
+            }),
+            3 => Op::Follow(1 + rng.below(20) as u32),
+            4 => Op::Early(rng.below(256) as u32),
+            5 => Op::Slots(if chance(rng, 1, 2) { 1000 } else { rng.below(self.slots + 1) as u32 }),
+            6 => Op::Finish(log_uniform(rng, 200) as u32),
+            7 => Op::Reap,
+            8 => Op::TakeWake,
+            9 => Op::Freeze(chance(rng, 1, 4)),
+            10 => Op::DeviceReset,
+            11 => Op::Purge,
+            12 => Op::Change { place, seed },
+            13 => Op::Illegal { place, seed },
+            14 => Op::Replace { place, seed },
+            15 => Op::Delete { place },
+            16 => {
+                let max = log_uniform(rng, 1 << 20) as u32;
+                Op::Bounds { min: rng.below(u64::from(max) + 1) as u32, max }
+            }
+            _ => Op::Submit { meta: self.meta(rng), class: place, burst: 1 + rng.below(self.bursts) as u32 },
+        }
+    }
+
+    /// A packet.
+    pub fn meta(&self, rng: &mut Rng) -> Meta {
+        let hash = (rng.below(self.flows) as u32).wrapping_mul(0x9e37_79b9);
+        let size = *pick(rng, &self.sizes);
+        let meta = match rng.below(40) {
+            // Super-packets; now and then one that no device takes.
+            0..4 => Meta::new(1514 + rng.below(64_000) as u32).gso(54, 1448),
+            4 => Meta::new(log_uniform(rng, u64::from(u32::MAX)) as u32).gso(66, 1200),
+            5 => Meta::new(rng.below(2000) as u32),
+            _ => Meta::new(size),
+        };
+        let ecn = if self.ecn { Ecn::from_ds(rng.below(4) as u8) } else { Ecn::NotEct };
+        meta.hash(hash).priority(*pick(rng, &self.priorities)).ecn(ecn)
+    }
+}
+
+/// A priority: a band, or the name of a class that may or may not exist.
+fn priority(rng: &mut Rng) -> u32 {
+    match rng.below(6) {
+        0 => ((1 + rng.below(3)) << 16 | rng.below(20)) as u32,
+        1 => ((0x8001 + rng.below(3)) << 16 | rng.below(20)) as u32,
+        2 => rng.next_u64() as u32,
+        _ => rng.below(16) as u32,
+    }
+}

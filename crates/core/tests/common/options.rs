@@ -1,0 +1,152 @@
+//! Random configurations from a kind's declarations, and what a qdisc prints of itself.
+
+use txweir_core::params::Param;
+use txweir_core::qdisc::Qdisc;
+use txweir_core::rng::Rng;
+use txweir_core::spec::Spec;
+use txweir_core::value::{Json, PrioMap, Value, Words, exact_of, text_of};
+use txweir_core::{Bytes, Env, Nanos, Packets, Rate};
+
+/// True with a chance of `n` in `of`.
+pub fn chance(rng: &mut Rng, n: u64, of: u64) -> bool {
+    rng.below(of) < n
+}
+
+/// One of `items`.
+pub fn pick<'a, T>(rng: &mut Rng, items: &'a [T]) -> &'a T {
+    &items[rng.below(items.len() as u64) as usize]
+}
+
+/// A number whose logarithm is uniform: small ones and large ones alike, 0 now and then.
+pub fn log_uniform(rng: &mut Rng, max: u64) -> u64 {
+    let bits = rng.below(65 - u64::from(max.leading_zeros()));
+    rng.below(1 << bits).min(max)
+}
+
+/// Words that set `param` to something of its type, not necessarily in its range.
+fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
+    if chance(rng, 1, 6) {
+        // The ends of the range, as the declaration names them.
+        let ends: Vec<&str> = param.range.split([' ', ',']).filter(|w| starts_with_digit(w)).collect();
+        if !ends.is_empty() {
+            return vec![(*pick(rng, &ends)).into()];
+        }
+    }
+    let rough = chance(rng, 1, 3);
+    let text = |exact: String, rounded: String| vec![if rough { rounded } else { exact }];
+    match param.expected {
+        e if e == Packets::EXPECTED => {
+            let v = Packets(log_uniform(rng, 2000) as u32);
+            text(exact_of(&v), v.0.to_string())
+        }
+        e if e == Bytes::EXPECTED => {
+            let v = Bytes(log_uniform(rng, 4 << 20));
+            text(exact_of(&v), text_of(&v))
+        }
+        e if e == Rate::EXPECTED => {
+            let v = Rate(log_uniform(rng, 10_000_000_000));
+            text(exact_of(&v), text_of(&v))
+        }
+        e if e == Nanos::EXPECTED => {
+            let v = Nanos(log_uniform(rng, 2_000_000_000));
+            text(exact_of(&v), text_of(&v))
+        }
+        e if e == PrioMap::EXPECTED => {
+            let max = 1 + rng.below(16);
+            (0..1 + rng.below(16)).map(|_| rng.below(max).to_string()).collect()
+        }
+        e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
+        other => panic!("no generator for values that are \"{other}\": teach `value_words` this type"),
+    }
+}
+
+fn starts_with_digit(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Random words: well-formed, perhaps refused.
+pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
+    let (n, of) = *pick(rng, &[(1, 8), (1, 2), (3, 4)]);
+    let mut words = Vec::new();
+    for param in spec.params {
+        if chance(rng, n, of) {
+            words.push((*pick(rng, param.words)).to_string());
+            if !param.flag {
+                words.extend(value_words(param, rng));
+            }
+        }
+    }
+    words
+}
+
+/// Random words that the kind takes.
+pub fn legal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
+    for _ in 0..2000 {
+        let words = random(spec, rng);
+        if build(spec, &words, env).is_some() {
+            return words;
+        }
+    }
+    panic!("2000 random configurations of {} and none is legal: teach `value_words` its ranges", spec.kind)
+}
+
+/// Words that no kind takes: an unknown key, a value missing, a value that is none, something out of range.
+pub fn illegal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
+    let mut words = legal(spec, env, rng);
+    let keyed: Vec<&Param> = spec.params.iter().filter(|p| !p.flag).collect();
+    let tail: &[&str] = match (rng.below(3), keyed.is_empty()) {
+        (0, _) | (_, true) => &["no_such_key"],
+        (1, _) => &[pick(rng, &keyed).words[0]],
+        _ => &[pick(rng, &keyed).words[0], "-1"],
+    };
+    words.extend(tail.iter().map(|w| (*w).to_string()));
+    words
+}
+
+/// A qdisc from words, if the kind takes them.
+pub fn build(spec: &Spec, words: &[String], env: &Env) -> Option<Box<dyn Qdisc>> {
+    with_words(words, |w| spec.build(w, env).ok())
+}
+
+/// Calls `f` with a cursor over owned words.
+pub fn with_words<R>(words: &[String], f: impl FnOnce(&mut Words<'_>) -> R) -> R {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    f(&mut Words::new(&words))
+}
+
+/// What a qdisc shows of its options: key, exact text (empty if not set), JSON.
+pub fn shown(qdisc: &dyn Qdisc) -> Vec<(&'static str, String, Json)> {
+    let mut all = Vec::new();
+    qdisc.options(&mut |s| {
+        let exact = if s.value.is_set() { exact_of(s.value) } else { String::new() };
+        all.push((s.param.key, exact, s.value.json()));
+    });
+    all
+}
+
+/// The words that make another like it, in exact form.
+pub fn printed(qdisc: &dyn Qdisc) -> Vec<String> {
+    let mut words = Vec::new();
+    qdisc.options(&mut |s| {
+        let Some(word) = s.word.filter(|_| s.value.is_set()) else { return };
+        words.push(word.to_string());
+        if !s.param.flag {
+            words.extend(exact_of(s.value).split(' ').map(str::to_string));
+        }
+    });
+    words
+}
+
+/// Whether a value's JSON and exact text say the same: the number, in the unit that JSON has.
+pub fn agree(expected: &str, exact: &str, json: &Json) -> bool {
+    let digits: String = exact.chars().take_while(char::is_ascii_digit).collect();
+    match json {
+        Json::Bool(b) => exact == if *b { "on" } else { "off" } || (exact.is_empty() && !b),
+        Json::Text(t) => t == exact,
+        Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
+        Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
+            let unit = if expected == Nanos::EXPECTED { 1000 } else { 1 };
+            exact / unit == *n
+        }),
+    }
+}

@@ -1,0 +1,221 @@
+//! Whole runs: a kind, a seed, a verdict. Each law that compares two runs is one function.
+
+use txweir_core::node::Node;
+use txweir_core::rng::Rng;
+use txweir_core::spec::Spec;
+use txweir_core::{Handle, Wake};
+
+use crate::common::ops::{Op, Scope, Swarm};
+use crate::common::options::{build, illegal, legal, printed, shown};
+use crate::common::world::{Mode, Setup, Totals, World};
+use crate::common::{Law, Violation};
+
+/// Everything that a run depends on.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub spec: &'static Spec,
+    pub words: Vec<String>,
+    pub setup: Setup,
+    pub ops: Vec<Op>,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn new(spec: &'static Spec, seed: u64, scope: Scope, ops: usize) -> Self {
+        let mut rng = Rng::new(seed);
+        let setup = Setup::random(&mut rng);
+        let words = legal(spec, &setup.env, &mut rng);
+        let swarm = Swarm::new(&mut rng, scope);
+        let ops = (0..ops).map(|_| swarm.op(&mut rng)).collect();
+        Self { spec, words, setup, ops }
+    }
+
+    /// A world as planned, before the operations.
+    pub fn world(&self) -> Result<World, Violation> {
+        self.world_from(&self.words)
+    }
+
+    fn world_from(&self, words: &[String]) -> Result<World, Violation> {
+        let qdisc = build(self.spec, words, &self.setup.env)
+            .unwrap_or_else(|| panic!("{} refuses {words:?}, which it took before", self.spec.kind));
+        World::new(&self.setup, Node::new(Handle::new(1, 0), qdisc))
+    }
+
+    /// Runs it.
+    pub fn run(&self) -> Result<World, Violation> {
+        let mut world = self.world()?;
+        world.run_all(&self.ops)?;
+        finish(&mut world)?;
+        Ok(world)
+    }
+
+    /// The plan without the operations that the violation does not need: those after it, then whatever halves,
+    /// quarters and so on can be left out (delta debugging, Zeller 2002).
+    pub fn cut_down(&self, law: Law) -> Self {
+        let fails = |ops: &[Op]| {
+            let plan = Self { ops: ops.to_vec(), ..self.clone() };
+            matches!(plan.run(), Err(v) if v.law == law)
+        };
+        let mut ops = self.ops.clone();
+        let mut size = ops.len();
+        while size > 0 {
+            let mut at = 0;
+            while at < ops.len() {
+                let mut fewer = ops.clone();
+                fewer.drain(at..(at + size).min(ops.len()));
+                if fails(&fewer) {
+                    ops = fewer;
+                } else {
+                    at += size;
+                }
+            }
+            size /= 2;
+        }
+        Self { ops, ..self.clone() }
+    }
+}
+
+/// Lets everything out: whatever waits leaves in bounded time once nothing stops it.
+fn finish(world: &mut World) -> Result<(), Violation> {
+    world.path.thaw();
+    world.dev.slots = 1000;
+    // Each round either sends something or goes to the next instant named; a shaper may need a round per packet
+    // and level.
+    for _ in 0..40_000 {
+        world.dev.finish(usize::MAX);
+        world.reap()?;
+        match world.ask(u32::MAX)? {
+            Wake::Idle => return Ok(()),
+            Wake::At(t, _) if t.0 < 1 << 62 => world.now = t,
+            Wake::At(..) => return Ok(()),
+            Wake::Device | Wake::More => {}
+        }
+    }
+    world.fail(Law::Liveness, format!("{:?} still wait with nothing in their way", world.path.backlog()))
+}
+
+/// Laws 1 to 8, 13 and that of the byte limit, after every call; and law 10, by doing it twice.
+pub fn swarm(spec: &'static Spec, seed: u64, ops: usize) -> Result<Totals, (Violation, Plan)> {
+    let plan = Plan::new(spec, seed, Scope::All, ops);
+    let again = Plan::new(spec, seed, Scope::All, ops);
+    let verdict = plan.run().and_then(|first| {
+        let second = again.run()?;
+        let trace = |w: &World| (w.path.cx().trace.digest(), w.path.cx().trace.total());
+        if trace(&first) != trace(&second) || first.seen != second.seen || first.answers != second.answers {
+            return first.fail(Law::Determinism, "the same seed gave another run");
+        }
+        let mut totals = first.totals.clone();
+        totals.stops = first.path.stats().stop_drv + first.path.stats().stop_stack;
+        totals.wakes = first.path.stats().tx_wake;
+        Ok(totals)
+    });
+    verdict.map_err(|v| (v, plan))
+}
+
+/// Law 6: after a purge it behaves like a fresh one.
+pub fn purged_is_fresh(spec: &'static Spec, seed: u64, ops: usize) -> Result<(), Violation> {
+    let mut plan = Plan::new(spec, seed, Scope::Traffic, ops);
+    // What the byte limit has learned is not the qdiscs'.
+    plan.setup.bql = None;
+    let (before, after) = plan.ops.split_at(ops / 2);
+    let mut used = plan.world()?;
+    used.run_all(before)?;
+    used.path.thaw();
+    used.dev.reset();
+    used.path.device_reset(used.now);
+    used.dev.slots = plan.setup.slots;
+    used.run(&Op::Purge)?;
+    used.drain(u32::MAX)?;
+    used.run(&Op::TakeWake)?;
+    let mut fresh = plan.world()?;
+    if used.path.cx().rng != fresh.path.cx().rng {
+        // It draws: the generator goes on where it was, so the runs differ by design.
+        return Ok(());
+    }
+    fresh.now = used.now;
+    fresh.frames = used.frames.clone();
+    let (seen, answers) = (used.seen.len(), used.answers.len());
+    let fresh_answers = fresh.answers.len();
+    used.run_all(after)?;
+    fresh.run_all(after)?;
+    let seen = first_difference(&used.seen[seen..], &fresh.seen);
+    let answers = first_difference(&used.answers[answers..], &fresh.answers[fresh_answers..]);
+    match seen.or(answers) {
+        None => Ok(()),
+        Some(d) => used.fail(Law::Reset, format!("purged and fresh differ: {d}")),
+    }
+}
+
+/// Laws 8 and 9: what a qdisc prints of itself makes one that behaves the same; the defaults too.
+pub fn printed_is_used(spec: &'static Spec, seed: u64, ops: usize) -> Result<(), Violation> {
+    let mut plan = Plan::new(spec, seed, Scope::Traffic, ops);
+    let env = plan.setup.env;
+    let default = seed % 2 == 0 && build(spec, &[], &env).is_some();
+    if default {
+        plan.words.clear();
+    }
+    let law = if default { Law::Defaults } else { Law::RoundTrip };
+    let broken = |what: String| Err(Violation { law, what, op: 0 });
+    let Some(original) = build(spec, &plan.words, &env) else { return broken("refused".into()) };
+    let words = printed(&*original);
+    let Some(copy) = build(spec, &words, &env) else { return broken(format!("{words:?} is refused")) };
+    if shown(&*original) != shown(&*copy) {
+        return broken(format!("{words:?} shows {:?}, it was {:?}", shown(&*copy), shown(&*original)));
+    }
+    let (mut a, mut b) = (plan.world()?, plan.world_from(&words)?);
+    a.run_all(&plan.ops)?;
+    b.run_all(&plan.ops)?;
+    match first_difference(&a.seen, &b.seen).or(first_difference(&a.answers, &b.answers)) {
+        None => Ok(()),
+        Some(d) => broken(format!("made from {words:?}, it behaves otherwise: {d}")),
+    }
+}
+
+/// Law 11: direct dispatch against enqueue-then-dequeue: order, times, marks, sizes, answers and root books.
+/// Gives the number of packets that did go directly.
+pub fn direct_is_queued(spec: &'static Spec, seed: u64, ops: usize) -> Result<u64, Violation> {
+    let mut plan = Plan::new(spec, seed, Scope::Traffic, ops);
+    plan.ops.retain(|op| !matches!(op, Op::Freeze(_)));
+    let (mut direct, mut queued) = (plan.world()?, plan.world()?);
+    (direct.mode, queued.mode) = (Mode::Direct, Mode::Queued);
+    for op in &plan.ops {
+        direct.run(op)?;
+        queued.run(op)?;
+        let books = |w: &World| *w.path.tree().root().books();
+        if books(&direct) != books(&queued) {
+            let what = format!("books: direct {:?}, queued {:?}", books(&direct), books(&queued));
+            return direct.fail(Law::Direct, what);
+        }
+    }
+    if queued.totals.direct > 0 {
+        return queued.fail(Law::Direct, "a frozen queue sent a packet");
+    }
+    let d = first_difference(&direct.seen, &queued.seen)
+        .or(first_difference(&direct.answers, &queued.answers));
+    match d {
+        None => Ok(direct.totals.direct),
+        Some(d) => direct.fail(Law::Direct, format!("direct and queued differ: {d}")),
+    }
+}
+
+/// Law 7, without traffic: what no kind takes is refused by this one, at creation and as a change.
+pub fn refuses(spec: &'static Spec, seed: u64) -> Result<(), Violation> {
+    let plan = Plan::new(spec, seed, Scope::All, 0);
+    let words = illegal(spec, &plan.setup.env, &mut Rng::new(seed));
+    match build(spec, &words, &plan.setup.env) {
+        None => Ok(()),
+        Some(_) => Err(Violation { law: Law::Change, what: format!("{words:?} was taken"), op: 0 }),
+    }
+}
+
+fn first_difference<T: PartialEq + std::fmt::Debug>(a: &[T], b: &[T]) -> Option<String> {
+    let at = a.iter().zip(b).position(|(x, y)| x != y);
+    match at {
+        Some(i) => Some(format!("number {i}: {:?} against {:?}", a[i], b[i])),
+        None if a.len() != b.len() => {
+            let (longer, n) = if a.len() > b.len() { (a, b.len()) } else { (b, a.len()) };
+            Some(format!("{} against {}, first extra {:?}", a.len(), b.len(), longer[n]))
+        }
+        None => None,
+    }
+}

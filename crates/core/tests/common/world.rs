@@ -1,0 +1,579 @@
+//! The world: a transmit path, its device, and an account of every frame. It runs operations and has every law
+//! checked after every call.
+
+use txweir_core::cx::Tally;
+use txweir_core::dql::{Dql, OBJECT_MAX};
+use txweir_core::node::Node;
+use txweir_core::qdisc::{KINDS, Verdict};
+use txweir_core::rng::Rng;
+use txweir_core::tree::DEPTH_MAX;
+use txweir_core::{
+    Admitted, DqlConfig, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, Unit, Wake,
+};
+
+use crate::common::check::{Called, Checker, View, snapshot};
+use crate::common::device::{Device, Fate, Frame};
+use crate::common::ops::Op;
+use crate::common::options::{chance, illegal, legal, pick, random, with_words};
+use crate::common::{Law, Violation};
+
+/// Where a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// Being submitted.
+    Offered,
+    /// In a qdisc.
+    Waiting,
+    /// With the device, or done.
+    Sent,
+    /// Dropped and given back to the device's `discard`.
+    Discarded,
+    /// Given back to the sender.
+    Returned,
+}
+
+/// What is known of a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    /// Its flow: packets alike in this leave in order.
+    pub flow: (u32, u32, Handle),
+    /// How often classes had been assigned anew when it came.
+    pub epoch: u32,
+    /// Its wire bytes.
+    pub wire_len: u32,
+    /// Where it is.
+    pub at: Where,
+}
+
+/// What came out of the path, to compare runs by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// When.
+    pub at: Instant,
+    /// Which frame.
+    pub id: u32,
+    /// What happened to it.
+    pub fate: Fate,
+    /// Wire bytes, ECN field, marked.
+    pub look: (u32, u8, bool),
+}
+
+/// How submissions are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// As they come.
+    #[default]
+    Free,
+    /// A drain after each.
+    Direct,
+    /// Frozen during each, then a drain: nothing is dispatched directly.
+    Queued,
+}
+
+/// What a run has come across: laws that were never put to the test prove nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    pub sent: u64,
+    pub direct: u64,
+    pub dropped: [u64; DropReason::COUNT],
+    pub marked: u64,
+    pub full: u64,
+    pub woken: u64,
+    pub cut: u64,
+    pub at: u64,
+    pub followed: u64,
+    pub early: u64,
+    pub device: u64,
+    pub more: u64,
+    pub changed: u64,
+    pub refused: u64,
+    pub grafted: u64,
+    pub deleted: u64,
+    pub purged: u64,
+    pub depth: u64,
+    pub stops: u64,
+    pub wakes: u64,
+}
+
+/// How a world begins.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub env: Env,
+    pub role: Role,
+    pub pool: usize,
+    pub bql: Option<DqlConfig>,
+    pub slots: u32,
+    /// Operations that make the tree below the root.
+    pub nest: Vec<Op>,
+}
+
+impl Setup {
+    /// A random beginning.
+    pub fn random(rng: &mut Rng) -> Self {
+        let unit = *pick(rng, &[Unit::Bytes, Unit::Packets]);
+        let limit_max = if chance(rng, 1, 2) { DqlConfig::default().limit_max } else { 40_000 };
+        let bql = DqlConfig { unit, limit_max, hold_time: Nanos(rng.below(1 << 30)), ..DqlConfig::default() };
+        let nest = match rng.below(3) {
+            0 => 0,
+            _ => rng.below(12),
+        };
+        Self {
+            env: Env {
+                mtu: *pick(rng, &[68, 1500, 1500, 9000]),
+                tx_queue_len: *pick(rng, &[1, 5, 50, 1000]),
+                seed: rng.next_u64(),
+                ..Env::default()
+            },
+            role: *pick(rng, &[Role::Origin, Role::Forwarder]),
+            pool: *pick(rng, &[1, 7, 100, 4000]),
+            bql: chance(rng, 2, 3).then_some(bql),
+            slots: *pick(rng, &[1, 3, 64, 1000]),
+            nest: (0..nest)
+                .map(|_| Op::Replace { place: rng.next_u64() as u32 & 0xffff, seed: rng.next_u64() })
+                .collect(),
+        }
+    }
+}
+
+/// A transmit path under test.
+#[derive(Debug)]
+pub struct World {
+    pub path: TxPath<Frame>,
+    pub dev: Device,
+    pub now: Instant,
+    pub env: Env,
+    pub role: Role,
+    pub mode: Mode,
+    pub frames: Vec<Known>,
+    pub seen: Vec<Seen>,
+    /// Answers of submit and drain, to compare runs by: what became of it, not by which way.
+    pub answers: Vec<String>,
+    pub totals: Totals,
+    pub checker: Checker,
+    /// What waits, by the frames' fates.
+    waiting: Tally,
+    logged: usize,
+    ops: usize,
+}
+
+impl World {
+    /// A world with this root qdisc.
+    pub fn new(setup: &Setup, root: Node) -> Result<Self, Violation> {
+        let trace = 16;
+        let config =
+            PathConfig { env: setup.env, pool: setup.pool, role: setup.role, bql: setup.bql, trace };
+        let mut world = Self {
+            path: TxPath::new(config).expect("the byte limit's configuration is legal"),
+            dev: Device::new(setup.slots),
+            now: Instant::from_secs(1),
+            env: setup.env,
+            role: setup.role,
+            mode: Mode::Free,
+            frames: Vec::new(),
+            seen: Vec::new(),
+            answers: Vec::new(),
+            totals: Totals::default(),
+            checker: Checker::default(),
+            waiting: Tally::default(),
+            logged: 0,
+            ops: 0,
+        };
+        world.path.configure(world.now, &mut world.dev, |tree, cx| tree.set_root(root, cx));
+        world.configured()?;
+        for op in &setup.nest {
+            world.run(op)?;
+        }
+        Ok(world)
+    }
+
+    /// A violation, here and now.
+    pub fn fail<T>(&self, law: Law, what: impl Into<String>) -> Result<T, Violation> {
+        Err(Violation { law, what: what.into(), op: self.ops })
+    }
+
+    /// Runs operations, and stops at the first violation.
+    pub fn run_all(&mut self, ops: &[Op]) -> Result<(), Violation> {
+        ops.iter().try_for_each(|op| self.run(op))
+    }
+
+    /// Runs one operation.
+    pub fn run(&mut self, op: &Op) -> Result<(), Violation> {
+        match *op {
+            Op::Submit { meta, class, burst } => {
+                let mut meta = meta;
+                meta.class = self.class(class);
+                for _ in 0..burst {
+                    self.submit(meta)?;
+                }
+            }
+            Op::Drain(budget) => self.drain(budget)?,
+            Op::Step(ns) => self.now = later(self.now, ns),
+            Op::Follow(times) => self.follow(times)?,
+            Op::Early(part) => self.early(part)?,
+            Op::Slots(n) => self.dev.slots = n,
+            Op::Finish(n) => self.dev.finish(n as usize),
+            Op::Reap => self.reap()?,
+            Op::TakeWake => self.take_wake()?,
+            Op::Freeze(freeze) => {
+                if freeze {
+                    self.path.freeze();
+                } else {
+                    self.path.thaw();
+                }
+            }
+            Op::DeviceReset => {
+                self.dev.reset();
+                self.path.device_reset(self.now);
+            }
+            Op::Bounds { min, max } => {
+                self.path.dql_mut().map(|d| d.set_bounds(min, max));
+            }
+            Op::Purge => self.purge()?,
+            Op::Change { .. } | Op::Illegal { .. } | Op::Replace { .. } | Op::Delete { .. } => {
+                self.reconfigure(op)?;
+            }
+        }
+        self.checked(Called::Other)?;
+        self.ops += 1;
+        Ok(())
+    }
+
+    /// One packet in.
+    pub fn submit(&mut self, meta: Meta) -> Result<(), Violation> {
+        self.checker.input();
+        let id = self.frames.len() as u32;
+        let flow = (meta.hash, meta.priority, meta.class);
+        let (epoch, wire_len) = (self.checker.epoch, meta.wire_len);
+        self.frames.push(Known { flow, epoch, wire_len, at: Where::Offered });
+        let room = self.path.cx().pool.live() < self.path.cx().pool.capacity();
+        let welcome = wire_len <= OBJECT_MAX && room && self.path.tree().admit(&meta) == Verdict::Accept;
+        let was_empty = self.path.backlog().packets == 0;
+        if self.mode == Mode::Queued {
+            self.path.freeze();
+        }
+        let answer = self.path.submit(self.now, Frame(id), meta, &mut self.dev);
+        let since = self.logged;
+        self.account()?;
+        let at = self.frames[id as usize].at;
+        let (expected, text) = match &answer {
+            Admitted::Sent => (Where::Sent, "taken".to_string()),
+            Admitted::Queued => (Where::Offered, "taken".to_string()),
+            Admitted::Dropped(reason) => (Where::Discarded, format!("dropped: {reason}")),
+            Admitted::Full(_) => (Where::Offered, "full".to_string()),
+            Admitted::Cut(_, max) => (Where::Offered, format!("cut to {max}")),
+        };
+        if at != expected {
+            return self.fail(Law::Conservation, format!("frame {id} is {at:?}, the answer was {answer:?}"));
+        }
+        if let Admitted::Dropped(reason) = answer
+            && !self.dev.log[since..].iter().any(|(i, f, _)| (*i, *f) == (id, Fate::Discarded(reason)))
+        {
+            return self.fail(Law::Conservation, format!("frame {id}: {reason} was not the discard's reason"));
+        }
+        let victims = self.dev.log[since..].iter().filter(|(_, fate, _)| *fate != Fate::Sent).count();
+        if welcome && (victims > 0 || !matches!(answer, Admitted::Sent | Admitted::Queued)) {
+            return self.fail(Law::Bounds, format!("frame {id} was to be accepted, but {answer:?}, {victims} drops"));
+        }
+        self.admitted(id, answer, meta, was_empty)?;
+        self.answers.push(text);
+        self.checked(Called::Submit)?;
+        if self.mode == Mode::Queued {
+            self.path.thaw();
+        }
+        if self.mode != Mode::Free {
+            self.drain(u32::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// What an answer to a submission promises.
+    fn admitted(
+        &mut self,
+        id: u32,
+        answer: Admitted<Frame>,
+        meta: Meta,
+        was_empty: bool,
+    ) -> Result<(), Violation> {
+        let known = &mut self.frames[id as usize];
+        match answer {
+            Admitted::Sent => self.totals.direct += 1,
+            Admitted::Queued => {
+                known.at = Where::Waiting;
+                self.waiting.add(meta.wire_len);
+            }
+            Admitted::Full(frame) => {
+                known.at = Where::Returned;
+                self.totals.full += 1;
+                self.checker.told_full();
+                if frame.0 != id || self.role != Role::Origin {
+                    return self.fail(Law::Conservation, format!("frame {id}: Full({frame:?}) to {:?}", self.role));
+                }
+                if was_empty {
+                    return self.fail(Law::Liveness, format!("frame {id}: Full, and nothing waits that could leave"));
+                }
+            }
+            Admitted::Cut(frame, max) => {
+                known.at = Where::Returned;
+                self.totals.cut += 1;
+                if frame.0 != id || meta.segs < 2 || meta.segment_len() > max {
+                    return self.fail(Law::Liveness, format!("frame {id}: cannot be cut to {max}: {meta:?}"));
+                }
+            }
+            Admitted::Dropped(reason) => {
+                let for_room = matches!(
+                    reason,
+                    DropReason::Overlimit
+                        | DropReason::HeadDrop
+                        | DropReason::FlowOverlimit
+                        | DropReason::Overmemory
+                        | DropReason::PoolFull
+                );
+                if self.role == Role::Origin && for_room && !was_empty {
+                    return self.fail(Law::Liveness, format!("frame {id}: dropped ({reason}) instead of Full"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Drains, and checks what the answer promises.
+    pub fn drain(&mut self, budget: u32) -> Result<(), Violation> {
+        self.ask(budget).map(|_| ())
+    }
+
+    /// Drains, checks, and gives the answer.
+    pub fn ask(&mut self, budget: u32) -> Result<Wake, Violation> {
+        let since = self.logged;
+        self.dev.last_promise = None;
+        let frozen = self.path.stops().has(txweir_core::txpath::Stops::FROZEN);
+        let wake = self.path.drain(self.now, budget, &mut self.dev);
+        self.account()?;
+        let new = &self.dev.log[since..];
+        let sent = new.iter().filter(|(_, fate, _)| *fate == Fate::Sent).count();
+        let dropped = new.len() - sent;
+        match wake {
+            Wake::At(..) => self.totals.at += 1,
+            Wake::Device => self.totals.device += 1,
+            Wake::More => self.totals.more += 1,
+            Wake::Idle => {}
+        }
+        self.answers.push(format!("{wake:?}"));
+        self.checked(Called::Drain { budget, frozen, wake, sent: sent as u32, dropped: dropped as u32 })?;
+        Ok(wake)
+    }
+
+    /// Goes to the instants that wakes name.
+    fn follow(&mut self, times: u32) -> Result<(), Violation> {
+        for _ in 0..times {
+            let Some(t) = self.checker.promised().filter(|t| t.0 < 1 << 62) else { return Ok(()) };
+            self.now = self.now.max(t);
+            self.totals.followed += 1;
+            self.drain(u32::MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Asks before the instant that the last wake named.
+    fn early(&mut self, part: u32) -> Result<(), Violation> {
+        let Some(t) = self.checker.promised().filter(|t| *t > self.now) else { return Ok(()) };
+        self.now = self.now + Nanos((t.0 - self.now.0) / 256 * u64::from(part));
+        self.totals.early += 1;
+        self.drain(u32::MAX)
+    }
+
+    /// Takes completions.
+    pub fn reap(&mut self) -> Result<(), Violation> {
+        let mut done = Vec::new();
+        let n = self.path.reap(self.now, &mut self.dev, |f| done.push(f.0));
+        if n as usize != done.len() {
+            return self.fail(Law::Conservation, format!("reap says {n} and gave {} frames", done.len()));
+        }
+        match done.iter().find(|id| self.frames[**id as usize].at != Where::Sent) {
+            None => self.checked(Called::Other),
+            Some(id) => self.fail(Law::Conservation, format!("frame {id} came back and was not sent")),
+        }
+    }
+
+    fn take_wake(&mut self) -> Result<(), Violation> {
+        let (must, may) = self.checker.take_wake();
+        let woken = self.path.take_wake();
+        self.totals.woken += u64::from(woken);
+        if must && !woken || woken && !may {
+            return self.fail(Law::Liveness, format!("take_wake is {woken}, room was made: {must}"));
+        }
+        Ok(())
+    }
+
+    fn purge(&mut self) -> Result<(), Violation> {
+        self.path.configure(self.now, &mut self.dev, |tree, cx| tree.root_mut().purge(cx));
+        self.account()?;
+        self.checker.input();
+        self.totals.purged += 1;
+        let mut left = 0;
+        self.path.tree().visit(&mut |_, node| left += node.books().queued.packets + node.books().queued.bytes);
+        let live = self.path.cx().pool.live();
+        if left > 0 || live > 0 {
+            return self.fail(Law::Reset, format!("after a purge {left} packets or bytes are queued, {live} live"));
+        }
+        Ok(())
+    }
+
+    /// A class that exists, or none.
+    fn class(&self, n: u32) -> Handle {
+        let places = self.checker.places();
+        match n % 3 {
+            0 if places.len() > 1 => places[1 + (n / 3) as usize % (places.len() - 1)],
+            _ => Handle::NONE,
+        }
+    }
+
+    fn reconfigure(&mut self, op: &Op) -> Result<(), Violation> {
+        let before = snapshot(&self.path);
+        let Some(applied) = self.try_reconfigure(op) else { return Ok(()) };
+        self.account()?;
+        self.checker.input();
+        match applied {
+            Ok(classes) => {
+                // Classes may now be chosen otherwise: packets queued before and after are not one flow.
+                self.checker.epoch += u32::from(classes);
+                self.configured()
+            }
+            Err(e) => {
+                self.totals.refused += 1;
+                match before.differs_from(&snapshot(&self.path)) {
+                    Some(d) => self.fail(Law::Change, format!("{op:?} was refused ({e}), and {d}")),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Tries; `None` if there is nothing to try. `Ok(true)`: a qdisc with a choice of classes was changed.
+    fn try_reconfigure(&mut self, op: &Op) -> Option<Result<bool, String>> {
+        let (place, seed) = match *op {
+            Op::Change { place, seed } | Op::Illegal { place, seed } | Op::Replace { place, seed } => (place, seed),
+            Op::Delete { place } => (place, 0),
+            _ => return None,
+        };
+        let mut rng = Rng::new(seed);
+        let env = self.env;
+        let places = self.checker.places();
+        let parent = places[place as usize % places.len()];
+        let crowded = places.len() > 48;
+        let (mut spec, mut classes) = (None, 0);
+        let mut i = 0;
+        self.path.tree().visit(&mut |_, node| {
+            if i == place as usize % places.len() {
+                (spec, classes) = (Some(node.qdisc().spec()), node.qdisc().classes().len());
+            }
+            i += 1;
+        });
+        let spec = spec?;
+        let (now, dev) = (self.now, &mut self.dev);
+        Some(match op {
+            Op::Change { .. } => {
+                let words = random(spec, &mut rng);
+                let r = self.path.configure(now, dev, |tree, cx| {
+                    with_words(&words, |w| tree.change(parent, None, w, cx))
+                });
+                self.totals.changed += u64::from(r.is_ok());
+                r.map(|()| classes > 1).map_err(|e| e.to_string())
+            }
+            Op::Illegal { .. } => {
+                let words = illegal(spec, &env, &mut rng);
+                let r = self.path.configure(now, dev, |tree, cx| {
+                    with_words(&words, |w| tree.replace(parent, None, spec.kind, w, cx))
+                });
+                let Err(e) = r else { panic!("{} took {words:?}", spec.kind) };
+                Err(e.to_string())
+            }
+            Op::Replace { .. } => {
+                let kind = *pick(&mut rng, KINDS);
+                let deep = kind.flags.classful && crowded;
+                let kind = if deep { KINDS[0] } else { kind };
+                let handle =
+                    chance(&mut rng, 1, 3).then(|| Handle::new(1 + rng.below(u64::from(u16::MAX)) as u16 % 4, 0));
+                let words = legal(kind, &env, &mut rng);
+                let r = self.path.configure(now, dev, |tree, cx| {
+                    with_words(&words, |w| tree.replace(parent, handle, kind.kind, w, cx))
+                });
+                self.totals.grafted += u64::from(r.is_ok());
+                r.map(|_| kind.flags.classful).map_err(|e| e.to_string())
+            }
+            _ => {
+                let r = self.path.configure(now, dev, |tree, cx| tree.delete(parent, cx));
+                self.totals.deleted += u64::from(r.is_ok());
+                r.map(|()| false).map_err(|e| e.to_string())
+            }
+        })
+    }
+
+    /// After every successful change of the tree.
+    fn configured(&mut self) -> Result<(), Violation> {
+        let depth = self.checker.learn(&self.path);
+        self.totals.depth = self.totals.depth.max(depth as u64);
+        if depth >= DEPTH_MAX {
+            return self.fail(Law::Bounds, format!("{} levels of qdiscs", depth + 1));
+        }
+        match self.checker.round_trip(&self.path, &self.env) {
+            None => self.checked(Called::Other),
+            Some(what) => self.fail(Law::RoundTrip, what),
+        }
+    }
+
+    /// Books what the device saw since the last time.
+    fn account(&mut self) -> Result<(), Violation> {
+        while let Some(&(id, fate, m)) = self.dev.log.get(self.logged) {
+            self.logged += 1;
+            let known = &mut self.frames[id as usize];
+            if !matches!(known.at, Where::Waiting | Where::Offered) {
+                let at = known.at;
+                return self.fail(Law::Conservation, format!("frame {id}, which is {at:?}, was {fate:?}"));
+            }
+            if known.at == Where::Waiting {
+                self.checker.left_the_qdiscs = true;
+                self.waiting.packets -= 1;
+                self.waiting.bytes -= u64::from(known.wire_len);
+            }
+            known.at = if fate == Fate::Sent { Where::Sent } else { Where::Discarded };
+            let look = (m.wire_len, m.ecn as u8, m.marked);
+            if m.wire_len != known.wire_len {
+                return self.fail(Law::Conservation, format!("frame {id} has changed its length"));
+            }
+            self.seen.push(Seen { at: self.now, id, fate, look });
+            match fate {
+                Fate::Sent => {
+                    self.totals.sent += 1;
+                    self.totals.marked += u64::from(m.marked);
+                }
+                Fate::Discarded(reason) => self.totals.dropped[reason as usize] += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn checked(&mut self, called: Called) -> Result<(), Violation> {
+        let view = View {
+            path: &self.path,
+            dev: &self.dev,
+            frames: &self.frames,
+            seen: &self.seen,
+            waiting: self.waiting,
+            now: self.now,
+        };
+        match self.checker.check(&view, called) {
+            Ok(()) => Ok(()),
+            Err((law, what)) => self.fail(law, format!("{what} [{called:?}]")),
+        }
+    }
+
+    /// The byte limit.
+    pub fn dql(&self) -> Option<&Dql> {
+        self.path.dql()
+    }
+}
+
+/// Later by `ns`, but never so late that sums with it saturate.
+fn later(now: Instant, ns: u64) -> Instant {
+    Instant(now.0.saturating_add(ns).min(1 << 62).max(now.0))
+}

@@ -1,0 +1,511 @@
+//! A network: hosts, the links between them, and what talks over them.
+
+use hdrhistogram::Histogram;
+use txweir_core::rng::Rng;
+use txweir_core::{Instant, Nanos, Rate};
+
+use crate::app::App;
+use crate::cpu::Cpu;
+use crate::engine::{Alarm, Engine, Event, Payload, Trace};
+use crate::frame::Frame;
+use crate::nic::{Nic, NicConfig};
+use crate::tcp::{Addr, Conn, Label, Pad, TcpConfig};
+use crate::udp;
+
+/// What an event means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A connection end's deadline.
+    Timer,
+    /// A constant-rate source's next packet.
+    Source,
+    /// Something happens on a NIC's wire.
+    Wire,
+    /// A NIC's qdisc asked to be woken.
+    Wake,
+    /// The next packet on a NIC's link arrives.
+    Arrival,
+    /// A packet made late arrives.
+    Late(u32),
+    /// A NIC's rate changes: the step of that number.
+    Rate(u32),
+}
+
+impl Payload for What {
+    fn word(self) -> u64 {
+        match self {
+            Self::Timer => 0,
+            Self::Source => 1,
+            Self::Wire => 2,
+            Self::Wake => 3,
+            Self::Arrival => 4,
+            Self::Late(slot) => 5 | u64::from(slot) << 8,
+            Self::Rate(step) => 6 | u64::from(step) << 8,
+        }
+    }
+}
+
+/// Code of the note that a packet reached its end.
+const NOTE_DELIVER: u32 = 1;
+
+/// Destinations from here on are UDP sinks; below are connection ends.
+const SINKS: u32 = 1 << 30;
+
+/// Most connections of a net: each has a port of its own.
+pub const CONNECTIONS_MAX: u32 = 60_000;
+
+/// A host.
+#[derive(Debug)]
+struct Host {
+    cpu: Cpu,
+    tcp: TcpConfig,
+    /// NICs, with the host at the other side of each link.
+    nics: Vec<(u32, u32)>,
+}
+
+/// One end of a connection, at its host.
+#[derive(Debug)]
+struct End {
+    conn: Conn,
+    alarm: Alarm,
+    host: u32,
+    group: u32,
+}
+
+/// A constant-rate sender.
+#[derive(Debug)]
+struct Source {
+    source: udp::Source,
+    host: u32,
+}
+
+/// A constant-rate receiver.
+#[derive(Debug)]
+struct Sink {
+    sink: udp::Sink,
+    host: u32,
+    source: u32,
+}
+
+/// What a group of connections does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Bulk, as much as TCP takes.
+    Stream,
+    /// Requests and responses, one after the other.
+    Rr {
+        /// Bytes of a request.
+        request: u64,
+        /// Bytes of a response.
+        response: u64,
+    },
+    /// Packets at a constant rate.
+    Cbr {
+        /// Bytes of a frame.
+        len: u32,
+        /// Bit/s of such frames.
+        rate: u64,
+    },
+}
+
+/// A group of like connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name in reports.
+    pub name: String,
+    /// Sending (opening) host.
+    pub from: u32,
+    /// Other host.
+    pub to: u32,
+    /// What it does.
+    pub load: Load,
+    /// How many.
+    pub count: u32,
+    /// Priority of its packets, both ways.
+    pub priority: u32,
+    /// When it starts.
+    pub start: Instant,
+    /// Each of its connections starts up to so much later.
+    pub stagger: Nanos,
+}
+
+/// A group and its measurements.
+#[derive(Debug)]
+pub struct GroupState {
+    /// What it is.
+    pub group: Group,
+    /// Times of the transactions that ended while measuring, in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// Ends, sources or sinks that belong to it: the first, in their own list.
+    first: u32,
+    /// Bytes that each member had delivered when measuring began.
+    bytes_before: Vec<u64>,
+}
+
+/// A step of a NIC's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RateStep {
+    nic: u32,
+    rate: Rate,
+}
+
+/// Hosts, links, connections, and the clock.
+#[derive(Debug)]
+pub struct Net {
+    engine: Engine<What>,
+    rng: Rng,
+    hosts: Vec<Host>,
+    nics: Vec<Nic>,
+    /// The host at the other side of each NIC's link.
+    far_sides: Vec<u32>,
+    /// For each host and destination host, the NIC that leads there; `u32::MAX` if none does.
+    routes: Vec<Vec<u32>>,
+    ends: Vec<End>,
+    sources: Vec<Source>,
+    sinks: Vec<Sink>,
+    groups: Vec<GroupState>,
+    steps: Vec<RateStep>,
+    pad: Pad,
+    measuring_from: Option<Instant>,
+    connections: u32,
+}
+
+impl Net {
+    /// An empty net. The seed decides start times, flow hashes and sequence numbers.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            engine: Engine::new(),
+            rng: Rng::new(seed),
+            hosts: Vec::new(),
+            nics: Vec::new(),
+            far_sides: Vec::new(),
+            routes: Vec::new(),
+            ends: Vec::new(),
+            sources: Vec::new(),
+            sinks: Vec::new(),
+            groups: Vec::new(),
+            steps: Vec::new(),
+            pad: Pad::default(),
+            measuring_from: None,
+            connections: 0,
+        }
+    }
+
+    /// With an event log.
+    #[must_use]
+    pub fn with_trace(mut self, trace: Trace) -> Self {
+        self.engine = self.engine.with_trace(trace);
+        self
+    }
+
+    /// Adds a host and gives its number.
+    pub fn host(&mut self, tcp: TcpConfig, cpu: Cpu) -> u32 {
+        self.hosts.push(Host { cpu, tcp, nics: Vec::new() });
+        self.hosts.len() as u32 - 1
+    }
+
+    /// Adds one direction of a link, with the NIC that sends into it, and gives the NIC's number.
+    pub fn link(&mut self, from: u32, to: u32, config: NicConfig) -> Result<u32, String> {
+        let nic = self.nics.len() as u32;
+        self.nics.push(Nic::new(config, nic)?);
+        self.far_sides.push(to);
+        self.hosts[from as usize].nics.push((nic, to));
+        self.routes = (0..self.hosts.len()).map(|h| self.routes_from(h as u32)).collect();
+        Ok(nic)
+    }
+
+    /// Breadth-first: for each destination the NIC of the first hop on a shortest way.
+    fn routes_from(&self, host: u32) -> Vec<u32> {
+        let mut first = vec![u32::MAX; self.hosts.len()];
+        let mut seen = vec![false; self.hosts.len()];
+        seen[host as usize] = true;
+        let mut queue: std::collections::VecDeque<(u32, u32)> = [(host, u32::MAX)].into();
+        while let Some((at, via)) = queue.pop_front() {
+            for &(nic, to) in &self.hosts[at as usize].nics {
+                if !std::mem::replace(&mut seen[to as usize], true) {
+                    let via = if via == u32::MAX { nic } else { via };
+                    first[to as usize] = via;
+                    queue.push_back((to, via));
+                }
+            }
+        }
+        first
+    }
+
+    /// Changes a NIC's rate at a time.
+    pub fn rate_step(&mut self, nic: u32, at: Instant, rate: Rate) {
+        let step = self.steps.len() as u32;
+        self.steps.push(RateStep { nic, rate });
+        self.engine.schedule(at, nic, What::Rate(step));
+    }
+
+    /// Adds a group of connections. Errors: no way from one host to the other and back, or too many connections.
+    pub fn group(&mut self, group: Group) -> Result<(), String> {
+        for (a, b) in [(group.from, group.to), (group.to, group.from)] {
+            if self.routes[a as usize][b as usize] == u32::MAX {
+                return Err(format!("group {}: no link leads from one host to the other and back", group.name));
+            }
+        }
+        self.connections += group.count;
+        if self.connections > CONNECTIONS_MAX {
+            return Err(format!("group {}: more than {CONNECTIONS_MAX} connections in all", group.name));
+        }
+        let number = self.groups.len() as u32;
+        let first = match group.load {
+            Load::Cbr { .. } => self.sinks.len(),
+            _ => self.ends.len(),
+        } as u32;
+        for n in 0..group.count {
+            let start = group.start + Nanos(self.rng.below(group.stagger.0.max(1)));
+            let port = 2000 + (self.connections - group.count + n) as u16;
+            let addr = |host: u32| Addr { ip: [10, 0, (host >> 8) as u8, 1 + host as u8], port };
+            let (a, b) = (addr(group.from), addr(group.to));
+            match group.load {
+                Load::Stream => self.connect(&group, number, a, b, start, (App::stream(None), App::sink())),
+                Load::Rr { request, response } => {
+                    let apps = (App::client(request, response), App::server(request, response));
+                    self.connect(&group, number, a, b, start, apps);
+                }
+                Load::Cbr { len, rate } => self.cbr(&group, a, b, start, len, rate),
+            }
+        }
+        let latency = udp::histogram();
+        self.groups.push(GroupState { group, latency, first, bytes_before: Vec::new() });
+        Ok(())
+    }
+
+    fn connect(&mut self, g: &Group, number: u32, a: Addr, b: Addr, start: Instant, apps: (App, App)) {
+        let end = self.ends.len() as u32;
+        let mut label = |to| Label { to, hash: self.rng.next_u64() as u32, priority: g.priority };
+        let (to_server, to_client) = (label(end + 1), label(end));
+        let tcp = |host: u32| &self.hosts[host as usize].tcp;
+        let client = Conn::connect(tcp(g.from), a, b, start, apps.0, to_server, self.rng.next_u64());
+        let server = Conn::listen(tcp(g.to), b, apps.1, to_client, self.rng.next_u64());
+        for (conn, host) in [(client, g.from), (server, g.to)] {
+            self.ends.push(End { conn, alarm: Alarm::default(), host, group: number });
+        }
+        self.ends[end as usize].alarm.set(&mut self.engine, Some(start), end, What::Timer);
+    }
+
+    fn cbr(&mut self, g: &Group, a: Addr, b: Addr, start: Instant, len: u32, rate: u64) {
+        let (source, sink) = (self.sources.len() as u32, self.sinks.len() as u32);
+        let label = Label { to: SINKS + sink, hash: self.rng.next_u64() as u32, priority: g.priority };
+        let made = udp::Source::new(a, b, label, len, rate, start, Instant::MAX);
+        self.engine.schedule(start, source, What::Source);
+        self.sources.push(Source { source: made, host: g.from });
+        self.sinks.push(Sink { sink: udp::Sink::default(), host: g.to, source });
+    }
+
+    /// The clock, the event count, the event log.
+    pub const fn engine(&self) -> &Engine<What> {
+        &self.engine
+    }
+    /// The event log, to finish it.
+    pub fn trace_mut(&mut self) -> Option<&mut Trace> {
+        self.engine.trace_mut()
+    }
+    /// A NIC.
+    pub fn nic(&self, nic: u32) -> &Nic {
+        &self.nics[nic as usize]
+    }
+    /// A NIC, to configure before the run.
+    pub fn nic_mut(&mut self, nic: u32) -> &mut Nic {
+        &mut self.nics[nic as usize]
+    }
+    /// The groups.
+    pub fn groups(&self) -> &[GroupState] {
+        &self.groups
+    }
+    /// When measuring began.
+    pub fn measuring_from(&self) -> Instant {
+        self.measuring_from.unwrap_or(Instant::ZERO)
+    }
+
+    /// Starts measuring now: what was before does not count.
+    pub fn measure(&mut self) {
+        let now = self.engine.now();
+        self.measuring_from = Some(now);
+        for nic in &mut self.nics {
+            nic.restart(now);
+        }
+        for g in 0..self.groups.len() {
+            let before = self.delivered(g);
+            self.groups[g].bytes_before = before;
+            self.groups[g].latency.reset();
+        }
+        for sink in &mut self.sinks {
+            sink.sink.delay.reset();
+        }
+    }
+
+    /// Bytes of payload (frames, for constant rate) that each member of a group has delivered since the start.
+    fn delivered(&self, group: usize) -> Vec<u64> {
+        let GroupState { group: g, first, .. } = &self.groups[group];
+        (0..g.count)
+            .map(|n| match g.load {
+                Load::Cbr { .. } => self.sinks[(first + n) as usize].sink.bytes(),
+                _ => match self.ends[(first + 2 * n + 1) as usize].conn.app() {
+                    App::Sink(s) => s.read,
+                    App::Server(s) => s.done * s.request,
+                    _ => 0,
+                },
+            })
+            .collect()
+    }
+
+    /// Bytes that each member of a group has delivered since measuring began.
+    pub fn bytes(&self, group: usize) -> Vec<u64> {
+        let before = &self.groups[group].bytes_before;
+        let now = self.delivered(group);
+        now.iter().enumerate().map(|(i, n)| n - before.get(i).copied().unwrap_or(0)).collect()
+    }
+
+    /// One-way delays of a constant-rate group, all members together; and packets sent and received by it.
+    pub fn cbr_results(&self, group: usize) -> (Histogram<u64>, u64, u64) {
+        let GroupState { group: g, first, .. } = &self.groups[group];
+        let mut all = (udp::histogram(), 0, 0);
+        if let Load::Cbr { .. } = g.load {
+            for sink in &self.sinks[*first as usize..(first + g.count) as usize] {
+                // Both histograms have the same bounds.
+                let _ = all.0.add(&sink.sink.delay);
+                all.1 += self.sources[sink.source as usize].source.sent();
+                all.2 += sink.sink.received();
+            }
+        }
+        all
+    }
+
+    /// Payload bytes sent again by the senders of a group since the start.
+    pub fn retransmitted(&self, group: usize) -> u64 {
+        let GroupState { group: g, first, .. } = &self.groups[group];
+        match g.load {
+            Load::Cbr { .. } => 0,
+            _ => (0..2 * g.count).map(|n| self.ends[(first + n) as usize].conn.stats().retransmitted).sum(),
+        }
+    }
+
+    /// Runs until `until`.
+    pub fn run(&mut self, until: Instant) {
+        while let Some(e) = self.engine.next(until) {
+            self.handle(e);
+        }
+    }
+
+    fn handle(&mut self, e: Event<What>) {
+        match e.what {
+            What::Timer => {
+                if self.ends[e.actor as usize].alarm.fired(e.at) {
+                    self.poll(e.actor);
+                }
+            }
+            What::Source => self.source(e.actor),
+            What::Wire | What::Wake => {
+                if self.nics[e.actor as usize].fired(e.at, e.what) {
+                    self.kick(e.actor);
+                }
+            }
+            What::Arrival => {
+                let frame = self.nics[e.actor as usize].arrive(&mut self.engine);
+                self.arrive(e.actor, frame);
+            }
+            What::Late(slot) => {
+                let frame = self.nics[e.actor as usize].arrive_late(slot);
+                self.arrive(e.actor, frame);
+            }
+            What::Rate(step) => {
+                let RateStep { nic, rate } = self.steps[step as usize];
+                self.nics[nic as usize].set_rate(rate);
+            }
+        }
+    }
+
+    /// A packet reaches the host at the other side of a NIC's link.
+    fn arrive(&mut self, nic: u32, frame: Option<Frame>) {
+        let Some(frame) = frame else { return };
+        let destination = match frame.to.checked_sub(SINKS) {
+            Some(sink) => self.sinks[sink as usize].host,
+            None => self.ends[frame.to as usize].host,
+        };
+        let here = self.far_sides[nic as usize];
+        if here != destination {
+            return self.forward(here, destination, frame);
+        }
+        self.engine.note(frame.to, NOTE_DELIVER, u64::from(frame.ip_len()));
+        let now = self.engine.now();
+        if let Some(sink) = frame.to.checked_sub(SINKS) {
+            return self.sinks[sink as usize].sink.deliver(now, &frame);
+        }
+        let end = &mut self.ends[frame.to as usize];
+        let cpu = &mut self.hosts[end.host as usize].cpu;
+        if let Some(took) = end.conn.deliver(now, &frame, &mut self.pad, cpu)
+            && self.measuring_from.is_some()
+        {
+            self.groups[end.group as usize].latency.saturating_record(took.0.max(1));
+        }
+        self.poll(frame.to);
+    }
+
+    fn forward(&mut self, here: u32, destination: u32, frame: Frame) {
+        let nic = self.routes[here as usize][destination as usize];
+        if let Some(n) = self.nics.get_mut(nic as usize) {
+            // A forwarder's path takes everything: what does not fit is dropped and counted there.
+            let _ = n.submit(&mut self.engine, frame);
+            self.kick(nic);
+        }
+    }
+
+    /// A constant-rate source's next packet. What does not fit is lost, as with a socket that does not block.
+    fn source(&mut self, number: u32) {
+        let now = self.engine.now();
+        let Source { source, host } = &mut self.sources[number as usize];
+        let host = *host;
+        let Some(frame) = source.poll(now) else { return };
+        if let Some(at) = source.poll_at() {
+            self.engine.schedule(at, number, What::Source);
+        }
+        let sink = (frame.to - SINKS) as usize;
+        let nic = self.routes[host as usize][self.sinks[sink].host as usize];
+        let _ = self.nics[nic as usize].submit(&mut self.engine, frame);
+        self.kick(nic);
+    }
+
+    /// Lets a connection end send, and sees to its next deadline.
+    fn poll(&mut self, n: u32) {
+        let nic = self.send(n);
+        self.kick(nic);
+    }
+
+    /// Lets a connection end hand frames to its NIC; gives the NIC.
+    fn send(&mut self, n: u32) -> u32 {
+        let to = self.ends[(n ^ 1) as usize].host;
+        let Self { engine, ends, hosts, nics, pad, routes, .. } = self;
+        let end = &mut ends[n as usize];
+        let number = routes[end.host as usize][to as usize];
+        let nic = &mut nics[number as usize];
+        let now = engine.now();
+        end.conn.poll(now, pad, &mut hosts[end.host as usize].cpu, |frame| nic.submit(engine, frame));
+        if end.conn.is_blocked() {
+            nic.wait(n);
+        }
+        let at = end.conn.poll_at(now);
+        debug_assert!(at.is_none_or(|at| at > now), "a deadline that is due after it was served");
+        end.alarm.set(engine, at, n, What::Timer);
+        number
+    }
+
+    /// Moves what a NIC can move, and lets those that waited for it try again, the longest wait first, until one of
+    /// them has to wait again.
+    fn kick(&mut self, nic: u32) {
+        self.nics[nic as usize].kick(&mut self.engine);
+        while self.nics[nic as usize].take_wake() {
+            while let Some(end) = self.nics[nic as usize].next_waiting() {
+                self.ends[end as usize].conn.wake();
+                self.send(end);
+                if self.ends[end as usize].conn.is_blocked() {
+                    break;
+                }
+            }
+            self.nics[nic as usize].kick(&mut self.engine);
+        }
+    }
+}

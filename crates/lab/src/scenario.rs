@@ -1,0 +1,540 @@
+//! A scenario: hosts, links, policies and traffic in a TOML file, and the net made from it.
+//!
+//! Every key is known; a wrong one, a wrong value or a name that is not there is an error that points at it.
+
+use std::fmt;
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+use toml::Spanned;
+use txweir_core::txpath::PathConfig;
+use txweir_core::value::{Value, Words};
+use txweir_core::wire::{Completion, DescriptorCost, Latency, WireConfig};
+use txweir_core::{Bytes, DqlConfig, Env, Instant, Nanos, Rate, Role};
+use txweir_tc::Policy;
+
+use crate::cpu::Cpu;
+use crate::link::LinkConfig;
+use crate::net::{Group, Load, Net};
+use crate::nic::NicConfig;
+use crate::tcp::{Congestion, TcpConfig};
+
+/// Why a scenario was refused, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError {
+    /// The file.
+    pub file: String,
+    /// The text of the file.
+    pub text: String,
+    /// Bytes of the text that it is about.
+    pub span: Range<usize>,
+    /// What is wrong, with what was expected and given.
+    pub message: String,
+}
+
+impl ScenarioError {
+    /// Line and column, counted from 1.
+    pub fn place(&self) -> (usize, usize) {
+        let before = self.text.get(..self.span.start).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        (line, before.len() - before.rfind('\n').map_or(0, |i| i + 1) + 1)
+    }
+}
+
+impl fmt::Display for ScenarioError {
+    /// `file:line:column: message`, the line, and a caret under the place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (line, column) = self.place();
+        let text = self.text.lines().nth(line - 1).unwrap_or("");
+        let width = self.span.len().clamp(1, text.len().saturating_sub(column - 1).max(1));
+        writeln!(f, "{}:{line}:{column}: {}", self.file, self.message)?;
+        write!(f, "  {text}\n  {}{}", " ".repeat(column - 1), "^".repeat(width))
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+/// A value written as tc writes it: a string with a unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Text<T>(pub T);
+
+impl<'de, T: Value> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct OfText<T>(std::marker::PhantomData<T>);
+        impl<T: Value> Visitor<'_> for OfText<T> {
+            type Value = Text<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(T::EXPECTED)
+            }
+            fn visit_str<E: de::Error>(self, s: &str) -> Result<Text<T>, E> {
+                let words = [s];
+                T::take(&mut Words::new(&words)).map(Text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(s), &self))
+            }
+        }
+        d.deserialize_str(OfText(std::marker::PhantomData))
+    }
+}
+
+/// A probability, written as a percentage: `"0.1%"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Percent {
+    ppm: u32,
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let s = String::deserialize(d)?;
+        let number = s.strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
+        match number.filter(|n| (0.0..=100.0).contains(n)) {
+            Some(n) => Ok(Self { ppm: (n * 10_000.0).round() as u32 }),
+            None => Err(de::Error::invalid_value(de::Unexpected::Str(&s), &"a percentage from 0% to 100%")),
+        }
+    }
+}
+
+/// When completions come: `"immediate"`, a period (`"250us"`), or a count and a time (`"64p/1ms"`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletionText(pub Completion);
+
+impl CompletionText {
+    /// Reads the text form.
+    pub fn read(s: &str) -> Option<Completion> {
+        let time = |s: &str| Nanos::take(&mut Words::new(&[s])).filter(|t| t.0 > 0);
+        if s == "immediate" {
+            return Some(Completion::Immediate);
+        }
+        match s.split_once('/') {
+            Some((packets, within)) => Some(Completion::Every {
+                packets: packets.strip_suffix('p')?.parse().ok().filter(|n| *n > 0)?,
+                within: time(within)?,
+            }),
+            None => time(s).map(Completion::Periodic),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CompletionText {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let s = String::deserialize(d)?;
+        let expected = "immediate, a period (250us), or packets and a time (64p/1ms)";
+        Self::read(&s).map(Self).ok_or_else(|| de::Error::invalid_value(de::Unexpected::Str(&s), &expected))
+    }
+}
+
+/// The file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// One line for reports.
+    title: String,
+    #[serde(default = "one")]
+    seed: u64,
+    duration: Text<Nanos>,
+    #[serde(default = "no_time")]
+    warmup: Text<Nanos>,
+    #[serde(default)]
+    measure: Vec<Section>,
+    host: Vec<Spanned<HostTable>>,
+    link: Vec<Spanned<LinkTable>>,
+    traffic: Vec<Spanned<TrafficTable>>,
+}
+
+/// A part of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Section {
+    /// Throughput, transactions and latency of each group of traffic.
+    Traffic,
+    /// Packets, drops and marks of each link.
+    Links,
+    /// Bytes in qdiscs and devices, and the byte limit.
+    Queues,
+}
+
+fn one() -> u64 {
+    1
+}
+fn no_time() -> Text<Nanos> {
+    Text(Nanos::ZERO)
+}
+
+/// Congestion control, by name.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum CongestionName {
+    None,
+    Reno,
+    Cubic,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostTable {
+    name: Spanned<String>,
+    /// Largest TSO unit, Ethernet header included; 0 for none.
+    tso: Option<Spanned<Text<Bytes>>>,
+    mss: Option<u16>,
+    congestion: Option<CongestionName>,
+    send_buffer: Option<Text<Bytes>>,
+    receive_buffer: Option<Text<Bytes>>,
+    ack_delay: Option<Text<Nanos>>,
+    /// Processor time of each request or response.
+    cpu_per_message: Option<Text<Nanos>>,
+    /// Processor time of each thousand bytes of them.
+    cpu_per_kilobyte: Option<Text<Nanos>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkTable {
+    from: Spanned<String>,
+    to: Spanned<String>,
+    /// Only from `from` to `to`; otherwise both ways alike.
+    #[serde(default)]
+    one_way: bool,
+    rate: Spanned<Text<Rate>>,
+    delay: Option<Text<Nanos>>,
+    jitter: Option<Text<Nanos>>,
+    #[serde(default)]
+    loss: Percent,
+    #[serde(default)]
+    reorder: Percent,
+    reorder_by: Option<Text<Nanos>>,
+    #[serde(default)]
+    receive_offload: bool,
+    /// Descriptors.
+    ring: Option<u32>,
+    /// Points of frame size and descriptors.
+    descriptors: Option<Spanned<Vec<(u32, f64)>>>,
+    completion: Option<CompletionText>,
+    handler_latency: Option<Text<Nanos>>,
+    handler_latency_max: Option<Text<Nanos>>,
+    doorbell: Option<Text<Nanos>>,
+    bql: Option<bool>,
+    bql_limit_max: Option<Text<Bytes>>,
+    bql_hold_time: Option<Text<Nanos>>,
+    txqueuelen: Option<u32>,
+    role: Option<RoleName>,
+    /// tc lines.
+    policy: Option<Spanned<String>>,
+    #[serde(default)]
+    step: Vec<StepTable>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RoleName {
+    Origin,
+    Forwarder,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepTable {
+    at: Text<Nanos>,
+    rate: Text<Rate>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrafficTable {
+    name: String,
+    from: Spanned<String>,
+    to: Spanned<String>,
+    kind: Spanned<KindName>,
+    #[serde(default = "one_connection")]
+    count: Spanned<u32>,
+    size: Option<Spanned<Text<Bytes>>>,
+    request: Option<Text<Bytes>>,
+    response: Option<Text<Bytes>>,
+    rate: Option<Text<Rate>>,
+    #[serde(default)]
+    priority: u32,
+    start: Option<Text<Nanos>>,
+    stagger: Option<Text<Nanos>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum KindName {
+    Stream,
+    Rr,
+    Cbr,
+}
+
+fn one_connection() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
+}
+
+/// A scenario that has been read and checked.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    name: String,
+    text: String,
+    file: File,
+}
+
+/// A net made from a scenario, with the names of its parts.
+#[derive(Debug)]
+pub struct Built {
+    /// The net.
+    pub net: Net,
+    /// Host names, by number.
+    pub hosts: Vec<String>,
+    /// For each NIC, `from -> to`.
+    pub links: Vec<String>,
+}
+
+impl Scenario {
+    /// Reads the text of a file called `name`, and checks all of it.
+    pub fn parse(text: &str, name: &str) -> Result<Self, ScenarioError> {
+        let file: File = toml::from_str(text).map_err(|e| ScenarioError {
+            file: name.into(),
+            text: text.into(),
+            span: e.span().unwrap_or(0..0),
+            message: e.message().replace('\n', "; "),
+        })?;
+        let scenario = Self { name: name.into(), text: text.into(), file };
+        scenario.build(scenario.seed())?;
+        Ok(scenario)
+    }
+
+    /// One line of what it is about.
+    pub fn title(&self) -> &str {
+        &self.file.title
+    }
+    /// The seed that the file gives.
+    pub const fn seed(&self) -> u64 {
+        self.file.seed
+    }
+    /// How long it runs, warm-up included.
+    pub const fn duration(&self) -> Nanos {
+        self.file.duration.0
+    }
+    /// When measuring begins.
+    pub const fn warmup(&self) -> Nanos {
+        self.file.warmup.0
+    }
+    /// The parts of the report; all, if none are named.
+    pub fn sections(&self) -> &[Section] {
+        match self.file.measure.as_slice() {
+            [] => &[Section::Traffic, Section::Links, Section::Queues],
+            some => some,
+        }
+    }
+
+    fn error(&self, span: Range<usize>, message: impl Into<String>) -> ScenarioError {
+        let (file, text) = (self.name.clone(), self.text.clone());
+        ScenarioError { file, text, span, message: message.into() }
+    }
+
+    /// Makes the net.
+    pub fn build(&self, seed: u64) -> Result<Built, ScenarioError> {
+        if self.warmup() >= self.duration() {
+            let at = self.text.find("duration").unwrap_or(0);
+            return Err(self.error(at..at + 8, "duration: expected more than warmup"));
+        }
+        let mut net = Net::new(seed);
+        let mut hosts: Vec<String> = Vec::new();
+        for h in &self.file.host {
+            let name = h.get_ref().name.get_ref();
+            if hosts.contains(name) {
+                let span = h.get_ref().name.span();
+                return Err(self.error(span, format!("host name: expected one not in use, given \"{name}\"")));
+            }
+            hosts.push(name.clone());
+            let (tcp, cpu) = self.host(h.get_ref())?;
+            net.host(tcp, cpu);
+        }
+        let mut links = Vec::new();
+        for l in &self.file.link {
+            let t = l.get_ref();
+            let (a, b) = (self.find(&hosts, &t.from)?, self.find(&hosts, &t.to)?);
+            if a == b {
+                return Err(self.error(t.to.span(), "to: expected another host than from"));
+            }
+            let ways = if t.one_way { &[(a, b)][..] } else { &[(a, b), (b, a)][..] };
+            for &(from, to) in ways {
+                let nic = self.link(&mut net, t, from, to, seed, l.span())?;
+                links.push(format!("{} -> {}", hosts[from as usize], hosts[to as usize]));
+                for s in &t.step {
+                    net.rate_step(nic, Instant(s.at.0.0), s.rate.0);
+                }
+            }
+        }
+        for t in &self.file.traffic {
+            let group = self.traffic(&hosts, t.get_ref())?;
+            net.group(group).map_err(|e| self.error(t.span(), e))?;
+        }
+        Ok(Built { net, hosts, links })
+    }
+
+    fn find(&self, hosts: &[String], name: &Spanned<String>) -> Result<u32, ScenarioError> {
+        let given = name.get_ref();
+        hosts.iter().position(|h| h == given).map(|i| i as u32).ok_or_else(|| {
+            let message = format!("host: expected one of {}, given \"{given}\"", hosts.join(", "));
+            self.error(name.span(), message)
+        })
+    }
+
+    fn host(&self, h: &HostTable) -> Result<(TcpConfig, Cpu), ScenarioError> {
+        let default = TcpConfig::default();
+        let tso_max = match &h.tso {
+            None => 0,
+            Some(tso) => u32::try_from(tso.get_ref().0.0).ok().filter(|t| *t <= 65_549).ok_or_else(|| {
+                self.error(tso.span(), "tso: expected at most 65549 bytes, the largest IP packet and its Ethernet header")
+            })?,
+        };
+        let bytes = |b: Option<Text<Bytes>>, default: usize| {
+            b.map_or(default, |b| usize::try_from(b.0.0).unwrap_or(usize::MAX).min(1 << 30))
+        };
+        let tcp = TcpConfig {
+            mss: h.mss.unwrap_or(default.mss).max(64),
+            tso_max,
+            congestion: match h.congestion {
+                Some(CongestionName::None) => Congestion::None,
+                Some(CongestionName::Reno) => Congestion::Reno,
+                Some(CongestionName::Cubic) | None => Congestion::Cubic,
+            },
+            send_buffer: bytes(h.send_buffer, default.send_buffer),
+            receive_buffer: bytes(h.receive_buffer, default.receive_buffer),
+            ack_delay: h.ack_delay.map_or(default.ack_delay, |t| t.0),
+            ..default
+        };
+        let per_message = h.cpu_per_message.map_or(Nanos::ZERO, |t| t.0);
+        // Nanoseconds per thousand bytes are picoseconds per byte.
+        let per_byte_ps = h.cpu_per_kilobyte.map_or(0, |t| t.0.0);
+        Ok((tcp, Cpu::new(per_message, per_byte_ps)))
+    }
+
+    fn link(
+        &self,
+        net: &mut Net,
+        t: &LinkTable,
+        from: u32,
+        to: u32,
+        seed: u64,
+        span: Range<usize>,
+    ) -> Result<u32, ScenarioError> {
+        // Each direction draws from its own stream.
+        let seed = seed ^ (u64::from(from) << 32 | u64::from(to)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let role = match t.role {
+            Some(RoleName::Origin) => Role::Origin,
+            Some(RoleName::Forwarder) => Role::Forwarder,
+            None if self.originates(from) => Role::Origin,
+            None => Role::Forwarder,
+        };
+        let link_rate = Some(t.rate.get_ref().0);
+        let default = Env::default();
+        let tx_queue_len = t.txqueuelen.unwrap_or(default.tx_queue_len);
+        let env = Env { tx_queue_len, link_rate, seed, ..default };
+        let bql = DqlConfig {
+            limit_max: t.bql_limit_max.map_or(DqlConfig::default().limit_max, |b| b.0.0.min(1_879_048_192) as u32),
+            hold_time: t.bql_hold_time.map_or(DqlConfig::default().hold_time, |t| t.0),
+            ..DqlConfig::default()
+        };
+        let path = PathConfig { env, role, bql: t.bql.unwrap_or(true).then_some(bql), ..PathConfig::default() };
+        let time = |t: Option<Text<Nanos>>| t.map_or(Nanos::ZERO, |t| t.0);
+        let link = LinkConfig {
+            delay: time(t.delay),
+            jitter: time(t.jitter),
+            loss_ppm: t.loss.ppm,
+            reorder_ppm: t.reorder.ppm,
+            reorder_by: time(t.reorder_by),
+            whole_units: t.receive_offload,
+        };
+        let wire = self.wire(t, seed)?;
+        let nic = net.link(from, to, NicConfig { path, wire, link, seed }).map_err(|e| self.error(span, e))?;
+        if let Some(policy) = &t.policy {
+            let policy = self.policy(policy)?;
+            let applied = net.nic_mut(nic).configure(Instant::ZERO, |tree, cx| policy.apply(tree, cx));
+            applied.map_err(|d| self.error(d.span.clone(), d.brief()))?;
+        }
+        Ok(nic)
+    }
+
+    fn wire(&self, t: &LinkTable, seed: u64) -> Result<WireConfig, ScenarioError> {
+        let default = WireConfig::default();
+        let descriptors = match &t.descriptors {
+            None => default.descriptors.clone(),
+            Some(points) => {
+                let hundredths = |d: f64| (d * 100.0).round().clamp(0.0, 1e9) as u32;
+                let read: Vec<(u32, u32)> = points.get_ref().iter().map(|(l, d)| (*l, hundredths(*d))).collect();
+                DescriptorCost::from_points(&read).map_err(|e| self.error(points.span(), e.to_string()))?
+            }
+        };
+        let time = |t: Option<Text<Nanos>>| t.map_or(Nanos::ZERO, |t| t.0);
+        let min = time(t.handler_latency);
+        Ok(WireConfig {
+            rate: t.rate.get_ref().0,
+            ring: t.ring.unwrap_or(default.ring),
+            descriptors,
+            completion: t.completion.map_or(default.completion, |c| c.0),
+            latency: Latency { min, max: time(t.handler_latency_max).max(min) },
+            doorbell: time(t.doorbell),
+            seed,
+            ..default
+        })
+    }
+
+    /// The tc lines of a link, read where they stand, so that errors point into the file.
+    fn policy(&self, policy: &Spanned<String>) -> Result<Policy, ScenarioError> {
+        let span = policy.span();
+        let raw = self.text.get(span.clone()).unwrap_or("");
+        let quotes = if raw.starts_with("\"\"\"") || raw.starts_with("'''") { 3 } else { 1 };
+        let inner = span.start + quotes..span.end.saturating_sub(quotes);
+        let parsed = match self.text.get(inner.clone()) {
+            // Without escapes the text in the file is the text itself.
+            Some(text) if text.trim_start_matches('\n') == policy.get_ref().as_str() => {
+                Policy::parse_part(&self.text, inner, &self.name)
+            }
+            _ => Policy::parse(policy.get_ref(), &self.name),
+        };
+        parsed.map_err(|d| self.error(d.first().span.clone(), d.first().brief()))
+    }
+
+    /// True if some traffic starts or ends at the host: then its transmit paths push back instead of dropping.
+    fn originates(&self, host: u32) -> bool {
+        let name = self.file.host[host as usize].get_ref().name.get_ref();
+        self.file.traffic.iter().any(|t| {
+            let t = t.get_ref();
+            t.from.get_ref() == name || (t.to.get_ref() == name && *t.kind.get_ref() != KindName::Cbr)
+        })
+    }
+
+    fn traffic(&self, hosts: &[String], t: &TrafficTable) -> Result<Group, ScenarioError> {
+        let kind = *t.kind.get_ref();
+        let missing = |key: &str| self.error(t.kind.span(), format!("{key}: must be given for this kind of traffic"));
+        let size = |b: Option<Text<Bytes>>| b.or_else(|| t.size.as_ref().map(|s| *s.get_ref())).map(|b| b.0.0);
+        let load = match kind {
+            KindName::Stream => Load::Stream,
+            KindName::Rr => Load::Rr {
+                request: size(t.request).ok_or_else(|| missing("size, or request and response"))?,
+                response: size(t.response).ok_or_else(|| missing("size, or request and response"))?,
+            },
+            KindName::Cbr => {
+                let len = size(None).ok_or_else(|| missing("size"))?;
+                let len = u32::try_from(len).ok().filter(|l| (60..=9018).contains(l)).ok_or_else(|| {
+                    let span = t.size.as_ref().map_or_else(|| t.kind.span(), Spanned::span);
+                    self.error(span, "size: expected 60 to 9018 bytes, Ethernet header included")
+                })?;
+                Load::Cbr { len, rate: t.rate.ok_or_else(|| missing("rate"))?.0.bits() }
+            }
+        };
+        if *t.count.get_ref() == 0 {
+            return Err(self.error(t.count.span(), "count: expected at least 1"));
+        }
+        let time = |t: Option<Text<Nanos>>| t.map_or(Nanos::ZERO, |t| t.0);
+        Ok(Group {
+            name: t.name.clone(),
+            from: self.find(hosts, &t.from)?,
+            to: self.find(hosts, &t.to)?,
+            load,
+            count: *t.count.get_ref(),
+            priority: t.priority,
+            start: Instant(time(t.start).0),
+            stagger: t.stagger.map_or(Nanos::from_millis(10), |t| t.0),
+        })
+    }
+}

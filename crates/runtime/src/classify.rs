@@ -1,0 +1,42 @@
+//! From bytes to [`Meta`]: what a qdisc may know of a frame. One pass over the headers, total on any bytes.
+
+use txweir_core::Meta;
+use txweir_core::hash::FlowHasher;
+use txweir_core::headers::Headers;
+use txweir_device::{SegmentError, Shape, VnetHdr};
+
+/// Reads frames.
+#[derive(Clone, Copy, Debug)]
+pub struct Classifier {
+    hasher: FlowHasher,
+}
+
+impl Classifier {
+    /// With the key of the flow hash, which must be secret where strangers send.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { hasher: FlowHasher::new(seed) }
+    }
+
+    /// Reads a frame. The priority is what Linux gives a forwarded packet, from the TOS field (tc-prio(8)): 0x10,
+    /// low delay, is priority 6, which pfifo_fast and prio serve first.
+    ///
+    /// # Errors
+    /// A super-frame whose headers and vnet header do not describe one: nobody could cut it, and what it would
+    /// come to on the wire cannot be said.
+    pub fn meta(&self, hdr: &VnetHdr, frame: &[u8]) -> Result<Meta, SegmentError> {
+        let shape = Shape::of(hdr, frame)?;
+        let headers = Headers::parse_ethernet(frame);
+        let len = u32::try_from(frame.len()).map_err(|_| SegmentError::Size)?;
+        let header_len = u16::try_from(shape.header_len).map_err(|_| SegmentError::Size)?;
+        let mut meta = Meta::new(len)
+            .hash(self.hasher.five_tuple(&headers))
+            .priority(headers.tos_priority())
+            .ecn(headers.ecn())
+            .gso(header_len, if hdr.is_gso() { hdr.gso_size } else { 0 });
+        meta.ds = headers.ds;
+        meta.protocol = headers.ethertype;
+        meta.tcp_control = headers.is_tcp_control();
+        Ok(meta)
+    }
+}

@@ -1,0 +1,242 @@
+//! What a forwarder has to say: counters as text and as JSON.
+
+use std::fmt::{self, Write};
+
+use txweir_core::stats::Counters as _;
+use txweir_core::value::text_of;
+use txweir_core::{DropReason, MarkReason, Nanos};
+use txweir_device::Counters;
+use txweir_tc::json::{self, Object};
+use txweir_tc::show;
+
+use crate::direction::Direction;
+use crate::run::Forwarder;
+
+/// Everything about both directions, for people.
+#[must_use]
+pub fn text(forwarder: &mut Forwarder) -> String {
+    let elapsed = forwarder.elapsed();
+    let links = counters(forwarder);
+    let names = names(forwarder);
+    let mut out = String::new();
+    for (i, way) in forwarder.directions().iter().enumerate() {
+        let ends = Ends { from: &names[i], to: &names[1 - i], input: &links[i], output: &links[1 - i] };
+        // Writing into a String cannot fail.
+        let _ = write_direction(&mut out, way, &ends, elapsed);
+    }
+    out
+}
+
+/// The same as one JSON object on one line. `event` says what made it: `stats` or `end`.
+#[must_use]
+pub fn json(forwarder: &mut Forwarder, event: &str) -> String {
+    let elapsed = forwarder.elapsed();
+    let links = counters(forwarder);
+    let names = names(forwarder);
+    let ways = forwarder.directions().iter().enumerate().map(|(i, way)| {
+        let ends = Ends { from: &names[i], to: &names[1 - i], input: &links[i], output: &links[1 - i] };
+        direction(way, &ends)
+    });
+    let ways = json::list(ways);
+    Object::new().text("event", event).uint("elapsed_ns", elapsed.0).raw("directions", &ways).finish()
+}
+
+/// Where a direction begins and ends.
+struct Ends<'a> {
+    from: &'a str,
+    to: &'a str,
+    input: &'a Counters,
+    output: &'a Counters,
+}
+
+fn counters(forwarder: &mut Forwarder) -> [Counters; 2] {
+    let [a, b] = forwarder.sides_mut();
+    [a.link.counters(), b.link.counters()]
+}
+
+fn names(forwarder: &Forwarder) -> [String; 2] {
+    let [a, b] = forwarder.sides();
+    [a.name.clone(), b.name.clone()]
+}
+
+fn write_direction(out: &mut String, way: &Direction, ends: &Ends<'_>, elapsed: Nanos) -> fmt::Result {
+    let s = way.stats();
+    let rate = |bytes: u64| per_second(u128::from(bytes) * 8, elapsed);
+    writeln!(out, "{} -> {}", ends.from, ends.to)?;
+    let gso = ends.input.rx_gso_frames;
+    writeln!(out, "  in     {} frames ({gso} super-frames), {}", s.received, size(s.received_bytes))?;
+    let refused = s.malformed + s.no_memory + ends.input.rx_missed + ends.input.rx_oversize;
+    if refused + ends.input.rx_refused > 0 {
+        writeln!(
+            out,
+            "         malformed {} no_memory {} missed {} oversize {} refused {}",
+            s.malformed, s.no_memory, ends.input.rx_missed, ends.input.rx_oversize, ends.input.rx_refused
+        )?;
+    }
+    for line in show::text(way.path().tree(), None, true).lines() {
+        writeln!(out, "  {}", line.trim_end())?;
+    }
+    let mut reasons = String::new();
+    each_reason(way, &mut |_, name, n| reasons.push_str(&format!(" {name} {n}")));
+    if !reasons.is_empty() {
+        writeln!(out, "   reasons{reasons}")?;
+    }
+    let path = way.path().stats();
+    writeln!(
+        out,
+        "  path   direct {} queued {} stopped by ring {} by byte limit {} cut {} into {}",
+        path.direct, path.queued, path.stop_drv, path.stop_stack, s.cut, s.pieces
+    )?;
+    match way.path().dql() {
+        None => writeln!(out, "  bql    off")?,
+        Some(dql) => {
+            let d = dql.stats();
+            let every = d.completion_interval.map_or_else(|| "none yet".to_owned(), |i| text_of(&i));
+            writeln!(
+                out,
+                "  bql    limit {} inflight {} starved {} shrinks {} completion interval {every}",
+                size(u64::from(d.limit)),
+                size(u64::from(d.inflight)),
+                d.starved,
+                d.shrinks
+            )?;
+        }
+    }
+    let wire = way.wire();
+    writeln!(
+        out,
+        "  wire   rate {} ring {} sent {} frames, {}, {}, busy {}%; held at most {}; at most {} late",
+        text_of(&wire.config().rate),
+        wire.config().ring,
+        s.departed,
+        size(s.departed_bytes),
+        rate(s.departed_bytes),
+        percent(s.busy_ns, elapsed),
+        size(s.held_max),
+        text_of(&Nanos(s.late_max_ns))
+    )?;
+    let (full, lost) = (ends.output.tx_full, s.lost);
+    writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}", s.delivered, s.marked)
+}
+
+fn direction(way: &Direction, ends: &Ends<'_>) -> String {
+    let (mut stats, mut path) = (Some(Object::new()), Some(Object::new()));
+    let add = |o: &mut Option<Object>, key: &str, n: u64| *o = o.take().map(|o| o.uint(key, n));
+    way.stats().visit(&mut |counter, n| add(&mut stats, counter.key, n));
+    way.path().stats().visit(&mut |counter, n| add(&mut path, counter.key, n));
+    let (mut drops, mut marks) = (Some(Object::new()), Some(Object::new()));
+    each_reason(way, &mut |is_drop, name, n| add(if is_drop { &mut drops } else { &mut marks }, name, n));
+    let done = |o: Option<Object>| o.unwrap_or_default().finish();
+    let (input, output) = (ends.input, ends.output);
+    let rx = Object::new()
+        .uint("frames", input.rx_frames)
+        .uint("bytes", input.rx_bytes)
+        .uint("gso_frames", input.rx_gso_frames)
+        .uint("oversize", input.rx_oversize)
+        .uint("refused", input.rx_refused)
+        .uint("missed", input.rx_missed);
+    let tx = Object::new()
+        .uint("frames", output.tx_frames)
+        .uint("bytes", output.tx_bytes)
+        .uint("gso_frames", output.tx_gso_frames)
+        .uint("full", output.tx_full)
+        .uint("lost_down", output.tx_lost_down)
+        .uint("lost_buffer", output.tx_lost_buffer)
+        .uint("lost_refused", output.tx_lost_refused);
+    Object::new()
+        .text("from", ends.from)
+        .text("to", ends.to)
+        .raw("rx", &rx.finish())
+        .raw("qdiscs", &show::json(way.path().tree(), None, true))
+        .raw("drops", &done(drops))
+        .raw("marks", &done(marks))
+        .raw("path", &done(path))
+        .raw("bql", &bql(way))
+        .raw("wire", &wire(way))
+        .raw("stats", &done(stats))
+        .raw("tx", &tx.finish())
+        .finish()
+}
+
+fn bql(way: &Direction) -> String {
+    let Some(dql) = way.path().dql() else { return "null".to_owned() };
+    let d = dql.stats();
+    let o = Object::new()
+        .uint("limit", u64::from(d.limit))
+        .uint("limit_min", u64::from(d.limit_min))
+        .uint("limit_max", u64::from(d.limit_max))
+        .uint("hold_ns", d.hold_time.0)
+        .uint("inflight", u64::from(d.inflight))
+        .uint("completions", d.completions)
+        .uint("starved", d.starved)
+        .uint("shrinks", d.shrinks);
+    match d.completion_interval {
+        Some(interval) => o.uint("completion_interval_ns", interval.0).finish(),
+        None => o.raw("completion_interval_ns", "null").finish(),
+    }
+}
+
+fn wire(way: &Direction) -> String {
+    let wire = way.wire();
+    Object::new()
+        .uint("rate_bit_s", wire.config().rate.bits())
+        .uint("ring", u64::from(wire.config().ring))
+        .uint("descriptors_used", u64::from(wire.descriptors_used()))
+        .uint("held_packets", wire.held().packets)
+        .uint("held_bytes", wire.held().bytes)
+        .uint("completion_rounds", wire.rounds())
+        .finish()
+}
+
+/// Shows each reason that has counted anything: whether it is one of drops, its name, its count.
+fn each_reason(way: &Direction, f: &mut dyn FnMut(bool, &str, u64)) {
+    let cx = way.path().cx();
+    let drops = DropReason::ALL.iter().map(|r| (true, r.name(), cx.drops(*r)));
+    let marks = MarkReason::ALL.iter().map(|r| (false, r.name(), cx.marks(*r)));
+    drops.chain(marks).filter(|(_, _, n)| *n > 0).for_each(|(is_drop, name, n)| f(is_drop, name, n));
+}
+
+/// A size in decimal units, three digits: `3.12 MB`.
+fn size(bytes: u64) -> String {
+    scaled(u128::from(bytes), "B")
+}
+
+fn per_second(amount: u128, elapsed: Nanos) -> String {
+    scaled(amount * 1_000_000_000 / u128::from(elapsed.0.max(1)), "bit/s")
+}
+
+/// Three significant digits and a decimal prefix.
+fn scaled(amount: u128, unit: &str) -> String {
+    let prefixes = ["", "k", "M", "G", "T", "P"];
+    let (mut whole, mut part, mut power) = (amount, 0, 0);
+    while whole >= 1000 && power + 1 < prefixes.len() {
+        (whole, part) = (whole / 1000, whole % 1000);
+        power += 1;
+    }
+    let prefix = prefixes[power];
+    match (power, whole) {
+        (0, _) | (_, 100..) => format!("{whole} {prefix}{unit}"),
+        (_, 10..) => format!("{whole}.{} {prefix}{unit}", part / 100),
+        _ => format!("{whole}.{:02} {prefix}{unit}", part / 10),
+    }
+}
+
+/// `part` of `whole` in percent, one decimal place.
+fn percent(part_ns: u64, whole: Nanos) -> String {
+    let tenths = u128::from(part_ns) * 1000 / u128::from(whole.0.max(1));
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        let shown = [0, 999, 1_000, 65_226, 130_452, 3_100_000_000].map(size);
+        assert_eq!(shown, ["0 B", "999 B", "1.00 kB", "65.2 kB", "130 kB", "3.10 GB"]);
+        assert_eq!(per_second(8_000_000_000, Nanos(8_000_000_000)), "1.00 Gbit/s");
+        assert_eq!(per_second(1, Nanos(0)), "1.00 Gbit/s");
+        assert_eq!(percent(983_456, Nanos(1_000_000)), "98.3");
+    }
+}

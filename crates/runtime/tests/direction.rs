@@ -1,0 +1,321 @@
+//! One direction in virtual time, between ports that are lists.
+
+use std::collections::VecDeque;
+use std::io;
+
+use txweir_core::value::Words;
+use txweir_core::{Env, Handle, Instant, Nanos, Rate};
+use txweir_device::{Gso, Loss, MAX_FRAME, Sent, VnetHdr};
+use txweir_runtime::{Direction, DirectionConfig, Port, Received, WireSpec};
+
+/// A port with frames to be received, and one that remembers what was sent.
+#[derive(Default)]
+struct List {
+    incoming: VecDeque<(VnetHdr, Vec<u8>)>,
+    sent: Vec<(VnetHdr, Vec<u8>)>,
+    full: bool,
+    gone: bool,
+}
+
+impl Port for List {
+    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+        Ok(self.incoming.pop_front().map(|(hdr, bytes)| {
+            frame[..bytes.len()].copy_from_slice(&bytes);
+            (hdr, bytes.len())
+        }))
+    }
+    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
+        if self.gone {
+            return Err(io::Error::other("gone"));
+        }
+        if self.full {
+            return Ok(Sent::Full);
+        }
+        self.sent.push((*hdr, frame.to_vec()));
+        Ok(if frame.len() == 61 { Sent::Lost(Loss::Refused) } else { Sent::Taken })
+    }
+}
+
+/// An IPv4 frame with this TOS, protocol and what follows the IP header.
+fn ipv4(tos: u8, protocol: u8, rest: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    let len = (20 + rest.len()) as u16;
+    frame.extend([0x45, tos]);
+    frame.extend(len.to_be_bytes());
+    frame.extend([0, 1, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let sum = ip_sum(&frame);
+    frame[24..26].copy_from_slice(&(!sum).to_be_bytes());
+    frame.extend(rest);
+    frame
+}
+
+/// One's-complement sum of the IPv4 header (RFC 1071): 0xffff if its checksum is right.
+fn ip_sum(frame: &[u8]) -> u16 {
+    let words = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+    let sum = words.sum::<u32>();
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// A UDP frame of `len` bytes in all, of flow `port`.
+fn udp(tos: u8, port: u16, len: usize) -> (VnetHdr, Vec<u8>) {
+    let mut rest = vec![0; len - 34];
+    rest[..2].copy_from_slice(&port.to_be_bytes());
+    rest[4..6].copy_from_slice(&((len - 34) as u16).to_be_bytes());
+    (VnetHdr::default(), ipv4(tos, 17, &rest))
+}
+
+/// A TCP super-frame with this payload.
+fn super_frame(payload: &[u8], gso_size: u16) -> (VnetHdr, Vec<u8>) {
+    let mut rest = vec![0; 20];
+    rest[12..14].copy_from_slice(&[0x50, 0x10]);
+    rest.extend(payload);
+    let hdr = VnetHdr {
+        needs_csum: true,
+        gso: Gso::TcpV4,
+        gso_size,
+        csum_start: 34,
+        csum_offset: 16,
+        ..VnetHdr::default()
+    };
+    (hdr, ipv4(0, 6, &rest))
+}
+
+fn direction(spec: &str, memory: usize) -> Direction {
+    let WireSpec { wire, bql } = spec.parse().unwrap();
+    Direction::new(DirectionConfig { wire, bql, memory, env: Env::default(), packets: 4096 }).unwrap()
+}
+
+fn root(way: &mut Direction, kind: &str, options: &[&str]) {
+    way.configure(Instant::ZERO, |tree, cx| {
+        tree.replace(Handle::ROOT, None, kind, &mut Words::new(options), cx).unwrap();
+    });
+}
+
+/// Receives and admits everything that `port` has, at `now`.
+fn feed(way: &mut Direction, now: Instant, port: &mut List) {
+    let mut input = List { incoming: std::mem::take(&mut port.incoming), ..List::default() };
+    loop {
+        match way.receive(&mut input).unwrap() {
+            Received::Frame(arrival) => way.admit(now, arrival, port).unwrap(),
+            Received::LeftOut => {}
+            Received::Nothing => return,
+        }
+    }
+}
+
+/// Calls `advance` at each deadline until there is none.
+fn run_out(way: &mut Direction, port: &mut List, from: Instant) -> Instant {
+    let mut now = from;
+    for _ in 0..1_000_000 {
+        let Some(at) = way.deadline(now) else { return now };
+        now = now.max(at);
+        way.advance(now, port).unwrap();
+    }
+    panic!("does not come to an end");
+}
+
+const GIGABIT: Rate = Rate(125_000_000);
+
+#[test]
+fn a_frame_takes_its_time_on_the_wire() {
+    let mut way = direction("rate=1gbit,completion=immediate", 1 << 20);
+    assert_eq!(way.wire().config().rate, GIGABIT);
+    let mut port = List::default();
+    port.incoming.push_back(udp(0, 1, 1514));
+    feed(&mut way, Instant(1_000), &mut port);
+    // 1514 + 24 bytes are 12 304 ns.
+    assert_eq!(way.deadline(Instant(1_000)), Some(Instant(13_304)));
+    way.advance(Instant(13_303), &mut port).unwrap();
+    assert_eq!(port.sent.len(), 0);
+    way.advance(Instant(13_304), &mut port).unwrap();
+    assert_eq!(port.sent, [udp(0, 1, 1514)]);
+    assert_eq!(run_out(&mut way, &mut port, Instant(13_304)), Instant(13_304));
+}
+
+/// The same arrivals at the same times; in between, one loop is punctual and the other is late or silent.
+#[test]
+fn a_late_loop_changes_nothing_but_when_frames_leave() {
+    for kind in ["pfifo_fast", "fq_codel"] {
+        let (mut prompt, mut late) = (direction("rate=100mbit", 64 << 20), direction("rate=100mbit", 64 << 20));
+        let (mut p, mut l) = (List::default(), List::default());
+        root(&mut prompt, kind, &[]);
+        root(&mut late, kind, &[]);
+        let mut seed = 1u64;
+        for burst in 0..600u64 {
+            let now = Instant(burst * 3_000_000);
+            while let Some(at) = prompt.deadline(Instant(0)).filter(|at| *at < now) {
+                prompt.advance(at, &mut p).unwrap();
+            }
+            // Overload for a while, then idleness, so that the byte limit rises and falls.
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(burst);
+            let frames = if burst % 200 < 100 { seed >> 58 } else { 0 };
+            for i in 0..frames {
+                let frame = if i % 5 == 0 {
+                    super_frame(&vec![burst as u8; 30_000], 1448)
+                } else {
+                    udp(if i % 7 == 0 { 0x10 } else { 0 }, i as u16, 60 + (seed >> i) as usize % 1400)
+                };
+                p.incoming.push_back(frame.clone());
+                l.incoming.push_back(frame);
+            }
+            feed(&mut prompt, now, &mut p);
+            feed(&mut late, now, &mut l);
+        }
+        run_out(&mut prompt, &mut p, Instant(1_800_000_000));
+        late.advance(Instant(1 << 40), &mut l).unwrap();
+        assert!(p.sent.len() > 1000 && p.sent == l.sent, "{kind}");
+        let (mut a, mut b) = (prompt.stats(), late.stats());
+        (a.late_max_ns, b.late_max_ns) = (0, 0);
+        assert_eq!(a, b);
+        let limits = [&prompt, &late].map(|way| way.path().dql().unwrap().stats());
+        assert_eq!(limits[0], limits[1]);
+        assert!(limits[0].starved > 0 && limits[0].shrinks > 0, "{:?}", limits[0]);
+        assert_eq!(prompt.path().stats().tx_packets, late.path().stats().tx_packets);
+    }
+}
+
+#[test]
+fn the_rate_is_kept_by_a_loop_that_wakes_every_ten_milliseconds() {
+    let mut way = direction("rate=1gbit,ring=1024", 256 << 20);
+    let mut port = List::default();
+    let payload = vec![7; 64_000];
+    for tick in 0..100 {
+        let now = Instant(tick * 10_000_000);
+        way.advance(now, &mut port).unwrap();
+        // 40 super-frames of 64 kB are 21 ms: more than the wire carries until the next wake-up.
+        port.incoming.extend((0..if tick % 2 == 0 { 40 } else { 0 }).map(|_| super_frame(&payload, 1448)));
+        feed(&mut way, now, &mut port);
+    }
+    let before = way.stats();
+    way.advance(Instant(1_000_000_000), &mut port).unwrap();
+    let s = way.stats();
+    assert!(s.departed > before.departed);
+    // The wire never ran dry but for the frame that the end cut off (64 kB are 0.54 ms).
+    assert!((999_400_000..=1_000_000_000).contains(&s.busy_ns), "{}", s.busy_ns);
+    assert!(way.path().dql().unwrap().limit() < 400_000, "{}", way.path().dql().unwrap().limit());
+}
+
+#[test]
+fn what_is_urgent_passes_a_queue_but_not_a_ring() {
+    let payload = vec![7; 64_000];
+    let position = |spec: &str| {
+        let mut way = direction(spec, 256 << 20);
+        let mut port = List::default();
+        port.incoming.extend((0..100).map(|_| super_frame(&payload, 1448)));
+        feed(&mut way, Instant(0), &mut port);
+        // After 100 ms of a standing queue a request of low delay comes.
+        way.advance(Instant(10_000_000), &mut port).unwrap();
+        let before = port.sent.len();
+        port.incoming.push_back(udp(0x10, 9, 100));
+        feed(&mut way, Instant(10_000_000), &mut port);
+        run_out(&mut way, &mut port, Instant(10_000_000));
+        assert_eq!(port.sent.len(), 101);
+        port.sent[before..].iter().position(|(hdr, _)| !hdr.is_gso()).unwrap()
+    };
+    // 1024 descriptors are some 48 super-frames of 64 kB; the byte limit leaves two or three.
+    let (ring, limited) = (position("rate=1gbit,ring=1024,bql=off"), position("rate=1gbit,ring=1024"));
+    assert!((44..=50).contains(&ring), "{ring}");
+    assert!((1..=4).contains(&limited), "{limited}");
+}
+
+#[test]
+fn marks_reach_the_bytes_of_those_that_take_them() {
+    let mut way = direction("rate=10mbit,bql-max=1", 8 << 20);
+    let mut port = List::default();
+    root(&mut way, "fq_codel", &["ce_threshold", "1ms"]);
+    for tos in [0x02, 0x01, 0x00] {
+        port.incoming.extend((0..50).map(|_| udp(tos, 1 + u16::from(tos), 1000)));
+    }
+    feed(&mut way, Instant(0), &mut port);
+    run_out(&mut way, &mut port, Instant(0));
+    let mut ce = 0;
+    assert_eq!(port.sent.len() as u64 + way.stats().dropped, 150);
+    for (_, frame) in &port.sent {
+        assert_eq!(ip_sum(frame), 0xffff, "the header checksum is right after marking");
+        let (port, ecn) = (u16::from_be_bytes([frame[34], frame[35]]), frame[15] & 3);
+        match port {
+            1 => assert_eq!(ecn, 0, "not ECN-capable"),
+            _ => ce += u64::from(ecn == 3),
+        }
+    }
+    assert!(ce > 90, "{ce}");
+    assert_eq!(way.stats().marked, ce);
+}
+
+#[test]
+fn a_shaper_with_a_small_bucket_gets_pieces() {
+    let mut way = direction("rate=1gbit,completion=immediate", 8 << 20);
+    let mut port = List::default();
+    root(&mut way, "tbf", &["rate", "100mbit", "burst", "5kb", "latency", "50ms"]);
+    let payload: Vec<u8> = (0..40_000u32).map(|i| (i / 7) as u8).collect();
+    port.incoming.push_back(super_frame(&payload, 1448));
+    feed(&mut way, Instant(0), &mut port);
+    let end = run_out(&mut way, &mut port, Instant(0));
+    let s = way.stats();
+    assert_eq!((s.received, s.cut, s.pieces, s.delivered, s.dropped), (1, 1, 28, 28, 0));
+    let joined: Vec<u8> = port.sent.iter().flat_map(|(_, f)| f[54..].to_vec()).collect();
+    assert!(joined == payload && port.sent.iter().all(|(hdr, f)| *hdr == VnetHdr::default() && f.len() <= 1502));
+    // 41 512 bytes less a bucket of 5 kB at 100 Mbit/s are 2.91 ms.
+    assert!((2_910_000..3_000_000).contains(&end.0), "{}", end.0);
+}
+
+#[test]
+fn what_cannot_be_forwarded_is_counted_and_nothing_is_lost_track_of() {
+    let mut way = direction("rate=10mbit,ring=64", 40 * MAX_FRAME);
+    let mut port = List::default();
+    let (hdr, bytes) = super_frame(&[7; 60_000], 1448);
+    port.incoming.push_back((VnetHdr { gso: Gso::TcpV6, ..hdr }, bytes.clone()));
+    port.incoming.push_back((VnetHdr { gso: Gso::Other(3), ..hdr }, bytes.clone()));
+    port.incoming.push_back((VnetHdr { gso_size: 0, ..hdr }, bytes.clone()));
+    port.incoming.push_back((hdr, bytes[..40].to_vec()));
+    port.incoming.push_back((VnetHdr::default(), vec![0; 3]));
+    port.incoming.extend((0..60).map(|_| (hdr, bytes.clone())));
+    feed(&mut way, Instant(0), &mut port);
+    let s = way.stats();
+    assert_eq!(s.malformed, 4);
+    // Forty buffers, one of which is where the next frame lands, and less than one for the frame of three bytes.
+    assert_eq!((s.received, s.no_memory), (1 + 38, 60 - 38));
+    root(&mut way, "pfifo", &["limit", "10"]); // what waited is dropped
+    run_out(&mut way, &mut port, Instant(0));
+    port.incoming.extend((0..30).map(|_| (hdr, bytes.clone())));
+    feed(&mut way, Instant(10_000_000_000), &mut port);
+    run_out(&mut way, &mut port, Instant(10_000_000_000));
+    let s = way.stats();
+    assert_eq!(s.received, 39 + 30);
+    assert_eq!(s.received, s.dropped + s.delivered);
+    assert!(s.dropped > 30 && s.delivered > 10, "{s:?}");
+    assert_eq!((s.departed, s.lost), (s.delivered, 0));
+}
+
+#[test]
+fn a_full_output_holds_frames_and_then_loses_them() {
+    let mut way = direction("rate=1gbit,descriptors=1", 8 << 20);
+    let mut port = List { full: true, ..List::default() };
+    port.incoming.extend((0..300).map(|i| udp(0, i, 100)));
+    port.incoming.push_back(udp(0, 1, 61)); // of which the port says that it refused it
+    feed(&mut way, Instant(0), &mut port);
+    run_out(&mut way, &mut port, Instant(0));
+    assert!(way.waits_for_output());
+    assert_eq!((way.stats().departed, way.stats().lost, way.stats().delivered), (301, 301 - 256, 0));
+    port.full = false;
+    way.advance(Instant(1_000_000_000), &mut port).unwrap();
+    assert!(!way.waits_for_output());
+    assert_eq!((way.stats().lost, way.stats().delivered), (45, 256));
+    port.incoming.push_back(udp(0, 1, 61));
+    feed(&mut way, Instant(1_000_000_000), &mut port);
+    run_out(&mut way, &mut port, Instant(1_000_000_000));
+    assert_eq!((way.stats().lost, way.stats().delivered), (46, 256));
+    // In order, none twice: the first 256 of flow 0, 1, 2...
+    let order: Vec<_> = port.sent.iter().take(256).map(|(_, f)| u16::from_be_bytes([f[34], f[35]])).collect();
+    assert_eq!(order, (0..256).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_output_that_is_gone_is_an_error() {
+    let mut way = direction("rate=1gbit", 1 << 20);
+    let mut port = List { gone: true, ..List::default() };
+    port.incoming.push_back(udp(0, 1, 100));
+    feed(&mut way, Instant(0), &mut port);
+    let late = Instant(0) + Nanos::from_millis(1);
+    assert_eq!(way.advance(late, &mut port).unwrap_err().to_string(), "gone");
+}

@@ -1,0 +1,251 @@
+//! `show` against what tc (iproute2) prints for the same qdiscs.
+
+use txweir_core::testing::VecDevice;
+use txweir_core::{
+    Admitted, DqlConfig, Ecn, Env, Instant, Meta, PathConfig, Role, Tree, TxPath, Wake, cx::Cx,
+};
+use txweir_tc::{Policy, show};
+
+fn tree(policy: &str) -> Tree {
+    let mut tree = Tree::new(Env::default());
+    let policy = Policy::parse(policy, "p").unwrap_or_else(|e| panic!("{e}"));
+    policy.apply(&mut tree, &mut Cx::new(1, 0)).unwrap_or_else(|e| panic!("{e}"));
+    tree
+}
+
+fn text(policy: &str) -> String {
+    show::text(&tree(policy), Some("eth0"), false)
+}
+
+fn json(policy: &str) -> String {
+    show::json(&tree(policy), Some("eth0"), false)
+}
+
+#[test]
+fn one_line_for_each_kind() {
+    for (options, shown) in [
+        ("pfifo limit 33", "pfifo 8001: dev eth0 root refcnt 2 limit 33p"),
+        ("bfifo limit 100kb", "bfifo 8001: dev eth0 root refcnt 2 limit 100Kb"),
+        ("pfifo_head_drop", "pfifo_head_drop 8001: dev eth0 root refcnt 2 limit 1000p"),
+        (
+            "pfifo_fast",
+            "pfifo_fast 8001: dev eth0 root refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1",
+        ),
+        ("prio", "prio 8001: dev eth0 root refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1"),
+        (
+            "prio bands 4 priomap 1 1 2 2 3 3 0 0 1 2 3 0 0 0 0 0",
+            "prio 8001: dev eth0 root refcnt 2 bands 4 priomap 1 1 2 2 3 3 0 0 1 2 3 0 0 0 0 0",
+        ),
+        (
+            "fq_codel",
+            "fq_codel 8001: dev eth0 root refcnt 2 limit 10240p flows 1024 quantum 1514 target 5ms \
+            interval 100ms memory_limit 32Mb ecn drop_batch 64 ",
+        ),
+        (
+            "fq_codel noecn ce_threshold 1.024s memory_limit 100000 limit 1000",
+            "fq_codel 8001: dev eth0 root refcnt 2 limit 1000p flows 1024 quantum 1514 target 5ms ce_threshold \
+            1.02s interval 100ms memory_limit 100000b drop_batch 64 ",
+        ),
+        ("codel", "codel 8001: dev eth0 root refcnt 2 limit 1000p target 5ms interval 100ms "),
+        (
+            "codel ecn limit 1500",
+            "codel 8001: dev eth0 root refcnt 2 limit 1500p target 5ms interval 100ms ecn ",
+        ),
+        (
+            "tbf rate 1mbit burst 5kb latency 50ms",
+            "tbf 8001: dev eth0 root refcnt 2 rate 1Mbit burst 5Kb lat 50ms ",
+        ),
+        (
+            "tbf rate 1mbit burst 5kb limit 10000 peakrate 2mbit mtu 1540 mpu 64 overhead 24",
+            "tbf 8001: dev eth0 root refcnt 2 rate 1Mbit burst 5144b peakrate 2Mbit minburst 1564b lat 38.8ms \
+            overhead 24 ",
+        ),
+        (
+            "tbf rate 1mbit burst 500kb limit 10000",
+            "tbf 8001: dev eth0 root refcnt 2 rate 1Mbit burst 500Kb limit 10000b ",
+        ),
+        (
+            "tbf rate 1mbit burst 5kb limit 6kb mpu 8000",
+            "tbf 8001: dev eth0 root refcnt 2 rate 1Mbit burst 8000b limit 6Kb ",
+        ),
+        (
+            "tbf rate 1mbit burst 5kb limit 5kb",
+            "tbf 8001: dev eth0 root refcnt 2 rate 1Mbit burst 5Kb lat 0us ",
+        ),
+        (
+            "tbf rate 1000 burst 5kb latency 50ms",
+            "tbf 8001: dev eth0 root refcnt 2 rate 1Kbit burst 5Kb lat 48ms ",
+        ),
+        (
+            "tbf rate 1mbit burst 5kb limit 6kb peakrate 1001kbit mtu 4000",
+            "tbf 8001: dev eth0 root refcnt 2 rate 1Mbit burst 5Kb peakrate 1001Kbit minburst 4000b lat 17.1ms ",
+        ),
+    ] {
+        assert_eq!(text(&format!("qdisc add root {options}")), format!("qdisc {shown}\n"), "{options}");
+    }
+    assert_eq!(
+        show::text(&Tree::new(Env::default()), None, false),
+        "qdisc pfifo_fast 0: root refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n"
+    );
+}
+
+#[test]
+fn json_for_each_kind() {
+    for (options, shown) in [
+        ("pfifo limit 33", r#""options":{"limit":33}"#),
+        ("bfifo limit 100kb", r#""options":{"limit":102400}"#),
+        (
+            "pfifo_fast",
+            r#""options":{"bands":3,"priomap":[1,2,2,2,1,2,0,0,1,1,1,1,1,1,1,1],"multiqueue":false}"#,
+        ),
+        ("prio", r#""options":{"bands":3,"priomap":[1,2,2,2,1,2,0,0,1,1,1,1,1,1,1,1],"multiqueue":false}"#),
+        (
+            "fq_codel",
+            concat!(
+                r#""options":{"limit":10240,"flows":1024,"quantum":1514,"target":4999,"#,
+                r#""interval":99999,"memory_limit":33554432,"ecn":true,"drop_batch":64}"#
+            ),
+        ),
+        ("codel", r#""options":{"limit":1000,"target":4999,"interval":99999}"#),
+        ("tbf rate 1mbit burst 5kb latency 50ms", r#""options":{"rate":125000,"burst":5120,"lat":50000}"#),
+        (
+            "tbf rate 1mbit burst 5kb limit 10000 peakrate 2mbit mtu 1540 mpu 64 overhead 24",
+            r#""options":{"rate":125000,"burst":5144,"peakrate":250000,"minburst":1564,"lat":38848,"overhead":24}"#,
+        ),
+        (
+            "tbf rate 1mbit burst 500kb limit 10000",
+            r#""options":{"rate":125000,"burst":512000,"limit":10000}"#,
+        ),
+    ] {
+        let kind = options.split(' ').next().unwrap();
+        let head = format!(r#"[{{"kind":"{kind}","handle":"8001:","dev":"eth0","root":true,"refcnt":2,"#);
+        assert_eq!(json(&format!("qdisc add root {options}")), format!("{head}{shown}}}]"), "{options}");
+    }
+}
+
+#[test]
+fn what_was_added_below_a_class_is_shown_and_the_defaults_are_not() {
+    let policy = "qdisc add root handle 1: tbf rate 1mbit burst 5kb latency 50ms\n\
+                  qdisc add parent 1:1 handle 10: prio\n\
+                  qdisc add parent 10:3 handle 11: bfifo limit 100kb";
+    assert_eq!(
+        show::text(&tree(policy), None, true),
+        "qdisc tbf 1: root refcnt 2 rate 1Mbit burst 5Kb lat 50ms \n \
+          Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n \
+          backlog 0b 0p requeues 0\n\
+         qdisc prio 10: parent 1:1 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n \
+          Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n \
+          backlog 0b 0p requeues 0\n\
+         qdisc bfifo 11: parent 10:3 limit 100Kb\n \
+          Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n \
+          backlog 0b 0p requeues 0\n"
+    );
+    assert_eq!(
+        show::json(
+            &tree(
+                "qdisc add root handle 1: tbf rate 1mbit burst 5kb latency 50ms\n\
+                          qdisc add parent 1:1 handle 10: pfifo limit 33"
+            ),
+            None,
+            true
+        ),
+        // What tc -s -j of iproute2 6.1 printed, but for the count of references.
+        concat!(
+            r#"[{"kind":"tbf","handle":"1:","root":true,"refcnt":2,"options":{"rate":125000,"burst":5120,"lat":50000},"#,
+            r#""bytes":0,"packets":0,"drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0},"#,
+            r#"{"kind":"pfifo","handle":"10:","parent":"1:1","options":{"limit":33},"bytes":0,"packets":0,"drops":0,"#,
+            r#""overlimits":0,"requeues":0,"backlog":0,"qlen":0}]"#
+        )
+    );
+}
+
+/// A forwarder without slots: everything waits.
+fn stalled(policy: &str) -> (TxPath<u32>, VecDevice<u32>) {
+    let config =
+        PathConfig { role: Role::Forwarder, pool: 64, bql: None::<DqlConfig>, ..PathConfig::default() };
+    let mut path = TxPath::new(config).expect("a path");
+    let mut device = VecDevice::with_slots(0);
+    let policy = Policy::parse(policy, "p").unwrap_or_else(|e| panic!("{e}"));
+    path.configure(Instant::ZERO, &mut device, |tree, cx| policy.apply(tree, cx))
+        .unwrap_or_else(|e| panic!("{e}"));
+    (path, device)
+}
+
+#[test]
+fn statistics_count_what_happened() {
+    let (mut path, mut device) = stalled("qdisc add root handle 1: pfifo limit 3");
+    for n in 0..5 {
+        let _ = path.submit(Instant::ZERO, n, Meta::new(1000), &mut device);
+    }
+    device.set_slots(2);
+    assert_eq!(path.drain(Instant::ZERO, 64, &mut device), Wake::Device);
+    let super_packet = Meta::new(54 + 3000).gso(54, 1000);
+    assert_eq!(path.submit(Instant::ZERO, 9, super_packet, &mut device), Admitted::Queued);
+    assert_eq!(
+        show::text(path.tree(), None, true),
+        "qdisc pfifo 1: root refcnt 2 limit 3p\n \
+          Sent 2000 bytes 2 pkt (dropped 2, overlimits 0 requeues 0) \n \
+          backlog 4162b 2p requeues 0\n"
+    );
+    // A super-packet of three segments is three packets once sent, as in tc.
+    device.set_slots(4);
+    assert_eq!(path.drain(Instant::ZERO, 64, &mut device), Wake::Idle);
+    assert!(show::json(path.tree(), None, true).contains(r#""bytes":6162,"packets":6,"drops":2,"#));
+}
+
+#[test]
+fn overlimits_are_those_of_the_shaper() {
+    let (mut path, mut device) = stalled("qdisc add root handle 1: tbf rate 8kbit burst 1000 limit 9000");
+    device.set_slots(9);
+    for n in 0..3 {
+        let _ = path.submit(Instant::ZERO, n, Meta::new(1000), &mut device);
+        let _ = path.drain(Instant::ZERO, 64, &mut device);
+    }
+    assert_eq!(
+        show::text(path.tree(), None, true),
+        "qdisc tbf 1: root refcnt 2 rate 8Kbit burst 1000b lat 8s \n \
+          Sent 1000 bytes 1 pkt (dropped 0, overlimits 2 requeues 0) \n \
+          backlog 2000b 2p requeues 0\n"
+    );
+    for s in 1..3 {
+        let _ = path.drain(Instant::from_secs(s), 64, &mut device);
+    }
+    assert!(show::text(path.tree(), None, true).ends_with(" backlog 0b 0p requeues 0\n"));
+}
+
+#[test]
+fn counters_of_the_kinds_that_have_some() {
+    let (mut path, mut device) = stalled("qdisc add root handle 1: fq_codel flows 8 limit 4 drop_batch 1");
+    for n in 0..5 {
+        let _ = path.submit(Instant::ZERO, n, Meta::new(1000).hash(n << 29), &mut device);
+    }
+    assert_eq!(
+        show::text(path.tree(), None, true).lines().skip(2).collect::<Vec<_>>(),
+        [
+            " backlog 4000b 4p requeues 0",
+            "  maxpacket 1000 drop_overlimit 1 new_flow_count 5 ecn_mark 0 memory_used 4256",
+            "  new_flows_len 5 old_flows_len 0",
+        ]
+    );
+    assert!(show::json(path.tree(), None, true).ends_with(concat!(
+        r#""backlog":4000,"qlen":4,"maxpacket":1000,"drop_overlimit":1,"new_flow_count":5,"ecn_mark":0,"#,
+        r#""memory_used":4256,"new_flows_len":5,"old_flows_len":0}]"#
+    )));
+
+    let (mut path, mut device) = stalled("qdisc add root handle 1: codel ecn");
+    for n in 0..6 {
+        let m = Meta::new(1000).ecn(Ecn::Ect0);
+        let _ = path.submit(Instant::ZERO, n, m, &mut device);
+    }
+    device.set_slots(1);
+    let _ = path.drain(Instant::from_millis(20), 64, &mut device);
+    assert_eq!(
+        show::text(path.tree(), None, true).lines().skip(3).collect::<Vec<_>>(),
+        ["  count 0 lastcount 0 ldelay 20ms drop_next 0us", "  maxpacket 1000 ecn_mark 0 drop_overlimit 0"]
+    );
+    device.set_slots(3);
+    let _ = path.drain(Instant::from_millis(130), 64, &mut device);
+    let shown = show::text(path.tree(), None, true);
+    assert!(shown.contains("  count 1 lastcount 1 ldelay 130ms dropping drop_next 100ms\n"), "{shown}");
+    assert!(show::json(path.tree(), None, true).contains(r#""dropping":true,"drop_next":"#));
+}

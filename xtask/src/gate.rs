@@ -1,0 +1,87 @@
+//! Instructions per packet, counted by callgrind and checked in as a table, so that a change of cost shows as a
+//! diff. Two runs of different length are subtracted, which leaves out start-up.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::process::Command;
+
+const TABLE: &str = "spec/instructions.txt";
+
+/// Jobs that are counted. The 100 000-flow job is left to the clock: it measures the memory, not the code.
+const JOBS: [&str; 7] =
+    ["fifo-direct", "fifo-direct-nobql", "fifo-queued", "prio-3", "prio-16", "fq_codel-1k", "tbf"];
+
+/// Packets in the shorter run; the longer has twice as many.
+const PACKETS: u64 = 65_536;
+
+/// A change smaller than this many hundredths of the old count is the compiler's noise.
+const TOLERANCE_PERCENT: f64 = 2.0;
+
+/// Counts every job and compares with the table, or writes it.
+pub fn run(bless: bool) -> Result<(), String> {
+    let path = crate::root().join(TABLE);
+    let old = read(&fs::read_to_string(&path).unwrap_or_default());
+    let mut table = String::from(
+        "# Instructions per packet, enqueue and dequeue, bursts of 32 (callgrind). Written by `cargo xtask gate --bless`.\n",
+    );
+    let mut worse = Vec::new();
+    println!("{:20} {:>9} {:>9}", "job", "before", "now");
+    for job in JOBS {
+        let now = per_packet(job)?;
+        let before = old.get(job).copied();
+        println!("{job:20} {:>9} {now:9.1}", before.map_or("-".into(), |b| format!("{b:.1}")));
+        let _ = writeln!(table, "{job:20} {now:7.1}");
+        match before {
+            Some(b) if now > b * (1.0 + TOLERANCE_PERCENT / 100.0) => worse.push(job),
+            None if !bless => worse.push(job),
+            _ => {}
+        }
+    }
+    if bless {
+        return fs::write(&path, table).map_err(|e| format!("{TABLE}: {e}"));
+    }
+    match worse.as_slice() {
+        [] => Ok(()),
+        jobs => Err(format!("more instructions than {TABLE} says: {}", jobs.join(", "))),
+    }
+}
+
+fn read(text: &str) -> BTreeMap<String, f64> {
+    text.lines()
+        .filter(|l| !l.starts_with('#'))
+        .filter_map(|l| {
+            let (job, n) = l.split_once(' ')?;
+            Some((job.to_string(), n.trim().parse().ok()?))
+        })
+        .collect()
+}
+
+fn per_packet(job: &str) -> Result<f64, String> {
+    let short = count(job, PACKETS)?;
+    let long = count(job, 2 * PACKETS)?;
+    // Each run has a warming round and a counted one.
+    Ok(long.saturating_sub(short) as f64 / (2 * PACKETS) as f64)
+}
+
+fn count(job: &str, packets: u64) -> Result<u64, String> {
+    let out = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "target/release/txweir", "bench"])
+        .args(["--rounds", "1", "--only", job, "--packets", &packets.to_string()])
+        .current_dir(crate::root())
+        .output()
+        .map_err(|e| format!("valgrind: {e}"))?;
+    let log = String::from_utf8_lossy(&out.stderr);
+    log.lines()
+        .find_map(|l| l.split_once("Collected :")?.1.trim().parse().ok())
+        .ok_or_else(|| format!("valgrind counted nothing for {job}: {log}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn reads_its_own_table() {
+        let t = super::read("# heading\nfifo-direct     41.5\nprio-3   120.0\n");
+        assert_eq!((t["fifo-direct"], t["prio-3"], t.len()), (41.5, 120.0, 2));
+    }
+}

@@ -1,0 +1,130 @@
+//! House rules that a compiler does not check, each with its reason in the message.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Words that may not stand in Rust source, and what to do instead.
+const BANNED: [(&str, &str); 5] = [
+    ("TODO", "do it, or open an issue"),
+    ("FIXME", "fix it, or open an issue"),
+    ("std::time::Instant::now", "below the command line, time is an argument or device::clock"),
+    ("unimplemented!", "finish it"),
+    ("#[ignore", "a test that does not run proves nothing"),
+];
+
+/// Longest file, in lines that are neither tests nor blank nor comments.
+const FILE_LINES_MAX: usize = 500;
+/// Longest line of source.
+const LINE_LEN_MAX: usize = 130;
+/// The only file outside of tests with unsafe code.
+const UNSAFE_HOME: &str = "crates/device/src/sys.rs";
+
+/// Checks every rule and lists what breaks one.
+pub fn run() -> Result<(), String> {
+    let root = crate::root();
+    let mut found = Vec::new();
+    for path in sources(&root) {
+        let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
+        let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
+        if !name.starts_with("xtask/") {
+            check_source(&name, &text, &mut found);
+        }
+    }
+    check_dependencies(&root, &mut found)?;
+    check_kinds(&root, &mut found)?;
+    for f in &found {
+        println!("{f}");
+    }
+    crate::docs::run(true)?;
+    match found.len() {
+        0 => Ok(()),
+        n => Err(format!("{n} rules broken")),
+    }
+}
+
+/// Every Rust source of the repository.
+fn sources(root: &Path) -> Vec<PathBuf> {
+    let mut dirs = vec![root.join("crates"), root.join("xtask")];
+    let mut files = Vec::new();
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && path.file_name().is_none_or(|n| n != "target") {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn check_source(name: &str, text: &str, found: &mut Vec<String>) {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    let tests = name.contains("/tests/");
+    for (i, line) in text.lines().enumerate() {
+        let at = format!("{name}:{}", i + 1);
+        if line.chars().count() > LINE_LEN_MAX {
+            found.push(format!("{at}: longer than {LINE_LEN_MAX} characters"));
+        }
+        for (word, instead) in BANNED {
+            if line.contains(word) {
+                found.push(format!("{at}: {word}: {instead}"));
+            }
+        }
+        let words = line.split("//").next().unwrap_or(line);
+        if words.contains("unsafe ") && !words.contains('"') && name != UNSAFE_HOME && !tests {
+            found.push(format!("{at}: unsafe outside of {UNSAFE_HOME}"));
+        }
+    }
+    let lines = code
+        .lines()
+        .filter(|l| !l.trim().is_empty() && !l.trim_start().starts_with("//"))
+        .count();
+    if lines > FILE_LINES_MAX && !tests {
+        found.push(format!("{name}: {lines} lines of code, more than {FILE_LINES_MAX}: is it still one idea?"));
+    }
+}
+
+/// Every dependency has its sentence in CONTRIBUTING.md.
+fn check_dependencies(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).map_err(|e| format!("Cargo.toml: {e}"))?;
+    let prose = fs::read_to_string(root.join("CONTRIBUTING.md")).map_err(|e| format!("CONTRIBUTING.md: {e}"))?;
+    let listed = manifest.split("[workspace.dependencies]").nth(1).unwrap_or("");
+    let listed = listed.split("\n[").next().unwrap_or("");
+    for line in listed.lines().filter(|l| !l.starts_with('#')) {
+        if let Some((name, _)) = line.split_once(" = ")
+            && !name.starts_with("txweir")
+            && !prose.contains(&format!("`{name}`"))
+        {
+            found.push(format!("CONTRIBUTING.md: no sentence for the dependency `{name}`"));
+        }
+    }
+    Ok(())
+}
+
+/// Every kind of the registry has its page.
+fn check_kinds(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
+    let dir = root.join("crates/core/src/qdisc");
+    for entry in fs::read_dir(&dir).map_err(|e| format!("qdisc: {e}"))?.flatten() {
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        for line in text.lines().filter(|l| l.contains("const KIND: &'static str = ")) {
+            let kind = line.split('"').nth(1).unwrap_or("");
+            if !root.join(format!("docs/qdisc/{kind}.md")).exists() {
+                found.push(format!("docs/qdisc/{kind}.md: missing: every kind has its page"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn finds_what_it_bans() {
+        let mut found = Vec::new();
+        super::check_source("crates/core/src/x.rs", "fn f() { unsafe { } } // TODO\n", &mut found);
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+}
