@@ -166,11 +166,14 @@ impl Node {
         next
     }
 
-    /// What `dequeue` would give. The packet, if any, is held here until it is asked for, and still counts as
-    /// queued.
+    /// What `dequeue` would give. If the qdisc can only tell by giving it, the packet is held here until it is
+    /// asked for: it still counts as queued, but not towards the qdisc's own limit.
     #[inline]
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
         if self.held.is_empty() {
+            if let Some(m) = self.qdisc.head(&cx.pool) {
+                return Peek::Ready { wire_len: m.wire_len, segs: m.segs };
+            }
             match self.ask(cx) {
                 Next::Packet(p) => self.held.push_back(&mut cx.pool, p),
                 Next::Empty => return Peek::Empty,

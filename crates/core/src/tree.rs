@@ -156,8 +156,13 @@ impl Tree {
                 "",
             ));
         }
-        let default = if parent == Handle::ROOT { Self::default_root(&env) } else { Node::default_child(&env) };
-        self.graft(parent, default, cx)
+        let mut default = (parent == Handle::ROOT).then(|| Self::default_root(&env));
+        self.visit(&mut |_, owner| {
+            if parent != Handle::ROOT && owner.handle() == parent.qdisc() {
+                default = Some(owner.qdisc().default_child(&env));
+            }
+        });
+        self.graft(parent, default.unwrap_or_else(|| Node::default_child(&env)), cx)
     }
 
     /// Puts `new` at `parent` and drops what the old one had queued, as all ancestors see.

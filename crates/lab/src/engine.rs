@@ -219,6 +219,11 @@ impl<T, P: Payload> Lane<T, P> {
         self.queue.is_empty()
     }
 
+    /// Its items, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.queue.iter().map(|(_, _, item)| item)
+    }
+
     /// Appends an item that is due at `at`; a lane keeps its order, so one that would overtake is held until
     /// the item before it.
     pub fn push(&mut self, engine: &mut Engine<P>, at: Instant, item: T) {

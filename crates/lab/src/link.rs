@@ -1,10 +1,11 @@
 //! What lies between two hosts: delay, jitter, loss, reordering. The rate is not here: it belongs to the wire.
 
 use txweir_core::rng::Rng;
-use txweir_core::{Instant, Nanos};
+use txweir_core::{Instant, Nanos, Tally};
 
 use crate::engine::{Engine, Lane, Payload};
 use crate::frame::Frame;
+use crate::pcap::Tap;
 
 /// One direction of a link. Probabilities are in parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,12 +27,23 @@ pub struct LinkConfig {
 /// What a link has done to packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
-    /// Packets that went in (segments, unless units arrive whole).
-    pub packets: u64,
+    /// Packets that went in (segments, unless units arrive whole), and their bytes on the wire.
+    pub carried: Tally,
     /// Packets lost.
-    pub lost: u64,
+    pub lost: Tally,
     /// Packets made late.
     pub late: u64,
+}
+
+/// What a link decides about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives in order.
+    Arrives,
+    /// It does not arrive.
+    Lost,
+    /// It arrives by so much later than in order.
+    Late(Nanos),
 }
 
 /// One direction of a link, in action.
@@ -45,6 +57,8 @@ pub struct Link<P> {
     late_event: fn(u32) -> P,
     actor: u32,
     stats: LinkStats,
+    /// Where every packet is recorded as it leaves the wire.
+    tap: Option<Tap>,
 }
 
 impl<P: Payload> Link<P> {
@@ -52,7 +66,7 @@ impl<P: Payload> Link<P> {
     /// for one made late.
     pub fn new(config: LinkConfig, actor: u32, arrival: P, late_event: fn(u32) -> P, seed: u64) -> Self {
         let (lane, late) = (Lane::new(actor, arrival), Vec::new());
-        Self { config, rng: Rng::new(seed), lane, late, late_event, actor, stats: LinkStats::default() }
+        Self { config, rng: Rng::new(seed), lane, late, late_event, actor, stats: LinkStats::default(), tap: None }
     }
 
     /// What it has done.
@@ -60,43 +74,77 @@ impl<P: Payload> Link<P> {
         self.stats
     }
 
-    /// A packet leaves the wire between `start` and `finish`.
-    pub fn push(&mut self, engine: &mut Engine<P>, frame: Frame, start: Instant, finish: Instant) {
-        let segs = frame.segs();
-        if segs == 1 || self.config.whole_units {
-            return self.send(engine, frame, finish);
+    /// Packets on their way, and their bytes on the wire.
+    pub fn in_flight(&self) -> Tally {
+        let mut sum = Tally::default();
+        self.lane.iter().chain(self.late.iter().flatten()).for_each(|f| sum.add(f.wire_len()));
+        sum
+    }
+
+    /// Records every packet from now on.
+    pub fn set_tap(&mut self, tap: Tap) {
+        self.tap = Some(tap);
+    }
+
+    /// A packet leaves the wire between the two instants of `line`. A unit leaves as segments, each of which takes
+    /// `overhead` bytes beside its own on the line.
+    pub fn push(&mut self, engine: &mut Engine<P>, frame: Frame, line: (Instant, Instant), overhead: u32) {
+        let finish = line.1;
+        if frame.segs() == 1 {
+            let fate = self.decide(frame.wire_len());
+            self.record(&frame, finish, fate);
+            return self.send(engine, frame, finish, fate);
         }
-        // The last bit of each segment leaves in proportion to the bytes before it; only the last is shorter.
-        let time = finish.saturating_since(start).0;
-        let total = u64::from(frame.wire_len());
-        let mut sent = 0;
-        for i in 0..segs {
-            let segment = frame.segment(i);
-            sent += u64::from(segment.len());
-            let at = start + Nanos((u128::from(time) * u128::from(sent) / u128::from(total)) as u64);
-            self.send(engine, segment, at);
+        if self.config.whole_units {
+            let fate = self.decide(frame.wire_len());
+            if self.tap.is_some() {
+                cut(&frame, line, overhead, |segment, at| self.record(&segment, at, fate));
+            }
+            return self.send(engine, frame, finish, fate);
+        }
+        cut(&frame, line, overhead, |segment, at| {
+            let fate = self.decide(segment.len());
+            self.record(&segment, at, fate);
+            self.send(engine, segment, at, fate);
+        });
+    }
+
+    /// Draws the fate of a packet, and counts it.
+    fn decide(&mut self, bytes: u32) -> Fate {
+        self.stats.carried.add(bytes);
+        if self.hit(self.config.loss_ppm) {
+            self.stats.lost.add(bytes);
+            return Fate::Lost;
+        }
+        if self.hit(self.config.reorder_ppm) {
+            self.stats.late += 1;
+            return Fate::Late(self.config.reorder_by);
+        }
+        Fate::Arrives
+    }
+
+    fn record(&mut self, frame: &Frame, at: Instant, fate: Fate) {
+        if let Some(tap) = &mut self.tap {
+            tap.packet(frame, at, fate);
         }
     }
 
-    fn send(&mut self, engine: &mut Engine<P>, frame: Frame, left: Instant) {
-        self.stats.packets += 1;
-        if self.hit(self.config.loss_ppm) {
-            self.stats.lost += 1;
-            return;
-        }
-        let LinkConfig { delay, jitter, reorder_ppm, reorder_by, .. } = self.config;
-        let jitter = if jitter.0 == 0 { 0 } else { self.rng.below(jitter.0 + 1) };
+    fn send(&mut self, engine: &mut Engine<P>, frame: Frame, left: Instant, fate: Fate) {
+        let LinkConfig { delay, jitter, .. } = self.config;
+        let by = match fate {
+            Fate::Lost => return,
+            Fate::Arrives => None,
+            Fate::Late(by) => Some(by),
+        };
+        let jitter = if jitter.0 == 0 { 0 } else { self.rng.below(jitter.0.saturating_add(1)) };
         let at = left + delay + Nanos(jitter);
-        if !self.hit(reorder_ppm) {
-            return self.lane.push(engine, at, frame);
-        }
-        self.stats.late += 1;
+        let Some(by) = by else { return self.lane.push(engine, at, frame) };
         let slot = self.late.iter().position(Option::is_none).unwrap_or(self.late.len());
         if slot == self.late.len() {
             self.late.push(None);
         }
         self.late[slot] = Some(frame);
-        engine.schedule(at + reorder_by, self.actor, (self.late_event)(slot as u32));
+        engine.schedule(at + by, self.actor, (self.late_event)(slot as u32));
     }
 
     fn hit(&mut self, ppm: u32) -> bool {
@@ -110,5 +158,20 @@ impl<P: Payload> Link<P> {
     /// The packet whose late event has come.
     pub fn arrive_late(&mut self, slot: u32) -> Option<Frame> {
         self.late.get_mut(slot as usize)?.take()
+    }
+}
+
+/// The segments of a unit, each with the time at which its last bit leaves: in proportion to the bytes on the line
+/// up to there.
+fn cut(unit: &Frame, line: (Instant, Instant), overhead: u32, mut each: impl FnMut(Frame, Instant)) {
+    let (overhead, segs) = (u128::from(overhead), unit.segs());
+    let time = u128::from(line.1.saturating_since(line.0).0);
+    let total = u128::from(unit.wire_len()) + overhead * u128::from(segs);
+    let mut sent = 0;
+    for i in 0..segs {
+        let segment = unit.segment(i);
+        sent += u128::from(segment.len()) + overhead;
+        // At most `time`.
+        each(segment, line.0 + Nanos((time * sent / total) as u64));
     }
 }

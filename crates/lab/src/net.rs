@@ -1,8 +1,10 @@
 //! A network: hosts, the links between them, and what talks over them.
 
+mod measure;
+
 use hdrhistogram::Histogram;
 use txweir_core::rng::Rng;
-use txweir_core::{Instant, Nanos, Rate};
+use txweir_core::{Instant, Nanos, Rate, Tally};
 
 use crate::app::App;
 use crate::cpu::Cpu;
@@ -11,6 +13,8 @@ use crate::frame::Frame;
 use crate::nic::{Nic, NicConfig};
 use crate::tcp::{Addr, Conn, Label, Pad, TcpConfig};
 use crate::udp;
+
+pub use measure::{CbrCounts, Totals};
 
 /// What an event means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +74,8 @@ struct End {
     alarm: Alarm,
     host: u32,
     group: u32,
+    /// It is among those that wait for room at its NIC.
+    waiting: bool,
 }
 
 /// A constant-rate sender.
@@ -77,6 +83,8 @@ struct End {
 struct Source {
     source: udp::Source,
     host: u32,
+    /// Packets that its NIC had no room for.
+    refused: u64,
 }
 
 /// A constant-rate receiver.
@@ -140,6 +148,10 @@ pub struct GroupState {
     first: u32,
     /// Bytes that each member had delivered when measuring began.
     bytes_before: Vec<u64>,
+    /// What its constant-rate members had done when measuring began.
+    cbr_before: CbrCounts,
+    /// What its senders had sent again when measuring began.
+    retransmitted_before: u64,
 }
 
 /// A step of a NIC's rate.
@@ -168,6 +180,12 @@ pub struct Net {
     pad: Pad,
     measuring_from: Option<Instant>,
     connections: u32,
+    /// Packets that reached their end, and their bytes on the wire.
+    delivered: Tally,
+    /// Packets that a host in between passed on, and their bytes on the wire.
+    forwarded: Tally,
+    /// Packets that it had no room for and that have no other owner.
+    refused: Tally,
 }
 
 impl Net {
@@ -188,6 +206,9 @@ impl Net {
             pad: Pad::default(),
             measuring_from: None,
             connections: 0,
+            delivered: Tally::default(),
+            forwarded: Tally::default(),
+            refused: Tally::default(),
         }
     }
 
@@ -258,7 +279,7 @@ impl Net {
         for n in 0..group.count {
             let start = group.start + Nanos(self.rng.below(group.stagger.0.max(1)));
             let port = 2000 + (self.connections - group.count + n) as u16;
-            let addr = |host: u32| Addr { ip: [10, 0, (host >> 8) as u8, 1 + host as u8], port };
+            let addr = |host: u32| Addr { ip: [10, (host / 65_025) as u8, (host / 255 % 255) as u8, 1 + (host % 255) as u8], port };
             let (a, b) = (addr(group.from), addr(group.to));
             match group.load {
                 Load::Stream => self.connect(&group, number, a, b, start, (App::stream(None), App::sink())),
@@ -266,11 +287,18 @@ impl Net {
                     let apps = (App::client(request, response), App::server(request, response));
                     self.connect(&group, number, a, b, start, apps);
                 }
-                Load::Cbr { len, rate } => self.cbr(&group, a, b, start, len, rate),
+                Load::Cbr { len, rate } => self.add_cbr(&group, a, b, start, len, rate),
             }
         }
         let latency = udp::histogram();
-        self.groups.push(GroupState { group, latency, first, bytes_before: Vec::new() });
+        self.groups.push(GroupState {
+            group,
+            latency,
+            first,
+            bytes_before: Vec::new(),
+            cbr_before: CbrCounts::default(),
+            retransmitted_before: 0,
+        });
         Ok(())
     }
 
@@ -282,17 +310,17 @@ impl Net {
         let client = Conn::connect(tcp(g.from), a, b, start, apps.0, to_server, self.rng.next_u64());
         let server = Conn::listen(tcp(g.to), b, apps.1, to_client, self.rng.next_u64());
         for (conn, host) in [(client, g.from), (server, g.to)] {
-            self.ends.push(End { conn, alarm: Alarm::default(), host, group: number });
+            self.ends.push(End { conn, alarm: Alarm::default(), host, group: number, waiting: false });
         }
         self.ends[end as usize].alarm.set(&mut self.engine, Some(start), end, What::Timer);
     }
 
-    fn cbr(&mut self, g: &Group, a: Addr, b: Addr, start: Instant, len: u32, rate: u64) {
+    fn add_cbr(&mut self, g: &Group, a: Addr, b: Addr, start: Instant, len: u32, rate: u64) {
         let (source, sink) = (self.sources.len() as u32, self.sinks.len() as u32);
         let label = Label { to: SINKS + sink, hash: self.rng.next_u64() as u32, priority: g.priority };
         let made = udp::Source::new(a, b, label, len, rate, start, Instant::MAX);
         self.engine.schedule(start, source, What::Source);
-        self.sources.push(Source { source: made, host: g.from });
+        self.sources.push(Source { source: made, host: g.from, refused: 0 });
         self.sinks.push(Sink { sink: udp::Sink::default(), host: g.to, source });
     }
 
@@ -312,78 +340,6 @@ impl Net {
     pub fn nic_mut(&mut self, nic: u32) -> &mut Nic {
         &mut self.nics[nic as usize]
     }
-    /// The groups.
-    pub fn groups(&self) -> &[GroupState] {
-        &self.groups
-    }
-    /// When measuring began.
-    pub fn measuring_from(&self) -> Instant {
-        self.measuring_from.unwrap_or(Instant::ZERO)
-    }
-
-    /// Starts measuring now: what was before does not count.
-    pub fn measure(&mut self) {
-        let now = self.engine.now();
-        self.measuring_from = Some(now);
-        for nic in &mut self.nics {
-            nic.restart(now);
-        }
-        for g in 0..self.groups.len() {
-            let before = self.delivered(g);
-            self.groups[g].bytes_before = before;
-            self.groups[g].latency.reset();
-        }
-        for sink in &mut self.sinks {
-            sink.sink.delay.reset();
-        }
-    }
-
-    /// Bytes of payload (frames, for constant rate) that each member of a group has delivered since the start.
-    fn delivered(&self, group: usize) -> Vec<u64> {
-        let GroupState { group: g, first, .. } = &self.groups[group];
-        (0..g.count)
-            .map(|n| match g.load {
-                Load::Cbr { .. } => self.sinks[(first + n) as usize].sink.bytes(),
-                _ => match self.ends[(first + 2 * n + 1) as usize].conn.app() {
-                    App::Sink(s) => s.read,
-                    App::Server(s) => s.done * s.request,
-                    _ => 0,
-                },
-            })
-            .collect()
-    }
-
-    /// Bytes that each member of a group has delivered since measuring began.
-    pub fn bytes(&self, group: usize) -> Vec<u64> {
-        let before = &self.groups[group].bytes_before;
-        let now = self.delivered(group);
-        now.iter().enumerate().map(|(i, n)| n - before.get(i).copied().unwrap_or(0)).collect()
-    }
-
-    /// One-way delays of a constant-rate group, all members together; and packets sent and received by it.
-    pub fn cbr_results(&self, group: usize) -> (Histogram<u64>, u64, u64) {
-        let GroupState { group: g, first, .. } = &self.groups[group];
-        let mut all = (udp::histogram(), 0, 0);
-        if let Load::Cbr { .. } = g.load {
-            for sink in &self.sinks[*first as usize..(first + g.count) as usize] {
-                // Both histograms have the same bounds.
-                let _ = all.0.add(&sink.sink.delay);
-                all.1 += self.sources[sink.source as usize].source.sent();
-                all.2 += sink.sink.received();
-            }
-        }
-        all
-    }
-
-    /// Payload bytes sent again by the senders of a group since the start.
-    pub fn retransmitted(&self, group: usize) -> u64 {
-        let GroupState { group: g, first, .. } = &self.groups[group];
-        match g.load {
-            Load::Cbr { .. } => 0,
-            _ => (0..2 * g.count).map(|n| self.ends[(first + n) as usize].conn.stats().retransmitted).sum(),
-        }
-    }
-
     /// Runs until `until`.
     pub fn run(&mut self, until: Instant) {
         while let Some(e) = self.engine.next(until) {
@@ -430,6 +386,7 @@ impl Net {
         if here != destination {
             return self.forward(here, destination, frame);
         }
+        self.delivered.add(frame.wire_len());
         self.engine.note(frame.to, NOTE_DELIVER, u64::from(frame.ip_len()));
         let now = self.engine.now();
         if let Some(sink) = frame.to.checked_sub(SINKS) {
@@ -447,9 +404,17 @@ impl Net {
 
     fn forward(&mut self, here: u32, destination: u32, frame: Frame) {
         let nic = self.routes[here as usize][destination as usize];
+        let bytes = frame.wire_len();
         if let Some(n) = self.nics.get_mut(nic as usize) {
-            // A forwarder's path takes everything: what does not fit is dropped and counted there.
-            let _ = n.submit(&mut self.engine, frame);
+            // A forwarder's path takes everything: what does not fit is dropped and counted there. One that is set up
+            // as an origin, because its host has traffic of its own, has nobody here to give the packet back to.
+            let refused = n.submit(&mut self.engine, frame).err().map_or(0, |rest| rest.wire_len());
+            if refused > 0 {
+                self.refused.add(refused);
+            }
+            if refused < bytes {
+                self.forwarded.add(bytes - refused);
+            }
             self.kick(nic);
         }
     }
@@ -457,15 +422,14 @@ impl Net {
     /// A constant-rate source's next packet. What does not fit is lost, as with a socket that does not block.
     fn source(&mut self, number: u32) {
         let now = self.engine.now();
-        let Source { source, host } = &mut self.sources[number as usize];
-        let host = *host;
+        let Source { source, host, refused } = &mut self.sources[number as usize];
         let Some(frame) = source.poll(now) else { return };
         if let Some(at) = source.poll_at() {
             self.engine.schedule(at, number, What::Source);
         }
         let sink = (frame.to - SINKS) as usize;
-        let nic = self.routes[host as usize][self.sinks[sink].host as usize];
-        let _ = self.nics[nic as usize].submit(&mut self.engine, frame);
+        let nic = self.routes[*host as usize][self.sinks[sink].host as usize];
+        *refused += u64::from(self.nics[nic as usize].submit(&mut self.engine, frame).is_err());
         self.kick(nic);
     }
 
@@ -484,7 +448,7 @@ impl Net {
         let nic = &mut nics[number as usize];
         let now = engine.now();
         end.conn.poll(now, pad, &mut hosts[end.host as usize].cpu, |frame| nic.submit(engine, frame));
-        if end.conn.is_blocked() {
+        if end.conn.is_blocked() && !std::mem::replace(&mut end.waiting, true) {
             nic.wait(n);
         }
         let at = end.conn.poll_at(now);
@@ -499,7 +463,9 @@ impl Net {
         self.nics[nic as usize].kick(&mut self.engine);
         while self.nics[nic as usize].take_wake() {
             while let Some(end) = self.nics[nic as usize].next_waiting() {
-                self.ends[end as usize].conn.wake();
+                let woken = &mut self.ends[end as usize];
+                woken.waiting = false;
+                woken.conn.wake();
                 self.send(end);
                 if self.ends[end as usize].conn.is_blocked() {
                     break;

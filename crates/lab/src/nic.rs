@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use txweir_core::txpath::PathConfig;
 use txweir_core::wire::{Wire, WireConfig};
-use txweir_core::{Admitted, Instant, Meta, Rate, TxPath, Wake};
+use txweir_core::{Admitted, DropReason, Instant, MarkReason, Meta, Nanos, Rate, Tally, TxPath, Wake};
 
 use crate::engine::{Alarm, Engine};
 use crate::frame::Frame;
-use crate::link::{Link, LinkConfig};
+use crate::link::{Link, LinkConfig, LinkStats};
 use crate::net::What;
+use crate::pcap::Tap;
 
 /// A quantity that changes at known times: its time-weighted mean, and its extremes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +26,9 @@ impl Gauge {
     /// It has this value from `now` on.
     #[inline]
     pub fn set(&mut self, now: Instant, value: u64) {
+        if value == self.value {
+            return;
+        }
         self.area += u128::from(self.value) * u128::from(now.saturating_since(self.since).0);
         self.since = now;
         self.value = value;
@@ -49,6 +53,65 @@ impl Gauge {
     /// Present value.
     pub const fn value(&self) -> u64 {
         self.value
+    }
+}
+
+/// What a NIC has done since the start, or between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NicCounts {
+    /// Packets that its host offered and it took (a TSO unit is one), and their bytes on the wire. A packet that a
+    /// qdisc dropped was taken.
+    pub taken: Tally,
+    /// Packets that went to the device without waiting.
+    pub direct: u64,
+    /// Packets that entered the root qdisc.
+    pub queued: u64,
+    /// Packets handed to the device, and their bytes on the wire.
+    pub tx: Tally,
+    /// Packets that have left the wire, and their bytes.
+    pub departed: Tally,
+    /// Time that the line was busy with them, preamble and gap included.
+    pub busy: Nanos,
+    /// Packets dropped, for any reason, and their bytes on the wire.
+    pub dropped: Tally,
+    /// Packets dropped, by [`DropReason`].
+    pub drops: [u64; DropReason::COUNT],
+    /// Packets marked, by [`MarkReason`].
+    pub marks: [u64; MarkReason::COUNT],
+    /// Times that the ring was full, and that the byte limit was reached, while packets waited.
+    pub stops: [u64; 2],
+    /// Times that a sender got its packet back because there was no room.
+    pub full: u64,
+    /// Completion rounds.
+    pub rounds: u64,
+    /// What the link did.
+    pub link: LinkStats,
+}
+
+impl NicCounts {
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let of = |f: fn(&Self) -> u64| f(self) - f(earlier);
+        Self {
+            taken: self.taken.since(earlier.taken),
+            direct: of(|c| c.direct),
+            queued: of(|c| c.queued),
+            tx: self.tx.since(earlier.tx),
+            departed: self.departed.since(earlier.departed),
+            busy: self.busy.saturating_sub(earlier.busy),
+            dropped: self.dropped.since(earlier.dropped),
+            drops: std::array::from_fn(|i| self.drops[i] - earlier.drops[i]),
+            marks: std::array::from_fn(|i| self.marks[i] - earlier.marks[i]),
+            stops: std::array::from_fn(|i| self.stops[i] - earlier.stops[i]),
+            full: of(|c| c.full),
+            rounds: of(|c| c.rounds),
+            link: LinkStats {
+                carried: self.link.carried.since(earlier.link.carried),
+                lost: self.link.lost.since(earlier.link.lost),
+                late: of(|c| c.link.late),
+            },
+        }
     }
 }
 
@@ -80,6 +143,11 @@ pub struct Nic {
     ring: Gauge,
     /// Bytes that the qdiscs hold.
     backlog: Gauge,
+    taken: Tally,
+    departed: Tally,
+    busy: Nanos,
+    /// The counts when measuring began.
+    before: NicCounts,
 }
 
 impl Nic {
@@ -95,6 +163,10 @@ impl Nic {
             waiting: VecDeque::new(),
             ring: Gauge::default(),
             backlog: Gauge::default(),
+            taken: Tally::default(),
+            departed: Tally::default(),
+            busy: Nanos::ZERO,
+            before: NicCounts::default(),
         })
     }
 
@@ -114,8 +186,36 @@ impl Nic {
     pub const fn gauges(&self) -> [&Gauge; 2] {
         [&self.ring, &self.backlog]
     }
+    /// What it has done since the start.
+    pub fn counts(&self) -> NicCounts {
+        let (path, cx) = (self.path.stats(), self.path.cx());
+        NicCounts {
+            taken: self.taken,
+            direct: path.direct,
+            queued: path.queued,
+            tx: Tally { packets: path.tx_packets, bytes: path.tx_bytes },
+            departed: self.departed,
+            busy: self.busy,
+            dropped: cx.dropped(),
+            drops: std::array::from_fn(|i| cx.drops(DropReason::ALL[i])),
+            marks: std::array::from_fn(|i| cx.marks(MarkReason::ALL[i])),
+            stops: [path.stop_drv, path.stop_stack],
+            full: path.full,
+            rounds: self.wire.rounds(),
+            link: self.link.stats(),
+        }
+    }
+    /// What it has done since measuring began.
+    pub fn measured(&self) -> NicCounts {
+        self.counts().since(&self.before)
+    }
+    /// Records every packet that leaves the wire from now on.
+    pub fn set_tap(&mut self, tap: Tap) {
+        self.link.set_tap(tap);
+    }
     /// Starts measuring.
     pub fn restart(&mut self, now: Instant) {
+        self.before = self.counts();
         self.ring.restart(now);
         self.backlog.restart(now);
     }
@@ -135,23 +235,26 @@ impl Nic {
     /// A host hands a frame over; it comes back if there is no room. To be followed by `kick`.
     pub fn submit(&mut self, engine: &mut Engine<What>, frame: Frame) -> Result<(), Frame> {
         let m = meta_of(&frame);
+        let wire_len = m.wire_len;
         match self.path.submit(engine.now(), frame, m, &mut self.wire) {
-            Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => Ok(()),
+            Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {
+                self.taken.add(wire_len);
+                Ok(())
+            }
             Admitted::Full(frame) => Err(frame),
-            Admitted::Cut(frame, _) => self.submit_segments(engine, &frame),
+            Admitted::Cut(frame, _) => self.submit_segments(engine.now(), &frame),
         }
     }
 
     /// A unit that a qdisc wants in pieces goes as segments; the rest of it comes back if there is no room.
-    fn submit_segments(&mut self, engine: &mut Engine<What>, unit: &Frame) -> Result<(), Frame> {
+    fn submit_segments(&mut self, now: Instant, unit: &Frame) -> Result<(), Frame> {
         for i in 0..unit.segs() {
             let segment = unit.segment(i);
             let m = meta_of(&segment);
-            if let Admitted::Full(_) | Admitted::Cut(..) =
-                self.path.submit(engine.now(), segment, m, &mut self.wire)
-            {
+            if let Admitted::Full(_) | Admitted::Cut(..) = self.path.submit(now, segment, m, &mut self.wire) {
                 return Err(unit.part(i, unit.segs() - i));
             }
+            self.taken.add(m.wire_len);
         }
         Ok(())
     }
@@ -178,8 +281,13 @@ impl Nic {
 
     /// Brings the device to the present; true if it has completions.
     pub fn advance(&mut self, engine: &mut Engine<What>) -> bool {
-        let link = &mut self.link;
-        self.wire.advance(engine.now(), |d| link.push(engine, d.frame, d.start, d.finish))
+        let Self { link, wire, departed, busy, .. } = self;
+        let overhead = wire.config().overhead;
+        wire.advance(engine.now(), |d| {
+            departed.add(d.meta.wire_len);
+            *busy = *busy + d.finish.saturating_since(d.start);
+            link.push(engine, d.frame, (d.start, d.finish), overhead);
+        })
     }
 
     /// An event of the device or of a wake-up; false if it was overtaken.
@@ -199,11 +307,9 @@ impl Nic {
         self.link.arrive_late(slot)
     }
 
-    /// This end waits for room.
+    /// This end waits for room; to be said once until it is given by `next_waiting`.
     pub fn wait(&mut self, end: u32) {
-        if !self.waiting.contains(&end) {
-            self.waiting.push_back(end);
-        }
+        self.waiting.push_back(end);
     }
     /// True if ends that wait may try again.
     pub fn take_wake(&mut self) -> bool {

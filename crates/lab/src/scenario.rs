@@ -4,15 +4,17 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use toml::Spanned;
+use txweir_core::rng::Rng;
 use txweir_core::txpath::PathConfig;
 use txweir_core::value::{Value, Words};
 use txweir_core::wire::{Completion, DescriptorCost, Latency, WireConfig};
 use txweir_core::{Bytes, DqlConfig, Env, Instant, Nanos, Rate, Role};
-use txweir_tc::Policy;
+use txweir_tc::{Diagnostic, Policy, Source};
 
 use crate::cpu::Cpu;
 use crate::link::LinkConfig;
@@ -31,7 +33,14 @@ pub struct ScenarioError {
     pub span: Range<usize>,
     /// What is wrong, with what was expected and given.
     pub message: String,
+    /// What to write instead, where that can be said.
+    pub hint: Option<String>,
+    /// Its stable name: [`SCENARIO`], or that of what is wrong with a tc line.
+    pub code: &'static str,
 }
+
+/// The code of every error that is not one of a tc line.
+pub const SCENARIO: &str = "bad-scenario";
 
 impl ScenarioError {
     /// Line and column, counted from 1.
@@ -39,6 +48,21 @@ impl ScenarioError {
         let before = self.text.get(..self.span.start).unwrap_or("");
         let line = before.matches('\n').count() + 1;
         (line, before.len() - before.rfind('\n').map_or(0, |i| i + 1) + 1)
+    }
+
+    /// The same as a diagnostic of the tc language, so that all errors look alike.
+    pub fn diagnostic(&self) -> Diagnostic {
+        let source = Arc::new(Source::new(self.file.as_str(), self.text.as_str()));
+        Diagnostic::error(self.code, &source, self.span.clone(), self.message.as_str()).hint(self.hint.clone())
+    }
+}
+
+impl ScenarioError {
+    /// With the advice and the code of a diagnostic.
+    fn with(mut self, d: &Diagnostic) -> Self {
+        self.hint = d.advice().or_else(|| (!d.expected.is_empty()).then(|| format!("expected {}", d.expected)));
+        self.code = d.code;
+        self
     }
 }
 
@@ -48,8 +72,11 @@ impl fmt::Display for ScenarioError {
         let (line, column) = self.place();
         let text = self.text.lines().nth(line - 1).unwrap_or("");
         let width = self.span.len().clamp(1, text.len().saturating_sub(column - 1).max(1));
-        writeln!(f, "{}:{line}:{column}: {}", self.file, self.message)?;
-        write!(f, "  {text}\n  {}{}", " ".repeat(column - 1), "^".repeat(width))
+        write!(f, "{}:{line}:{column}: {}", self.file, self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, " ({hint})")?;
+        }
+        write!(f, "\n  {text}\n  {}{}", " ".repeat(column - 1), "^".repeat(width))
     }
 }
 
@@ -130,7 +157,7 @@ struct File {
     title: String,
     #[serde(default = "one")]
     seed: u64,
-    duration: Text<Nanos>,
+    duration: Spanned<Text<Nanos>>,
     #[serde(default = "no_time")]
     warmup: Text<Nanos>,
     #[serde(default)]
@@ -174,7 +201,7 @@ struct HostTable {
     name: Spanned<String>,
     /// Largest TSO unit, Ethernet header included; 0 for none.
     tso: Option<Spanned<Text<Bytes>>>,
-    mss: Option<u16>,
+    mss: Option<Spanned<u16>>,
     congestion: Option<CongestionName>,
     send_buffer: Option<Text<Bytes>>,
     receive_buffer: Option<Text<Bytes>>,
@@ -233,7 +260,7 @@ enum RoleName {
 #[serde(deny_unknown_fields)]
 struct StepTable {
     at: Text<Nanos>,
-    rate: Text<Rate>,
+    rate: Spanned<Text<Rate>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -284,6 +311,19 @@ pub struct Built {
     pub hosts: Vec<String>,
     /// For each NIC, `from -> to`.
     pub links: Vec<String>,
+    /// For each NIC, where it stands.
+    pub ends: Vec<Ends>,
+}
+
+/// A direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Place of its `[[link]]` in the file, from 0.
+    pub table: usize,
+    /// The host that sends.
+    pub from: u32,
+    /// The host that receives.
+    pub to: u32,
 }
 
 impl Scenario {
@@ -294,10 +334,36 @@ impl Scenario {
             text: text.into(),
             span: e.span().unwrap_or(0..0),
             message: e.message().replace('\n', "; "),
+            hint: None,
+            code: SCENARIO,
         })?;
         let scenario = Self { name: name.into(), text: text.into(), file };
         scenario.build(scenario.seed())?;
         Ok(scenario)
+    }
+
+    /// Like `parse`, with values set first: `("link.0.bql", "false")`, the value as TOML.
+    pub fn parse_with(text: &str, name: &str, set: &[(&str, &str)]) -> Result<Self, ScenarioError> {
+        if set.is_empty() {
+            return Self::parse(text, name);
+        }
+        let refuse = |message: String| ScenarioError {
+            file: name.into(),
+            text: text.into(),
+            span: 0..0,
+            message,
+            hint: None,
+            code: SCENARIO,
+        };
+        let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| refuse(e.message().into()))?;
+        for (path, value) in set {
+            let value: toml::Table =
+                format!("v = {value}").parse().map_err(|_| refuse(format!("{path}: expected a TOML value, given {value}")))?;
+            let value = value.get("v").cloned().unwrap_or(toml::Value::Boolean(false));
+            set_at(&mut table, path, value).ok_or_else(|| refuse(format!("{path}: no such place in the file")))?;
+        }
+        let text = toml::to_string(&table).map_err(|e| refuse(e.to_string()))?;
+        Self::parse(&text, name)
     }
 
     /// One line of what it is about.
@@ -310,7 +376,7 @@ impl Scenario {
     }
     /// How long it runs, warm-up included.
     pub const fn duration(&self) -> Nanos {
-        self.file.duration.0
+        self.file.duration.get_ref().0
     }
     /// When measuring begins.
     pub const fn warmup(&self) -> Nanos {
@@ -326,14 +392,24 @@ impl Scenario {
 
     fn error(&self, span: Range<usize>, message: impl Into<String>) -> ScenarioError {
         let (file, text) = (self.name.clone(), self.text.clone());
-        ScenarioError { file, text, span, message: message.into() }
+        ScenarioError { file, text, span, message: message.into(), hint: None, code: SCENARIO }
+    }
+
+    /// What is wrong with a policy: at the word, if the policy was read where it stands in the file.
+    fn policy_error(&self, policy: &Spanned<String>, d: &Diagnostic) -> ScenarioError {
+        if d.source.text != self.text {
+            let line = d.line();
+            return self.error(policy.span(), format!("policy, line {line}: {}", d.message)).with(d);
+        }
+        self.error(d.span.clone(), d.message.as_str()).with(d)
     }
 
     /// Makes the net.
     pub fn build(&self, seed: u64) -> Result<Built, ScenarioError> {
         if self.warmup() >= self.duration() {
-            let at = self.text.find("duration").unwrap_or(0);
-            return Err(self.error(at..at + 8, "duration: expected more than warmup"));
+            let (warmup, given) = (self.warmup(), self.duration());
+            let message = format!("duration: expected more than warmup, which is {warmup}, given {given}");
+            return Err(self.error(self.file.duration.span(), message));
         }
         let mut net = Net::new(seed);
         let mut hosts: Vec<String> = Vec::new();
@@ -347,8 +423,8 @@ impl Scenario {
             let (tcp, cpu) = self.host(h.get_ref())?;
             net.host(tcp, cpu);
         }
-        let mut links = Vec::new();
-        for l in &self.file.link {
+        let (mut links, mut ends) = (Vec::new(), Vec::new());
+        for (table, l) in self.file.link.iter().enumerate() {
             let t = l.get_ref();
             let (a, b) = (self.find(&hosts, &t.from)?, self.find(&hosts, &t.to)?);
             if a == b {
@@ -358,8 +434,13 @@ impl Scenario {
             for &(from, to) in ways {
                 let nic = self.link(&mut net, t, from, to, seed, l.span())?;
                 links.push(format!("{} -> {}", hosts[from as usize], hosts[to as usize]));
+                ends.push(Ends { table, from, to });
                 for s in &t.step {
-                    net.rate_step(nic, Instant(s.at.0.0), s.rate.0);
+                    let rate = s.rate.get_ref().0;
+                    if rate.0 == 0 {
+                        return Err(self.error(s.rate.span(), "rate: expected at least 8bit"));
+                    }
+                    net.rate_step(nic, Instant(s.at.0.0), rate);
                 }
             }
         }
@@ -367,7 +448,7 @@ impl Scenario {
             let group = self.traffic(&hosts, t.get_ref())?;
             net.group(group).map_err(|e| self.error(t.span(), e))?;
         }
-        Ok(Built { net, hosts, links })
+        Ok(Built { net, hosts, links, ends })
     }
 
     fn find(&self, hosts: &[String], name: &Spanned<String>) -> Result<u32, ScenarioError> {
@@ -386,11 +467,18 @@ impl Scenario {
                 self.error(tso.span(), "tso: expected at most 65549 bytes, the largest IP packet and its Ethernet header")
             })?,
         };
+        let mss = match &h.mss {
+            None => default.mss,
+            // An IP packet without options must hold one segment (RFC 791 section 3.1).
+            Some(mss) => Some(*mss.get_ref()).filter(|m| (64..=65_495).contains(m)).ok_or_else(|| {
+                self.error(mss.span(), format!("mss: expected 64 to 65495 bytes, given {}", mss.get_ref()))
+            })?,
+        };
         let bytes = |b: Option<Text<Bytes>>, default: usize| {
             b.map_or(default, |b| usize::try_from(b.0.0).unwrap_or(usize::MAX).min(1 << 30))
         };
         let tcp = TcpConfig {
-            mss: h.mss.unwrap_or(default.mss).max(64),
+            mss,
             tso_max,
             congestion: match h.congestion {
                 Some(CongestionName::None) => Congestion::None,
@@ -417,8 +505,10 @@ impl Scenario {
         seed: u64,
         span: Range<usize>,
     ) -> Result<u32, ScenarioError> {
-        // Each direction draws from its own stream.
-        let seed = seed ^ (u64::from(from) << 32 | u64::from(to)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // Each direction, and each part of it, draws from its own stream.
+        let way = u64::from(from) << 32 | u64::from(to);
+        let mut seeds = Rng::new(Rng::new(!seed).next_u64() ^ way);
+        let (seed, link_seed, wire_seed) = (seeds.next_u64(), seeds.next_u64(), seeds.next_u64());
         let role = match t.role {
             Some(RoleName::Origin) => Role::Origin,
             Some(RoleName::Forwarder) => Role::Forwarder,
@@ -444,12 +534,12 @@ impl Scenario {
             reorder_by: time(t.reorder_by),
             whole_units: t.receive_offload,
         };
-        let wire = self.wire(t, seed)?;
-        let nic = net.link(from, to, NicConfig { path, wire, link, seed }).map_err(|e| self.error(span, e))?;
+        let wire = self.wire(t, wire_seed)?;
+        let nic = net.link(from, to, NicConfig { path, wire, link, seed: link_seed }).map_err(|e| self.error(span, e))?;
         if let Some(policy) = &t.policy {
-            let policy = self.policy(policy)?;
-            let applied = net.nic_mut(nic).configure(Instant::ZERO, |tree, cx| policy.apply(tree, cx));
-            applied.map_err(|d| self.error(d.span.clone(), d.brief()))?;
+            let read = self.policy(policy)?;
+            let applied = net.nic_mut(nic).configure(Instant::ZERO, |tree, cx| read.apply(tree, cx));
+            applied.map_err(|d| self.policy_error(policy, &d))?;
         }
         Ok(nic)
     }
@@ -491,7 +581,7 @@ impl Scenario {
             }
             _ => Policy::parse(policy.get_ref(), &self.name),
         };
-        parsed.map_err(|d| self.error(d.first().span.clone(), d.first().brief()))
+        parsed.map_err(|d| self.policy_error(policy, d.first()))
     }
 
     /// True if some traffic starts or ends at the host: then its transmit paths push back instead of dropping.
@@ -537,4 +627,20 @@ impl Scenario {
             stagger: t.stagger.map_or(Nanos::from_millis(10), |t| t.0),
         })
     }
+}
+
+/// Sets the value at a path like `link.0.rate`; `None` if nothing is there to hold it.
+fn set_at(table: &mut toml::Table, path: &str, value: toml::Value) -> Option<()> {
+    let (front, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut at = table;
+    let mut words = front.split('.').filter(|w| !w.is_empty());
+    while let Some(word) = words.next() {
+        at = match at.get_mut(word)? {
+            toml::Value::Table(t) => t,
+            toml::Value::Array(a) => a.get_mut(words.next()?.parse::<usize>().ok()?)?.as_table_mut()?,
+            _ => return None,
+        };
+    }
+    at.insert(key.into(), value);
+    Some(())
 }

@@ -9,7 +9,7 @@
 use crate::cx::Cx;
 use crate::handle::ClassId;
 use crate::meta::Meta;
-use crate::pool::{Pkt, Queue};
+use crate::pool::{Pkt, Pool, Queue};
 use crate::qdisc::{Discipline, Erased, Next, Verdict};
 use crate::reason::DropReason;
 use crate::spec::{Env, Flags};
@@ -95,6 +95,9 @@ impl Discipline for Pfifo {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
+    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.queue.front(pool)
+    }
     fn purge(&mut self, cx: &mut Cx) {
         trim(&mut self.queue, cx, |_| true);
     }
@@ -132,6 +135,9 @@ impl Discipline for Bfifo {
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
+    }
+    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.queue.front(pool)
     }
     fn purge(&mut self, cx: &mut Cx) {
         trim(&mut self.queue, cx, |_| true);
@@ -180,6 +186,9 @@ impl Discipline for PfifoHeadDrop {
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
+    }
+    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.queue.front(pool)
     }
     fn purge(&mut self, cx: &mut Cx) {
         trim(&mut self.queue, cx, |_| true);

@@ -13,9 +13,9 @@ use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
-use crate::node::Class;
+use crate::node::{Class, Node};
 use crate::params::{Params, Shown, apply};
-use crate::pool::Pkt;
+use crate::pool::{Pkt, Pool};
 use crate::reason::WakeReason;
 use crate::spec::{Env, Flags, Spec};
 use crate::stats::{Counter, Counters};
@@ -111,6 +111,11 @@ pub trait Discipline: Debug + Sized + 'static {
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
     /// Gives the next packet. It must leave now: the device has promised a slot.
     fn dequeue(&mut self, cx: &mut Cx) -> Next;
+    /// The packet that `dequeue` would give, if that can be told without taking it; `None` if not, or if there
+    /// is none.
+    fn head<'a>(&self, _pool: &'a Pool) -> Option<&'a Meta> {
+        None
+    }
     /// Drops every packet and forgets everything but parameters and counters.
     fn purge(&mut self, cx: &mut Cx);
     /// True if a packet that came now, with nothing queued, would leave at once and leave no trace in here:
@@ -128,6 +133,10 @@ pub trait Discipline: Debug + Sized + 'static {
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut []
     }
+    /// What a class has when nothing is grafted: at creation, and after a delete.
+    fn default_child(_cfg: &Self::Config, env: &Env) -> Node {
+        Node::default_child(env)
+    }
 }
 
 /// A qdisc of any kind. Implemented once, for every `Discipline`.
@@ -140,6 +149,8 @@ pub trait Qdisc: Debug {
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
     /// See `Discipline`.
     fn dequeue(&mut self, cx: &mut Cx) -> Next;
+    /// See `Discipline`.
+    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
     /// See `Discipline`.
     fn purge(&mut self, cx: &mut Cx);
     /// See `Discipline`.
@@ -154,6 +165,8 @@ pub trait Qdisc: Debug {
     fn classes(&self) -> &[Class];
     /// See `Discipline`.
     fn classes_mut(&mut self) -> &mut [Class];
+    /// See `Discipline`.
+    fn default_child(&self, env: &Env) -> Node;
 }
 
 /// A discipline with its parameters.
@@ -186,6 +199,9 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.inner.dequeue(cx)
     }
+    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.inner.head(pool)
+    }
     fn purge(&mut self, cx: &mut Cx) {
         self.inner.purge(cx);
     }
@@ -214,5 +230,8 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         self.inner.classes_mut()
+    }
+    fn default_child(&self, env: &Env) -> Node {
+        D::default_child(&self.cfg, env)
     }
 }

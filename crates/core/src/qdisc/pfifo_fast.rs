@@ -10,7 +10,7 @@
 use crate::cx::Cx;
 use crate::handle::ClassId;
 use crate::meta::Meta;
-use crate::pool::{Pkt, Queue};
+use crate::pool::{Pkt, Pool, Queue};
 use crate::qdisc::fifo::{NoStats, trim};
 use crate::qdisc::{Discipline, Erased, Next, Verdict};
 use crate::reason::DropReason;
@@ -66,6 +66,9 @@ impl Discipline for PfifoFast {
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.bands.iter_mut().find_map(|b| b.pop_front(&cx.pool)).map_or(Next::Empty, Next::Packet)
+    }
+    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.bands.iter().find_map(|b| b.front(pool))
     }
     fn purge(&mut self, cx: &mut Cx) {
         for band in &mut self.bands {

@@ -5,8 +5,8 @@
 //!
 //! - I1: over any interval, bytes sent <= burst + rate x time (and <= mtu + peakrate x time).
 //! - I2: tokens are only charged for a packet that leaves.
-//! - I3: after `At(t)`, the packet at the head conforms at t exactly, because no packet above `max_size` is
-//!   queued, so a full bucket is always enough.
+//! - I3: after `At(t)`, the packet at the head conforms at t exactly: no packet above `max_size` is let in, and
+//!   one that a change made too large is dropped when it comes to the head, so a full bucket is always enough.
 
 use alloc::format;
 
@@ -138,14 +138,8 @@ impl Discipline for Tbf {
         Ok(())
     }
     fn new(cfg: &Config, env: &Env) -> Self {
-        let limit = ByteLimit { limit: cfg.limit.unwrap_or_default() };
-        let inner = match Node::of::<Bfifo>(Handle::NONE, limit, env) {
-            Ok(node) => node,
-            // Bfifo resolves any parameters.
-            Err(e) => unreachable!("{e}"),
-        };
         let mut tbf = Self {
-            inner: [Class { minor: 1, node: inner }],
+            inner: [Class { minor: 1, node: Self::default_child(cfg, env) }],
             charge: Charge::of(cfg),
             depth: 0,
             peak_depth: 0,
@@ -183,17 +177,26 @@ impl Discipline for Tbf {
         }
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        let inner = &mut self.inner[0].node;
-        let len = match inner.peek(cx) {
-            Peek::Ready { wire_len, .. } => wire_len,
-            Peek::Empty => return Next::Empty,
-            Peek::At(t, why) => return Next::At(t, why),
+        let len = loop {
+            let inner = &mut self.inner[0].node;
+            match inner.peek(cx) {
+                Peek::Ready { wire_len, .. } if wire_len <= self.max_size => break wire_len,
+                Peek::Ready { .. } => {}
+                Peek::Empty => return Next::Empty,
+                Peek::At(t, why) => return Next::At(t, why),
+            }
+            // A change has made the bucket smaller than what was queued: this could never conform, and would
+            // hold up everything behind it.
+            match inner.dequeue(cx) {
+                Next::Packet(p) => cx.drop(p, DropReason::Oversize),
+                other => return other,
+            }
         };
         let elapsed = to_i64(cx.now.saturating_since(self.filled)).min(self.depth);
         let (cost, peak_cost) = self.charge.ns(len);
-        let tokens = (self.tokens + elapsed).min(self.depth) - cost;
+        let tokens = self.tokens.saturating_add(elapsed).min(self.depth) - cost;
         let peak_tokens = match self.charge.peak {
-            Some(_) => (self.peak_tokens + elapsed).min(self.peak_depth) - peak_cost,
+            Some(_) => self.peak_tokens.saturating_add(elapsed).min(self.peak_depth) - peak_cost,
             None => 0,
         };
         let lacking = tokens.min(peak_tokens);
@@ -204,7 +207,7 @@ impl Discipline for Tbf {
         self.filled = cx.now;
         self.tokens = tokens;
         self.peak_tokens = peak_tokens;
-        inner.dequeue(cx)
+        self.inner[0].node.dequeue(cx)
     }
     fn purge(&mut self, cx: &mut Cx) {
         self.inner[0].node.purge(cx);
@@ -220,6 +223,14 @@ impl Discipline for Tbf {
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.inner
+    }
+    fn default_child(cfg: &Config, env: &Env) -> Node {
+        let limit = ByteLimit { limit: cfg.limit.unwrap_or_default() };
+        match Node::of::<Bfifo>(Handle::NONE, limit, env) {
+            Ok(node) => node,
+            // Bfifo resolves any parameters.
+            Err(e) => unreachable!("{e}"),
+        }
     }
 }
 

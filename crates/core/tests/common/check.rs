@@ -98,11 +98,12 @@ impl Checker {
         self.left_the_qdiscs = false;
     }
     /// Whether senders must be woken now, and whether they may.
-    pub fn take_wake(&mut self) -> (bool, bool) {
-        let may = self.waiting;
-        let must = may && self.left_the_qdiscs;
-        self.waiting &= !must;
-        (must, may)
+    pub fn wakes(&self) -> (bool, bool) {
+        (self.waiting && self.left_the_qdiscs, self.waiting)
+    }
+    /// Senders were woken.
+    pub fn woken(&mut self) {
+        self.waiting = false;
     }
     /// Where qdiscs are.
     pub fn places(&self) -> &[Handle] {
@@ -296,19 +297,19 @@ impl Checker {
         (budget, sent, dropped): (u32, u32, u32),
     ) -> Verdict {
         let View { dev, now, .. } = *v;
-        let asked = !frozen && budget > 0 && dev.last_promise.is_none_or(|p| p > 0) && wake != Wake::Device;
-        if let Some(t) = self.promise.filter(|_| asked) {
-            if now < t {
-                hold!(HonestWake, sent == 0, "{sent} packets left at {now}, promised was nothing before {t}");
-            } else if sent + dropped > 0 {
-                self.stuck = 0;
-            } else {
-                self.stuck += 1;
-                hold!(HonestWake, self.stuck < STUCK_MAX, "{} wakes in a row without progress", self.stuck);
-            }
+        let progress = sent + dropped > 0;
+        if let Some(t) = self.promise.filter(|t| now < *t) {
+            hold!(HonestWake, sent == 0, "{sent} packets left at {now}, promised was nothing before {t}");
             if let Wake::At(again, _) = wake {
-                hold!(HonestWake, again >= t || sent + dropped > 0, "promised {t}, at {now} it is {again}");
+                hold!(HonestWake, again >= t || progress, "promised {t}, at {now} it is {again}");
             }
+        }
+        let asked = !frozen && budget > 0 && dev.last_promise.is_some_and(|p| p > 0) && wake != Wake::Device;
+        if progress {
+            self.stuck = 0;
+        } else if asked && self.promise.is_some_and(|t| now >= t) {
+            self.stuck += 1;
+            hold!(HonestWake, self.stuck < STUCK_MAX, "{} wakes in a row without progress", self.stuck);
         }
         match wake {
             Wake::At(t, _) => self.promise = Some(t),
@@ -339,8 +340,9 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::node::Node, rule: &NodeRu
         }
         hold!(Conservation, own == below, "{own:?} queued, {below:?} in its classes");
     }
-    hold!(Bounds, rule.packets.is_none_or(|l| queued.packets <= l), "{queued:?} queued, limit {:?}", rule.packets);
-    hold!(Bounds, rule.bytes.is_none_or(|l| queued.bytes <= l), "{queued:?} queued, limit {:?}", rule.bytes);
+    // What a shaper above holds back is not in the qdisc any more.
+    hold!(Bounds, rule.packets.is_none_or(|l| own.packets <= l), "{own:?} queued, limit {:?}", rule.packets);
+    hold!(Bounds, rule.bytes.is_none_or(|l| own.bytes <= l), "{own:?} queued, limit {:?}", rule.bytes);
     if let Some(limit) = rule.memory {
         let mut used = 0;
         node.qdisc().counters(&mut |c, n| used = if c.key == "memory_used" { n } else { used });

@@ -38,6 +38,8 @@ pub enum Op {
     Illegal { place: u32, seed: u64 },
     /// A random kind at a place.
     Replace { place: u32, seed: u64 },
+    /// The kind under test, or any, below the root.
+    Graft { place: u32, seed: u64 },
     /// The default at a place.
     Delete { place: u32 },
     /// Other bounds of the byte limit.
@@ -46,6 +48,8 @@ pub enum Op {
 
 /// How many sorts of operations there are.
 const SORTS: usize = 17;
+/// From here on in the list they purge or reconfigure.
+const FIRST_RARE: usize = 9;
 
 /// Where a run's numbers come from: its own idea of sizes, flows, times and of how often to do what.
 #[derive(Debug)]
@@ -79,16 +83,17 @@ impl Swarm {
                 0 => 0,
                 _ => 1 << rng.below(6),
             };
-            if sort >= 10 {
-                // What purges or reconfigures is rarer than what moves packets.
-                *weight = weight.div_ceil(8);
-                *weight *= u64::from(scope == Scope::All);
-            }
+            // What purges or reconfigures is rare beside what moves packets.
+            *weight *= match (sort < FIRST_RARE, scope) {
+                (true, _) => 16,
+                (false, Scope::All) => 1,
+                (false, Scope::Traffic) => 0,
+            };
         }
         // Something always comes in, and something always goes out.
-        weights[0] += 8;
-        weights[1] += 4;
-        weights[7] += 2;
+        for (sort, least) in [(0, 128), (1, 64), (6, 32), (7, 32)] {
+            weights[sort] += least;
+        }
         let menu = [0, 1, 60, 64, 590, 1500, 1514, 9014];
         Self {
             weights,
@@ -127,7 +132,7 @@ impl Swarm {
             6 => Op::Finish(log_uniform(rng, 200) as u32),
             7 => Op::Reap,
             8 => Op::TakeWake,
-            9 => Op::Freeze(chance(rng, 1, 4)),
+            9 => Op::Freeze(chance(rng, 1, 3)),
             10 => Op::DeviceReset,
             11 => Op::Purge,
             12 => Op::Change { place, seed },

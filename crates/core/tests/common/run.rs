@@ -1,12 +1,13 @@
 //! Whole runs: a kind, a seed, a verdict. Each law that compares two runs is one function.
 
 use txweir_core::node::Node;
+use txweir_core::qdisc::KINDS;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::{Handle, Wake};
 
 use crate::common::ops::{Op, Scope, Swarm};
-use crate::common::options::{build, illegal, legal, printed, shown};
+use crate::common::options::{build, chance, illegal, legal, pick, printed, shown};
 use crate::common::world::{Mode, Setup, Totals, World};
 use crate::common::{Law, Violation};
 
@@ -23,7 +24,15 @@ impl Plan {
     /// The plan of a seed.
     pub fn new(spec: &'static Spec, seed: u64, scope: Scope, ops: usize) -> Self {
         let mut rng = Rng::new(seed);
-        let setup = Setup::random(&mut rng);
+        let mut setup = Setup::random(spec.kind, &mut rng);
+        // Now and then the kind is not the root, but below one that has classes.
+        let classful: Vec<_> = KINDS.iter().filter(|k| k.flags.classful).collect();
+        let registered = KINDS.iter().any(|k| k.kind == spec.kind);
+        let below = registered && scope == Scope::All && chance(&mut rng, 1, 3);
+        let spec = if below { **pick(&mut rng, &classful) } else { spec };
+        if below {
+            setup.nest.push(Op::Graft { place: rng.next_u64() as u32, seed: rng.next_u64() });
+        }
         let words = legal(spec, &setup.env, &mut rng);
         let swarm = Swarm::new(&mut rng, scope);
         let ops = (0..ops).map(|_| swarm.op(&mut rng)).collect();
@@ -134,6 +143,7 @@ pub fn purged_is_fresh(spec: &'static Spec, seed: u64, ops: usize) -> Result<(),
     }
     fresh.now = used.now;
     fresh.frames = used.frames.clone();
+    fresh.drain(u32::MAX)?;
     let (seen, answers) = (used.seen.len(), used.answers.len());
     let fresh_answers = fresh.answers.len();
     used.run_all(after)?;

@@ -103,13 +103,15 @@ pub struct Setup {
     pub pool: usize,
     pub bql: Option<DqlConfig>,
     pub slots: u32,
+    /// The kind under test, to be grafted below others.
+    pub kind: &'static str,
     /// Operations that make the tree below the root.
     pub nest: Vec<Op>,
 }
 
 impl Setup {
     /// A random beginning.
-    pub fn random(rng: &mut Rng) -> Self {
+    pub fn random(kind: &'static str, rng: &mut Rng) -> Self {
         let unit = *pick(rng, &[Unit::Bytes, Unit::Packets]);
         let limit_max = if chance(rng, 1, 2) { DqlConfig::default().limit_max } else { 40_000 };
         let bql = DqlConfig { unit, limit_max, hold_time: Nanos(rng.below(1 << 30)), ..DqlConfig::default() };
@@ -125,11 +127,12 @@ impl Setup {
                 ..Env::default()
             },
             role: *pick(rng, &[Role::Origin, Role::Forwarder]),
-            pool: *pick(rng, &[1, 7, 100, 4000]),
+            pool: *pick(rng, &[1, 20, 500, 4000]),
             bql: chance(rng, 2, 3).then_some(bql),
-            slots: *pick(rng, &[1, 3, 64, 1000]),
+            slots: *pick(rng, &[1, 8, 64, 1000]),
+            kind,
             nest: (0..nest)
-                .map(|_| Op::Replace { place: rng.next_u64() as u32 & 0xffff, seed: rng.next_u64() })
+                .map(|_| Op::Graft { place: rng.next_u64() as u32 & 0xffff, seed: rng.next_u64() })
                 .collect(),
         }
     }
@@ -143,6 +146,7 @@ pub struct World {
     pub now: Instant,
     pub env: Env,
     pub role: Role,
+    pub kind: &'static str,
     pub mode: Mode,
     pub frames: Vec<Known>,
     pub seen: Vec<Seen>,
@@ -168,6 +172,7 @@ impl World {
             now: Instant::from_secs(1),
             env: setup.env,
             role: setup.role,
+            kind: setup.kind,
             mode: Mode::Free,
             frames: Vec::new(),
             seen: Vec::new(),
@@ -229,9 +234,11 @@ impl World {
                 self.path.dql_mut().map(|d| d.set_bounds(min, max));
             }
             Op::Purge => self.purge()?,
-            Op::Change { .. } | Op::Illegal { .. } | Op::Replace { .. } | Op::Delete { .. } => {
-                self.reconfigure(op)?;
-            }
+            Op::Change { .. }
+            | Op::Illegal { .. }
+            | Op::Replace { .. }
+            | Op::Graft { .. }
+            | Op::Delete { .. } => self.reconfigure(op)?,
         }
         self.checked(Called::Other)?;
         self.ops += 1;
@@ -395,9 +402,12 @@ impl World {
     }
 
     fn take_wake(&mut self) -> Result<(), Violation> {
-        let (must, may) = self.checker.take_wake();
+        let (must, may) = self.checker.wakes();
         let woken = self.path.take_wake();
-        self.totals.woken += u64::from(woken);
+        if woken {
+            self.totals.woken += 1;
+            self.checker.woken();
+        }
         if must && !woken || woken && !may {
             return self.fail(Law::Liveness, format!("take_wake is {woken}, room was made: {must}"));
         }
@@ -451,28 +461,28 @@ impl World {
     /// Tries; `None` if there is nothing to try. `Ok(true)`: a qdisc with a choice of classes was changed.
     fn try_reconfigure(&mut self, op: &Op) -> Option<Result<bool, String>> {
         let (place, seed) = match *op {
-            Op::Change { place, seed } | Op::Illegal { place, seed } | Op::Replace { place, seed } => (place, seed),
+            Op::Change { place, seed } | Op::Illegal { place, seed } => (place, seed),
+            Op::Replace { place, seed } | Op::Graft { place, seed } => (place, seed),
             Op::Delete { place } => (place, 0),
             _ => return None,
         };
         let mut rng = Rng::new(seed);
         let env = self.env;
         let places = self.checker.places();
-        let parent = places[place as usize % places.len()];
-        let crowded = places.len() > 48;
-        let (mut spec, mut classes) = (None, 0);
-        let mut i = 0;
-        self.path.tree().visit(&mut |_, node| {
-            if i == place as usize % places.len() {
-                (spec, classes) = (Some(node.qdisc().spec()), node.qdisc().classes().len());
-            }
-            i += 1;
-        });
-        let spec = spec?;
+        let place = match op {
+            // Below the root, if there is anything.
+            Op::Graft { .. } => 1 + (place as usize).checked_rem(places.len() - 1)?,
+            _ => place as usize % places.len(),
+        };
+        let (parent, crowded) = (places[place], places.len() > 48);
+        let mut there = Vec::new();
+        self.path.tree().visit(&mut |_, node| there.push((node.qdisc().spec(), node.qdisc().classes().len())));
+        let (spec, classes) = there[place];
         let (now, dev) = (self.now, &mut self.dev);
         Some(match op {
             Op::Change { .. } => {
-                let words = random(spec, &mut rng);
+                let words =
+                    if chance(&mut rng, 1, 3) { random(spec, &mut rng) } else { legal(spec, &env, &mut rng) };
                 let r = self.path.configure(now, dev, |tree, cx| {
                     with_words(&words, |w| tree.change(parent, None, w, cx))
                 });
@@ -487,10 +497,10 @@ impl World {
                 let Err(e) = r else { panic!("{} took {words:?}", spec.kind) };
                 Err(e.to_string())
             }
-            Op::Replace { .. } => {
-                let kind = *pick(&mut rng, KINDS);
-                let deep = kind.flags.classful && crowded;
-                let kind = if deep { KINDS[0] } else { kind };
+            Op::Replace { .. } | Op::Graft { .. } => {
+                let own = KINDS.iter().find(|k| k.kind == self.kind && chance(&mut rng, 1, 2));
+                let kind = own.copied().unwrap_or_else(|| *pick(&mut rng, KINDS));
+                let kind = if kind.flags.classful && crowded { KINDS[0] } else { kind };
                 let handle =
                     chance(&mut rng, 1, 3).then(|| Handle::new(1 + rng.below(u64::from(u16::MAX)) as u16 % 4, 0));
                 let words = legal(kind, &env, &mut rng);

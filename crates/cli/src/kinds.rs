@@ -1,0 +1,193 @@
+//! `txweir kinds`: what can be configured and what is counted, from the declarations in the code.
+
+use txweir::core::params::Param;
+use txweir::core::qdisc::{KINDS, kind};
+use txweir::core::spec::Spec;
+use txweir::core::value::{Value, Words, text_of};
+use txweir::tc::json::{self, Object};
+use txweir::{Bytes, Env, ErrorKind, Rate};
+
+use crate::Failure;
+
+/// Options of `txweir kinds`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The kind to show [default: list all]
+    kind: Option<String>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print the tables of the documentation
+    #[arg(long, requires = "kind")]
+    markdown: bool,
+}
+
+/// Runs `txweir kinds`.
+pub fn main(args: Args) -> Result<(), Failure> {
+    let text = match args.kind.as_deref() {
+        None if args.json => format!("{}\n", json::list(KINDS.iter().map(|s| object(s)))),
+        None => list(),
+        Some(name) => {
+            let spec = kind(name).map_err(|e| {
+                Failure::usage(format!("there is no qdisc kind \"{name}\": expected {}", e.expected))
+            })?;
+            match (args.json, args.markdown) {
+                (true, _) => format!("{}\n", object(spec)),
+                (_, true) => markdown(spec),
+                _ => page(spec),
+            }
+        }
+    };
+    print!("{text}");
+    Ok(())
+}
+
+/// A parameter as it is documented.
+struct Row {
+    /// The words to write: `limit`, `burst, buffer, maxburst`, `ecn, noecn`.
+    words: String,
+    /// What the value is, with its range.
+    value: String,
+    /// What it is if not given, on an Ethernet device; `required`, `off`.
+    default: String,
+    about: &'static str,
+}
+
+fn rows(spec: &Spec) -> Vec<Row> {
+    let (required, defaults) = defaults(spec);
+    let row = |p: &'static Param| {
+        let value = match (p.flag, p.range) {
+            (true, _) => "flag".to_string(),
+            (_, "") => p.expected.to_string(),
+            (_, range) => format!("{}, {range}", p.expected),
+        };
+        let default = match required.iter().any(|r| r == p.key) {
+            true => "required".to_string(),
+            false => defaults
+                .iter()
+                .find(|(key, _)| *key == p.key)
+                .map_or_else(|| "off".into(), |(_, d)| d.clone()),
+        };
+        Row { words: p.words.join(", "), value, default, about: p.about }
+    };
+    spec.params.iter().map(row).collect()
+}
+
+/// A parameter with a text.
+type Told = (&'static str, String);
+
+/// The parameters that must be given, with what is said when they are not; and the values of the others that have
+/// one then.
+fn defaults(spec: &Spec) -> (Vec<Told>, Vec<Told>) {
+    let mut given: Vec<&str> = Vec::new();
+    let mut required: Vec<Told> = Vec::new();
+    loop {
+        let missing = match spec.build(&mut Words::new(&given), &Env::default()) {
+            Ok(qdisc) => {
+                let mut defaults = Vec::new();
+                qdisc.options(&mut |o| {
+                    let text = if o.param.flag { o.word.map(String::from) } else { Some(text_of(o.value)) };
+                    defaults.extend(text.filter(|_| o.value.is_set()).map(|text| (o.param.key, text)));
+                });
+                return (required, defaults);
+            }
+            Err(e) if e.kind == ErrorKind::Missing => e.key.unwrap_or_default(),
+            Err(_) => return (required, Vec::new()),
+        };
+        let Some(param) = spec.params.iter().find(|p| p.key == missing && !required.contains(&missing))
+        else {
+            return (required, Vec::new());
+        };
+        // Any value does: it only lets the others show theirs.
+        let sample = match param.expected {
+            rate if rate == <Rate as Value>::EXPECTED => "1mbit",
+            size if size == <Bytes as Value>::EXPECTED => "10kb",
+            _ => "1",
+        };
+        given.extend([param.key, sample]);
+        required.push((param.key, missing.expected));
+    }
+}
+
+/// What it does beside queueing, in words.
+fn flags(spec: &Spec) -> Vec<&'static str> {
+    let all =
+        [(spec.flags.classful, "classful"), (spec.flags.shapes, "shapes"), (spec.flags.reorders, "reorders")];
+    all.into_iter().filter_map(|(on, word)| on.then_some(word)).collect()
+}
+
+fn list() -> String {
+    KINDS.iter().map(|s| format!("{:16} {}\n", s.kind, s.about)).collect()
+}
+
+fn page(spec: &Spec) -> String {
+    let mut out = format!("{}: {}\n", spec.kind, spec.about);
+    if !flags(spec).is_empty() {
+        out.push_str(&format!("  {}\n", flags(spec).join(", ")));
+    }
+    if !spec.params.is_empty() {
+        out.push_str("\nParameters\n");
+    }
+    for row in rows(spec) {
+        let default =
+            if row.default == "required" { row.default } else { format!("default {}", row.default) };
+        out.push_str(&format!("  {}: {}; {default}\n      {}\n", row.words, row.value, row.about));
+    }
+    if !spec.counters.is_empty() {
+        out.push_str("\nCounters\n");
+    }
+    for c in spec.counters {
+        out.push_str(&format!("  {:16} {}\n", c.key, c.about));
+    }
+    out
+}
+
+/// The tables of `docs/qdisc/KIND.md`, each between its markers.
+fn markdown(spec: &Spec) -> String {
+    let mut out = String::from("<!-- generated: parameters -->\n");
+    if spec.params.is_empty() {
+        out.push_str("No parameters.\n");
+    } else {
+        out.push_str("| Parameter | Value | Default | Meaning |\n|---|---|---|---|\n");
+        for row in rows(spec) {
+            let words: Vec<String> = row.words.split(", ").map(|w| format!("`{w}`")).collect();
+            let cells =
+                [words.join(", "), row.value, row.default, row.about.into()].map(|c| c.replace('|', "\\|"));
+            out.push_str(&format!("| {} |\n", cells.join(" | ")));
+        }
+    }
+    out.push_str("<!-- end -->\n\n<!-- generated: counters -->\n");
+    if spec.counters.is_empty() {
+        out.push_str("No counters of its own.\n");
+    } else {
+        out.push_str("| Counter | Meaning |\n|---|---|\n");
+        for c in spec.counters {
+            out.push_str(&format!("| `{}` | {} |\n", c.key, c.about.replace('|', "\\|")));
+        }
+    }
+    out.push_str("<!-- end -->\n");
+    out
+}
+
+fn object(spec: &Spec) -> String {
+    let quoted = |words: &[&str]| json::list(words.iter().map(|w| json::quote(w)));
+    let rows = spec.params.iter().zip(rows(spec)).map(|(p, row)| {
+        Object::new()
+            .text("key", p.key)
+            .raw("words", &quoted(p.words))
+            .bool("flag", p.flag)
+            .text("value", &row.value)
+            .text("default", &row.default)
+            .text("about", row.about)
+            .finish()
+    });
+    let counters =
+        spec.counters.iter().map(|c| Object::new().text("key", c.key).text("about", c.about).finish());
+    Object::new()
+        .text("kind", spec.kind)
+        .text("about", spec.about)
+        .raw("flags", &quoted(&flags(spec)))
+        .raw("parameters", &json::list(rows))
+        .raw("counters", &json::list(counters))
+        .finish()
+}

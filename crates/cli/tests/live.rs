@@ -1,0 +1,460 @@
+//! `txweir run` with the kernel's own TCP, in network namespaces that each test makes and removes. Needs root and
+//! `/dev/net/tun`; says why and passes where these are missing.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::set_ip_tos;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use txweir_device::testnet::{NetNs, skip_reason};
+
+/// Longer than any single step takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+macro_rules! skip_unless_possible {
+    () => {
+        if let Some(reason) = skip_reason() {
+            println!("skipped, because {reason}");
+            return;
+        }
+    };
+}
+
+/// `txweir run` with these arguments.
+fn txweir(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
+    command.arg("run").args(args);
+    command
+}
+
+/// A process that does not outlive its test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Process {
+    fn spawn(command: &mut Command) -> Self {
+        let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(piped.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
+    }
+
+    /// Waits for its end: exit code, the rest of its output, its errors.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let give_up = Instant::now() + PATIENCE;
+        while self.0.try_wait().expect("wait").is_none() {
+            assert!(Instant::now() < give_up, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (mut out, mut err) = (String::new(), String::new());
+        if let Some(mut stdout) = self.0.stdout.take() {
+            stdout.read_to_string(&mut out).expect("text");
+        }
+        self.0.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
+        (self.0.wait().expect("wait").code(), out, err)
+    }
+}
+
+/// A running `txweir run`.
+struct Running {
+    process: Process,
+    stdout: BufReader<ChildStdout>,
+    /// The line by which it said that it forwards.
+    ready: String,
+}
+
+impl Running {
+    /// Starts it in the namespace `middle` and waits until it forwards.
+    fn start(middle: &NetNs, args: &[&str]) -> Self {
+        let program = [&[env!("CARGO_BIN_EXE_txweir"), "run"], args].concat();
+        let mut process = Process::spawn(&mut middle.command(&program));
+        let mut stdout = BufReader::new(process.0.stdout.take().expect("piped"));
+        let mut ready = String::new();
+        stdout.read_line(&mut ready).expect("text");
+        if ready.is_empty() {
+            panic!("{args:?}: {:?}", process.end());
+        }
+        Self { process, stdout, ready }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.process.0.id()).expect("a process id");
+        kill_process(Pid::from_raw(pid).expect("a process id"), signal).expect("signal it");
+    }
+
+    /// Waits for its end: exit code, what it printed after the ready line, its errors.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let mut out = String::new();
+        self.stdout.read_to_string(&mut out).expect("text");
+        let (code, _, err) = self.process.end();
+        (code, out, err)
+    }
+
+    /// Ends it by SIGTERM; its last line, read as JSON.
+    fn stop(self) -> Value {
+        self.signal(Signal::TERM);
+        let (code, out, err) = self.end();
+        assert_eq!((code, err.as_str()), (Some(0), ""));
+        serde_json::from_str(out.lines().last().expect("an end")).expect("JSON")
+    }
+}
+
+/// Client, middle and server. The outer two have a TAP device each, which a program in the middle opens.
+struct Net {
+    client: NetNs,
+    middle: NetNs,
+    server: NetNs,
+    input: String,
+    output: String,
+}
+
+impl Net {
+    fn with_taps() -> Self {
+        let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
+        for (netns, address) in [(&client, "10.77.0.1/24"), (&server, "10.77.0.2/24")] {
+            netns.run(&["ip", "tuntap", "add", "dev", "tap0", "mode", "tap"]);
+            netns.up("tap0", address);
+        }
+        let [input, output] = [&client, &server].map(|netns| format!("{}/tap0", netns.name()));
+        Self { client, middle, server, input, output }
+    }
+
+    /// The same with a veth pair on each side, whose inner ends packet sockets open.
+    fn with_veths() -> Self {
+        let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
+        for (netns, address, inner) in [(&client, "10.77.0.1/24", "left"), (&server, "10.77.0.2/24", "right")] {
+            netns.veth("eth0", &middle, inner);
+            netns.up("eth0", address);
+            middle.run(&["ip", "link", "set", "dev", inner, "up"]);
+            netns.wait_for_carrier("eth0");
+            middle.wait_for_carrier(inner);
+        }
+        Self { client, middle, server, input: "left".to_owned(), output: "packet:right".to_owned() }
+    }
+
+    fn start(&self, args: &[&str]) -> Running {
+        Running::start(&self.middle, &[&["--in", &self.input, "--out", &self.output], args].concat())
+    }
+
+    /// Carries `bytes` from client to server by the kernel's TCP and checks their number.
+    fn carry(&self, bytes: u64) {
+        let server = address(5201);
+        let sink = self.server.tcp_sink(server);
+        assert_eq!(self.client.tcp_source(server, bytes).join().expect("the source"), bytes);
+        assert_eq!(sink.join().expect("the sink"), bytes);
+    }
+}
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 77, 0, 2], port))
+}
+
+/// A file that is removed with the test.
+struct Temp(PathBuf);
+
+impl Temp {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("txw-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("write a temporary file");
+        Self(path)
+    }
+    fn path(&self) -> &str {
+        self.0.to_str().expect("a path in UTF-8")
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// TOS of low delay (RFC 1349): priority 6, the first band of pfifo_fast.
+const LOW_DELAY: u8 = 0x10;
+/// Bytes of a request and of its answer.
+const MESSAGE: usize = 200;
+
+/// Answers requests on one connection until it is closed.
+fn answer(listener: &TcpListener) {
+    let (mut stream, _) = listener.accept().expect("a client");
+    stream.set_nodelay(true).expect("no delay");
+    set_ip_tos(&stream, LOW_DELAY).expect("set the TOS");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+    let mut message = [0; MESSAGE];
+    loop {
+        match stream.read_exact(&mut message) {
+            Ok(()) => stream.write_all(&message).expect("answer"),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return,
+            Err(error) => panic!("request: {error}"),
+        }
+    }
+}
+
+/// Sends requests one after the other for `time`; the median of the round trips.
+fn ask(server: SocketAddr, time: Duration) -> Duration {
+    let mut stream = TcpStream::connect_timeout(&server, PATIENCE).expect("connect");
+    stream.set_nodelay(true).expect("no delay");
+    set_ip_tos(&stream, LOW_DELAY).expect("set the TOS");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+    let mut message = [1; MESSAGE];
+    let (start, mut trips) = (Instant::now(), Vec::new());
+    while start.elapsed() < time {
+        let sent = Instant::now();
+        stream.write_all(&message).expect("request");
+        stream.read_exact(&mut message).expect("answer");
+        trips.push(sent.elapsed());
+    }
+    median(trips)
+}
+
+fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).expect("comparable"));
+    values[values.len() / 2]
+}
+
+/// What one run of bulk beside requests measured.
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    round_trip: Duration,
+    /// Goodput that iperf3's server saw, bit/s.
+    bulk: f64,
+    /// The most bytes that the wire's ring held.
+    held_max: u64,
+}
+
+/// Streams of bulk TCP. One would do for the rate; several fill the ring sooner.
+const STREAMS: &str = "16";
+
+/// Bulk TCP from client to server by iperf3, and requests beside it, through a wire of this kind.
+fn bulk_and_requests(net: &Net, wire: &str) -> Measured {
+    let running = net.start(&["--wire", wire, "--json"]);
+    let server = Process::spawn(&mut net.server.command(&["iperf3", "-s", "-1", "-J"]));
+    let listener = net.server.enter(|| TcpListener::bind(address(5300)).expect("bind"));
+    let answers = net.server.spawn(move || answer(&listener));
+    wait_for_listener(&net.server, 5201);
+    // The first second, in which the windows open, is left out by iperf3 itself.
+    let args = ["iperf3", "-c", "10.77.0.2", "-P", STREAMS, "-t", "4", "-O", "1", "-J"];
+    let client = Process::spawn(&mut net.client.command(&args));
+    std::thread::sleep(Duration::from_millis(1500));
+    let round_trip = net.client.enter(|| ask(address(5300), Duration::from_millis(2500)));
+    let (code, out, err) = client.end();
+    assert_eq!(code, Some(0), "{out}{err}");
+    let report: Value = serde_json::from_str(&out).expect("JSON of iperf3");
+    let bulk = report["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
+    drop(server);
+    answers.join().expect("the answering side");
+    let end = running.stop();
+    let held_max = end["directions"][0]["stats"]["held_max"].as_u64().expect("a counter");
+    Measured { round_trip, bulk, held_max }
+}
+
+/// Waits until somebody listens on the port, without connecting to it.
+fn wait_for_listener(netns: &NetNs, port: u16) {
+    let give_up = Instant::now() + PATIENCE;
+    let listening = format!(":{port:04X} 00000000:0000 0A"); // local port, any peer, state LISTEN (proc(5))
+    let any = format!(":{port:04X} 00000000000000000000000000000000:0000 0A");
+    loop {
+        let tables = netns.run(&["cat", "/proc/net/tcp", "/proc/net/tcp6"]);
+        if tables.contains(&listening) || tables.contains(&any) {
+            return;
+        }
+        assert!(Instant::now() < give_up, "nobody listens on port {port}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The published effect, live: a request of low delay passes the queue of the qdisc, but not the frames that are
+/// in the device's ring already. Without a byte limit the ring holds 47 super-frames, 25 ms at 1 Gbit/s.
+#[test]
+fn byte_limits_cut_the_latency_of_requests_beside_bulk_and_keep_its_rate() {
+    skip_unless_possible!();
+    if let Err(error) = Command::new("iperf3").arg("--version").output() {
+        println!("skipped, because iperf3 cannot be run: {error}");
+        return;
+    }
+    let net = Net::with_taps();
+    let (mut off, mut on) = (Vec::new(), Vec::new());
+    for round in 0..4 {
+        let (wire, measured) = match round % 2 {
+            0 => ("rate=1gbit,ring=1024,bql=off", &mut off),
+            _ => ("rate=1gbit,ring=1024", &mut on),
+        };
+        let m = bulk_and_requests(&net, wire);
+        println!("{wire}: round trip {:?}, bulk {:.1} Mbit/s, ring {} B", m.round_trip, m.bulk / 1e6, m.held_max);
+        measured.push(m);
+    }
+    let trip = |of: &[Measured]| median(of.iter().map(|m| m.round_trip.as_secs_f64()).collect());
+    let bulk = |of: &[Measured]| of.iter().map(|m| m.bulk).sum::<f64>() / of.len() as f64;
+    let ratio = trip(&off) / trip(&on);
+    let (bulk_off, bulk_on) = (bulk(&off), bulk(&on));
+    println!("round trip off/on {ratio:.1}; bulk on/off {:.3}", bulk_on / bulk_off);
+    assert!(ratio >= 3.0, "{off:?} {on:?}");
+    assert!((0.95..=1.05).contains(&(bulk_on / bulk_off)), "{off:?} {on:?}");
+    // Of each 1538 bytes on the wire 1448 are payload.
+    let full = 1e9 * 1448.0 / 1538.0;
+    for bulk in [bulk_off, bulk_on] {
+        assert!((0.95..=1.05).contains(&(bulk / full)), "{off:?} {on:?}");
+    }
+}
+
+#[test]
+fn signals_end_it_with_counters_and_success() {
+    skip_unless_possible!();
+    let net = Net::with_taps();
+    for (signal, by) in [(Signal::TERM, "ended by SIGTERM"), (Signal::INT, "ended by Ctrl-C")] {
+        let running = net.start(&["--wire", "rate=1gbit,ring=1024"]);
+        let names = format!("{} <-> {}", net.input, net.output);
+        assert_eq!(running.ready, format!("ready: {names}, rate 1Gbit ring 1024 bql on\n"));
+        net.carry(1_000_000);
+        running.signal(signal);
+        let (code, out, err) = running.end();
+        assert_eq!((code, err.as_str()), (Some(0), ""));
+        assert!(out.starts_with(by), "{out}");
+        for ways in [(&net.input, &net.output), (&net.output, &net.input)] {
+            assert!(out.contains(&format!("\n{} -> {}\n", ways.0, ways.1)), "{out}");
+        }
+        for line in ["\n  in     ", "\n  qdisc pfifo_fast ", "\n  path   ", "\n  bql    limit ", "\n  wire   rate 1Gbit"] {
+            assert_eq!(out.matches(line).count(), 2, "{line:?} in {out}");
+        }
+    }
+}
+
+#[test]
+fn a_duration_ends_it_and_intervals_report() {
+    skip_unless_possible!();
+    let net = Net::with_taps();
+    let args = ["--wire", "rate=1gbit", "--duration", "600ms", "--stats-interval", "100ms", "--json"];
+    let running = net.start(&args);
+    let ready: Value = serde_json::from_str(&running.ready).expect("JSON");
+    assert_eq!((&ready["event"], &ready["in"]), (&"ready".into(), &net.input.as_str().into()));
+    net.carry(1_000_000);
+    let (code, out, err) = running.end();
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    let objects: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let (end, reports) = objects.split_last().expect("an end");
+    assert!((1..=6).contains(&reports.len()) && reports.iter().all(|o| o["event"] == "stats"), "{out}");
+    assert_eq!(end["event"], "end");
+    assert!(end["elapsed_ns"].as_u64().expect("a time") >= 600_000_000);
+    let number = |pointer: &str| end.pointer(pointer).and_then(Value::as_u64).expect(pointer);
+    // A megabyte went one way, and what came in has gone out: nothing waits after half a second of silence.
+    assert!(number("/directions/0/stats/received_bytes") > 1_000_000);
+    for way in ["/directions/0", "/directions/1"] {
+        let of = |key: &str| number(&format!("{way}/{key}"));
+        assert_eq!(of("stats/received"), of("rx/frames"));
+        assert_eq!(of("stats/received"), of("stats/departed") + of("stats/dropped"));
+        assert_eq!(of("stats/delivered"), of("tx/frames"));
+        assert_eq!(of("qdiscs/0/qlen"), 0);
+    }
+}
+
+/// A shaper that takes super-frames only in pieces, and an AQM; both ways; the other kind of link.
+#[test]
+fn policies_and_packet_sockets_carry_tcp() {
+    skip_unless_possible!();
+    let net = Net::with_veths();
+    let policy = Temp::new(
+        "shape.tc",
+        "qdisc add dev right root handle 1: tbf rate 200mbit burst 5kb latency 50ms\n\
+         qdisc add dev right parent 1:1 fq_codel\n\
+         tc qdisc add dev left root fq_codel\n",
+    );
+    let running = net.start(&["--wire", "rate=1gbit", "--policy", policy.path(), "--json"]);
+    let start = Instant::now();
+    net.carry(5_000_000);
+    // 5 MB at 200 Mbit/s are 200 ms.
+    assert!(start.elapsed() >= Duration::from_millis(190), "{:?}", start.elapsed());
+    let end = running.stop();
+    let kinds = |way: usize| {
+        let qdiscs = end["directions"][way]["qdiscs"].as_array().expect("a list");
+        qdiscs.iter().map(|q| q["kind"].as_str().expect("a kind").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!((kinds(0), kinds(1)), (vec!["tbf".to_owned(), "fq_codel".to_owned()], vec!["fq_codel".to_owned()]));
+    assert!(end["directions"][0]["stats"]["cut"].as_u64().expect("a counter") > 0, "{end}");
+}
+
+#[test]
+fn an_interface_that_goes_away_ends_it_with_one_line() {
+    skip_unless_possible!();
+    let net = Net::with_taps();
+    let running = net.start(&["--wire", "rate=1gbit"]);
+    net.carry(100_000);
+    net.server.run(&["ip", "link", "del", "tap0"]);
+    let (code, out, err) = running.end();
+    assert_eq!(code, Some(2));
+    assert!(out.starts_with("ended by an error, after ") && out.contains("  wire   rate 1Gbit"), "{out}");
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(err.contains(&format!("interface `{}` is gone", net.output)), "{err}");
+}
+
+/// Exit code and error of a run that cannot begin.
+fn refused(args: &[&str]) -> (Option<i32>, String) {
+    let (code, out, err) = Process::spawn(&mut txweir(args)).end();
+    assert_eq!(out, "", "{args:?}");
+    (code, err)
+}
+
+/// None of these needs root: they are refused before anything is opened, or because nothing is there.
+#[test]
+fn what_is_wrong_is_one_line_and_exit_code_1() {
+    let wire = ["--in", "no-such-a", "--out", "no-such-b", "--wire"];
+    let ok = [&wire[..], &["rate=1gbit"]].concat();
+    for (args, expected) in [
+        (ok.clone(), "interface `no-such-a` does not exist: create it first (`ip tuntap add dev no-such-a mode tap`)"),
+        ([&wire[..], &["rate=1gbit,rnig=64"]].concat(), "did you mean \"ring\"?"),
+        ([&wire[..], &["ring=64"]].concat(), "--wire: wire rate: expected a rate"),
+        ([&wire[..], &["rate=1gbit,ring=8"]].concat(), "--wire: wire ring: expected 22 (the largest packet's"),
+        ([&ok[..], &["--wire-back", "rate=x"]].concat(), "--wire-back: wire rate: expected a rate"),
+        ([&ok[..], &["--duration", "10"]].concat(), "--duration: expected a time with its unit (10s, 500ms), given \"10\""),
+        ([&ok[..], &["--stats-interval", "x"]].concat(), "--stats-interval: expected a time with its unit"),
+        ([&ok[..], &["--policy", "/no/such/file"]].concat(), "/no/such/file: No such file"),
+        (vec!["--in", "udp:x", "--out", "b", "--wire", "rate=1gbit"], "--in: unknown kind of link `udp`"),
+        (vec!["--in", "tap:a", "--out", "a", "--wire", "rate=1gbit"], "--out a: the same interface as --in"),
+        (vec!["--in", "no-such-ns/a", "--out", "b", "--wire", "rate=1gbit"], "there is no network namespace `no-such-ns`"),
+    ] {
+        let (code, err) = refused(&args);
+        assert_eq!(code, Some(1), "{args:?}: {err}");
+        assert_eq!(err.lines().count(), 1, "{args:?}: {err}");
+        assert!(err.contains(expected), "{args:?}: {err}");
+    }
+}
+
+/// A wrong policy is pointed at, in as many lines as that takes.
+#[test]
+fn a_wrong_policy_is_exit_code_1() {
+    for (line, expected) in [
+        ("qdisc add root fq_codel limt 100", "fq_codel has no parameter \"limt\""),
+        ("qdisc add dev eth7 root fq_codel", "no packets leave by eth7"),
+    ] {
+        let policy = Temp::new("wrong.tc", line);
+        let args = ["--in", "no-such-a", "--out", "no-such-b", "--wire", "rate=1gbit", "--policy", policy.path()];
+        let (code, err) = refused(&args);
+        assert_eq!(code, Some(1), "{err}");
+        assert!(err.contains(expected) && err.contains("wrong.tc:1:"), "{err}");
+    }
+}
+
+#[test]
+fn missing_privilege_is_one_line_and_exit_code_1() {
+    let mut command = txweir(&["--in", "packet:lo", "--out", "packet:no-such-b", "--wire", "rate=1gbit"]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534); // nobody
+    }
+    // The program may be where nobody may look.
+    let child = match command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(error) => return println!("skipped, because the program cannot be run as nobody: {error}"),
+    };
+    let (code, out, err) = Process(child).end();
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert_eq!(err.lines().count(), 1, "{err}");
+    assert!(err.contains("interface `packet:lo`: opening a packet socket needs CAP_NET_RAW: run as root"), "{err}");
+}

@@ -1,0 +1,499 @@
+//! Oracles: models written apart from the implementation, and rules as data, to be equal to.
+
+mod common;
+
+use std::collections::VecDeque;
+
+use common::lane::{Lane, Out};
+use common::options::{chance, log_uniform, pick};
+use txweir_core::rng::Rng;
+use txweir_core::value::Show;
+use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, Wake};
+
+/// tc-pfifo_fast(8), tc-prio(8): the band of each priority.
+const BANDS: [usize; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
+
+/// What a FIFO does when it is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    DropNew,
+    DropOldest,
+}
+
+/// A FIFO: packets, their bytes, and a limit in one of them.
+#[derive(Clone, Debug)]
+struct Fifo {
+    queue: VecDeque<(u32, u64)>,
+    limit: u64,
+    in_bytes: bool,
+    full: Full,
+    drops: Vec<(u32, DropReason)>,
+}
+
+impl Fifo {
+    fn new(limit: u64, in_bytes: bool, full: Full) -> Self {
+        Self { queue: VecDeque::new(), limit, in_bytes, full, drops: Vec::new() }
+    }
+    fn used(&self) -> u64 {
+        if self.in_bytes { self.queue.iter().map(|p| p.1).sum() } else { self.queue.len() as u64 }
+    }
+    fn put(&mut self, id: u32, bytes: u64) {
+        let more = if self.in_bytes { bytes } else { 1 };
+        let fits = self.used() + more <= self.limit;
+        if !fits && (self.full == Full::DropNew || self.limit == 0) {
+            self.drops.push((id, DropReason::Overlimit));
+            return;
+        }
+        if !fits && let Some((oldest, _)) = self.queue.pop_front() {
+            self.drops.push((oldest, DropReason::HeadDrop));
+        }
+        self.queue.push_back((id, bytes));
+    }
+    fn take(&mut self) -> Option<u32> {
+        self.queue.pop_front().map(|p| p.0)
+    }
+    fn shrink(&mut self, limit: u64) {
+        self.limit = limit;
+        while self.used() > self.limit {
+            self.drops.extend(self.queue.pop_front().map(|p| (p.0, DropReason::Purged)));
+        }
+    }
+}
+
+#[test]
+fn fifos_equal_their_model() {
+    let kinds = [("pfifo", Full::DropNew), ("bfifo", Full::DropNew), ("pfifo_head_drop", Full::DropOldest)];
+    for (kind, full) in kinds {
+        let in_bytes = kind == "bfifo";
+        for seed in 0..30 {
+            let mut rng = Rng::new(seed);
+            let limit = log_uniform(&mut rng, if in_bytes { 60_000 } else { 40 });
+            let mut lane = Lane::new(kind, &format!("limit {limit}"));
+            let mut model = Fifo::new(limit, in_bytes, full);
+            for id in 0..2000 {
+                if chance(&mut rng, 1, 2) {
+                    let len = rng.below(3000);
+                    let _ = lane.put(Instant::ZERO, id, Meta::new(len as u32));
+                    model.put(id, len);
+                } else {
+                    assert_eq!(lane.take(Instant::ZERO).id(), model.take(), "{kind} {seed}: {id}");
+                }
+                if chance(&mut rng, 1, 200) {
+                    let limit = log_uniform(&mut rng, if in_bytes { 60_000 } else { 40 });
+                    lane.change(Instant::ZERO, Handle::ROOT, &format!("limit {limit}")).unwrap();
+                    model.shrink(limit);
+                }
+                assert_eq!(lane.drops(), std::mem::take(&mut model.drops), "{kind} {seed}: {id}");
+                assert_eq!(lane.backlog(), model.queue.len() as u64, "{kind} {seed}: {id}");
+            }
+        }
+    }
+}
+
+#[test]
+fn pfifo_fast_is_three_fifos_in_strict_order() {
+    for seed in 0..30 {
+        let mut rng = Rng::new(seed);
+        let tx_queue_len = 1 + rng.below(20) as u32;
+        let mut lane = Lane::on(Env { tx_queue_len, ..Env::default() }, "pfifo_fast", "");
+        let mut bands = vec![Fifo::new(u64::from(tx_queue_len), false, Full::DropNew); 3];
+        for id in 0..2000 {
+            if chance(&mut rng, 3, 5) {
+                // Only the low four bits of a priority count.
+                let priority = rng.next_u64() as u32;
+                let _ = lane.put(Instant::ZERO, id, Meta::new(100).priority(priority));
+                bands[BANDS[(priority & 15) as usize]].put(id, 100);
+            } else {
+                let expected = bands.iter_mut().find_map(Fifo::take);
+                assert_eq!(lane.take(Instant::ZERO).id(), expected, "{seed}: {id}");
+            }
+            let mut drops: Vec<_> = bands.iter_mut().flat_map(|b| std::mem::take(&mut b.drops)).collect();
+            drops.sort_by_key(|d| d.0);
+            assert_eq!(lane.drops(), drops, "{seed}: {id}");
+        }
+    }
+}
+
+#[test]
+fn priorities_choose_the_bands_of_the_manual() {
+    for kind in ["pfifo_fast", "prio"] {
+        let mut lane = Lane::new(kind, "");
+        for priority in 0..16 {
+            lane.fill(Instant::ZERO, priority, 1, Meta::new(60).priority(priority));
+        }
+        // Band 0: interactive and control. Band 1: best effort and the unnamed. Band 2: bulk and filler.
+        let order = [6, 7, 0, 4, 8, 9, 10, 11, 12, 13, 14, 15, 1, 2, 3, 5];
+        assert_eq!(lane.ids(Instant::ZERO, 17), order, "{kind}");
+    }
+}
+
+/// prio as FIFOs, one class of it being another prio.
+#[derive(Debug)]
+struct PrioModel {
+    bands: Vec<Fifo>,
+    map: Vec<usize>,
+    major: u32,
+    /// Which band is another prio.
+    nested: Option<(usize, Box<PrioModel>)>,
+}
+
+impl PrioModel {
+    fn band(&self, priority: u32) -> usize {
+        let minor = (priority & 0xffff) as usize;
+        match priority >> 16 {
+            0 => self.map[minor & 15],
+            major if major == self.major && (1..=self.bands.len()).contains(&minor) => minor - 1,
+            _ => self.map[0],
+        }
+    }
+    fn put(&mut self, id: u32, priority: u32) {
+        let band = self.band(priority);
+        match &mut self.nested {
+            Some((at, below)) if *at == band => below.put(id, priority),
+            _ => self.bands[band].put(id, 0),
+        }
+    }
+    fn take(&mut self) -> Option<u32> {
+        (0..self.bands.len()).find_map(|band| match &mut self.nested {
+            Some((at, below)) if *at == band => below.take(),
+            _ => self.bands[band].take(),
+        })
+    }
+    fn drops(&mut self) -> Vec<(u32, DropReason)> {
+        let mut all: Vec<_> = self.bands.iter_mut().flat_map(|b| std::mem::take(&mut b.drops)).collect();
+        if let Some((_, below)) = &mut self.nested {
+            all.extend(below.drops());
+        }
+        all
+    }
+}
+
+fn random_prio(rng: &mut Rng, limit: u32) -> (String, PrioModel) {
+    let bands = 2 + rng.below(15) as usize;
+    let map: Vec<usize> = (0..16).map(|_| rng.below(bands as u64) as usize).collect();
+    let words = map.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+    let fifo = Fifo::new(u64::from(limit), false, Full::DropNew);
+    let model = PrioModel { bands: vec![fifo; bands], map, major: 0x8001, nested: None };
+    (format!("bands {bands} priomap {words}"), model)
+}
+
+#[test]
+fn prio_equals_its_model_with_a_prio_below() {
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let tx_queue_len = 1 + rng.below(12) as u32;
+        let (options, mut model) = random_prio(&mut rng, tx_queue_len);
+        let mut lane = Lane::on(Env { tx_queue_len, ..Env::default() }, "prio", &options);
+        assert_eq!(lane.root().handle(), Handle::new(0x8001, 0));
+        if chance(&mut rng, 2, 3) {
+            let (options, mut below) = random_prio(&mut rng, tx_queue_len);
+            let at = rng.below(model.bands.len() as u64) as usize;
+            let handle = lane.graft(Instant::ZERO, Handle::new(0x8001, at as u16 + 1), "prio", &options);
+            below.major = u32::from(handle.major());
+            model.nested = Some((at, Box::new(below)));
+        }
+        for id in 0..2000 {
+            if chance(&mut rng, 3, 5) {
+                let major = *pick(&mut rng, &[0, 0, 0x8001, 0x8002, 7]);
+                let priority = major << 16 | rng.below(20) as u32;
+                let _ = lane.put(Instant::ZERO, id, Meta::new(60).priority(priority));
+                model.put(id, priority);
+            } else {
+                assert_eq!(lane.take(Instant::ZERO).id(), model.take(), "{seed}: {id}");
+            }
+            assert_eq!(lane.drops(), model.drops(), "{seed}: {id}");
+        }
+    }
+}
+
+/// A token bucket in exact arithmetic: tokens are bytes times nanoseconds per second, so that a rate of r bytes/s
+/// adds r of them per nanosecond and a byte costs 10^9.
+#[derive(Debug)]
+struct Bucket {
+    rate: u128,
+    depth: u128,
+    tokens: u128,
+    filled: u128,
+}
+
+const BYTE: u128 = 1_000_000_000;
+
+impl Bucket {
+    fn new(rate: u64, bytes: u128) -> Self {
+        Self { rate: u128::from(rate), depth: bytes * BYTE, tokens: bytes * BYTE, filled: 0 }
+    }
+    /// The first whole nanosecond, not before `t`, at which `bytes` may leave.
+    fn ready(&self, t: u128, bytes: u128) -> u128 {
+        let lacking = (bytes * BYTE).saturating_sub(self.tokens);
+        t.max(self.filled + lacking.div_ceil(self.rate))
+    }
+    fn charge(&mut self, t: u128, bytes: u128) {
+        self.tokens = (self.tokens + (t - self.filled) * self.rate).min(self.depth) - bytes * BYTE;
+        self.filled = t;
+    }
+}
+
+/// A tbf with random parameters, as options and as buckets.
+struct TbfCase {
+    options: String,
+    buckets: Vec<Bucket>,
+    largest: u64,
+    overhead: u64,
+    mpu: u64,
+    rate: u64,
+}
+
+impl TbfCase {
+    fn new(rng: &mut Rng) -> Self {
+        let rate = 1000 + log_uniform(rng, 2_000_000_000);
+        let (overhead, mpu) = (*pick(rng, &[0, 4, 24, 38]), *pick(rng, &[0, 64, 1000]));
+        let burst = 2000 + log_uniform(rng, 1_000_000);
+        let size = |bytes: u64| u128::from((bytes + overhead).max(mpu));
+        let mut buckets = vec![Bucket::new(rate, size(burst))];
+        let mut options = format!("rate {rate}bps burst {burst} limit 1gb mpu {mpu} overhead {overhead}");
+        let mut largest = burst;
+        if chance(rng, 1, 2) {
+            // A peak bucket that fills no slower than the other: peakrate above rate, mtu not above burst.
+            let peak = rate + 1 + log_uniform(rng, 2 * rate);
+            let mtu = 1514 + rng.below(burst - 1514);
+            options += &format!(" peakrate {peak}bps mtu {mtu}");
+            buckets.push(Bucket::new(peak, size(mtu)));
+            largest = mtu;
+        }
+        Self { options, buckets, largest: largest.min(20_000), overhead, mpu, rate }
+    }
+    fn size(&self, len: u64) -> u128 {
+        u128::from((len + self.overhead).max(self.mpu))
+    }
+}
+
+/// tbf keeps tokens in whole nanoseconds of transmission and multiplies by a reciprocal of the rate instead of
+/// dividing: a charge is less than 1 ns too small, plus a part of 2^-31 of it; so is the depth. All errors go
+/// to "sooner", except that of the depth, which can make it later, once. They may add up over packets.
+#[test]
+fn tbf_departures_equal_exact_token_buckets() {
+    for seed in 0..80 {
+        let mut rng = Rng::new(seed);
+        let mut case = TbfCase::new(&mut rng);
+        let mut lane = Lane::new("tbf", &case.options);
+        let (mut arrival, mut free) = (0_u128, 0_u128);
+        let mut schedule = VecDeque::new();
+        let mut charged = case.buckets[0].depth / BYTE;
+        // Bursts, and silences long enough to fill the buckets.
+        for id in 0..600_u32 {
+            let len = *pick(&mut rng, &[60, 1514, case.largest, 1 + rng.below(case.largest)]);
+            let pause = case.size(len) * BYTE / u128::from(case.rate);
+            let pause = u64::try_from(pause).unwrap();
+            arrival += u128::from(match rng.below(20) {
+                0 => log_uniform(&mut rng, 1 + 100 * pause),
+                1..8 => 0,
+                _ => rng.below(2 * pause + 1),
+            });
+            let size = case.size(len);
+            let t = case.buckets.iter().fold(free.max(arrival), |t, b| b.ready(t, size));
+            case.buckets.iter_mut().for_each(|b| b.charge(t, size));
+            free = t;
+            charged += size;
+            let error = u128::from(id) + 2 + ((charged * BYTE / u128::from(case.rate)) >> 31);
+            schedule.push_back((id, len as u32, arrival as u64, t as u64, error as u64));
+        }
+        let last_error = schedule.back().map_or(0, |s| s.4);
+        assert!(last_error < 1_000_000, "the tolerance is {last_error} ns");
+        run_tbf(&mut lane, schedule, &case.options);
+    }
+}
+
+/// Drives it by arrivals and by the wakes that it asks for, and compares departures with the schedule.
+fn run_tbf(lane: &mut Lane, schedule: VecDeque<(u32, u32, u64, u64, u64)>, options: &str) {
+    let (mut arrivals, mut departures) = (schedule.clone(), schedule);
+    let mut wake = u64::MAX;
+    while let Some(&(expected, len, _, due, error)) = departures.front() {
+        let now = match arrivals.front() {
+            Some(&(id, len, at, ..)) if at <= wake => {
+                assert_eq!(lane.put(Instant(at), id, Meta::new(len)), Admitted::Queued, "{options}");
+                arrivals.pop_front();
+                at
+            }
+            _ => wake,
+        };
+        assert_ne!(now, u64::MAX, "{options}: stuck before {expected}");
+        wake = match lane.take(Instant(now)) {
+            Out::Sent(id, m) => {
+                assert_eq!((id, m.wire_len), (expected, len), "{options}");
+                let late = now.abs_diff(due);
+                assert!(late <= error, "{options}: {id} left at {now}, exactly {due}, {late} > {error} ns off");
+                departures.pop_front();
+                now
+            }
+            Out::Wait(t) => t.0,
+            Out::Nothing => u64::MAX,
+        };
+    }
+}
+
+#[test]
+fn tbf_paces_to_the_nanosecond_where_the_rate_divides() {
+    // 1 Mbyte/s is 1000 ns per byte: no rounding at all.
+    let mut lane = Lane::new("tbf", "rate 1mbps burst 2000 limit 100k");
+    lane.fill(Instant::ZERO, 0, 4, Meta::new(1000));
+    let mut now = Instant::ZERO;
+    let mut times = Vec::new();
+    while times.len() < 4 {
+        match lane.take(now) {
+            Out::Sent(id, _) => times.push((id, now.0)),
+            Out::Wait(t) => now = t,
+            Out::Nothing => panic!("lost"),
+        }
+    }
+    assert_eq!(times, [(0, 0), (1, 0), (2, 1_000_000), (3, 2_000_000)]);
+}
+
+#[test]
+fn tbf_drops_what_can_never_conform_and_holds_its_limit() {
+    let mut lane = Lane::new("tbf", "rate 1mbps burst 1500 limit 3000");
+    assert_eq!(lane.put(Instant::ZERO, 0, Meta::new(1501)), Admitted::Dropped(DropReason::Oversize));
+    // The packet that waits for tokens at the head counts towards the limit, as all do.
+    for id in 1..=3 {
+        let _ = lane.put(Instant::ZERO, id, Meta::new(1500));
+        let _ = lane.take(Instant::ZERO);
+    }
+    assert_eq!((lane.dev.sent(), lane.backlog()), (&[1][..], 2));
+    assert_eq!(lane.put(Instant::ZERO, 4, Meta::new(1)), Admitted::Dropped(DropReason::Overlimit));
+}
+
+#[test]
+fn tbf_lets_go_of_what_a_change_made_too_large() {
+    let mut lane = Lane::new("tbf", "rate 1kbps burst 2000 limit 10000");
+    lane.fill(Instant::ZERO, 0, 3, Meta::new(1500));
+    lane.fill(Instant::ZERO, 3, 1, Meta::new(900));
+    assert_eq!(lane.take(Instant::ZERO).id(), Some(0));
+    lane.change(Instant::ZERO, Handle::ROOT, "rate 1kbps burst 1000 limit 10000").unwrap();
+    assert_eq!(lane.take(Instant::ZERO).id(), Some(3));
+    assert_eq!(lane.drops(), [(1, DropReason::Oversize), (2, DropReason::Oversize)]);
+}
+
+#[test]
+fn tbf_with_the_deepest_bucket_and_the_longest_wait_does_not_overflow() {
+    let options = "rate 1bps burst 4294967295 limit 4294967295 overhead 4294967295";
+    let mut lane = Lane::new("tbf", options);
+    lane.fill(Instant::ZERO, 0, 3, Meta::new(1000));
+    assert_eq!(lane.take(Instant::ZERO).id(), Some(0));
+    let Out::Wait(t) = lane.take(Instant::ZERO) else { panic!("the bucket holds two packets") };
+    assert_eq!(lane.take(t).id(), Some(1));
+    assert_eq!(lane.take(Instant(u64::MAX)).id(), Some(2));
+}
+
+#[test]
+fn a_deleted_child_gives_place_to_the_shapers_own_fifo() {
+    let mut lane = Lane::new("tbf", "rate 1kbps burst 2000 limit 3000");
+    let class = Handle::new(0x8001, 1);
+    lane.graft(Instant::ZERO, class, "pfifo", "limit 100");
+    lane.path.configure(Instant::ZERO, &mut lane.dev, |tree, cx| tree.delete(class, cx)).unwrap();
+    for id in 0..4 {
+        let _ = lane.put(Instant::ZERO, id, Meta::new(1000));
+    }
+    assert_eq!(lane.drops(), [(3, DropReason::Overlimit)]);
+    lane.change(Instant::ZERO, Handle::ROOT, "rate 1kbps burst 2000 limit 1000").unwrap();
+    assert_eq!(lane.backlog(), 1);
+}
+
+#[test]
+fn a_change_below_is_settled_by_everything_above() {
+    let mut lane = Lane::new("prio", "");
+    let tbf = lane.graft(
+        Instant::ZERO,
+        Handle::new(0x8001, 1),
+        "tbf",
+        "rate 1kbps burst 2000 limit 100k",
+    );
+    let class = Handle::new(tbf.major(), 1);
+    lane.graft(Instant::ZERO, class, "pfifo", "limit 50");
+    lane.fill(Instant::ZERO, 0, 10, Meta::new(1000).priority(6));
+    lane.change(Instant::ZERO, class, "limit 4").unwrap();
+    lane.path.tree().visit(&mut |place, node| {
+        let b = node.books();
+        if b.admitted.packets > 0 {
+            assert_eq!((b.queued.packets, b.dropped.packets), (4, 6), "{place:?}");
+        }
+    });
+    assert_eq!(lane.drops().len(), 6);
+}
+
+#[test]
+fn a_path_may_be_let_go_with_packets_in_it() {
+    // A shaper above an AQM holds a packet in its hand, so to speak, while it waits for tokens.
+    let mut lane = Lane::new("tbf", "rate 1kbps burst 2000 limit 100k");
+    lane.graft(Instant::ZERO, Handle::new(0x8001, 1), "codel", "");
+    lane.fill(Instant::ZERO, 0, 5, Meta::new(1500));
+    while lane.take(Instant::ZERO).id().is_some() {}
+    assert_eq!(lane.backlog(), 4);
+    drop(lane);
+}
+
+#[test]
+fn defaults_follow_the_device() {
+    let env = Env { mtu: 1500, link_header: 14, tx_queue_len: 1000, ..Env::default() };
+    let jumbo = Env { mtu: 9000, link_header: 18, tx_queue_len: 500, ..Env::default() };
+    for (env, kind, key, value) in [
+        (env, "pfifo", "limit", "1000p"),
+        (env, "pfifo_head_drop", "limit", "1000p"),
+        (env, "bfifo", "limit", "1514000b"),
+        (env, "fq_codel", "quantum", "1514"),
+        (env, "fq_codel", "limit", "10240p"),
+        (env, "fq_codel", "flows", "1024"),
+        (env, "fq_codel", "memory_limit", "33554432b"),
+        (env, "fq_codel", "drop_batch", "64"),
+        (env, "fq_codel", "target", "4999168ns"),
+        (env, "fq_codel", "interval", "99999744ns"),
+        (env, "codel", "limit", "1000p"),
+        (env, "codel", "target", "4999168ns"),
+        (env, "codel", "interval", "99999744ns"),
+        (env, "prio", "bands", "3"),
+        (env, "prio", "priomap", "1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1"),
+        (jumbo, "pfifo", "limit", "500p"),
+        (jumbo, "bfifo", "limit", "4509000b"),
+        (jumbo, "fq_codel", "quantum", "9018"),
+    ] {
+        let lane = Lane::on(env, kind, "");
+        let mut shown = None;
+        lane.root().qdisc().options(&mut |s| {
+            if s.param.key == key {
+                let mut text = String::new();
+                Show::exact(s.value, &mut text).unwrap();
+                shown = Some(text);
+            }
+        });
+        assert_eq!(shown.as_deref(), Some(value), "{kind} {key}");
+    }
+    for (kind, ecn) in [("codel", false), ("fq_codel", true)] {
+        let lane = Lane::new(kind, "");
+        let printed = common::options::printed(lane.root().qdisc());
+        assert_eq!(printed.contains(&"ecn".to_string()), ecn, "{kind} {printed:?}");
+    }
+}
+
+#[test]
+fn latency_is_another_way_to_say_limit() {
+    // rate x latency + burst, and the same at the peak rate if that is less (tc-tbf(8)).
+    for (options, limit) in [
+        ("rate 1mbps burst 5000 latency 50ms", 55_000),
+        ("rate 1mbps burst 50000 latency 10ms peakrate 2mbps mtu 2000", 22_000),
+    ] {
+        let mut lane = Lane::new("tbf", options);
+        let mut id = 0;
+        while lane.put(Instant::ZERO, id, Meta::new(500)) == Admitted::Queued {
+            id += 1;
+        }
+        assert_eq!(id * 500, limit, "{options}");
+    }
+}
+
+#[test]
+fn an_idle_bucket_is_not_more_than_full() {
+    let mut lane = Lane::new("tbf", "rate 1mbps burst 3000 limit 100k");
+    lane.fill(Instant::from_secs(1000), 0, 5, Meta::new(1000));
+    let now = Instant::from_secs(1000);
+    assert_eq!(lane.ids(now, 9), [0, 1, 2]);
+    assert_eq!(lane.take(now), Out::Wait(now + Nanos::from_millis(1)));
+    assert_eq!(lane.path.drain(now, 0, &mut lane.dev), Wake::More);
+}
