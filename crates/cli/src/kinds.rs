@@ -61,9 +61,12 @@ fn rows(spec: &Spec) -> Vec<Row> {
             (_, "") => p.expected.to_string(),
             (_, range) => format!("{}, {range}", p.expected),
         };
-        let default = match required.iter().any(|r| r == p.key) {
-            true => "required".to_string(),
-            false => defaults
+        let either =
+            required.iter().find(|(_, why)| why.starts_with("either ") && why.split(' ').any(|w| w == p.key));
+        let default = match (either, required.iter().any(|(key, _)| *key == p.key)) {
+            (Some((_, why)), _) => why.clone(),
+            (_, true) => "required".to_string(),
+            _ => defaults
                 .iter()
                 .find(|(key, _)| *key == p.key)
                 .map_or_else(|| "off".into(), |(_, d)| d.clone()),
@@ -91,10 +94,10 @@ fn defaults(spec: &Spec) -> (Vec<Told>, Vec<Told>) {
                 });
                 return (required, defaults);
             }
-            Err(e) if e.kind == ErrorKind::Missing => e.key.unwrap_or_default(),
-            Err(_) => return (required, Vec::new()),
+            Err(e) => e,
         };
-        let Some(param) = spec.params.iter().find(|p| p.key == missing && !required.contains(&missing))
+        let param = spec.params.iter().find(|p| Some(p.key) == missing.key.as_deref());
+        let Some(param) = param.filter(|p| missing.kind == ErrorKind::Missing && !given.contains(&p.key))
         else {
             return (required, Vec::new());
         };
@@ -129,8 +132,8 @@ fn page(spec: &Spec) -> String {
         out.push_str("\nParameters\n");
     }
     for row in rows(spec) {
-        let default =
-            if row.default == "required" { row.default } else { format!("default {}", row.default) };
+        let must = row.default == "required" || row.default.starts_with("either ");
+        let default = if must { row.default } else { format!("default {}", row.default) };
         out.push_str(&format!("  {}: {}; {default}\n      {}\n", row.words, row.value, row.about));
     }
     if !spec.counters.is_empty() {

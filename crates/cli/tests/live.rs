@@ -131,7 +131,8 @@ impl Net {
     /// The same with a veth pair on each side, whose inner ends packet sockets open.
     fn with_veths() -> Self {
         let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
-        for (netns, address, inner) in [(&client, "10.77.0.1/24", "left"), (&server, "10.77.0.2/24", "right")] {
+        for (netns, address, inner) in [(&client, "10.77.0.1/24", "left"), (&server, "10.77.0.2/24", "right")]
+        {
             netns.veth("eth0", &middle, inner);
             netns.up("eth0", address);
             middle.run(&["ip", "link", "set", "dev", inner, "up"]);
@@ -289,7 +290,12 @@ fn byte_limits_cut_the_latency_of_requests_beside_bulk_and_keep_its_rate() {
             _ => ("rate=1gbit,ring=1024", &mut on),
         };
         let m = bulk_and_requests(&net, wire);
-        println!("{wire}: round trip {:?}, bulk {:.1} Mbit/s, ring {} B", m.round_trip, m.bulk / 1e6, m.held_max);
+        println!(
+            "{wire}: round trip {:?}, bulk {:.1} Mbit/s, ring {} B",
+            m.round_trip,
+            m.bulk / 1e6,
+            m.held_max
+        );
         measured.push(m);
     }
     let trip = |of: &[Measured]| median(of.iter().map(|m| m.round_trip.as_secs_f64()).collect());
@@ -322,7 +328,13 @@ fn signals_end_it_with_counters_and_success() {
         for ways in [(&net.input, &net.output), (&net.output, &net.input)] {
             assert!(out.contains(&format!("\n{} -> {}\n", ways.0, ways.1)), "{out}");
         }
-        for line in ["\n  in     ", "\n  qdisc pfifo_fast ", "\n  path   ", "\n  bql    limit ", "\n  wire   rate 1Gbit"] {
+        for line in [
+            "\n  in     ",
+            "\n  qdisc pfifo_fast ",
+            "\n  path   ",
+            "\n  bql    limit ",
+            "\n  wire   rate 1Gbit",
+        ] {
             assert_eq!(out.matches(line).count(), 2, "{line:?} in {out}");
         }
     }
@@ -377,7 +389,10 @@ fn policies_and_packet_sockets_carry_tcp() {
         let qdiscs = end["directions"][way]["qdiscs"].as_array().expect("a list");
         qdiscs.iter().map(|q| q["kind"].as_str().expect("a kind").to_owned()).collect::<Vec<_>>()
     };
-    assert_eq!((kinds(0), kinds(1)), (vec!["tbf".to_owned(), "fq_codel".to_owned()], vec!["fq_codel".to_owned()]));
+    assert_eq!(
+        (kinds(0), kinds(1)),
+        (vec!["tbf".to_owned(), "fq_codel".to_owned()], vec!["fq_codel".to_owned()])
+    );
     assert!(end["directions"][0]["stats"]["cut"].as_u64().expect("a counter") > 0, "{end}");
 }
 
@@ -408,17 +423,29 @@ fn what_is_wrong_is_one_line_and_exit_code_1() {
     let wire = ["--in", "no-such-a", "--out", "no-such-b", "--wire"];
     let ok = [&wire[..], &["rate=1gbit"]].concat();
     for (args, expected) in [
-        (ok.clone(), "interface `no-such-a` does not exist: create it first (`ip tuntap add dev no-such-a mode tap`)"),
+        (
+            ok.clone(),
+            "interface `no-such-a` does not exist: create it first (`ip tuntap add dev no-such-a mode tap`)",
+        ),
         ([&wire[..], &["rate=1gbit,rnig=64"]].concat(), "did you mean \"ring\"?"),
         ([&wire[..], &["ring=64"]].concat(), "--wire: wire rate: expected a rate"),
-        ([&wire[..], &["rate=1gbit,ring=8"]].concat(), "--wire: wire ring: expected 22 (the largest packet's"),
+        (
+            [&wire[..], &["rate=1gbit,ring=8"]].concat(),
+            "--wire: wire ring: expected 22 (the largest packet's",
+        ),
         ([&ok[..], &["--wire-back", "rate=x"]].concat(), "--wire-back: wire rate: expected a rate"),
-        ([&ok[..], &["--duration", "10"]].concat(), "--duration: expected a time with its unit (10s, 500ms), given \"10\""),
+        (
+            [&ok[..], &["--duration", "10"]].concat(),
+            "--duration: expected a time with its unit (10s, 500ms), given \"10\"",
+        ),
         ([&ok[..], &["--stats-interval", "x"]].concat(), "--stats-interval: expected a time with its unit"),
         ([&ok[..], &["--policy", "/no/such/file"]].concat(), "/no/such/file: No such file"),
         (vec!["--in", "udp:x", "--out", "b", "--wire", "rate=1gbit"], "--in: unknown kind of link `udp`"),
         (vec!["--in", "tap:a", "--out", "a", "--wire", "rate=1gbit"], "--out a: the same interface as --in"),
-        (vec!["--in", "no-such-ns/a", "--out", "b", "--wire", "rate=1gbit"], "there is no network namespace `no-such-ns`"),
+        (
+            vec!["--in", "no-such-ns/a", "--out", "b", "--wire", "rate=1gbit"],
+            "there is no network namespace `no-such-ns`",
+        ),
     ] {
         let (code, err) = refused(&args);
         assert_eq!(code, Some(1), "{args:?}: {err}");
@@ -435,7 +462,8 @@ fn a_wrong_policy_is_exit_code_1() {
         ("qdisc add dev eth7 root fq_codel", "no packets leave by eth7"),
     ] {
         let policy = Temp::new("wrong.tc", line);
-        let args = ["--in", "no-such-a", "--out", "no-such-b", "--wire", "rate=1gbit", "--policy", policy.path()];
+        let args =
+            ["--in", "no-such-a", "--out", "no-such-b", "--wire", "rate=1gbit", "--policy", policy.path()];
         let (code, err) = refused(&args);
         assert_eq!(code, Some(1), "{err}");
         assert!(err.contains(expected) && err.contains("wrong.tc:1:"), "{err}");
@@ -456,5 +484,8 @@ fn missing_privilege_is_one_line_and_exit_code_1() {
     let (code, out, err) = Process(child).end();
     assert_eq!((code, out.as_str()), (Some(1), ""));
     assert_eq!(err.lines().count(), 1, "{err}");
-    assert!(err.contains("interface `packet:lo`: opening a packet socket needs CAP_NET_RAW: run as root"), "{err}");
+    assert!(
+        err.contains("interface `packet:lo`: opening a packet socket needs CAP_NET_RAW: run as root"),
+        "{err}"
+    );
 }

@@ -281,7 +281,8 @@ fn tbf_departures_equal_exact_token_buckets() {
         let mut charged = case.buckets[0].depth / BYTE;
         // Bursts, and silences long enough to fill the buckets.
         for id in 0..600_u32 {
-            let len = *pick(&mut rng, &[60, 1514, case.largest, 1 + rng.below(case.largest)]);
+            let any = 1 + rng.below(case.largest);
+            let len = *pick(&mut rng, &[60, 1514, case.largest, any]);
             let pause = case.size(len) * BYTE / u128::from(case.rate);
             let pause = u64::try_from(pause).unwrap();
             arrival += u128::from(match rng.below(20) {

@@ -201,7 +201,8 @@ fn completion(value: &str) -> Result<Completion, ConfigError> {
 }
 
 fn latency(value: &str) -> Result<Latency, ConfigError> {
-    let time = |text| read::<Nanos>("latency", text).map_err(|_| bad("latency", "a time, or two (5us/20us)", value));
+    let time =
+        |text| read::<Nanos>("latency", text).map_err(|_| bad("latency", "a time, or two (5us/20us)", value));
     let (min, max) = value.split_once('/').unwrap_or((value, value));
     Ok(Latency { min: time(min)?, max: time(max)? })
 }
@@ -268,7 +269,10 @@ mod tests {
         assert_eq!(spec("rate=1gbit,bql=off,bql-max=1mb").bql, None);
         assert_eq!(spec("rate=1gbit,completion=immediate").wire.completion, Completion::Immediate);
         assert_eq!(spec("rate=1gbit,descriptors=2.5").wire.descriptors.hundredths(60), 250);
-        assert_eq!(spec("rate=1gbit,latency=5us").wire.latency, Latency { min: Nanos(5_000), max: Nanos(5_000) });
+        assert_eq!(
+            spec("rate=1gbit,latency=5us").wire.latency,
+            Latency { min: Nanos(5_000), max: Nanos(5_000) }
+        );
     }
 
     #[test]

@@ -136,7 +136,8 @@ fn a_frame_takes_its_time_on_the_wire() {
 #[test]
 fn a_late_loop_changes_nothing_but_when_frames_leave() {
     for kind in ["pfifo_fast", "fq_codel"] {
-        let (mut prompt, mut late) = (direction("rate=100mbit", 64 << 20), direction("rate=100mbit", 64 << 20));
+        let (mut prompt, mut late) =
+            (direction("rate=100mbit", 64 << 20), direction("rate=100mbit", 64 << 20));
         let (mut p, mut l) = (List::default(), List::default());
         root(&mut prompt, kind, &[]);
         root(&mut late, kind, &[]);
@@ -254,7 +255,9 @@ fn a_shaper_with_a_small_bucket_gets_pieces() {
     let s = way.stats();
     assert_eq!((s.received, s.cut, s.pieces, s.delivered, s.dropped), (1, 1, 28, 28, 0));
     let joined: Vec<u8> = port.sent.iter().flat_map(|(_, f)| f[54..].to_vec()).collect();
-    assert!(joined == payload && port.sent.iter().all(|(hdr, f)| *hdr == VnetHdr::default() && f.len() <= 1502));
+    assert!(
+        joined == payload && port.sent.iter().all(|(hdr, f)| *hdr == VnetHdr::default() && f.len() <= 1502)
+    );
     // 41 512 bytes less a bucket of 5 kB at 100 Mbit/s are 2.91 ms.
     assert!((2_910_000..3_000_000).contains(&end.0), "{}", end.0);
 }

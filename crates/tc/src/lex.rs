@@ -77,11 +77,11 @@ impl Lexer<'_> {
                     self.take();
                     return Ok(Line { words });
                 }
-                Some('#') => self.to_line_end(),
+                Some('#') => self.pass_line(),
                 Some(_) => match self.word() {
                     Ok(word) => words.push(word),
                     Err(e) => {
-                        self.to_line_end();
+                        self.pass_line();
                         return Err(e);
                     }
                 },
@@ -89,7 +89,7 @@ impl Lexer<'_> {
         }
     }
 
-    fn to_line_end(&mut self) {
+    fn pass_line(&mut self) {
         while self.peek().is_some_and(|c| c != '\n') {
             self.take();
         }

@@ -249,3 +249,20 @@ fn counters_of_the_kinds_that_have_some() {
     assert!(shown.contains("  count 1 lastcount 1 ldelay 130ms dropping drop_next 100ms\n"), "{shown}");
     assert!(show::json(path.tree(), None, true).contains(r#""dropping":true,"drop_next":"#));
 }
+
+#[test]
+fn a_refused_policy_leaves_the_packets_where_they_are() {
+    let (mut path, mut device) = stalled("qdisc add root handle 1: prio");
+    for n in 0..3 {
+        let _ = path.submit(Instant::ZERO, n, Meta::new(1000), &mut device);
+    }
+    let before = show::text(path.tree(), None, true);
+    let policy = "qdisc replace root handle 2: pfifo limit 9\nqdisc add parent 2:1 pfifo";
+    let policy = Policy::parse(policy, "p").expect("good in itself");
+    let applied = path.configure(Instant::ZERO, &mut device, |tree, cx| policy.apply(tree, cx));
+    assert_eq!(applied.unwrap_err().brief(), "p:2:18: there is no class 2:1 (there are no classes)");
+    assert_eq!(show::text(path.tree(), None, true), before);
+    device.set_slots(3);
+    assert_eq!(path.drain(Instant::ZERO, 64, &mut device), Wake::Idle);
+    assert_eq!((device.sent(), device.discarded().len()), (&[0, 1, 2][..], 0));
+}

@@ -19,7 +19,7 @@ fn back_pressure_loses_nothing_and_keeps_order() {
 }
 
 fn numbers() -> Vec<u8> {
-    (0..100_000u64).map(|n| (n * n >> 7) as u8).collect()
+    (0..100_000u64).map(|n| ((n * n) >> 7) as u8).collect()
 }
 
 #[test]
