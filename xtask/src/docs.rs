@@ -9,7 +9,9 @@ pub fn run(check: bool) -> Result<(), String> {
     let mut stale = Vec::new();
     for entry in fs::read_dir(&dir).map_err(|e| format!("docs/qdisc: {e}"))? {
         let path = entry.map_err(|e| format!("docs/qdisc: {e}"))?.path();
-        let Some(kind) = path.file_stem().and_then(|s| s.to_str()).filter(|s| *s != "README") else { continue };
+        let Some(kind) = path.file_stem().and_then(|s| s.to_str()).filter(|s| *s != "README") else {
+            continue;
+        };
         let old = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let new = fill(&old, &tables(kind)?).map_err(|e| format!("{}: {e}", path.display()))?;
         if new != old {

@@ -78,19 +78,19 @@ fn check_source(name: &str, text: &str, found: &mut Vec<String>) {
             found.push(format!("{at}: unsafe outside of {UNSAFE_HOME}"));
         }
     }
-    let lines = code
-        .lines()
-        .filter(|l| !l.trim().is_empty() && !l.trim_start().starts_with("//"))
-        .count();
+    let lines = code.lines().filter(|l| !l.trim().is_empty() && !l.trim_start().starts_with("//")).count();
     if lines > FILE_LINES_MAX && !tests {
-        found.push(format!("{name}: {lines} lines of code, more than {FILE_LINES_MAX}: is it still one idea?"));
+        found.push(format!(
+            "{name}: {lines} lines of code, more than {FILE_LINES_MAX}: is it still one idea?"
+        ));
     }
 }
 
 /// Every dependency has its sentence in CONTRIBUTING.md.
 fn check_dependencies(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).map_err(|e| format!("Cargo.toml: {e}"))?;
-    let prose = fs::read_to_string(root.join("CONTRIBUTING.md")).map_err(|e| format!("CONTRIBUTING.md: {e}"))?;
+    let prose =
+        fs::read_to_string(root.join("CONTRIBUTING.md")).map_err(|e| format!("CONTRIBUTING.md: {e}"))?;
     let listed = manifest.split("[workspace.dependencies]").nth(1).unwrap_or("");
     let listed = listed.split("\n[").next().unwrap_or("");
     for line in listed.lines().filter(|l| !l.starts_with('#')) {

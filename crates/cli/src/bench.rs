@@ -57,7 +57,12 @@ struct Job {
 /// What is timed. The names are those of the instruction table.
 const JOBS: &[Job] = &[
     Job { name: "fifo-direct", about: "pfifo, empty: direct dispatch", peer: false, make: || idle(true) },
-    Job { name: "fifo-direct-nobql", about: "the same without a byte limit", peer: false, make: || idle(false) },
+    Job {
+        name: "fifo-direct-nobql",
+        about: "the same without a byte limit",
+        peer: false,
+        make: || idle(false),
+    },
     Job { name: "fifo-queued", about: "pfifo, 64 packets standing", peer: false, make: fifo },
     Job { name: "prio-3", about: "prio, 3 bands at random", peer: false, make: || prio(3) },
     Job { name: "prio-16", about: "prio, 16 bands at random", peer: false, make: || prio(16) },
@@ -68,10 +73,25 @@ const JOBS: &[Job] = &[
         peer: false,
         make: fq_codel_100k,
     },
-    Job { name: "tbf", about: "tbf over bfifo, 64 packets standing, never out of tokens", peer: false, make: tbf },
+    Job {
+        name: "tbf",
+        about: "tbf over bfifo, 64 packets standing, never out of tokens",
+        peer: false,
+        make: tbf,
+    },
     Job { name: "rtrb", about: "single-producer ring, crate rtrb", peer: true, make: rtrb_ring },
-    Job { name: "ArrayQueue", about: "multi-producer ring, crate crossbeam-queue", peer: true, make: array_queue },
-    Job { name: "Mutex<VecDeque>", about: "the standard library's, one lock per operation", peer: true, make: locked_deque },
+    Job {
+        name: "ArrayQueue",
+        about: "multi-producer ring, crate crossbeam-queue",
+        peer: true,
+        make: array_queue,
+    },
+    Job {
+        name: "Mutex<VecDeque>",
+        about: "the standard library's, one lock per operation",
+        peer: true,
+        make: locked_deque,
+    },
 ];
 
 /// A device that takes everything while it is open and has finished it by the next reap.
@@ -108,16 +128,13 @@ impl TxQueue for Sink {
 
 /// A path that holds `standing` packets between bursts. Packets take priority and flow hash from `kinds` in turn;
 /// the number of kinds is a power of two.
-fn path(
-    kind: &str,
-    options: &str,
-    pool: usize,
-    bql: bool,
-    standing: u64,
-    kinds: Vec<(u32, u32)>,
-) -> Run {
-    let config =
-        PathConfig { pool, bql: bql.then(DqlConfig::default), role: Role::Forwarder, ..PathConfig::default() };
+fn path(kind: &str, options: &str, pool: usize, bql: bool, standing: u64, kinds: Vec<(u32, u32)>) -> Run {
+    let config = PathConfig {
+        pool,
+        bql: bql.then(DqlConfig::default),
+        role: Role::Forwarder,
+        ..PathConfig::default()
+    };
     let words: Vec<&str> = options.split_whitespace().collect();
     let made = TxPath::new(config).map_err(|e| e.to_string());
     let mut path = match made.and_then(|p| p.with_qdisc(kind, &words).map_err(|e| e.to_string())) {
@@ -167,7 +184,14 @@ fn fifo() -> Run {
 
 fn prio(bands: u32) -> Run {
     let map: String = (0..16).map(|i| format!(" {}", i % bands)).collect();
-    path("prio", &format!("bands {bands} priomap{map}"), 4096, true, 256, draw(1 << 16, |r| (r.below(16) as u32, 0)))
+    path(
+        "prio",
+        &format!("bands {bands} priomap{map}"),
+        4096,
+        true,
+        256,
+        draw(1 << 16, |r| (r.below(16) as u32, 0)),
+    )
 }
 
 fn fq_codel_1k() -> Run {
@@ -207,21 +231,33 @@ fn peer<Q: 'static>(mut q: Q, push: fn(&mut Q, Meta), pop: fn(&mut Q) -> Option<
 
 fn rtrb_ring() -> Run {
     let ring = rtrb::RingBuffer::<Meta>::new(1024);
-    peer(ring, |q, m| { let _ = q.0.push(m); }, |q| q.1.pop().ok())
+    peer(
+        ring,
+        |q, m| {
+            let _ = q.0.push(m);
+        },
+        |q| q.1.pop().ok(),
+    )
 }
 
 fn array_queue() -> Run {
     let queue = crossbeam_queue::ArrayQueue::<Meta>::new(1024);
-    peer(queue, |q, m| { let _ = q.push(m); }, |q| q.pop())
+    peer(
+        queue,
+        |q, m| {
+            let _ = q.push(m);
+        },
+        |q| q.pop(),
+    )
+}
+
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 fn locked_deque() -> Run {
     let queue = std::sync::Mutex::new(std::collections::VecDeque::<Meta>::with_capacity(1024));
-    peer(
-        queue,
-        |q, m| q.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_back(m),
-        |q| q.lock().unwrap_or_else(std::sync::PoisonError::into_inner).pop_front(),
-    )
+    peer(queue, |q, m| lock(q).push_back(m), |q| lock(q).pop_front())
 }
 
 /// Median, least and most of some samples.
@@ -246,7 +282,10 @@ pub fn main(args: Args) -> Result<(), Failure> {
     if jobs.is_empty() {
         let names: Vec<&str> = JOBS.iter().map(|j| j.name).collect();
         let given = args.only.unwrap_or_default();
-        return Err(Failure::usage(format!("--only: expected one of {}, given \"{given}\"", names.join(", "))));
+        return Err(Failure::usage(format!(
+            "--only: expected one of {}, given \"{given}\"",
+            names.join(", ")
+        )));
     }
     let pinned = txweir::device::cpu::pin(args.cpu);
     let samples = time(&jobs, args.rounds, args.packets);
@@ -289,14 +328,17 @@ fn print_table(jobs: &[&Job], samples: &[Vec<f64>], args: &Args, pinned: bool) {
         println!("{:18} {median:8.2} {least:8.2} {most:8.2}  {mark}{}", job.name, job.about);
     }
     if let Some([median, least, most]) = dql_share(jobs, samples) {
-        println!("\nshare of the byte limit {median:.2} [{least:.2} to {most:.2}]: fifo-direct less fifo-direct-nobql, round by round");
+        println!(
+            "\nshare of the byte limit {median:.2} [{least:.2} to {most:.2}]: fifo-direct less fifo-direct-nobql, round by round"
+        );
     }
 }
 
 /// What the byte limit costs, paired by round.
 fn dql_share(jobs: &[&Job], samples: &[Vec<f64>]) -> Option<[f64; 3]> {
     let of = |name: &str| jobs.iter().position(|j| j.name == name).map(|i| &samples[i]);
-    let diff: Vec<f64> = of("fifo-direct")?.iter().zip(of("fifo-direct-nobql")?).map(|(a, b)| a - b).collect();
+    let diff: Vec<f64> =
+        of("fifo-direct")?.iter().zip(of("fifo-direct-nobql")?).map(|(a, b)| a - b).collect();
     Some(spread(&diff))
 }
 

@@ -1,8 +1,16 @@
 //! `txweir lab`: virtual time.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use txweir::lab::reproduce::{self, Published, Row};
+use txweir::lab::run::{Options, RunError, run};
+use txweir::lab::scenario::Scenario;
 
 use crate::Failure;
 
@@ -16,35 +24,140 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a scenario file and print what it measures
-    Run {
-        /// Scenario, TOML: hosts, links, policy, traffic, seed, duration, what to measure
-        file: PathBuf,
-        /// Print JSON instead of a table
-        #[arg(long)]
-        json: bool,
-        /// Seed of everything random, in place of the scenario's; the same seed gives the same run
-        #[arg(long, value_name = "N")]
-        seed: Option<u64>,
-        /// Write what every link carried into this directory, one pcap file each
-        #[arg(long, value_name = "DIR")]
-        pcap: Option<PathBuf>,
-    },
+    Run(RunArgs),
     /// Reproduce published results and print them beside the measured ones
-    Reproduce {
-        /// One experiment [default: all]
-        name: Option<String>,
-        /// Print JSON instead of a table
-        #[arg(long)]
-        json: bool,
-    },
+    Reproduce(ReproduceArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct RunArgs {
+    /// Scenario, TOML: hosts, links, policy, traffic, seed, duration, what to measure
+    file: PathBuf,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Seed of everything random, in place of the scenario's; the same seed gives the same run
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write what every link carried into this directory, one pcapng file each
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+    /// Write the event log: 32 bytes for each thing that happens, the same in every run with the same seed
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ReproduceArgs {
+    /// One experiment [default: all]
+    name: Option<String>,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs `txweir lab`.
 pub fn main(args: Args) -> Result<(), Failure> {
     match args.command {
-        Command::Run { file, .. } => {
-            Err(Failure::failed(format!("{}: the lab is not wired yet", file.display())))
-        }
-        Command::Reproduce { .. } => Err(Failure::failed("the lab is not wired yet")),
+        Command::Run(args) => scenario(args),
+        Command::Reproduce(args) => reproduce(&args),
     }
+}
+
+fn scenario(args: RunArgs) -> Result<(), Failure> {
+    let scenario = load(&args.file)?;
+    let log = args.log.as_deref().map(|path| {
+        let file = File::create(path).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?;
+        Ok::<_, Failure>(Box::new(BufWriter::new(file)) as Box<dyn std::io::Write>)
+    });
+    let options = Options { seed: args.seed, pcap_dir: args.pcap, log: log.transpose()? };
+    let mut bar = Bar::new(scenario.duration().as_nanos());
+    let report = run(&scenario, options, |now| bar.at(now.as_nanos())).map_err(|e| match e {
+        RunError::Scenario(e) => Failure::from(e.diagnostic()),
+        e @ (RunError::Capture(..) | RunError::Log(_)) => Failure::failed(e),
+    })?;
+    bar.end();
+    if args.json {
+        println!("{}", report.json());
+    } else {
+        print!("{report}");
+    }
+    Ok(())
+}
+
+/// Reads a scenario; `-` is stdin.
+fn load(path: &Path) -> Result<Scenario, Failure> {
+    let (name, text) = match path.to_str() {
+        Some("-") => ("<stdin>".to_string(), std::io::read_to_string(std::io::stdin())),
+        _ => (path.display().to_string(), std::fs::read_to_string(path)),
+    };
+    let text = text.map_err(|e| Failure::usage(format!("{name}: {e}")))?;
+    Scenario::parse(&text, &name).map_err(|e| e.diagnostic().into())
+}
+
+/// A bar on stderr, for a run that takes more than two seconds and somebody who watches.
+struct Bar {
+    whole: u64,
+    started: Instant,
+    shown: Option<ProgressBar>,
+    watched: bool,
+}
+
+impl Bar {
+    const QUIET: Duration = Duration::from_secs(2);
+
+    fn new(whole: u64) -> Self {
+        Self { whole, started: Instant::now(), shown: None, watched: std::io::stderr().is_terminal() }
+    }
+
+    fn at(&mut self, now: u64) {
+        if self.watched && self.started.elapsed() > Self::QUIET {
+            let whole = self.whole;
+            let bar = self.shown.get_or_insert_with(|| {
+                let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {eta} left");
+                ProgressBar::new(whole).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            });
+            bar.set_position(now);
+        }
+    }
+
+    fn end(self) {
+        if let Some(bar) = self.shown {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
+    let watched = std::io::stderr().is_terminal();
+    let rows = reproduce::run(args.name.as_deref(), &mut |what| {
+        if watched {
+            eprintln!("{what}");
+        }
+    });
+    let rows = rows.map_err(Failure::usage)?;
+    if args.json {
+        let list: Vec<Value> = rows.iter().map(row).collect();
+        println!("{:#}", Value::from(list));
+    } else {
+        print!("{}", reproduce::table(&rows));
+    }
+    Ok(())
+}
+
+fn row(r: &Row) -> Value {
+    let Published { low, high } = r.published;
+    json!({
+        "experiment": r.experiment,
+        "row": r.row,
+        "metric": r.metric,
+        "unit": r.unit,
+        "published": if low == high { json!(low) } else { json!([low, high]) },
+        "law": r.law,
+        "measured": r.measured,
+        "ratio": r.ratio(),
+        "band": r.band.to_string(),
+        "within": r.within(),
+        "fitted": r.fitted,
+    })
 }

@@ -243,7 +243,8 @@ fn bulk_and_requests(net: &Net, wire: &str) -> Measured {
     let answers = net.server.spawn(move || answer(&listener));
     wait_for_listener(&net.server, 5201);
     // The first second, in which the windows open, is left out by iperf3 itself.
-    let args = ["iperf3", "-c", "10.77.0.2", "-P", STREAMS, "-t", "4", "-O", "1", "-J"];
+    let control = congestion_control(&net.client);
+    let args = ["iperf3", "-c", "10.77.0.2", "-P", STREAMS, "-C", control, "-t", "4", "-O", "1", "-J"];
     let client = Process::spawn(&mut net.client.command(&args));
     std::thread::sleep(Duration::from_millis(1500));
     let round_trip = net.client.enter(|| ask(address(5300), Duration::from_millis(2500)));
@@ -256,6 +257,12 @@ fn bulk_and_requests(net: &Net, wire: &str) -> Measured {
     let end = running.stop();
     let held_max = end["directions"][0]["stats"]["held_max"].as_u64().expect("a counter");
     Measured { round_trip, bulk, held_max }
+}
+
+/// A congestion control that fills a queue, whatever the system's default: BBR would leave most of the ring empty.
+fn congestion_control(netns: &NetNs) -> &'static str {
+    let available = netns.run(&["cat", "/proc/sys/net/ipv4/tcp_available_congestion_control"]);
+    if available.split_whitespace().any(|name| name == "cubic") { "cubic" } else { "reno" }
 }
 
 /// Waits until somebody listens on the port, without connecting to it.

@@ -49,7 +49,12 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// An error about `object`.
-    pub fn new(kind: ErrorKind, object: impl ToString, expected: impl ToString, given: impl ToString) -> Self {
+    pub fn new(
+        kind: ErrorKind,
+        object: impl ToString,
+        expected: impl ToString,
+        given: impl ToString,
+    ) -> Self {
         Self {
             kind,
             object: object.to_string(),

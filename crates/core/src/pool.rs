@@ -61,10 +61,12 @@ impl Pool {
         let capacity = capacity.clamp(1, 1 << 31);
         let mut slots = Vec::with_capacity(capacity);
         // The free list starts in index order, so that a lightly used pool stays in few cache lines.
-        slots.extend((1..=capacity).map(|next| Slot {
-            meta: Meta::new(0),
-            next: if next == capacity { NIL } else { next as u32 },
-        }));
+        slots.extend(
+            (1..=capacity).map(|next| Slot {
+                meta: Meta::new(0),
+                next: if next == capacity { NIL } else { next as u32 },
+            }),
+        );
         Self { slots, free: 0, live: 0 }
     }
 

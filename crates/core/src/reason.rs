@@ -84,6 +84,9 @@ mod tests {
             assert_eq!(*a as usize, i);
             assert!(DropReason::ALL[..i].iter().all(|b| b.name() != a.name()));
         }
-        assert_eq!(DropReason::Oversize.about(), "The packet is larger than the shaper's bucket, so it could never conform.");
+        assert_eq!(
+            DropReason::Oversize.about(),
+            "The packet is larger than the shaper's bucket, so it could never conform."
+        );
     }
 }

@@ -190,8 +190,7 @@ impl Tree {
         let (node, depth) = self.at_mut(parent)?;
         let present = node.handle();
         if !over && !present.is_none() {
-            let err =
-                ConfigError::new(ErrorKind::Exists, place_name(parent), "no qdisc there yet", present);
+            let err = ConfigError::new(ErrorKind::Exists, place_name(parent), "no qdisc there yet", present);
             return Err(err.hint("use replace, or delete it first"));
         }
         let spec = kind(kind_name)?;
@@ -216,8 +215,8 @@ impl Tree {
         };
         if let Some(h) = asked.filter(|h| h.major() != 0) {
             if h.minor() != 0 || h == Handle::ROOT {
-                let err =
-                    ConfigError::new(ErrorKind::BadValue, "qdisc", "a qdisc handle, minor 0", h).key("handle");
+                let err = ConfigError::new(ErrorKind::BadValue, "qdisc", "a qdisc handle, minor 0", h)
+                    .key("handle");
                 return Err(err.hint(format!("did you mean {}?", h.qdisc())));
             }
             if taken(h.major()) {
@@ -282,7 +281,13 @@ fn find(node: &mut Node, here: Handle, parent: Handle, depth: usize) -> Option<(
 
 /// Calls `f` on the node at `parent`, reached through its ancestors, so that each of them settles what is
 /// dropped there.
-fn at_place(node: &mut Node, here: Handle, parent: Handle, cx: &mut Cx, f: &mut dyn FnMut(&mut Node, &mut Cx)) {
+fn at_place(
+    node: &mut Node,
+    here: Handle,
+    parent: Handle,
+    cx: &mut Cx,
+    f: &mut dyn FnMut(&mut Node, &mut Cx),
+) {
     if here == parent {
         return f(node, cx);
     }

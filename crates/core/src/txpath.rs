@@ -150,7 +150,13 @@ pub struct PathConfig {
 impl Default for PathConfig {
     /// Ethernet, 16 384 packets, origin, byte limit on, no trace.
     fn default() -> Self {
-        Self { env: Env::default(), pool: 16_384, role: Role::Origin, bql: Some(DqlConfig::default()), trace: 0 }
+        Self {
+            env: Env::default(),
+            pool: 16_384,
+            role: Role::Origin,
+            bql: Some(DqlConfig::default()),
+            trace: 0,
+        }
     }
 }
 

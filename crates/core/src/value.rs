@@ -421,7 +421,8 @@ mod tests {
             let r = read::<Rate>(given).unwrap_or_else(|| panic!("{given}"));
             assert_eq!((r.0, text_of(&r).as_str()), (bytes, shown), "{given}");
         }
-        for bad in ["", "mbit", "10mbitt", "1..5mbit", "-1mbit", "10 mbit", "99999999999999999999tbit", "1e3"] {
+        for bad in ["", "mbit", "10mbitt", "1..5mbit", "-1mbit", "10 mbit", "99999999999999999999tbit", "1e3"]
+        {
             assert_eq!(read::<Rate>(bad), None, "{bad:?}");
         }
     }

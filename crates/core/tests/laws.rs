@@ -8,13 +8,15 @@ mod common;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use common::ops::Scope;
+use common::ops::{Op, Scope};
 use common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, refuses, swarm};
 use common::world::Totals;
 use txweir_core::DropReason;
 use txweir_core::qdisc::KINDS;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
+use txweir_core::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
+use txweir_core::{Instant, Nanos, PathConfig, TxPath};
 
 fn env<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
@@ -156,12 +158,71 @@ fn nonsense_is_refused() {
     over_the_registry("nonsense_is_refused", 200, |spec, seed, _| refuses(spec, seed));
 }
 
+/// The byte limit and a wire with descriptors, doorbells and coalesced completions: what is in flight is what
+/// the wire holds, at every instant, and nothing is lost between them.
+#[test]
+fn in_flight_is_what_the_wire_holds() {
+    over_the_registry("in_flight_is_what_the_wire_holds", 20, |spec, seed, ops| {
+        let plan = Plan::new(spec, seed, Scope::Traffic, ops);
+        let mut rng = Rng::new(seed);
+        let completion = match rng.below(3) {
+            0 => Completion::Immediate,
+            1 => Completion::Periodic(Nanos(1 + rng.below(1_000_000))),
+            _ => Completion::Every { packets: 1 + rng.below(30) as u32, within: Nanos(rng.below(500_000)) },
+        };
+        let latency = Latency { min: Nanos(rng.below(1000)), max: Nanos(1000 + rng.below(100_000)) };
+        let descriptors = DescriptorCost::from_points(&[(1514, 340), (65_226, 2150)]).map_err(|e| e.to_string())?;
+        let ring = 22 + rng.below(500) as u32;
+        let config = WireConfig { completion, latency, descriptors, ring, seed, ..WireConfig::default() };
+        let mut wire = Wire::new(config).map_err(|e| e.to_string())?;
+        let words: Vec<&str> = plan.words.iter().map(String::as_str).collect();
+        let mut path = TxPath::new(PathConfig { role: plan.setup.role, pool: 500, ..PathConfig::default() })
+            .map_err(|e| e.to_string())?
+            .with_qdisc(spec.kind, &words)
+            .map_err(|e| e.to_string())?;
+        let (mut now, mut left, mut most) = (Instant::from_secs(1), 0, 0);
+        let mut check = |path: &TxPath<u32>, wire: &Wire<u32>, left: u64| {
+            let dql = path.dql().map_or((0, 0), |d| (u64::from(d.inflight()), u64::from(d.limit())));
+            most = most.max(wire.held().packets);
+            let tx = path.stats().tx_packets;
+            match (dql.0 == wire.held().bytes, left <= tx && tx - left <= wire.held().packets) {
+                (true, true) => Ok(()),
+                _ => Err(format!("{dql:?} in flight, {:?} held, {tx} sent, {left} left", wire.held())),
+            }
+        };
+        for op in &plan.ops {
+            let until = now + Nanos(rng.below(200_000));
+            while let Some(t) = wire.next_event().filter(|t| *t <= until) {
+                now = now.max(t);
+                if wire.advance(now, |_| left += 1) {
+                    path.reap(now, &mut wire, |_| {});
+                }
+                check(&path, &wire, left)?;
+                let _ = path.drain(now, 64, &mut wire);
+                check(&path, &wire, left)?;
+            }
+            now = until;
+            wire.advance(now, |_| left += 1);
+            if let Op::Submit { meta, burst, .. } = op {
+                for id in 0..*burst {
+                    let _ = path.submit(now, id, *meta, &mut wire);
+                    check(&path, &wire, left)?;
+                }
+                let _ = path.drain(now, 64, &mut wire);
+            }
+        }
+        if most == 0 && path.stats().queued > 0 && !spec.flags.shapes {
+            return Err("nothing was ever on the wire".into());
+        }
+        Ok::<(), String>(())
+    });
+}
+
 #[test]
 fn plans_are_made_of_everything() {
     for spec in KINDS {
         let plans: Vec<Plan> = (0..40).map(|s| Plan::new(spec, s, Scope::All, 0)).collect();
-        let forwarders =
-            plans.iter().filter(|p| p.setup.role == txweir_core::Role::Forwarder).count();
+        let forwarders = plans.iter().filter(|p| p.setup.role == txweir_core::Role::Forwarder).count();
         assert!((5..35).contains(&forwarders), "{}: {forwarders} of 40 plans are forwarders", spec.kind);
     }
 }

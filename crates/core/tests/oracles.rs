@@ -322,7 +322,10 @@ fn run_tbf(lane: &mut Lane, schedule: VecDeque<(u32, u32, u64, u64, u64)>, optio
             Out::Sent(id, m) => {
                 assert_eq!((id, m.wire_len), (expected, len), "{options}");
                 let late = now.abs_diff(due);
-                assert!(late <= error, "{options}: {id} left at {now}, exactly {due}, {late} > {error} ns off");
+                assert!(
+                    late <= error,
+                    "{options}: {id} left at {now}, exactly {due}, {late} > {error} ns off"
+                );
                 departures.pop_front();
                 now
             }
@@ -401,12 +404,7 @@ fn a_deleted_child_gives_place_to_the_shapers_own_fifo() {
 #[test]
 fn a_change_below_is_settled_by_everything_above() {
     let mut lane = Lane::new("prio", "");
-    let tbf = lane.graft(
-        Instant::ZERO,
-        Handle::new(0x8001, 1),
-        "tbf",
-        "rate 1kbps burst 2000 limit 100k",
-    );
+    let tbf = lane.graft(Instant::ZERO, Handle::new(0x8001, 1), "tbf", "rate 1kbps burst 2000 limit 100k");
     let class = Handle::new(tbf.major(), 1);
     lane.graft(Instant::ZERO, class, "pfifo", "limit 50");
     lane.fill(Instant::ZERO, 0, 10, Meta::new(1000).priority(6));

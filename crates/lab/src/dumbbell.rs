@@ -5,8 +5,8 @@ use crate::app::App;
 use crate::cpu::Cpu;
 use crate::engine::{Alarm, Engine, Event, Lane, Payload, Trace};
 use crate::frame::Frame;
-use txweir_core::rng::Rng;
 use crate::tcp::{Addr, Conn, Label, Pad, TcpConfig};
+use txweir_core::rng::Rng;
 use txweir_core::time::{Instant, Nanos};
 
 /// What the net is like.

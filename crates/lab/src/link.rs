@@ -66,7 +66,16 @@ impl<P: Payload> Link<P> {
     /// for one made late.
     pub fn new(config: LinkConfig, actor: u32, arrival: P, late_event: fn(u32) -> P, seed: u64) -> Self {
         let (lane, late) = (Lane::new(actor, arrival), Vec::new());
-        Self { config, rng: Rng::new(seed), lane, late, late_event, actor, stats: LinkStats::default(), tap: None }
+        Self {
+            config,
+            rng: Rng::new(seed),
+            lane,
+            late,
+            late_event,
+            actor,
+            stats: LinkStats::default(),
+            tap: None,
+        }
     }
 
     /// What it has done.

@@ -264,7 +264,10 @@ impl Net {
     pub fn group(&mut self, group: Group) -> Result<(), String> {
         for (a, b) in [(group.from, group.to), (group.to, group.from)] {
             if self.routes[a as usize][b as usize] == u32::MAX {
-                return Err(format!("group {}: no link leads from one host to the other and back", group.name));
+                return Err(format!(
+                    "group {}: no link leads from one host to the other and back",
+                    group.name
+                ));
             }
         }
         self.connections += group.count;
@@ -279,7 +282,10 @@ impl Net {
         for n in 0..group.count {
             let start = group.start + Nanos(self.rng.below(group.stagger.0.max(1)));
             let port = 2000 + (self.connections - group.count + n) as u16;
-            let addr = |host: u32| Addr { ip: [10, (host / 65_025) as u8, (host / 255 % 255) as u8, 1 + (host % 255) as u8], port };
+            let addr = |host: u32| Addr {
+                ip: [10, (host / 65_025) as u8, (host / 255 % 255) as u8, 1 + (host % 255) as u8],
+                port,
+            };
             let (a, b) = (addr(group.from), addr(group.to));
             match group.load {
                 Load::Stream => self.connect(&group, number, a, b, start, (App::stream(None), App::sink())),
@@ -435,26 +441,31 @@ impl Net {
 
     /// Lets a connection end send, and sees to its next deadline.
     fn poll(&mut self, n: u32) {
-        let nic = self.send(n);
-        self.kick(nic);
+        if let Some(nic) = self.send(n) {
+            self.kick(nic);
+        }
     }
 
-    /// Lets a connection end hand frames to its NIC; gives the NIC.
-    fn send(&mut self, n: u32) -> u32 {
+    /// Lets a connection end hand frames to its NIC; gives the NIC if it did.
+    fn send(&mut self, n: u32) -> Option<u32> {
         let to = self.ends[(n ^ 1) as usize].host;
         let Self { engine, ends, hosts, nics, pad, routes, .. } = self;
         let end = &mut ends[n as usize];
         let number = routes[end.host as usize][to as usize];
         let nic = &mut nics[number as usize];
         let now = engine.now();
-        end.conn.poll(now, pad, &mut hosts[end.host as usize].cpu, |frame| nic.submit(engine, frame));
+        let mut offered = false;
+        end.conn.poll(now, pad, &mut hosts[end.host as usize].cpu, |frame| {
+            offered = true;
+            nic.submit(engine, frame)
+        });
         if end.conn.is_blocked() && !std::mem::replace(&mut end.waiting, true) {
             nic.wait(n);
         }
         let at = end.conn.poll_at(now);
         debug_assert!(at.is_none_or(|at| at > now), "a deadline that is due after it was served");
         end.alarm.set(engine, at, n, What::Timer);
-        number
+        offered.then_some(number)
     }
 
     /// Moves what a NIC can move, and lets those that waited for it try again, the longest wait first, until one of

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use txweir_core::txpath::PathConfig;
+use txweir_core::txpath::{BULK, PathConfig};
 use txweir_core::wire::{Wire, WireConfig};
 use txweir_core::{Admitted, DropReason, Instant, MarkReason, Meta, Nanos, Rate, Tally, TxPath, Wake};
 
@@ -265,18 +265,25 @@ impl Nic {
         if self.advance(engine) {
             self.path.reap(now, &mut self.wire, |_| {});
         }
-        let wake = loop {
-            match self.path.drain(now, 64, &mut self.wire) {
-                Wake::More => {}
-                wake => break wake,
-            }
-        };
-        if let Wake::At(at, _) = wake {
-            self.wake_alarm.set(engine, Some(at), self.actor, What::Wake);
+        // While the ring is full or the byte limit reached, only a completion lets anything go.
+        if !self.path.stops().stopped() {
+            self.drain(engine, now);
         }
         self.wire_alarm.set(engine, self.wire.next_event(), self.actor, What::Wire);
         self.ring.set(now, self.wire.held().bytes);
         self.backlog.set(now, self.path.backlog().bytes);
+    }
+
+    fn drain(&mut self, engine: &mut Engine<What>, now: Instant) {
+        loop {
+            match self.path.drain(now, BULK, &mut self.wire) {
+                Wake::More => {}
+                Wake::At(at, _) => {
+                    return self.wake_alarm.set(engine, Some(at), self.actor, What::Wake);
+                }
+                Wake::Idle | Wake::Device => return,
+            }
+        }
     }
 
     /// Brings the device to the present; true if it has completions.

@@ -9,8 +9,8 @@ use smoltcp::time::Instant as Micros;
 
 use crate::frame::{FIN, Frame, SYN};
 use crate::tcp::{ConnStats, Label};
-use txweir_core::time::Instant;
 use crate::tso::Aggregation;
+use txweir_core::time::Instant;
 
 /// Replies kept while the transmit path is full; later ones are lost, as they would be in a full queue.
 const HELD_MAX: usize = 64;

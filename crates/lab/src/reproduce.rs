@@ -105,8 +105,11 @@ pub struct Experiment {
     pub about: &'static str,
     /// Where it was published, and where each parameter comes from.
     pub sources: &'static [&'static str],
-    run: fn(&mut dyn FnMut(&str)) -> Result<Vec<Row>, String>,
+    run: Run,
 }
+
+/// Runs an experiment, telling what begins.
+type Run = fn(&mut dyn FnMut(&str)) -> Result<Vec<Row>, String>;
 
 /// Every experiment.
 pub const EXPERIMENTS: &[Experiment] = &[bql::EXPERIMENT];
@@ -159,7 +162,8 @@ pub fn table(rows: &[Row]) -> String {
             let shown = if r.row == case { "" } else { r.row.as_str() };
             case = &r.row;
             let Published { low, high } = r.published;
-            let published = if low == high { figure(low) } else { format!("{} - {}", figure(low), figure(high)) };
+            let published =
+                if low == high { figure(low) } else { format!("{} - {}", figure(low), figure(high)) };
             let published = if r.law { format!("law {published}") } else { published };
             let verdict = match (r.within(), r.fitted) {
                 (true, None) => "within".into(),

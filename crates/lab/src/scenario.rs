@@ -53,14 +53,16 @@ impl ScenarioError {
     /// The same as a diagnostic of the tc language, so that all errors look alike.
     pub fn diagnostic(&self) -> Diagnostic {
         let source = Arc::new(Source::new(self.file.as_str(), self.text.as_str()));
-        Diagnostic::error(self.code, &source, self.span.clone(), self.message.as_str()).hint(self.hint.clone())
+        Diagnostic::error(self.code, &source, self.span.clone(), self.message.as_str())
+            .hint(self.hint.clone())
     }
 }
 
 impl ScenarioError {
     /// With the advice and the code of a diagnostic.
     fn with(mut self, d: &Diagnostic) -> Self {
-        self.hint = d.advice().or_else(|| (!d.expected.is_empty()).then(|| format!("expected {}", d.expected)));
+        self.hint =
+            d.advice().or_else(|| (!d.expected.is_empty()).then(|| format!("expected {}", d.expected)));
         self.code = d.code;
         self
     }
@@ -96,7 +98,9 @@ impl<'de, T: Value> Deserialize<'de> for Text<T> {
             }
             fn visit_str<E: de::Error>(self, s: &str) -> Result<Text<T>, E> {
                 let words = [s];
-                T::take(&mut Words::new(&words)).map(Text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(s), &self))
+                T::take(&mut Words::new(&words))
+                    .map(Text)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(s), &self))
             }
         }
         d.deserialize_str(OfText(std::marker::PhantomData))
@@ -357,10 +361,12 @@ impl Scenario {
         };
         let mut table: toml::Table = text.parse().map_err(|e: toml::de::Error| refuse(e.message().into()))?;
         for (path, value) in set {
-            let value: toml::Table =
-                format!("v = {value}").parse().map_err(|_| refuse(format!("{path}: expected a TOML value, given {value}")))?;
+            let value: toml::Table = format!("v = {value}")
+                .parse()
+                .map_err(|_| refuse(format!("{path}: expected a TOML value, given {value}")))?;
             let value = value.get("v").cloned().unwrap_or(toml::Value::Boolean(false));
-            set_at(&mut table, path, value).ok_or_else(|| refuse(format!("{path}: no such place in the file")))?;
+            set_at(&mut table, path, value)
+                .ok_or_else(|| refuse(format!("{path}: no such place in the file")))?;
         }
         let text = toml::to_string(&table).map_err(|e| refuse(e.to_string()))?;
         Self::parse(&text, name)
@@ -375,7 +381,7 @@ impl Scenario {
         self.file.seed
     }
     /// How long it runs, warm-up included.
-    pub const fn duration(&self) -> Nanos {
+    pub fn duration(&self) -> Nanos {
         self.file.duration.get_ref().0
     }
     /// When measuring begins.
@@ -464,7 +470,10 @@ impl Scenario {
         let tso_max = match &h.tso {
             None => 0,
             Some(tso) => u32::try_from(tso.get_ref().0.0).ok().filter(|t| *t <= 65_549).ok_or_else(|| {
-                self.error(tso.span(), "tso: expected at most 65549 bytes, the largest IP packet and its Ethernet header")
+                self.error(
+                    tso.span(),
+                    "tso: expected at most 65549 bytes, the largest IP packet and its Ethernet header",
+                )
             })?,
         };
         let mss = match &h.mss {
@@ -520,11 +529,14 @@ impl Scenario {
         let tx_queue_len = t.txqueuelen.unwrap_or(default.tx_queue_len);
         let env = Env { tx_queue_len, link_rate, seed, ..default };
         let bql = DqlConfig {
-            limit_max: t.bql_limit_max.map_or(DqlConfig::default().limit_max, |b| b.0.0.min(1_879_048_192) as u32),
+            limit_max: t
+                .bql_limit_max
+                .map_or(DqlConfig::default().limit_max, |b| b.0.0.min(1_879_048_192) as u32),
             hold_time: t.bql_hold_time.map_or(DqlConfig::default().hold_time, |t| t.0),
             ..DqlConfig::default()
         };
-        let path = PathConfig { env, role, bql: t.bql.unwrap_or(true).then_some(bql), ..PathConfig::default() };
+        let path =
+            PathConfig { env, role, bql: t.bql.unwrap_or(true).then_some(bql), ..PathConfig::default() };
         let time = |t: Option<Text<Nanos>>| t.map_or(Nanos::ZERO, |t| t.0);
         let link = LinkConfig {
             delay: time(t.delay),
@@ -535,7 +547,9 @@ impl Scenario {
             whole_units: t.receive_offload,
         };
         let wire = self.wire(t, wire_seed)?;
-        let nic = net.link(from, to, NicConfig { path, wire, link, seed: link_seed }).map_err(|e| self.error(span, e))?;
+        let nic = net
+            .link(from, to, NicConfig { path, wire, link, seed: link_seed })
+            .map_err(|e| self.error(span, e))?;
         if let Some(policy) = &t.policy {
             let read = self.policy(policy)?;
             let applied = net.nic_mut(nic).configure(Instant::ZERO, |tree, cx| read.apply(tree, cx));
@@ -550,7 +564,8 @@ impl Scenario {
             None => default.descriptors.clone(),
             Some(points) => {
                 let hundredths = |d: f64| (d * 100.0).round().clamp(0.0, 1e9) as u32;
-                let read: Vec<(u32, u32)> = points.get_ref().iter().map(|(l, d)| (*l, hundredths(*d))).collect();
+                let read: Vec<(u32, u32)> =
+                    points.get_ref().iter().map(|(l, d)| (*l, hundredths(*d))).collect();
                 DescriptorCost::from_points(&read).map_err(|e| self.error(points.span(), e.to_string()))?
             }
         };
@@ -595,8 +610,10 @@ impl Scenario {
 
     fn traffic(&self, hosts: &[String], t: &TrafficTable) -> Result<Group, ScenarioError> {
         let kind = *t.kind.get_ref();
-        let missing = |key: &str| self.error(t.kind.span(), format!("{key}: must be given for this kind of traffic"));
-        let size = |b: Option<Text<Bytes>>| b.or_else(|| t.size.as_ref().map(|s| *s.get_ref())).map(|b| b.0.0);
+        let missing =
+            |key: &str| self.error(t.kind.span(), format!("{key}: must be given for this kind of traffic"));
+        let size =
+            |b: Option<Text<Bytes>>| b.or_else(|| t.size.as_ref().map(|s| *s.get_ref())).map(|b| b.0.0);
         let load = match kind {
             KindName::Stream => Load::Stream,
             KindName::Rr => Load::Rr {

@@ -36,8 +36,8 @@ use crate::app::App;
 use crate::cpu::Cpu;
 use crate::frame::{ETHERNET, Frame};
 use crate::port::{Link, Port, Refuse};
-use txweir_core::time::{Instant, Nanos};
 use crate::tso::Aggregation;
+use txweir_core::time::{Instant, Nanos};
 
 /// Segments acknowledged at once at the start of a connection (the number Linux uses).
 pub const QUICK_ACKS: u64 = 16;

@@ -245,7 +245,6 @@ impl Direction {
         if self.path.stops().may_transmit() {
             self.drain(now);
         }
-        self.stats.held_max = self.stats.held_max.max(self.line.wire.held().bytes);
         Ok(())
     }
 
@@ -319,6 +318,7 @@ impl Direction {
                 Wake::At(at, _) => break Some(at.max(now + Nanos(1))),
             }
         };
+        self.stats.held_max = self.stats.held_max.max(self.line.wire.held().bytes);
     }
 
     /// Runs the wire and hands what has left it to the output. True if completions are there.

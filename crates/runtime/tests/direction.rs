@@ -14,6 +14,8 @@ struct List {
     incoming: VecDeque<(VnetHdr, Vec<u8>)>,
     sent: Vec<(VnetHdr, Vec<u8>)>,
     full: bool,
+    /// So many sends still find it full.
+    full_for: usize,
     gone: bool,
 }
 
@@ -28,7 +30,8 @@ impl Port for List {
         if self.gone {
             return Err(io::Error::other("gone"));
         }
-        if self.full {
+        if self.full || self.full_for > 0 {
+            self.full_for = self.full_for.saturating_sub(1);
             return Ok(Sent::Full);
         }
         self.sent.push((*hdr, frame.to_vec()));
@@ -311,6 +314,33 @@ fn a_full_output_holds_frames_and_then_loses_them() {
     // In order, none twice: the first 256 of flow 0, 1, 2...
     let order: Vec<_> = port.sent.iter().take(256).map(|(_, f)| u16::from_be_bytes([f[34], f[35]])).collect();
     assert_eq!(order, (0..256).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_output_that_is_full_for_a_moment_changes_no_order() {
+    let mut way = direction("rate=1gbit,descriptors=1", 8 << 20);
+    let mut port = List { full_for: 1, ..List::default() };
+    port.incoming.extend((0..10).map(|i| udp(0, i, 100)));
+    feed(&mut way, Instant(0), &mut port);
+    way.advance(Instant(1_000_000), &mut port).unwrap();
+    way.advance(Instant(2_000_000), &mut port).unwrap();
+    let order: Vec<_> = port.sent.iter().map(|(_, f)| u16::from_be_bytes([f[34], f[35]])).collect();
+    assert_eq!(order, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_busy_wire_wakes_its_loop_less_often_than_it_sends() {
+    let mut way = direction("rate=1gbit,bql=off", 8 << 20);
+    let mut port = List::default();
+    port.incoming.extend((0..100).map(|i| udp(0, i, 100)));
+    feed(&mut way, Instant(0), &mut port);
+    // A frame is sent every 0.992 us, and fifty of them are left to one wake-up.
+    assert_eq!(way.deadline(Instant(0)), Some(Instant(50_000)));
+    way.advance(Instant(50_000), &mut port).unwrap();
+    assert_eq!(port.sent.len(), 50);
+    way.advance(Instant(98_999), &mut port).unwrap();
+    // The last one is not made to wait: 100 times 124 bytes are 99.2 us.
+    assert_eq!((port.sent.len(), way.deadline(Instant(98_999))), (99, Some(Instant(99_200))));
 }
 
 #[test]

@@ -316,7 +316,8 @@ fn devices() {
 fn nothing_is_half_applied() {
     let mut cx = Cx::new(4, 0);
     let mut tree = Tree::new(Env::default());
-    let good = "qdisc add root handle 1: prio\nqdisc add parent 1:2 fq_codel flows 8 ce_threshold 1ms\nqdisc add parent 1:1 handle 7: codel";
+    let good = "qdisc add root handle 1: prio\nqdisc add parent 1:2 fq_codel flows 8 ce_threshold 1ms\n\
+                qdisc add parent 1:1 handle 7: codel";
     Policy::parse(good, "p").expect("good").apply(&mut tree, &mut cx).expect("good");
     let before = show::commands(&tree, None);
     let bad = "qdisc del parent 1:1\nqdisc replace root handle 2: pfifo\nqdisc add parent 1:1 pfifo";

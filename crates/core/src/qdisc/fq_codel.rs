@@ -162,7 +162,8 @@ impl Discipline for FqCodel {
         law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env).map(|_| ())
     }
     fn new(cfg: &Config, env: &Env) -> Self {
-        let params = match law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env) {
+        let params = match law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env)
+        {
             Ok(params) => params,
             // `resolve` has accepted the same values.
             Err(e) => unreachable!("{e}"),

@@ -62,7 +62,8 @@ impl Discipline for Prio {
         }
     }
     fn new(cfg: &Config, env: &Env) -> Self {
-        let mut prio = Self { bands: Vec::with_capacity(BANDS_MAX as usize), active: 0, priomap: cfg.priomap.0 };
+        let mut prio =
+            Self { bands: Vec::with_capacity(BANDS_MAX as usize), active: 0, priomap: cfg.priomap.0 };
         prio.grow(cfg.bands, env);
         prio
     }

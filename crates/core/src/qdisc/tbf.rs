@@ -28,7 +28,7 @@ crate::params! {
     /// Parameters of tbf.
     pub struct Config(env) {
         /// Long-term rate. Must be given.
-        rate: Rate = Rate(0), keys ["rate"], "above 8bit": |r| r.0 > 0;
+        rate: Rate = Rate(0), keys ["rate"], "at least 8bit": |r| r.0 > 0;
         /// Size of the bucket: the most that leaves back to back. Must be given.
         burst: Bytes = Bytes(0), keys ["burst", "buffer", "maxburst"], "1 to 4294967295 bytes": in_u32;
         /// Most bytes that wait. Either this or `latency` must be given.
@@ -120,7 +120,9 @@ impl Discipline for Tbf {
             if peak <= cfg.rate {
                 let expected = format!("more than rate, {} bit/s", cfg.rate.bits());
                 let given = format!("{} bit/s", peak.bits());
-                return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, given).key("peakrate"));
+                return Err(
+                    ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, given).key("peakrate")
+                );
             }
             if cfg.mtu.is_none() {
                 return missing("mtu", "a size of at least one frame, because peakrate is given");

@@ -124,12 +124,17 @@ impl Checker {
             places.push(place.parent);
             reorders |= spec.flags.reorders;
             let classes = qdisc.classes();
-            let mut rule = NodeRule { leaf: classes.is_empty(), shaped, kind: spec.kind, ..NodeRule::default() };
+            let mut rule =
+                NodeRule { leaf: classes.is_empty(), shaped, kind: spec.kind, ..NodeRule::default() };
             // A classful qdisc's limit is that of the qdisc it was made with below; a grafted one has its own.
             let own = classes.iter().all(|c| c.node.handle().is_none());
             qdisc.options(&mut |s| match (s.param.key, s.value.json()) {
-                ("limit", Json::Uint(n)) if own && s.param.expected == Packets::EXPECTED => rule.packets = Some(n),
-                ("limit", Json::Uint(n)) if own && s.param.expected == Bytes::EXPECTED => rule.bytes = Some(n),
+                ("limit", Json::Uint(n)) if own && s.param.expected == Packets::EXPECTED => {
+                    rule.packets = Some(n)
+                }
+                ("limit", Json::Uint(n)) if own && s.param.expected == Bytes::EXPECTED => {
+                    rule.bytes = Some(n)
+                }
                 ("memory_limit", Json::Uint(n)) => rule.memory = Some(n),
                 _ => {}
             });
@@ -227,7 +232,13 @@ impl Checker {
             hold!(Conservation, counted == discarded, "{reason}: {counted} counted, {discarded} given back");
         }
         let stats = path.stats();
-        hold!(Conservation, stats.tx_packets == self.sent, "{} counted, {} sent", stats.tx_packets, self.sent);
+        hold!(
+            Conservation,
+            stats.tx_packets == self.sent,
+            "{} counted, {} sent",
+            stats.tx_packets,
+            self.sent
+        );
         Ok(())
     }
 
@@ -243,7 +254,8 @@ impl Checker {
         hold!(InFlight, inflight == held, "{inflight} in flight, the device holds {held}");
         if pushed {
             let last = dev.log.iter().rev().find(|(_, fate, _)| *fate == Fate::Sent);
-            self.largest = last.map_or(self.largest, |(_, _, m)| self.largest.max(dql.unit().cost(m.wire_len, 1)));
+            self.largest =
+                last.map_or(self.largest, |(_, _, m)| self.largest.max(dql.unit().cost(m.wire_len, 1)));
             let most = u64::from(dql.limit()) + u64::from(self.largest);
             hold!(InFlight, inflight <= most, "{inflight} in flight, limit plus one object is {most}");
         }
@@ -251,19 +263,17 @@ impl Checker {
     }
 
     /// Laws 3 and 13: the answer names somebody, and for a reason.
-    fn wake(
-        &self,
-        v: &View<'_>,
-        wake: Wake,
-        frozen: bool,
-        (budget, sent): (u32, u32),
-    ) -> Verdict {
+    fn wake(&self, v: &View<'_>, wake: Wake, frozen: bool, (budget, sent): (u32, u32)) -> Verdict {
         let View { path, dev, now, .. } = *v;
         let queued = path.backlog().packets;
         match wake {
             Wake::Idle => hold!(WorkConservation, queued == 0, "Idle with {queued} packets queued"),
             Wake::More => {
-                hold!(Liveness, queued > 0 && sent == budget, "More with {queued} queued, {sent} of {budget} sent");
+                hold!(
+                    Liveness,
+                    queued > 0 && sent == budget,
+                    "More with {queued} queued, {sent} of {budget} sent"
+                );
             }
             Wake::Device => {
                 let busy = dev.held_packets() > 0 || dev.last_promise == Some(0);
@@ -282,7 +292,11 @@ impl Checker {
                         kept = Some((rule.kind, place.parent));
                     }
                 });
-                hold!(WorkConservation, kept.is_none(), "At, and no shaper holds back the packets in {kept:?}");
+                hold!(
+                    WorkConservation,
+                    kept.is_none(),
+                    "At, and no shaper holds back the packets in {kept:?}"
+                );
             }
         }
         Ok(())
@@ -378,6 +392,7 @@ impl Snapshot {
         if let Some((a, b)) = changed {
             return Some(format!("{a:?} became {b:?}"));
         }
-        (self != other).then(|| format!("{:?} became {:?}", (self.dropped, self.live), (other.dropped, other.live)))
+        (self != other)
+            .then(|| format!("{:?} became {:?}", (self.dropped, self.live), (other.dropped, other.live)))
     }
 }

@@ -98,9 +98,8 @@ impl Lane {
     /// Changes the qdisc at `parent`.
     pub fn change(&mut self, now: Instant, parent: Handle, options: &str) -> Result<(), ConfigError> {
         let words: Vec<&str> = options.split_whitespace().collect();
-        self.path.configure(now, &mut self.dev, |tree, cx| {
-            tree.change(parent, None, &mut Words::new(&words), cx)
-        })
+        self.path
+            .configure(now, &mut self.dev, |tree, cx| tree.change(parent, None, &mut Words::new(&words), cx))
     }
 
     /// Puts a kind at `parent`; gives its handle.

@@ -200,8 +200,8 @@ pub fn direct_is_queued(spec: &'static Spec, seed: u64, ops: usize) -> Result<u6
     if queued.totals.direct > 0 {
         return queued.fail(Law::Direct, "a frozen queue sent a packet");
     }
-    let d = first_difference(&direct.seen, &queued.seen)
-        .or(first_difference(&direct.answers, &queued.answers));
+    let d =
+        first_difference(&direct.seen, &queued.seen).or(first_difference(&direct.answers, &queued.answers));
     match d {
         None => Ok(direct.totals.direct),
         Some(d) => direct.fail(Law::Direct, format!("direct and queued differ: {d}")),

@@ -16,6 +16,8 @@ pub struct CbrCounts {
     pub refused: u64,
     /// Received.
     pub received: u64,
+    /// Missing at the receivers: refused, dropped or lost, and noticed by a later one that was received.
+    pub lost: u64,
     /// Received after one sent later.
     pub reordered: u64,
 }
@@ -103,6 +105,7 @@ impl Net {
                 all.sent += source.source.sent();
                 all.refused += source.refused;
                 all.received += sink.sink.received();
+                all.lost += sink.sink.lost();
                 all.reordered += sink.sink.reordered();
             }
         }
@@ -117,6 +120,8 @@ impl Net {
             sent: now.sent - before.sent,
             refused: now.refused - before.refused,
             received: now.received - before.received,
+            // One that was missing may have come late since.
+            lost: now.lost.saturating_sub(before.lost),
             reordered: now.reordered - before.reordered,
         }
     }

@@ -102,9 +102,9 @@ fn priority(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
 
 /// 200 RR streams of one size.
 fn sizes(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
-    // Size; queue with BQL; tps with BQL; the same two without; what was fitted on the row without.
-    let table: [(u32, [f64; 2], f64, [f64; 2], f64, Option<&'static str>); 5] = [
-        (140_000, [80.0, 215.0], 856.0, [2700.0, 2930.0], 854.0, None),
+    // Size; queue in thousands of bytes and tps, with BQL and without; what was fitted on the row without.
+    let table = [
+        (140_000_u32, [80.0, 215.0], 856.0, [2700.0, 2930.0], 854.0, None),
         (14_000, [25.0, 55.0], 8_500.0, [1500.0, 1622.0], 8_523.0, None),
         (1_400, [20.0, 38.0], 86_582.0, [29.0, 117.0], 85_738.0, None),
         (140, [1.0, 10.0], 320_540.0, [1.0, 13.0], 323_158.0, Some("time per byte")),
@@ -135,7 +135,11 @@ fn rate_step(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     let scenario = Scenario::parse(STEP, "bql-rate-step.toml").map_err(|e| e.to_string())?;
     let mut built = scenario.build(scenario.seed()).map_err(|e| e.to_string())?;
     // Start and end of each phase in ms, and its rate in bytes per completion interval of 250 us.
-    let phases = [("1 Gbit/s", 0, 4_000, 31_250.0), ("100 Mbit/s", 4_000, 10_000, 3_125.0), ("10 Gbit/s", 10_000, 12_000, 312_500.0)];
+    let phases = [
+        ("1 Gbit/s", 0, 4_000, 31_250.0),
+        ("100 Mbit/s", 4_000, 10_000, 3_125.0),
+        ("10 Gbit/s", 10_000, 12_000, 312_500.0),
+    ];
     let mut rows = Vec::new();
     for (case, start, end, per_interval) in phases {
         // The limit every 10 ms; the last is where it has settled.
@@ -164,7 +168,13 @@ fn rate_step(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
         if start > 0 {
             // Up: at once, which is within the 10 ms between two looks. Down: within a few hold times of 1 s.
             let most = if per_interval > 10_000.0 { 0.02 } else { 4.0 };
-            rows.push(row("settled after", "s", Published::range(0.0, most), away as f64 / 1e3, Band::Absolute(0.0)));
+            rows.push(row(
+                "settled after",
+                "s",
+                Published::range(0.0, most),
+                away as f64 / 1e3,
+                Band::Absolute(0.0),
+            ));
         }
     }
     Ok(rows)

@@ -1,0 +1,270 @@
+//! Law 12: nothing is allocated after start. Every call to the global allocator is counted, per thread.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use common::options::legal;
+use txweir_core::device::{Completed, DeviceError};
+use txweir_core::pool::{Pkt, Queue};
+use txweir_core::qdisc::fifo::NoStats;
+use txweir_core::qdisc::pfifo_fast::NoParams;
+use txweir_core::qdisc::{Discipline, KINDS, Next, Verdict};
+use txweir_core::rng::Rng;
+use txweir_core::spec::{Env, Flags};
+use txweir_core::value::Words;
+use txweir_core::wire::{Completion, Wire, WireConfig};
+use txweir_core::{
+    Admitted, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, TxQueue, Wake,
+    cx::Cx, node::Node,
+};
+
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // The thread may be ending, with its counter gone: then nobody asks either.
+    let _ = CALLS.try_with(|c| c.set(c.get() + 1));
+}
+
+// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract; counting
+// touches one thread-local cell and allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those that this call needs.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: `ptr` came from `System` with this layout, because all our allocations do.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count();
+        // SAFETY: `ptr` came from `System` with this layout, because all our allocations do.
+        unsafe { System.realloc(ptr, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often this thread calls the allocator in `f`.
+fn calls(f: impl FnOnce()) -> u64 {
+    let before = CALLS.get();
+    f();
+    CALLS.get() - before
+}
+
+/// A ring of fixed size.
+struct Ring {
+    sizes: [u32; 256],
+    head: usize,
+    len: usize,
+    done: usize,
+    discarded: u64,
+}
+
+impl Ring {
+    const fn new() -> Self {
+        Self { sizes: [0; 256], head: 0, len: 0, done: 0, discarded: 0 }
+    }
+}
+
+impl TxQueue for Ring {
+    type Frame = u32;
+    fn reserve(&mut self, want: u32) -> u32 {
+        want.min((self.sizes.len() - self.len) as u32)
+    }
+    fn push(&mut self, _frame: u32, m: &Meta) {
+        self.sizes[(self.head + self.len) % 256] = m.wire_len;
+        self.len += 1;
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<u32>)) {
+        while self.done > 0 {
+            let bytes = self.sizes[self.head];
+            (self.head, self.len, self.done) = ((self.head + 1) % 256, self.len - 1, self.done - 1);
+            sink(Completed { packets: 1, bytes, frame: None });
+        }
+    }
+    fn discard(&mut self, _frame: u32, _m: &Meta, _reason: DropReason) {
+        self.discarded += 1;
+    }
+}
+
+/// What the load met.
+#[derive(Default, Debug)]
+struct Met {
+    sent: u64,
+    dropped: u64,
+    full: u64,
+    at: u64,
+    cut: u64,
+}
+
+/// Bursts of packets, drains, completions and wakes, until `packets` have been submitted.
+fn load(path: &mut TxPath<u32>, ring: &mut Ring, rng: &mut Rng, packets: u32, met: &mut Met) {
+    let mut now = Instant::from_secs(1);
+    let mut left = packets;
+    while left > 0 {
+        for _ in 0..1 + rng.below(60) {
+            let hash = rng.next_u64() as u32;
+            let mut m = Meta::new(60 + rng.below(1455) as u32).hash(hash).priority(rng.below(16) as u32);
+            if rng.below(10) == 0 {
+                m = Meta::new(20_000).gso(54, 1448).hash(hash);
+            }
+            if rng.below(2) == 0 {
+                m = m.ecn(Ecn::Ect0);
+            }
+            if rng.below(4) > 0 {
+                // Down the chain of first classes to the kind under test.
+                m = m.priority(Handle::new(1, 1).0);
+                m.class = Handle::new(2, 1);
+            }
+            match path.submit(now, left, m, ring) {
+                Admitted::Full(_) => met.full += 1,
+                Admitted::Cut(..) => met.cut += 1,
+                Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
+            }
+            left = left.saturating_sub(1);
+        }
+        now = now + Nanos(rng.below(3_000_000));
+        match path.drain(now, 64, ring) {
+            Wake::At(t, _) => {
+                met.at += 1;
+                // Wait a while, though not for a shaper that takes days.
+                now = now.max(t.min(now + Nanos::from_millis(20)));
+            }
+            Wake::Device | Wake::Idle | Wake::More => {}
+        }
+        ring.done = ring.len - rng.below(ring.len as u64 + 1) as usize;
+        path.reap(now, ring, |_| {});
+        let _ = path.take_wake();
+    }
+    met.sent += path.stats().tx_packets;
+    met.dropped += path.cx().dropped().packets;
+}
+
+fn path(role: Role, trace: usize) -> TxPath<u32> {
+    TxPath::new(PathConfig { role, trace, pool: 2000, ..PathConfig::default() }).unwrap()
+}
+
+/// Puts a kind with random legal options at `parent`, handles counting up from `1:`.
+fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind: &str, rng: &mut Rng) {
+    let spec = txweir_core::qdisc::kind(kind).unwrap();
+    let words = legal(spec, path.tree().env(), rng);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    path.configure(Instant::ZERO, ring, |tree, cx| {
+        tree.replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(&words), cx)
+    })
+    .unwrap();
+}
+
+#[test]
+fn nothing_is_allocated_after_start() {
+    let mut met = Met::default();
+    let classful: Vec<&str> = KINDS.iter().filter(|s| s.flags.classful).map(|s| s.kind).collect();
+    for spec in KINDS {
+        for seed in 0..24 {
+            let mut rng = Rng::new(seed);
+            let role = if seed % 2 == 0 { Role::Origin } else { Role::Forwarder };
+            // Alone, below each classful kind, and two levels deep.
+            let above = &[vec![], vec![classful[0]], vec![classful[seed as usize % classful.len()]; 2]][seed as usize % 3];
+            let mut path = path(role, 64 * (seed as usize % 2));
+            let mut ring = Ring::new();
+            let mut parent = Handle::ROOT;
+            for (i, kind) in above.iter().chain([&spec.kind]).enumerate() {
+                let major = i as u16 + 1;
+                put(&mut path, &mut ring, parent, major, kind, &mut rng);
+                parent = Handle::new(major, 1);
+            }
+            let n = calls(|| load(&mut path, &mut ring, &mut rng, 3000, &mut met));
+            assert_eq!(n, 0, "{} below {above:?}, seed {seed}", spec.kind);
+        }
+    }
+    println!("{met:?}");
+    assert!(met.sent > 100_000 && met.dropped > 10_000 && met.full > 1000, "{met:?}");
+    assert!(met.at > 100 && met.cut > 10, "{met:?}");
+}
+
+#[test]
+fn a_wire_allocates_nothing_after_start() {
+    for completion in [
+        Completion::Immediate,
+        Completion::Periodic(Nanos::from_micros(250)),
+        Completion::Every { packets: 8, within: Nanos::from_micros(100) },
+    ] {
+        let mut wire = Wire::new(WireConfig { completion, ring: 128, ..WireConfig::default() }).unwrap();
+        let mut path = path(Role::Origin, 0);
+        let mut sent = 0_u64;
+        let n = calls(|| {
+            let mut now = Instant::from_secs(1);
+            for i in 0..20_000 {
+                let _ = path.submit(now, i, Meta::new(60 + i % 1455), &mut wire);
+                if i % 16 == 0 {
+                    let _ = path.drain(now, 64, &mut wire);
+                    now = wire.next_event().map_or(now, |t| t.max(now)) + Nanos::from_micros(i.into());
+                    if wire.advance(now, |_| sent += 1) {
+                        path.reap(now, &mut wire, |_| {});
+                        let _ = path.drain(now, 64, &mut wire);
+                    }
+                }
+            }
+        });
+        assert_eq!(n, 0, "{completion:?}");
+        assert!(sent > 10_000, "{completion:?}: {sent}");
+    }
+}
+
+/// A FIFO that allocates for each packet.
+#[derive(Debug)]
+struct Allocates(Queue, Vec<Box<u64>>);
+
+impl Discipline for Allocates {
+    const KIND: &'static str = "allocates";
+    const ABOUT: &'static str = "A FIFO with a bug.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    type Config = NoParams;
+    type Stats = NoStats;
+
+    fn new(_cfg: &NoParams, _env: &Env) -> Self {
+        Self(Queue::new(), Vec::new())
+    }
+    fn change(&mut self, _cfg: &NoParams, _env: &Env, _cx: &mut Cx) {}
+    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+        Verdict::Accept
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        self.1.push(Box::new(cx.now.0));
+        self.0.push_back(&mut cx.pool, p);
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        self.0.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
+    }
+    fn purge(&mut self, cx: &mut Cx) {
+        while let Some(p) = self.0.pop_front(&cx.pool) {
+            cx.drop(p, DropReason::Purged);
+        }
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+}
+
+#[test]
+fn the_counter_cries_out() {
+    let mut path = path(Role::Forwarder, 0);
+    let mut ring = Ring::new();
+    let node = Node::of::<Allocates>(Handle::new(1, 0), NoParams {}, &Env::default()).unwrap();
+    path.configure(Instant::ZERO, &mut ring, |tree, cx| tree.set_root(node, cx));
+    let n = calls(|| load(&mut path, &mut ring, &mut Rng::new(1), 1000, &mut Met::default()));
+    assert!(n >= 1000, "{n}");
+}

@@ -1,0 +1,367 @@
+//! What a run has measured: values with JSON keys that stay, and tables for people.
+
+mod text;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use txweir_core::node::Node;
+use txweir_core::{DropReason, Instant, MarkReason, Nanos};
+
+use crate::net::{Load, Net};
+use crate::nic::{Gauge, Nic};
+use crate::scenario::{Built, Ends, Scenario, Section};
+
+/// Everything that a run of a scenario has measured, from the end of the warm-up on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Title of the scenario.
+    pub title: String,
+    /// Seed of the run.
+    pub seed: u64,
+    /// Length of the warm-up, which is not measured.
+    pub warmup_ns: u64,
+    /// Length of what was measured.
+    pub measured_ns: u64,
+    /// Events dispatched, warm-up included.
+    pub events: u64,
+    /// Each group of traffic.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<TrafficReport>,
+    /// Each direction of each link.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkReport>,
+    /// What waited before each direction of each link.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueReport>,
+}
+
+/// A group of traffic.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TrafficReport {
+    /// Its name.
+    pub name: String,
+    /// The host that opens.
+    pub from: String,
+    /// The other host.
+    pub to: String,
+    /// `stream`, `rr` or `cbr`.
+    pub kind: &'static str,
+    /// Members.
+    pub count: u32,
+    /// Payload delivered per second by all members together; for `rr` requests and responses of the transactions
+    /// that ended, for `cbr` whole frames.
+    pub throughput_bit_s: u64,
+    /// Jain's fairness index over what each member delivered: 1 if all got the same, 1/count if one got all.
+    pub jain: f64,
+    /// Payload sent again.
+    pub retransmitted_bytes: u64,
+    /// Transactions that ended, for `rr`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<u64>,
+    /// The same per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transactions_per_s: Option<f64>,
+    /// From the first byte of the request handed to TCP to the last of the response read, for `rr`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Times>,
+    /// From the sender's stack to the receiver, for `cbr`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Times>,
+    /// Packets, for `cbr`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<PacketsReport>,
+}
+
+/// Packets of a constant-rate group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PacketsReport {
+    /// Made by the senders.
+    pub sent: u64,
+    /// Received; some on the way when measuring began, without some on the way at its end.
+    pub received: u64,
+    /// Found missing by the receivers, wherever they went.
+    pub lost: u64,
+    /// Of the packets sent, refused by a full queue of their own host.
+    pub refused: u64,
+    /// Received after one sent later.
+    pub reordered: u64,
+}
+
+/// A distribution of times, to three significant digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Times {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 95 % were at most this.
+    pub p95_ns: u64,
+    /// 99 % were at most this.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Times {
+    /// Of a histogram of nanoseconds; `None` if it is empty.
+    pub fn of(h: &Histogram<u64>) -> Option<Self> {
+        (!h.is_empty()).then(|| Self {
+            count: h.len(),
+            mean_ns: h.mean().round() as u64,
+            p50_ns: h.value_at_quantile(0.5),
+            p95_ns: h.value_at_quantile(0.95),
+            p99_ns: h.value_at_quantile(0.99),
+            max_ns: h.max(),
+        })
+    }
+}
+
+/// What one direction of a link carried, and what its queues did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LinkReport {
+    /// The host that sends.
+    pub from: String,
+    /// The host that receives.
+    pub to: String,
+    /// Line rate at the end.
+    pub rate_bit_s: u64,
+    /// Packets handed to the device; a TSO unit is one.
+    pub tx_packets: u64,
+    /// Their bytes on the wire, without preamble, FCS and gap.
+    pub tx_bytes: u64,
+    /// Share of the time that the line was busy, preamble, FCS and gap included.
+    pub utilisation: f64,
+    /// Packets that went to the device without waiting.
+    pub direct: u64,
+    /// Packets that entered the qdiscs.
+    pub queued: u64,
+    /// Times that packets waited because the ring was full.
+    pub stops_ring: u64,
+    /// Times that packets waited because the byte limit was reached.
+    pub stops_bql: u64,
+    /// Times that a sender got its packet back because the qdiscs were full.
+    pub full: u64,
+    /// Packets dropped, by reason; reasons that did not occur are left out.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Packets marked, by reason; reasons that did not occur are left out.
+    pub marks: BTreeMap<&'static str, u64>,
+    /// Packets lost by the link.
+    pub lost: u64,
+    /// Packets made late by the link.
+    pub late: u64,
+}
+
+/// What waited before one direction of a link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QueueReport {
+    /// The host that sends.
+    pub from: String,
+    /// The host that receives.
+    pub to: String,
+    /// Kind of the root qdisc, then of its only child, and so on.
+    pub qdisc: String,
+    /// Bytes in the qdiscs: mean over time, and most.
+    pub backlog_bytes: Range,
+    /// Bytes that the device held: mean over time, and most.
+    pub ring_bytes: Range,
+    /// The byte limit at the end; nothing if there is none.
+    pub bql_limit: Option<u32>,
+    /// The smoothed time from work to its completion, as the byte limit saw it.
+    pub completion_interval_ns: Option<u64>,
+}
+
+/// Of a quantity over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Range {
+    /// Time-weighted mean.
+    pub mean: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+impl Range {
+    fn of(gauge: &Gauge, now: Instant) -> Self {
+        Self { mean: gauge.mean(now), max: gauge.max() }
+    }
+}
+
+impl Report {
+    /// Of a net that has been run to the end of its scenario with this seed.
+    pub fn new(scenario: &Scenario, seed: u64, built: &Built) -> Self {
+        let (net, now) = (&built.net, built.net.engine().now());
+        let time = now.saturating_since(net.measuring_from());
+        let asked = |section| scenario.sections().contains(&section);
+        let ways = |section| built.ends.iter().zip(0_u32..).filter(move |_| asked(section));
+        let groups = (0..net.groups().len()).filter(|_| asked(Section::Traffic));
+        Self {
+            title: scenario.title().into(),
+            seed,
+            warmup_ns: scenario.warmup().0,
+            measured_ns: time.0,
+            events: net.engine().dispatched(),
+            traffic: groups.map(|g| traffic(net, g, &built.hosts, time)).collect(),
+            links: ways(Section::Links).map(|(e, n)| link(net.nic(n), e, &built.hosts, time)).collect(),
+            queues: ways(Section::Queues).map(|(e, n)| queue(net.nic(n), e, &built.hosts, now)).collect(),
+        }
+    }
+
+    /// As JSON, indented.
+    pub fn json(&self) -> String {
+        // Fails only for maps whose keys are not strings, and for numbers that are none.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficReport {
+    let state = &net.groups()[number];
+    let g = &state.group;
+    let members = net.bytes(number);
+    let bytes = match g.load {
+        Load::Rr { request, response } => {
+            state.latency.len().saturating_mul(request.saturating_add(response))
+        }
+        _ => members.iter().sum(),
+    };
+    let mut report = TrafficReport {
+        name: g.name.clone(),
+        from: hosts[g.from as usize].clone(),
+        to: hosts[g.to as usize].clone(),
+        kind: kind(g.load),
+        count: g.count,
+        throughput_bit_s: per_second(u128::from(bytes) * 8, time),
+        jain: jain(&members),
+        retransmitted_bytes: net.retransmitted(number),
+        transactions: None,
+        transactions_per_s: None,
+        latency: None,
+        delay: None,
+        packets: None,
+    };
+    match g.load {
+        Load::Stream => {}
+        Load::Rr { .. } => {
+            let n = state.latency.len();
+            report.transactions = Some(n);
+            // Tenths are enough, and print alike everywhere.
+            report.transactions_per_s = Some(per_second(u128::from(n) * 10, time) as f64 / 10.0);
+            report.latency = Times::of(&state.latency);
+        }
+        Load::Cbr { .. } => {
+            let c = net.cbr(number);
+            let (sent, received, lost) = (c.sent, c.received, c.lost);
+            report.packets =
+                Some(PacketsReport { sent, received, lost, refused: c.refused, reordered: c.reordered });
+            report.delay = Times::of(&net.delays(number));
+        }
+    }
+    report
+}
+
+const fn kind(load: Load) -> &'static str {
+    match load {
+        Load::Stream => "stream",
+        Load::Rr { .. } => "rr",
+        Load::Cbr { .. } => "cbr",
+    }
+}
+
+fn link(nic: &Nic, ends: &Ends, hosts: &[String], time: Nanos) -> LinkReport {
+    let c = nic.measured();
+    let named = |names: Vec<&'static str>, counts: &[u64]| {
+        names.into_iter().zip(counts.iter().copied()).filter(|(_, n)| *n > 0).collect()
+    };
+    LinkReport {
+        from: hosts[ends.from as usize].clone(),
+        to: hosts[ends.to as usize].clone(),
+        rate_bit_s: nic.wire().config().rate.bits(),
+        tx_packets: c.tx.packets,
+        tx_bytes: c.tx.bytes,
+        // Ten thousandths; the unit that was on the wire when measuring began counts whole.
+        utilisation: per_mill(c.busy, time).min(10_000) as f64 / 10_000.0,
+        direct: c.direct,
+        queued: c.queued,
+        stops_ring: c.stops[0],
+        stops_bql: c.stops[1],
+        full: c.full,
+        drops: named(DropReason::ALL.iter().map(|r| r.name()).collect(), &c.drops),
+        marks: named(MarkReason::ALL.iter().map(|r| r.name()).collect(), &c.marks),
+        lost: c.link.lost.packets,
+        late: c.link.late,
+    }
+}
+
+fn queue(nic: &Nic, ends: &Ends, hosts: &[String], now: Instant) -> QueueReport {
+    let [ring, backlog] = nic.gauges();
+    let dql = nic.path().dql().map(|d| d.stats());
+    QueueReport {
+        from: hosts[ends.from as usize].clone(),
+        to: hosts[ends.to as usize].clone(),
+        qdisc: kinds(nic.path().tree().root()),
+        backlog_bytes: Range::of(backlog, now),
+        ring_bytes: Range::of(ring, now),
+        bql_limit: dql.map(|d| d.limit),
+        completion_interval_ns: dql.and_then(|d| d.completion_interval).map(|t| t.0),
+    }
+}
+
+/// `tbf/fq_codel`: down to the first qdisc with several classes, or none.
+fn kinds(node: &Node) -> String {
+    let kind = node.qdisc().spec().kind;
+    match node.qdisc().classes() {
+        [only] => format!("{kind}/{}", kinds(&only.node)),
+        _ => kind.into(),
+    }
+}
+
+/// Jain, Chiu, Hawe (DEC-TR-301, 1984): the square of the sum over n times the sum of squares. 1 for nothing at all.
+fn jain(members: &[u64]) -> f64 {
+    let sum: f64 = members.iter().map(|m| *m as f64).sum();
+    let squares: f64 = members.iter().map(|m| (*m as f64).powi(2)).sum();
+    if squares == 0.0 { 1.0 } else { (sum * sum / (members.len() as f64 * squares) * 1e6).round() / 1e6 }
+}
+
+/// Rounded to the nearest.
+fn per_second(amount: u128, time: Nanos) -> u64 {
+    let ns = u128::from(time.0.max(1));
+    u64::try_from((amount * 1_000_000_000 + ns / 2) / ns).unwrap_or(u64::MAX)
+}
+
+/// `part` of `whole` in ten thousandths.
+fn per_mill(part: Nanos, whole: Nanos) -> u64 {
+    u64::try_from(u128::from(part.0) * 10_000 / u128::from(whole.0.max(1))).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jains_index_at_known_points() {
+        assert_eq!(jain(&[5, 5, 5]), 1.0);
+        assert_eq!(jain(&[9, 0, 0, 0]), 0.25);
+        assert_eq!(jain(&[1, 2, 3]), 0.857_143);
+        assert_eq!(jain(&[0, 0]), 1.0);
+        assert_eq!(jain(&[]), 1.0);
+    }
+
+    #[test]
+    fn rates_round_to_the_nearest_and_do_not_overflow() {
+        assert_eq!(per_second(3, Nanos(2_000_000_000)), 2);
+        assert_eq!(per_second(1, Nanos(3_000_000_000)), 0);
+        assert_eq!(per_second(u128::from(u64::MAX) * 8, Nanos(1)), u64::MAX);
+        assert_eq!(per_mill(Nanos(1), Nanos(3)), 3333);
+    }
+
+    #[test]
+    fn times_of_a_histogram() {
+        let mut h = crate::udp::histogram();
+        assert_eq!(Times::of(&h), None);
+        (1..=100).for_each(|n| h.record(n).unwrap());
+        let t = Times::of(&h).unwrap();
+        assert_eq!((t.count, t.mean_ns, t.p50_ns), (100, 51, 50));
+        assert_eq!((t.p95_ns, t.p99_ns, t.max_ns), (95, 99, 100));
+    }
+}

@@ -1,0 +1,143 @@
+//! Runs a scenario from its start to its report.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use txweir_core::{Instant, Nanos};
+
+use crate::engine::Trace;
+use crate::pcap::{Capture, Tap};
+use crate::report::Report;
+use crate::scenario::{Built, Scenario, ScenarioError};
+
+/// Simulated time between two calls of the progress function.
+pub const PROGRESS: Nanos = Nanos::from_millis(100);
+
+/// How to run a scenario.
+#[derive(Default)]
+pub struct Options {
+    /// In place of the scenario's seed.
+    pub seed: Option<u64>,
+    /// A directory for captures, one file per link; made if it is not there.
+    pub pcap_dir: Option<PathBuf>,
+    /// Where the event log goes, if anywhere: see [`Trace`]. It should be buffered.
+    pub log: Option<Box<dyn Write>>,
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, pcap_dir, log } = self;
+        f.debug_struct("Options")
+            .field("seed", seed)
+            .field("pcap_dir", pcap_dir)
+            .field("log", &log.is_some())
+            .finish()
+    }
+}
+
+/// Why a run has no report.
+#[derive(Debug)]
+pub enum RunError {
+    /// The scenario cannot be built.
+    Scenario(Box<ScenarioError>),
+    /// A capture cannot be written.
+    Capture(PathBuf, io::Error),
+    /// The event log cannot be written.
+    Log(io::Error),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scenario(e) => e.fmt(f),
+            Self::Capture(path, e) => write!(f, "{}: {e}", path.display()),
+            Self::Log(e) => write!(f, "event log: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Runs a scenario to its end. `progress` is told, every [`PROGRESS`] of simulated time, how much of it is over.
+pub fn run(
+    scenario: &Scenario,
+    options: Options,
+    mut progress: impl FnMut(Nanos),
+) -> Result<Report, RunError> {
+    let seed = options.seed.unwrap_or(scenario.seed());
+    let mut built = scenario.build(seed).map_err(|e| RunError::Scenario(Box::new(e)))?;
+    let captures = match &options.pcap_dir {
+        Some(dir) => tap(scenario, &mut built, dir)?,
+        None => Vec::new(),
+    };
+    if let Some(log) = options.log {
+        built.net = built.net.with_trace(Trace::to(log));
+    }
+    play(scenario, &mut built, &mut progress);
+    for (path, capture) in captures {
+        capture.borrow_mut().finish().map_err(|e| RunError::Capture(path, e))?;
+    }
+    if let Some(trace) = built.net.trace_mut() {
+        trace.finish().map_err(RunError::Log)?;
+    }
+    Ok(Report::new(scenario, seed, &built))
+}
+
+/// Runs a net through the warm-up and the time that is measured.
+pub fn play(scenario: &Scenario, built: &mut Built, progress: &mut dyn FnMut(Nanos)) {
+    let (warmup, end) = (Instant(scenario.warmup().0), Instant(scenario.duration().0));
+    let mut measuring = false;
+    loop {
+        let now = built.net.engine().now();
+        if now >= warmup && !measuring {
+            measuring = true;
+            built.net.measure();
+        }
+        if now >= end {
+            return;
+        }
+        let stop = if measuring { end } else { warmup };
+        built.net.run(stop.min(now + PROGRESS));
+        progress(built.net.engine().now().saturating_since(Instant::ZERO));
+    }
+}
+
+/// Captures, with the file that each goes to.
+type Captures = Vec<(PathBuf, Rc<RefCell<Capture>>)>;
+
+/// Opens one capture per link and puts its directions on it.
+fn tap(scenario: &Scenario, built: &mut Built, dir: &Path) -> Result<Captures, RunError> {
+    let wrong = |path: &Path| {
+        let path = path.to_path_buf();
+        move |e| RunError::Capture(path, e)
+    };
+    fs::create_dir_all(dir).map_err(wrong(dir))?;
+    let mut captures = Captures::new();
+    let mut ways = Vec::new();
+    for (nic, ends) in built.ends.iter().enumerate() {
+        if ends.table == captures.len() {
+            let path = dir.join(file_name(ends.table, built, ends.from, ends.to));
+            let file = File::create(&path).map_err(wrong(&path))?;
+            let capture = Capture::new(Box::new(BufWriter::new(file)), scenario.title());
+            captures.push((path, Rc::new(RefCell::new(capture))));
+        }
+        let Some((_, capture)) = captures.last() else { continue };
+        let rate = built.net.nic(nic as u32).wire().config().rate;
+        let interface = capture.borrow_mut().interface(&built.links[nic], rate);
+        ways.push((nic as u32, Tap::new(capture, interface, ends.from, ends.to)));
+    }
+    for (nic, tap) in ways {
+        built.net.nic_mut(nic).set_tap(tap);
+    }
+    Ok(captures)
+}
+
+/// `0-client-server.pcapng`: the place of the link in the scenario, and its hosts.
+fn file_name(table: usize, built: &Built, from: u32, to: u32) -> String {
+    let plain = |host: u32| built.hosts[host as usize].replace(|c: char| !c.is_alphanumeric(), "_");
+    format!("{table}-{}-{}.pcapng", plain(from), plain(to))
+}
