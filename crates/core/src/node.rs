@@ -60,6 +60,8 @@ pub enum Peek {
 pub struct Node {
     qdisc: Box<dyn Qdisc>,
     handle: Handle,
+    /// The major in which packets may name a class of this qdisc; 0 if it does not look at it.
+    class_major: u16,
     /// At most one packet. A list and not a `Pkt`, so that a tree with packets in it can be let go.
     held: List,
     books: Books,
@@ -68,7 +70,8 @@ pub struct Node {
 impl Node {
     /// A node around a qdisc that was built from words (`Spec::build`). Handle `NONE` marks a default one.
     pub fn new(handle: Handle, qdisc: Box<dyn Qdisc>) -> Self {
-        Self { qdisc, handle, held: List::new(), books: Books::default() }
+        let class_major = if qdisc.takes_class() { handle.major() } else { 0 };
+        Self { qdisc, handle, class_major, held: List::new(), books: Books::default() }
     }
 
     /// A node around a discipline with these parameters.
@@ -106,7 +109,7 @@ impl Node {
     /// The class that a packet names in this qdisc: by a priority with this major, or one chosen ahead.
     #[inline]
     fn classify(&self, m: &Meta) -> Option<ClassId> {
-        let major = self.handle.major();
+        let major = self.class_major;
         if major == 0 {
             return None;
         }

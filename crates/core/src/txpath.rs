@@ -414,12 +414,13 @@ impl<F> TxPath<F> {
         if let Some(frame) = self.frames[p.index()].take() {
             // The metadata is read where it lies: a copy of the cache line would cost as much as the rest.
             let m = self.cx.pool.meta(&p);
-            let event = Event::Sent(m.marked);
             post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
             self.uncommitted = true;
-            let record = Record { at: self.cx.now, event, hash: m.hash, wire_len: m.wire_len };
+            if self.cx.trace.is_on() {
+                let (at, event, hash, wire_len) = (self.cx.now, Event::Sent(m.marked), m.hash, m.wire_len);
+                self.cx.trace.record(Record { at, event, hash, wire_len });
+            }
             dev.push(frame, m);
-            self.cx.trace.record(record);
         }
         self.cx.pool.free(p);
     }
@@ -560,8 +561,10 @@ impl<F> TxPath<F> {
 
     #[inline]
     fn record(&mut self, event: Event, m: &Meta) {
-        let (at, hash, wire_len) = (self.cx.now, m.hash, m.wire_len);
-        self.cx.trace.record(Record { at, event, hash, wire_len });
+        if self.cx.trace.is_on() {
+            let (at, hash, wire_len) = (self.cx.now, m.hash, m.wire_len);
+            self.cx.trace.record(Record { at, event, hash, wire_len });
+        }
     }
 }
 

@@ -16,8 +16,8 @@ use txweir_core::spec::{Env, Flags};
 use txweir_core::value::Words;
 use txweir_core::wire::{Completion, Wire, WireConfig};
 use txweir_core::{
-    Admitted, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, TxQueue, Wake,
-    cx::Cx, node::Node,
+    Admitted, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, TxQueue,
+    Wake, cx::Cx, node::Node,
 };
 
 struct Counting;
@@ -136,7 +136,7 @@ fn load(path: &mut TxPath<u32>, ring: &mut Ring, rng: &mut Rng, packets: u32, me
             }
             left = left.saturating_sub(1);
         }
-        now = now + Nanos(rng.below(3_000_000));
+        now += Nanos(rng.below(3_000_000));
         match path.drain(now, 64, ring) {
             Wake::At(t, _) => {
                 met.at += 1;
@@ -177,7 +177,8 @@ fn nothing_is_allocated_after_start() {
             let mut rng = Rng::new(seed);
             let role = if seed % 2 == 0 { Role::Origin } else { Role::Forwarder };
             // Alone, below each classful kind, and two levels deep.
-            let above = &[vec![], vec![classful[0]], vec![classful[seed as usize % classful.len()]; 2]][seed as usize % 3];
+            let above = &[vec![], vec![classful[0]], vec![classful[seed as usize % classful.len()]; 2]]
+                [seed as usize % 3];
             let mut path = path(role, 64 * (seed as usize % 2));
             let mut ring = Ring::new();
             let mut parent = Handle::ROOT;
@@ -226,7 +227,7 @@ fn a_wire_allocates_nothing_after_start() {
 
 /// A FIFO that allocates for each packet.
 #[derive(Debug)]
-struct Allocates(Queue, Vec<Box<u64>>);
+struct Allocates(Queue, Option<Box<u64>>);
 
 impl Discipline for Allocates {
     const KIND: &'static str = "allocates";
@@ -236,14 +237,14 @@ impl Discipline for Allocates {
     type Stats = NoStats;
 
     fn new(_cfg: &NoParams, _env: &Env) -> Self {
-        Self(Queue::new(), Vec::new())
+        Self(Queue::new(), None)
     }
     fn change(&mut self, _cfg: &NoParams, _env: &Env, _cx: &mut Cx) {}
     fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
         Verdict::Accept
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
-        self.1.push(Box::new(cx.now.0));
+        self.1 = Some(Box::new(cx.now.0));
         self.0.push_back(&mut cx.pool, p);
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {

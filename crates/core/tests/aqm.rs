@@ -67,7 +67,8 @@ fn an_emptied_new_flow_waits_for_its_turn_among_the_old() {
     assert_eq!(lane.ids(T0, 5), [0, 1, 2, 3, 4]);
     lane.fill(T0, 100, 1, packet(2, 64));
     assert_eq!(lane.ids(T0, 2), [100, 5]);
-    let counters = |lane: &Lane| ["new_flows_len", "old_flows_len", "new_flow_count"].map(|k| lane.counter(k));
+    let counters =
+        |lane: &Lane| ["new_flows_len", "old_flows_len", "new_flow_count"].map(|k| lane.counter(k));
     assert_eq!(counters(&lane), [0, 2, 2]);
     // It was found empty and is an old flow now: coming back makes it no new one.
     lane.fill(T0, 101, 1, packet(2, 64));
@@ -80,7 +81,8 @@ fn backlogged_flows_share_bytes_within_a_quantum_and_a_packet() {
     for seed in 0..20 {
         let mut rng = Rng::new(seed);
         let quantum = 300 + rng.below(5000);
-        let mut lane = Lane::new("fq_codel", &format!("quantum {quantum} limit 100000 memory_limit 4294967295"));
+        let mut lane =
+            Lane::new("fq_codel", &format!("quantum {quantum} limit 100000 memory_limit 4294967295"));
         let flows = 2 + rng.below(6) as u32;
         let (mut owner, mut largest) = (HashMap::new(), 0);
         for f in 0..flows {
@@ -101,7 +103,10 @@ fn backlogged_flows_share_bytes_within_a_quantum_and_a_packet() {
             sent[f] += u64::from(m.wire_len);
             left[f] -= 1;
             let (most, least) = (sent.iter().max().unwrap(), sent.iter().min().unwrap());
-            assert!(most - least <= quantum + largest, "{seed}: {sent:?}, quantum {quantum}, packet {largest}");
+            assert!(
+                most - least <= quantum + largest,
+                "{seed}: {sent:?}, quantum {quantum}, packet {largest}"
+            );
         }
         assert_eq!(lane.drops(), []);
     }
@@ -156,7 +161,13 @@ fn memory_is_bounded_by_frames_and_slots() {
 
 /// Keeps `standing` packets in the queue: each `step` ticks one in, one out. Gives (tick, id) of drops, and
 /// the marks.
-fn stand(lane: &mut Lane, standing: u32, step: u64, until: u64, m: Meta) -> (Vec<u64>, Vec<(u64, MarkReason)>) {
+fn stand(
+    lane: &mut Lane,
+    standing: u32,
+    step: u64,
+    until: u64,
+    m: Meta,
+) -> (Vec<u64>, Vec<(u64, MarkReason)>) {
     let (mut drops, mut marks) = (Vec::new(), Vec::new());
     lane.fill(T0, 0, standing, m);
     let mut id = standing;
@@ -298,7 +309,10 @@ fn the_number_of_flows_cannot_change_while_running() {
     lane.fill(T0, 0, 5, packet(1, 100));
     let refused = lane.change(T0, Handle::ROOT, "limit 77 flows 32").unwrap_err();
     assert_eq!((refused.kind, refused.key.as_deref()), (ErrorKind::Conflict, Some("flows")));
-    assert_eq!(refused.to_string(), "fq_codel flows: expected 16, as it is (it cannot change while running), given \"32\"");
+    assert_eq!(
+        refused.to_string(),
+        "fq_codel flows: expected 16, as it is (it cannot change while running), given \"32\""
+    );
     let printed = common::options::printed(lane.root().qdisc()).join(" ");
     assert!(printed.starts_with("limit 10240p flows 16 "), "{printed}");
     lane.change(T0, Handle::ROOT, "limit 3 flows 16").unwrap();

@@ -19,9 +19,7 @@ use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::{Discipline, Next, Verdict};
 use txweir_core::spec::{Flags, Spec};
 use txweir_core::value::{Show, Value, Words};
-use txweir_core::{
-    ClassId, ConfigError, DropReason, Env, MarkReason, Meta, Nanos, Packets, WakeReason,
-};
+use txweir_core::{ClassId, ConfigError, DropReason, Env, MarkReason, Meta, Nanos, Packets, WakeReason};
 
 /// What may be wrong with a FIFO; the default is right.
 trait Bug: Debug + Sized + 'static {
@@ -51,13 +49,15 @@ trait Bug: Debug + Sized + 'static {
     }
 }
 
+type ShowLimit = fn(&Packets, &mut dyn FnMut(Shown<'_>));
+
 /// The parameter of all of them, declared by hand so that it can be shown wrongly.
 #[derive(Clone, Debug)]
 struct Limit {
     limit: Packets,
     /// It was set, and is not the default.
     given: bool,
-    show: fn(&Packets, &mut dyn FnMut(Shown<'_>)),
+    show: ShowLimit,
 }
 
 impl PartialEq for Limit {
@@ -192,7 +192,7 @@ bug!(Faultless {});
 bug!(LosesOne {
     fn enqueue(q: &mut Bugged<Self>, p: Pkt, cx: &mut Cx) {
         q.count += 1;
-        if q.count % 10 == 0 {
+        if q.count.is_multiple_of(10) {
             std::mem::forget(p);
         } else {
             q.put(p, cx);
@@ -203,7 +203,7 @@ bug!(LosesOne {
 bug!(FreesBehindTheBooks {
     fn enqueue(q: &mut Bugged<Self>, p: Pkt, cx: &mut Cx) {
         q.count += 1;
-        if q.count % 10 == 0 {
+        if q.count.is_multiple_of(10) {
             cx.pool.free(p);
         } else {
             q.put(p, cx);
@@ -228,13 +228,13 @@ bug!(SwapsTwo {
 bug!(SaysEmptyWithBacklog {
     fn dequeue(q: &mut Bugged<Self>, cx: &mut Cx) -> Next {
         q.count += 1;
-        if q.count % 7 == 0 { Next::Empty } else { q.pop(cx) }
+        if q.count.is_multiple_of(7) { Next::Empty } else { q.pop(cx) }
     }
 });
 
 bug!(ShapesWithoutSayingSo {
     fn dequeue(q: &mut Bugged<Self>, cx: &mut Cx) -> Next {
-        if cx.now.0 / 1000 % 2 == 0 && !q.queue.is_empty() {
+        if (cx.now.0 / 1000).is_multiple_of(2) && !q.queue.is_empty() {
             return Next::At(cx.now + Nanos(1000), WakeReason::Tokens);
         }
         q.pop(cx)
@@ -245,7 +245,7 @@ bug!(SendsBeforeItSaid {
     const SHAPES: bool = true;
     fn dequeue(q: &mut Bugged<Self>, cx: &mut Cx) -> Next {
         q.count += 1;
-        if q.count % 2 == 0 && !q.queue.is_empty() {
+        if q.count.is_multiple_of(2) && !q.queue.is_empty() {
             return Next::At(cx.now + Nanos(1_000_000), WakeReason::Tokens);
         }
         q.pop(cx)
@@ -263,7 +263,7 @@ bug!(WakesInThePast {
     const SHAPES: bool = true;
     fn dequeue(q: &mut Bugged<Self>, cx: &mut Cx) -> Next {
         q.count += 1;
-        if q.count % 3 == 0 && !q.queue.is_empty() {
+        if q.count.is_multiple_of(3) && !q.queue.is_empty() {
             return Next::At(cx.now, WakeReason::Tokens);
         }
         q.pop(cx)
@@ -294,7 +294,7 @@ bug!(KeepsOneOverAPurge {
 bug!(RemembersOverAPurge {
     fn enqueue(q: &mut Bugged<Self>, p: Pkt, cx: &mut Cx) {
         q.count += 1;
-        if q.count % 50 == 0 { cx.drop(p, DropReason::Congested) } else { q.put(p, cx) }
+        if q.count.is_multiple_of(50) { cx.drop(p, DropReason::Congested) } else { q.put(p, cx) }
     }
     fn purge(q: &mut Bugged<Self>, cx: &mut Cx) {
         let count = q.count;
@@ -340,7 +340,7 @@ bug!(UsesAnotherDefault {
 bug!(DependsOnWhatRanBefore {
     fn enqueue(q: &mut Bugged<Self>, p: Pkt, cx: &mut Cx) {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        if COUNT.fetch_add(1, Ordering::Relaxed) % 97 == 0 {
+        if COUNT.fetch_add(1, Ordering::Relaxed).is_multiple_of(97) {
             cx.drop(p, DropReason::Congested);
         } else {
             q.put(p, cx);
@@ -372,7 +372,8 @@ fn spec<B: Bug>() -> &'static Spec {
 /// The laws that the swarm finds broken in 30 runs.
 fn swarm_finds<B: Bug>() -> Vec<Law> {
     let spec = spec::<B>();
-    let mut laws: Vec<Law> = (0..30).filter_map(|seed| swarm(spec, seed, 200).err()).map(|(v, _)| v.law).collect();
+    let mut laws: Vec<Law> =
+        (0..30).filter_map(|seed| swarm(spec, seed, 200).err()).map(|(v, _)| v.law).collect();
     laws.sort_unstable();
     laws.dedup();
     laws

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use common::ops::{Op, Scope};
 use common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, refuses, swarm};
-use common::world::Totals;
+use common::setup::Totals;
 use txweir_core::DropReason;
 use txweir_core::qdisc::KINDS;
 use txweir_core::rng::Rng;
@@ -162,6 +162,8 @@ fn nonsense_is_refused() {
 /// the wire holds, at every instant, and nothing is lost between them.
 #[test]
 fn in_flight_is_what_the_wire_holds() {
+    // Packets that have left a wire, and the most that one held.
+    let met = std::cell::Cell::new((0, 0));
     over_the_registry("in_flight_is_what_the_wire_holds", 20, |spec, seed, ops| {
         let plan = Plan::new(spec, seed, Scope::Traffic, ops);
         let mut rng = Rng::new(seed);
@@ -171,7 +173,8 @@ fn in_flight_is_what_the_wire_holds() {
             _ => Completion::Every { packets: 1 + rng.below(30) as u32, within: Nanos(rng.below(500_000)) },
         };
         let latency = Latency { min: Nanos(rng.below(1000)), max: Nanos(1000 + rng.below(100_000)) };
-        let descriptors = DescriptorCost::from_points(&[(1514, 340), (65_226, 2150)]).map_err(|e| e.to_string())?;
+        let descriptors =
+            DescriptorCost::from_points(&[(1514, 340), (65_226, 2150)]).map_err(|e| e.to_string())?;
         let ring = 22 + rng.below(500) as u32;
         let config = WireConfig { completion, latency, descriptors, ring, seed, ..WireConfig::default() };
         let mut wire = Wire::new(config).map_err(|e| e.to_string())?;
@@ -211,11 +214,10 @@ fn in_flight_is_what_the_wire_holds() {
                 let _ = path.drain(now, 64, &mut wire);
             }
         }
-        if most == 0 && path.stats().queued > 0 && !spec.flags.shapes {
-            return Err("nothing was ever on the wire".into());
-        }
+        met.set((met.get().0 + left, met.get().1.max(most)));
         Ok::<(), String>(())
     });
+    assert!(met.get().0 > 10_000 && met.get().1 > 50, "{met:?}");
 }
 
 #[test]

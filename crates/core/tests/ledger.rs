@@ -267,7 +267,7 @@ fn the_doorbell_rings_although_the_end_of_the_batch_was_dropped() {
         let (sent, bells) = (dev.sent().len(), dev.doorbells());
         let _ = path.drain(now, 1, &mut dev);
         assert_eq!(dev.doorbells() - bells, u64::from(dev.sent().len() > sent));
-        now = now + txweir_core::Nanos::from_millis(1);
+        now += txweir_core::Nanos::from_millis(1);
     }
     assert!(path.cx().drops(DropReason::Congested) > 10);
 }

@@ -206,6 +206,33 @@ fn prio_equals_its_model_with_a_prio_below() {
     }
 }
 
+#[test]
+fn prio_wakes_for_the_earliest_of_its_bands_and_serves_the_highest_that_may() {
+    let mut lane = Lane::new("prio", "");
+    let class = |minor| Handle::new(0x8001, minor);
+    // 1000 ns and 500 ns per byte, a bucket of one packet each; band 2 is not shaped.
+    lane.graft(Instant::ZERO, class(1), "tbf", "rate 1mbps burst 1000 limit 100k");
+    lane.graft(Instant::ZERO, class(2), "tbf", "rate 2mbps burst 1000 limit 100k");
+    for band in 0..2_u32 {
+        lane.fill(Instant::ZERO, 10 * band, 4, Meta::new(1000).priority(class(band as u16 + 1).0));
+    }
+    let mut seen = Vec::new();
+    let mut now = Instant::ZERO;
+    loop {
+        match lane.take(now) {
+            Out::Sent(id, _) => seen.push((now.0 / 1000, id)),
+            Out::Wait(t) => now = t,
+            Out::Nothing => break,
+        }
+        if seen.len() == 4 && lane.backlog() == 4 {
+            lane.fill(now, 20, 1, Meta::new(1000).priority(class(3).0));
+        }
+    }
+    let expected =
+        [(0, 0), (0, 10), (500, 11), (1000, 1), (1000, 12), (1000, 20), (1500, 13), (2000, 2), (3000, 3)];
+    assert_eq!(seen, expected);
+}
+
 /// A token bucket in exact arithmetic: tokens are bytes times nanoseconds per second, so that a rate of r bytes/s
 /// adds r of them per nanosecond and a byte costs 10^9.
 #[derive(Debug)]

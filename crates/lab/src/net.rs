@@ -253,6 +253,11 @@ impl Net {
         first
     }
 
+    /// True if links lead from one host to the other.
+    pub fn reaches(&self, from: u32, to: u32) -> bool {
+        self.routes.get(from as usize).is_some_and(|r| r[to as usize] != u32::MAX)
+    }
+
     /// Changes a NIC's rate at a time.
     pub fn rate_step(&mut self, nic: u32, at: Instant, rate: Rate) {
         let step = self.steps.len() as u32;
@@ -262,15 +267,11 @@ impl Net {
 
     /// Adds a group of connections. Errors: no way from one host to the other and back, or too many connections.
     pub fn group(&mut self, group: Group) -> Result<(), String> {
-        for (a, b) in [(group.from, group.to), (group.to, group.from)] {
-            if self.routes[a as usize][b as usize] == u32::MAX {
-                return Err(format!(
-                    "group {}: no link leads from one host to the other and back",
-                    group.name
-                ));
-            }
+        let back = !matches!(group.load, Load::Cbr { .. });
+        if !self.reaches(group.from, group.to) || (back && !self.reaches(group.to, group.from)) {
+            return Err(format!("group {}: no links lead from one host to the other and back", group.name));
         }
-        self.connections += group.count;
+        self.connections = self.connections.saturating_add(group.count);
         if self.connections > CONNECTIONS_MAX {
             return Err(format!("group {}: more than {CONNECTIONS_MAX} connections in all", group.name));
         }

@@ -2,18 +2,17 @@
 //!
 //! Every key is known; a wrong one, a wrong value or a name that is not there is an error that points at it.
 
+mod file;
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde::Deserialize;
-use serde::de::{self, Deserializer, Visitor};
 use toml::Spanned;
 use txweir_core::rng::Rng;
 use txweir_core::txpath::PathConfig;
-use txweir_core::value::{Value, Words};
-use txweir_core::wire::{Completion, DescriptorCost, Latency, WireConfig};
-use txweir_core::{Bytes, DqlConfig, Env, Instant, Nanos, Rate, Role};
+use txweir_core::wire::{DescriptorCost, Latency, WireConfig};
+use txweir_core::{Bytes, DqlConfig, Env, Instant, Nanos, Role};
 use txweir_tc::{Diagnostic, Policy, Source};
 
 use crate::cpu::Cpu;
@@ -21,6 +20,12 @@ use crate::link::LinkConfig;
 use crate::net::{Group, Load, Net};
 use crate::nic::NicConfig;
 use crate::tcp::{Congestion, TcpConfig};
+
+pub use file::{CompletionText, Percent, Section, Text};
+use file::{CongestionName, File, HostTable, KindName, LinkTable, RoleName, TrafficTable};
+
+/// Longest request or response: more than a run will ever move.
+const MESSAGE_MAX: u64 = 1_000_000_000_000;
 
 /// Why a scenario was refused, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,220 +88,6 @@ impl fmt::Display for ScenarioError {
 }
 
 impl std::error::Error for ScenarioError {}
-
-/// A value written as tc writes it: a string with a unit.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Text<T>(pub T);
-
-impl<'de, T: Value> Deserialize<'de> for Text<T> {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct OfText<T>(std::marker::PhantomData<T>);
-        impl<T: Value> Visitor<'_> for OfText<T> {
-            type Value = Text<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(T::EXPECTED)
-            }
-            fn visit_str<E: de::Error>(self, s: &str) -> Result<Text<T>, E> {
-                let words = [s];
-                T::take(&mut Words::new(&words))
-                    .map(Text)
-                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(s), &self))
-            }
-        }
-        d.deserialize_str(OfText(std::marker::PhantomData))
-    }
-}
-
-/// A probability, written as a percentage: `"0.1%"`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Percent {
-    ppm: u32,
-}
-
-impl<'de> Deserialize<'de> for Percent {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let s = String::deserialize(d)?;
-        let number = s.strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
-        match number.filter(|n| (0.0..=100.0).contains(n)) {
-            Some(n) => Ok(Self { ppm: (n * 10_000.0).round() as u32 }),
-            None => Err(de::Error::invalid_value(de::Unexpected::Str(&s), &"a percentage from 0% to 100%")),
-        }
-    }
-}
-
-/// When completions come: `"immediate"`, a period (`"250us"`), or a count and a time (`"64p/1ms"`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompletionText(pub Completion);
-
-impl CompletionText {
-    /// Reads the text form.
-    pub fn read(s: &str) -> Option<Completion> {
-        let time = |s: &str| Nanos::take(&mut Words::new(&[s])).filter(|t| t.0 > 0);
-        if s == "immediate" {
-            return Some(Completion::Immediate);
-        }
-        match s.split_once('/') {
-            Some((packets, within)) => Some(Completion::Every {
-                packets: packets.strip_suffix('p')?.parse().ok().filter(|n| *n > 0)?,
-                within: time(within)?,
-            }),
-            None => time(s).map(Completion::Periodic),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for CompletionText {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let s = String::deserialize(d)?;
-        let expected = "immediate, a period (250us), or packets and a time (64p/1ms)";
-        Self::read(&s).map(Self).ok_or_else(|| de::Error::invalid_value(de::Unexpected::Str(&s), &expected))
-    }
-}
-
-/// The file.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    /// One line for reports.
-    title: String,
-    #[serde(default = "one")]
-    seed: u64,
-    duration: Spanned<Text<Nanos>>,
-    #[serde(default = "no_time")]
-    warmup: Text<Nanos>,
-    #[serde(default)]
-    measure: Vec<Section>,
-    host: Vec<Spanned<HostTable>>,
-    link: Vec<Spanned<LinkTable>>,
-    traffic: Vec<Spanned<TrafficTable>>,
-}
-
-/// A part of the report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Section {
-    /// Throughput, transactions and latency of each group of traffic.
-    Traffic,
-    /// Packets, drops and marks of each link.
-    Links,
-    /// Bytes in qdiscs and devices, and the byte limit.
-    Queues,
-}
-
-fn one() -> u64 {
-    1
-}
-fn no_time() -> Text<Nanos> {
-    Text(Nanos::ZERO)
-}
-
-/// Congestion control, by name.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum CongestionName {
-    None,
-    Reno,
-    Cubic,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HostTable {
-    name: Spanned<String>,
-    /// Largest TSO unit, Ethernet header included; 0 for none.
-    tso: Option<Spanned<Text<Bytes>>>,
-    mss: Option<Spanned<u16>>,
-    congestion: Option<CongestionName>,
-    send_buffer: Option<Text<Bytes>>,
-    receive_buffer: Option<Text<Bytes>>,
-    ack_delay: Option<Text<Nanos>>,
-    /// Processor time of each request or response.
-    cpu_per_message: Option<Text<Nanos>>,
-    /// Processor time of each thousand bytes of them.
-    cpu_per_kilobyte: Option<Text<Nanos>>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LinkTable {
-    from: Spanned<String>,
-    to: Spanned<String>,
-    /// Only from `from` to `to`; otherwise both ways alike.
-    #[serde(default)]
-    one_way: bool,
-    rate: Spanned<Text<Rate>>,
-    delay: Option<Text<Nanos>>,
-    jitter: Option<Text<Nanos>>,
-    #[serde(default)]
-    loss: Percent,
-    #[serde(default)]
-    reorder: Percent,
-    reorder_by: Option<Text<Nanos>>,
-    #[serde(default)]
-    receive_offload: bool,
-    /// Descriptors.
-    ring: Option<u32>,
-    /// Points of frame size and descriptors.
-    descriptors: Option<Spanned<Vec<(u32, f64)>>>,
-    completion: Option<CompletionText>,
-    handler_latency: Option<Text<Nanos>>,
-    handler_latency_max: Option<Text<Nanos>>,
-    doorbell: Option<Text<Nanos>>,
-    bql: Option<bool>,
-    bql_limit_max: Option<Text<Bytes>>,
-    bql_hold_time: Option<Text<Nanos>>,
-    txqueuelen: Option<u32>,
-    role: Option<RoleName>,
-    /// tc lines.
-    policy: Option<Spanned<String>>,
-    #[serde(default)]
-    step: Vec<StepTable>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum RoleName {
-    Origin,
-    Forwarder,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StepTable {
-    at: Text<Nanos>,
-    rate: Spanned<Text<Rate>>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TrafficTable {
-    name: String,
-    from: Spanned<String>,
-    to: Spanned<String>,
-    kind: Spanned<KindName>,
-    #[serde(default = "one_connection")]
-    count: Spanned<u32>,
-    size: Option<Spanned<Text<Bytes>>>,
-    request: Option<Text<Bytes>>,
-    response: Option<Text<Bytes>>,
-    rate: Option<Text<Rate>>,
-    #[serde(default)]
-    priority: u32,
-    start: Option<Text<Nanos>>,
-    stagger: Option<Text<Nanos>>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum KindName {
-    Stream,
-    Rr,
-    Cbr,
-}
-
-fn one_connection() -> Spanned<u32> {
-    Spanned::new(0..0, 1)
-}
 
 /// A scenario that has been read and checked.
 #[derive(Clone, Debug)]
@@ -452,6 +243,13 @@ impl Scenario {
         }
         for t in &self.file.traffic {
             let group = self.traffic(&hosts, t.get_ref())?;
+            let back = !matches!(group.load, Load::Cbr { .. });
+            for (a, b) in [(group.from, group.to), (group.to, group.from)].into_iter().take(1 + usize::from(back)) {
+                if !net.reaches(a, b) {
+                    let message = format!("to: no links lead from {} to {}", hosts[a as usize], hosts[b as usize]);
+                    return Err(self.error(t.get_ref().to.span(), message));
+                }
+            }
             net.group(group).map_err(|e| self.error(t.span(), e))?;
         }
         Ok(Built { net, hosts, links, ends })
@@ -538,6 +336,10 @@ impl Scenario {
         let path =
             PathConfig { env, role, bql: t.bql.unwrap_or(true).then_some(bql), ..PathConfig::default() };
         let time = |t: Option<Text<Nanos>>| t.map_or(Nanos::ZERO, |t| t.0);
+        if t.reorder.ppm > 0 && time(t.reorder_by).0 == 0 {
+            let message = "reorder: needs reorder_by, the time by which such packets are late";
+            return Err(self.error(span, message));
+        }
         let link = LinkConfig {
             delay: time(t.delay),
             jitter: time(t.jitter),
@@ -609,26 +411,7 @@ impl Scenario {
     }
 
     fn traffic(&self, hosts: &[String], t: &TrafficTable) -> Result<Group, ScenarioError> {
-        let kind = *t.kind.get_ref();
-        let missing =
-            |key: &str| self.error(t.kind.span(), format!("{key}: must be given for this kind of traffic"));
-        let size =
-            |b: Option<Text<Bytes>>| b.or_else(|| t.size.as_ref().map(|s| *s.get_ref())).map(|b| b.0.0);
-        let load = match kind {
-            KindName::Stream => Load::Stream,
-            KindName::Rr => Load::Rr {
-                request: size(t.request).ok_or_else(|| missing("size, or request and response"))?,
-                response: size(t.response).ok_or_else(|| missing("size, or request and response"))?,
-            },
-            KindName::Cbr => {
-                let len = size(None).ok_or_else(|| missing("size"))?;
-                let len = u32::try_from(len).ok().filter(|l| (60..=9018).contains(l)).ok_or_else(|| {
-                    let span = t.size.as_ref().map_or_else(|| t.kind.span(), Spanned::span);
-                    self.error(span, "size: expected 60 to 9018 bytes, Ethernet header included")
-                })?;
-                Load::Cbr { len, rate: t.rate.ok_or_else(|| missing("rate"))?.0.bits() }
-            }
-        };
+        let load = self.load(t)?;
         if *t.count.get_ref() == 0 {
             return Err(self.error(t.count.span(), "count: expected at least 1"));
         }
@@ -643,6 +426,55 @@ impl Scenario {
             start: Instant(time(t.start).0),
             stagger: t.stagger.map_or(Nanos::from_millis(10), |t| t.0),
         })
+    }
+
+    /// What a group of traffic does: each kind has keys that it needs and keys that it takes.
+    fn load(&self, t: &TrafficTable) -> Result<Load, ScenarioError> {
+        let kind = *t.kind.get_ref();
+        let missing =
+            |key: &str| self.error(t.kind.span(), format!("{key}: must be given for this kind of traffic"));
+        let given = [
+            ("size", t.size.as_ref().map(Spanned::span), kind != KindName::Stream),
+            ("request", t.request.as_ref().map(Spanned::span), kind == KindName::Rr),
+            ("response", t.response.as_ref().map(Spanned::span), kind == KindName::Rr),
+            ("rate", t.rate.as_ref().map(Spanned::span), kind == KindName::Cbr),
+        ];
+        for (key, span, taken) in given {
+            if let Some(span) = span.filter(|_| !taken) {
+                return Err(self.error(span, format!("{key}: not for this kind of traffic")));
+            }
+        }
+        Ok(match kind {
+            KindName::Stream => Load::Stream,
+            KindName::Rr => Load::Rr {
+                request: self.message_size(t, &t.request)?,
+                response: self.message_size(t, &t.response)?,
+            },
+            KindName::Cbr => {
+                let size = t.size.as_ref().ok_or_else(|| missing("size"))?;
+                let len = u32::try_from(size.get_ref().0.0).ok().filter(|l| (60..=9018).contains(l));
+                let len = len.ok_or_else(|| {
+                    self.error(size.span(), "size: expected 60 to 9018 bytes, Ethernet header included")
+                })?;
+                Load::Cbr { len, rate: t.rate.as_ref().ok_or_else(|| missing("rate"))?.get_ref().0.bits() }
+            }
+        })
+    }
+
+    /// Size of a request or a response: its own key, or the one for both.
+    fn message_size(
+        &self,
+        t: &TrafficTable,
+        own: &Option<Spanned<Text<Bytes>>>,
+    ) -> Result<u64, ScenarioError> {
+        let size = own.as_ref().or(t.size.as_ref()).ok_or_else(|| {
+            let message = "size, or request and response: must be given for this kind of traffic";
+            self.error(t.kind.span(), message)
+        })?;
+        match size.get_ref().0.0 {
+            n @ 1..=MESSAGE_MAX => Ok(n),
+            n => Err(self.error(size.span(), format!("size: expected 1 to {MESSAGE_MAX} bytes, given {n}"))),
+        }
     }
 }
 

@@ -149,6 +149,7 @@ impl Discipline for FqCodel {
     const KIND: &'static str = "fq_codel";
     const ABOUT: &'static str = "Fair queueing among flows, each under CoDel; new flows first.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const TAKES_CLASS: bool = true;
     type Config = Config;
     type Stats = Stats;
 

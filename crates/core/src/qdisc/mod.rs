@@ -91,6 +91,8 @@ pub trait Discipline: Debug + Sized + 'static {
     const FLAGS: Flags;
     /// What a change does to options not named.
     const CHANGE: ChangeRule = ChangeRule::Merge;
+    /// True if it looks at the class that a packet names in it. If not, nobody works it out.
+    const TAKES_CLASS: bool = Self::FLAGS.classful;
     /// Its parameters, from `params!`.
     type Config: Params;
     /// Its counters, from `stats!`.
@@ -143,6 +145,8 @@ pub trait Discipline: Debug + Sized + 'static {
 pub trait Qdisc: Debug {
     /// Its entry in the registry.
     fn spec(&self) -> &'static Spec;
+    /// See `Discipline::TAKES_CLASS`.
+    fn takes_class(&self) -> bool;
     /// See `Discipline`.
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
     /// See `Discipline`.
@@ -189,6 +193,9 @@ impl<D: Discipline> Erased<D> {
 impl<D: Discipline> Qdisc for Erased<D> {
     fn spec(&self) -> &'static Spec {
         Self::SPEC
+    }
+    fn takes_class(&self) -> bool {
+        D::TAKES_CLASS
     }
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
         self.inner.admit(m, class)

@@ -365,10 +365,13 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::node::Node, rule: &NodeRu
     Ok(())
 }
 
+/// An option as shown: key, exact text, JSON.
+type ShownOption = (&'static str, String, Json);
+
 /// Everything that a refused change must leave as it was.
 #[derive(Debug, PartialEq)]
 pub struct Snapshot {
-    nodes: Vec<(Handle, &'static str, Vec<(&'static str, String, Json)>, Books)>,
+    nodes: Vec<(Handle, &'static str, Vec<ShownOption>, Books)>,
     dropped: Tally,
     live: usize,
 }

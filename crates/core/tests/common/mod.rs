@@ -11,6 +11,7 @@ pub mod lane;
 pub mod ops;
 pub mod options;
 pub mod run;
+pub mod setup;
 pub mod world;
 
 use std::cell::RefCell;

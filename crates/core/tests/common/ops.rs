@@ -59,6 +59,7 @@ pub struct Swarm {
     flows: u64,
     priorities: Vec<u32>,
     bursts: u64,
+    budget: u64,
     steps: u64,
     slots: u64,
     ecn: bool,
@@ -85,13 +86,13 @@ impl Swarm {
             };
             // What purges or reconfigures is rare beside what moves packets.
             *weight *= match (sort < FIRST_RARE, scope) {
-                (true, _) => 16,
+                (true, _) => 32,
                 (false, Scope::All) => 1,
                 (false, Scope::Traffic) => 0,
             };
         }
         // Something always comes in, and something always goes out.
-        for (sort, least) in [(0, 128), (1, 64), (6, 32), (7, 32)] {
+        for (sort, least) in [(0, 256), (1, 256), (6, 128), (7, 128)] {
             weights[sort] += least;
         }
         let menu = [0, 1, 60, 64, 590, 1500, 1514, 9014];
@@ -101,7 +102,9 @@ impl Swarm {
             flows: 1 + log_uniform(rng, 300),
             priorities: (0..1 + rng.below(4)).map(|_| priority(rng)).collect(),
             bursts: 1 + log_uniform(rng, 80),
-            steps: 1 + log_uniform(rng, 1 << 36),
+            // Runs that take less than comes have standing queues, which is what an AQM is there for.
+            budget: *pick(rng, &[2, 4, 20, 200, 1 << 32]),
+            steps: 1 << (10 + rng.below(27)),
             slots: log_uniform(rng, 300),
             ecn: chance(rng, 1, 2),
         }
@@ -120,11 +123,11 @@ impl Swarm {
         let place = rng.below(1 << 16) as u32;
         let seed = rng.next_u64();
         match sort.unwrap_or(0) {
-            1 => Op::Drain(if chance(rng, 1, 2) { u32::MAX } else { log_uniform(rng, 200) as u32 }),
+            1 => Op::Drain(if chance(rng, 1, 8) { u32::MAX } else { rng.below(self.budget) as u32 }),
             2 => Op::Step(match rng.below(20) {
                 0 => 0,
                 1 => log_uniform(rng, 1 << 52),
-                _ => log_uniform(rng, self.steps),
+                _ => rng.below(self.steps),
             }),
             3 => Op::Follow(1 + rng.below(20) as u32),
             4 => Op::Early(rng.below(256) as u32),

@@ -8,7 +8,8 @@ use txweir_core::{Handle, Wake};
 
 use crate::common::ops::{Op, Scope, Swarm};
 use crate::common::options::{build, chance, illegal, legal, pick, printed, shown};
-use crate::common::world::{Mode, Setup, Totals, World};
+use crate::common::setup::{Setup, Totals};
+use crate::common::world::{Mode, World};
 use crate::common::{Law, Violation};
 
 /// Everything that a run depends on.
@@ -160,7 +161,7 @@ pub fn purged_is_fresh(spec: &'static Spec, seed: u64, ops: usize) -> Result<(),
 pub fn printed_is_used(spec: &'static Spec, seed: u64, ops: usize) -> Result<(), Violation> {
     let mut plan = Plan::new(spec, seed, Scope::Traffic, ops);
     let env = plan.setup.env;
-    let default = seed % 2 == 0 && build(spec, &[], &env).is_some();
+    let default = seed.is_multiple_of(2) && build(spec, &[], &env).is_some();
     if default {
         plan.words.clear();
     }

@@ -7,14 +7,13 @@ use txweir_core::node::Node;
 use txweir_core::qdisc::{KINDS, Verdict};
 use txweir_core::rng::Rng;
 use txweir_core::tree::DEPTH_MAX;
-use txweir_core::{
-    Admitted, DqlConfig, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, Unit, Wake,
-};
+use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, Wake};
 
 use crate::common::check::{Called, Checker, View, snapshot};
 use crate::common::device::{Device, Fate, Frame};
 use crate::common::ops::Op;
 use crate::common::options::{chance, illegal, legal, pick, random, with_words};
+use crate::common::setup::{Setup, Totals};
 use crate::common::{Law, Violation};
 
 /// Where a frame is.
@@ -68,74 +67,6 @@ pub enum Mode {
     Direct,
     /// Frozen during each, then a drain: nothing is dispatched directly.
     Queued,
-}
-
-/// What a run has come across: laws that were never put to the test prove nothing.
-#[derive(Clone, Debug, Default)]
-pub struct Totals {
-    pub sent: u64,
-    pub direct: u64,
-    pub dropped: [u64; DropReason::COUNT],
-    pub marked: u64,
-    pub full: u64,
-    pub woken: u64,
-    pub cut: u64,
-    pub at: u64,
-    pub followed: u64,
-    pub early: u64,
-    pub device: u64,
-    pub more: u64,
-    pub changed: u64,
-    pub refused: u64,
-    pub grafted: u64,
-    pub deleted: u64,
-    pub purged: u64,
-    pub depth: u64,
-    pub stops: u64,
-    pub wakes: u64,
-}
-
-/// How a world begins.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    pub env: Env,
-    pub role: Role,
-    pub pool: usize,
-    pub bql: Option<DqlConfig>,
-    pub slots: u32,
-    /// The kind under test, to be grafted below others.
-    pub kind: &'static str,
-    /// Operations that make the tree below the root.
-    pub nest: Vec<Op>,
-}
-
-impl Setup {
-    /// A random beginning.
-    pub fn random(kind: &'static str, rng: &mut Rng) -> Self {
-        let unit = *pick(rng, &[Unit::Bytes, Unit::Packets]);
-        let limit_max = if chance(rng, 1, 2) { DqlConfig::default().limit_max } else { 40_000 };
-        let bql = DqlConfig { unit, limit_max, hold_time: Nanos(rng.below(1 << 30)), ..DqlConfig::default() };
-        let nest = match rng.below(3) {
-            0 => 0,
-            _ => rng.below(12),
-        };
-        Self {
-            env: Env {
-                mtu: *pick(rng, &[68, 1500, 1500, 9000]),
-                tx_queue_len: *pick(rng, &[1, 5, 50, 1000]),
-                seed: rng.next_u64(),
-                ..Env::default()
-            },
-            role: *pick(rng, &[Role::Origin, Role::Forwarder]),
-            pool: *pick(rng, &[1, 20, 500, 4000]),
-            bql: chance(rng, 2, 3).then_some(bql),
-            slots: *pick(rng, &[1, 8, 64, 1000]),
-            kind,
-            nest: (0..nest)
-                .map(|_| Op::Graft { place: rng.next_u64() as u32 & 0xffff, seed: rng.next_u64() })
-                .collect(),
-        }
-    }
 }
 
 /// A transmit path under test.
@@ -383,7 +314,7 @@ impl World {
     /// Asks before the instant that the last wake named.
     fn early(&mut self, part: u32) -> Result<(), Violation> {
         let Some(t) = self.checker.promised().filter(|t| *t > self.now) else { return Ok(()) };
-        self.now = self.now + Nanos((t.0 - self.now.0) / 256 * u64::from(part));
+        self.now += Nanos((t.0 - self.now.0) / 256 * u64::from(part));
         self.totals.early += 1;
         self.drain(u32::MAX)
     }

@@ -1,0 +1,224 @@
+//! The scenario file as it is written: its tables and keys, and how values are spelt.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+use toml::Spanned;
+use txweir_core::value::{Value, Words};
+use txweir_core::wire::Completion;
+use txweir_core::{Bytes, Nanos, Rate};
+
+/// A value written as tc writes it: a string with a unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Text<T>(pub T);
+
+impl<'de, T: Value> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct OfText<T>(std::marker::PhantomData<T>);
+        impl<T: Value> Visitor<'_> for OfText<T> {
+            type Value = Text<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(T::EXPECTED)
+            }
+            fn visit_str<E: de::Error>(self, s: &str) -> Result<Text<T>, E> {
+                let words = [s];
+                T::take(&mut Words::new(&words))
+                    .map(Text)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(s), &self))
+            }
+        }
+        d.deserialize_str(OfText(std::marker::PhantomData))
+    }
+}
+
+/// A probability, written as a percentage: `"0.1%"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Percent {
+    pub(super) ppm: u32,
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let s = String::deserialize(d)?;
+        let number = s.strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
+        match number.filter(|n| (0.0..=100.0).contains(n)) {
+            Some(n) => Ok(Self { ppm: (n * 10_000.0).round() as u32 }),
+            None => Err(de::Error::invalid_value(de::Unexpected::Str(&s), &"a percentage from 0% to 100%")),
+        }
+    }
+}
+
+/// When completions come: `"immediate"`, a period (`"250us"`), or a count and a time (`"64p/1ms"`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletionText(pub Completion);
+
+impl CompletionText {
+    /// Reads the text form.
+    pub fn read(s: &str) -> Option<Completion> {
+        let time = |s: &str| Nanos::take(&mut Words::new(&[s])).filter(|t| t.0 > 0);
+        if s == "immediate" {
+            return Some(Completion::Immediate);
+        }
+        match s.split_once('/') {
+            Some((packets, within)) => Some(Completion::Every {
+                packets: packets.strip_suffix('p')?.parse().ok().filter(|n| *n > 0)?,
+                within: time(within)?,
+            }),
+            None => time(s).map(Completion::Periodic),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CompletionText {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let s = String::deserialize(d)?;
+        let expected = "immediate, a period (250us), or packets and a time (64p/1ms)";
+        Self::read(&s).map(Self).ok_or_else(|| de::Error::invalid_value(de::Unexpected::Str(&s), &expected))
+    }
+}
+
+/// The file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    /// One line for reports.
+    pub(super) title: String,
+    #[serde(default = "one")]
+    pub(super) seed: u64,
+    pub(super) duration: Spanned<Text<Nanos>>,
+    #[serde(default = "no_time")]
+    pub(super) warmup: Text<Nanos>,
+    #[serde(default)]
+    pub(super) measure: Vec<Section>,
+    pub(super) host: Vec<Spanned<HostTable>>,
+    pub(super) link: Vec<Spanned<LinkTable>>,
+    pub(super) traffic: Vec<Spanned<TrafficTable>>,
+}
+
+/// A part of the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Section {
+    /// Throughput, transactions and latency of each group of traffic.
+    Traffic,
+    /// Packets, drops and marks of each link.
+    Links,
+    /// Bytes in qdiscs and devices, and the byte limit.
+    Queues,
+}
+
+fn one() -> u64 {
+    1
+}
+fn no_time() -> Text<Nanos> {
+    Text(Nanos::ZERO)
+}
+
+/// Congestion control, by name.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum CongestionName {
+    None,
+    Reno,
+    Cubic,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostTable {
+    pub(super) name: Spanned<String>,
+    /// Largest TSO unit, Ethernet header included; 0 for none.
+    pub(super) tso: Option<Spanned<Text<Bytes>>>,
+    pub(super) mss: Option<Spanned<u16>>,
+    pub(super) congestion: Option<CongestionName>,
+    pub(super) send_buffer: Option<Text<Bytes>>,
+    pub(super) receive_buffer: Option<Text<Bytes>>,
+    pub(super) ack_delay: Option<Text<Nanos>>,
+    /// Processor time of each request or response.
+    pub(super) cpu_per_message: Option<Text<Nanos>>,
+    /// Processor time of each thousand bytes of them.
+    pub(super) cpu_per_kilobyte: Option<Text<Nanos>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct LinkTable {
+    pub(super) from: Spanned<String>,
+    pub(super) to: Spanned<String>,
+    /// Only from `from` to `to`; otherwise both ways alike.
+    #[serde(default)]
+    pub(super) one_way: bool,
+    pub(super) rate: Spanned<Text<Rate>>,
+    pub(super) delay: Option<Text<Nanos>>,
+    pub(super) jitter: Option<Text<Nanos>>,
+    #[serde(default)]
+    pub(super) loss: Percent,
+    #[serde(default)]
+    pub(super) reorder: Percent,
+    pub(super) reorder_by: Option<Text<Nanos>>,
+    #[serde(default)]
+    pub(super) receive_offload: bool,
+    /// Descriptors.
+    pub(super) ring: Option<u32>,
+    /// Points of frame size and descriptors.
+    pub(super) descriptors: Option<Spanned<Vec<(u32, f64)>>>,
+    pub(super) completion: Option<CompletionText>,
+    pub(super) handler_latency: Option<Text<Nanos>>,
+    pub(super) handler_latency_max: Option<Text<Nanos>>,
+    pub(super) doorbell: Option<Text<Nanos>>,
+    pub(super) bql: Option<bool>,
+    pub(super) bql_limit_max: Option<Text<Bytes>>,
+    pub(super) bql_hold_time: Option<Text<Nanos>>,
+    pub(super) txqueuelen: Option<u32>,
+    pub(super) role: Option<RoleName>,
+    /// tc lines.
+    pub(super) policy: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) step: Vec<StepTable>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RoleName {
+    Origin,
+    Forwarder,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StepTable {
+    pub(super) at: Text<Nanos>,
+    pub(super) rate: Spanned<Text<Rate>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TrafficTable {
+    pub(super) name: String,
+    pub(super) from: Spanned<String>,
+    pub(super) to: Spanned<String>,
+    pub(super) kind: Spanned<KindName>,
+    #[serde(default = "one_connection")]
+    pub(super) count: Spanned<u32>,
+    pub(super) size: Option<Spanned<Text<Bytes>>>,
+    pub(super) request: Option<Spanned<Text<Bytes>>>,
+    pub(super) response: Option<Spanned<Text<Bytes>>>,
+    pub(super) rate: Option<Spanned<Text<Rate>>>,
+    #[serde(default)]
+    pub(super) priority: u32,
+    pub(super) start: Option<Text<Nanos>>,
+    pub(super) stagger: Option<Text<Nanos>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum KindName {
+    Stream,
+    Rr,
+    Cbr,
+}
+
+fn one_connection() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
+}
