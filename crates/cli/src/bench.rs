@@ -93,6 +93,12 @@ const JOBS: &[Job] = &[
         make: locked_deque,
     },
     Job {
+        name: "make-meta",
+        about: "yardstick: making a packet's metadata and handing it over, which every job above does too",
+        peer: true,
+        make: make_meta,
+    },
+    Job {
         name: "cache-miss",
         about: "yardstick: one load from 64 MB whose address depends on the last",
         peer: true,
@@ -270,6 +276,17 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 fn locked_deque() -> Run {
     let queue = std::sync::Mutex::new(std::collections::VecDeque::<Meta>::with_capacity(1024));
     peer(queue, |q, m| lock(q).push_back(m), |q| lock(q).pop_front())
+}
+
+/// What the jobs do besides queueing.
+fn make_meta() -> Run {
+    let kinds = [(0, 1)];
+    Box::new(move |packets| {
+        for i in 0..packets {
+            let (priority, hash) = kinds[i as usize & (black_box(kinds.len()) - 1)];
+            black_box(&Meta::new(64).priority(priority).hash(hash));
+        }
+    })
 }
 
 /// A walk through 64 MB in one random cycle (Sattolo's shuffle), one load after the other.

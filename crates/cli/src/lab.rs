@@ -111,14 +111,19 @@ impl Bar {
     }
 
     fn at(&mut self, now: u64) {
-        if self.watched && self.started.elapsed() > Self::QUIET {
-            let whole = self.whole;
-            let bar = self.shown.get_or_insert_with(|| {
-                let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {eta} left");
-                ProgressBar::new(whole).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-            });
-            bar.set_position(now);
+        let elapsed = self.started.elapsed();
+        if !self.watched || elapsed <= Self::QUIET || now == 0 {
+            return;
         }
+        let whole = self.whole;
+        let bar = self.shown.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}");
+            ProgressBar::new(whole).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        // Simulated time passes evenly enough to say when it is over.
+        let left = elapsed.as_secs_f64() * (whole - now.min(whole)) as f64 / now as f64;
+        bar.set_message(format!("{left:.0} s left"));
+        bar.set_position(now);
     }
 
     fn end(self) {

@@ -109,15 +109,12 @@ impl Node {
     /// The class that a packet names in this qdisc: by a priority with this major, or one chosen ahead.
     #[inline]
     fn classify(&self, m: &Meta) -> Option<ClassId> {
-        let major = self.class_major;
-        if major == 0 {
+        // Most packets name no class; a class number without a major is none either.
+        if m.priority <= 0xffff && m.class.is_none() {
             return None;
         }
-        let by_priority = Handle(m.priority);
-        if by_priority.major() == major && by_priority.minor() != 0 {
-            return Some(by_priority);
-        }
-        (m.class.major() == major && m.class.minor() != 0).then_some(m.class)
+        let named = |h: Handle| h.major() == self.class_major && self.class_major != 0 && h.minor() != 0;
+        [Handle(m.priority), m.class].into_iter().find(|h| named(*h))
     }
 
     /// Whether the packet would be queued without a drop.

@@ -125,6 +125,20 @@ fn an_overflow_takes_half_of_the_fattest_flow_from_its_head() {
 }
 
 #[test]
+fn overflow_drops_make_the_law_start_faster() {
+    // 64 drops for want of room count for the flow's law: it starts as if it had dropped 64 times.
+    let gap = |limit: u32| {
+        let mut lane = Lane::new("fq_codel", &format!("limit {limit} noecn"));
+        lane.fill(T0, 1_000_000, 2064, packet(1, 1000));
+        lane.drops();
+        let (drops, _) = stand(&mut lane, 0, 10, 300_000, packet(1, 1000));
+        drops[1] - drops[0]
+    };
+    assert_eq!(gap(10_000), SPACING[0].div_ceil(10) * 10);
+    assert!(gap(2063) < INTERVAL / 4, "{}", gap(2063));
+}
+
+#[test]
 fn the_fattest_flow_is_the_one_with_most_bytes_not_packets() {
     let mut lane = Lane::new("fq_codel", "limit 30 drop_batch 1");
     lane.fill(T0, 0, 25, packet(1, 100));

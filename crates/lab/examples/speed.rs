@@ -40,7 +40,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             speeds.push((net.nic(0).counts().tx.packets - before) as f64 / seconds / 1e6);
         }
     }
-    println!("simulated bottleneck packets per second of wall clock, in millions; 1 Gbit/s, fq_codel with BQL");
+    println!(
+        "simulated bottleneck packets per second of wall clock, in millions; 1 Gbit/s, fq_codel with BQL"
+    );
     println!("flows  median    min    max  ns/packet  events/packet  goodput_Mbit/s  dropped  device_bytes");
     for ((n, net), mut speeds) in flows.iter().zip(&nets).zip(speeds) {
         speeds.sort_by(f64::total_cmp);
@@ -69,7 +71,8 @@ fn net(flows: u32) -> Result<Net, String> {
     let (a, b) = (net.host(tcp, Cpu::default()), net.host(tcp, Cpu::default()));
     let within = Nanos::from_micros(50);
     for (from, to) in [(a, b), (b, a)] {
-        let wire = WireConfig { completion: Completion::Every { packets: 64, within }, ..WireConfig::default() };
+        let wire =
+            WireConfig { completion: Completion::Every { packets: 64, within }, ..WireConfig::default() };
         let link = LinkConfig { delay: Nanos::from_micros(500), ..LinkConfig::default() };
         let nic = net.link(from, to, NicConfig { path: PathConfig::default(), wire, link, seed: 1 })?;
         net.nic_mut(nic)

@@ -244,9 +244,12 @@ impl Scenario {
         for t in &self.file.traffic {
             let group = self.traffic(&hosts, t.get_ref())?;
             let back = !matches!(group.load, Load::Cbr { .. });
-            for (a, b) in [(group.from, group.to), (group.to, group.from)].into_iter().take(1 + usize::from(back)) {
+            for (a, b) in
+                [(group.from, group.to), (group.to, group.from)].into_iter().take(1 + usize::from(back))
+            {
                 if !net.reaches(a, b) {
-                    let message = format!("to: no links lead from {} to {}", hosts[a as usize], hosts[b as usize]);
+                    let message =
+                        format!("to: no links lead from {} to {}", hosts[a as usize], hosts[b as usize]);
                     return Err(self.error(t.get_ref().to.span(), message));
                 }
             }

@@ -48,8 +48,13 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
          `ack_delay`, `cpu_per_message`, `cpu_per_kilobyte`",
         "mtu",
     ),
-    ("kind =", "knd =", "19:1: unknown field `knd`, expected one of `name`, `from`, `to`, `kind`, `count`, `size`, \
-         `request`, `response`, `rate`, `priority`, `start`, `stagger`", "knd"),
+    (
+        "kind =",
+        "knd =",
+        "19:1: unknown field `knd`, expected one of `name`, `from`, `to`, `kind`, `count`, `size`, \
+         `request`, `response`, `rate`, `priority`, `start`, `stagger`",
+        "knd",
+    ),
     ("title = \"t\"\n", "", "1:1: missing field `title`", ""),
     (
         "\"10mbit\"",
@@ -93,13 +98,13 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("to = \"b\"\nkind", "to = \"a\"\nkind", "18:6: to: no links lead from a to a", "\"a\""),
     ("name = \"b\"", "name = \"a\"", "6:8: host name: expected one not in use, given \"a\"", "\"a\""),
     ("\"10mbit\"", "\"10mbit\"\none_way = true", "19:6: to: no links lead from b to a", "\"b\""),
+    ("limit 100", "limt 100", "13:31: fq_codel has no parameter \"limt\" (did you mean \"limit\"?)", "limt"),
     (
-        "limit 100",
-        "limt 100",
-        "13:31: fq_codel has no parameter \"limt\" (did you mean \"limit\"?)",
-        "limt",
+        "fq_codel",
+        "fq_codl",
+        "13:22: there is no qdisc kind \"fq_codl\" (did you mean \"fq_codel\"?)",
+        "fq_codl",
     ),
-    ("fq_codel", "fq_codl", "13:22: there is no qdisc kind \"fq_codl\" (did you mean \"fq_codel\"?)", "fq_codl"),
     ("parent 1:1", "parent 2:1", "13:18: there is no class 2:1 (there are: 1:1)", "2:1"),
     (
         "policy = \"\"\"\nqdisc add root handle 1: tbf rate 5mbit burst 5kb latency 50ms\nqdisc add parent 1:1 fq_codel \
@@ -108,7 +113,12 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "11:10: policy, line 2: there is no qdisc kind \"fq\" (did you mean \"fq_codel\"?)",
         "\"qdisc add root pfifo\\nqdisc add root fq\\u0020codel\"",
     ),
-    ("\"stream\"", "\"strem\"", "19:8: unknown variant `strem`, expected one of `stream`, `rr`, `cbr`", "\"strem\""),
+    (
+        "\"stream\"",
+        "\"strem\"",
+        "19:8: unknown variant `strem`, expected one of `stream`, `rr`, `cbr`",
+        "\"strem\"",
+    ),
     (
         "\"stream\"",
         "\"rr\"",
@@ -122,10 +132,25 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "\"rr\"",
     ),
     ("\"stream\"", "\"rr\"\nsize = \"0\"", "20:8: size: expected 1 to 1000000000000 bytes, given 0", "\"0\""),
-    ("\"stream\"", "\"rr\"\nsize = \"1\"\nrate = \"1mbit\"", "21:8: rate: not for this kind of traffic", "\"1mbit\""),
+    (
+        "\"stream\"",
+        "\"rr\"\nsize = \"1\"\nrate = \"1mbit\"",
+        "21:8: rate: not for this kind of traffic",
+        "\"1mbit\"",
+    ),
     ("\"stream\"", "\"stream\"\nsize = \"1\"", "20:8: size: not for this kind of traffic", "\"1\""),
-    ("\"stream\"", "\"cbr\"\nsize = \"100\"", "19:8: rate: must be given for this kind of traffic", "\"cbr\""),
-    ("\"stream\"", "\"cbr\"\nrate = \"1mbit\"", "19:8: size: must be given for this kind of traffic", "\"cbr\""),
+    (
+        "\"stream\"",
+        "\"cbr\"\nsize = \"100\"",
+        "19:8: rate: must be given for this kind of traffic",
+        "\"cbr\"",
+    ),
+    (
+        "\"stream\"",
+        "\"cbr\"\nrate = \"1mbit\"",
+        "19:8: size: must be given for this kind of traffic",
+        "\"cbr\"",
+    ),
     (
         "\"stream\"",
         "\"cbr\"\nrate = \"1mbit\"\nsize = \"59\"",
@@ -133,15 +158,30 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "\"59\"",
     ),
     ("\"stream\"", "\"stream\"\ncount = 0", "20:9: count: expected at least 1", "0"),
-    ("\"stream\"", "\"stream\"\ncount = 60001", "15:1: group x: more than 60000 connections in all", "[[traffic]]"),
-    ("\"stream\"", "\"stream\"\ncount = 4294967295", "15:1: group x: more than 60000 connections in all", "[[traffic]]"),
+    (
+        "\"stream\"",
+        "\"stream\"\ncount = 60001",
+        "15:1: group x: more than 60000 connections in all",
+        "[[traffic]]",
+    ),
+    (
+        "\"stream\"",
+        "\"stream\"\ncount = 4294967295",
+        "15:1: group x: more than 60000 connections in all",
+        "[[traffic]]",
+    ),
     (
         "name = \"a\"",
         "name = \"a\"\ntso = \"65550b\"",
         "5:7: tso: expected at most 65549 bytes, the largest IP packet and its Ethernet header",
         "\"65550b\"",
     ),
-    ("name = \"a\"", "name = \"a\"\nmss = 65496", "5:7: mss: expected 64 to 65495 bytes, given 65496", "65496"),
+    (
+        "name = \"a\"",
+        "name = \"a\"\nmss = 65496",
+        "5:7: mss: expected 64 to 65495 bytes, given 65496",
+        "65496",
+    ),
     ("name = \"a\"", "name = \"a\"\nmss = 63", "5:7: mss: expected 64 to 65495 bytes, given 63", "63"),
     (
         "\"10mbit\"",
@@ -164,10 +204,10 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     (
         "\"10mbit\"",
         "\"10mbit\"\nstep = [{ at = \"1s\", rate = \"0bit\" }]",
-        "11:28: rate: expected at least 8bit",
+        "11:29: rate: expected at least 8bit",
         "\"0bit\"",
     ),
-    ("title = \"t\"", "title = \"t", "1:11: invalid basic string, expected `\"`", "\n"),
+    ("title = \"t\"", "title = \"t", "1:11: invalid basic string, expected `\"`", ""),
 ];
 
 #[test]
@@ -231,7 +271,10 @@ fn extremes_neither_panic_nor_hang() {
         ("name = \"a\"", "name = \"a\"\nsend_buffer = \"0\"\nreceive_buffer = \"0\""),
         ("name = \"a\"", "name = \"a\"\nmss = 64\ntso = \"65549b\""),
         ("name = \"a\"", "name = \"a\"\nmss = 65495\ntso = \"65549b\""),
-        ("name = \"a\"", "name = \"a\"\nack_delay = \"0\"\ncpu_per_message = \"9s\"\ncpu_per_kilobyte = \"9s\""),
+        (
+            "name = \"a\"",
+            "name = \"a\"\nack_delay = \"0\"\ncpu_per_message = \"9s\"\ncpu_per_kilobyte = \"9s\"",
+        ),
         ("\"stream\"", "\"rr\"\nrequest = \"1tb\"\nresponse = \"1\""),
         ("\"stream\"", "\"cbr\"\nsize = \"9018b\"\nrate = \"0bit\""),
         ("\"stream\"", "\"cbr\"\nsize = \"60b\"\nrate = \"1tbit\"\nstart = \"999999us\""),

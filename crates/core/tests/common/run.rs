@@ -4,7 +4,7 @@ use txweir_core::node::Node;
 use txweir_core::qdisc::KINDS;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
-use txweir_core::{Handle, Wake};
+use txweir_core::{Handle, Meta, Wake};
 
 use crate::common::ops::{Op, Scope, Swarm};
 use crate::common::options::{build, chance, illegal, legal, pick, printed, shown};
@@ -127,9 +127,13 @@ pub fn purged_is_fresh(spec: &'static Spec, seed: u64, ops: usize) -> Result<(),
     let mut plan = Plan::new(spec, seed, Scope::Traffic, ops);
     // What the byte limit has learned is not the qdiscs'.
     plan.setup.bql = None;
+    let mut rng = Rng::new(seed);
     let (before, after) = plan.ops.split_at(ops / 2);
+    // A queue that stands, so that an AQM has something to remember, and the same again, so that it matters.
+    let stand = standing(&mut rng);
+    let (before, after) = ([before, &stand].concat(), [&stand, after].concat());
     let mut used = plan.world()?;
-    used.run_all(before)?;
+    used.run_all(&before)?;
     used.path.thaw();
     used.dev.reset();
     used.path.device_reset(used.now);
@@ -147,14 +151,31 @@ pub fn purged_is_fresh(spec: &'static Spec, seed: u64, ops: usize) -> Result<(),
     fresh.drain(u32::MAX)?;
     let (seen, answers) = (used.seen.len(), used.answers.len());
     let fresh_answers = fresh.answers.len();
-    used.run_all(after)?;
-    fresh.run_all(after)?;
+    used.run_all(&after)?;
+    fresh.run_all(&after)?;
     let seen = first_difference(&used.seen[seen..], &fresh.seen);
     let answers = first_difference(&used.answers[answers..], &fresh.answers[fresh_answers..]);
     match seen.or(answers) {
         None => Ok(()),
         Some(d) => used.fail(Law::Reset, format!("purged and fresh differ: {d}")),
     }
+}
+
+/// More comes than leaves, for a time, from a few flows.
+fn standing(rng: &mut Rng) -> Vec<Op> {
+    let (step, flows) = (1 << (20 + rng.below(6)), 1 + rng.below(3) as u32);
+    let round = |i: u32| {
+        let meta = Meta::new(1000).hash((i % flows).wrapping_mul(0x9e37_79b9));
+        [
+            Op::Slots(1000),
+            Op::Submit { meta, class: 1, burst: 3 },
+            Op::Drain(2),
+            Op::Finish(1000),
+            Op::Reap,
+            Op::Step(step),
+        ]
+    };
+    (0..150).flat_map(round).collect()
 }
 
 /// Laws 8 and 9: what a qdisc prints of itself makes one that behaves the same; the defaults too.

@@ -214,8 +214,8 @@ fn scaled(num: u64, unit: &str, prefixes: [&str; 5]) -> String {
     let prefix = prefixes[power];
     let (step, places) = match value {
         _ if power == 0 => (1000, 0),
-        ..9_995 => (10, 2),
-        ..99_950 => (100, 1),
+        0..=9_994 => (10, 2),
+        9_995..=99_949 => (100, 1),
         _ => (1000, 0),
     };
     let rounded = (value + step / 2) / step * step;
