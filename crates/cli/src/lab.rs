@@ -74,6 +74,7 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
     let mut bar = Bar::new(scenario.duration().as_nanos());
     let report = run(&scenario, options, |now| bar.at(now.as_nanos())).map_err(|e| match e {
         RunError::Scenario(e) => Failure::from(e.diagnostic()),
+        e @ RunError::Open(..) => Failure::usage(e),
         e @ (RunError::Capture(..) | RunError::Log(_)) => Failure::failed(e),
     })?;
     bar.end();

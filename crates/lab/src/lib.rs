@@ -8,8 +8,12 @@
 //! a constant rate. Payload bytes are not carried unless a test asks for them: a [`frame::Frame`] is the
 //! headers and a length.
 //!
-//! **The network.** [`dumbbell::Dumbbell`] is the smallest net, the yardstick of the engine's speed: n TCP
-//! streams through one tail-drop bottleneck.
+//! **The network.** [`net::Net`] is hosts, links and traffic; a [`nic::Nic`] is the transmit side of each direction
+//! of a link: core's `TxPath` over core's `Wire`, into a [`link::Link`]. [`dumbbell::Dumbbell`] is the smallest net,
+//! the yardstick of the engine's speed: n TCP streams through one tail-drop bottleneck.
+//!
+//! **The story.** [`scenario::Scenario`] reads a net from TOML, [`mod@run`] runs it, [`report::Report`] says what it
+//! measured, [`pcap`] writes what each link carried. [`reproduce`] sets published experiments beside their numbers.
 
 pub mod app;
 pub mod cpu;

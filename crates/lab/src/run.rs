@@ -44,6 +44,8 @@ impl fmt::Debug for Options {
 pub enum RunError {
     /// The scenario cannot be built.
     Scenario(Box<ScenarioError>),
+    /// A capture, or the directory for it, cannot be made.
+    Open(PathBuf, io::Error),
     /// A capture cannot be written.
     Capture(PathBuf, io::Error),
     /// The event log cannot be written.
@@ -54,7 +56,7 @@ impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scenario(e) => e.fmt(f),
-            Self::Capture(path, e) => write!(f, "{}: {e}", path.display()),
+            Self::Open(path, e) | Self::Capture(path, e) => write!(f, "{}: {e}", path.display()),
             Self::Log(e) => write!(f, "event log: {e}"),
         }
     }
@@ -113,7 +115,7 @@ type Captures = Vec<(PathBuf, Rc<RefCell<Capture>>)>;
 fn tap(scenario: &Scenario, built: &mut Built, dir: &Path) -> Result<Captures, RunError> {
     let wrong = |path: &Path| {
         let path = path.to_path_buf();
-        move |e| RunError::Capture(path, e)
+        move |e| RunError::Open(path, e)
     };
     fs::create_dir_all(dir).map_err(wrong(dir))?;
     let mut captures = Captures::new();

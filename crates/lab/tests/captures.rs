@@ -250,7 +250,7 @@ fn a_directory_that_cannot_be_made_is_an_error() {
     let scenario = Scenario::parse(include_str!("../../../scenarios/first.toml"), "first").unwrap();
     let options = Options { pcap_dir: Some("/dev/null/there".into()), ..Options::default() };
     match run(&scenario, options, |_| {}) {
-        Err(e @ RunError::Capture(..)) => assert!(e.to_string().starts_with("/dev/null/there: "), "{e}"),
+        Err(e @ RunError::Open(..)) => assert!(e.to_string().starts_with("/dev/null/there: "), "{e}"),
         other => panic!("{other:?}"),
     }
 }

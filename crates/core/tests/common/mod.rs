@@ -10,6 +10,7 @@ pub mod device;
 pub mod lane;
 pub mod ops;
 pub mod options;
+pub mod reconfigure;
 pub mod run;
 pub mod setup;
 pub mod world;

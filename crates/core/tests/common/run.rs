@@ -168,7 +168,10 @@ fn standing(rng: &mut Rng) -> Vec<Op> {
         let meta = Meta::new(1000).hash((i % flows).wrapping_mul(0x9e37_79b9));
         [
             Op::Slots(1000),
+            // Nothing goes directly, or nothing would ever stand.
+            Op::Freeze(true),
             Op::Submit { meta, class: 1, burst: 3 },
+            Op::Freeze(false),
             Op::Drain(2),
             Op::Finish(1000),
             Op::Reap,
@@ -186,6 +189,7 @@ pub fn printed_is_used(spec: &'static Spec, seed: u64, ops: usize) -> Result<(),
     if default {
         plan.words.clear();
     }
+    plan.ops.extend(standing(&mut Rng::new(seed)));
     let law = if default { Law::Defaults } else { Law::RoundTrip };
     let broken = |what: String| Err(Violation { law, what, op: 0 });
     let Some(original) = build(spec, &plan.words, &env) else { return broken("refused".into()) };
