@@ -283,8 +283,9 @@ impl<F> Wire<F> {
         }
     }
 
-    /// Runs it up to `now`: gives each unit that has left the wire, and answers true if completions are there to be reaped. To be called with the present time before `submit`,
-    /// `drain` and `reap` as well, because a doorbell takes effect at the time last told.
+    /// Runs it up to `now`: gives each unit that has left the wire, and answers true if completions are there to
+    /// be reaped. To be called with the present time before `submit`, `drain` and `reap` as well, because a doorbell
+    /// takes effect at the time last told.
     pub fn advance(&mut self, now: Instant, mut left: impl FnMut(Departure<F>)) -> bool {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.now = at;
@@ -342,14 +343,13 @@ impl<F> Wire<F> {
 
     /// Decides when the packets finished so far are reported.
     fn schedule_round(&mut self, first: bool) {
-        let due = match self.config.completion {
-            Completion::Immediate => self.now,
-            Completion::Periodic(t) => Instant(self.now.0.div_ceil(t.0).saturating_mul(t.0)),
-            Completion::Every { packets, .. } if self.finished.packets == packets => self.now,
-            Completion::Every { within, .. } => self.now + within,
+        let (due, decides) = match self.config.completion {
+            Completion::Immediate => (self.now, first),
+            Completion::Periodic(t) => (Instant(self.now.0.div_ceil(t.0).saturating_mul(t.0)), first),
+            Completion::Every { packets, .. } if self.finished.packets == packets => (self.now, true),
+            Completion::Every { within, .. } => (self.now + within, first),
         };
-        let enough = matches!(self.config.completion, Completion::Every { packets, .. } if self.finished.packets == packets);
-        if first || enough {
+        if decides {
             let Latency { min, max } = self.config.latency;
             let at = due + min + Nanos(self.rng.below(max.0.saturating_sub(min.0) + 1));
             self.round_at = Some(self.round_at.map_or(at, |r| r.min(at)));

@@ -5,7 +5,8 @@ mod common;
 use common::{MS, US, close, played, report, two_hosts};
 
 /// 100 packets of 1000 bytes per second, from `a` to `b`.
-const CALL: &str = "[[traffic]]\nname = 'call'\nfrom = 'a'\nto = 'b'\nkind = 'cbr'\nsize = '1000'\nrate = '800kbit'\nstagger = '0'";
+const CALL: &str = "[[traffic]]\nname = 'call'\nfrom = 'a'\nto = 'b'\nkind = 'cbr'\nsize = '1000'\nrate = '800kbit'\n\
+                    stagger = '0'";
 
 fn call(seconds: u32, link: &str) -> String {
     let top = format!("duration = '{seconds}s'");
