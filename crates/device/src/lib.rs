@@ -28,8 +28,8 @@ compile_error!("txweir-device drives Linux TAP devices and packet sockets; it ha
 
 pub mod checksum;
 pub mod clock;
-pub mod cpu;
 mod counters;
+pub mod cpu;
 mod endpoint;
 mod error;
 mod iface;

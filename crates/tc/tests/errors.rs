@@ -131,12 +131,12 @@ fn options() {
         (
             "tbf rate burst 5kb limit 9kb",
             "tbf rate needs a value (expected a rate (10mbit, 1.5gbit, 100kbps = \
-            bytes; bare: bit/s), above 8bit)",
+            bytes; bare: bit/s), at least 8bit)",
         ),
         (
             "tbf burst 5kb limit 9kb rate",
             "tbf rate needs a value (expected a rate (10mbit, 1.5gbit, 100kbps = \
-            bytes; bare: bit/s), above 8bit)",
+            bytes; bare: bit/s), at least 8bit)",
         ),
         ("tbf rate 1mbit burst 5kb", "tbf needs limit (expected either limit or latency)"),
         ("tbf rate 1mbit burst 5kb limit 9kb latency 9ms", "tbf needs either limit or latency, given both"),
@@ -335,7 +335,7 @@ fn diagnostics_as_json() {
         serde_json::json!([{
             "severity": "error", "code": "bad-value", "source": "p", "line": 1, "column": 25, "span": [24, 31],
             "message": "tbf rate: \"10mbitt\" is not a rate",
-            "expected": "a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s), above 8bit",
+            "expected": "a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s), at least 8bit",
             "given": "10mbitt", "suggestion": "10mbit",
         }])
     );

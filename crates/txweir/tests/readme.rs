@@ -13,7 +13,8 @@ fn part<'a>(source: &'a str, from: &str, to: &str) -> &'a str {
 fn shows_the_examples_as_they_are() {
     let channel = part(include_str!("../examples/backpressure.rs"), "/// Sends `count`", "fn main()");
     assert!(README.contains(channel), "README.md does not show examples/backpressure.rs as it is");
-    let wrapper = part(include_str!("../examples/smoltcp_device.rs"), "/// A device whose", "fn at(now: Time)");
+    let wrapper =
+        part(include_str!("../examples/smoltcp_device.rs"), "/// A device whose", "fn at(now: Time)");
     assert!(README.contains(wrapper), "README.md does not show examples/smoltcp_device.rs as it is");
 }
 
