@@ -17,8 +17,9 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "\"queue\" is the mean of bytes posted to the device and not yet completed. Bands: queue +-10 % and tps +-15 % for the",
         "priority rows; queue within 2x and tps +-3 % for the size rows. A range as published is widened by its band.",
         "From the source: streams, sizes, ring 1024, pfifo_fast, TSO, 1 Gbit/s. From the device's driver: completions every",
-        "250 us, descriptors per packet (60 B: 2, 1514 B: 3.4, 64 KB: 21.5). Fitted: link delay 0.34 ms on \"no BQL, no TSO\"",
-        "(priority); processor time per message on \"1 B\" and per byte on \"140 B\", both without BQL (sizes). Nothing else.",
+        "250 us, two descriptors for the smallest frame. Fitted on the priority rows without BQL: descriptors per full frame",
+        "(3.4) and per 64 KB unit (21.5) on the queues, link delay (0.34 ms) on \"no BQL, no TSO\". Fitted on the size rows",
+        "without BQL: processor time per message on \"1 B\", per byte on \"140 B\". Every other row is predicted with these.",
         "\"law\" is not a published measurement: a saturated queue settles at 2 x rate x completion interval, +- one packet.",
         "Scenarios: scenarios/bql-priority.toml, bql-rr-sizes.toml, bql-rate-step.toml (run one with `txweir lab run`).",
     ],
@@ -56,7 +57,7 @@ fn pair(
     [queue, tps]: [Published; 2],
     measured: [f64; 2],
     bands: [Band; 2],
-    fitted: Option<&'static str>,
+    fitted: [Option<&'static str>; 2],
 ) -> [Row; 2] {
     let row = |metric, unit, published, measured, band, fitted| Row {
         experiment: "bql",
@@ -70,8 +71,8 @@ fn pair(
         fitted,
     };
     [
-        row("queue", "bytes", queue, measured[0], bands[0], None),
-        row("tps", "1/s", tps, measured[1], bands[1], fitted),
+        row("queue", "bytes", queue, measured[0], bands[0], fitted[0]),
+        row("tps", "1/s", tps, measured[1], bands[1], fitted[1]),
     ]
 }
 
@@ -79,10 +80,24 @@ fn pair(
 fn priority(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
     let k = 1000.0;
     let cases = [
-        ("no BQL, TSO", false, true, Published::range(3000.0 * k, 3200.0 * k), 36.0, None),
-        ("BQL, TSO", true, true, Published::range(156.0 * k, 194.0 * k), 535.0, None),
-        ("no BQL, no TSO", false, false, Published::range(453.0 * k, 454.0 * k), 234.0, Some("delay")),
-        ("BQL, no TSO", true, false, Published::one(66.0 * k), 914.0, None),
+        (
+            "no BQL, TSO",
+            false,
+            true,
+            Published::range(3000.0 * k, 3200.0 * k),
+            36.0,
+            [Some("descriptors"), None],
+        ),
+        ("BQL, TSO", true, true, Published::range(156.0 * k, 194.0 * k), 535.0, [None, None]),
+        (
+            "no BQL, no TSO",
+            false,
+            false,
+            Published::range(453.0 * k, 454.0 * k),
+            234.0,
+            [Some("descriptors"), Some("delay")],
+        ),
+        ("BQL, no TSO", true, false, Published::one(66.0 * k), 914.0, [None, None]),
     ];
     let mut rows = Vec::new();
     for (case, bql, tso, queue, tps, fitted) in cases {
@@ -123,7 +138,7 @@ fn sizes(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
             let measured = queue_and_tps(&built, end, 0);
             let published = [Published::range(queue[0] * 1e3, queue[1] * 1e3), Published::one(tps)];
             let bands = [Band::Factor(2.0), Band::Percent(3.0)];
-            rows.extend(pair(format!("sizes: {case}"), published, measured, bands, fitted));
+            rows.extend(pair(format!("sizes: {case}"), published, measured, bands, [None, fitted]));
         }
     }
     Ok(rows)
