@@ -41,7 +41,7 @@ bench-gate: build setup
 lint:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
-	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --locked --quiet
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --lib --no-deps --locked --quiet
 	cargo xtask tidy
 
 clean:

@@ -45,7 +45,7 @@ reasons! {
         Overmemory = "overmemory",
         /// An AQM decided that the queue had stood too long and the packet could not be marked.
         Congested = "congested",
-        /// The packet is larger than the shaper's bucket, so it could never conform.
+        /// The packet is larger than a shaper's bucket or the largest object of a byte limit: it could never leave.
         Oversize = "oversize",
         /// No class of the qdisc takes this packet.
         NoClass = "no_class",
@@ -86,7 +86,7 @@ mod tests {
         }
         assert_eq!(
             DropReason::Oversize.about(),
-            "The packet is larger than the shaper's bucket, so it could never conform."
+            "The packet is larger than a shaper's bucket or the largest object of a byte limit: it could never leave."
         );
     }
 }

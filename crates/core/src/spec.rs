@@ -18,7 +18,7 @@ pub struct Env {
     pub link_header: u32,
     /// The device's transmit queue length, packets: the default limit of the FIFO kinds.
     pub tx_queue_len: u32,
-    /// The link's rate, if known: percentages refer to it.
+    /// The link's rate, if known. No kind has a default or an option that refers to it.
     pub link_rate: Option<Rate>,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,

@@ -1,4 +1,5 @@
-//! `Bytes`, `Packets`, `Rate`, and the only divisions of a size by a rate, each with its rounding in its name.
+//! `Bytes`, `Packets`, `Rate`, and what each takes or carries at a rate, with the rounding in the name. The data path
+//! divides a size by a rate in one other place, the wire model, which carries the remainder to the next packet.
 
 use crate::time::Nanos;
 
@@ -44,9 +45,9 @@ impl Rate {
 
 /// A rate prepared for the data path: a time is one multiplication and one shift, no division.
 ///
-/// `time = bytes * mult >> shift`, with `mult` the largest 32-bit factor, so the relative error is below
-/// 2^-31 and always towards "sooner". This is the reference's arithmetic (tc-tbf(8) names its grain), so that
-/// schedules agree with it to the nanosecond.
+/// `time = bytes * mult >> shift`. Up to 64 Gbit/s `mult` is a full 32-bit factor, so that its relative error is below
+/// 2^-31; above, the error grows with the rate, to below 2^-28 at 400 Gbit/s. It is always towards "sooner". This is
+/// the reference's arithmetic (tc-tbf(8) names its grain), so that schedules agree with it to the nanosecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateMul {
     mult: u32,

@@ -4,7 +4,9 @@
 //! - I1: never more than `limit` packets are queued.
 //! - I2: order of arrival is order of departure.
 //! - I3: a packet that waited less than `target` is never dropped or ECN-marked by the law.
-//! - Differs from Linux: an empty queue disarms the law, as RFC 8289's pseudocode does (PARITY: codel-empty-disarms).
+//! - Differs from Linux (PARITY.md: codel-empty-disarms, codel-newton-range, codel-drop-next, direct-at-rest): an empty
+//!   queue disarms the law, as RFC 8289's pseudocode does; its square root stays in range; the next drop is told as
+//!   seen from the last dequeue; a packet passes by only when the law remembers nothing.
 
 use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};

@@ -5,6 +5,7 @@
 //!
 //! - I1: never more than `limit` packets (bytes) are queued.
 //! - I2: order of arrival is order of departure.
+//! - Differs from Linux (PARITY.md: fifo-shrink): a smaller limit is obeyed at once, by dropping the oldest.
 
 use crate::cx::Cx;
 use crate::handle::ClassId;
@@ -37,25 +38,24 @@ crate::stats! {
     pub struct NoStats {}
 }
 
-/// A FIFO bounded in packets.
+/// A FIFO bounded in packets. When it is full it drops the arriving packet, or with `HEAD_DROP` its oldest.
 #[derive(Debug)]
-pub struct Pfifo {
+pub struct PacketFifo<const HEAD_DROP: bool> {
     queue: Queue,
     limit: u32,
 }
+
+/// A FIFO bounded in packets.
+pub type Pfifo = PacketFifo<false>;
+
+/// A FIFO bounded in packets that drops its oldest packet to take a new one.
+pub type PfifoHeadDrop = PacketFifo<true>;
 
 /// A FIFO bounded in bytes.
 #[derive(Debug)]
 pub struct Bfifo {
     queue: Queue,
     limit: u64,
-}
-
-/// A FIFO bounded in packets that drops its oldest packet to take a new one.
-#[derive(Debug)]
-pub struct PfifoHeadDrop {
-    queue: Queue,
-    limit: u32,
 }
 
 /// The qdisc that a new class starts with.
@@ -68,9 +68,12 @@ pub fn default_pfifo(env: &Env) -> Erased<Pfifo> {
     }
 }
 
-impl Discipline for Pfifo {
-    const KIND: &'static str = "pfifo";
-    const ABOUT: &'static str = "First in first out, bounded in packets.";
+impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
+    const KIND: &'static str = if HEAD_DROP { "pfifo_head_drop" } else { "pfifo" };
+    const ABOUT: &'static str = match HEAD_DROP {
+        true => "First in first out, bounded in packets, drops the oldest packet when full.",
+        false => "First in first out, bounded in packets.",
+    };
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
     type Config = PacketLimit;
     type Stats = NoStats;
@@ -86,11 +89,12 @@ impl Discipline for Pfifo {
         if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
-        if self.queue.packets() < self.limit {
-            self.queue.push_back(&mut cx.pool, p);
-        } else {
-            cx.drop(p, DropReason::Overlimit);
+        if self.queue.packets() >= self.limit {
+            let oldest = if HEAD_DROP { self.queue.pop_front(&cx.pool) } else { None };
+            let Some(oldest) = oldest else { return cx.drop(p, DropReason::Overlimit) };
+            cx.drop(oldest, DropReason::HeadDrop);
         }
+        self.queue.push_back(&mut cx.pool, p);
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
@@ -153,51 +157,6 @@ impl Discipline for Bfifo {
 impl Bfifo {
     fn fits(&self, m: &Meta) -> bool {
         self.queue.bytes() + u64::from(m.wire_len) <= self.limit
-    }
-}
-
-impl Discipline for PfifoHeadDrop {
-    const KIND: &'static str = "pfifo_head_drop";
-    const ABOUT: &'static str = "First in first out, bounded in packets, drops the oldest packet when full.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
-    type Config = PacketLimit;
-    type Stats = NoStats;
-
-    fn new(cfg: &PacketLimit, _env: &Env) -> Self {
-        Self { queue: Queue::new(), limit: cfg.limit.0 }
-    }
-    fn change(&mut self, cfg: &PacketLimit, _env: &Env, cx: &mut Cx) {
-        self.limit = cfg.limit.0;
-        trim(&mut self.queue, cx, |q| q.packets() > self.limit);
-    }
-    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
-        if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
-    }
-    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
-        if self.limit == 0 {
-            return cx.drop(p, DropReason::Overlimit);
-        }
-        if self.queue.packets() >= self.limit
-            && let Some(oldest) = self.queue.pop_front(&cx.pool)
-        {
-            cx.drop(oldest, DropReason::HeadDrop);
-        }
-        self.queue.push_back(&mut cx.pool, p);
-    }
-    fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
-    }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
-        self.queue.front(pool)
-    }
-    fn purge(&mut self, cx: &mut Cx) {
-        trim(&mut self.queue, cx, |_| true);
-    }
-    fn transparent(&self, _m: &Meta) -> bool {
-        self.limit > 0
-    }
-    fn stats(&self) -> NoStats {
-        NoStats {}
     }
 }
 

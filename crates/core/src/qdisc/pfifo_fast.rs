@@ -6,6 +6,7 @@
 //! - I1: no band holds more than the transmit queue length.
 //! - I2: a packet leaves band b only when every band below b is empty. Band 0 can starve the others.
 //! - I3: order within a band is order of arrival.
+//! - Differs from Linux (PARITY.md: single-queue): a path, which is one queue, starts with it; there is no mq.
 
 use crate::cx::Cx;
 use crate::handle::ClassId;

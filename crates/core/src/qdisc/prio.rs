@@ -8,6 +8,8 @@
 //! - I2: if no band has a packet ready, the answer is the earliest wake-up among them.
 //! - I3: a band's bit in `active` is set from its first packet until it has answered `Empty`, so that an AQM
 //!   below learns of its empty queue.
+//! - Differs from Linux (PARITY.md: peek-limit): below a shaper, the packet that a peek has taken out is in no class's
+//!   limit.
 
 use alloc::vec::Vec;
 

@@ -1,0 +1,345 @@
+//! The rows of PARITY.md that no other test shows, each with literal numbers; and that every row has its test.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use common::lane::{Lane, Out};
+use txweir_core::cx::Cx;
+use txweir_core::dql::OBJECT_MAX;
+use txweir_core::qdisc::kind;
+use txweir_core::testing::VecDevice;
+use txweir_core::value::Words;
+use txweir_core::{
+    Admitted, DqlConfig, DropReason, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath, Unit, Wake,
+};
+
+const T0: Instant = Instant::ZERO;
+
+/// no-requeue
+#[test]
+fn what_waits_for_the_device_is_still_in_the_schedulers_hands() {
+    let config = PathConfig { role: Role::Forwarder, bql: None, ..PathConfig::default() };
+    let mut path: TxPath<u32> = TxPath::new(config).unwrap();
+    let mut dev = VecDevice::with_slots(0);
+    for id in [1, 2] {
+        assert_eq!(path.submit(T0, id, Meta::new(100).priority(2), &mut dev), Admitted::Queued);
+        // The device has been asked, and has refused: nothing was taken out for it.
+        assert_eq!(path.drain(T0, 64, &mut dev), Wake::Device);
+        assert_eq!((path.backlog().packets, path.tree().root().books().sent.packets), (u64::from(id), 0));
+    }
+    // What is urgent and came last leaves first, before what the device refused twice.
+    assert_eq!(path.submit(T0, 3, Meta::new(100).priority(6), &mut dev), Admitted::Queued);
+    dev.set_slots(3);
+    let _ = path.reap(T0, &mut dev, |_| {});
+    assert_eq!(path.drain(T0, 64, &mut dev), Wake::Idle);
+    assert_eq!(dev.sent(), [3, 1, 2]);
+}
+
+/// bulk-quota
+#[test]
+fn a_promise_is_asked_for_64_packets_and_a_drain_ends_at_its_budget() {
+    let mut lane = Lane::new("pfifo", "limit 1000");
+    lane.fill(T0, 0, 200, Meta::new(60));
+    lane.dev.set_slots(64);
+    assert_eq!(lane.path.drain(T0, 1000, &mut lane.dev), Wake::Device);
+    assert_eq!((lane.dev.sent().len(), lane.path.stats().stop_drv), (64, 1));
+    lane.dev.set_slots(u32::MAX);
+    assert_eq!(lane.path.drain(T0, 100, &mut lane.dev), Wake::More);
+    assert_eq!((lane.dev.sent().len(), lane.backlog()), (164, 36));
+}
+
+/// pool-limit
+#[test]
+fn the_pool_bounds_all_qdiscs_together() {
+    for (role, dropped) in [(Role::Forwarder, true), (Role::Origin, false)] {
+        let config = PathConfig { role, pool: 3, bql: None, ..PathConfig::default() };
+        let mut path = TxPath::new(config).unwrap().with_qdisc("prio", &[]).unwrap();
+        let mut dev = VecDevice::with_slots(0);
+        // Three classes of 1000 packets each, and room for three packets.
+        for (id, priority) in [(0, 6), (1, 0), (2, 2)] {
+            let m = Meta::new(100).priority(priority);
+            assert_eq!(path.submit(T0, id, m, &mut dev), Admitted::Queued);
+        }
+        let expected = if dropped { Admitted::Dropped(DropReason::PoolFull) } else { Admitted::Full(3) };
+        assert_eq!(path.submit(T0, 3, Meta::new(100), &mut dev), expected);
+        assert_eq!(path.cx().drops(DropReason::PoolFull), u64::from(dropped));
+    }
+}
+
+/// dql-oversize
+#[test]
+fn what_the_byte_limit_cannot_count_is_dropped_at_admission() {
+    assert_eq!(OBJECT_MAX, 268_435_455);
+    let packets = DqlConfig { unit: Unit::Packets, ..DqlConfig::default() };
+    for bql in [Some(DqlConfig::default()), Some(packets), None] {
+        for role in [Role::Origin, Role::Forwarder] {
+            let mut path = TxPath::new(PathConfig { role, bql, ..PathConfig::default() }).unwrap();
+            let mut dev = VecDevice::with_slots(9);
+            let answer = path.submit(T0, "above", Meta::new(268_435_456), &mut dev);
+            assert_eq!(answer, Admitted::Dropped(DropReason::Oversize));
+            assert_eq!(path.submit(T0, "largest", Meta::new(268_435_455), &mut dev), Admitted::Sent);
+            let inflight = path.dql().map(|d| (d.inflight(), d.stats().refused));
+            let counted = bql.map(|b| if b.unit == Unit::Bytes { 268_435_455 } else { 1 });
+            assert_eq!((inflight, dev.sent()), (counted.map(|n| (n, 0)), &["largest"][..]));
+        }
+    }
+}
+
+/// handle-reuse
+#[test]
+fn the_lowest_free_handle_is_given_in_each_tree() {
+    let mut cx = Cx::new(1, 0);
+    let mut add = |tree: &mut Tree, parent| {
+        tree.add(parent, None, "prio", &mut Words::new(&[]), &mut cx).unwrap().to_string()
+    };
+    let class = |minor| Handle::new(0x8001, minor);
+    let mut tree = Tree::new(Env::default());
+    assert_eq!(add(&mut tree, Handle::ROOT), "8001:");
+    assert_eq!([1, 2, 3].map(|minor| add(&mut tree, class(minor))), ["8002:", "8003:", "8004:"]);
+    tree.delete(class(2), &mut Cx::new(1, 0)).unwrap();
+    assert_eq!(add(&mut tree, class(2)), "8003:");
+    assert_eq!(add(&mut Tree::new(Env::default()), Handle::ROOT), "8001:");
+}
+
+/// peek-limit
+#[test]
+fn a_packet_held_by_a_peek_does_not_count_towards_the_limit_it_came_from() {
+    // How many packets wait below tbf at most: those of the limit, and the one held. The FIFO kinds tell their head
+    // without giving it away.
+    for (below, options, most) in [
+        ("codel", "limit 2", 3),
+        ("fq_codel", "limit 2", 3),
+        ("pfifo", "limit 2", 2),
+        ("bfifo", "limit 2000", 2),
+        ("pfifo_head_drop", "limit 2", 2),
+    ] {
+        let mut lane = Lane::new("tbf", "rate 1kbps burst 1500 limit 100000");
+        lane.graft(T0, Handle::new(0x8001, 1), below, options);
+        assert_eq!(most_behind_the_shaper(&mut lane), most, "{below}");
+    }
+    // The packet that waits in prio is none of its class's.
+    let mut lane = Lane::new("tbf", "rate 1kbps burst 1500 limit 100000");
+    let prio = lane.graft(T0, Handle::new(0x8001, 1), "prio", "");
+    lane.graft(T0, Handle::new(prio.major(), 2), "pfifo", "limit 2");
+    assert_eq!(most_behind_the_shaper(&mut lane), 3, "prio");
+}
+
+/// Sends one packet to empty the bucket, offers ten more, and gives the most that ever waited.
+fn most_behind_the_shaper(lane: &mut Lane) -> u64 {
+    lane.fill(T0, 100, 1, Meta::new(1500));
+    assert_eq!(lane.take(T0).id(), Some(100));
+    let mut most = 0;
+    for id in 0..10 {
+        let _ = lane.put(T0, id, Meta::new(1000));
+        assert!(matches!(lane.take(T0), Out::Wait(_)), "the bucket is empty");
+        most = most.max(lane.backlog());
+    }
+    most
+}
+
+/// tbf-own-child
+#[test]
+fn a_shapers_limit_is_that_of_its_own_fifo_only() {
+    let mut lane = Lane::new("tbf", "rate 1kbps burst 1000 limit 9000");
+    lane.graft(T0, Handle::new(0x8001, 1), "bfifo", "limit 5000");
+    lane.change(T0, Handle::ROOT, "rate 1kbps burst 1000 limit 2000").unwrap();
+    lane.fill(T0, 0, 5, Meta::new(1000));
+    assert_eq!(lane.put(T0, 5, Meta::new(1)), Admitted::Dropped(DropReason::Overlimit));
+    // The one it came with follows.
+    let mut lane = Lane::new("tbf", "rate 1kbps burst 1000 limit 9000");
+    lane.fill(T0, 0, 5, Meta::new(1000));
+    lane.change(T0, Handle::ROOT, "rate 1kbps burst 1000 limit 2000").unwrap();
+    assert_eq!(lane.backlog(), 2);
+}
+
+/// fq-codel-range
+#[test]
+fn a_quantum_below_256_and_an_empty_batch_are_refused() {
+    let built = |options: &[&str]| match kind("fq_codel")?.build(&mut Words::new(options), &Env::default()) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(e),
+    };
+    for (options, said) in [
+        (["quantum", "255"], "fq_codel quantum: expected 256 to 1048576 bytes, given \"255\""),
+        (["drop_batch", "0"], "fq_codel drop_batch: expected at least 1, given \"0\""),
+    ] {
+        assert_eq!(built(&options).unwrap_err().to_string(), said);
+    }
+    assert_eq!(built(&["quantum", "256", "drop_batch", "1"]), Ok(()));
+}
+
+/// fq-codel-memory
+#[test]
+fn memory_counts_frames_and_slots_and_is_kept_at_any_price() {
+    let mut lane = Lane::new("fq_codel", "memory_limit 10000 drop_batch 1");
+    // 36 bytes and a slot of 64 are 100; the limit is met exactly.
+    lane.fill(T0, 0, 100, Meta::new(36));
+    assert_eq!((lane.counter("memory_used"), lane.backlog()), (10_000, 100));
+    // 1464 bytes more need 15 of them gone, in batches of one. They are in one flow: its oldest go.
+    assert_eq!(lane.put(T0, 100, Meta::new(1400)), Admitted::Queued);
+    let expected: Vec<_> = (0..15).map(|id| (id, DropReason::Overmemory)).collect();
+    assert_eq!(lane.drops(), expected);
+    assert_eq!(lane.counter("memory_used"), 9_964);
+}
+
+/// codel-drop-next
+#[test]
+fn codel_tells_the_next_drop_as_seen_from_the_last_dequeue() {
+    let mut lane = Lane::new("codel", "");
+    lane.fill(T0, 0, 8, Meta::new(1000));
+    assert_eq!(lane.take(Instant::from_millis(20)).id(), Some(0));
+    // Bad for an interval: packet 1 is dropped, and the next drop is an interval away.
+    assert_eq!(lane.take(Instant::from_millis(130)).id(), Some(2));
+    assert_eq!(lane.drops(), [(1, DropReason::Congested)]);
+    assert_eq!(lane.counter("drop_next"), 99_997);
+    // Time has passed, and nothing was asked for: it is told as it was.
+    lane.path.configure(Instant::from_millis(500), &mut lane.dev, |_, _| ());
+    assert_eq!(lane.counter("drop_next"), 99_997);
+}
+
+/// A row of PARITY.md: its section, its name, the tests that it names.
+struct Row {
+    section: String,
+    name: String,
+    tests: Vec<String>,
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The rows of all tables of PARITY.md.
+fn rows() -> Vec<Row> {
+    let (mut rows, mut section) = (Vec::new(), String::new());
+    for line in read(&repository().join("PARITY.md")).lines() {
+        if let Some(heading) = line.strip_prefix("## ") {
+            section = heading.to_string();
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, name, _, _, tests, _] = cells[..] else {
+            assert!(!line.starts_with('|'), "not a row of four cells: {line}");
+            continue;
+        };
+        if name != "name" && !name.starts_with("---") {
+            let tests = quoted(tests).map(String::from).collect();
+            rows.push(Row { section: section.clone(), name: name.to_string(), tests });
+        }
+    }
+    rows
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// The files under `dir` that end in `.rs`.
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        match entry.path() {
+            path if path.is_dir() => sources(&path, found),
+            path if path.extension().is_some_and(|e| e == "rs") => found.push(path),
+            _ => {}
+        }
+    }
+}
+
+/// The names of all tests of the repository.
+fn tests() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(repository().join("crates")).unwrap() {
+        let home = entry.unwrap().path();
+        sources(&home.join("src"), &mut files);
+        sources(&home.join("tests"), &mut files);
+    }
+    let mut names = BTreeSet::new();
+    for file in files {
+        let text = read(&file);
+        for after in text.split("#[test]\n").skip(1) {
+            let declared = after.lines().find_map(|l| l.trim().strip_prefix("fn "));
+            names.extend(declared.and_then(|f| f.split('(').next()).map(String::from));
+        }
+    }
+    names
+}
+
+#[test]
+fn every_row_of_parity_names_a_test_that_exists() {
+    let (rows, tests) = (rows(), tests());
+    assert!(rows.len() > 30 && tests.len() > 200, "{} rows, {} tests", rows.len(), tests.len());
+    let mut seen = BTreeSet::new();
+    for Row { name, tests: named, .. } in &rows {
+        assert!(name.contains('-'), "{name}: names have a hyphen, by which they are told from options");
+        assert!(seen.insert(name), "{name} is there twice");
+        assert!(!named.is_empty(), "{name} names no test");
+        for test in named {
+            assert!(tests.contains(test), "{name}: there is no test {test}");
+        }
+    }
+}
+
+#[test]
+fn every_law_of_the_architecture_names_a_test_that_exists() {
+    let text = read(&repository().join("ARCHITECTURE.md"));
+    let laws = text.split("| law | test |").nth(1).and_then(|t| t.split("\n\n").next()).unwrap();
+    let (tests, mut laws_seen) = (tests(), 0);
+    for line in laws.lines().filter(|l| l.starts_with("| ") || l.starts_with("|`")) {
+        let named: Vec<&str> = quoted(line.trim_end_matches('|').rsplit('|').next().unwrap()).collect();
+        assert!(!named.is_empty(), "no test: {line}");
+        for name in named {
+            let exists = match name.ends_with(".rs") {
+                true => repository().join("crates").join(name).exists(),
+                false => tests.contains(name),
+            };
+            assert!(exists, "there is no {name}: {line}");
+        }
+        laws_seen += 1;
+    }
+    assert!(laws_seen >= 13, "{laws_seen} laws");
+}
+
+/// A page about a kind, the module that it is about, and the table agree on which differences there are.
+#[test]
+fn pages_and_modules_name_the_rows_that_there_are() {
+    let rows = rows();
+    let known = |name: &str, place: &Path| {
+        assert!(rows.iter().any(|r| r.name == name), "{}: PARITY.md has no {name}", place.display());
+    };
+    let mut in_modules: BTreeSet<String> = BTreeSet::new();
+    let mut files = Vec::new();
+    sources(&repository().join("crates"), &mut files);
+    for file in files.iter().filter(|f| !f.ends_with("tests/parity.rs")) {
+        let text = read(file).replace("\n//! ", " ").replace("\n//!   ", " ");
+        for list in text.split("(PARITY.md: ").skip(1).map(|t| t.split(')').next().unwrap()) {
+            for name in list.split(',').map(|n| n.split_whitespace().collect::<String>()) {
+                known(&name, file);
+                in_modules.insert(name);
+            }
+        }
+    }
+    let mut on_pages: BTreeSet<String> = BTreeSet::new();
+    let mut pages = vec![repository().join("docs/bql.md")];
+    pages.extend(fs::read_dir(repository().join("docs/qdisc")).unwrap().map(|e| e.unwrap().path()));
+    for page in pages {
+        let text = read(&page);
+        let section = text.split("## Differences from Linux").nth(1).unwrap_or("");
+        for name in quoted(section.split("\n## ").next().unwrap()).filter(|n| n.contains('-')) {
+            known(name, &page);
+            on_pages.insert(name.to_string());
+        }
+    }
+    for Row { name, section, .. } in &rows {
+        match section.as_str() {
+            "Kinds" => assert!(in_modules.contains(name) && on_pages.contains(name), "{name}"),
+            "Byte queue limit" => assert!(on_pages.contains(name), "{name}: docs/bql.md is silent"),
+            _ => {}
+        }
+    }
+}
