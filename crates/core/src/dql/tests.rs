@@ -1,0 +1,696 @@
+use super::*;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const MTU: u32 = 1514;
+/// A full TSO frame: 45 segments of 1448 bytes behind one header of 66 bytes.
+const TSO: u32 = 65_226;
+
+/// A fresh limit at time zero, in the reference's reset state where no bound is set: threshold 0.
+fn fresh() -> Dql {
+    Dql::new(&DqlConfig::default(), Instant::ZERO).unwrap()
+}
+
+/// The same limit with both totals at `start` instead of zero.
+fn starting_at(start: u32, config: &DqlConfig) -> Dql {
+    let mut dql = Dql::new(config, Instant::ZERO).unwrap();
+    (dql.queued, dql.completed, dql.prev.queued) = (start, start, start);
+    dql.threshold = dql.threshold.wrapping_add(start);
+    dql
+}
+
+/// Posts at time zero, where time does not matter.
+fn post(dql: &mut Dql, n: u32) -> i32 {
+    dql.queued(n, Instant::ZERO).unwrap();
+    dql.available()
+}
+
+fn complete(dql: &mut Dql, n: u32) -> u32 {
+    dql.completed(n, Instant::ZERO).unwrap();
+    dql.limit()
+}
+
+// Golden vectors V1, V2, V5, V6, V8, V9 and V10 come from an arithmetic run of the reference's rule; V3,
+// V4 and V7 were worked out by hand from the rule for this file.
+
+#[test]
+fn v1_grows_from_zero_by_what_was_completed() {
+    let mut dql = fresh();
+    assert_eq!(dql.available(), 0);
+    assert_eq!(post(&mut dql, MTU), -1514);
+    assert_eq!(complete(&mut dql, MTU), 1514);
+    assert_eq!(dql.available(), 1514);
+    assert_eq!(post(&mut dql, MTU), 0);
+    assert_eq!(post(&mut dql, MTU), -1514);
+    assert_eq!(complete(&mut dql, 3028), 4542);
+    post(&mut dql, MTU);
+    post(&mut dql, MTU);
+    assert_eq!(complete(&mut dql, MTU), 4542);
+    assert_eq!(dql.prev.over_limit, 0);
+}
+
+/// A device that carries single objects as large as the limit completes exactly the previous batch. With
+/// a strict comparison there ("more than everything previous is done") the limit would stay at one object
+/// for ever.
+#[test]
+fn v2_single_large_objects_do_not_starve() {
+    let mut dql = fresh();
+    let mut strict = Model { completed_means_more: true, ..Model::new(&DqlConfig::default()) };
+    let mut limits = Vec::new();
+    for (posts, over_limit) in [(1, 0), (1, 0), (2, 65_226), (1, 0)] {
+        for _ in 0..posts {
+            post(&mut dql, TSO);
+            strict.post(TSO);
+        }
+        limits.push((complete(&mut dql, TSO), strict.complete(TSO, 0)));
+        assert_eq!(dql.prev.over_limit, over_limit);
+    }
+    assert_eq!(limits, [(65_226, 65_226), (65_226, 65_226), (65_226, 65_226), (130_452, 65_226)]);
+}
+
+#[test]
+fn v3_slack_that_persists_for_the_hold_time_is_given_up() {
+    let mut dql = fresh();
+    dql.set_limit(30_000).unwrap();
+    post(&mut dql, 1000);
+    complete(&mut dql, 1000); // the written limit is in force from here
+    assert_eq!(dql.available(), 30_000);
+    // Each round leaves something in flight and completes less than was there: slack is 30 000 - 2 x
+    // 1000.
+    for _ in 0..4 {
+        post(&mut dql, 1000);
+    }
+    let at = |ms| Instant::from_millis(ms);
+    dql.completed(1000, at(1)).unwrap();
+    // Nothing was in flight before this round.
+    assert_eq!((dql.limit(), dql.lowest_slack), (30_000, u32::MAX));
+    dql.completed(1000, at(2)).unwrap();
+    assert_eq!((dql.limit(), dql.lowest_slack), (30_000, 28_000));
+    dql.completed(1000, at(1000)).unwrap(); // not strictly later than the hold time
+    assert_eq!((dql.limit(), dql.lowest_slack), (30_000, 28_000));
+    for _ in 0..3 {
+        post(&mut dql, 1000);
+    }
+    dql.completed(1000, at(1001)).unwrap(); // the last of the round before: that is not a busy interval
+    assert_eq!(dql.limit(), 30_000);
+    dql.completed(1000, at(1001)).unwrap();
+    assert_eq!((dql.limit(), dql.lowest_slack), (2000, u32::MAX));
+    assert_eq!((dql.stats().shrinks, dql.stats().idle_shrinks), (1, 0));
+}
+
+#[test]
+fn v4_over_limit_of_the_previous_round_is_added() {
+    let mut dql = fresh();
+    dql.set_limit(2000).unwrap();
+    post(&mut dql, 100);
+    assert_eq!(complete(&mut dql, 100), 2000);
+    for _ in 0..3 {
+        post(&mut dql, 1000);
+    }
+    // 3000 in flight against 2000: 1000 over the limit, and the device still busy.
+    assert_eq!(complete(&mut dql, 1000), 2000);
+    assert_eq!(dql.prev.over_limit, 1000);
+    post(&mut dql, 1000);
+    // 3000 done, 2000 of them from the round before: 1000 new, plus the 1000 over.
+    assert_eq!(complete(&mut dql, 3000), 4000);
+}
+
+#[test]
+fn v5_totals_wrap() {
+    let mut dql = starting_at(4_294_966_000, &DqlConfig::default());
+    post(&mut dql, MTU);
+    assert_eq!(complete(&mut dql, MTU), 1514);
+    assert_eq!(dql.prev.queued, 218);
+    assert_eq!((dql.inflight(), dql.available()), (0, 1514));
+}
+
+#[test]
+fn v6_reset_makes_the_threshold_valid_and_the_reference_does_not() {
+    for (strict_linux, min, available) in
+        [(true, 0, 195_678), (true, 3000, 195_678), (false, 0, 0), (false, 3000, 3000)]
+    {
+        let config = DqlConfig { strict_linux, ..DqlConfig::default() };
+        let mut dql = Dql::new(&config, Instant::ZERO).unwrap();
+        for posts in [1, 1] {
+            for _ in 0..posts {
+                post(&mut dql, TSO);
+            }
+            complete(&mut dql, TSO);
+        }
+        dql.set_limit_min(min).unwrap();
+        dql.reset(Instant::ZERO);
+        assert_eq!((dql.limit(), dql.inflight(), dql.available()), (min, 0, available), "{config:?}");
+        // From the first completion on, both agree.
+        post(&mut dql, MTU);
+        assert_eq!(complete(&mut dql, MTU), min.max(1514));
+    }
+}
+
+#[test]
+fn v7_bounds_clamp_and_a_change_forgets_the_overrun() {
+    let config = DqlConfig { limit_max: 5000, ..DqlConfig::default() };
+    let mut dql = Dql::new(&config, Instant::ZERO).unwrap();
+    for _ in 0..4 {
+        post(&mut dql, 4000);
+    }
+    // In flight 16 000 over limit 0, not drained: no growth, and the overrun is remembered.
+    assert_eq!(complete(&mut dql, 4000), 0);
+    assert_eq!(dql.prev.over_limit, 16_000);
+    post(&mut dql, 4000);
+    // Everything of the previous round is done: 0 + 0 + 16 000, clamped; the limit changed, so no
+    // overrun.
+    assert_eq!(complete(&mut dql, 12_000), 5000);
+    assert_eq!(dql.prev.over_limit, 0);
+    // At the clamp nothing changes any more, and the overrun stays.
+    for _ in 0..3 {
+        post(&mut dql, 4000);
+    }
+    assert_eq!(complete(&mut dql, 16_000), 5000);
+    assert_eq!(dql.prev.over_limit, 11_000);
+}
+
+#[test]
+fn v8_min_counts_at_once_and_in_the_reference_after_a_completion() {
+    for (strict_linux, available) in [(true, -1514), (false, 1486)] {
+        let config = DqlConfig { limit_min: 3000, strict_linux, ..DqlConfig::default() };
+        let mut dql = Dql::new(&config, Instant::ZERO).unwrap();
+        assert_eq!(dql.limit(), 3000);
+        assert_eq!(post(&mut dql, MTU), available);
+        assert_eq!(complete(&mut dql, MTU), 3000);
+        assert_eq!(dql.available(), 3000);
+    }
+}
+
+/// A limit with a stall threshold of 8 ticks of 1 ms, at tick 0.
+fn watching() -> Dql {
+    let config = DqlConfig { stall_thrs: Nanos::from_millis(8), ..DqlConfig::default() };
+    Dql::new(&config, Instant::ZERO).unwrap()
+}
+
+#[test]
+fn v9_a_late_completion_is_a_stall() {
+    let mut dql = watching();
+    dql.queued(100, Instant::from_millis(1)).unwrap();
+    dql.completed(100, Instant::from_millis(14)).unwrap();
+    assert_eq!((dql.stall_cnt(), dql.stall_max()), (1, Nanos::from_millis(13)));
+    dql.clear_stall_max();
+    assert_eq!((dql.stall_cnt(), dql.stall_max()), (1, Nanos::ZERO));
+}
+
+#[test]
+fn v10_the_tick_of_the_latest_completion_is_not_searched() {
+    let mut dql = watching();
+    let at = Instant::from_millis;
+    dql.queued(100, at(3)).unwrap();
+    dql.completed(100, at(4)).unwrap();
+    dql.queued(100, at(4)).unwrap();
+    dql.completed(100, at(13)).unwrap();
+    assert_eq!(dql.stall_cnt(), 0);
+    // One tick later it would have been.
+    dql.queued(100, at(14)).unwrap();
+    dql.completed(100, at(23)).unwrap();
+    assert_eq!((dql.stall_cnt(), dql.stall_max()), (1, Nanos::from_millis(9)));
+}
+
+#[test]
+fn stall_threshold_range_and_off() {
+    let mut dql = fresh();
+    let ms = Nanos::from_millis;
+    for (thrs, result) in [
+        (Nanos(1), Err(DqlError::StallRange { ticks: 1 })),
+        (ms(3), Err(DqlError::StallRange { ticks: 3 })),
+        (ms(4), Ok(())),
+        (ms(128), Ok(())),
+        (Nanos(128_000_001), Err(DqlError::StallRange { ticks: 129 })),
+        (Nanos(u64::MAX), Err(DqlError::StallRange { ticks: 18_446_744_073_710 })),
+    ] {
+        assert_eq!(dql.set_stall_thrs(thrs, Instant::ZERO), result);
+    }
+    assert_eq!(dql.stall_thrs(), ms(128)); // refused writes change nothing
+    dql.set_stall_thrs(Nanos::ZERO, Instant::ZERO).unwrap();
+    dql.queued(100, Instant::from_millis(1)).unwrap();
+    dql.completed(100, Instant::from_secs(1)).unwrap();
+    assert_eq!((dql.stall_cnt(), dql.stall_thrs()), (0, Nanos::ZERO));
+    // Turning detection on counts as a completion at that moment: what was posted before is not its
+    // business.
+    dql.queued(100, Instant::from_millis(1001)).unwrap();
+    dql.set_stall_thrs(ms(4), Instant::from_millis(1002)).unwrap();
+    dql.completed(100, Instant::from_millis(1100)).unwrap();
+    assert_eq!(dql.stall_cnt(), 0);
+    let config = DqlConfig { stall_tick: Nanos::ZERO, ..DqlConfig::default() };
+    assert_eq!(Dql::new(&config, Instant::ZERO).err(), Some(DqlError::ZeroTick));
+}
+
+#[test]
+fn stall_clock_survives_the_end_of_time() {
+    let config = DqlConfig { stall_tick: Nanos(1), stall_thrs: Nanos(4), ..DqlConfig::default() };
+    let mut dql = Dql::new(&config, Instant::ZERO).unwrap();
+    for now in [Instant(0), Instant(u64::MAX - 1), Instant::MAX, Instant::MAX, Instant(7)] {
+        dql.queued(100, now).unwrap();
+        dql.completed(100, now).unwrap();
+        dql.reset(now);
+    }
+    assert_eq!(dql.stall_cnt(), 0);
+}
+
+#[test]
+fn refusals_change_nothing() {
+    let mut dql = fresh();
+    post(&mut dql, OBJECT_MAX);
+    assert_eq!(OBJECT_MAX, 268_435_455);
+    assert_eq!(LIMIT_MAX, 1_879_048_192);
+    let before = dql.stats();
+    assert_eq!(dql.queued(268_435_456, Instant::ZERO), Err(DqlError::ObjectTooLarge { given: 268_435_456 }));
+    assert_eq!(dql.stats(), DqlStats { refused: 1, ..before });
+    assert_eq!(
+        dql.completed(268_435_456, Instant::ZERO),
+        Err(DqlError::Overcompleted { completed: 268_435_456, inflight: 268_435_455 })
+    );
+    assert_eq!(dql.completed(0, Instant::from_secs(9)), Ok(()));
+    assert_eq!(dql.stats(), DqlStats { refused: 1, ..before });
+}
+
+#[test]
+fn bounds_are_validated_and_act_at_the_next_completion() {
+    let mut dql = fresh();
+    dql.set_bounds(1000, 8000).unwrap();
+    assert_eq!(dql.set_limit_min(8001), Err(DqlError::MinAboveMax { limit_min: 8001, limit_max: 8000 }));
+    assert_eq!(dql.set_limit_max(999), Err(DqlError::MinAboveMax { limit_min: 1000, limit_max: 999 }));
+    assert_eq!(dql.set_limit_max(u32::MAX), Err(DqlError::LimitTooLarge { given: u32::MAX }));
+    assert_eq!(dql.set_limit(LIMIT_MAX + 1), Err(DqlError::LimitTooLarge { given: LIMIT_MAX + 1 }));
+    dql.set_limit(9000).unwrap();
+    assert_eq!((dql.limit(), dql.available()), (9000, 0));
+    post(&mut dql, 100);
+    assert_eq!(complete(&mut dql, 100), 8000);
+    assert_eq!(dql.available(), 8000);
+    let config = DqlConfig { limit_min: 2, limit_max: 1, ..DqlConfig::default() };
+    assert!(Dql::new(&config, Instant::ZERO).is_err());
+}
+
+#[test]
+fn an_idle_time_may_let_one_interval_shrink_the_limit() {
+    let mut dql = fresh();
+    dql.set_limit(30_000).unwrap();
+    post(&mut dql, 1000);
+    complete(&mut dql, 1000);
+    let mut busy = |from_ms| {
+        for step in 0..3 {
+            dql.queued(1000, Instant::from_millis(from_ms)).unwrap();
+            dql.queued(1000, Instant::from_millis(from_ms)).unwrap();
+            dql.completed(1000, Instant::from_millis(from_ms + step)).unwrap();
+        }
+        dql.completed(dql.inflight(), Instant::from_millis(from_ms + 3)).unwrap();
+        let s = dql.stats();
+        (s.limit, s.shrinks, s.idle_shrinks)
+    };
+    assert_eq!(busy(1), (30_000, 0, 0));
+    assert_eq!(busy(10_000), (2000, 1, 1));
+}
+
+#[test]
+fn completion_interval_ignores_idle_time() {
+    let mut dql = fresh();
+    assert_eq!(dql.stats().completion_interval, None);
+    let mut now = Instant::ZERO;
+    for _ in 0..64 {
+        dql.queued(MTU, now).unwrap();
+        now += Nanos::from_micros(250);
+        dql.completed(MTU, now).unwrap();
+        now += Nanos::from_secs(10);
+    }
+    assert_eq!(dql.stats().completion_interval, Some(Nanos::from_micros(250)));
+    // A busy queue: from one completion to the next, whenever the posts came.
+    dql.queued(MTU, now).unwrap();
+    for _ in 0..200 {
+        dql.queued(MTU, now + Nanos::from_micros(400)).unwrap();
+        now += Nanos::from_micros(1000);
+        dql.completed(MTU, now).unwrap();
+    }
+    let got = dql.stats().completion_interval.unwrap();
+    assert!((999_000..=1_000_000).contains(&got.as_nanos()), "{got}");
+}
+
+#[test]
+fn cap_is_rate_times_delay() {
+    for (rate, target, cap) in [
+        (125_000_000, Nanos::from_micros(200), 25_000),
+        (125_000_000, Nanos(7), 0),
+        (125_000_000, Nanos(8), 1),
+        (12_500_000_000, Nanos::from_millis(1), 12_500_000),
+        (u64::MAX, Nanos(u64::MAX), LIMIT_MAX),
+        (0, Nanos(u64::MAX), 0),
+    ] {
+        assert_eq!(Dql::cap_for(rate, target), cap);
+    }
+}
+
+#[test]
+fn units() {
+    assert_eq!(Unit::Bytes.cost(1514, 1), 1514);
+    assert_eq!(Unit::Packets.cost(65_226, 1), 1);
+}
+
+// --- the steady state ---
+
+/// A saturating sender over a device that drains `rate` bytes per second and completes whole objects
+/// every `period`, `delay` after the interrupt; the next interrupt comes a period after that.
+struct Line {
+    dql: Dql,
+    rate: u128,
+    object: u32,
+    /// Finish times of what is in flight, and of the last post, in ns x rate.
+    finish: VecDeque<u128>,
+    free_at: u128,
+    idle: u128,
+    now: u64,
+    limits: (u32, u32),
+    inflight_max: u32,
+}
+
+impl Line {
+    fn new(rate: u64, object: u32) -> Self {
+        Self {
+            dql: fresh(),
+            rate: rate.into(),
+            object,
+            finish: VecDeque::new(),
+            free_at: 0,
+            idle: 0,
+            now: 0,
+            limits: (0, 0),
+            inflight_max: 0,
+        }
+    }
+
+    /// Fills up, waits one completion round, completes; `rounds` times. Keeps the extremes of the last
+    /// half.
+    fn run(&mut self, rounds: u32, period: Nanos, delay: Nanos) {
+        for round in 0..rounds {
+            while self.dql.available() >= 0 {
+                self.dql.queued(self.object, Instant(self.now)).unwrap();
+                let now = u128::from(self.now) * self.rate;
+                self.idle += now.saturating_sub(self.free_at);
+                self.free_at = self.free_at.max(now) + u128::from(self.object) * 1_000_000_000;
+                self.finish.push_back(self.free_at);
+            }
+            if round == rounds / 2 {
+                (self.limits, self.inflight_max, self.idle) = ((u32::MAX, 0), 0, 0);
+            }
+            self.inflight_max = self.inflight_max.max(self.dql.inflight());
+            self.now += period.as_nanos() + delay.as_nanos();
+            let done = self.finish.partition_point(|&f| f <= u128::from(self.now) * self.rate);
+            self.finish.drain(..done);
+            let n = self.object * u32::try_from(done).unwrap();
+            self.dql.completed(n, Instant(self.now)).unwrap();
+            let limit = self.dql.limit();
+            self.limits = (self.limits.0.min(limit), self.limits.1.max(limit));
+        }
+    }
+}
+
+const GBIT: u64 = 125_000_000;
+
+#[test]
+fn steady_state_is_twice_rate_times_interval() {
+    let us = Nanos::from_micros;
+    // Rate, interval, reaction delay, object; lowest and highest limit expected.
+    for (rate, period, delay, object, low, high) in [
+        (GBIT, us(20), us(0), MTU, 4542, 6056),
+        (GBIT, us(50), us(0), MTU, 13_626, 13_626),
+        (GBIT, us(100), us(0), MTU, 25_738, 25_738),
+        (GBIT, us(250), us(0), MTU, 62_074, 63_588),
+        (GBIT, us(1000), us(0), MTU, 249_810, 251_324),
+        (GBIT, us(20), us(0), TSO, 65_226, 130_452),
+        (GBIT, us(50), us(0), TSO, 65_226, 130_452),
+        (GBIT, us(100), us(0), TSO, 65_226, 130_452),
+        (GBIT, us(250), us(0), TSO, 65_226, 130_452),
+        (10 * GBIT, us(100), us(0), MTU, 249_810, 251_324),
+        // A reaction delay stretches the round.
+        (GBIT, us(80), us(20), MTU, 25_738, 25_738),
+        (GBIT, us(200), us(50), MTU, 62_074, 63_588),
+        (GBIT, us(500), us(500), MTU, 249_810, 251_324),
+    ] {
+        let mut line = Line::new(rate, object);
+        // Eight simulated seconds: several hold times.
+        let rounds = 8_000_000_000 / (period.as_nanos() + delay.as_nanos());
+        line.run(rounds.try_into().unwrap(), period, delay);
+        let case = (rate, period, delay, object, line.limits);
+        assert!(line.limits.0 + object >= low && line.limits.0 <= low + object, "{case:?}");
+        assert!(line.limits.1 + object >= high && line.limits.1 <= high + object, "{case:?}");
+        if object == MTU {
+            let law = u32::try_from(2 * rate * (period + delay).as_nanos() / 1_000_000_000).unwrap();
+            assert!(line.limits.0 + object >= law && line.limits.1 <= law + object, "{case:?}");
+        }
+        assert_eq!(line.idle, 0, "the device idled: {case:?}");
+        assert!(line.inflight_max <= line.limits.1 + object, "{case:?}");
+    }
+}
+
+#[test]
+fn a_rate_step_reconverges_up_at_once_and_down_within_hold_times() {
+    let us250 = Nanos::from_micros(250);
+    let mut line = Line::new(GBIT, MTU);
+    line.run(16_000, us250, Nanos::ZERO);
+    assert!((62_074..=63_588).contains(&line.limits.0), "{:?}", line.limits);
+    // 100 Mbit/s, 4 s: 6250 bytes by the law.
+    let slow = u128::from(GBIT / 10);
+    let rescale = |line: &mut Line, rate: u128| {
+        let old = line.rate;
+        for f in line.finish.iter_mut().chain([&mut line.free_at]) {
+            let now = u128::from(line.now);
+            *f = now * rate + f.saturating_sub(now * old); // bytes still to be sent, at the new rate
+        }
+        line.rate = rate;
+    };
+    rescale(&mut line, slow);
+    line.run(16_000, us250, Nanos::ZERO);
+    assert!(line.limits.1 <= 6250 + MTU && line.limits.0 + MTU >= 6250, "{:?}", line.limits);
+    // 10 Gbit/s: 625 000 bytes by the law, reached within 20 rounds, that is 5 ms.
+    rescale(&mut line, u128::from(GBIT * 10));
+    line.run(20, us250, Nanos::ZERO);
+    assert!(line.dql.limit() + MTU >= 625_000, "{}", line.dql.limit());
+}
+
+// --- against an independent model ---
+
+/// The same rule told differently: positions on a line of `i64` that never wraps, the slack samples of
+/// the hold time as a list, and sets instead of differences.
+#[derive(Clone, Debug)]
+struct Model {
+    posted: i64,
+    done: i64,
+    /// May post up to and including this position.
+    fence: i64,
+    limit: i64,
+    bounds: (i64, i64),
+    hold: u64,
+    last: i64,
+    before: (i64, i64, i64), // posted, beyond the limit, last: at the previous round
+    slack: Vec<i64>,
+    since: u64,
+    /// The 2011 comparison: the previous round counts as done only when more than all of it is done.
+    completed_means_more: bool,
+}
+
+impl Model {
+    fn new(config: &DqlConfig) -> Self {
+        let min = i64::from(config.limit_min);
+        Self {
+            posted: 0,
+            done: 0,
+            fence: if config.strict_linux { 0 } else { min },
+            limit: min,
+            bounds: (min, config.limit_max.into()),
+            hold: config.hold_time.as_nanos(),
+            last: 0,
+            before: (0, 0, 0),
+            slack: Vec::new(),
+            since: 0,
+            completed_means_more: false,
+        }
+    }
+
+    fn post(&mut self, n: u32) {
+        self.last = n.into();
+        self.posted += self.last;
+    }
+
+    fn complete(&mut self, n: u32, now: u64) -> u32 {
+        let (n, (posted_before, beyond_before, last_before)) = (i64::from(n), self.before);
+        let mut beyond = (self.posted - (self.done + self.limit)).max(0);
+        let reached = self.done + n;
+        let drained = reached == self.posted;
+        let caught_up =
+            if self.completed_means_more { reached > posted_before } else { reached >= posted_before };
+        let mut limit = self.limit;
+        if drained && beyond > 0 || caught_up && beyond_before > 0 {
+            limit += (reached - posted_before).max(0) + beyond_before;
+            self.slack.clear();
+            self.since = now;
+        } else if !(drained || caught_up) && posted_before > self.done {
+            let spare = limit + beyond_before - 2 * n;
+            let tail = if beyond_before > 0 { last_before - beyond_before } else { 0 };
+            self.slack.push([0, spare, tail].into_iter().max().unwrap());
+            if now > self.since + self.hold {
+                limit = (limit - self.slack.iter().min().unwrap()).max(0);
+                self.slack.clear();
+                self.since = now;
+            }
+        }
+        limit = limit.min(self.bounds.1).max(self.bounds.0);
+        if limit != self.limit {
+            beyond = 0;
+        }
+        self.limit = limit;
+        self.done = reached;
+        self.fence = reached + limit;
+        self.before = (self.posted, beyond, self.last);
+        u32::try_from(limit).unwrap()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Post(u32),
+    /// Complete this many 256ths of what is in flight, at least one unit if there is any.
+    Complete(u32),
+    Wait(u64),
+    Bounds(u32, u32),
+    Limit(u32),
+    Reset,
+}
+
+fn object() -> impl Strategy<Value = u32> {
+    prop_oneof![6 => Just(MTU), 2 => 1..200_000_u32, 2 => Just(TSO), 1 => Just(0), 1 => 0..=OBJECT_MAX]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let ns = prop_oneof![Just(250_000), 0..5_000_000_u64, 0..2_000_000_000_u64];
+    let limit = || prop_oneof![0..300_000_u32, 0..=LIMIT_MAX];
+    prop_oneof![
+        40 => object().prop_map(Op::Post),
+        20 => (1..=256_u32).prop_map(Op::Complete),
+        10 => Just(Op::Complete(256)),
+        20 => ns.prop_map(Op::Wait),
+        1 => (limit(), limit()).prop_map(|(a, b)| Op::Bounds(a.min(b), a.max(b))),
+        1 => limit().prop_map(Op::Limit),
+        1 => Just(Op::Reset),
+    ]
+}
+
+fn share(inflight: u32, parts: u32) -> u32 {
+    u32::try_from(u64::from(inflight) * u64::from(parts) / 256).unwrap().max(1).min(inflight)
+}
+
+proptest! {
+    /// Any order of operations, from totals anywhere, those about to wrap included: the limit, the
+    /// threshold and what is in flight agree with the model at every step; `A = L + C` after each
+    /// completion; and a poster that respects `available` stays within the limit plus one object.
+    #[test]
+    fn agrees_with_the_model_and_keeps_its_bounds(
+        start in prop_oneof![Just(0), any::<u32>(), u32::MAX - 400_000..=u32::MAX],
+        strict_linux in any::<bool>(),
+        respects in any::<bool>(),
+        ops in prop::collection::vec(op(), 1..400),
+    ) {
+        let config = DqlConfig { strict_linux, ..DqlConfig::default() };
+        let mut dql = starting_at(start, &config);
+        let mut model = Model::new(&config);
+        let mut now = 0;
+        let mut force = config.limit_min; // the limit that the threshold was computed from
+        for op in ops {
+            match op {
+                Op::Post(n) => {
+                    // In flight stays in the range that signed comparison covers, as with any poster
+                    // that asks `available`.
+                    let room = dql.inflight() <= LIMIT_MAX;
+                    if if respects { dql.available() >= 0 } else { room } {
+                        dql.queued(n, Instant(now)).unwrap();
+                        model.post(n);
+                        if respects && !strict_linux {
+                            prop_assert!(dql.inflight() <= force + n);
+                        }
+                    }
+                }
+                Op::Complete(parts) => {
+                    let n = share(dql.inflight(), parts);
+                    dql.completed(n, Instant(now)).unwrap();
+                    if n > 0 {
+                        model.complete(n, now);
+                        force = dql.limit();
+                        let a = force.wrapping_add(dql.completed);
+                        prop_assert_eq!(dql.available(), a.wrapping_sub(dql.queued).cast_signed());
+                    }
+                }
+                Op::Wait(ns) => now += ns,
+                Op::Bounds(min, max) => {
+                    dql.set_bounds(min, max).unwrap();
+                    model.bounds = (min.into(), max.into());
+                }
+                Op::Limit(limit) => {
+                    dql.set_limit(limit).unwrap();
+                    model.limit = limit.into();
+                }
+                Op::Reset => {
+                    if strict_linux {
+                        continue; // the stale threshold needs no second description
+                    }
+                    dql.reset(Instant(now));
+                    let (bounds, min) = (model.bounds, dql.limit_min());
+                    model = Model { bounds, since: now, ..Model::new(&config) };
+                    (model.limit, model.fence) = (min.into(), min.into());
+                    force = min;
+                    prop_assert_eq!(dql.available(), min.cast_signed());
+                }
+            }
+            prop_assert_eq!(i64::from(dql.limit()), model.limit);
+            prop_assert_eq!(i64::from(dql.inflight()), model.posted - model.done);
+            prop_assert_eq!(i64::from(dql.available()), model.fence - model.posted);
+        }
+    }
+
+    /// Stall detection against the definition, over posts kept as a plain list.
+    #[test]
+    fn stalls_agree_with_the_definition(
+        thrs in STALL_TICKS_MIN..=STALL_TICKS_MAX,
+        ops in prop::collection::vec(
+            (any::<bool>(), prop_oneof![0..4_u64, 0..40_u64, 0..400_u64]),
+            1..200,
+        ),
+    ) {
+        let config = DqlConfig { stall_thrs: Nanos::from_millis(thrs), ..DqlConfig::default() };
+        let mut dql = Dql::new(&config, Instant::ZERO).unwrap();
+        let (mut posts, mut reaped, mut tick) = (Vec::new(), 0, 0);
+        let (mut count, mut longest) = (0, 0);
+        for (is_post, wait) in ops {
+            tick += wait;
+            // Anywhere within the tick.
+            let now = Instant(tick * 1_000_000 + tick * 7919 % 1_000_000);
+            if is_post {
+                dql.queued(1, now).unwrap();
+                posts.push(tick);
+                continue;
+            }
+            if dql.inflight() == 0 {
+                continue;
+            }
+            dql.completed(1, now).unwrap();
+            let recorded = posts.last().unwrap() / 64 * 64;
+            let oldest = recorded.saturating_sub(192);
+            let late = |&&t: &&u64| t >= oldest && t > reaped && t + thrs / 2 <= tick;
+            let stall = posts.iter().find(late).filter(|_| tick - reaped >= thrs);
+            if let Some(t) = stall {
+                count += 1;
+                longest = longest.max(tick - t);
+            }
+            // No stall longer than the threshold escapes while the history reaches back to its post.
+            let first = posts.iter().find(|&&t| t > reaped);
+            if let Some(&t) = first && tick - t > thrs && tick - t < 192 {
+                prop_assert!(stall.is_some());
+            }
+            prop_assert_eq!((dql.stall_cnt(), dql.stall_max()), (count, Nanos::from_millis(longest)));
+            reaped = tick;
+        }
+    }
+}
