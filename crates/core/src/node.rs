@@ -123,10 +123,10 @@ impl Node {
         self.qdisc.admit(m, self.classify(m))
     }
 
-    /// True if nothing waits here and a packet that comes now may go to the device directly.
+    /// True if nothing waits here and a packet of `wire_len` bytes that comes now may go to the device directly.
     #[inline]
-    pub fn transparent(&self, m: &Meta) -> bool {
-        self.is_empty() && self.qdisc.transparent(m)
+    pub fn transparent(&self, wire_len: u32) -> bool {
+        self.is_empty() && self.qdisc.transparent(wire_len)
     }
 
     /// Charges a packet that went to the device directly.
@@ -138,7 +138,7 @@ impl Node {
     }
 
     /// Queues a packet, or drops it or others.
-    #[inline]
+    #[inline(always)]
     pub fn enqueue(&mut self, p: Pkt, cx: &mut Cx) {
         let m = cx.pool.meta(&p);
         let (wire_len, class) = (m.wire_len, self.classify(m));
@@ -150,7 +150,7 @@ impl Node {
     }
 
     /// The next packet, if it may leave now.
-    #[inline]
+    #[inline(always)]
     pub fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let next = match self.held.pop_front(&cx.pool) {
             Some(p) => Next::Packet(p),
@@ -211,7 +211,7 @@ impl Node {
     }
 
     /// Asks the qdisc and settles what it dropped and delayed.
-    #[inline]
+    #[inline(always)]
     fn ask(&mut self, cx: &mut Cx) -> Next {
         let before = cx.dropped;
         let outer = core::mem::take(&mut cx.overlimits);
@@ -222,7 +222,7 @@ impl Node {
     }
 
     /// Takes what was dropped below since `before` off the backlog.
-    #[inline]
+    #[inline(always)]
     fn settle(&mut self, before: Tally, cx: &Cx) {
         let d = cx.dropped.since(before);
         if d.packets != 0 {

@@ -80,14 +80,13 @@ impl Pool {
     }
 
     /// Takes a slot for a packet that is admitted at `now`; `None` if all are in use.
-    #[inline]
-    pub fn alloc(&mut self, meta: &Meta, now: Instant) -> Option<Pkt> {
+    #[inline(always)]
+    pub fn alloc(&mut self, meta: Meta, now: Instant) -> Option<Pkt> {
         let index = self.free;
         let slot = self.slots.get_mut(index as usize)?;
         self.free = slot.next;
         self.live += 1;
-        slot.meta = *meta;
-        slot.meta.enqueued = now;
+        slot.meta = Meta { enqueued: now, ..meta };
         Some(Pkt(index))
     }
 
@@ -216,7 +215,7 @@ mod tests {
     use super::*;
 
     fn alloc(pool: &mut Pool, len: u32) -> Option<Pkt> {
-        pool.alloc(&Meta::new(len), Instant::ZERO)
+        pool.alloc(Meta::new(len), Instant::ZERO)
     }
 
     #[test]

@@ -227,40 +227,45 @@ impl<F> TxPath<F> {
     }
 
     /// Takes a packet: straight to the device if nothing waits and nothing stops it, else into the qdiscs.
-    #[inline]
+    #[inline(always)]
     pub fn submit<D>(&mut self, now: Instant, frame: F, m: Meta, dev: &mut D) -> Admitted<F>
     where
         D: TxQueue<Frame = F>,
     {
+        // Copies are made where a reference would have to leave this function: then the metadata itself stays in
+        // registers until it is written to its slot. Read back right after it was written in parts, it would stall.
         self.cx.now = now;
-        if self.may_go_direct(&m) && dev.reserve(1) == 1 {
+        if self.may_go_direct(m.wire_len) && dev.reserve(1) == 1 {
             self.tree.root_mut().charge_direct(&m);
             self.stats.direct += 1;
             self.record(Event::Direct, &m);
-            self.push(frame, &m, dev);
+            let sent = m;
+            self.push(frame, &sent, dev);
             return Admitted::Sent;
         }
-        self.enqueue(frame, &m, dev)
+        self.enqueue(frame, m, dev)
     }
 
     /// Rule DD: every qdisc on the path transparent and empty, no stop, the byte limit not reached. That the
     /// ring has room is asked last, by the caller, because it is a promise.
     #[inline]
-    fn may_go_direct(&self, m: &Meta) -> bool {
+    fn may_go_direct(&self, wire_len: u32) -> bool {
         self.stops.may_transmit()
             && self.settled
-            && m.wire_len <= OBJECT_MAX
+            && wire_len <= OBJECT_MAX
             && self.dql.as_ref().is_none_or(|d| d.available() >= 0)
-            && self.tree.root().transparent(m)
+            && self.tree.root().transparent(wire_len)
     }
 
-    fn enqueue<D>(&mut self, frame: F, m: &Meta, dev: &mut D) -> Admitted<F>
+    #[inline(always)]
+    fn enqueue<D>(&mut self, frame: F, m: Meta, dev: &mut D) -> Admitted<F>
     where
         D: TxQueue<Frame = F>,
     {
         let origin = self.role == Role::Origin;
         if origin || m.segs > 1 {
-            match self.tree.admit(m) {
+            let asked = m;
+            match self.tree.admit(&asked) {
                 // With nothing queued no departure would ever wake the sender: then it is a drop.
                 Verdict::Full if origin && !self.tree.root().is_empty() => return self.full(frame),
                 Verdict::Cut(max) => {
@@ -283,7 +288,7 @@ impl<F> TxPath<F> {
         let index = p.index();
         self.frames[index] = Some(frame);
         self.stats.queued += 1;
-        self.record(Event::Enqueued, m);
+        self.record(Event::Enqueued, &m);
         self.settled = false;
         self.tree.root_mut().enqueue(p, &mut self.cx);
         match self.settle(Some(index), dev) {
@@ -294,12 +299,12 @@ impl<F> TxPath<F> {
 
     /// Drops a packet that no qdisc has seen.
     #[cold]
-    fn refuse<D>(&mut self, frame: F, m: &Meta, reason: DropReason, dev: &mut D) -> Admitted<F>
+    fn refuse<D>(&mut self, frame: F, m: Meta, reason: DropReason, dev: &mut D) -> Admitted<F>
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.refuse(m, reason);
-        dev.discard(frame, m, reason);
+        self.cx.refuse(&m, reason);
+        dev.discard(frame, &m, reason);
         Admitted::Dropped(reason)
     }
 

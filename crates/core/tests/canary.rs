@@ -167,7 +167,7 @@ impl<B: Bug> Discipline for Bugged<B> {
     fn purge(&mut self, cx: &mut Cx) {
         B::purge(self, cx);
     }
-    fn transparent(&self, _m: &Meta) -> bool {
+    fn transparent(&self, _wire_len: u32) -> bool {
         B::transparent(self)
     }
     fn stats(&self) -> NoStats {

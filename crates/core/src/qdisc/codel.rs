@@ -188,7 +188,7 @@ impl Discipline for Codel {
         trim(&mut self.queue, cx, |_| true);
         self.law = CodelState::default();
     }
-    fn transparent(&self, _m: &Meta) -> bool {
+    fn transparent(&self, _wire_len: u32) -> bool {
         self.limit > 0 && self.law.at_rest()
     }
     fn stats(&self) -> Stats {

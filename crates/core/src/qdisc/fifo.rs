@@ -105,7 +105,7 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
     fn purge(&mut self, cx: &mut Cx) {
         trim(&mut self.queue, cx, |_| true);
     }
-    fn transparent(&self, _m: &Meta) -> bool {
+    fn transparent(&self, _wire_len: u32) -> bool {
         self.limit > 0
     }
     fn stats(&self) -> NoStats {
@@ -128,10 +128,10 @@ impl Discipline for Bfifo {
         trim(&mut self.queue, cx, |q| q.bytes() > self.limit);
     }
     fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
-        if self.fits(m) { Verdict::Accept } else { Verdict::Full }
+        if self.fits(m.wire_len) { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
-        if self.fits(cx.meta(&p)) {
+        if self.fits(cx.meta(&p).wire_len) {
             self.queue.push_back(&mut cx.pool, p);
         } else {
             cx.drop(p, DropReason::Overlimit);
@@ -146,8 +146,8 @@ impl Discipline for Bfifo {
     fn purge(&mut self, cx: &mut Cx) {
         trim(&mut self.queue, cx, |_| true);
     }
-    fn transparent(&self, m: &Meta) -> bool {
-        self.fits(m)
+    fn transparent(&self, wire_len: u32) -> bool {
+        self.fits(wire_len)
     }
     fn stats(&self) -> NoStats {
         NoStats {}
@@ -155,8 +155,8 @@ impl Discipline for Bfifo {
 }
 
 impl Bfifo {
-    fn fits(&self, m: &Meta) -> bool {
-        self.queue.bytes() + u64::from(m.wire_len) <= self.limit
+    fn fits(&self, wire_len: u32) -> bool {
+        self.queue.bytes() + u64::from(wire_len) <= self.limit
     }
 }
 

@@ -264,8 +264,8 @@ impl Discipline for FqCodel {
         (self.new, self.old) = (Turns::new(), Turns::new());
         (self.packets, self.bytes, self.memory) = (0, 0, 0);
     }
-    fn transparent(&self, m: &Meta) -> bool {
-        self.new.head == NIL && self.old.head == NIL && memory_of(m) <= self.memory_limit
+    fn transparent(&self, wire_len: u32) -> bool {
+        self.new.head == NIL && self.old.head == NIL && u64::from(wire_len) + SLOT_BYTES <= self.memory_limit
     }
     fn stats(&self) -> Stats {
         Stats {

@@ -120,9 +120,10 @@ pub trait Discipline: Debug + Sized + 'static {
     }
     /// Drops every packet and forgets everything but parameters and counters.
     fn purge(&mut self, cx: &mut Cx);
-    /// True if a packet that came now, with nothing queued, would leave at once and leave no trace in here:
-    /// then it may go to the device directly.
-    fn transparent(&self, _m: &Meta) -> bool {
+    /// True if a packet of `wire_len` bytes that came now, with nothing queued, would leave at once and leave no
+    /// trace in here: then it may go to the device directly. Asked by its size alone, because a reference to
+    /// metadata that is still in registers would cost more than the rest of the direct path.
+    fn transparent(&self, _wire_len: u32) -> bool {
         false
     }
     /// Its counters.
@@ -158,7 +159,7 @@ pub trait Qdisc: Debug {
     /// See `Discipline`.
     fn purge(&mut self, cx: &mut Cx);
     /// See `Discipline`.
-    fn transparent(&self, m: &Meta) -> bool;
+    fn transparent(&self, wire_len: u32) -> bool;
     /// Reads and applies new parameters, all or nothing.
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
     /// Shows every parameter with its present value.
@@ -212,8 +213,8 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn purge(&mut self, cx: &mut Cx) {
         self.inner.purge(cx);
     }
-    fn transparent(&self, m: &Meta) -> bool {
-        self.inner.transparent(m)
+    fn transparent(&self, wire_len: u32) -> bool {
+        self.inner.transparent(wire_len)
     }
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
         let mut cfg = match D::CHANGE {

@@ -76,7 +76,7 @@ impl Discipline for PfifoFast {
             trim(band, cx, |_| true);
         }
     }
-    fn transparent(&self, _m: &Meta) -> bool {
+    fn transparent(&self, _wire_len: u32) -> bool {
         self.limit > 0
     }
     fn stats(&self) -> NoStats {
