@@ -8,6 +8,10 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::spec::Env;
 use crate::value::{Show, Words};
 
+/// The text of a value, for the macro below.
+#[doc(hidden)]
+pub use alloc::string::String as Text;
+
 /// What is declared of a parameter.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Param {
@@ -58,6 +62,11 @@ pub trait Params: Clone + PartialEq + core::fmt::Debug + 'static {
     fn defaults(env: &Env) -> Self;
     /// Sets the parameter that `key` names from the words after it.
     fn set(&mut self, key: &str, words: &mut Words<'_>) -> SetOutcome;
+    /// The first parameter whose value is outside its range; a value that is the default on this device is
+    /// good. Holds a configuration made as a value to what `set` asks of words.
+    fn out_of_range(&self, _env: &Env) -> Option<(&'static Param, String)> {
+        None
+    }
     /// Shows every parameter, in order.
     fn visit(&self, f: &mut dyn FnMut(Shown<'_>));
 }
@@ -150,6 +159,25 @@ macro_rules! params {
                     $crate::params!(@set $mode $keys, self.$field, $type, key, words, at $(, $check)?);
                 )*
                 SetOutcome::UnknownKey
+            }
+
+            #[allow(unused_variables, unused_mut)]
+            fn out_of_range(
+                &self,
+                env: &$crate::spec::Env,
+            ) -> Option<(&'static $crate::params::Param, $crate::params::Text)> {
+                let default = <Self as $crate::params::Params>::defaults(env);
+                let mut table = <Self as $crate::params::Params>::TABLE.iter();
+                $(
+                    let param = table.next();
+                    $(
+                        let check: fn(&$type) -> bool = $check;
+                        if self.$field != default.$field && !check(&self.$field) {
+                            return param.map(|p| (p, $crate::value::exact_of(&self.$field)));
+                        }
+                    )?
+                )*
+                None
             }
 
             #[allow(unused_variables, unused_mut)]

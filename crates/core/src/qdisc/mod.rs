@@ -186,6 +186,9 @@ impl<D: Discipline> Erased<D> {
 
     /// One with these parameters.
     pub fn new(mut cfg: D::Config, env: &Env) -> Result<Self, ConfigError> {
+        if let Some((param, given)) = cfg.out_of_range(env) {
+            return Err(ConfigError::new(ErrorKind::OutOfRange, D::KIND, param.range, given).key(param.key));
+        }
         D::resolve(&mut cfg, None, env)?;
         Ok(Self { inner: D::new(&cfg, env), cfg })
     }
