@@ -27,9 +27,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ast;
 pub mod command;
 pub mod diagnostic;
 pub mod json;
+pub mod language;
 pub mod lex;
 pub mod policy;
 mod refusal;

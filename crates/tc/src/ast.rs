@@ -1,0 +1,242 @@
+//! What a tc line says, by object, each part with the place where it was said. Reading a line gives one of these; nothing
+//! here knows whether the qdisc, class or device that it names exists.
+
+use std::ops::Range;
+
+use txweir_core::Handle;
+
+use crate::lex::Word;
+
+/// A value and where it was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct At<T> {
+    /// What was said.
+    pub value: T,
+    /// Where in its source.
+    pub span: Range<usize>,
+}
+
+/// A line of tc, by the object that it is about (tc(8)).
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// `qdisc ...`
+    Qdisc(QdiscCommand),
+    /// `class ...`
+    Class(ClassCommand),
+    /// `filter ...`
+    Filter(FilterCommand),
+    /// `chain ...`
+    Chain(ChainCommand),
+    /// `actions ...`
+    Actions(ActionsCommand),
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Put something where nothing is.
+    Add,
+    /// Put something where something may be.
+    Replace,
+    /// Give something that is there other options.
+    Change,
+    /// Give a qdisc that is there other options, or put it there; it must have been made by this handle (tc(8), "link").
+    Link,
+    /// Take something away.
+    Delete,
+    /// Print one.
+    Get,
+    /// Print all.
+    Show,
+    /// Take all actions of a kind away.
+    Flush,
+}
+
+/// Where something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At the root, or below a class or qdisc: what `Tree` calls the parent.
+    Below(Handle),
+    /// Wherever the qdisc of this handle is.
+    Handle(Handle),
+    /// The ingress hook (`ingress`).
+    Ingress,
+    /// Both hooks (`clsact`).
+    Clsact,
+    /// The egress hook (`filter ... egress`).
+    Egress,
+}
+
+/// A device, or a block that several devices share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `dev NAME`
+    Dev(Word),
+    /// `block INDEX`
+    Block(At<u32>),
+}
+
+/// `stab ...`: how a qdisc is to reckon sizes (tc-stab(8)); `None` is the default there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stab {
+    /// Bytes added to each packet; may be negative.
+    pub overhead: Option<i32>,
+    /// Smallest size that is charged, bytes.
+    pub mpu: Option<u32>,
+    /// `ethernet`, `atm` or `adsl`.
+    pub linklayer: Option<LinkLayer>,
+    /// Largest size in the table, bytes.
+    pub mtu: Option<u32>,
+    /// Entries of the table.
+    pub tsize: Option<u32>,
+}
+
+/// How a link carries a packet (tc-stab(8)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// Whole.
+    Ethernet,
+    /// In cells of 53 bytes that carry 48 (`atm`, `adsl`).
+    Atm,
+}
+
+/// A `qdisc` line.
+#[derive(Clone, Debug)]
+pub struct QdiscCommand {
+    /// Add, Replace, Change, Link, Delete, Get or Show.
+    pub verb: Verb,
+    /// On which device, if that was said.
+    pub dev: Option<Word>,
+    /// Where, if that was said; `add`, `replace`, `change`, `link` and `del` always have one.
+    pub place: Option<At<Place>>,
+    /// The qdisc's handle, if given.
+    pub handle: Option<At<Handle>>,
+    /// The kind, if given.
+    pub kind: Option<Word>,
+    /// The words after the kind; keys that tc lets be cut short written out.
+    pub options: Vec<Word>,
+    /// Its size table.
+    pub stab: Option<At<Stab>>,
+    /// `estimator INTERVAL AVERAGE`, in microseconds.
+    pub estimator: Option<At<(u64, u64)>>,
+    /// `ingress_block`, `egress_block`.
+    pub blocks: [Option<At<u32>>; 2],
+    /// `show invisible`: default qdiscs too.
+    pub invisible: bool,
+    /// The whole line.
+    pub span: Range<usize>,
+}
+
+/// A `class` line.
+#[derive(Clone, Debug)]
+pub struct ClassCommand {
+    /// Add, Replace, Change, Delete, Get or Show.
+    pub verb: Verb,
+    /// On which device, if that was said.
+    pub dev: Option<Word>,
+    /// `root`, `parent MAJOR:MINOR`.
+    pub parent: Option<At<Handle>>,
+    /// `classid MAJOR:MINOR`.
+    pub classid: Option<At<Handle>>,
+    /// `show qdisc MAJOR:`: only its classes.
+    pub qdisc: Option<At<Handle>>,
+    /// The kind, if given.
+    pub kind: Option<Word>,
+    /// The words after the kind.
+    pub options: Vec<Word>,
+    /// `estimator INTERVAL AVERAGE`, in microseconds.
+    pub estimator: Option<At<(u64, u64)>>,
+    /// The whole line.
+    pub span: Range<usize>,
+}
+
+/// A `filter` line.
+#[derive(Clone, Debug)]
+pub struct FilterCommand {
+    /// Add, Replace, Change, Delete, Get or Show.
+    pub verb: Verb,
+    /// On what, if that was said.
+    pub target: Option<Target>,
+    /// Where: `root`, `parent`, `ingress`, `egress`; the root if nothing is said.
+    pub place: Option<At<Place>>,
+    /// `protocol NAME`, as said: `ip`, `ipv6`, `all`, `802.1q`, `0x0800`.
+    pub protocol: Option<Word>,
+    /// `prio N` (or `pref`, `priority`): 0 to 65535, lower first; 0 or none lets one be chosen.
+    pub prio: Option<At<u32>>,
+    /// `chain N`.
+    pub chain: Option<At<u32>>,
+    /// `handle ID`, as said: each kind reads it in its own way.
+    pub handle: Option<Word>,
+    /// The kind, if given.
+    pub kind: Option<Word>,
+    /// The words after the kind, actions and all.
+    pub options: Vec<Word>,
+    /// The whole line.
+    pub span: Range<usize>,
+}
+
+/// A `chain` line.
+#[derive(Clone, Debug)]
+pub struct ChainCommand {
+    /// Add, Delete, Get or Show.
+    pub verb: Verb,
+    /// On what, if that was said.
+    pub target: Option<Target>,
+    /// Where.
+    pub place: Option<At<Place>>,
+    /// `chain N`.
+    pub chain: Option<At<u32>>,
+    /// `protocol NAME` of its template.
+    pub protocol: Option<Word>,
+    /// The template's kind, if it has one.
+    pub kind: Option<Word>,
+    /// The words of the template.
+    pub options: Vec<Word>,
+    /// The whole line.
+    pub span: Range<usize>,
+}
+
+/// An `actions` line: `actions VERB action KIND ...`.
+#[derive(Clone, Debug)]
+pub struct ActionsCommand {
+    /// Add, Replace, Change, Delete, Get, Show or Flush.
+    pub verb: Verb,
+    /// Everything after the verb, the word `action` first if it was said: action specifications, or a kind, or a
+    /// kind and `index N`.
+    pub options: Vec<Word>,
+    /// The whole line.
+    pub span: Range<usize>,
+}
+
+impl Command {
+    /// What it does.
+    pub const fn verb(&self) -> Verb {
+        match self {
+            Self::Qdisc(c) => c.verb,
+            Self::Class(c) => c.verb,
+            Self::Filter(c) => c.verb,
+            Self::Chain(c) => c.verb,
+            Self::Actions(c) => c.verb,
+        }
+    }
+    /// The device that it names.
+    pub const fn dev(&self) -> Option<&Word> {
+        match self {
+            Self::Qdisc(c) => c.dev.as_ref(),
+            Self::Class(c) => c.dev.as_ref(),
+            Self::Filter(FilterCommand { target: Some(Target::Dev(dev)), .. })
+            | Self::Chain(ChainCommand { target: Some(Target::Dev(dev)), .. }) => Some(dev),
+            Self::Filter(_) | Self::Chain(_) | Self::Actions(_) => None,
+        }
+    }
+    /// The whole line.
+    pub const fn span(&self) -> &Range<usize> {
+        match self {
+            Self::Qdisc(c) => &c.span,
+            Self::Class(c) => &c.span,
+            Self::Filter(c) => &c.span,
+            Self::Chain(c) => &c.span,
+            Self::Actions(c) => &c.span,
+        }
+    }
+}
