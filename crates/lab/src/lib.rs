@@ -17,6 +17,7 @@
 
 pub mod app;
 pub mod cpu;
+pub mod dist;
 pub mod dumbbell;
 pub mod engine;
 pub mod frame;
