@@ -337,7 +337,14 @@ impl Net {
         self.ends[end as usize].alarm.set(&mut self.engine, Some(start), end, What::Timer);
     }
 
-    fn add_cbr(&mut self, g: &Group, number: u32, (a, b): (Addr, Addr), start: Instant, (len, rate): (u32, u64)) {
+    fn add_cbr(
+        &mut self,
+        g: &Group,
+        number: u32,
+        (a, b): (Addr, Addr),
+        start: Instant,
+        (len, rate): (u32, u64),
+    ) {
         let (source, sink) = (self.sources.len() as u32, self.sinks.len() as u32);
         let label = Label { to: SINKS + sink, hash: self.rng.next_u64() as u32, priority: g.priority };
         let made = udp::Source::new(a, b, label, len, rate, start, Instant::MAX);

@@ -235,6 +235,12 @@ impl Nic {
     pub fn watch(&mut self, now: Instant, marking: bool) {
         self.device.probe = Some(Box::new(Probe::new(self.path.tree(), now, marking)));
     }
+    /// Brings what the probe knows of the qdiscs to the present.
+    pub fn look(&mut self, now: Instant) {
+        if let Some(probe) = &mut self.device.probe {
+            probe.walk(now, self.path.tree());
+        }
+    }
     /// The probe, if there is one.
     pub fn probe(&self) -> Option<&Probe> {
         self.device.probe.as_deref()

@@ -80,6 +80,19 @@ impl Net {
         self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(|g| g.whole.reset());
     }
 
+    /// Transactions that a group has finished since the start; zero for groups of other kinds.
+    pub fn transactions(&self, group: usize) -> u64 {
+        let GroupState { group: g, first, .. } = &self.groups[group];
+        match g.load {
+            Load::Rr { .. } => (0..g.count)
+                .map(|n| match self.ends[(first + 2 * n) as usize].conn.app() {
+                    App::Client(c) => c.done,
+                    _ => 0,
+                })
+                .sum(),
+            _ => 0,
+        }
+    }
     /// Bytes of payload (frames, for constant rate) that each member of a group has delivered since the start.
     pub fn delivered(&self, group: usize) -> Vec<u64> {
         let GroupState { group: g, first, .. } = &self.groups[group];

@@ -129,7 +129,18 @@ impl Probe {
         tree.visit(&mut |place, node| nodes.push(NodeProbe::new(place, node, now)));
         let (discards, in_ring) = (VecDeque::new(), VecDeque::new());
         let (stages, marks_seen) = (Default::default(), Default::default());
-        Self { now, in_ring, stages, discards, unseen: 0, nodes, marks_seen, marking, stale: false, walked_at: now }
+        Self {
+            now,
+            in_ring,
+            stages,
+            discards,
+            unseen: 0,
+            nodes,
+            marks_seen,
+            marking,
+            stale: false,
+            walked_at: now,
+        }
     }
 
     /// Where the time of the packets went that left the wire since measuring began: one distribution per [`Stage`].
