@@ -122,11 +122,14 @@ fn said<I: std::fmt::Debug>(e: &PcapError<I>) -> String {
     }
 }
 
-/// Stamp in nanoseconds, link type, bytes and length of the packet of a block, if it has one.
+/// A packet of a block: stamp in nanoseconds, link type, bytes, length.
+type Packet<'a> = (u64, Linktype, &'a [u8], u32);
+
+/// The packet of a block, if it has one.
 fn packet<'a>(
     block: &'a PcapBlockOwned<'_>,
     interfaces: &mut Vec<Interface>,
-) -> Result<Option<(u64, Linktype, &'a [u8], u32)>, String> {
+) -> Result<Option<Packet<'a>>, String> {
     let of = |interfaces: &[Interface], number: u32| {
         let found = usize::try_from(number).ok().and_then(|n| interfaces.get(n)).copied();
         found.ok_or_else(|| format!("a packet of interface {number}, which the capture does not describe"))

@@ -17,6 +17,9 @@ const NAME_MAX: usize = 20;
 /// Blanks between columns.
 const GAP: usize = 2;
 
+/// One number of a distribution.
+type Part = fn(&Times) -> u64;
+
 /// Which value is the better one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Better {
@@ -80,37 +83,37 @@ impl Trial {
     fn comparison(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.rows();
         let labels = rows.iter().map(|r| r.what.chars().count()).max().unwrap_or(0);
-        let names: Vec<String> = self.policies.iter().map(|p| shortened(&p.name)).collect();
+        // Heads stand above the values, whose last two places are the mark's.
+        let heads: Vec<String> = self.policies.iter().map(|p| shortened(&p.name) + "  ").collect();
         let cells: Vec<Vec<String>> = rows.iter().map(Row::marked).collect();
         let width = |c: usize| {
-            // The head stands above the values, whose last two places are the mark's.
-            let name = names[c].chars().count() + 2;
-            cells.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0).max(name)
+            let values = cells.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count());
+            values.max().unwrap_or(0).max(heads[c].chars().count())
         };
-        let widths: Vec<usize> = (0..names.len()).map(width).collect();
+        let widths: Vec<usize> = (0..heads.len()).map(width).collect();
         let mut from = 0;
-        while from < names.len() {
+        while from < heads.len() {
             let mut to = from + 1;
             let mut line = labels + GAP + widths[from];
-            while to < names.len() && line + GAP + widths[to] <= WIDTH {
+            while to < heads.len() && line + GAP + widths[to] <= WIDTH {
                 line += GAP + widths[to];
                 to += 1;
             }
             writeln!(f)?;
-            let mut put = |label: &str, cell: &dyn Fn(usize) -> String| {
+            let mut put = |label: &str, cells: &[String]| {
                 let mut line = format!("{label:labels$}");
-                for c in from..to {
-                    line.push_str(&format!("{:>w$}", cell(c), w = GAP + widths[c]));
+                for (cell, width) in cells.iter().zip(&widths).take(to).skip(from) {
+                    line.push_str(&format!("{cell:>w$}", w = GAP + width));
                 }
                 writeln!(f, "{}", line.trim_end())
             };
-            put("", &|c| format!("{}  ", names[c]))?;
+            put("", &heads)?;
             for (row, cells) in rows.iter().zip(&cells) {
-                put(&row.what, &|c| cells[c].clone())?;
+                put(&row.what, cells)?;
             }
             from = to;
         }
-        match names.len() {
+        match heads.len() {
             1 => Ok(()),
             _ => writeln!(f, "* best"),
         }
@@ -167,8 +170,7 @@ impl Trial {
             });
         }
         let what = latency_word(first.kind);
-        let parts: [(&str, fn(&Times) -> u64); 3] =
-            [("p50", |t| t.p50_ns), ("p95", |t| t.p95_ns), ("p99", |t| t.p99_ns)];
+        let parts: [(&str, Part); 3] = [("p50", |t| t.p50_ns), ("p95", |t| t.p95_ns), ("p99", |t| t.p99_ns)];
         for (part, ns) in parts {
             of(&format!("     {what} {part}"), Better::Less, &|g| {
                 g.latency.as_ref().map(|t| (ns(t) as f64, time(ns(t))))
