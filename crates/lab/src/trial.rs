@@ -82,7 +82,7 @@ impl Setup {
             return refuse("rtt", "at most 10s", text_of(&self.rtt));
         }
         if !(Nanos::from_millis(100)..=Nanos::from_secs(3600)).contains(&self.time) {
-            return refuse("time", "100ms to 1h", text_of(&self.time));
+            return refuse("time", "100ms to 3600s", text_of(&self.time));
         }
         Ok(())
     }

@@ -277,7 +277,7 @@ fn what_is_out_of_bounds_is_refused_in_words() {
         (Setup { link: Rate::from_bits(8_000), ..base }, "link: expected 64kbit to 100gbit, given 8Kbit"),
         (Setup { ring: 0, ..base }, "ring: expected 1 to 1048576 descriptors, given 0"),
         (Setup { rtt: Nanos::from_secs(11), ..base }, "rtt: expected at most 10s, given 11s"),
-        (Setup { time: Nanos::from_millis(99), ..base }, "time: expected 100ms to 1h, given 99ms"),
+        (Setup { time: Nanos::from_millis(99), ..base }, "time: expected 100ms to 3600s, given 99ms"),
     ];
     for (setup, said) in cases {
         let e = run(&setup, &mix("voip"), &[entry("default", "")], &mut |_, _| {}).expect_err("refused");
@@ -305,4 +305,59 @@ fn tables_fit_and_wrap() {
     }
     let one = trial(&setup, &mix("bulk+rr"), &[("default", "")]);
     assert!(one.headline().expect("a headline").ends_with("s with default"));
+}
+
+/// The page with charts, and whoever else reads the JSON, finds every key, in this order.
+#[test]
+fn json_has_its_keys_in_order() {
+    let setup = Setup { time: Nanos::from_secs(1), ..uplink() };
+    let json = trial(&setup, &mix("bulk+rr"), &[("fq", "qdisc add root fq_codel")]).to_json();
+    let value: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let keys = |v: &serde_json::Value| {
+        v.as_object().expect("an object").keys().cloned().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        keys(&value),
+        "title traffic about link_rate_bit_s rtt_ns ring bql time_ns warmup_ns seed tcp step_ns policies"
+    );
+    let policy = &value["policies"][0];
+    assert_eq!(keys(policy), "name policy groups classes device stages drops marks jain");
+    assert_eq!(
+        keys(&policy["groups"][1]),
+        "name kind count throughput_bit_s jain retransmitted_bytes transactions_per_s latency lost offered_packets \
+         received_packets series"
+    );
+    assert_eq!(keys(&policy["groups"][0]["series"]), "throughput_bit_s latency_p50_ns latency_p99_ns");
+    assert_eq!(keys(&policy["groups"][0]["latency"]), "count mean_ns p50_ns p95_ns p99_ns max_ns");
+    assert_eq!(
+        keys(&policy["classes"][0]),
+        "handle parent kind qdisc sent_packets sent_bytes throughput_bit_s drops marks backlog_bytes series"
+    );
+    assert_eq!(keys(&policy["classes"][0]["series"]), "throughput_bit_s backlog_bytes drops");
+    assert_eq!(
+        keys(&policy["device"]),
+        "ring_bytes bql_limit utilisation offered_packets sent_packets sent_bytes series"
+    );
+    assert_eq!(keys(&policy["stages"][2]), "stage mean_ns p50_ns p95_ns p99_ns max_ns");
+    assert_eq!((&value["time_ns"], &value["step_ns"]), (&1_000_000_000_u64.into(), &10_000_000.into()));
+    assert_eq!(policy["policy"], "qdisc add root fq_codel");
+    let mut all = Vec::new();
+    collect(&value, &mut all);
+    let docs = include_str!("../../../docs/try.md");
+    let missing: Vec<_> = all.iter().filter(|key| !docs.contains(&format!("`{key}`"))).collect();
+    assert!(missing.is_empty(), "docs/try.md does not name {missing:?}");
+}
+
+/// Every key but the names of reasons.
+fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {
+    match value {
+        serde_json::Value::Object(o) => o.iter().for_each(|(key, value)| {
+            keys.push(key.clone());
+            if !["drops", "marks"].contains(&key.as_str()) {
+                collect(value, keys);
+            }
+        }),
+        serde_json::Value::Array(list) => list.iter().for_each(|v| collect(v, keys)),
+        _ => {}
+    }
 }

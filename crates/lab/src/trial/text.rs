@@ -142,8 +142,8 @@ impl Trial {
         }
         let bytes = |n: u64| (n as f64, size(n));
         let root = |p: &PolicyTrial| p.classes.first().map_or(0, |c| c.backlog_bytes.mean);
-        of("     in qdiscs, mean", Better::Less, &|p| bytes(root(p)));
-        of("     in ring, mean", Better::Less, &|p| bytes(p.device.ring_bytes.mean));
+        of("     in qdiscs, mean", Better::Neither, &|p| bytes(root(p)));
+        of("     in ring, mean", Better::Neither, &|p| bytes(p.device.ring_bytes.mean));
         rows
     }
 
