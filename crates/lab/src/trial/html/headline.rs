@@ -121,7 +121,12 @@ pub fn table(report: &Value) -> String {
     )
 }
 
-fn row(policies: &[Value], label: &str, better: Better, value: &dyn Fn(&Value) -> Option<(f64, String)>) -> Row {
+fn row(
+    policies: &[Value],
+    label: &str,
+    better: Better,
+    value: &dyn Fn(&Value) -> Option<(f64, String)>,
+) -> Row {
     Row { label: label.into(), better, cells: policies.iter().map(value).collect() }
 }
 
