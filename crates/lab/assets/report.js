@@ -18,6 +18,8 @@
   // One width for the y axis of every chart, so that the same moment stands below the same moment.
   const AXIS_WIDTH = 68;
   const PERCENTILES = ["p50", "p95", "p99", "max"];
+  // Charts over time share the cursor; zoom goes through `zoomAll`, which also knows about the reset.
+  const SYNC = { key: "time", scales: ["x", null], filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } };
   const STAGES = ["classifier", "qdisc", "ring"];
   // Of the largest latency to the smallest: beyond it a linear scale shows only the largest.
   const LOG_FROM_RATIO = 15;
@@ -30,6 +32,7 @@
 
   /** Three significant digits and a prefix, as the tables have them: 1.23 ms, 18.9 Mbit/s, 4.54 kB. */
   function scaled(value, unit, prefixes) {
+    if (value === 0) return "0";
     let power = 0;
     while (Math.abs(value) >= 999.5 && power + 1 < prefixes.length) {
       value /= 1000;
@@ -207,8 +210,11 @@
       options: {
         scales: { x: { time: false, range: timeRange(xs, length) }, y: yScale(log) },
         axes: axes(unit, log, { values: (_u, ticks) => ticks.map(seconds) }),
-        series: [{ label: "time", value: (_u, v, _k, i) => reading(v, i, seconds) }, ...names.map((_, k) => line(k, unit, shape))],
-        cursor: { drag: { x: true, y: false, dist: 4 }, sync: { key: "time", scales: ["x", null], filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } } },
+        series: [
+          { label: "time", value: (_u, v, _k, i) => reading(v, i, seconds) },
+          ...names.map((_, k) => line(k, unit, shape)),
+        ],
+        cursor: { drag: { x: true, y: false, dist: 4 }, sync: SYNC },
         hooks: { drawClear: [shadeWarmup], setScale: [zoomAll] },
       },
     };
@@ -226,7 +232,10 @@
       options: {
         scales: { x: { time: false, range: [-0.3, labels.length - 0.7] }, y: yScale(log) },
         axes: axes(unit, log, { splits: labels.map((_, i) => i), values: () => labels, grid: { show: false } }),
-        series: [{ label: "of all", value: (_u, v, _k, i) => reading(v, i, (at) => labels[at]) }, ...names.map((_, k) => line(k, unit, points(k)))],
+        series: [
+          { label: "of all", value: (_u, v, _k, i) => reading(v, i, (at) => labels[at]) },
+          ...names.map((_, k) => line(k, unit, points(k))),
+        ],
         cursor: { drag: { x: false, y: false } },
       },
     };
@@ -238,11 +247,16 @@
     const xs = labels.flatMap((_, i) => names.map((_, k) => i * slots + k));
     const ys = series.map((s, k) => labels.flatMap((_, i) => names.map((_, other) => (other === k ? s[i] ?? null : null))));
     const centres = labels.map((_, i) => i * slots + (names.length - 1) / 2);
-    const shape = (k) => ({ width: 0, fill: () => ink.policy[k], paths: uPlot.paths.bars({ size: [0.82, 72] }), points: { show: false } });
+    const paths = uPlot.paths.bars({ size: [0.82, 72] });
+    const shape = (k) => ({ width: 0, fill: () => ink.policy[k], paths, points: { show: false } });
     return {
       data: [xs, ...ys],
       options: {
-        scales: { x: { time: false, range: [-1, labels.length * slots - 1] }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.15 : 1] } },
+        // Above the highest bar stands its value.
+        scales: {
+          x: { time: false, range: [-1, labels.length * slots - 1] },
+          y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.15 : 1] },
+        },
         axes: axes(unit, false, { splits: centres, values: () => labels, grid: { show: false } }),
         series: [{}, ...names.map((_, k) => line(k, unit, shape(k)))],
         cursor: { show: false },
@@ -277,7 +291,8 @@
   function plan() {
     const all = [];
     const add = (where, title, detail, kind, spec) => all.push({ where, title, detail, kind, spec });
-    const word = (g) => ({ rr: "request to response", cbr: "one way", replay: "one way", stream: "TCP's RTT" })[g.kind] ?? "latency";
+    const words = { rr: "request to response", cbr: "one way", replay: "one way", stream: "TCP's RTT" };
+    const word = (g) => words[g.kind] ?? "latency";
     const title = (g) => (g.count > 1 ? `${g.name} ×${g.count}` : g.name);
     const { log } = state;
     for (const g of groups()) {
@@ -331,7 +346,6 @@
     const host = document.querySelector(chart.where);
     const grid = host.querySelector(".grid");
     const card = element("figure", "card");
-    card.style.margin = "0";
     const head = element("h3", "", chart.title);
     if (chart.detail) head.append(element("small", "", chart.detail));
     const body = element("div", "plot");
@@ -524,7 +538,8 @@
 
   function report() {
     root.dataset.charts = `${charts.filter((c) => c.drawn).length}/${charts.length}`;
-    const zoomed = ({ timed, plot }) => timed && plot && plot.scales.x.max - plot.scales.x.min < plot.data[0].length * step * 0.999;
+    const shown = (x) => x.max - x.min;
+    const zoomed = ({ timed, plot }) => timed && plot && shown(plot.scales.x) < plot.data[0].length * step * 0.999;
     root.dataset.zoom = charts.filter(zoomed).length;
   }
 

@@ -39,7 +39,8 @@ fn group(name: &str, kind: &str, count: u32, steps: usize, (rate, ns): (u64, u64
         v.into_iter().enumerate().map(|(i, v)| (i % 13 != 5).then_some(v)).collect()
     };
     json!({
-        "name": name, "kind": kind, "count": count, "throughput_bit_s": rate, "jain": 0.987, "retransmitted_bytes": 1460,
+        "name": name, "kind": kind, "count": count, "throughput_bit_s": rate, "jain": 0.987,
+        "retransmitted_bytes": 1460,
         "transactions_per_s": if kind == "rr" { json!(46.3) } else { Value::Null },
         "latency": {"count": 400, "mean_ns": ns, "p50_ns": ns, "p95_ns": ns * 2, "p99_ns": ns * 3, "max_ns": ns * 4},
         "lost": null,

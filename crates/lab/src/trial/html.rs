@@ -101,7 +101,11 @@ fn cell(value: &Value, format: fn(u64) -> String) -> String {
 /// The names of policies, each with its colour.
 fn named(k: usize, policy: &Value) -> String {
     let name = escaped(text(policy, "name"));
-    format!("<i class=\"dot\" style=\"--p:var(--p{})\"></i>{name}", k % COLOURS)
+    let colour = k % COLOURS;
+    // A long name is cut by the style sheet; the whole one is the title.
+    format!(
+        "<i class=\"dot\" style=\"--p:var(--p{colour})\"></i><span class=\"name\" title=\"{name}\">{name}</span>"
+    )
 }
 
 fn setup(report: &Value) -> String {

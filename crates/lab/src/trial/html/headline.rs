@@ -155,14 +155,14 @@ fn group_rows(policies: &[Value], group: &Value) -> Vec<Row> {
         rows.push(of("throughput", better, &|g| counted(&g["throughput_bit_s"], bit_rate)));
     }
     if stream {
-        // Throughput is what bulk is for.
+        // Throughput is what bulk is for; who is starved sends nothing again.
         rows.rotate_right(1);
         if whole(&group["count"]).is_some_and(|n| n > 1) {
             rows.push(of("fairness (Jain)", Better::More, &|g| {
                 g["jain"].as_f64().map(|n| (n, format!("{n:.3}")))
             }));
         }
-        rows.push(of("sent again", Better::Less, &|g| counted(&g["retransmitted_bytes"], size)));
+        rows.push(of("sent again", Better::Neither, &|g| counted(&g["retransmitted_bytes"], size)));
     }
     rows.push(of("lost", Better::Less, &|g| counted(&g["lost"], |n| n.to_string())));
     rows
@@ -191,11 +191,28 @@ fn bottleneck_rows(policies: &[Value]) -> Vec<Row> {
     rows
 }
 
-/// One sentence: what the best policy does to the latency that matters most, against the first one.
+/// What a reader should know before the numbers.
 pub fn verdict(report: &Value) -> String {
-    sentence(array(report, "policies")).map_or_else(String::new, |s| format!("<p class=\"verdict\">{s}</p>"))
+    let policies = array(report, "policies");
+    let all = sentence(policies).into_iter().chain(starved(policies));
+    all.map(|s| format!("<p class=\"verdict\">{s}</p>")).collect()
 }
 
+/// A sentence on each policy that gave nothing to some groups which another one served: their latency is in no table.
+fn starved(policies: &[Value]) -> Vec<String> {
+    let throughput = |p: &Value, g: &Value| whole(&group_of(p, g)?["throughput_bit_s"]);
+    let served = |g: &&&Value| policies.iter().any(|p| throughput(p, g).is_some_and(|rate| rate > 0));
+    let groups = groups(policies);
+    let each = policies.iter().filter_map(|p| {
+        let none = groups.iter().filter(served).filter(|g| throughput(p, g) == Some(0));
+        let none: Vec<String> = none.map(|g| title(g)).collect();
+        let name = escaped(text(p, "name"));
+        (!none.is_empty()).then(|| format!("Starved with {name}: <b>{}</b>.", none.join("</b>, <b>")))
+    });
+    each.collect()
+}
+
+/// What the best policy does to the latency that matters most, against the first one.
 fn sentence(policies: &[Value]) -> Option<String> {
     let first = policies.first()?;
     let all = groups(policies);
@@ -207,7 +224,7 @@ fn sentence(policies: &[Value]) -> Option<String> {
     let head = format!("{} {what}: <b>{}</b> with {}", title(group), micro(was), name(first));
     let others = policies.iter().skip(1).filter_map(|p| Some((p99(p, group)?, p)));
     Some(match others.min_by_key(|(ns, _)| *ns) {
-        None => head,
+        None => head + ".",
         Some((now, p)) => {
             let times = was as f64 / now.max(1) as f64;
             let times = match times {
@@ -236,11 +253,25 @@ mod tests {
     fn the_sentence_is_about_who_waits() {
         let said = |all: &[Value]| sentence(all).unwrap_or_default();
         assert_eq!(said(&[]), "");
-        assert_eq!(said(&[policy("a", 600_000_000)]), "rr ×4 p99: <b>600 ms</b> with a");
+        assert_eq!(said(&[policy("a", 600_000_000)]), "rr ×4 p99: <b>600 ms</b> with a.");
         assert_eq!(
             said(&[policy("a", 600_000_000), policy("c", 90_000_000), policy("<b>", 20_000_000)]),
             "rr ×4 p99: <b>600 ms</b> with a, <b>20.0 ms</b> with &lt;b&gt;, 30 times lower."
         );
+    }
+
+    #[test]
+    fn groups_that_got_nothing_are_named_where_another_policy_served_them() {
+        let policy = |name: &str, rates: [u64; 3]| {
+            let group =
+                |(name, rate): (&str, u64)| json!({"name": name, "kind": "cbr", "throughput_bit_s": rate});
+            let groups: Vec<Value> = ["x", "y", "z"].into_iter().zip(rates).map(group).collect();
+            json!({"name": name, "groups": groups})
+        };
+        let all = [policy("a", [0, 0, 0]), policy("b", [5, 6, 0]), policy("c", [5, 0, 0])];
+        let said = ["Starved with a: <b>x</b>, <b>y</b>.", "Starved with c: <b>y</b>."];
+        assert_eq!(starved(&all), said);
+        assert!(starved(&[json!({}), json!(null)]).is_empty());
     }
 
     #[test]
