@@ -65,7 +65,10 @@ fn policy(name: &str, k: usize, steps: usize) -> Value {
             },
         })
     };
-    let stage = |name: &str, ns: u64| json!({"stage": name, "mean_ns": ns, "p50_ns": ns, "p95_ns": ns * 2, "p99_ns": ns * 2, "max_ns": ns * 3});
+    let stage = |name: &str, ns: u64| {
+        let (p95, max) = (ns * 2, ns * 3);
+        json!({"stage": name, "mean_ns": ns, "p50_ns": ns, "p95_ns": p95, "p99_ns": p95, "max_ns": max})
+    };
     json!({
         "name": name, "policy": "qdisc add root handle 1: prio\nqdisc add parent 1:1 fq_codel\n",
         "groups": [
