@@ -26,6 +26,7 @@ setup:
 	  command -v iperf3 >/dev/null || need="$$need iperf3"; \
 	  command -v ip >/dev/null || need="$$need iproute2"; \
 	  command -v valgrind >/dev/null || need="$$need valgrind"; \
+	  command -v chromium chromium-browser google-chrome >/dev/null || need="$$need chromium"; \
 	  if [ -n "$$need" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$need >/dev/null; fi; \
 	fi
 

@@ -6,6 +6,7 @@
 //! the same seed and gives a [`Trial`], which says itself as JSON and as text.
 
 mod capture;
+pub mod html;
 pub mod mix;
 mod run;
 mod text;

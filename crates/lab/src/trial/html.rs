@@ -1,0 +1,261 @@
+//! A trial as one HTML file: charts, tables and data in it, nothing fetched from anywhere.
+//!
+//! The page is made from the JSON alone, so that it shows what `--json` prints and nothing else. Tables are written here,
+//! for readers without JavaScript; `assets/report.js` draws the charts from the same JSON, which the page carries.
+//! Whatever comes from the JSON is text: it is escaped here, and never markup there.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::report::text::{bit_rate, size, time};
+
+mod headline;
+
+/// The page, with places named between double braces.
+const PAGE: &str = include_str!("../../assets/report.html");
+/// Colours of policies in `assets/report.css`; from the ninth policy on they come again.
+const COLOURS: usize = 8;
+
+/// The page for a report, as [`Trial::to_json`](super::Trial::to_json) writes it.
+///
+/// Keys that are missing, null or of another type are shown as absent. Of text that is not JSON there is nothing to show:
+/// the page says so.
+pub fn html(report_json: &str) -> String {
+    let report: Value = serde_json::from_str(report_json).unwrap_or(Value::Null);
+    let title = match report.is_object() {
+        true => text(&report, "title"),
+        false => "This report has no data",
+    };
+    filled(PAGE, &|place| match place {
+        "title" => escaped(title),
+        "about" => escaped(text(&report, "about")),
+        "setup" => setup(&report),
+        "verdict" => headline::verdict(&report),
+        "headline" => headline::table(&report),
+        "stages" => stages(&report),
+        "classes" => classes(&report),
+        "policies" => policies(&report),
+        "model" => model(&report),
+        // `<` occurs in strings only; without it no tag ends the data early.
+        "data" => report.to_string().replace('<', "\\u003c"),
+        "uplot.css" => include_str!("../../assets/uplot/uPlot.min.css").into(),
+        "uplot.js" => include_str!("../../assets/uplot/uPlot.iife.min.js").into(),
+        "report.css" => include_str!("../../assets/report.css").into(),
+        "report.js" => include_str!("../../assets/report.js").into(),
+        _ => String::new(),
+    })
+}
+
+/// The template with its places filled. What is put in is not looked at again: a policy may contain braces.
+fn filled(template: &str, fill: &dyn Fn(&str) -> String) -> String {
+    let mut page = String::with_capacity(1 << 18);
+    let mut parts = template.split("{{");
+    page.push_str(parts.next().unwrap_or(""));
+    for part in parts {
+        let (place, rest) = part.split_once("}}").unwrap_or(("", part));
+        page.push_str(&fill(place));
+        page.push_str(rest);
+    }
+    page
+}
+
+/// Text as HTML, also between double quotes.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn text<'a>(of: &'a Value, key: &str) -> &'a str {
+    of[key].as_str().unwrap_or("")
+}
+
+fn array<'a>(of: &'a Value, key: &str) -> &'a [Value] {
+    of[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A count, or the nearest one: JSON may write it as a fraction.
+fn whole(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| value.as_f64().filter(|v| *v >= 0.0).map(|v| v.round() as u64))
+}
+
+fn micro(ns: u64) -> String {
+    time(ns).replace("us", "µs")
+}
+
+/// A value by its formatter; a dash if there is none.
+fn cell(value: &Value, format: fn(u64) -> String) -> String {
+    whole(value).map_or_else(|| "–".into(), format)
+}
+
+/// The names of policies, each with its colour.
+fn named(k: usize, policy: &Value) -> String {
+    let name = escaped(text(policy, "name"));
+    let colour = k % COLOURS;
+    // A long name is cut by the style sheet; the whole one is the title.
+    format!(
+        "<i class=\"dot\" style=\"--p:var(--p{colour})\"></i><span class=\"name\" title=\"{name}\">{name}</span>"
+    )
+}
+
+fn setup(report: &Value) -> String {
+    let bql = report["bql"].as_bool().map(|on| if on { "on" } else { "off" }.to_string());
+    let warmup = whole(&report["warmup_ns"]).filter(|ns| *ns > 0).map(micro);
+    let duration = whole(&report["time_ns"]).map(|ns| match &warmup {
+        Some(warmup) => format!("{}, first {warmup} not measured", micro(ns)),
+        None => micro(ns),
+    });
+    let known = |key: &str, format: fn(u64) -> String| whole(&report[key]).map(format);
+    let all = [
+        ("Traffic", Some(text(report, "traffic").to_string()).filter(|t| !t.is_empty())),
+        ("Link", known("link_rate_bit_s", bit_rate)),
+        ("RTT", known("rtt_ns", micro)),
+        ("Ring", known("ring", |n| n.to_string())),
+        ("BQL", bql),
+        ("Seed", known("seed", |n| n.to_string())),
+        ("Virtual time", duration),
+    ];
+    // Three digits of what was given as two are noise.
+    let plain = |value: String| value.replace(".00 ", " ").replace(".0 ", " ");
+    let known = all.into_iter().filter_map(|(name, value)| Some((name, plain(value?))));
+    known.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value))).collect()
+}
+
+fn stages(report: &Value) -> String {
+    let parts = ["mean", "p50", "p95", "p99", "max"];
+    let mut rows = String::new();
+    for (k, policy) in array(report, "policies").iter().enumerate() {
+        for (i, stage) in array(policy, "stages").iter().enumerate() {
+            let name = if i == 0 { named(k, policy) } else { String::new() };
+            let _ = write!(
+                rows,
+                "<tr><th class=\"text\">{name}</th><td class=\"text\">{}</td>",
+                escaped(text(stage, "stage"))
+            );
+            for part in parts {
+                let _ = write!(rows, "<td>{}</td>", cell(&stage[format!("{part}_ns")], micro));
+            }
+            rows.push_str("</tr>");
+        }
+    }
+    match rows.is_empty() {
+        true => String::new(),
+        false => table(&["policy", "stage", "mean", "p50", "p95", "p99", "max"], 2, &rows),
+    }
+}
+
+/// A table in a box of its own; the first `texts` columns are words.
+fn table(heads: &[&str], texts: usize, rows: &str) -> String {
+    let head = |(i, head): (usize, &&str)| match i < texts {
+        true => format!("<th class=\"text\" scope=\"col\">{head}</th>"),
+        false => format!("<th scope=\"col\">{head}</th>"),
+    };
+    let heads: String = heads.iter().enumerate().map(head).collect();
+    format!(
+        "<div class=\"table\" tabindex=\"0\"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+}
+
+fn classes(report: &Value) -> String {
+    let mut out = String::new();
+    for (k, policy) in array(report, "policies").iter().enumerate() {
+        let _ = write!(out, "<h3 class=\"policy\">{}</h3>", named(k, policy));
+        let all = array(policy, "classes");
+        let rows: String = all.iter().map(|class| class_row(class, all)).collect();
+        let heads =
+            ["class", "kind", "throughput", "packets", "bytes", "backlog mean", "max", "dropped", "marked"];
+        out.push_str(&match rows.is_empty() {
+            true => "<p class=\"note\">no data</p>".into(),
+            false => table(&heads, 2, &rows),
+        });
+    }
+    out
+}
+
+fn class_row(class: &Value, all: &[Value]) -> String {
+    let above = |c: &Value| all.iter().find(|p| p["handle"] == c["parent"] && p["handle"] != c["handle"]);
+    // A tree is at most eight deep; a file may say what it likes.
+    let depth = std::iter::successors(above(class), |c| above(c)).take(8).count();
+    let backlog = &class["backlog_bytes"];
+    format!(
+        "<tr><th class=\"text\" style=\"padding-left:{}px\">{}</th><td class=\"text\">{}</td><td>{}</td><td>{}</td>\
+         <td>{}</td><td>{}</td><td>{}</td>{}{}</tr>",
+        14 + 18 * depth,
+        escaped(text(class, "handle")),
+        escaped(text(class, "kind")),
+        cell(&class["throughput_bit_s"], bit_rate),
+        cell(&class["sent_packets"], |n| n.to_string()),
+        cell(&class["sent_bytes"], size),
+        cell(&backlog["mean"], size),
+        cell(&backlog["max"], size),
+        reasons(&class["drops"]),
+        reasons(&class["marks"]),
+    )
+}
+
+fn reasons(all: &Value) -> String {
+    let each = all.as_object().into_iter().flatten();
+    let each: Vec<String> =
+        each.map(|(reason, n)| format!("{} {}", escaped(reason), cell(n, |n| n.to_string()))).collect();
+    match each.is_empty() {
+        true => "<td class=\"zero\">0</td>".into(),
+        false => format!("<td class=\"reasons\">{}</td>", each.join(", ")),
+    }
+}
+
+fn policies(report: &Value) -> String {
+    let mut out = String::new();
+    for (k, policy) in array(report, "policies").iter().enumerate() {
+        let policy_text = match text(policy, "policy") {
+            "" => "<p class=\"note\">What a device starts with: no command.</p>".into(),
+            some => format!("<pre tabindex=\"0\">{}</pre>", escaped(some.trim_end())),
+        };
+        let _ = write!(out, "<h3 class=\"policy\">{}</h3>{policy_text}", named(k, policy));
+    }
+    out
+}
+
+fn model(report: &Value) -> String {
+    let tcp = match text(report, "tcp") {
+        "" => "a model".into(),
+        some => escaped(some),
+    };
+    format!(
+        "Virtual time, no hardware: the same seed gives the same numbers. Two hosts and one bottleneck, whose transmit \
+         side has the policy, the ring and the byte limit; the way back is wide and empty. TCP is {tcp}: conclude \
+         nothing about marks (ECN) from it, and expect other stacks to fill and leave queues at another pace."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_filled_in_is_not_filled_again() {
+        assert_eq!(filled("a{{x}}b{{y}}c", &|p| format!("<{p}{{{{x}}}}>")), "a<x{{x}}>b<y{{x}}>c");
+        assert_eq!(filled("a{{x", &|p| p.to_uppercase()), "ax");
+    }
+
+    #[test]
+    fn text_is_escaped_for_elements_and_attributes() {
+        assert_eq!(escaped("<a b='c'>&\"µ"), "&lt;a b=&#39;c&#39;&gt;&amp;&quot;µ");
+    }
+
+    #[test]
+    fn assets_do_not_end_their_own_elements() {
+        let page = html("{}");
+        assert_eq!(page.matches("</script").count(), 3, "data, uPlot, report");
+        assert_eq!(page.matches("</style").count(), 2);
+    }
+}
