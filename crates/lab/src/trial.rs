@@ -6,6 +6,7 @@
 //! the same seed and gives a [`Trial`], which says itself as JSON and as text.
 
 mod capture;
+mod html;
 pub mod mix;
 mod run;
 mod text;
@@ -20,6 +21,7 @@ use txweir_tc::{Diagnostic, Policy};
 
 use crate::report::Times;
 
+pub use html::html;
 pub use mix::{MIXES, Traffic, TrafficError};
 pub use run::run;
 
