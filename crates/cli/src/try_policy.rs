@@ -1,6 +1,6 @@
 //! `txweir try`: policies side by side, in virtual time.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use txweir::core::value::{Value, Words};
 use txweir::lab::trial::{Entry, MIXES, Setup, Traffic, TrafficError, TrialError, run};
@@ -57,6 +57,10 @@ pub struct Args {
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
+
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -89,6 +93,10 @@ pub fn main(args: Args) -> Result<(), Failure> {
         TrialError::Setup(e) => Failure::usage(e),
         TrialError::Policy(d) => Failure::from(*d),
     })?;
+    if let Some(path) = &args.html {
+        let page = txweir::lab::trial::html(&trial.to_json());
+        std::fs::write(path, page).map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
+    }
     match args.json {
         true => println!("{}", trial.to_json()),
         false => print!("{trial}"),

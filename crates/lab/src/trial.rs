@@ -21,6 +21,7 @@ use txweir_tc::{Diagnostic, Policy};
 
 use crate::report::Times;
 
+pub use html::html;
 pub use mix::{MIXES, Traffic, TrafficError};
 pub use run::run;
 
