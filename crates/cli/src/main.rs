@@ -1,11 +1,13 @@
 //! The txweir command: each subcommand is a module with its options, `Args`, and its body, `main`.
 
+mod bar;
 mod bench;
 mod failure;
 mod kinds;
 mod lab;
 mod policy;
 mod run;
+mod try_policy;
 
 use std::process::ExitCode;
 
@@ -33,6 +35,8 @@ struct Cli {
 enum Command {
     /// Run traffic through a policy in virtual time
     Lab(lab::Args),
+    /// Run policies in virtual time on the same traffic, and compare
+    Try(try_policy::Args),
     /// Carry live packets between two interfaces, through qdiscs and a byte limit
     Run(run::Args),
     /// Time the path itself, beside other queues
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Lab(args) => lab::main(args),
+        Command::Try(args) => try_policy::main(args),
         Command::Run(args) => run::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Kinds(args) => kinds::main(args),
