@@ -33,13 +33,15 @@ pub mod diagnostic;
 pub mod json;
 pub mod language;
 pub mod lex;
+mod plan;
 pub mod policy;
 mod refusal;
 pub mod show;
 pub mod source;
 mod suggest;
+pub mod tool;
 
-pub use command::{Command, Place, QdiscCommand, Verb};
+pub use ast::{Command, Place, QdiscCommand, Verb};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use policy::Policy;
 pub use source::Source;

@@ -1,0 +1,207 @@
+//! Devices that are nothing but their qdiscs, and what holds for any text: for tests of this crate and of what uses it.
+
+use std::sync::Arc;
+
+use txweir_core::cx::Cx;
+use txweir_core::{Env, Handle, Meta, Tree};
+
+use super::device::{Device, Devices, Hook, SwapDone};
+use super::rehearsal::{Queued, enqueue};
+use super::{Request, run, save};
+use crate::command;
+use crate::diagnostic::Diagnostic;
+use crate::lex;
+use crate::policy::Policy;
+use crate::show;
+use crate::source::Source;
+
+/// Most packets that wait in a device of these.
+const POOL: usize = 4096;
+
+/// Several devices in memory.
+#[derive(Debug, Default)]
+pub struct Memory {
+    devices: Vec<MemoryDevice>,
+}
+
+/// One device in memory: a tree, a hook, and packets that are put in and stay.
+#[derive(Debug)]
+pub struct MemoryDevice {
+    name: String,
+    queues: u32,
+    tree: Tree,
+    cx: Cx,
+    hook: Option<Hook>,
+    waiting: Vec<Queued>,
+}
+
+impl Memory {
+    /// Devices of these names, of one queue each, with their default qdiscs.
+    pub fn new(names: &[&str]) -> Self {
+        Self { devices: names.iter().map(|name| MemoryDevice::new(name, 1, Env::default())).collect() }
+    }
+    /// With one more.
+    #[must_use]
+    pub fn with(mut self, device: MemoryDevice) -> Self {
+        self.devices.push(device);
+        self
+    }
+    /// The device of that name, to look at and to put packets in.
+    pub fn get(&mut self, name: &str) -> Option<&mut MemoryDevice> {
+        self.devices.iter_mut().find(|d| d.name == name)
+    }
+}
+
+impl MemoryDevice {
+    /// A device with its default qdisc.
+    pub fn new(name: &str, queues: u32, env: Env) -> Self {
+        let (tree, cx) = (Tree::new(env), Cx::new(POOL, env.seed));
+        Self { name: name.into(), queues, tree, cx, hook: None, waiting: Vec::new() }
+    }
+    /// Queues a packet; it waits until it is dropped.
+    pub fn enqueue(&mut self, meta: Meta) {
+        self.waiting.extend(enqueue(&mut self.tree, &mut self.cx, &[meta]).into_iter().flatten());
+    }
+}
+
+impl Devices for Memory {
+    fn names(&self) -> Vec<String> {
+        self.devices.iter().map(|d| d.name.clone()).collect()
+    }
+    fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
+        self.devices.iter_mut().find(|d| d.name == name).map(|d| d as &mut dyn Device)
+    }
+}
+
+impl Device for MemoryDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn queues(&self) -> u32 {
+        self.queues
+    }
+    fn env(&self) -> Env {
+        *self.tree.env()
+    }
+    fn tree(&self) -> &Tree {
+        &self.tree
+    }
+    fn hook(&self) -> Option<Hook> {
+        self.hook
+    }
+    fn set_hook(&mut self, hook: Option<Hook>) {
+        self.hook = hook;
+    }
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
+        f(&mut self.tree, &mut self.cx);
+    }
+    /// All packets are queued anew.
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
+        let mut done = SwapDone::default();
+        let mut cx = Cx::new(POOL, self.tree.env().seed);
+        let Ok(mut tree) = show::copy(&self.tree, &mut cx) else { return done };
+        f(&mut tree, &mut cx);
+        let metas: Vec<Meta> = std::mem::take(&mut self.waiting).into_iter().map(|q| q.meta).collect();
+        let places = enqueue(&mut tree, &mut cx, &metas);
+        for (meta, place) in metas.iter().zip(&places) {
+            let tally = if place.is_some() { &mut done.moved } else { &mut done.dropped };
+            tally.add(meta.wire_len);
+        }
+        self.waiting = places.into_iter().flatten().collect();
+        (self.tree, self.cx) = (tree, cx);
+        done
+    }
+    fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        for q in &self.waiting {
+            f(q.parent, q.handle, &q.meta);
+        }
+    }
+}
+
+/// Does a text in every way that there is, on devices with packets in them, and checks what must hold whatever it says:
+/// every error lies in the text, JSON is printed for JSON, a dry run and a failed atomic batch change nothing, and what
+/// is saved makes the same again. The fuzz target and the tests of random text are this.
+///
+/// # Panics
+/// If one of these does not hold.
+pub fn any_text(text: &str) {
+    spans(text);
+    let as_batch = |flags: &[&str]| Request {
+        args: flags.iter().chain(&["-b", "b"]).map(|a| (*a).to_string()).collect(),
+        batch: Some(Source::new("b", text)),
+    };
+    let mut devices = loaded();
+    let before = save(&mut devices);
+    for flags in [&["--dry-run"][..], &["-j", "--dry-run", "--atomic", "-force"]] {
+        let outcome = run(&as_batch(flags), &mut devices);
+        assert!(outcome.status <= 1, "{flags:?}: {}", outcome.status);
+        assert_eq!(save(&mut devices), before, "{flags:?} changed something");
+    }
+    let mut moved = loaded();
+    if run(&as_batch(&["--atomic"]), &mut moved).status != 0 {
+        assert_eq!(save(&mut moved), before, "a failed atomic batch changed something");
+    }
+    run(&as_batch(&["-s", "-d", "-r", "-force"]), &mut devices);
+    for line in text.lines().take(8) {
+        let args: Vec<String> = line.split_whitespace().map(String::from).collect();
+        let outcome = run(&Request { args, batch: None }, &mut devices);
+        assert!(matches!(outcome.status, 0..=2 | 255), "{}", outcome.status);
+        assert!(outcome.status == 0 || !outcome.stderr.is_empty(), "an error without a word: {line}");
+    }
+    for mut devices in [devices, moved] {
+        let saved = save(&mut devices);
+        let mut again = loaded();
+        let batch = format!("qdisc del dev a root\n{saved}");
+        let request = Request { args: vec!["-b".into()], batch: Some(Source::new("saved", batch)) };
+        let outcome = run(&request, &mut again);
+        assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""), "{saved}");
+        assert_eq!(save(&mut again), saved);
+    }
+}
+
+/// Two devices, of which the first has packets.
+fn loaded() -> Memory {
+    let mut devices = Memory::new(&["a", "b"]);
+    let args = "qdisc add dev a root handle 1: prio".split(' ').map(String::from).collect();
+    run(&Request { args, batch: None }, &mut devices);
+    if let Some(a) = devices.get("a") {
+        for n in 0..6u32 {
+            a.enqueue(Meta::new(100 + n).priority(n).hash(n));
+        }
+    }
+    devices
+}
+
+/// Every error and warning lies in the text.
+fn spans(text: &str) {
+    let within = |d: &Diagnostic| {
+        assert!(d.source.text.get(d.span.clone()).is_some(), "{:?} of {:?}", d.span, d.source.text);
+        assert!(!d.to_string().is_empty() && d.json().starts_with('{'));
+    };
+    let source = Arc::new(Source::new("t", text));
+    for line in lex::lines(&source, 0..text.len()) {
+        match line.map(|line| command::read(&source, &line)) {
+            Ok(Ok(command)) => assert!(text.get(command.span().clone()).is_some()),
+            Ok(Err(failure)) => within(&failure.diagnostic),
+            Err(diagnostic) => within(&diagnostic),
+        }
+    }
+    match Policy::parse(text, "p") {
+        Err(all) => all.iter().for_each(within),
+        Ok(policy) => {
+            policy.warnings().iter().for_each(within);
+            let mut tree = Tree::new(Env::default());
+            match policy.apply(&mut tree, &mut Cx::new(1, 0)) {
+                Err(diagnostic) => within(&diagnostic),
+                Ok(()) => {
+                    let said = show::commands(&tree, None);
+                    let mut again = Tree::new(Env::default());
+                    let applied =
+                        Policy::parse(&said, "again").map(|p| p.apply(&mut again, &mut Cx::new(1, 0)));
+                    assert!(matches!(applied, Ok(Ok(()))), "{said}");
+                    assert_eq!(show::commands(&again, None), said);
+                }
+            }
+        }
+    }
+}
