@@ -33,7 +33,7 @@ crate::params! {
         /// Long-term rate. Must be given.
         rate: Rate = Rate(0), keys ["rate"], "at least 8bit": |r| r.0 > 0;
         /// Size of the bucket: the most that leaves back to back. Must be given.
-        burst: Bytes = Bytes(0), keys ["burst", "buffer", "maxburst"], "1 to 4294967295 bytes": in_u32;
+        burst: Bytes = Bytes(0), sizes ["burst", "buffer", "maxburst"], "1 to 4294967295 bytes": in_u32;
         /// Most bytes that wait. Either this or `latency` must be given.
         limit: Option<Bytes> = None, keys ["limit"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
         /// Longest time a packet waits: another way to say `limit`.
@@ -41,7 +41,7 @@ crate::params! {
         /// Rate that is never exceeded, not even by a burst; above `rate`.
         peakrate: Option<Rate> = None, keys ["peakrate"];
         /// Size of the peak rate's bucket: at least one full frame. Must be given with `peakrate`.
-        mtu: Option<Bytes> = None, keys ["mtu", "minburst"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
+        mtu: Option<Bytes> = None, sizes ["mtu", "minburst"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
         /// Smallest size that a packet is charged, after the overhead.
         mpu: u32 = 0, keys ["mpu"];
         /// Bytes added to each packet before charging.
