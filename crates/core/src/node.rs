@@ -202,6 +202,27 @@ impl Node {
         self.settle(before, cx);
     }
 
+    /// Hands out everything queued, here and below, to the back of `out`; packets of one flow in their order. The
+    /// books forget that they were admitted. What the qdiscs know and have counted stays.
+    pub(crate) fn drain(&mut self, out: &mut List, cx: &mut Cx) {
+        if let Some(p) = self.held.pop_front(&cx.pool) {
+            // It came out of the qdisc before everything that is still there.
+            out.push_back(&mut cx.pool, p);
+        }
+        self.qdisc.drain(out, &mut cx.pool);
+        for class in self.qdisc.classes_mut() {
+            class.node.drain(out, cx);
+        }
+        let out = core::mem::take(&mut self.books.queued);
+        self.books.admitted = self.books.admitted.since(out);
+    }
+
+    /// Shows every packet that waits in this node itself, the held one first.
+    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.held.metas(pool).for_each(&mut *f);
+        self.qdisc.queued(pool, f);
+    }
+
     /// Runs `f` on the qdisc and settles what it dropped.
     pub(crate) fn with<R>(&mut self, cx: &mut Cx, f: impl FnOnce(&mut dyn Qdisc, &mut Cx) -> R) -> R {
         let before = cx.dropped;

@@ -158,6 +158,23 @@ impl List {
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         pool.slots.get(self.head as usize).map(|s| &s.meta)
     }
+    /// Appends all packets of `other`, which is empty then. O(1).
+    pub fn append(&mut self, pool: &mut Pool, other: &mut Self) {
+        let other = core::mem::take(other);
+        if other.head == NIL {
+            return;
+        }
+        match self.head {
+            NIL => self.head = other.head,
+            _ => pool.slots[self.tail as usize].next = other.head,
+        }
+        self.tail = other.tail;
+    }
+    /// The metadata of its packets, oldest first.
+    pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        let slot = |index: u32| pool.slots.get(index as usize);
+        core::iter::successors(slot(self.head), move |s| slot(s.next)).map(|s| &s.meta)
+    }
 }
 
 /// A `List` that knows its length: what most disciplines queue in.
@@ -208,6 +225,15 @@ impl Queue {
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.list.front(pool)
     }
+    /// Appends all its packets to `out`, and is empty then. O(1).
+    pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        out.append(pool, &mut self.list);
+        *self = Self::new();
+    }
+    /// The metadata of its packets, oldest first.
+    pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        self.list.metas(pool)
+    }
 }
 
 #[cfg(test)]
@@ -250,6 +276,33 @@ mod tests {
             pool.free(p);
         }
         assert_eq!((seen, q.packets(), q.bytes(), q.is_empty()), (alloc::vec![10, 20, 30], 0, 0, true));
+    }
+
+    #[test]
+    fn lists_are_joined_in_order_and_can_be_looked_through() {
+        let mut pool = Pool::new(6);
+        let (mut a, mut q, mut none) = (List::new(), Queue::new(), Queue::new());
+        let lens = |l: &List, pool: &Pool| l.metas(pool).map(|m| m.len).collect::<Vec<_>>();
+        none.drain(&mut a, &mut pool);
+        assert!(a.is_empty());
+        for len in [1, 2] {
+            let p = alloc(&mut pool, len).unwrap();
+            q.push_back(&mut pool, p);
+        }
+        assert_eq!(q.metas(&pool).map(|m| m.len).collect::<Vec<_>>(), [1, 2]);
+        q.drain(&mut a, &mut pool);
+        assert_eq!((q.packets(), q.bytes(), q.is_empty()), (0, 0, true));
+        let p = alloc(&mut pool, 3).unwrap();
+        q.push_back(&mut pool, p);
+        q.drain(&mut a, &mut pool);
+        none.drain(&mut a, &mut pool);
+        let p = alloc(&mut pool, 4).unwrap();
+        a.push_back(&mut pool, p);
+        assert_eq!(lens(&a, &pool), [1, 2, 3, 4]);
+        while let Some(p) = a.pop_front(&pool) {
+            pool.free(p);
+        }
+        assert_eq!((lens(&a, &pool), pool.live()), (Vec::new(), 0));
     }
 
     #[test]

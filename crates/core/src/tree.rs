@@ -9,6 +9,7 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::Handle;
 use crate::meta::Meta;
 use crate::node::Node;
+use crate::pool::{List, Pool};
 use crate::qdisc::{Verdict, kind, pfifo_fast};
 use crate::spec::Env;
 use crate::value::Words;
@@ -81,6 +82,20 @@ impl Tree {
             }
         }
         walk(&self.root, Place { parent: Handle::ROOT, depth: 0 }, f);
+    }
+
+    /// Hands out every packet that waits to the back of `out`, those of one flow in their order. The books forget
+    /// that they were admitted; what the qdiscs know and have counted stays: the tokens of a shaper, the memory of
+    /// an AQM. The caller queues the packets again, or drops them.
+    pub fn drain(&mut self, out: &mut List, cx: &mut Cx) {
+        self.root.drain(out, cx);
+    }
+
+    /// Shows every packet that waits, with the place (`ROOT` or a class) and the handle of the qdisc that it waits
+    /// in: parents first, and in each qdisc those of one flow in their order. A packet that a peek has taken out is
+    /// shown at the qdisc that it came from.
+    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        self.visit(&mut |place, node| node.queued(pool, &mut |m| f(place.parent, node.handle(), m)));
     }
 
     /// Adds a qdisc at `parent` (a class, or `Handle::ROOT`), where only a default one may be. `handle` `None`

@@ -535,6 +535,10 @@ impl<F> TxPath<F> {
     pub const fn tree(&self) -> &Tree {
         &self.tree
     }
+    /// Shows every packet that waits in the qdiscs: see `Tree::queued`.
+    pub fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        self.tree.queued(&self.cx.pool, f);
+    }
     /// Packets and wire bytes waiting in the qdiscs.
     pub const fn backlog(&self) -> Tally {
         self.tree.root().books().queued

@@ -21,7 +21,7 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::law::codel::{CodelParams, CodelState, Ticks};
 use crate::meta::Meta;
-use crate::pool::{List, Pkt};
+use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
 use crate::qdisc::{Discipline, Next, Verdict};
 use crate::reason::{DropReason, MarkReason};
@@ -253,16 +253,20 @@ impl Discipline for FqCodel {
             }
         }
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        for (flow, backlog) in self.flows.iter_mut().zip(&mut self.backlogs) {
-            while let Some(p) = flow.packets.pop_front(&cx.pool) {
-                cx.drop(p, DropReason::Purged);
-            }
-            *flow = Flow::default();
-            *backlog = 0;
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        // The flows keep their turns: an empty one on a list is found empty when its turn comes.
+        for flow in &mut self.flows {
+            out.append(pool, &mut flow.packets);
         }
-        (self.new, self.old) = (Turns::new(), Turns::new());
+        self.backlogs.fill(0);
         (self.packets, self.bytes, self.memory) = (0, 0, 0);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.flows.iter().flat_map(|flow| flow.packets.metas(pool)).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {
+        self.flows.fill_with(Flow::default);
+        (self.new, self.old) = (Turns::new(), Turns::new());
     }
     fn transparent(&self, wire_len: u32) -> bool {
         self.new.head == NIL && self.old.head == NIL && u64::from(wire_len) + SLOT_BYTES <= self.memory_limit

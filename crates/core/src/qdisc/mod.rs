@@ -15,8 +15,8 @@ use crate::handle::ClassId;
 use crate::meta::Meta;
 use crate::node::{Class, Node};
 use crate::params::{Params, Shown, apply};
-use crate::pool::{Pkt, Pool};
-use crate::reason::WakeReason;
+use crate::pool::{List, Pkt, Pool};
+use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags, Spec};
 use crate::stats::{Counter, Counters};
 use crate::time::Instant;
@@ -118,8 +118,13 @@ pub trait Discipline: Debug + Sized + 'static {
     fn head<'a>(&self, _pool: &'a Pool) -> Option<&'a Meta> {
         None
     }
-    /// Drops every packet and forgets everything but parameters and counters.
-    fn purge(&mut self, cx: &mut Cx);
+    /// Hands out every packet that waits in here, to the back of `out`; packets of one flow in their order. What
+    /// waits in its classes is not its own. Everything else stays as it is: what a law remembers, tokens, counters.
+    fn drain(&mut self, out: &mut List, pool: &mut Pool);
+    /// Shows every packet that `drain` would hand out, in the same order.
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta));
+    /// Forgets everything but parameters and counters: it is then like new. Nothing is queued, here or below.
+    fn reset(&mut self, cx: &mut Cx);
     /// True if a packet of `wire_len` bytes that came now, with nothing queued, would leave at once and leave no
     /// trace in here: then it may go to the device directly. Asked by its size alone, because a reference to
     /// metadata that is still in registers would cost more than the rest of the direct path.
@@ -157,6 +162,10 @@ pub trait Qdisc: Debug {
     /// See `Discipline`.
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
     /// See `Discipline`.
+    fn drain(&mut self, out: &mut List, pool: &mut Pool);
+    /// See `Discipline`.
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta));
+    /// Drops every packet, here and below, and forgets everything but parameters and counters.
     fn purge(&mut self, cx: &mut Cx);
     /// See `Discipline`.
     fn transparent(&self, wire_len: u32) -> bool;
@@ -213,8 +222,22 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.inner.head(pool)
     }
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        self.inner.drain(out, pool);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.inner.queued(pool, f);
+    }
     fn purge(&mut self, cx: &mut Cx) {
-        self.inner.purge(cx);
+        let mut own = List::new();
+        self.inner.drain(&mut own, &mut cx.pool);
+        while let Some(p) = own.pop_front(&cx.pool) {
+            cx.drop(p, DropReason::Purged);
+        }
+        for class in self.inner.classes_mut() {
+            class.node.purge(cx);
+        }
+        self.inner.reset(cx);
     }
     fn transparent(&self, wire_len: u32) -> bool {
         self.inner.transparent(wire_len)

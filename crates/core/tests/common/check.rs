@@ -227,6 +227,9 @@ impl Checker {
         let live = path.cx().pool.live() as u64;
         hold!(Conservation, live == queued.packets, "{live} live in the pool, {} queued", queued.packets);
         hold!(Conservation, *waiting == queued, "{waiting:?} wait by the frames, {queued:?} by the books");
+        let mut shown = Tally::default();
+        path.queued(&mut |_, _, m| shown.add(m.wire_len));
+        hold!(Conservation, shown == queued, "{shown:?} are shown, {queued:?} are queued");
         for reason in DropReason::ALL {
             let (counted, discarded) = (path.cx().drops(*reason), self.discards[*reason as usize]);
             hold!(Conservation, counted == discarded, "{reason}: {counted} counted, {discarded} given back");
