@@ -47,6 +47,11 @@ pub struct Cx {
     pub trace: Trace,
     pub(crate) dropped: Tally,
     pub(crate) dropped_list: List,
+    /// Set while a tree is swapped for another: see `swapping`.
+    swapping: bool,
+    /// What has been set aside instead of dropped.
+    pub(crate) aside: Tally,
+    aside_list: List,
     pub(crate) overlimits: u64,
     drops: [u64; DropReason::COUNT],
     marks: [u64; MarkReason::COUNT],
@@ -62,6 +67,9 @@ impl Cx {
             trace: Trace::default(),
             dropped: Tally::default(),
             dropped_list: List::new(),
+            swapping: false,
+            aside: Tally::default(),
+            aside_list: List::new(),
             overlimits: 0,
             drops: [0; DropReason::COUNT],
             marks: [0; MarkReason::COUNT],
@@ -74,14 +82,41 @@ impl Cx {
         self.pool.meta(p)
     }
 
-    /// Drops a packet. It stays in the pool, on a list of its own, until the engine has given its frame back.
+    /// Drops a packet. It stays in the pool, on a list of its own, until the engine has given its frame back. While
+    /// `swapping`, one that is `Purged` is set aside instead, to be queued again.
     #[inline]
     pub fn drop(&mut self, p: Pkt, reason: DropReason) {
+        if self.swapping && reason == DropReason::Purged {
+            return self.set_aside(p);
+        }
         let meta = self.pool.meta_mut(&p);
         meta.reason = Some(reason);
         let (hash, wire_len) = (meta.hash, meta.wire_len);
         self.count_drop(hash, wire_len, reason);
         self.dropped_list.push_back(&mut self.pool, p);
+    }
+
+    /// True while one tree is swapped for another, under load: packets of what is removed are set aside and queued
+    /// again. A kind that is changed then keeps what a change would otherwise give away anew, as tokens.
+    pub const fn swapping(&self) -> bool {
+        self.swapping
+    }
+
+    #[cold]
+    fn set_aside(&mut self, p: Pkt) {
+        self.aside.add(self.pool.meta(&p).wire_len);
+        self.aside_list.push_back(&mut self.pool, p);
+    }
+
+    /// From here on what is purged is set aside.
+    pub(crate) const fn begin_swap(&mut self) {
+        self.swapping = true;
+    }
+
+    /// Ends `begin_swap`; gives what was set aside.
+    pub(crate) const fn end_swap(&mut self) -> List {
+        self.swapping = false;
+        core::mem::replace(&mut self.aside_list, List::new())
     }
 
     /// Counts a packet that was dropped before it entered any qdisc: it is in nobody's backlog.

@@ -59,5 +59,5 @@ pub use reason::{DropReason, MarkReason, WakeReason};
 pub use spec::Env;
 pub use time::{Instant, Nanos};
 pub use tree::Tree;
-pub use txpath::{Admitted, PathConfig, Role, TxPath, Wake};
+pub use txpath::{Admitted, PathConfig, Role, Swapped, TxPath, Wake};
 pub use units::{Bytes, Packets, Rate};

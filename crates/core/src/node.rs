@@ -194,12 +194,12 @@ impl Node {
 
     /// Drops everything queued, here and below.
     pub fn purge(&mut self, cx: &mut Cx) {
-        let before = cx.dropped;
+        let before = (cx.dropped, cx.aside);
         if let Some(p) = self.held.pop_front(&cx.pool) {
             cx.drop(p, DropReason::Purged);
         }
         self.qdisc.purge(cx);
-        self.settle(before, cx);
+        self.settle_all(before, cx);
     }
 
     /// Hands out everything queued, here and below, to the back of `out`; packets of one flow in their order. The
@@ -225,10 +225,18 @@ impl Node {
 
     /// Runs `f` on the qdisc and settles what it dropped.
     pub(crate) fn with<R>(&mut self, cx: &mut Cx, f: impl FnOnce(&mut dyn Qdisc, &mut Cx) -> R) -> R {
-        let before = cx.dropped;
+        let before = (cx.dropped, cx.aside);
         let r = f(&mut *self.qdisc, cx);
-        self.settle(before, cx);
+        self.settle_all(before, cx);
         r
+    }
+
+    /// As `settle`; what was set aside below is forgotten, as if it had never been admitted.
+    fn settle_all(&mut self, (dropped, aside): (Tally, Tally), cx: &Cx) {
+        self.settle(dropped, cx);
+        let aside = cx.aside.since(aside);
+        self.books.queued = self.books.queued.since(aside);
+        self.books.admitted = self.books.admitted.since(aside);
     }
 
     /// Asks the qdisc and settles what it dropped and delayed.

@@ -2,7 +2,7 @@
 //! applies whole or not at all.
 
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 
 use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
@@ -10,9 +10,9 @@ use crate::handle::Handle;
 use crate::meta::Meta;
 use crate::node::Node;
 use crate::pool::{List, Pool};
-use crate::qdisc::{Verdict, kind, pfifo_fast};
+use crate::qdisc::{Qdisc, Verdict, kind, pfifo_fast};
 use crate::spec::Env;
-use crate::value::Words;
+use crate::value::{Words, exact_of};
 
 /// Deepest nesting of qdiscs: bounds the call stack of the data path.
 pub const DEPTH_MAX: usize = 8;
@@ -25,6 +25,8 @@ const AUTO_MAJOR: u16 = 0x8001;
 pub struct Tree {
     root: Node,
     env: Env,
+    /// See `disturb`.
+    disturbed: bool,
 }
 
 /// Where a qdisc is: below which class, or at the root.
@@ -39,7 +41,7 @@ pub struct Place {
 impl Tree {
     /// The tree that a device starts with: pfifo_fast.
     pub fn new(env: Env) -> Self {
-        Self { root: Self::default_root(&env), env }
+        Self { root: Self::default_root(&env), env, disturbed: false }
     }
 
     fn default_root(env: &Env) -> Node {
@@ -68,8 +70,20 @@ impl Tree {
 
     /// Puts a ready-made node at the root, dropping what was queued. The typed counterpart of `replace`.
     pub fn set_root(&mut self, node: Node, cx: &mut Cx) {
+        self.disturb();
         self.root.purge(cx);
         self.root = node;
+    }
+
+    /// Says that packets which come now may be classified otherwise than those which wait were: the structure, an
+    /// option of a kind with classes, a filter has changed. A swap then queues them again. The operations of the
+    /// tree say it themselves.
+    pub const fn disturb(&mut self) {
+        self.disturbed = true;
+    }
+    /// Whether it was said since the last time that this was asked.
+    pub(crate) const fn take_disturbed(&mut self) -> bool {
+        core::mem::replace(&mut self.disturbed, false)
     }
 
     /// Calls `f` on every qdisc, parents first.
@@ -152,10 +166,14 @@ impl Tree {
             let err = ConfigError::new(ErrorKind::Conflict, object, format!("its kind, {present}"), given);
             return Err(err.hint("a change keeps the kind: use replace"));
         }
-        let mut changed = Ok(());
+        let (mut changed, mut disturbed) = (Ok(()), false);
         at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
+            let classful = node.qdisc().spec().flags.classful;
+            let before = classful.then(|| options_of(node.qdisc()));
             changed = node.with(cx, |qdisc, cx| qdisc.change(options, &env, cx));
+            disturbed = before.is_some_and(|before| before != options_of(node.qdisc()));
         });
+        self.disturbed |= disturbed;
         changed
     }
 
@@ -183,6 +201,7 @@ impl Tree {
     /// Puts `new` at `parent` and drops what the old one had queued, as all ancestors see.
     pub fn graft(&mut self, parent: Handle, new: Node, cx: &mut Cx) -> Result<(), ConfigError> {
         self.at_mut(parent)?;
+        self.disturb();
         let mut new = Some(new);
         at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
             if let Some(new) = new.take() {
@@ -261,7 +280,7 @@ impl Tree {
 
     /// The qdisc at a place, and how many are above it.
     fn at_mut(&mut self, parent: Handle) -> Result<(&mut Node, usize), ConfigError> {
-        let mut have = alloc::string::String::new();
+        let mut have = String::new();
         self.visit(&mut |_, node| {
             for class in node.qdisc().classes().iter().filter(|_| !node.handle().is_none()) {
                 have.push_str(if have.is_empty() { "" } else { " " });
@@ -279,7 +298,14 @@ impl Tree {
     }
 }
 
-fn place_name(parent: Handle) -> alloc::string::String {
+/// Every option with its value, to compare.
+fn options_of(qdisc: &dyn Qdisc) -> String {
+    let mut all = String::new();
+    qdisc.options(&mut |s| all.push_str(&format!("{} {} ", s.param.key, exact_of(s.value))));
+    all
+}
+
+fn place_name(parent: Handle) -> String {
     if parent == Handle::ROOT { "root".into() } else { format!("class {parent}") }
 }
 

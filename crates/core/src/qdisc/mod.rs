@@ -105,7 +105,8 @@ pub trait Discipline: Debug + Sized + 'static {
     }
     /// Makes one from resolved parameters. All memory it will need is taken here.
     fn new(cfg: &Self::Config, env: &Env) -> Self;
-    /// Takes new, resolved parameters; may drop packets to obey them.
+    /// Takes new, resolved parameters; may drop packets to obey them. Not called while `Cx::swapping` if nothing
+    /// changes.
     fn change(&mut self, cfg: &Self::Config, env: &Env, cx: &mut Cx);
     /// Whether this packet would be queued without a drop.
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
@@ -250,6 +251,10 @@ impl<D: Discipline> Qdisc for Erased<D> {
         words.know_link_rate(env.link_rate);
         apply(&mut cfg, D::KIND, words)?;
         D::resolve(&mut cfg, Some(&self.cfg), env)?;
+        if cx.swapping() && cfg == self.cfg {
+            // The new policy has it as it is.
+            return Ok(());
+        }
         self.inner.change(&cfg, env, cx);
         self.cfg = cfg;
         Ok(())

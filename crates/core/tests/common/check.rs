@@ -55,7 +55,7 @@ pub struct Checker {
     stuck: u32,
     checked: usize,
     sent: u64,
-    last_of_flow: HashMap<(u32, u32, Handle, u32), u32>,
+    last_of_flow: HashMap<(u32, u32, Handle, u32), u64>,
     discards: [u64; DropReason::COUNT],
     largest: u32,
 }
@@ -189,11 +189,11 @@ impl Checker {
                 Fate::Sent => {
                     pushed = true;
                     self.sent += 1;
-                    let Known { flow: (hash, priority, class), epoch, .. } = v.frames[s.id as usize];
-                    let last = self.last_of_flow.insert((hash, priority, class, epoch), s.id);
+                    let Known { flow: (hash, priority, class), epoch, turn, .. } = v.frames[s.id as usize];
+                    let last = self.last_of_flow.insert((hash, priority, class, epoch), turn);
                     hold!(
                         Order,
-                        self.reorders || last.is_none_or(|last| last < s.id),
+                        self.reorders || last.is_none_or(|last| last < turn),
                         "frame {} left after {last:?} of the same flow",
                         s.id
                     );

@@ -42,12 +42,14 @@ pub enum Op {
     Graft { place: u32, seed: u64 },
     /// The default at a place.
     Delete { place: u32 },
+    /// Random changes of the tree, in one swap that keeps what waits.
+    Swap { seed: u64 },
     /// Other bounds of the byte limit.
     Bounds { min: u32, max: u32 },
 }
 
 /// How many sorts of operations there are.
-const SORTS: usize = 17;
+const SORTS: usize = 18;
 /// From here on in the list they purge or reconfigure.
 const FIRST_RARE: usize = 9;
 
@@ -146,6 +148,7 @@ impl Swarm {
                 let max = log_uniform(rng, 1 << 20) as u32;
                 Op::Bounds { min: rng.below(u64::from(max) + 1) as u32, max }
             }
+            17 => Op::Swap { seed },
             _ => Op::Submit { meta: self.meta(rng), class: place, burst: 1 + rng.below(self.bursts) as u32 },
         }
     }

@@ -1,15 +1,42 @@
 //! Changes of the tree under load, legal and not.
 
-use txweir_core::Handle;
+use txweir_core::cx::{Cx, Tally};
 use txweir_core::qdisc::KINDS;
 use txweir_core::rng::Rng;
 use txweir_core::tree::DEPTH_MAX;
+use txweir_core::{Env, Handle, Swapped, Tree};
 
 use crate::common::check::{Called, snapshot};
+use crate::common::device::Frame;
 use crate::common::ops::Op;
 use crate::common::options::{chance, illegal, legal, pick, random, with_words};
-use crate::common::world::World;
+use crate::common::world::{Known, Where, World};
 use crate::common::{Law, Violation};
+
+/// One random operation on a tree; it may be refused.
+fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mut Rng) {
+    let mut places = Vec::new();
+    tree.visit(&mut |place, node| places.push((place.parent, node.qdisc().spec())));
+    let (parent, spec) = *pick(rng, &places);
+    match rng.below(5) {
+        0 => {
+            let words = legal(spec, env, rng);
+            let _ = with_words(&words, |w| tree.change(parent, None, w, cx));
+        }
+        1 => {
+            let _ = tree.delete(parent, cx);
+        }
+        _ => {
+            let own = KINDS.iter().find(|k| k.kind == own && chance(rng, 1, 2)).copied();
+            let kind = own.unwrap_or_else(|| *pick(rng, KINDS));
+            let kind = if kind.flags.classful && places.len() > 40 { KINDS[0] } else { kind };
+            let handle =
+                chance(rng, 1, 3).then(|| Handle::new(1 + rng.below(u64::from(u16::MAX)) as u16 % 4, 0));
+            let words = legal(kind, env, rng);
+            let _ = with_words(&words, |w| tree.replace(parent, handle, kind.kind, w, cx));
+        }
+    }
+}
 
 impl World {
     /// Reconfigures; what is refused must change nothing.
@@ -94,6 +121,64 @@ impl World {
                 r.map(|()| false).map_err(|e| e.to_string())
             }
         })
+    }
+
+    /// Changes the tree at random, in one swap: what waited waits on, in order, or is dropped and counted.
+    pub fn swap(&mut self, seed: u64) -> Result<(), Violation> {
+        let mut rng = Rng::new(seed);
+        let (env, kind, before) = (self.env, self.kind, self.path.backlog());
+        let (next, epoch) = (self.frames.len(), self.checker.epoch);
+        let (frames, mut pieces, mut cuts) = (&self.frames, Vec::new(), Vec::new());
+        let ((), swapped) = self.path.swap(
+            self.now,
+            &mut self.dev,
+            |tree, cx| {
+                for _ in 0..rng.below(5) {
+                    change_at_random(tree, cx, &env, kind, &mut rng);
+                }
+            },
+            |Frame(id), m, max, queue| {
+                let Known { flow, turn, .. } = frames[id as usize];
+                cuts.push(id);
+                let mut left = m.len.saturating_sub(u32::from(m.header_len));
+                for k in 1.. {
+                    let payload = left.min(max.saturating_sub(u32::from(m.header_len)).max(1));
+                    left -= payload;
+                    let mut piece = *m;
+                    piece.len = u32::from(m.header_len) + payload;
+                    (piece.wire_len, piece.segs, piece.gso_size) = (piece.len, 1, 0);
+                    let (id, wire_len) = (next + pieces.len(), piece.wire_len);
+                    pieces.push(Known { flow, epoch, turn: turn + k, wire_len, at: Where::Waiting });
+                    queue(Frame(id as u32), piece);
+                    if left == 0 || k > 100 {
+                        break;
+                    }
+                }
+            },
+        );
+        for id in &cuts {
+            let known = &mut self.frames[*id as usize];
+            known.at = Where::Returned;
+            self.waiting.packets -= 1;
+            self.waiting.bytes -= u64::from(known.wire_len);
+        }
+        pieces.iter().for_each(|p| self.waiting.add(p.wire_len));
+        self.frames.extend(pieces);
+        self.account()?;
+        self.checker.input();
+        self.totals.swapped += 1;
+        self.totals.kept += swapped.kept.packets;
+        self.totals.moved += swapped.moved.packets;
+        self.totals.swap_cut += swapped.cut;
+        let Swapped { kept, moved, dropped, cut } = swapped;
+        let sum = Tally {
+            packets: kept.packets + moved.packets + dropped.packets,
+            bytes: kept.bytes + moved.bytes + dropped.bytes,
+        };
+        if cut != cuts.len() as u64 || cut == 0 && sum != before {
+            return self.fail(Law::Conservation, format!("{before:?} waited, {swapped:?}"));
+        }
+        self.configured()
     }
 
     /// After every successful change of the tree.
