@@ -114,9 +114,9 @@ impl Cx {
     }
 
     /// Ends `begin_swap`; gives what was set aside.
-    pub(crate) const fn end_swap(&mut self) -> List {
+    pub(crate) fn end_swap(&mut self) -> List {
         self.swapping = false;
-        core::mem::replace(&mut self.aside_list, List::new())
+        core::mem::take(&mut self.aside_list)
     }
 
     /// Counts a packet that was dropped before it entered any qdisc: it is in nobody's backlog.
