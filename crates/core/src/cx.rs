@@ -52,6 +52,9 @@ pub struct Cx {
     /// What has been set aside instead of dropped.
     pub(crate) aside: Tally,
     aside_list: List,
+    /// What was charged above the wire bytes, of packets dropped and of packets set aside, since the node with the
+    /// size table last settled.
+    excess: (i64, i64),
     pub(crate) overlimits: u64,
     drops: [u64; DropReason::COUNT],
     marks: [u64; MarkReason::COUNT],
@@ -70,6 +73,7 @@ impl Cx {
             swapping: false,
             aside: Tally::default(),
             aside_list: List::new(),
+            excess: (0, 0),
             overlimits: 0,
             drops: [0; DropReason::COUNT],
             marks: [0; MarkReason::COUNT],
@@ -89,9 +93,13 @@ impl Cx {
         if self.swapping && reason == DropReason::Purged {
             return self.set_aside(p);
         }
+        let charged = self.pool.meta(&p).wire_len;
+        self.pool.uncharge(&p);
         let meta = self.pool.meta_mut(&p);
         meta.reason = Some(reason);
         let (hash, wire_len) = (meta.hash, meta.wire_len);
+        self.excess.0 += i64::from(charged) - i64::from(wire_len);
+        self.dropped.add(charged);
         self.count_drop(hash, wire_len, reason);
         self.dropped_list.push_back(&mut self.pool, p);
     }
@@ -104,7 +112,10 @@ impl Cx {
 
     #[cold]
     fn set_aside(&mut self, p: Pkt) {
-        self.aside.add(self.pool.meta(&p).wire_len);
+        let charged = self.pool.meta(&p).wire_len;
+        self.pool.uncharge(&p);
+        self.excess.1 += i64::from(charged) - i64::from(self.pool.meta(&p).wire_len);
+        self.aside.add(charged);
         self.aside_list.push_back(&mut self.pool, p);
     }
 
@@ -122,12 +133,19 @@ impl Cx {
     /// Counts a packet that was dropped before it entered any qdisc: it is in nobody's backlog.
     #[cold]
     pub(crate) fn refuse(&mut self, m: &Meta, reason: DropReason) {
+        self.dropped.add(m.wire_len);
         self.count_drop(m.hash, m.wire_len, reason);
+    }
+
+    /// The nodes above a size table count wire bytes: takes off what was charged below it beyond them.
+    pub(crate) fn settle_sizes(&mut self) {
+        let (dropped, aside) = core::mem::take(&mut self.excess);
+        self.dropped.bytes = self.dropped.bytes.wrapping_sub_signed(dropped);
+        self.aside.bytes = self.aside.bytes.wrapping_sub_signed(aside);
     }
 
     #[inline]
     fn count_drop(&mut self, hash: u32, wire_len: u32, reason: DropReason) {
-        self.dropped.add(wire_len);
         self.drops[reason as usize] += 1;
         self.trace.record(Record { at: self.now, event: Event::Dropped(reason), hash, wire_len });
     }

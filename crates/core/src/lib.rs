@@ -38,6 +38,7 @@ pub mod qdisc;
 pub mod reason;
 pub mod rng;
 pub mod spec;
+pub mod stab;
 pub mod stats;
 pub mod testing;
 pub mod time;

@@ -3,6 +3,7 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
@@ -12,6 +13,7 @@ use crate::node::Node;
 use crate::pool::{List, Pool};
 use crate::qdisc::{Qdisc, Verdict, kind, pfifo_fast};
 use crate::spec::Env;
+use crate::stab::{SizeTable, Stab};
 use crate::value::{Words, exact_of};
 
 /// Deepest nesting of qdiscs: bounds the call stack of the data path.
@@ -107,9 +109,18 @@ impl Tree {
 
     /// Shows every packet that waits, with the place (`ROOT` or a class) and the handle of the qdisc that it waits
     /// in: parents first, and in each qdisc those of one flow in their order. A packet that a peek has taken out is
-    /// shown at the qdisc that it came from.
+    /// shown at the qdisc that it came from; `wire_len` are the bytes on the wire, whatever is charged.
     pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
-        self.visit(&mut |place, node| node.queued(pool, &mut |m| f(place.parent, node.handle(), m)));
+        self.visit(&mut |place, node| {
+            node.queued(pool, &mut |m| match pool.wire_len(m) {
+                wire_len if wire_len == m.wire_len => f(place.parent, node.handle(), m),
+                wire_len => {
+                    let mut real = *m;
+                    real.wire_len = wire_len;
+                    f(place.parent, node.handle(), &real);
+                }
+            });
+        });
     }
 
     /// Adds a qdisc at `parent` (a class, or `Handle::ROOT`), where only a default one may be. `handle` `None`
@@ -175,6 +186,46 @@ impl Tree {
         });
         self.disturbed |= disturbed;
         changed
+    }
+
+    /// Gives the qdisc at `parent` a size table, or takes it away: what it and everything below charge a packet. What
+    /// is queued there stays charged as it was. At most one may be on the way from the root to a leaf; one that was
+    /// taken away counts until what it has charged has left.
+    pub fn set_stab(&mut self, parent: Handle, stab: Option<Stab>, _cx: &mut Cx) -> Result<(), ConfigError> {
+        let (node, _) = self.at_mut(parent)?;
+        if node.handle().is_none() {
+            let err = ConfigError::new(ErrorKind::NotFound, place_name(parent), "a qdisc that was added", "");
+            return Err(err.hint("the default qdisc has no size table: add one"));
+        }
+        let mine = node.handle();
+        let mut other = None;
+        let mut way: Vec<(Handle, bool)> = Vec::new();
+        self.visit(&mut |place, node| {
+            way.truncate(place.depth);
+            let here = node.handle();
+            let below = way.iter().any(|(h, _)| *h == mine);
+            if below && node.has_sizes() {
+                other = other.or(Some(here));
+            }
+            if here == mine && place.parent == parent {
+                other = way.iter().find(|(_, sized)| *sized).map(|(h, _)| *h).or(other);
+            }
+            way.push((here, node.has_sizes()));
+        });
+        if let (Some(other), Some(_)) = (other, stab) {
+            let expected = "at most one size table from the root to a leaf";
+            let given = format!("a second one, beside that of qdisc {other}");
+            let object = format!("qdisc {mine}");
+            let err = ConfigError::new(ErrorKind::Conflict, object, expected, given).key("stab");
+            return Err(err.hint("the last one would win, and charge those above sizes that are not theirs"));
+        }
+        let (node, _) = self.at_mut(parent)?;
+        let table = stab.map(SizeTable::new);
+        if node.stab() != table.as_ref().map(SizeTable::stab) {
+            node.set_sizes(table);
+            self.disturb();
+        }
+        Ok(())
     }
 
     /// Deletes the qdisc at `parent`, dropping what is queued; a default one takes its place.

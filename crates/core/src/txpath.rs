@@ -543,7 +543,7 @@ impl<F> TxPath<F> {
     pub fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
         self.tree.queued(&self.cx.pool, f);
     }
-    /// Packets and wire bytes waiting in the qdiscs.
+    /// Packets and bytes waiting in the qdiscs: wire bytes, or what the root's size table charges.
     pub const fn backlog(&self) -> Tally {
         self.tree.root().books().queued
     }

@@ -97,6 +97,7 @@ fn add(sum: &mut Totals, t: &Totals) {
     sum.refused += t.refused;
     sum.grafted += t.grafted;
     sum.deleted += t.deleted;
+    sum.stabs += t.stabs;
     sum.swapped += t.swapped;
     sum.kept += t.kept;
     sum.moved += t.moved;
@@ -129,6 +130,7 @@ fn everything_was_met(t: &Totals) {
         ("kept in swaps", t.kept, 100),
         ("moved in swaps", t.moved, 10_000),
         ("cut in swaps", t.swap_cut, 1),
+        ("size tables", t.stabs, 100),
         ("purges", t.purged, 50),
         ("depth", t.depth, 4),
         ("stops", t.stops, 1000),

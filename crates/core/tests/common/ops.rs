@@ -44,12 +44,14 @@ pub enum Op {
     Delete { place: u32 },
     /// Random changes of the tree, in one swap that keeps what waits.
     Swap { seed: u64 },
+    /// A random size table at a place, or none.
+    Stab { place: u32, seed: u64 },
     /// Other bounds of the byte limit.
     Bounds { min: u32, max: u32 },
 }
 
 /// How many sorts of operations there are.
-const SORTS: usize = 18;
+const SORTS: usize = 19;
 /// From here on in the list they purge or reconfigure.
 const FIRST_RARE: usize = 9;
 
@@ -149,6 +151,7 @@ impl Swarm {
                 Op::Bounds { min: rng.below(u64::from(max) + 1) as u32, max }
             }
             17 => Op::Swap { seed },
+            18 => Op::Stab { place, seed },
             _ => Op::Submit { meta: self.meta(rng), class: place, burst: 1 + rng.below(self.bursts) as u32 },
         }
     }

@@ -3,6 +3,7 @@
 use txweir_core::cx::{Cx, Tally};
 use txweir_core::qdisc::KINDS;
 use txweir_core::rng::Rng;
+use txweir_core::stab::{LinkLayer, Stab};
 use txweir_core::tree::DEPTH_MAX;
 use txweir_core::{Env, Handle, Swapped, Tree};
 
@@ -13,12 +14,25 @@ use crate::common::options::{chance, illegal, legal, pick, random, with_words};
 use crate::common::world::{Known, Where, World};
 use crate::common::{Law, Violation};
 
+/// A size table, or none.
+fn random_stab(rng: &mut Rng) -> Option<Stab> {
+    chance(rng, 2, 3).then(|| Stab {
+        overhead: *pick(rng, &[0, -14, 4, 40, -2000, 300]),
+        mpu: *pick(rng, &[0, 0, 64, 1000]),
+        linklayer: *pick(rng, &[LinkLayer::Ethernet, LinkLayer::Atm]),
+        ..Stab::default()
+    })
+}
+
 /// One random operation on a tree; it may be refused.
 fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mut Rng) {
     let mut places = Vec::new();
     tree.visit(&mut |place, node| places.push((place.parent, node.qdisc().spec())));
     let (parent, spec) = *pick(rng, &places);
-    match rng.below(5) {
+    match rng.below(6) {
+        5 => {
+            let _ = tree.set_stab(parent, random_stab(rng), cx);
+        }
         0 => {
             let words = legal(spec, env, rng);
             let _ = with_words(&words, |w| tree.change(parent, None, w, cx));
@@ -66,6 +80,7 @@ impl World {
         let (place, seed) = match *op {
             Op::Change { place, seed } | Op::Illegal { place, seed } => (place, seed),
             Op::Replace { place, seed } | Op::Graft { place, seed } => (place, seed),
+            Op::Stab { place, seed } => (place, seed),
             Op::Delete { place } => (place, 0),
             _ => return None,
         };
@@ -115,6 +130,12 @@ impl World {
                 self.totals.grafted += u64::from(r.is_ok());
                 r.map(|_| kind.flags.classful).map_err(|e| e.to_string())
             }
+            Op::Stab { .. } => {
+                let stab = random_stab(&mut rng);
+                let r = self.path.configure(now, dev, |tree, cx| tree.set_stab(parent, stab, cx));
+                self.totals.stabs += u64::from(r.is_ok());
+                r.map(|()| false).map_err(|e| e.to_string())
+            }
             _ => {
                 let r = self.path.configure(now, dev, |tree, cx| tree.delete(parent, cx));
                 self.totals.deleted += u64::from(r.is_ok());
@@ -128,6 +149,7 @@ impl World {
         let mut rng = Rng::new(seed);
         let (env, kind, before) = (self.env, self.kind, self.path.backlog());
         let (next, epoch) = (self.frames.len(), self.checker.epoch);
+        let sized = self.checker.sized;
         let (frames, mut pieces, mut cuts) = (&self.frames, Vec::new(), Vec::new());
         let ((), swapped) = self.path.swap(
             self.now,
@@ -171,6 +193,11 @@ impl World {
         self.totals.moved += swapped.moved.packets;
         self.totals.swap_cut += swapped.cut;
         let Swapped { kept, moved, dropped, cut } = swapped;
+        // The bytes are what the root charges: the same only if it has had no size table.
+        let sized = sized || self.path.tree().root().stab().is_some();
+        let before = if sized { Tally { bytes: 0, ..before } } else { before };
+        let [kept, moved, dropped] =
+            [kept, moved, dropped].map(|t| if sized { Tally { bytes: 0, ..t } } else { t });
         let sum = Tally {
             packets: kept.packets + moved.packets + dropped.packets,
             bytes: kept.bytes + moved.bytes + dropped.bytes,

@@ -30,6 +30,8 @@ pub struct Totals {
     pub kept: u64,
     pub moved: u64,
     pub swap_cut: u64,
+    /// Size tables that were given or taken away.
+    pub stabs: u64,
     pub purged: u64,
     pub depth: u64,
     pub stops: u64,

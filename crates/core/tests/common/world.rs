@@ -168,6 +168,7 @@ impl World {
             | Op::Illegal { .. }
             | Op::Replace { .. }
             | Op::Graft { .. }
+            | Op::Stab { .. }
             | Op::Delete { .. } => self.reconfigure(op)?,
         }
         self.checked(Called::Other)?;
