@@ -9,7 +9,7 @@ pub mod tbf;
 
 use core::fmt::Debug;
 
-use crate::cx::Cx;
+use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
@@ -69,6 +69,17 @@ pub enum Verdict {
     TooLarge(u32),
     /// It is a super-packet that can only leave in pieces of at most this many bytes: cut it first.
     Cut(u32),
+}
+
+/// A flow that a kind keeps inside, as `tc -s class show` lists it: a class without a qdisc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowShown<'a> {
+    /// Its minor number: the class that a packet names to be put into it. 65 536 has no name in 16 bits.
+    pub minor: u32,
+    /// Packets and bytes that wait in it.
+    pub backlog: Tally,
+    /// What is known of it, by tc's words and in tc's units: times are microseconds, truths are 0 and 1.
+    pub values: &'a [(&'static str, i64)],
 }
 
 /// What changing an option does to those not named (as tc behaves for the kind).
@@ -142,6 +153,8 @@ pub trait Discipline: Debug + Sized + 'static {
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut []
     }
+    /// Shows the flows that it keeps apart from one another, those only in which something waits or whose turn comes.
+    fn flows(&self, _pool: &Pool, _f: &mut dyn FnMut(FlowShown<'_>)) {}
     /// What a class has when nothing is grafted: at creation, and after a delete.
     fn default_child(_cfg: &Self::Config, env: &Env) -> Node {
         Node::default_child(env)
@@ -180,6 +193,8 @@ pub trait Qdisc: Debug {
     fn classes(&self) -> &[Class];
     /// See `Discipline`.
     fn classes_mut(&mut self) -> &mut [Class];
+    /// See `Discipline`.
+    fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>));
     /// See `Discipline`.
     fn default_child(&self, env: &Env) -> Node;
 }
@@ -270,6 +285,9 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         self.inner.classes_mut()
+    }
+    fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
+        self.inner.flows(pool, f);
     }
     fn default_child(&self, env: &Env) -> Node {
         D::default_child(&self.cfg, env)
