@@ -47,6 +47,14 @@ pub struct Cx {
     pub trace: Trace,
     pub(crate) dropped: Tally,
     pub(crate) dropped_list: List,
+    /// Set while a tree is swapped for another: see `swapping`.
+    swapping: bool,
+    /// What has been set aside instead of dropped.
+    pub(crate) aside: Tally,
+    aside_list: List,
+    /// What was charged above the wire bytes, of packets dropped and of packets set aside, since the node with the
+    /// size table last settled.
+    excess: (i64, i64),
     pub(crate) overlimits: u64,
     drops: [u64; DropReason::COUNT],
     marks: [u64; MarkReason::COUNT],
@@ -62,6 +70,10 @@ impl Cx {
             trace: Trace::default(),
             dropped: Tally::default(),
             dropped_list: List::new(),
+            swapping: false,
+            aside: Tally::default(),
+            aside_list: List::new(),
+            excess: (0, 0),
             overlimits: 0,
             drops: [0; DropReason::COUNT],
             marks: [0; MarkReason::COUNT],
@@ -74,25 +86,66 @@ impl Cx {
         self.pool.meta(p)
     }
 
-    /// Drops a packet. It stays in the pool, on a list of its own, until the engine has given its frame back.
+    /// Drops a packet. It stays in the pool, on a list of its own, until the engine has given its frame back. While
+    /// `swapping`, one that is `Purged` is set aside instead, to be queued again.
     #[inline]
     pub fn drop(&mut self, p: Pkt, reason: DropReason) {
+        if self.swapping && reason == DropReason::Purged {
+            return self.set_aside(p);
+        }
+        let charged = self.pool.meta(&p).wire_len;
+        self.pool.uncharge(&p);
         let meta = self.pool.meta_mut(&p);
         meta.reason = Some(reason);
         let (hash, wire_len) = (meta.hash, meta.wire_len);
+        self.excess.0 += i64::from(charged) - i64::from(wire_len);
+        self.dropped.add(charged);
         self.count_drop(hash, wire_len, reason);
         self.dropped_list.push_back(&mut self.pool, p);
+    }
+
+    /// True while one tree is swapped for another, under load: packets of what is removed are set aside and queued
+    /// again. A kind that is changed then keeps what a change would otherwise give away anew, as tokens.
+    pub const fn swapping(&self) -> bool {
+        self.swapping
+    }
+
+    #[cold]
+    fn set_aside(&mut self, p: Pkt) {
+        let charged = self.pool.meta(&p).wire_len;
+        self.pool.uncharge(&p);
+        self.excess.1 += i64::from(charged) - i64::from(self.pool.meta(&p).wire_len);
+        self.aside.add(charged);
+        self.aside_list.push_back(&mut self.pool, p);
+    }
+
+    /// From here on what is purged is set aside.
+    pub(crate) const fn begin_swap(&mut self) {
+        self.swapping = true;
+    }
+
+    /// Ends `begin_swap`; gives what was set aside.
+    pub(crate) fn end_swap(&mut self) -> List {
+        self.swapping = false;
+        core::mem::take(&mut self.aside_list)
     }
 
     /// Counts a packet that was dropped before it entered any qdisc: it is in nobody's backlog.
     #[cold]
     pub(crate) fn refuse(&mut self, m: &Meta, reason: DropReason) {
+        self.dropped.add(m.wire_len);
         self.count_drop(m.hash, m.wire_len, reason);
+    }
+
+    /// The nodes above a size table count wire bytes: takes off what was charged below it beyond them.
+    pub(crate) fn settle_sizes(&mut self) {
+        let (dropped, aside) = core::mem::take(&mut self.excess);
+        self.dropped.bytes = self.dropped.bytes.wrapping_sub_signed(dropped);
+        self.aside.bytes = self.aside.bytes.wrapping_sub_signed(aside);
     }
 
     #[inline]
     fn count_drop(&mut self, hash: u32, wire_len: u32, reason: DropReason) {
-        self.dropped.add(wire_len);
         self.drops[reason as usize] += 1;
         self.trace.record(Record { at: self.now, event: Event::Dropped(reason), hash, wire_len });
     }

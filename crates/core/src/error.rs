@@ -16,6 +16,8 @@ pub enum ErrorKind {
     BadValue,
     /// A well-formed value outside its range.
     OutOfRange,
+    /// A share of a link whose rate is not known.
+    NoLinkRate,
     /// A parameter that must be given was not.
     Missing,
     /// Two parameters contradict each other, or a change is not possible while running.
@@ -86,16 +88,17 @@ impl ConfigError {
 }
 
 impl fmt::Display for ConfigError {
-    /// `fq_codel limit: expected at least 1 packet, given "0" (hint)`.
+    /// `fq_codel limit: expected at least 1 packet, given "0" (hint)`; of a share of an unknown rate,
+    /// `tbf rate: 50% of a link whose rate is not known (hint)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.object)?;
         if let Some(key) = &self.key {
             write!(f, " {key}")?;
         }
-        write!(f, ": expected {}", self.expected)?;
-        match self.given.as_str() {
-            "" => f.write_str(", given nothing")?,
-            given => write!(f, ", given \"{given}\"")?,
+        match (self.kind, self.given.as_str()) {
+            (ErrorKind::NoLinkRate, given) => write!(f, ": {given} of a link whose rate is not known")?,
+            (_, "") => write!(f, ": expected {}, given nothing", self.expected)?,
+            (_, given) => write!(f, ": expected {}, given \"{given}\"", self.expected)?,
         }
         match &self.hint {
             Some(hint) => write!(f, " ({hint})"),

@@ -11,6 +11,7 @@ use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::{Discipline, Erased, Next, Qdisc, Verdict, fifo};
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::Env;
+use crate::stab::{SizeTable, Stab};
 use crate::time::Instant;
 
 /// A class of a classful qdisc: its minor number and the qdisc that its packets wait in.
@@ -65,13 +66,22 @@ pub struct Node {
     /// At most one packet. A list and not a `Pkt`, so that a tree with packets in it can be let go.
     held: List,
     books: Books,
+    /// A size table, if it has one: boxed, so that a node without pays one test.
+    sizes: Option<Box<Sizes>>,
+}
+
+/// A size table at a node.
+#[derive(Debug)]
+struct Sizes {
+    /// `None` once it was taken away, until what it has charged has left.
+    table: Option<SizeTable>,
 }
 
 impl Node {
     /// A node around a qdisc that was built from words (`Spec::build`). Handle `NONE` marks a default one.
     pub fn new(handle: Handle, qdisc: Box<dyn Qdisc>) -> Self {
         let class_major = if qdisc.takes_class() { handle.major() } else { 0 };
-        Self { qdisc, handle, class_major, held: List::new(), books: Books::default() }
+        Self { qdisc, handle, class_major, held: List::new(), books: Books::default(), sizes: None }
     }
 
     /// A node around a discipline with these parameters.
@@ -100,6 +110,19 @@ impl Node {
     pub const fn books(&self) -> &Books {
         &self.books
     }
+    /// Its size table, if it has one. Its books, and those below, then count what the table charges.
+    pub fn stab(&self) -> Option<&Stab> {
+        self.sizes.as_ref()?.table.as_ref().map(SizeTable::stab)
+    }
+    /// True if packets in it are, or may be, charged by a size table of its own.
+    pub(crate) const fn has_sizes(&self) -> bool {
+        self.sizes.is_some()
+    }
+    /// Gives it a size table, or takes it away. What is queued stays charged as it was.
+    pub(crate) fn set_sizes(&mut self, table: Option<SizeTable>) {
+        let needed = table.is_some() || self.has_sizes() && !self.is_empty();
+        self.sizes = needed.then(|| Box::new(Sizes { table }));
+    }
     /// True if nothing is queued in it or below.
     #[inline]
     pub const fn is_empty(&self) -> bool {
@@ -120,13 +143,32 @@ impl Node {
     /// Whether the packet would be queued without a drop.
     #[inline]
     pub fn admit(&self, m: &Meta) -> Verdict {
-        self.qdisc.admit(m, self.classify(m))
+        match &self.sizes {
+            None => self.qdisc.admit(m, self.classify(m)),
+            Some(sizes) => self.admit_sized(m, sizes),
+        }
     }
 
-    /// True if nothing waits here and a packet of `wire_len` bytes that comes now may go to the device directly.
+    /// As `admit`; sizes that the qdiscs below name are charged ones, those in the answer wire bytes.
+    #[cold]
+    fn admit_sized(&self, m: &Meta, sizes: &Sizes) -> Verdict {
+        let Some(table) = sizes.table else { return self.qdisc.admit(m, self.classify(m)) };
+        let mut charged = *m;
+        charged.wire_len = table.charge(m);
+        match self.qdisc.admit(&charged, self.classify(m)) {
+            Verdict::Cut(max) | Verdict::TooLarge(max) => match table.largest_within(max) {
+                max if m.segs > 1 && m.segment_len() <= max => Verdict::Cut(max),
+                max => Verdict::TooLarge(max),
+            },
+            other => other,
+        }
+    }
+
+    /// True if nothing waits here and a packet of `wire_len` bytes that comes now may go to the device directly. Not
+    /// with a size table: what the packet is charged would have to be reckoned on the direct path.
     #[inline]
     pub fn transparent(&self, wire_len: u32) -> bool {
-        self.is_empty() && self.qdisc.transparent(wire_len)
+        self.is_empty() && self.sizes.is_none() && self.qdisc.transparent(wire_len)
     }
 
     /// Charges a packet that went to the device directly.
@@ -140,6 +182,9 @@ impl Node {
     /// Queues a packet, or drops it or others.
     #[inline(always)]
     pub fn enqueue(&mut self, p: Pkt, cx: &mut Cx) {
+        if let Some(sizes) = &self.sizes {
+            sizes.charge(&p, cx);
+        }
         let m = cx.pool.meta(&p);
         let (wire_len, class) = (m.wire_len, self.classify(m));
         self.books.admitted.add(wire_len);
@@ -162,8 +207,20 @@ impl Node {
             self.books.sent_segs += u64::from(m.segs);
             self.books.queued.packets -= 1;
             self.books.queued.bytes -= u64::from(m.wire_len);
+            if self.sizes.is_some() {
+                cx.pool.uncharge(p);
+                self.forget_sizes();
+            }
         }
         next
+    }
+
+    /// Lets go of a size table that was taken away, once nothing is queued that it has charged.
+    #[cold]
+    fn forget_sizes(&mut self) {
+        if self.is_empty() && self.stab().is_none() {
+            self.sizes = None;
+        }
     }
 
     /// What `dequeue` would give. If the qdisc can only tell by giving it, the packet is held here until it is
@@ -172,7 +229,7 @@ impl Node {
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
         if self.held.is_empty() {
             if let Some(m) = self.qdisc.head(&cx.pool) {
-                return Peek::Ready { wire_len: m.wire_len, segs: m.segs };
+                return self.ready(m, &cx.pool);
             }
             match self.ask(cx) {
                 Next::Packet(p) => self.held.push_back(&mut cx.pool, p),
@@ -181,9 +238,16 @@ impl Node {
             }
         }
         match self.held(&cx.pool) {
-            Some(m) => Peek::Ready { wire_len: m.wire_len, segs: m.segs },
+            Some(m) => self.ready(m, &cx.pool),
             None => Peek::Empty,
         }
+    }
+
+    /// A packet of this node, as those above see it.
+    #[inline]
+    fn ready(&self, m: &Meta, pool: &Pool) -> Peek {
+        let wire_len = if self.sizes.is_none() { m.wire_len } else { pool.wire_len(m) };
+        Peek::Ready { wire_len, segs: m.segs }
     }
 
     /// The packet that the last peek took out of the qdisc, if it has not been asked for since.
@@ -194,20 +258,61 @@ impl Node {
 
     /// Drops everything queued, here and below.
     pub fn purge(&mut self, cx: &mut Cx) {
-        let before = cx.dropped;
+        let before = (cx.dropped, cx.aside);
         if let Some(p) = self.held.pop_front(&cx.pool) {
             cx.drop(p, DropReason::Purged);
         }
         self.qdisc.purge(cx);
-        self.settle(before, cx);
+        self.settle_all(before, cx);
+    }
+
+    /// Hands out everything queued, here and below, to the back of `out`; packets of one flow in their order. The
+    /// books forget that they were admitted. What the qdiscs know and have counted stays.
+    pub(crate) fn drain(&mut self, out: &mut List, cx: &mut Cx) {
+        let mut own = List::new();
+        if let Some(p) = self.held.pop_front(&cx.pool) {
+            // It came out of the qdisc before everything that is still there.
+            own.push_back(&mut cx.pool, p);
+        }
+        self.qdisc.drain(&mut own, &mut cx.pool);
+        for class in self.qdisc.classes_mut() {
+            class.node.drain(&mut own, cx);
+        }
+        if self.sizes.is_some() {
+            own.uncharge(&mut cx.pool);
+        }
+        out.append(&mut cx.pool, &mut own);
+        let out = core::mem::take(&mut self.books.queued);
+        self.books.admitted = self.books.admitted.since(out);
+        if self.sizes.is_some() {
+            self.forget_sizes();
+        }
+    }
+
+    /// Shows every packet that waits in this node itself, the held one first; `wire_len` is what it is charged here.
+    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.held.metas(pool).for_each(&mut *f);
+        self.qdisc.queued(pool, f);
     }
 
     /// Runs `f` on the qdisc and settles what it dropped.
     pub(crate) fn with<R>(&mut self, cx: &mut Cx, f: impl FnOnce(&mut dyn Qdisc, &mut Cx) -> R) -> R {
-        let before = cx.dropped;
+        let before = (cx.dropped, cx.aside);
         let r = f(&mut *self.qdisc, cx);
-        self.settle(before, cx);
+        self.settle_all(before, cx);
         r
+    }
+
+    /// As `settle`; what was set aside below is forgotten, as if it had never been admitted.
+    fn settle_all(&mut self, (dropped, aside): (Tally, Tally), cx: &mut Cx) {
+        let aside = cx.aside.since(aside);
+        self.books.queued = self.books.queued.since(aside);
+        self.books.admitted = self.books.admitted.since(aside);
+        self.settle(dropped, cx);
+        if self.sizes.is_some() {
+            cx.settle_sizes();
+            self.forget_sizes();
+        }
     }
 
     /// Asks the qdisc and settles what it dropped and delayed.
@@ -223,13 +328,27 @@ impl Node {
 
     /// Takes what was dropped below since `before` off the backlog.
     #[inline(always)]
-    fn settle(&mut self, before: Tally, cx: &Cx) {
+    fn settle(&mut self, before: Tally, cx: &mut Cx) {
         let d = cx.dropped.since(before);
         if d.packets != 0 {
             self.books.dropped.packets += d.packets;
             self.books.dropped.bytes += d.bytes;
             self.books.queued.packets -= d.packets;
             self.books.queued.bytes -= d.bytes;
+            if self.sizes.is_some() {
+                cx.settle_sizes();
+                self.forget_sizes();
+            }
+        }
+    }
+}
+
+impl Sizes {
+    #[cold]
+    fn charge(&self, p: &Pkt, cx: &mut Cx) {
+        if let Some(table) = &self.table {
+            let charged = table.charge(cx.pool.meta(p));
+            cx.pool.charge(p, charged);
         }
     }
 }

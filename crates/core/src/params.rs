@@ -75,6 +75,7 @@ pub trait Params: Clone + PartialEq + core::fmt::Debug + 'static {
 pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Result<(), ConfigError> {
     while let Some(key) = words.take() {
         let at = words.at() - 1;
+        words.take_refusal();
         let refused = match cfg.set(key, words) {
             SetOutcome::Set => continue,
             SetOutcome::UnknownKey => {
@@ -85,10 +86,11 @@ pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Resul
             SetOutcome::OutOfRange(param) => (ErrorKind::OutOfRange, param),
         };
         let (error, param) = refused;
-        let expected = match (error, param.range) {
-            (ErrorKind::OutOfRange, range) => range.to_string(),
-            (_, "") => param.expected.to_string(),
-            (_, range) => format!("{}, {range}", param.expected),
+        let (error, expected, hint) = match (words.take_refusal(), error, param.range) {
+            (Some(why), ..) => (why.kind, why.expected, why.hint),
+            (_, ErrorKind::OutOfRange, range) => (error, range.to_string(), None),
+            (_, _, "") => (error, param.expected.to_string(), None),
+            (_, _, range) => (error, format!("{}, {range}", param.expected), None),
         };
         // The words as given; the caret goes under the first of the value, or the key if there is none.
         let mut rest = Words::clone(words);
@@ -97,7 +99,8 @@ pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Resul
             Some(w) => (w, at + 1),
             None => ("", at),
         };
-        return Err(ConfigError::new(error, kind, expected, given).key(key).word(caret));
+        let err = ConfigError::new(error, kind, expected, given).key(key).word(caret);
+        return Err(ConfigError { hint, ..err });
     }
     Ok(())
 }
@@ -112,7 +115,7 @@ fn known_keys(table: &[Param]) -> String {
 }
 
 /// Declares parameters. Each line: documentation, field, type, default (may use the environment), then
-/// `keys ["word", "alias"]` or `flags ["on-word" = value, "off-word" = value]`, then an optional range in
+/// `keys ["word", "alias"]`, `sizes ["word", "alias"]` (a size that a cell may follow) or `flags ["on-word" = value, "off-word" = value]`, then an optional range in
 /// words with its test.
 #[macro_export]
 #[doc(hidden)]
@@ -195,17 +198,28 @@ macro_rules! params {
 
     (@words keys [$($key:literal),+]) => { &[$($key),+] };
     (@words flags [$($key:literal = $value:expr),+]) => { &[$($key),+] };
+    (@words sizes $keys:tt) => { $crate::params!(@words keys $keys) };
     (@flag keys) => { false };
+    (@flag sizes) => { false };
     (@flag flags) => { true };
     (@word keys [$first:literal $(, $key:literal)*], $field:expr) => { Some($first) };
+    (@word sizes $keys:tt, $field:expr) => { $crate::params!(@word keys $keys, $field) };
     (@word flags [$($key:literal = $value:expr),+], $field:expr) => {{
         let mut word = None;
         $( if $field == $value { word = word.or(Some($key)); } )+
         word
     }};
-    (@set keys [$($key:literal),+], $field:expr, $type:ty, $given:ident, $words:ident, $at:ident $(, $check:expr)?) => {
+    (@set keys $keys:tt, $field:expr, $type:ty, $given:ident, $words:ident, $at:ident $(, $check:expr)?) => {
+        let take = <$type as $crate::value::Value>::take;
+        $crate::params!(@take take, $keys, $field, $type, $given, $words, $at $(, $check)?);
+    };
+    (@set sizes $keys:tt, $field:expr, $type:ty, $given:ident, $words:ident, $at:ident $(, $check:expr)?) => {
+        let take = $crate::value::take_with_cell::<$type>;
+        $crate::params!(@take take, $keys, $field, $type, $given, $words, $at $(, $check)?);
+    };
+    (@take $take:ident, [$($key:literal),+], $field:expr, $type:ty, $given:ident, $words:ident, $at:ident $(, $check:expr)?) => {
         if [$($key),+].contains(&$given) {
-            return match <$type as $crate::value::Value>::take($words) {
+            return match $take($words) {
                 None => SetOutcome::BadValue(&Self::TABLE[$at]),
                 $( Some(v) if !{ let check: fn(&$type) -> bool = $check; check(&v) } =>
                     SetOutcome::OutOfRange(&Self::TABLE[$at]), )?

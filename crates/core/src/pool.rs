@@ -43,6 +43,16 @@ impl Drop for Pkt {
 struct Slot {
     meta: Meta,
     next: u32,
+    /// The wire bytes of a packet that is charged another size (crate::stab), `NIL` of any other.
+    wire: u32,
+}
+
+impl Slot {
+    fn uncharge(&mut self) {
+        if self.wire != NIL {
+            self.meta.wire_len = core::mem::replace(&mut self.wire, NIL);
+        }
+    }
 }
 
 const _: () = assert!(size_of::<Slot>() == 64, "a packet's metadata and link fill exactly one cache line");
@@ -61,12 +71,11 @@ impl Pool {
         let capacity = capacity.clamp(1, 1 << 31);
         let mut slots = Vec::with_capacity(capacity);
         // The free list starts in index order, so that a lightly used pool stays in few cache lines.
-        slots.extend(
-            (1..=capacity).map(|next| Slot {
-                meta: Meta::new(0),
-                next: if next == capacity { NIL } else { next as u32 },
-            }),
-        );
+        slots.extend((1..=capacity).map(|next| Slot {
+            meta: Meta::new(0),
+            next: if next == capacity { NIL } else { next as u32 },
+            wire: NIL,
+        }));
         Self { slots, free: 0, live: 0 }
     }
 
@@ -103,6 +112,26 @@ impl Pool {
     #[inline]
     pub fn meta(&self, p: &Pkt) -> &Meta {
         &self.slots[p.index()].meta
+    }
+    /// Charges the packet so many bytes from here on, in place of its wire bytes.
+    pub(crate) fn charge(&mut self, p: &Pkt, charged: u32) {
+        let slot = &mut self.slots[p.index()];
+        slot.wire = slot.meta.wire_len;
+        slot.meta.wire_len = charged;
+    }
+    /// Gives the packet its wire bytes back, if it was charged others.
+    #[inline]
+    pub(crate) fn uncharge(&mut self, p: &Pkt) {
+        self.slots[p.index()].uncharge();
+    }
+    /// The wire bytes of a packet of this pool, whatever it is charged.
+    pub fn wire_len(&self, m: &Meta) -> u32 {
+        // A visitor is shown metadata, not the packet: where it lies tells which packet it is.
+        let offset = core::ptr::from_ref(m).addr().wrapping_sub(self.slots.as_ptr().addr());
+        match self.slots.get(offset / size_of::<Slot>()) {
+            Some(slot) if slot.wire != NIL => slot.wire,
+            _ => m.wire_len,
+        }
     }
     /// The packet's metadata, to change.
     #[inline]
@@ -158,6 +187,31 @@ impl List {
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         pool.slots.get(self.head as usize).map(|s| &s.meta)
     }
+    /// Appends all packets of `other`, which is empty then. O(1).
+    pub fn append(&mut self, pool: &mut Pool, other: &mut Self) {
+        let other = core::mem::take(other);
+        if other.head == NIL {
+            return;
+        }
+        match self.head {
+            NIL => self.head = other.head,
+            _ => pool.slots[self.tail as usize].next = other.head,
+        }
+        self.tail = other.tail;
+    }
+    /// Gives each of its packets its wire bytes back.
+    pub(crate) fn uncharge(&self, pool: &mut Pool) {
+        let mut at = self.head;
+        while let Some(slot) = pool.slots.get_mut(at as usize) {
+            slot.uncharge();
+            at = slot.next;
+        }
+    }
+    /// The metadata of its packets, oldest first.
+    pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        let slot = |index: u32| pool.slots.get(index as usize);
+        core::iter::successors(slot(self.head), move |s| slot(s.next)).map(|s| &s.meta)
+    }
 }
 
 /// A `List` that knows its length: what most disciplines queue in.
@@ -208,6 +262,15 @@ impl Queue {
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.list.front(pool)
     }
+    /// Appends all its packets to `out`, and is empty then. O(1).
+    pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        out.append(pool, &mut self.list);
+        *self = Self::new();
+    }
+    /// The metadata of its packets, oldest first.
+    pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        self.list.metas(pool)
+    }
 }
 
 #[cfg(test)]
@@ -250,6 +313,33 @@ mod tests {
             pool.free(p);
         }
         assert_eq!((seen, q.packets(), q.bytes(), q.is_empty()), (alloc::vec![10, 20, 30], 0, 0, true));
+    }
+
+    #[test]
+    fn lists_are_joined_in_order_and_can_be_looked_through() {
+        let mut pool = Pool::new(6);
+        let (mut a, mut q, mut none) = (List::new(), Queue::new(), Queue::new());
+        let lens = |l: &List, pool: &Pool| l.metas(pool).map(|m| m.len).collect::<Vec<_>>();
+        none.drain(&mut a, &mut pool);
+        assert!(a.is_empty());
+        for len in [1, 2] {
+            let p = alloc(&mut pool, len).unwrap();
+            q.push_back(&mut pool, p);
+        }
+        assert_eq!(q.metas(&pool).map(|m| m.len).collect::<Vec<_>>(), [1, 2]);
+        q.drain(&mut a, &mut pool);
+        assert_eq!((q.packets(), q.bytes(), q.is_empty()), (0, 0, true));
+        let p = alloc(&mut pool, 3).unwrap();
+        q.push_back(&mut pool, p);
+        q.drain(&mut a, &mut pool);
+        none.drain(&mut a, &mut pool);
+        let p = alloc(&mut pool, 4).unwrap();
+        a.push_back(&mut pool, p);
+        assert_eq!(lens(&a, &pool), [1, 2, 3, 4]);
+        while let Some(p) = a.pop_front(&pool) {
+            pool.free(p);
+        }
+        assert_eq!((lens(&a, &pool), pool.live()), (Vec::new(), 0));
     }
 
     #[test]

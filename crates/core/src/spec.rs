@@ -18,7 +18,7 @@ pub struct Env {
     pub link_header: u32,
     /// The device's transmit queue length, packets: the default limit of the FIFO kinds.
     pub tx_queue_len: u32,
-    /// The link's rate, if known. No kind has a default or an option that refers to it.
+    /// The link's rate, if known: what a rate in percent is a part of (`rate 50%`). No default depends on it.
     pub link_rate: Option<Rate>,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
@@ -78,13 +78,15 @@ impl Spec {
             counters: D::Stats::TABLE,
             build: |words, env| {
                 let mut cfg = D::Config::defaults(env);
+                words.know_link_rate(env.link_rate);
                 apply(&mut cfg, D::KIND, words)?;
                 Ok(Box::new(Erased::<D>::new(cfg, env)?))
             },
         }
     }
 
-    /// Makes one from the words after its kind.
+    /// Makes one from the words after its kind. Rates in percent are of the environment's link rate, or of that
+    /// of the words where the environment knows none.
     pub fn build(&self, words: &mut Words<'_>, env: &Env) -> Result<Box<dyn Qdisc>, ConfigError> {
         (self.build)(words, env)
     }

@@ -2,16 +2,19 @@
 //! applies whole or not at all.
 
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::Handle;
 use crate::meta::Meta;
 use crate::node::Node;
-use crate::qdisc::{Verdict, kind, pfifo_fast};
+use crate::pool::{List, Pool};
+use crate::qdisc::{Qdisc, Verdict, kind, pfifo_fast};
 use crate::spec::Env;
-use crate::value::Words;
+use crate::stab::{SizeTable, Stab};
+use crate::value::{Words, exact_of};
 
 /// Deepest nesting of qdiscs: bounds the call stack of the data path.
 pub const DEPTH_MAX: usize = 8;
@@ -24,6 +27,8 @@ const AUTO_MAJOR: u16 = 0x8001;
 pub struct Tree {
     root: Node,
     env: Env,
+    /// See `disturb`.
+    disturbed: bool,
 }
 
 /// Where a qdisc is: below which class, or at the root.
@@ -38,7 +43,7 @@ pub struct Place {
 impl Tree {
     /// The tree that a device starts with: pfifo_fast.
     pub fn new(env: Env) -> Self {
-        Self { root: Self::default_root(&env), env }
+        Self { root: Self::default_root(&env), env, disturbed: false }
     }
 
     fn default_root(env: &Env) -> Node {
@@ -67,8 +72,20 @@ impl Tree {
 
     /// Puts a ready-made node at the root, dropping what was queued. The typed counterpart of `replace`.
     pub fn set_root(&mut self, node: Node, cx: &mut Cx) {
+        self.disturb();
         self.root.purge(cx);
         self.root = node;
+    }
+
+    /// Says that packets which come now may be classified otherwise than those which wait were: the structure, an
+    /// option of a kind with classes, a filter has changed. A swap then queues them again. The operations of the
+    /// tree say it themselves.
+    pub const fn disturb(&mut self) {
+        self.disturbed = true;
+    }
+    /// Whether it was said since the last time that this was asked.
+    pub(crate) const fn take_disturbed(&mut self) -> bool {
+        core::mem::replace(&mut self.disturbed, false)
     }
 
     /// Calls `f` on every qdisc, parents first.
@@ -81,6 +98,29 @@ impl Tree {
             }
         }
         walk(&self.root, Place { parent: Handle::ROOT, depth: 0 }, f);
+    }
+
+    /// Hands out every packet that waits to the back of `out`, those of one flow in their order. The books forget
+    /// that they were admitted; what the qdiscs know and have counted stays: the tokens of a shaper, the memory of
+    /// an AQM. The caller queues the packets again, or drops them.
+    pub fn drain(&mut self, out: &mut List, cx: &mut Cx) {
+        self.root.drain(out, cx);
+    }
+
+    /// Shows every packet that waits, with the place (`ROOT` or a class) and the handle of the qdisc that it waits
+    /// in: parents first, and in each qdisc those of one flow in their order. A packet that a peek has taken out is
+    /// shown at the qdisc that it came from; `wire_len` are the bytes on the wire, whatever is charged.
+    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        self.visit(&mut |place, node| {
+            node.queued(pool, &mut |m| match pool.wire_len(m) {
+                wire_len if wire_len == m.wire_len => f(place.parent, node.handle(), m),
+                wire_len => {
+                    let mut real = *m;
+                    real.wire_len = wire_len;
+                    f(place.parent, node.handle(), &real);
+                }
+            });
+        });
     }
 
     /// Adds a qdisc at `parent` (a class, or `Handle::ROOT`), where only a default one may be. `handle` `None`
@@ -137,11 +177,55 @@ impl Tree {
             let err = ConfigError::new(ErrorKind::Conflict, object, format!("its kind, {present}"), given);
             return Err(err.hint("a change keeps the kind: use replace"));
         }
-        let mut changed = Ok(());
+        let (mut changed, mut disturbed) = (Ok(()), false);
         at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
+            let classful = node.qdisc().spec().flags.classful;
+            let before = classful.then(|| options_of(node.qdisc()));
             changed = node.with(cx, |qdisc, cx| qdisc.change(options, &env, cx));
+            disturbed = before.is_some_and(|before| before != options_of(node.qdisc()));
         });
+        self.disturbed |= disturbed;
         changed
+    }
+
+    /// Gives the qdisc at `parent` a size table, or takes it away: what it and everything below charge a packet. What
+    /// is queued there stays charged as it was. At most one may be on the way from the root to a leaf; one that was
+    /// taken away counts until what it has charged has left.
+    pub fn set_stab(&mut self, parent: Handle, stab: Option<Stab>, _cx: &mut Cx) -> Result<(), ConfigError> {
+        let (node, _) = self.at_mut(parent)?;
+        if node.handle().is_none() {
+            let err = ConfigError::new(ErrorKind::NotFound, place_name(parent), "a qdisc that was added", "");
+            return Err(err.hint("the default qdisc has no size table: add one"));
+        }
+        let mine = node.handle();
+        let mut other = None;
+        let mut way: Vec<(Handle, bool)> = Vec::new();
+        self.visit(&mut |place, node| {
+            way.truncate(place.depth);
+            let here = node.handle();
+            let below = way.iter().any(|(h, _)| *h == mine);
+            if below && node.has_sizes() {
+                other = other.or(Some(here));
+            }
+            if here == mine && place.parent == parent {
+                other = way.iter().find(|(_, sized)| *sized).map(|(h, _)| *h).or(other);
+            }
+            way.push((here, node.has_sizes()));
+        });
+        if let (Some(other), Some(_)) = (other, stab) {
+            let expected = "at most one size table from the root to a leaf";
+            let given = format!("a second one, beside that of qdisc {other}");
+            let object = format!("qdisc {mine}");
+            let err = ConfigError::new(ErrorKind::Conflict, object, expected, given).key("stab");
+            return Err(err.hint("the last one would win, and charge those above sizes that are not theirs"));
+        }
+        let (node, _) = self.at_mut(parent)?;
+        let table = stab.map(SizeTable::new);
+        if node.stab() != table.as_ref().map(SizeTable::stab) {
+            node.set_sizes(table);
+            self.disturb();
+        }
+        Ok(())
     }
 
     /// Deletes the qdisc at `parent`, dropping what is queued; a default one takes its place.
@@ -168,6 +252,7 @@ impl Tree {
     /// Puts `new` at `parent` and drops what the old one had queued, as all ancestors see.
     pub fn graft(&mut self, parent: Handle, new: Node, cx: &mut Cx) -> Result<(), ConfigError> {
         self.at_mut(parent)?;
+        self.disturb();
         let mut new = Some(new);
         at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
             if let Some(new) = new.take() {
@@ -246,7 +331,7 @@ impl Tree {
 
     /// The qdisc at a place, and how many are above it.
     fn at_mut(&mut self, parent: Handle) -> Result<(&mut Node, usize), ConfigError> {
-        let mut have = alloc::string::String::new();
+        let mut have = String::new();
         self.visit(&mut |_, node| {
             for class in node.qdisc().classes().iter().filter(|_| !node.handle().is_none()) {
                 have.push_str(if have.is_empty() { "" } else { " " });
@@ -264,7 +349,14 @@ impl Tree {
     }
 }
 
-fn place_name(parent: Handle) -> alloc::string::String {
+/// Every option with its value, to compare.
+fn options_of(qdisc: &dyn Qdisc) -> String {
+    let mut all = String::new();
+    qdisc.options(&mut |s| all.push_str(&format!("{} {} ", s.param.key, exact_of(s.value))));
+    all
+}
+
+fn place_name(parent: Handle) -> String {
     if parent == Handle::ROOT { "root".into() } else { format!("class {parent}") }
 }
 

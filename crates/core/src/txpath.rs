@@ -6,6 +6,8 @@
 //! device has finished something. Spurious calls are harmless. What `drain` answers says who must call it
 //! next: nobody (`Idle`), whoever sees the device finish (`Device`), a timer (`At`), or at once (`More`).
 
+mod swap;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -23,6 +25,8 @@ use crate::time::Instant;
 use crate::trace::{Event, Record, Trace};
 use crate::tree::Tree;
 use crate::value::Words;
+
+pub use swap::Swapped;
 
 /// Most packets taken from the qdiscs on one promise: bounds the burst that a scheduler cannot revise any
 /// more, and the time until the owner looks at anything else.
@@ -107,7 +111,7 @@ crate::stats! {
     pub struct PathStats {
         /// Packets that went to the device without waiting.
         direct: u64,
-        /// Packets that entered the root qdisc.
+        /// Packets that entered the root qdisc, pieces that a swap made of one included.
         queued: u64,
         /// Packets handed to the device, direct ones included.
         tx_packets: u64,
@@ -535,7 +539,11 @@ impl<F> TxPath<F> {
     pub const fn tree(&self) -> &Tree {
         &self.tree
     }
-    /// Packets and wire bytes waiting in the qdiscs.
+    /// Shows every packet that waits in the qdiscs: see `Tree::queued`.
+    pub fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        self.tree.queued(&self.cx.pool, f);
+    }
+    /// Packets and bytes waiting in the qdiscs: wire bytes, or what the root's size table charges.
     pub const fn backlog(&self) -> Tally {
         self.tree.root().books().queued
     }

@@ -2,10 +2,11 @@
 //!
 //! Text is read exactly, in decimal, without floating point: `1.5mbit` is 1 500 000 bit/s to the bit.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::error::ErrorKind;
 use crate::law::codel::Ticks;
 use crate::time::Nanos;
 use crate::units::{Bytes, Packets, Rate};
@@ -47,17 +48,49 @@ pub trait Value: Show + Clone + PartialEq + Sized {
     fn take(words: &mut Words<'_>) -> Option<Self>;
 }
 
-/// A cursor over the words of a command.
+/// Why a value was refused, where its type can say more than that it is not such a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The kind of error.
+    pub kind: ErrorKind,
+    /// What was expected.
+    pub expected: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// A cursor over the words of a command, with what values may refer to.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     words: &'a [&'a str],
     at: usize,
+    link_rate: Option<Rate>,
+    refusal: Option<Refusal>,
 }
 
 impl<'a> Words<'a> {
-    /// A cursor at the first of `words`.
+    /// A cursor at the first of `words`, for a link whose rate is not known.
     pub fn new(words: &'a [&'a str]) -> Self {
-        Self { words, at: 0 }
+        Self { words, at: 0, link_rate: None, refusal: None }
+    }
+    /// For a link of this rate, to which rates in percent refer. `None` leaves it as it is.
+    #[must_use]
+    pub fn link_rate(mut self, rate: impl Into<Option<Rate>>) -> Self {
+        self.know_link_rate(rate.into());
+        self
+    }
+    /// As `link_rate`, in place.
+    pub(crate) fn know_link_rate(&mut self, rate: Option<Rate>) {
+        self.link_rate = rate.or(self.link_rate);
+    }
+    /// Says why the value that is being read is refused: for `Value::take`, before it gives `None`.
+    pub fn refuse(&mut self, kind: ErrorKind, expected: impl ToString, hint: Option<&str>) {
+        let (expected, hint) = (expected.to_string(), hint.map(ToString::to_string));
+        self.refusal = Some(Refusal { kind, expected, hint });
+    }
+    /// Why the value read last was refused, if its type said so; taken.
+    pub fn take_refusal(&mut self) -> Option<Refusal> {
+        self.refusal.take()
     }
     /// The index of the word that `take` gives next.
     pub fn at(&self) -> usize {
@@ -191,10 +224,51 @@ impl Show for Rate {
 
 impl Value for Rate {
     const EXPECTED: &'static str = "a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s)";
+    /// `50%` is that part of the link's rate, which must be known; at most all of it.
     fn take(words: &mut Words<'_>) -> Option<Self> {
-        scaled(words.take()?, rate_factor).map(Self)
+        let word = words.take()?;
+        match word.strip_suffix('%') {
+            Some(share) => share_of_link(share, words),
+            None => scaled(word, rate_factor).map(Self),
+        }
     }
 }
+
+/// So many percent of the link's rate, rounded to the nearest byte per second.
+fn share_of_link(percent: &str, words: &mut Words<'_>) -> Option<Rate> {
+    let (mantissa, places, suffix) = number(percent)?;
+    if !suffix.is_empty() {
+        return None;
+    }
+    let whole = 100 * 10u128.pow(places);
+    if mantissa > whole {
+        words.refuse(ErrorKind::OutOfRange, "at most 100% of the link's rate", None);
+        return None;
+    }
+    let Some(link) = words.link_rate else {
+        let hint = "say it absolutely, as in 10mbit, or say how fast the link is";
+        words.refuse(ErrorKind::NoLinkRate, "a link whose rate is known", Some(hint));
+        return None;
+    };
+    u64::try_from((u128::from(link.0) * mantissa + whole / 2) / whole).ok().map(Rate)
+}
+
+/// A size that may be followed by a cell, `5kb/8` (tc-tbf(8), "burst"): a power of two up to 128. The cell only
+/// shaped the table of transmission times that tc once gave to the kernel; it is checked and has no effect.
+#[doc(hidden)]
+pub fn take_with_cell<V: Value>(words: &mut Words<'_>) -> Option<V> {
+    let word = words.take()?;
+    let Some((size, cell)) = word.split_once('/') else { return V::take(&mut Words::new(&[word])) };
+    let is_cell = |n: u32| n.is_power_of_two() && n <= CELL_MAX;
+    if !cell.parse().is_ok_and(is_cell) {
+        words.refuse(ErrorKind::BadValue, "a cell that is a power of two from 1 to 128", None);
+        return None;
+    }
+    V::take(&mut Words::new(&[size]))
+}
+
+/// Largest cell of a rate table.
+const CELL_MAX: u32 = 128;
 
 impl Show for Bytes {
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
@@ -424,6 +498,45 @@ mod tests {
         for bad in ["", "mbit", "10mbitt", "1..5mbit", "-1mbit", "10 mbit", "99999999999999999999tbit", "1e3"]
         {
             assert_eq!(read::<Rate>(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn shares_of_the_link_as_tc_reads_them() {
+        let of = |link: u64, s: &str| Rate::take(&mut Words::new(&[s]).link_rate(Rate(link)));
+        for (link, given, bytes) in [
+            (125_000_000, "50%", 62_500_000),
+            (125_000_000, "100%", 125_000_000),
+            (125_000_000, "0.5%", 625_000),
+            (125_000_000, "12.345%", 15_431_250),
+            (125_000_000, "0%", 0),
+            (u64::MAX, "100.000%", u64::MAX),
+            (3, "50%", 2),
+        ] {
+            assert_eq!(of(link, given), Some(Rate(bytes)), "{given} of {link}");
+        }
+        for bad in ["%", "50%%", "50mbit%", "-1%", "1e1%", "100.1%", "99999999999999999999%"] {
+            assert_eq!(of(1000, bad), None, "{bad}");
+        }
+        let why = |s: &str| {
+            let words = [s];
+            let mut words = Words::new(&words);
+            assert_eq!(Rate::take(&mut words), None);
+            words.take_refusal().map(|r| r.kind)
+        };
+        assert_eq!(why("50%"), Some(ErrorKind::NoLinkRate));
+        assert_eq!(why("101%"), Some(ErrorKind::OutOfRange));
+        assert_eq!(why("50x%"), None);
+    }
+
+    #[test]
+    fn a_cell_is_checked_and_has_no_effect() {
+        let size = |s: &str| take_with_cell::<Bytes>(&mut Words::new(&[s]));
+        for given in ["5kb", "5kb/1", "5kb/8", "5kb/128"] {
+            assert_eq!(size(given), Some(Bytes(5120)), "{given}");
+        }
+        for bad in ["5kb/", "5kb/0", "5kb/3", "5kb/256", "5kb/8/8", "/8", "5kb/-8", "5kb/8b"] {
+            assert_eq!(size(bad), None, "{bad}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::cell::Cell;
 
 use common::options::legal;
 use txweir_core::device::{Completed, DeviceError};
-use txweir_core::pool::{Pkt, Queue};
+use txweir_core::pool::{List, Pkt, Pool, Queue};
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::pfifo_fast::NoParams;
 use txweir_core::qdisc::{Discipline, KINDS, Next, Verdict};
@@ -250,11 +250,13 @@ impl Discipline for Allocates {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.0.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        while let Some(p) = self.0.pop_front(&cx.pool) {
-            cx.drop(p, DropReason::Purged);
-        }
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        self.0.drain(out, pool);
     }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.0.metas(pool).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {}
     fn stats(&self) -> NoStats {
         NoStats {}
     }

@@ -384,3 +384,53 @@ fn an_empty_queue_forgets_that_it_stood() {
     }
     assert_eq!(lane.drops(), []);
 }
+
+/// What `tc -s class show` lists: flows with packets or with a turn to come, by the class that leads to each.
+#[test]
+fn fq_codel_shows_its_flows() {
+    let mut lane = Lane::new("fq_codel", "");
+    let shown = |lane: &Lane| {
+        let mut all = Vec::new();
+        lane.root().qdisc().flows(&lane.path.cx().pool, &mut |f| {
+            let values: Vec<i64> = f.values.iter().map(|(_, v)| *v).collect();
+            let keys: Vec<&str> = f.values.iter().map(|(k, _)| *k).collect();
+            assert_eq!(keys, ["deficit", "count", "lastcount", "ldelay", "dropping", "drop_next"]);
+            all.push((f.minor, f.backlog.packets, f.backlog.bytes, values));
+        });
+        all
+    };
+    assert_eq!(shown(&lane), []);
+    lane.fill(T0, 0, 3, packet(0x29, 1000));
+    lane.fill(T0, 9, 1, packet(1023, 60));
+    let fresh = || vec![1514, 0, 0, 0, 0, 0];
+    assert_eq!(shown(&lane), [(0x2a, 3, 3000, fresh()), (1024, 1, 60, fresh())]);
+    // 4096 ns are four ticks; the second packet is a debt.
+    assert_eq!(lane.ids(ticks(4), 2), [0, 1]);
+    assert_eq!(shown(&lane), [(0x2a, 1, 1000, vec![-486, 0, 0, 4, 0, 0]), (1024, 1, 60, fresh())]);
+    // Empty, and still on a list until its turn comes; gone once all were found empty.
+    assert_eq!(lane.ids(ticks(4), 1), [9]);
+    assert_eq!(
+        shown(&lane),
+        [(0x2a, 1, 1000, vec![1028, 0, 0, 4, 0, 0]), (1024, 0, 0, vec![1454, 0, 0, 4, 0, 0])]
+    );
+    assert_eq!(lane.ids(ticks(4), 1), [2]);
+    assert_eq!(shown(&lane), []);
+}
+
+/// A flow whose law is dropping says so, and when it will next.
+#[test]
+fn fq_codel_shows_the_law_of_a_flow() {
+    let mut lane = Lane::new("fq_codel", "noecn");
+    lane.fill(T0, 0, 400, packet(7, 1000));
+    for t in 1..=150 {
+        let _ = lane.take(Instant(t * 1_000_000));
+    }
+    let mut seen = Vec::new();
+    lane.root().qdisc().flows(&lane.path.cx().pool, &mut |f| seen.push((f.minor, f.values.to_vec())));
+    let [(8, values)] = seen.as_slice() else { panic!("{seen:?}") };
+    let of = |key| values.iter().find(|(k, _)| *k == key).unwrap().1;
+    // Bad from 5 ms on for 100 ms: the first drop at 105 ms, the next 100 ms later.
+    assert_eq!((of("dropping"), of("count"), of("lastcount")), (1, 1, 1));
+    assert_eq!(of("ldelay"), 150_000 - 1);
+    assert!((50_000..60_000).contains(&of("drop_next")), "{values:?}");
+}

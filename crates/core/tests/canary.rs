@@ -14,7 +14,7 @@ use common::ops::Scope;
 use common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, swarm};
 use txweir_core::cx::Cx;
 use txweir_core::params::{Param, Params, SetOutcome, Shown};
-use txweir_core::pool::{List, Pkt, Queue};
+use txweir_core::pool::{List, Pkt, Pool, Queue};
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::{Discipline, Next, Verdict};
 use txweir_core::spec::{Flags, Spec};
@@ -35,8 +35,14 @@ trait Bug: Debug + Sized + 'static {
     fn dequeue(q: &mut Bugged<Self>, cx: &mut Cx) -> Next {
         q.pop(cx)
     }
-    fn purge(q: &mut Bugged<Self>, cx: &mut Cx) {
-        q.clear(cx);
+    fn drain(q: &mut Bugged<Self>, out: &mut List, pool: &mut Pool) {
+        q.hand_out(out, pool);
+    }
+    fn queued(q: &Bugged<Self>, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        q.queue.metas(pool).chain(q.aside.metas(pool)).for_each(f);
+    }
+    fn reset(q: &mut Bugged<Self>) {
+        q.count = 0;
     }
     fn change(q: &mut Bugged<Self>, cfg: &Limit, cx: &mut Cx) {
         q.obey(cfg, cx);
@@ -121,11 +127,9 @@ impl<B> Bugged<B> {
     fn pop(&mut self, cx: &mut Cx) -> Next {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
-    fn clear(&mut self, cx: &mut Cx) {
-        self.count = 0;
-        while let Some(p) = self.queue.pop_front(&cx.pool).or_else(|| self.aside.pop_front(&cx.pool)) {
-            cx.drop(p, DropReason::Purged);
-        }
+    fn hand_out(&mut self, out: &mut List, pool: &mut Pool) {
+        self.queue.drain(out, pool);
+        out.append(pool, &mut self.aside);
     }
     fn obey(&mut self, cfg: &Limit, cx: &mut Cx) {
         self.limit = cfg.limit.0;
@@ -164,8 +168,14 @@ impl<B: Bug> Discipline for Bugged<B> {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         B::dequeue(self, cx)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        B::purge(self, cx);
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        B::drain(self, out, pool);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        B::queued(self, pool, f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {
+        B::reset(self);
     }
     fn transparent(&self, _wire_len: u32) -> bool {
         B::transparent(self)
@@ -283,10 +293,10 @@ bug!(IgnoresAShrunkLimit {
 });
 
 bug!(KeepsOneOverAPurge {
-    fn purge(q: &mut Bugged<Self>, cx: &mut Cx) {
-        if let Some(p) = q.queue.pop_front(&cx.pool) {
-            q.clear(cx);
-            q.queue.push_back(&mut cx.pool, p);
+    fn drain(q: &mut Bugged<Self>, out: &mut List, pool: &mut Pool) {
+        if let Some(p) = q.queue.pop_front(pool) {
+            q.hand_out(out, pool);
+            q.queue.push_back(pool, p);
         }
     }
 });
@@ -296,13 +306,26 @@ bug!(RemembersOverAPurge {
         q.count += 1;
         if q.count.is_multiple_of(50) { cx.drop(p, DropReason::Congested) } else { q.put(p, cx) }
     }
-    fn purge(q: &mut Bugged<Self>, cx: &mut Cx) {
-        let count = q.count;
-        q.clear(cx);
-        q.count = count;
-    }
+    fn reset(_q: &mut Bugged<Self>) {}
     fn transparent(_: &Bugged<Self>) -> bool {
         false
+    }
+});
+
+bug!(HandsOutTheNewestFirst {
+    fn drain(q: &mut Bugged<Self>, out: &mut List, pool: &mut Pool) {
+        let mut all = List::new();
+        q.hand_out(&mut all, pool);
+        let mut packets: Vec<Pkt> = std::iter::from_fn(|| all.pop_front(pool)).collect();
+        while let Some(p) = packets.pop() {
+            out.push_back(pool, p);
+        }
+    }
+});
+
+bug!(HidesTheNewest {
+    fn queued(q: &Bugged<Self>, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        q.queue.metas(pool).take(9).for_each(f);
     }
 });
 
@@ -399,8 +422,8 @@ fn a_fifo_without_a_bug_breaks_nothing() {
 #[test]
 fn the_swarm_cries_out() {
     type Case = (fn() -> Vec<Law>, Law);
-    let cases: [Case; 15] = [
-        (swarm_finds::<LosesOne>, Law::WorkConservation),
+    let cases: [Case; 17] = [
+        (swarm_finds::<LosesOne>, Law::Conservation),
         (swarm_finds::<FreesBehindTheBooks>, Law::Conservation),
         (swarm_finds::<SwapsTwo>, Law::Order),
         (swarm_finds::<SaysEmptyWithBacklog>, Law::WorkConservation),
@@ -410,6 +433,8 @@ fn the_swarm_cries_out() {
         (swarm_finds::<WakesInThePast>, Law::HonestWake),
         (swarm_finds::<TakesOneTooMany>, Law::Bounds),
         (swarm_finds::<IgnoresAShrunkLimit>, Law::Bounds),
+        (swarm_finds::<HandsOutTheNewestFirst>, Law::Order),
+        (swarm_finds::<HidesTheNewest>, Law::Conservation),
         (swarm_finds::<KeepsOneOverAPurge>, Law::Reset),
         (swarm_finds::<ShowsAnotherLimit>, Law::RoundTrip),
         (swarm_finds::<TellsJsonOtherwise>, Law::RoundTrip),

@@ -97,6 +97,11 @@ fn add(sum: &mut Totals, t: &Totals) {
     sum.refused += t.refused;
     sum.grafted += t.grafted;
     sum.deleted += t.deleted;
+    sum.stabs += t.stabs;
+    sum.swapped += t.swapped;
+    sum.kept += t.kept;
+    sum.moved += t.moved;
+    sum.swap_cut += t.swap_cut;
     sum.purged += t.purged;
     sum.depth = sum.depth.max(t.depth);
     sum.stops += t.stops;
@@ -121,6 +126,11 @@ fn everything_was_met(t: &Totals) {
         ("refused changes", t.refused, 100),
         ("grafts", t.grafted, 100),
         ("deletions", t.deleted, 20),
+        ("swaps", t.swapped, 500),
+        ("kept in swaps", t.kept, 100),
+        ("moved in swaps", t.moved, 10_000),
+        ("cut in swaps", t.swap_cut, 1),
+        ("size tables", t.stabs, 100),
         ("purges", t.purged, 50),
         ("depth", t.depth, 4),
         ("stops", t.stops, 1000),

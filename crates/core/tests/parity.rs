@@ -11,9 +11,10 @@ use txweir_core::cx::Cx;
 use txweir_core::dql::OBJECT_MAX;
 use txweir_core::qdisc::kind;
 use txweir_core::testing::VecDevice;
-use txweir_core::value::Words;
+use txweir_core::value::{Words, exact_of};
 use txweir_core::{
-    Admitted, DqlConfig, DropReason, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath, Unit, Wake,
+    Admitted, ConfigError, DqlConfig, DropReason, Env, Handle, Instant, Meta, PathConfig, Rate, Role, Tree,
+    TxPath, Unit, Wake,
 };
 
 const T0: Instant = Instant::ZERO;
@@ -342,4 +343,60 @@ fn pages_and_modules_name_the_rows_that_there_are() {
             _ => {}
         }
     }
+}
+
+/// A tbf on a link of this rate.
+fn tbf_on(link: Option<Rate>, options: &str) -> Result<String, ConfigError> {
+    let words: Vec<&str> = options.split(' ').collect();
+    let env = Env { link_rate: link, ..Env::default() };
+    let mut qdisc = kind("tbf")?.build(&mut Words::new(&words), &env)?;
+    // A change reads them as a creation does.
+    qdisc.change(&mut Words::new(&words), &env, &mut Cx::new(1, 0))?;
+    let mut shown = String::new();
+    qdisc.options(&mut |s| {
+        if s.value.is_set() {
+            shown += &format!("{} {} ", s.param.key, exact_of(s.value));
+        }
+    });
+    Ok(shown)
+}
+
+/// rate-percent
+#[test]
+fn a_rate_may_be_a_share_of_the_link() {
+    let link = Some(Rate::from_bits(1_000_000_000));
+    let shown = tbf_on(link, "rate 12.5% burst 6000 limit 9000 peakrate 100% mtu 2000").unwrap();
+    assert_eq!(
+        shown,
+        "rate 15625000bps burst 6000b limit 9000b peakrate 125000000bps mtu 2000b mpu 0 overhead 0 "
+    );
+    let said = |link, rate: &str| {
+        tbf_on(link, &format!("rate {rate} burst 6000 limit 9000")).unwrap_err().to_string()
+    };
+    assert_eq!(
+        said(None, "50%"),
+        "tbf rate: 50% of a link whose rate is not known (say it absolutely, as in 10mbit, or say how fast the link is)"
+    );
+    assert_eq!(said(link, "100.5%"), "tbf rate: expected at most 100% of the link's rate, given \"100.5%\"");
+    assert_eq!(said(link, "0%"), "tbf rate: expected at least 8bit, given \"0%\"");
+    assert!(said(link, "x%").starts_with("tbf rate: expected a rate (10mbit"));
+    // Words may bring a rate of their own, where the device knows none.
+    let words = ["rate", "50%", "burst", "6000", "limit", "9000"];
+    let mut words = Words::new(&words).link_rate(Rate(1000));
+    assert!(kind("tbf").unwrap().build(&mut words, &Env::default()).is_ok());
+}
+
+/// rate-table-cell
+#[test]
+fn a_cell_after_a_size_has_no_effect() {
+    let with = tbf_on(None, "rate 1mbit burst 5kb/8 limit 9000 peakrate 2mbit minburst 1514/8").unwrap();
+    let without = tbf_on(None, "rate 1mbit burst 5kb limit 9000 peakrate 2mbit minburst 1514").unwrap();
+    assert_eq!(with, without);
+    for cell in ["5kb/3", "5kb/256", "5kb/", "5kb/0"] {
+        let err = tbf_on(None, &format!("rate 1mbit burst {cell} limit 9000")).unwrap_err().to_string();
+        let expected = "tbf burst: expected a cell that is a power of two from 1 to 128, given ";
+        assert_eq!(err, format!("{expected}\"{cell}\""));
+    }
+    // Only where tc takes one.
+    assert!(tbf_on(None, "rate 1mbit burst 5kb limit 9000/8").is_err());
 }

@@ -13,7 +13,7 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::law::codel::{CodelParams, CodelState, Decision, Head, Ticks};
 use crate::meta::Meta;
-use crate::pool::{Pkt, Queue};
+use crate::pool::{List, Pkt, Pool, Queue};
 use crate::qdisc::fifo::trim;
 use crate::qdisc::{Discipline, Next, Verdict};
 use crate::reason::{DropReason, MarkReason};
@@ -184,8 +184,13 @@ impl Discipline for Codel {
         self.stats.drop_next = if due.0 > u32::MAX / 2 { 0 } else { due.as_nanos().as_micros() };
         Next::Packet(p)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        trim(&mut self.queue, cx, |_| true);
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        self.queue.drain(out, pool);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.queue.metas(pool).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {
         self.law = CodelState::default();
     }
     fn transparent(&self, _wire_len: u32) -> bool {

@@ -10,7 +10,7 @@
 use crate::cx::Cx;
 use crate::handle::ClassId;
 use crate::meta::Meta;
-use crate::pool::{Pkt, Pool, Queue};
+use crate::pool::{List, Pkt, Pool, Queue};
 use crate::qdisc::{Discipline, Erased, Next, Verdict};
 use crate::reason::DropReason;
 use crate::spec::{Env, Flags};
@@ -102,9 +102,13 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.queue.front(pool)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        trim(&mut self.queue, cx, |_| true);
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        self.queue.drain(out, pool);
     }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.queue.metas(pool).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, _wire_len: u32) -> bool {
         self.limit > 0
     }
@@ -143,9 +147,13 @@ impl Discipline for Bfifo {
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.queue.front(pool)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        trim(&mut self.queue, cx, |_| true);
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        self.queue.drain(out, pool);
     }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.queue.metas(pool).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, wire_len: u32) -> bool {
         self.fits(wire_len)
     }

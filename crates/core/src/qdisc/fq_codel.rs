@@ -16,14 +16,14 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::cx::Cx;
+use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::law::codel::{CodelParams, CodelState, Ticks};
 use crate::meta::Meta;
-use crate::pool::{List, Pkt};
+use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
-use crate::qdisc::{Discipline, Next, Verdict};
+use crate::qdisc::{Discipline, FlowShown, Next, Verdict};
 use crate::reason::{DropReason, MarkReason};
 use crate::spec::{Env, Flags};
 use crate::units::{Bytes, Packets};
@@ -92,6 +92,8 @@ struct Flow {
     link: u32,
     listed: bool,
     law: CodelState,
+    /// How long the packet waited that it sent last.
+    ldelay: Ticks,
 }
 
 const _: () = assert!(size_of::<Flow>() == 64, "a flow fills exactly one cache line");
@@ -143,6 +145,8 @@ pub struct FqCodel {
     memory_limit: u64,
     quantum: i32,
     drop_batch: u32,
+    /// When it was last asked for a packet and had one.
+    asked: Ticks,
     stats: Stats,
 }
 
@@ -185,6 +189,7 @@ impl Discipline for FqCodel {
             memory_limit: cfg.memory_limit.0,
             quantum: cfg.quantum as i32,
             drop_batch: cfg.drop_batch,
+            asked: Ticks::default(),
             stats: Stats::default(),
         }
     }
@@ -253,19 +258,41 @@ impl Discipline for FqCodel {
             }
         }
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        for (flow, backlog) in self.flows.iter_mut().zip(&mut self.backlogs) {
-            while let Some(p) = flow.packets.pop_front(&cx.pool) {
-                cx.drop(p, DropReason::Purged);
-            }
-            *flow = Flow::default();
-            *backlog = 0;
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        // The flows keep their turns: an empty one on a list is found empty when its turn comes.
+        for flow in &mut self.flows {
+            out.append(pool, &mut flow.packets);
         }
-        (self.new, self.old) = (Turns::new(), Turns::new());
+        self.backlogs.fill(0);
         (self.packets, self.bytes, self.memory) = (0, 0, 0);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.flows.iter().flat_map(|flow| flow.packets.metas(pool)).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {
+        self.flows.fill_with(Flow::default);
+        (self.new, self.old) = (Turns::new(), Turns::new());
     }
     fn transparent(&self, wire_len: u32) -> bool {
         self.new.head == NIL && self.old.head == NIL && u64::from(wire_len) + SLOT_BYTES <= self.memory_limit
+    }
+    fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
+        let flows = (1..).zip(self.flows.iter().zip(&self.backlogs));
+        for (minor, (flow, bytes)) in flows.filter(|(_, (flow, _))| flow.listed || !flow.packets.is_empty()) {
+            let law = &flow.law;
+            let due = law.drop_next().since(self.asked);
+            let drop_next = if !law.dropping() || due.0 > u32::MAX / 2 { 0 } else { micros(due) };
+            let values = [
+                ("deficit", i64::from(flow.deficit)),
+                ("count", i64::from(law.count())),
+                ("lastcount", i64::from(law.lastcount())),
+                ("ldelay", micros(flow.ldelay)),
+                ("dropping", i64::from(law.dropping())),
+                ("drop_next", drop_next),
+            ];
+            let packets = flow.packets.metas(pool).count() as u64;
+            f(FlowShown { minor, backlog: Tally { packets, bytes: *bytes }, values: &values });
+        }
     }
     fn stats(&self) -> Stats {
         Stats {
@@ -298,7 +325,7 @@ impl FqCodel {
     /// The next packet of a flow that its law lets through, charged to its deficit.
     #[inline]
     fn next_of(&mut self, f: u32, cx: &mut Cx) -> Option<Pkt> {
-        let Flow { packets, law, deficit, .. } = &mut self.flows[f as usize];
+        let Flow { packets, law, deficit, ldelay, .. } = &mut self.flows[f as usize];
         let backlog = &mut self.backlogs[f as usize];
         let (ecn, ce) = (cx.marks(MarkReason::Congested), cx.marks(MarkReason::CeThreshold));
         let p = next(law, &self.params, cx, |cx| {
@@ -312,7 +339,10 @@ impl FqCodel {
         })?;
         self.stats.ecn_mark += cx.marks(MarkReason::Congested) - ecn;
         self.stats.ce_mark += cx.marks(MarkReason::CeThreshold) - ce;
-        *deficit = deficit.saturating_sub_unsigned(cx.meta(&p).wire_len);
+        let m = cx.meta(&p);
+        *deficit = deficit.saturating_sub_unsigned(m.wire_len);
+        self.asked = Ticks::at(cx.now);
+        *ldelay = self.asked.since(Ticks::at(m.enqueued));
         Some(p)
     }
 
@@ -349,6 +379,11 @@ impl FqCodel {
         self.stats.drop_overlimit += u64::from(dropped);
         self.stats.drop_overmemory += if over_memory { u64::from(dropped) } else { 0 };
     }
+}
+
+/// As tc shows a time.
+fn micros(t: Ticks) -> i64 {
+    i64::try_from(t.as_nanos().as_micros()).unwrap_or(i64::MAX)
 }
 
 fn memory_of(m: &Meta) -> u64 {

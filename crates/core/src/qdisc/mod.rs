@@ -9,14 +9,14 @@ pub mod tbf;
 
 use core::fmt::Debug;
 
-use crate::cx::Cx;
+use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
 use crate::node::{Class, Node};
 use crate::params::{Params, Shown, apply};
-use crate::pool::{Pkt, Pool};
-use crate::reason::WakeReason;
+use crate::pool::{List, Pkt, Pool};
+use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags, Spec};
 use crate::stats::{Counter, Counters};
 use crate::time::Instant;
@@ -71,6 +71,17 @@ pub enum Verdict {
     Cut(u32),
 }
 
+/// A flow that a kind keeps inside, as `tc -s class show` lists it: a class without a qdisc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowShown<'a> {
+    /// Its minor number: the class that a packet names to be put into it. 65 536 has no name in 16 bits.
+    pub minor: u32,
+    /// Packets and bytes that wait in it.
+    pub backlog: Tally,
+    /// What is known of it, by tc's words and in tc's units: times are microseconds, truths are 0 and 1.
+    pub values: &'a [(&'static str, i64)],
+}
+
 /// What changing an option does to those not named (as tc behaves for the kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeRule {
@@ -105,7 +116,8 @@ pub trait Discipline: Debug + Sized + 'static {
     }
     /// Makes one from resolved parameters. All memory it will need is taken here.
     fn new(cfg: &Self::Config, env: &Env) -> Self;
-    /// Takes new, resolved parameters; may drop packets to obey them.
+    /// Takes new, resolved parameters; may drop packets to obey them. Not called while `Cx::swapping` if nothing
+    /// changes.
     fn change(&mut self, cfg: &Self::Config, env: &Env, cx: &mut Cx);
     /// Whether this packet would be queued without a drop.
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
@@ -118,8 +130,13 @@ pub trait Discipline: Debug + Sized + 'static {
     fn head<'a>(&self, _pool: &'a Pool) -> Option<&'a Meta> {
         None
     }
-    /// Drops every packet and forgets everything but parameters and counters.
-    fn purge(&mut self, cx: &mut Cx);
+    /// Hands out every packet that waits in here, to the back of `out`; packets of one flow in their order. What
+    /// waits in its classes is not its own. Everything else stays as it is: what a law remembers, tokens, counters.
+    fn drain(&mut self, out: &mut List, pool: &mut Pool);
+    /// Shows every packet that `drain` would hand out, in the same order.
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta));
+    /// Forgets everything but parameters and counters: it is then like new. Nothing is queued, here or below.
+    fn reset(&mut self, cx: &mut Cx);
     /// True if a packet of `wire_len` bytes that came now, with nothing queued, would leave at once and leave no
     /// trace in here: then it may go to the device directly. Asked by its size alone, because a reference to
     /// metadata that is still in registers would cost more than the rest of the direct path.
@@ -136,6 +153,8 @@ pub trait Discipline: Debug + Sized + 'static {
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut []
     }
+    /// Shows the flows that it keeps apart from one another, those only in which something waits or whose turn comes.
+    fn flows(&self, _pool: &Pool, _f: &mut dyn FnMut(FlowShown<'_>)) {}
     /// What a class has when nothing is grafted: at creation, and after a delete.
     fn default_child(_cfg: &Self::Config, env: &Env) -> Node {
         Node::default_child(env)
@@ -157,6 +176,10 @@ pub trait Qdisc: Debug {
     /// See `Discipline`.
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
     /// See `Discipline`.
+    fn drain(&mut self, out: &mut List, pool: &mut Pool);
+    /// See `Discipline`.
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta));
+    /// Drops every packet, here and below, and forgets everything but parameters and counters.
     fn purge(&mut self, cx: &mut Cx);
     /// See `Discipline`.
     fn transparent(&self, wire_len: u32) -> bool;
@@ -170,6 +193,8 @@ pub trait Qdisc: Debug {
     fn classes(&self) -> &[Class];
     /// See `Discipline`.
     fn classes_mut(&mut self) -> &mut [Class];
+    /// See `Discipline`.
+    fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>));
     /// See `Discipline`.
     fn default_child(&self, env: &Env) -> Node;
 }
@@ -213,8 +238,22 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.inner.head(pool)
     }
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        self.inner.drain(out, pool);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.inner.queued(pool, f);
+    }
     fn purge(&mut self, cx: &mut Cx) {
-        self.inner.purge(cx);
+        let mut own = List::new();
+        self.inner.drain(&mut own, &mut cx.pool);
+        while let Some(p) = own.pop_front(&cx.pool) {
+            cx.drop(p, DropReason::Purged);
+        }
+        for class in self.inner.classes_mut() {
+            class.node.purge(cx);
+        }
+        self.inner.reset(cx);
     }
     fn transparent(&self, wire_len: u32) -> bool {
         self.inner.transparent(wire_len)
@@ -224,8 +263,13 @@ impl<D: Discipline> Qdisc for Erased<D> {
             ChangeRule::Merge => self.cfg.clone(),
             ChangeRule::Replace => D::Config::defaults(env),
         };
+        words.know_link_rate(env.link_rate);
         apply(&mut cfg, D::KIND, words)?;
         D::resolve(&mut cfg, Some(&self.cfg), env)?;
+        if cx.swapping() && cfg == self.cfg {
+            // The new policy has it as it is.
+            return Ok(());
+        }
         self.inner.change(&cfg, env, cx);
         self.cfg = cfg;
         Ok(())
@@ -241,6 +285,9 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         self.inner.classes_mut()
+    }
+    fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
+        self.inner.flows(pool, f);
     }
     fn default_child(&self, env: &Env) -> Node {
         D::default_child(&self.cfg, env)

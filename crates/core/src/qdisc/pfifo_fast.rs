@@ -11,8 +11,8 @@
 use crate::cx::Cx;
 use crate::handle::ClassId;
 use crate::meta::Meta;
-use crate::pool::{Pkt, Pool, Queue};
-use crate::qdisc::fifo::{NoStats, trim};
+use crate::pool::{List, Pkt, Pool, Queue};
+use crate::qdisc::fifo::NoStats;
 use crate::qdisc::{Discipline, Erased, Next, Verdict};
 use crate::reason::DropReason;
 use crate::spec::{Env, Flags};
@@ -71,11 +71,15 @@ impl Discipline for PfifoFast {
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.bands.iter().find_map(|b| b.front(pool))
     }
-    fn purge(&mut self, cx: &mut Cx) {
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         for band in &mut self.bands {
-            trim(band, cx, |_| true);
+            band.drain(out, pool);
         }
     }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.bands.iter().flat_map(|b| b.metas(pool)).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, _wire_len: u32) -> bool {
         self.limit > 0
     }

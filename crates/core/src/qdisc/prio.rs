@@ -18,7 +18,7 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
 use crate::node::{Class, Node};
-use crate::pool::Pkt;
+use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::pfifo_fast::PRIOMAP;
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
@@ -104,10 +104,10 @@ impl Discipline for Prio {
         }
         earliest
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        for class in &mut self.bands {
-            class.node.purge(cx);
-        }
+    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn reset(&mut self, _cx: &mut Cx) {
+        self.active = 0;
     }
     fn stats(&self) -> NoStats {
         NoStats {}

@@ -18,7 +18,7 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::{ClassId, Handle};
 use crate::meta::Meta;
 use crate::node::{Class, Node, Peek};
-use crate::pool::Pkt;
+use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
 use crate::reason::{DropReason, WakeReason};
@@ -33,7 +33,7 @@ crate::params! {
         /// Long-term rate. Must be given.
         rate: Rate = Rate(0), keys ["rate"], "at least 8bit": |r| r.0 > 0;
         /// Size of the bucket: the most that leaves back to back. Must be given.
-        burst: Bytes = Bytes(0), keys ["burst", "buffer", "maxburst"], "1 to 4294967295 bytes": in_u32;
+        burst: Bytes = Bytes(0), sizes ["burst", "buffer", "maxburst"], "1 to 4294967295 bytes": in_u32;
         /// Most bytes that wait. Either this or `latency` must be given.
         limit: Option<Bytes> = None, keys ["limit"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
         /// Longest time a packet waits: another way to say `limit`.
@@ -41,7 +41,7 @@ crate::params! {
         /// Rate that is never exceeded, not even by a burst; above `rate`.
         peakrate: Option<Rate> = None, keys ["peakrate"];
         /// Size of the peak rate's bucket: at least one full frame. Must be given with `peakrate`.
-        mtu: Option<Bytes> = None, keys ["mtu", "minburst"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
+        mtu: Option<Bytes> = None, sizes ["mtu", "minburst"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
         /// Smallest size that a packet is charged, after the overhead.
         mpu: u32 = 0, keys ["mpu"];
         /// Bytes added to each packet before charging.
@@ -102,6 +102,8 @@ pub struct Tbf {
     /// When `tokens` was right.
     filled: Instant,
     max_size: u32,
+    /// Rate and peak rate (0 without one) as given, for a change that keeps the tokens.
+    rates: (Rate, Rate),
 }
 
 /// What a packet costs in each bucket.
@@ -136,6 +138,16 @@ impl Charge {
         let size = self.size(len);
         (to_i64(self.rate.time_floor(size)), self.peak.map_or(0, |p| to_i64(p.time_floor(size))))
     }
+}
+
+fn rates(cfg: &Config) -> (Rate, Rate) {
+    (cfg.rate, cfg.peakrate.unwrap_or_default())
+}
+
+/// Tokens worth as many bytes at `new` as these are at `old`.
+fn at_rate(tokens: i64, old: Rate, new: Rate) -> i64 {
+    let scaled = i128::from(tokens) * i128::from(old.0) / i128::from(new.0.max(1));
+    i64::try_from(scaled).unwrap_or(i64::MAX)
 }
 
 fn to_i64(t: Nanos) -> i64 {
@@ -193,12 +205,23 @@ impl Discipline for Tbf {
             peak_tokens: 0,
             filled: Instant::ZERO,
             max_size: 0,
+            rates: rates(cfg),
         };
         tbf.configure(cfg);
         tbf
     }
     fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+        let kept = cx.swapping().then(|| self.available(cx.now));
+        let rates = core::mem::replace(&mut self.rates, rates(cfg));
         self.configure(cfg);
+        if let Some((tokens, peak_tokens)) = kept {
+            // The bytes that could have left, not the time that they would have taken.
+            self.tokens = at_rate(tokens, rates.0, self.rates.0).min(self.depth);
+            self.peak_tokens = match rates.1 {
+                Rate(0) => self.peak_depth,
+                old => at_rate(peak_tokens, old, self.rates.1).min(self.peak_depth),
+            };
+        }
         self.filled = cx.now;
         let inner = &mut self.inner[0].node;
         if inner.handle().is_none() {
@@ -238,13 +261,9 @@ impl Discipline for Tbf {
                 other => return other,
             }
         };
-        let elapsed = to_i64(cx.now.saturating_since(self.filled)).min(self.depth);
+        let (tokens, peak_tokens) = self.available(cx.now);
         let (cost, peak_cost) = self.charge.ns(len);
-        let tokens = self.tokens.saturating_add(elapsed).min(self.depth) - cost;
-        let peak_tokens = match self.charge.peak {
-            Some(_) => self.peak_tokens.saturating_add(elapsed).min(self.peak_depth) - peak_cost,
-            None => 0,
-        };
+        let (tokens, peak_tokens) = (tokens - cost, peak_tokens - peak_cost);
         let lacking = tokens.min(peak_tokens);
         if lacking < 0 {
             cx.overlimit();
@@ -255,8 +274,9 @@ impl Discipline for Tbf {
         self.peak_tokens = peak_tokens;
         self.inner[0].node.dequeue(cx)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        self.inner[0].node.purge(cx);
+    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn reset(&mut self, cx: &mut Cx) {
         self.filled = cx.now;
         self.tokens = self.depth;
         self.peak_tokens = self.peak_depth;
@@ -281,6 +301,17 @@ impl Discipline for Tbf {
 }
 
 impl Tbf {
+    /// What is in the buckets at `now` (0 in the second without a peak rate, where nothing costs anything).
+    #[inline]
+    fn available(&self, now: Instant) -> (i64, i64) {
+        let elapsed = to_i64(now.saturating_since(self.filled)).min(self.depth);
+        let peak = match self.charge.peak {
+            Some(_) => self.peak_tokens.saturating_add(elapsed).min(self.peak_depth),
+            None => 0,
+        };
+        (self.tokens.saturating_add(elapsed).min(self.depth), peak)
+    }
+
     /// Takes parameters and fills the buckets.
     fn configure(&mut self, cfg: &Config) {
         self.charge = Charge::of(cfg);

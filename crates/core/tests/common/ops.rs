@@ -42,12 +42,16 @@ pub enum Op {
     Graft { place: u32, seed: u64 },
     /// The default at a place.
     Delete { place: u32 },
+    /// Random changes of the tree, in one swap that keeps what waits.
+    Swap { seed: u64 },
+    /// A random size table at a place, or none.
+    Stab { place: u32, seed: u64 },
     /// Other bounds of the byte limit.
     Bounds { min: u32, max: u32 },
 }
 
 /// How many sorts of operations there are.
-const SORTS: usize = 17;
+const SORTS: usize = 19;
 /// From here on in the list they purge or reconfigure.
 const FIRST_RARE: usize = 9;
 
@@ -146,6 +150,8 @@ impl Swarm {
                 let max = log_uniform(rng, 1 << 20) as u32;
                 Op::Bounds { min: rng.below(u64::from(max) + 1) as u32, max }
             }
+            17 => Op::Swap { seed },
+            18 => Op::Stab { place, seed },
             _ => Op::Submit { meta: self.meta(rng), class: place, burst: 1 + rng.below(self.bursts) as u32 },
         }
     }

@@ -1,15 +1,56 @@
 //! Changes of the tree under load, legal and not.
 
-use txweir_core::Handle;
+use txweir_core::cx::{Cx, Tally};
 use txweir_core::qdisc::KINDS;
 use txweir_core::rng::Rng;
+use txweir_core::stab::{LinkLayer, Stab};
 use txweir_core::tree::DEPTH_MAX;
+use txweir_core::{Env, Handle, Swapped, Tree};
 
 use crate::common::check::{Called, snapshot};
+use crate::common::device::Frame;
 use crate::common::ops::Op;
 use crate::common::options::{chance, illegal, legal, pick, random, with_words};
-use crate::common::world::World;
+use crate::common::world::{Known, Where, World};
 use crate::common::{Law, Violation};
+
+/// A size table, or none.
+fn random_stab(rng: &mut Rng) -> Option<Stab> {
+    chance(rng, 2, 3).then(|| Stab {
+        overhead: *pick(rng, &[0, -14, 4, 40, -2000, 300]),
+        mpu: *pick(rng, &[0, 0, 64, 1000]),
+        linklayer: *pick(rng, &[LinkLayer::Ethernet, LinkLayer::Atm]),
+        ..Stab::default()
+    })
+}
+
+/// One random operation on a tree; it may be refused.
+fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mut Rng) {
+    let mut places = Vec::new();
+    tree.visit(&mut |place, node| places.push((place.parent, node.qdisc().spec())));
+    let (parent, spec) = *pick(rng, &places);
+    match rng.below(6) {
+        5 => {
+            let _ = tree.set_stab(parent, random_stab(rng), cx);
+        }
+        0 => {
+            let words = legal(spec, env, rng);
+            let _ = with_words(&words, |w| tree.change(parent, None, w, cx));
+        }
+        1 => {
+            let _ = tree.delete(parent, cx);
+        }
+        _ => {
+            let own = KINDS.iter().find(|k| k.kind == own && chance(rng, 1, 2)).copied();
+            let kind = own.unwrap_or_else(|| *pick(rng, KINDS));
+            let kind = if kind.flags.classful && places.len() > 40 { KINDS[0] } else { kind };
+            let handle =
+                chance(rng, 1, 3).then(|| Handle::new(1 + rng.below(u64::from(u16::MAX)) as u16 % 4, 0));
+            let words = legal(kind, env, rng);
+            let _ = with_words(&words, |w| tree.replace(parent, handle, kind.kind, w, cx));
+        }
+    }
+}
 
 impl World {
     /// Reconfigures; what is refused must change nothing.
@@ -39,6 +80,7 @@ impl World {
         let (place, seed) = match *op {
             Op::Change { place, seed } | Op::Illegal { place, seed } => (place, seed),
             Op::Replace { place, seed } | Op::Graft { place, seed } => (place, seed),
+            Op::Stab { place, seed } => (place, seed),
             Op::Delete { place } => (place, 0),
             _ => return None,
         };
@@ -88,12 +130,82 @@ impl World {
                 self.totals.grafted += u64::from(r.is_ok());
                 r.map(|_| kind.flags.classful).map_err(|e| e.to_string())
             }
+            Op::Stab { .. } => {
+                let stab = random_stab(&mut rng);
+                let r = self.path.configure(now, dev, |tree, cx| tree.set_stab(parent, stab, cx));
+                self.totals.stabs += u64::from(r.is_ok());
+                r.map(|()| false).map_err(|e| e.to_string())
+            }
             _ => {
                 let r = self.path.configure(now, dev, |tree, cx| tree.delete(parent, cx));
                 self.totals.deleted += u64::from(r.is_ok());
                 r.map(|()| false).map_err(|e| e.to_string())
             }
         })
+    }
+
+    /// Changes the tree at random, in one swap: what waited waits on, in order, or is dropped and counted.
+    pub fn swap(&mut self, seed: u64) -> Result<(), Violation> {
+        let mut rng = Rng::new(seed);
+        let (env, kind, before) = (self.env, self.kind, self.path.backlog());
+        let (next, epoch) = (self.frames.len(), self.checker.epoch);
+        let sized = self.checker.sized;
+        let (frames, mut pieces, mut cuts) = (&self.frames, Vec::new(), Vec::new());
+        let ((), swapped) = self.path.swap(
+            self.now,
+            &mut self.dev,
+            |tree, cx| {
+                for _ in 0..rng.below(5) {
+                    change_at_random(tree, cx, &env, kind, &mut rng);
+                }
+            },
+            |Frame(id), m, max, queue| {
+                let Known { flow, turn, .. } = frames[id as usize];
+                cuts.push(id);
+                let mut left = m.len.saturating_sub(u32::from(m.header_len));
+                for k in 1.. {
+                    let payload = left.min(max.saturating_sub(u32::from(m.header_len)).max(1));
+                    left -= payload;
+                    let mut piece = *m;
+                    piece.len = u32::from(m.header_len) + payload;
+                    (piece.wire_len, piece.segs, piece.gso_size) = (piece.len, 1, 0);
+                    let (id, wire_len) = (next + pieces.len(), piece.wire_len);
+                    pieces.push(Known { flow, epoch, turn: turn + k, wire_len, at: Where::Waiting });
+                    queue(Frame(id as u32), piece);
+                    if left == 0 || k > 100 {
+                        break;
+                    }
+                }
+            },
+        );
+        for id in &cuts {
+            let known = &mut self.frames[*id as usize];
+            known.at = Where::Returned;
+            self.waiting.packets -= 1;
+            self.waiting.bytes -= u64::from(known.wire_len);
+        }
+        pieces.iter().for_each(|p| self.waiting.add(p.wire_len));
+        self.frames.extend(pieces);
+        self.account()?;
+        self.checker.input();
+        self.totals.swapped += 1;
+        self.totals.kept += swapped.kept.packets;
+        self.totals.moved += swapped.moved.packets;
+        self.totals.swap_cut += swapped.cut;
+        let Swapped { kept, moved, dropped, cut } = swapped;
+        // The bytes are what the root charges: the same only if it has had no size table.
+        let sized = sized || self.path.tree().root().stab().is_some();
+        let before = if sized { Tally { bytes: 0, ..before } } else { before };
+        let [kept, moved, dropped] =
+            [kept, moved, dropped].map(|t| if sized { Tally { bytes: 0, ..t } } else { t });
+        let sum = Tally {
+            packets: kept.packets + moved.packets + dropped.packets,
+            bytes: kept.bytes + moved.bytes + dropped.bytes,
+        };
+        if cut != cuts.len() as u64 || cut == 0 && sum != before {
+            return self.fail(Law::Conservation, format!("{before:?} waited, {swapped:?}"));
+        }
+        self.configured()
     }
 
     /// After every successful change of the tree.

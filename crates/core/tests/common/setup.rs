@@ -25,6 +25,13 @@ pub struct Totals {
     pub refused: u64,
     pub grafted: u64,
     pub deleted: u64,
+    /// Swaps; packets that stayed in one, that moved; super-packets that were cut in one.
+    pub swapped: u64,
+    pub kept: u64,
+    pub moved: u64,
+    pub swap_cut: u64,
+    /// Size tables that were given or taken away.
+    pub stabs: u64,
     pub purged: u64,
     pub depth: u64,
     pub stops: u64,

@@ -35,6 +35,8 @@ pub struct Known {
     pub flow: (u32, u32, Handle),
     /// How often classes had been assigned anew when it came.
     pub epoch: u32,
+    /// Its place in the order of arrival; of a piece, that of the whole and a bit.
+    pub turn: u64,
     /// Its wire bytes.
     pub wire_len: u32,
     /// Where it is.
@@ -83,7 +85,7 @@ pub struct World {
     pub totals: Totals,
     pub checker: Checker,
     /// What waits, by the frames' fates.
-    waiting: Tally,
+    pub waiting: Tally,
     logged: usize,
     ops: usize,
 }
@@ -161,10 +163,12 @@ impl World {
                 self.path.dql_mut().map(|d| d.set_bounds(min, max));
             }
             Op::Purge => self.purge()?,
+            Op::Swap { seed } => self.swap(seed)?,
             Op::Change { .. }
             | Op::Illegal { .. }
             | Op::Replace { .. }
             | Op::Graft { .. }
+            | Op::Stab { .. }
             | Op::Delete { .. } => self.reconfigure(op)?,
         }
         self.checked(Called::Other)?;
@@ -178,7 +182,8 @@ impl World {
         let id = self.frames.len() as u32;
         let flow = (meta.hash, meta.priority, meta.class);
         let (epoch, wire_len) = (self.checker.epoch, meta.wire_len);
-        self.frames.push(Known { flow, epoch, wire_len, at: Where::Offered });
+        let turn = u64::from(id) << 32;
+        self.frames.push(Known { flow, epoch, turn, wire_len, at: Where::Offered });
         let room = self.path.cx().pool.live() < self.path.cx().pool.capacity();
         let welcome = wire_len <= OBJECT_MAX && room && self.path.tree().admit(&meta) == Verdict::Accept;
         let was_empty = self.path.backlog().packets == 0;

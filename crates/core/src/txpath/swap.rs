@@ -1,0 +1,136 @@
+//! A swap: the tree is changed under load and the packets that wait are kept.
+//!
+//! What the change removes is not dropped but set aside. If that was nothing, and packets would be classified as
+//! before, those that wait stay where they are. Otherwise all are taken out, put in order of arrival, and queued
+//! anew. O(n log n) in the packets that wait; it allocates, as every change of a tree does.
+
+use alloc::vec::Vec;
+
+use crate::cx::{Cx, Tally};
+use crate::device::TxQueue;
+use crate::dql::OBJECT_MAX;
+use crate::meta::{Ecn, Meta};
+use crate::pool::{List, Pkt};
+use crate::qdisc::Verdict;
+use crate::reason::DropReason;
+use crate::time::Instant;
+use crate::trace::Event;
+use crate::tree::Tree;
+use crate::txpath::TxPath;
+
+/// What became of the packets that waited when one tree was swapped for another. What waited before is `kept`,
+/// `moved` and `dropped` together, if none was cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swapped {
+    /// They wait where they waited.
+    pub kept: Tally,
+    /// They were taken out and now wait in the new tree; the pieces, of what was cut.
+    pub moved: Tally,
+    /// They were dropped: the new tree has no room for them. `Cx::drops` tells why.
+    pub dropped: Tally,
+    /// Super-packets that were cut, because the new tree takes them only in pieces.
+    pub cut: u64,
+}
+
+impl<F> TxPath<F> {
+    /// Changes the tree, between bursts, and keeps the packets that wait. `f` gets the tree and what its operations
+    /// need; what it removes is set aside and queued again, with everything else if anything was set aside or the
+    /// tree was disturbed (`Tree::disturb`): in order of arrival, each with the time at which it was first queued,
+    /// classified anew. Packets of one flow stay in order, as long as the instants given to `submit` never went back.
+    ///
+    /// What the new tree has no room for it drops, with its own reason. A super-packet that it takes only in pieces
+    /// is given to `cut` with its metadata and the largest size of a piece, and a function that takes each piece in
+    /// turn. Qdiscs that stay keep their counters, what their laws remember, and their tokens. The byte limit and
+    /// the device are not touched. Call `drain` afterwards.
+    ///
+    /// `f` is to be one that cannot fail halfway: what it has removed by then is queued again in what is left.
+    pub fn swap<D, R>(
+        &mut self,
+        now: Instant,
+        dev: &mut D,
+        f: impl FnOnce(&mut Tree, &mut Cx) -> R,
+        mut cut: impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
+    ) -> (R, Swapped)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.cx.now = now;
+        let mut swapped = Swapped::default();
+        let dropped = self.cx.dropped();
+        self.tree.take_disturbed();
+        self.cx.begin_swap();
+        let r = f(&mut self.tree, &mut self.cx);
+        let mut out = self.cx.end_swap();
+        self.settled = false;
+        self.settle(None, dev);
+        if self.tree.take_disturbed() || !out.is_empty() {
+            self.tree.drain(&mut out, &mut self.cx);
+            for (_, p) in self.by_arrival(out) {
+                swapped.cut += u64::from(self.move_in(p, dev, &mut cut));
+            }
+            // There may be room now where there was none.
+            self.freed = true;
+            swapped.moved = self.backlog();
+        } else {
+            swapped.kept = self.backlog();
+        }
+        swapped.dropped = self.cx.dropped().since(dropped);
+        (r, swapped)
+    }
+
+    /// The packets of a list, oldest first. Of those that came at one instant the order is that of the list.
+    fn by_arrival(&self, mut list: List) -> Vec<(Instant, Pkt)> {
+        let mut packets = Vec::with_capacity(self.cx.pool.live());
+        while let Some(p) = list.pop_front(&self.cx.pool) {
+            packets.push((self.cx.meta(&p).enqueued, p));
+        }
+        packets.sort_by_key(|(arrival, _)| *arrival);
+        packets
+    }
+
+    /// Queues a packet that waited in another tree; true if it was cut.
+    fn move_in<D>(
+        &mut self,
+        p: Pkt,
+        dev: &mut D,
+        cut: &mut impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
+    ) -> bool
+    where
+        D: TxQueue<Frame = F>,
+    {
+        let m = *self.cx.meta(&p);
+        if m.segs > 1
+            && let Verdict::Cut(max) = self.tree.admit(&m)
+            && let Some(frame) = self.frames[p.index()].take()
+        {
+            self.cx.pool.free(p);
+            cut(frame, &m, max, &mut |frame, piece| self.move_piece_in(frame, piece, &m, dev));
+            return true;
+        }
+        self.tree.root_mut().enqueue(p, &mut self.cx);
+        self.settle(None, dev);
+        false
+    }
+
+    /// Queues a piece of a packet that waited, as if it had come when that came.
+    fn move_piece_in<D>(&mut self, frame: F, mut piece: Meta, whole: &Meta, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        if whole.marked {
+            (piece.marked, piece.ecn) = (true, Ecn::Ce);
+        }
+        let why = if piece.wire_len > OBJECT_MAX { DropReason::Oversize } else { DropReason::PoolFull };
+        let room = (why == DropReason::PoolFull).then(|| self.cx.pool.alloc(piece, whole.enqueued));
+        let Some(p) = room.flatten() else {
+            self.cx.refuse(&piece, why);
+            dev.discard(frame, &piece, why);
+            return;
+        };
+        self.frames[p.index()] = Some(frame);
+        self.stats.queued += 1;
+        self.record(Event::Enqueued, &piece);
+        self.tree.root_mut().enqueue(p, &mut self.cx);
+        self.settle(None, dev);
+    }
+}
