@@ -40,6 +40,7 @@ impl Passage {
 
 /// What is between a path and its output.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "one a direction, and the wire is on the path of every packet")]
 enum Device {
     Wire(Wire<Frame>),
     Passage(Passage),

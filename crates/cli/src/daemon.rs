@@ -1,0 +1,39 @@
+//! `txweir daemon`: owns links, and changes them as clients ask, until a signal.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use txweir::daemon::{Daemon, Listener, Server, socket};
+use txweir::device::Signals;
+
+use crate::Failure;
+
+/// Options of `txweir daemon`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where clients find it [default: TXWEIR_SOCKET, or txweir.sock in XDG_RUNTIME_DIR, or for root /run/txweir.sock]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// File of link and tc lines to begin with, as `txweir tc save` writes it; `-` is stdin
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Runs `txweir daemon`.
+pub fn main(args: Args) -> Result<(), Failure> {
+    let path = socket::path(args.socket.as_deref()).map_err(Failure::usage)?;
+    let signals = Signals::take().map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
+    let mut daemon = Daemon::new();
+    if let Some(file) = &args.config {
+        configure(&mut daemon, file)?;
+    }
+    // Only now: who finds the socket finds the configuration as well.
+    let listener = Listener::bind(&path).map_err(Failure::usage)?;
+    let ready = format!("ready: {}\n", listener.path().display());
+    let mut out = std::io::stdout().lock();
+    // Nobody may be listening there, which is no reason not to serve.
+    let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
+    drop(out);
+    Server::new(daemon, listener).run(&signals).map_err(|e| Failure::failed(format!("cannot wait: {e}")))
+}

@@ -1,0 +1,52 @@
+//! `Daemon`: the links, and what can be asked about them. It does no I/O of its own but that of its links.
+
+use txweir_core::Instant;
+
+use crate::grammar;
+use crate::links::Links;
+use crate::protocol::{Ask, Reply};
+
+/// The links and what clients may ask.
+#[derive(Debug, Default)]
+pub struct Daemon {
+    links: Links,
+}
+
+impl Daemon {
+    /// One without links.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Its links.
+    #[must_use]
+    pub const fn links(&self) -> &Links {
+        &self.links
+    }
+    /// Its links, to use.
+    pub const fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
+    }
+
+    /// Does what is asked, whole or not at all, and says what came of it.
+    pub fn answer(&mut self, now: Instant, ask: &Ask) -> Reply {
+        match ask {
+            Ask::Tc { .. } => Reply::refused(1, "tc"),
+            Ask::Link { args } => self.link(now, args),
+            Ask::Save => Reply::done(self.links.save()),
+            Ask::Version => Reply::done(concat!("txweir ", env!("CARGO_PKG_VERSION"), "\n")),
+        }
+    }
+
+    fn link(&mut self, now: Instant, args: &[String]) -> Reply {
+        match grammar::read(args) {
+            Ok(verb) => match self.links.run(now, &verb) {
+                Ok(text) => Reply::done(text),
+                Err(error) => Reply::refused(2, &error),
+            },
+            Err(not_read) if not_read.help => Reply::done(not_read.text),
+            Err(not_read) => Reply::refused(1, &not_read.text),
+        }
+    }
+}
