@@ -1,10 +1,12 @@
 //! `txweir daemon`: owns links, and changes them as clients ask, until a signal.
 
-use std::io::Write;
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use txweir::Instant;
 use txweir::daemon::{Daemon, Listener, Server, socket};
-use txweir::device::Signals;
+use txweir::device::{Signals, clock};
 
 use crate::Failure;
 
@@ -17,7 +19,7 @@ pub struct Args {
 
     /// File of link and tc lines to begin with, as `txweir tc save` writes it; `-` is stdin
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
 }
 
 /// Runs `txweir daemon`.
@@ -31,9 +33,25 @@ pub fn main(args: Args) -> Result<(), Failure> {
     // Only now: who finds the socket finds the configuration as well.
     let listener = Listener::bind(&path).map_err(Failure::usage)?;
     let ready = format!("ready: {}\n", listener.path().display());
-    let mut out = std::io::stdout().lock();
+    let mut out = io::stdout().lock();
     // Nobody may be listening there, which is no reason not to serve.
     let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
     drop(out);
     Server::new(daemon, listener).run(&signals).map_err(|e| Failure::failed(format!("cannot wait: {e}")))
+}
+
+/// Applies a configuration, before anybody can ask for anything; what is wrong with it is said as the daemon says it.
+fn configure(daemon: &mut Daemon, file: &Path) -> Result<(), Failure> {
+    let (name, text) = match file.to_str() {
+        Some("-") => ("<stdin>".to_owned(), io::read_to_string(io::stdin())),
+        _ => (file.display().to_string(), fs::read_to_string(file)),
+    };
+    let text = text.map_err(|e| Failure::usage(format!("--config {name}: {e}")))?;
+    let reply = daemon.configure(Instant(clock::now_ns()), &name, &text);
+    // Warnings too.
+    let _ = io::stderr().write_all(reply.stderr.as_bytes());
+    match reply.status {
+        0 => Ok(()),
+        _ => Err(Failure::usage(format!("--config {name}: not started, because of these lines"))),
+    }
 }

@@ -18,7 +18,7 @@ pub struct Args {
 
     /// add, set, replace, del, show, send; `txweir link --help` says more
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
-    words: Vec<String>,
+    pub words: Vec<String>,
 }
 
 /// Runs `txweir link`.

@@ -1,12 +1,18 @@
 //! The txweir command: each subcommand is a module with its options, `Args`, and its body, `main`.
 
 mod bench;
+mod client;
+mod daemon;
 mod failure;
 mod kinds;
 mod lab;
+mod link;
 mod policy;
 mod run;
+mod tc;
 
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +31,10 @@ pub(crate) use failure::Failure;
     after_help = "Exit status: 0 if all is well, 1 for what cannot be read or opened, 2 for what goes wrong after."
 )]
 struct Cli {
+    /// The daemon's socket, for daemon, link and tc
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -35,6 +45,12 @@ enum Command {
     Lab(lab::Args),
     /// Carry live packets between two interfaces, through qdiscs and a byte limit
     Run(run::Args),
+    /// Own links, which link and tc commands change while they run
+    Daemon(daemon::Args),
+    /// Add, change, remove and show the links of a running daemon
+    Link(link::Args),
+    /// Give tc(8) commands to a running daemon
+    Tc(tc::Args),
     /// Time the path itself, beside other queues
     Bench(bench::Args),
     /// List the qdiscs, or show the parameters and counters of one
@@ -43,7 +59,7 @@ enum Command {
 
 fn main() -> ExitCode {
     failure::end_quietly_without_a_reader();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {
             // A reader that has gone away misses nothing.
@@ -52,16 +68,38 @@ fn main() -> ExitCode {
         }
         Err(e) => return failure::of_arguments(&e),
     };
-    let done = match cli.command {
+    match run(cli) {
+        Ok(status) => status,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// The arguments; called by the name of tc, it is `txweir tc`.
+fn arguments() -> Vec<OsString> {
+    let mut all: Vec<OsString> = std::env::args_os().collect();
+    if all.first().and_then(|name| Path::new(name).file_name()).is_some_and(|name| name == "tc") {
+        all.insert(1, "tc".into());
+    }
+    all
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let socket = cli.socket;
+    let of_daemon = matches!(cli.command, Command::Daemon(_) | Command::Link(_) | Command::Tc(_));
+    if let Some(path) = socket.as_ref().filter(|_| !of_daemon) {
+        let path = path.display();
+        return Err(Failure::usage(format!("--socket {path}: only daemon, link and tc have a socket")));
+    }
+    match cli.command {
+        Command::Link(args) => return link::main(link::Args { socket: args.socket.or(socket), ..args }),
+        Command::Tc(args) => return tc::main(tc::Args { socket: args.socket.or(socket), ..args }),
+        Command::Daemon(args) => daemon::main(daemon::Args { socket: args.socket.or(socket), ..args }),
         Command::Lab(args) => lab::main(args),
         Command::Run(args) => run::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Kinds(args) => kinds::main(args),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use txweir_core::Instant;
 
 use crate::grammar;
 use crate::links::Links;
-use crate::protocol::{Ask, Reply};
+use crate::protocol::{Ask, Batch, Reply};
 
 /// The links and what clients may ask.
 #[derive(Debug, Default)]
@@ -37,6 +37,12 @@ impl Daemon {
             Ask::Save => Reply::done(self.links.save()),
             Ask::Version => Reply::done(concat!("txweir ", env!("CARGO_PKG_VERSION"), "\n")),
         }
+    }
+
+    /// Applies a batch of tc and link lines, called `name` in messages.
+    pub fn configure(&mut self, now: Instant, name: &str, text: &str) -> Reply {
+        let batch = Some(Batch { name: name.to_owned(), text: text.to_owned() });
+        self.answer(now, &Ask::Tc { args: vec!["-b".to_owned(), name.to_owned()], batch })
     }
 
     fn link(&mut self, now: Instant, args: &[String]) -> Reply {

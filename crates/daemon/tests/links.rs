@@ -69,7 +69,10 @@ const MS: u64 = 1_000_000;
 #[test]
 fn a_null_link_takes_everything_at_once() {
     let mut world = World::with(&["add lan"]);
-    assert_eq!(world.link("send lan --packets 3000"), "3000 packets of 1514 bytes: 3000 sent, 0 dropped, 0 queued now\n");
+    assert_eq!(
+        world.link("send lan --packets 3000"),
+        "3000 packets of 1514 bytes: 3000 sent, 0 dropped, 0 queued now\n"
+    );
     let expected = serde_json::json!([{
         "name": "lan", "type": "null", "queues": 1, "mtu": 1500, "txqueuelen": 1000, "state": "up",
         "submitted": 3000, "packets": 3000, "bytes": 3000 * 1514, "drops": 0, "lost": 0,
@@ -89,7 +92,8 @@ fn a_wire_link_takes_its_time_and_loses_nothing_uncounted() {
     // 1538 bytes on the line are 1.2304 ms at 10 Mbit/s.
     world.until(Instant(124 * MS));
     assert_eq!(world.count("up", "packets"), 100);
-    let counted = ["packets", "drops", "backlog_packets"].map(|key| world.count("up", key)).iter().sum::<u64>();
+    let counted =
+        ["packets", "drops", "backlog_packets"].map(|key| world.count("up", key)).iter().sum::<u64>();
     let in_flight = world.count("up", "inflight_bytes") / 1514;
     assert!((2000 - in_flight..=2000).contains(&counted), "{counted}, {in_flight}");
     world.until(Instant(3000 * MS));
@@ -107,7 +111,10 @@ fn a_rate_changes_under_load() {
     world.link("set up --rate 100mbit");
     world.until(Instant(246 * MS));
     assert_eq!((world.count("up", "packets"), world.count("up", "rate_bit_s")), (500, 100_000_000));
-    assert_eq!(world.save(), "link replace up --type wire --mtu 1500 --txqueuelen 1000 --wire rate=100Mbit\n");
+    assert_eq!(
+        world.save(),
+        "link replace up --type wire --mtu 1500 --txqueuelen 1000 --wire rate=100Mbit\n"
+    );
 }
 
 #[test]
@@ -119,10 +126,7 @@ fn refusals_name_the_link_and_change_nothing() {
         ("del x", "link x: there is no such link (links: a, w, q)"),
         ("set x --mtu 100", "link x: there is no such link (links: a, w, q)"),
         ("show x", "link x: there is no such link (links: a, w, q)"),
-        (
-            "add b --type wire --queues 2",
-            "link b queues: expected 1 for a link of type wire, given 2",
-        ),
+        ("add b --type wire --queues 2", "link b queues: expected 1 for a link of type wire, given 2"),
         (
             "add b --rate 1mbit",
             "link b rate: a null link takes what it is sent at once: expected type wire, tap or packet",
@@ -132,7 +136,10 @@ fn refusals_name_the_link_and_change_nothing() {
             "link a rate: expected a link that was added with --rate or --wire, given 1000000bit for one of type null \
              without",
         ),
-        ("add b --if eth0", "link b if: expected a link of type tap or packet, given eth0 for one of type null"),
+        (
+            "add b --if eth0",
+            "link b if: expected a link of type tap or packet, given eth0 for one of type null",
+        ),
         (
             "add b --type tap --if packet:eth0",
             "link b if: expected [NETNS/]IF, given packet:eth0 (its type is said by --type)",
@@ -143,7 +150,10 @@ fn refusals_name_the_link_and_change_nothing() {
         ),
         ("set a --peer x", "link a peer: link x: there is no such link (links: a, w, q)"),
         ("set a --peer a", "link a peer: expected another link, given a"),
-        ("set a --peer w --mtu 7", "link a peer: expected two links of type tap or packet, but a is of type null"),
+        (
+            "set a --peer w --mtu 7",
+            "link a peer: expected two links of type tap or packet, but a is of type null",
+        ),
         ("add b --peer w", "link b peer: expected two links of type tap or packet, but b is of type null"),
         (
             "replace a --type wire",
