@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use txweir::daemon::protocol::{Ask, Batch};
+use txweir::tc::tool::Flags;
 
 use crate::{Failure, client};
 
@@ -28,27 +29,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.words.first().is_some_and(|word| word == "save") {
         return save(socket, &args.words[1..]);
     }
-    let batch = batch_file(&args.words).map(read_batch).transpose()?;
+    // What is wrong with the words is for the daemon to say.
+    let named = Flags::read(&args.words).ok().and_then(|flags| flags.batch);
+    let batch = named.as_deref().map(read_batch).transpose()?;
     client::ask(socket, &Ask::Tc { args: args.words, batch })
-}
-
-/// The file that `-b` names, by tc's rules: options come before the object, with one dash or two, and may be cut short.
-fn batch_file(words: &[String]) -> Option<&str> {
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let name =
-            word.strip_prefix("--").or_else(|| word.strip_prefix('-')).filter(|name| !name.is_empty())?;
-        let is = |full: &str| full.starts_with(name);
-        if is("batch") {
-            // Without a name it is stdin, as with tc.
-            return Some(words.next().map_or("-", String::as_str));
-        }
-        // These take a word as well.
-        if is("netns") || is("conf") || name == "cf" {
-            words.next();
-        }
-    }
-    None
 }
 
 /// Reads a batch, for the daemon cannot: the file is in this process's directory, and stdin is its own.
@@ -59,6 +43,7 @@ fn read_batch(name: &str) -> Result<Batch, Failure> {
     };
     // As tc says it.
     let text = text.map_err(|e| Failure::usage(format!("Cannot open file \"{name}\" for reading: {e}")))?;
+    let name = if name == "-" { "<stdin>" } else { name };
     Ok(Batch { name: name.to_owned(), text })
 }
 
@@ -100,29 +85,6 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_batch_file_is_found_among_tcs_options() {
-        let file = |line: &str| {
-            let words: Vec<String> = line.split_whitespace().map(String::from).collect();
-            batch_file(&words).map(String::from)
-        };
-        for (line, expected) in [
-            ("-b p.tc", Some("p.tc")),
-            ("-batch p.tc", Some("p.tc")),
-            ("--batch p.tc", Some("p.tc")),
-            ("-s -force -ba -", Some("-")),
-            ("-b", Some("-")),
-            ("-n b -b p.tc", Some("p.tc")),
-            ("-n -b p.tc", None),
-            ("-s qdisc show", None),
-            ("qdisc add dev -b p.tc", None),
-            ("- -b p.tc", None),
-            ("", None),
-        ] {
-            assert_eq!(file(line).as_deref(), expected, "{line}");
-        }
-    }
 
     #[test]
     fn a_file_is_replaced_whole() {

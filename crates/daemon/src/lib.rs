@@ -28,6 +28,7 @@ mod server;
 mod session;
 mod show;
 pub mod socket;
+mod tc;
 mod traffic;
 
 pub use client::{Client, ClientError};

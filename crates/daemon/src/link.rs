@@ -4,10 +4,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use txweir_core::cx::Tally;
+use txweir_core::value::text_of;
 use txweir_core::wire::{DescriptorCost, WireConfig};
 use txweir_core::{Env, Instant, Rate};
 use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions, Loss, Sent, VnetHdr};
 use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, Port, Received, WireSpec};
+use txweir_tc::tool::Hook;
 
 use crate::grammar::{Change, LinkType, Make, Send};
 use crate::traffic::{HEADERS, Traffic};
@@ -66,6 +68,10 @@ pub struct Link {
     pub end: End,
     /// Frames that came in and had no peer to leave by.
     pub unclaimed: Tally,
+    /// The hook that tc has put on it.
+    pub hook: Option<Hook>,
+    /// The time of the request that is being done.
+    pub now: Instant,
     /// The wire as it was given; its rate is the present one.
     wire: Option<WireSpec>,
 }
@@ -128,7 +134,19 @@ impl Link {
         let config = DirectionConfig { wire: model, bql, env, ..DirectionConfig::default() };
         let way = Direction::new(config).map_err(|e| format!("link {}: {e}", change.name))?;
         let name = change.name.clone();
-        Ok(Self { name, kind, queues, endpoint, peer: None, way, end, unclaimed: Tally::default(), wire })
+        Ok(Self {
+            name,
+            kind,
+            queues,
+            endpoint,
+            peer: None,
+            way,
+            end,
+            unclaimed: Tally::default(),
+            hook: None,
+            now: Instant::ZERO,
+            wire,
+        })
     }
 
     /// What qdiscs know of it.
@@ -197,6 +215,26 @@ impl Link {
             }
         }
         self.check(&make.change)
+    }
+
+    /// What [`change`](Self::change) would change, a line each.
+    #[must_use]
+    pub fn differences(&self, change: &Change) -> Vec<String> {
+        let env = self.env();
+        let mut said = Vec::new();
+        let mut differs = |key: &str, is: String, wanted: String| {
+            if is != wanted {
+                said.push(format!("~ link {} {key} {is} -> {wanted}", self.name));
+            }
+        };
+        let number = |n: u32| n.to_string();
+        differs("mtu", number(env.mtu), number(change.mtu.unwrap_or(env.mtu)));
+        let len = env.tx_queue_len;
+        differs("txqueuelen", number(len), number(change.txqueuelen.unwrap_or(len)));
+        if let (Some(is), Some(wanted)) = (env.link_rate, change.rate) {
+            differs("rate", text_of(&is), text_of(&wanted));
+        }
+        said
     }
 
     /// Makes changes that [`check`](Self::check) has passed.

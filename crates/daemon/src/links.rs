@@ -5,7 +5,7 @@ use txweir_device::poll::{PollFd, PollFlags};
 use txweir_device::{IfName, MAX_FRAME};
 use txweir_runtime::Received;
 
-use crate::grammar::{Change, Make, Send, Verb};
+use crate::grammar::{Change, LinkType, Make, Verb};
 use crate::link::{End, Link};
 use crate::show;
 
@@ -15,6 +15,17 @@ pub const LINKS_MAX: usize = 1024;
 const BURST: usize = 64;
 /// In place of a link's name: no peer.
 const NONE: &str = "none";
+/// Most links that a message names.
+const NAMED_MAX: usize = 20;
+
+/// What is to become of a link's peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    AsItIs,
+    None,
+    /// The link at this index.
+    Link(usize),
+}
 
 /// The links, in the order in which they were added.
 #[derive(Debug)]
@@ -22,11 +33,13 @@ pub struct Links {
     all: Vec<Link>,
     /// Where frames are received that nobody forwards.
     scratch: Box<[u8]>,
+    /// The time of the request that is being done.
+    pub(crate) now: Instant,
 }
 
 impl Default for Links {
     fn default() -> Self {
-        Self { all: Vec::new(), scratch: vec![0; MAX_FRAME].into() }
+        Self { all: Vec::new(), scratch: vec![0; MAX_FRAME].into(), now: Instant::ZERO }
     }
 }
 
@@ -59,11 +72,10 @@ impl Links {
     /// One line that names the link, the key, what was expected and what was given.
     pub fn run(&mut self, now: Instant, verb: &Verb) -> Result<String, String> {
         match verb {
-            Verb::Add(make) => self.add(now, make).map(|()| String::new()),
-            Verb::Set(change) => self.set(now, change).map(|()| String::new()),
-            Verb::Replace(make) => self.replace(now, make).map(|()| String::new()),
-            Verb::Del(named) => self.del(&named.name).map(|()| String::new()),
-            Verb::Send(send) => self.send(now, send),
+            Verb::Send(send) => {
+                let at = self.index(&send.name)?;
+                self.all[at].send(now, send)
+            }
             Verb::Show(wanted) => {
                 self.all.iter_mut().for_each(|link| link.advance(now));
                 let at = wanted.name.as_ref().map(|name| self.index(name)).transpose()?;
@@ -73,19 +85,37 @@ impl Links {
                 };
                 Ok(if wanted.json { show::json(shown) } else { show::text(shown) })
             }
+            _ => self.change(now, verb, false).map(|_| String::new()),
+        }
+    }
+
+    /// Does what a link command says that changes something, or only says what it would change (`dry`): a line a
+    /// change; none if all is so already.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); a dry one is refused for the same reasons.
+    pub fn change(&mut self, now: Instant, verb: &Verb, dry: bool) -> Result<Vec<String>, String> {
+        match verb {
+            Verb::Add(make) => self.add(make, dry),
+            Verb::Set(change) => self.set(now, change, dry),
+            Verb::Replace(make) => self.replace(now, make, dry),
+            Verb::Del(named) => self.del(&named.name, dry),
+            Verb::Show(_) | Verb::Send(_) => {
+                Err("link: expected a line that changes links: add, set, replace or del".to_owned())
+            }
         }
     }
 
     fn index(&self, name: &IfName) -> Result<usize, String> {
         let found = self.all.iter().position(|link| link.name == *name);
         found.ok_or_else(|| {
-            let names: Vec<&str> = self.all.iter().map(|link| link.name.as_str()).take(20).collect();
+            let names: Vec<&str> = self.all.iter().map(|link| link.name.as_str()).take(NAMED_MAX).collect();
             let there_are = if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
             format!("link {name}: there is no such link (links: {there_are})")
         })
     }
 
-    fn add(&mut self, now: Instant, make: &Make) -> Result<(), String> {
+    fn add(&mut self, make: &Make, dry: bool) -> Result<Vec<String>, String> {
         let name = &make.change.name;
         if self.find(name.as_str()).is_some() {
             return Err(format!("link {name}: exists already (use set or replace, or delete it first)"));
@@ -97,88 +127,105 @@ impl Links {
             return Err(format!("link {name}: expected at most {LINKS_MAX} links"));
         }
         let link = Link::new(make)?;
-        if let (Some(mine), false) = (&link.endpoint, self.all.is_empty())
+        if let Some(mine) = &link.endpoint
             && let Some(other) = self.all.iter().find(|other| {
                 other.endpoint.as_ref().is_some_and(|e| e.netns == mine.netns && e.name == mine.name)
             })
         {
             return Err(format!("link {name} if: {mine} is the interface of link {} already", other.name));
         }
-        self.all.push(link);
-        let done = self.set_peer(&make.change);
-        if done.is_err() {
-            self.all.pop();
+        let peer = self.peer_of(name, link.kind, &make.change)?;
+        let mut said = format!("+ link {}", link.words());
+        if let Peer::Link(peer) = peer {
+            said.push_str(&format!(" --peer {}", self.all[peer].name));
         }
-        self.all.iter_mut().for_each(|link| link.advance(now));
-        done
+        if !dry {
+            self.all.push(link);
+            self.set_peer(self.all.len() - 1, peer);
+        }
+        Ok(vec![said])
     }
 
-    fn set(&mut self, now: Instant, change: &Change) -> Result<(), String> {
+    fn set(&mut self, now: Instant, change: &Change, dry: bool) -> Result<Vec<String>, String> {
         let at = self.index(&change.name)?;
-        self.all[at].check(change)?;
-        self.set_peer(change)?;
-        self.all[at].change(now, change);
-        self.all[at].advance(now);
-        Ok(())
+        let link = &self.all[at];
+        link.check(change)?;
+        let peer = self.peer_of(&change.name, link.kind, change)?;
+        let mut said = link.differences(change);
+        let wanted = match peer {
+            Peer::AsItIs => link.peer.as_ref(),
+            Peer::None => None,
+            Peer::Link(other) => Some(&self.all[other].name),
+        };
+        if wanted != link.peer.as_ref() {
+            let text = |peer: Option<&IfName>| peer.map_or(NONE, IfName::as_str).to_owned();
+            said.push(format!("~ link {} peer {} -> {}", link.name, text(link.peer.as_ref()), text(wanted)));
+        }
+        if !dry {
+            self.set_peer(at, peer);
+            self.all[at].change(now, change);
+            self.all[at].advance(now);
+        }
+        Ok(said)
     }
 
-    fn replace(&mut self, now: Instant, make: &Make) -> Result<(), String> {
-        let Ok(at) = self.index(&make.change.name) else { return self.add(now, make) };
+    fn replace(&mut self, now: Instant, make: &Make, dry: bool) -> Result<Vec<String>, String> {
+        let Ok(at) = self.index(&make.change.name) else { return self.add(make, dry) };
         self.all[at].check_same(make)?;
         let mut change = make.change.clone();
         change.rate = change.rate.or(make.wire.as_ref().map(|spec| spec.wire.rate));
-        self.set(now, &change)
+        self.set(now, &change, dry)
     }
 
-    fn del(&mut self, name: &IfName) -> Result<(), String> {
+    fn del(&mut self, name: &IfName, dry: bool) -> Result<Vec<String>, String> {
         let at = self.index(name)?;
-        self.part(at);
-        self.all.remove(at);
-        Ok(())
-    }
-
-    fn send(&mut self, now: Instant, send: &Send) -> Result<String, String> {
-        let at = self.index(&send.name)?;
-        self.all[at].send(now, send)
-    }
-
-    /// Ends what a link has with its peer, on both sides.
-    fn part(&mut self, at: usize) {
-        if let Some(peer) = self.all[at].peer.take()
-            && let Some(peer) = self.find_mut(peer.as_str())
-        {
-            peer.peer = None;
+        if !dry {
+            self.set_peer(at, Peer::None);
+            self.all.remove(at);
         }
+        Ok(vec![format!("- link {name}")])
     }
 
-    fn set_peer(&mut self, change: &Change) -> Result<(), String> {
-        let Some(wanted) = &change.peer else { return Ok(()) };
-        let at = self.index(&change.name)?;
+    /// The peer that a link of this name and type is to have.
+    fn peer_of(&self, name: &IfName, kind: LinkType, change: &Change) -> Result<Peer, String> {
+        let Some(wanted) = &change.peer else { return Ok(Peer::AsItIs) };
         if wanted.as_str() == NONE {
-            self.part(at);
-            return Ok(());
+            return Ok(Peer::None);
         }
-        let other = self.index(wanted).map_err(|e| format!("link {} peer: {e}", change.name))?;
-        let says = |what: String| Err(format!("link {} peer: {what}", change.name));
-        if other == at {
+        let says = |what: String| Err(format!("link {name} peer: {what}"));
+        if wanted == name {
             return says(format!("expected another link, given {wanted}"));
         }
-        for link in [&self.all[at], &self.all[other]] {
-            if !link.kind.is_live() {
-                let (name, kind) = (&link.name, link.kind.name());
+        let other = self.index(wanted).map_err(|e| format!("link {name} peer: {e}"))?;
+        let found = &self.all[other];
+        for (name, kind) in [(name, kind), (wanted, found.kind)] {
+            if !kind.is_live() {
+                let kind = kind.name();
                 return says(format!(
                     "expected two links of type tap or packet, but {name} is of type {kind}"
                 ));
             }
         }
-        let (mine, theirs) = (self.all[at].name.clone(), self.all[other].name.clone());
-        if let Some(third) = self.all[other].peer.as_ref().filter(|peer| **peer != mine) {
-            return says(format!("{theirs} has the peer {third} (part them first: --peer none)"));
+        match found.peer.as_ref().filter(|peer| *peer != name) {
+            Some(third) => says(format!("{wanted} has the peer {third} (part them first: --peer none)")),
+            None => Ok(Peer::Link(other)),
         }
-        self.part(at);
-        self.all[at].peer = Some(theirs);
-        self.all[other].peer = Some(mine);
-        Ok(())
+    }
+
+    /// Ends what a link has with its peer, and begins it with another, on both sides.
+    fn set_peer(&mut self, at: usize, peer: Peer) {
+        if peer == Peer::AsItIs {
+            return;
+        }
+        if let Some(old) = self.all[at].peer.take()
+            && let Some(old) = self.find_mut(old.as_str())
+        {
+            old.peer = None;
+        }
+        if let Peer::Link(other) = peer {
+            self.all[at].peer = Some(self.all[other].name.clone());
+            self.all[other].peer = Some(self.all[at].name.clone());
+        }
     }
 
     /// The interfaces, for waiting: in the order of the links, live ones only.
