@@ -33,6 +33,7 @@ pub mod diagnostic;
 pub mod json;
 pub mod language;
 pub mod lex;
+mod plan;
 pub mod policy;
 mod refusal;
 pub mod show;
