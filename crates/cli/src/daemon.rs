@@ -37,7 +37,10 @@ pub fn main(args: Args) -> Result<(), Failure> {
     // Nobody may be listening there, which is no reason not to serve.
     let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
     drop(out);
-    Server::new(daemon, listener).run(&signals).map_err(|e| Failure::failed(format!("cannot wait: {e}")))
+    let served = Server::new(daemon, listener).run(&signals);
+    // A signal that is not taken would be met by its usual action once they are given back.
+    while let Ok(Some(_)) = signals.pending() {}
+    served.map_err(|e| Failure::failed(format!("cannot wait: {e}")))
 }
 
 /// Applies a configuration, before anybody can ask for anything; what is wrong with it is said as the daemon says it.

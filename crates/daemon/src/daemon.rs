@@ -1,6 +1,8 @@
 //! `Daemon`: the links, and what can be asked about them. It does no I/O of its own but that of its links.
 
 use txweir_core::Instant;
+use txweir_tc::Source;
+use txweir_tc::tool::{self, Outcome, Request};
 
 use crate::grammar;
 use crate::links::Links;
@@ -31,12 +33,21 @@ impl Daemon {
 
     /// Does what is asked, whole or not at all, and says what came of it.
     pub fn answer(&mut self, now: Instant, ask: &Ask) -> Reply {
+        self.links.now = now;
         match ask {
-            Ask::Tc { .. } => Reply::refused(1, "tc"),
+            Ask::Tc { args, batch } => self.tc(args, batch.as_ref()),
             Ask::Link { args } => self.link(now, args),
-            Ask::Save => Reply::done(self.links.save()),
+            // Links first: the lines of tc are about them.
+            Ask::Save => Reply::done(self.links.save() + &tool::save(&mut self.links)),
             Ask::Version => Reply::done(concat!("txweir ", env!("CARGO_PKG_VERSION"), "\n")),
         }
+    }
+
+    fn tc(&mut self, args: &[String], batch: Option<&Batch>) -> Reply {
+        let batch = batch.map(|batch| Source::new(&batch.name, &batch.text));
+        let request = Request { args: args.to_vec(), batch };
+        let Outcome { status, stdout, stderr } = tool::run(&request, &mut self.links);
+        Reply { status, stdout, stderr, ..Reply::default() }
     }
 
     /// Applies a batch of tc and link lines, called `name` in messages.

@@ -262,6 +262,15 @@ impl Link {
         if size > most {
             return Err(format!("link {} size: expected 42 to {most} bytes, given {size}", self.name));
         }
+        let in_all = u64::from(send.packets) * u64::from(size);
+        if in_all > SEND_BYTES_MAX {
+            let most = SEND_BYTES_MAX / u64::from(size);
+            let name = &self.name;
+            return Err(format!(
+                "link {name} packets: expected at most {most} of {size} bytes, given {}",
+                send.packets
+            ));
+        }
         let (before, sent_before) = (self.way.stats(), self.way.path().stats().tx_packets);
         let mut traffic = Traffic::new(send.packets, size as usize, send.flows, send.tos);
         while traffic.left > 0 {
@@ -340,6 +349,10 @@ impl Link {
         words
     }
 }
+
+/// Most bytes of one `send`: what [`SEND_MAX`](crate::grammar::SEND_MAX) full Ethernet frames come to. Other links wait
+/// for the time that it takes, some milliseconds.
+const SEND_BYTES_MAX: u64 = 16_384 * 1514;
 
 /// The longest IPv4 packet behind an Ethernet header.
 const LARGEST_FRAME: u32 = 65_535 + LINK_HEADER;

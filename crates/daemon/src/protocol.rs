@@ -6,8 +6,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// Longest request, bytes without the end of its line: a batch of some fifty thousand tc lines.
-pub const LINE_MAX: usize = 4 << 20;
+/// Longest request, bytes without the end of its line: a batch of some fifteen thousand tc lines. Packets wait while a
+/// request is read, a few milliseconds for the longest.
+pub const LINE_MAX: usize = 1 << 20;
 
 /// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

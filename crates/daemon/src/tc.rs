@@ -1,6 +1,6 @@
 //! Links as tc sees them.
 
-use txweir_core::cx::{Cx, Tally};
+use txweir_core::cx::Cx;
 use txweir_core::{Env, Handle, Meta, Tree};
 use txweir_tc::tool::{Device, Devices, Hook, LinkLine, SwapDone};
 

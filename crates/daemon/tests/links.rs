@@ -119,13 +119,13 @@ fn a_rate_changes_under_load() {
 
 #[test]
 fn refusals_name_the_link_and_change_nothing() {
-    let mut world = World::with(&["add a", "add w --type wire", "add q --queues 4"]);
+    let mut world = World::with(&["add a", "add w --type wire", "add q --queues 4", "add j --mtu 9000"]);
     for (line, message) in [
         ("add a", "link a: exists already (use set or replace, or delete it first)"),
         ("add none", "link none: this name stands for no link (--peer none)"),
-        ("del x", "link x: there is no such link (links: a, w, q)"),
-        ("set x --mtu 100", "link x: there is no such link (links: a, w, q)"),
-        ("show x", "link x: there is no such link (links: a, w, q)"),
+        ("del x", "link x: there is no such link (links: a, w, q, j)"),
+        ("set x --mtu 100", "link x: there is no such link (links: a, w, q, j)"),
+        ("show x", "link x: there is no such link (links: a, w, q, j)"),
         ("add b --type wire --queues 2", "link b queues: expected 1 for a link of type wire, given 2"),
         (
             "add b --rate 1mbit",
@@ -148,7 +148,7 @@ fn refusals_name_the_link_and_change_nothing() {
             "add b --type tap --if no-such-if",
             "link b: interface `tap:no-such-if` does not exist: create it first (`ip tuntap add dev no-such-if mode tap`)",
         ),
-        ("set a --peer x", "link a peer: link x: there is no such link (links: a, w, q)"),
+        ("set a --peer x", "link a peer: link x: there is no such link (links: a, w, q, j)"),
         ("set a --peer a", "link a peer: expected another link, given a"),
         (
             "set a --peer w --mtu 7",
@@ -169,6 +169,7 @@ fn refusals_name_the_link_and_change_nothing() {
              the link and add it)",
         ),
         ("send a --size 1515", "link a size: expected 42 to 1514 bytes, given 1515"),
+        ("send j --packets 3000", "link j packets: expected at most 2752 of 9014 bytes, given 3000"),
     ] {
         assert_eq!(world.refused(line), (2, format!("{message}\n")), "{line}");
     }
