@@ -473,7 +473,7 @@ fn kernel_tcp_goes_through_two_links_under_reconfiguration() {
     let net = Net::new("tap");
     let server = std::net::SocketAddr::from(([10, 78, 0, 2], 5201));
     let sink = net.server.tcp_sink(server);
-    let bytes = 30_000_000;
+    let bytes = 300_000_000;
     let source = net.client.tcp_source(server, bytes);
     let give_up = Instant::now() + 3 * PATIENCE;
     let mut round = 0;
@@ -505,7 +505,9 @@ fn an_interface_that_goes_takes_no_other_link_with_it() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(net.dir.ok("link send left --packets 3").starts_with("3 packets"));
-    assert_eq!((net.count("left", "lost"), net.count("lan", "lost")), (3, 0));
+    // The server's stack may have sent something of its own in between.
+    assert!(net.count("left", "lost") >= 3);
+    assert_eq!(net.count("lan", "lost"), 0);
     net.dir.ok("link del left");
     assert!(net.dir.ok("tc qdisc show dev right").contains("pfifo_fast"));
 }

@@ -10,6 +10,10 @@ use txweir_runtime::WireSpec;
 pub const QUEUES_MAX: u32 = 4096;
 /// Most packets of one `link send`: as many as can wait on a link. More would keep other links waiting.
 pub const SEND_MAX: u32 = 16_384;
+/// Most flows of made-up packets: each takes a source port that is not reserved.
+pub const FLOWS_MAX: u32 = 60_000;
+/// Largest MTU: what the kernel takes for a device without a limit of its own.
+const MTU_MAX: u32 = i32::MAX as u32;
 
 /// The links of the daemon: what packets leave by
 ///
@@ -78,7 +82,7 @@ pub struct Make {
     pub kind: Option<LinkType>,
 
     /// Transmit queues, 1 to 4096; more than one for a null link only [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUES_MAX)))]
+    #[arg(long, value_name = "N", value_parser = within::<1, QUEUES_MAX>)]
     pub queues: Option<u32>,
 
     /// The device in time, rate=1gbit,ring=1024[,...]; see `txweir run --help` [default: rate=1gbit for a wire, else none]
@@ -102,11 +106,11 @@ pub struct Change {
 
     /// Largest network-layer packet, bytes: what qdiscs added later take their defaults from [default: 1500, or
     /// the interface's]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=i64::from(i32::MAX)))]
+    #[arg(long, value_name = "BYTES", value_parser = within::<0, MTU_MAX>)]
     pub mtu: Option<u32>,
 
     /// Default limit, in packets, of the FIFO qdiscs added later [default: 1000]
-    #[arg(long, value_name = "PACKETS")]
+    #[arg(long, value_name = "PACKETS", value_parser = within::<0, { u32::MAX }>)]
     pub txqueuelen: Option<u32>,
 
     /// Line rate (1gbit); the rest of the wire as it is, or as by default
@@ -144,11 +148,11 @@ pub struct Send {
 
     /// How many, 1 to 16384
     #[arg(long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(SEND_MAX)))]
+          value_parser = within::<1, SEND_MAX>)]
     pub packets: u32,
 
     /// Bytes of each frame, Ethernet header included, at least 42 [default: the largest that the MTU allows]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(42..))]
+    #[arg(long, value_name = "BYTES", value_parser = within::<42, { u32::MAX }>)]
     pub size: Option<u32>,
 
     /// Priority, or a class as MAJOR:MINOR (tc-prio(8)) [default: by the TOS field, as for a forwarded packet]
@@ -156,8 +160,8 @@ pub struct Send {
     pub priority: Option<u32>,
 
     /// Flows that the packets are dealt to, 1 to 60000: source ports from 1024 on
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=60_000))]
-    pub flows: u16,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<1, FLOWS_MAX>)]
+    pub flows: u32,
 
     /// Firewall mark
     #[arg(long, value_name = "N", value_parser = number, default_value = "0")]
@@ -166,6 +170,12 @@ pub struct Send {
     /// TOS field, ECN included (0x10, 2)
     #[arg(long, value_name = "N", value_parser = byte, default_value = "0")]
     pub tos: u8,
+}
+
+/// A decimal number from `MIN` to `MAX`.
+fn within<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
+    let wrong = || format!("expected {MIN} to {MAX}");
+    text.parse().ok().filter(|n| (MIN..=MAX).contains(n)).ok_or_else(wrong)
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
@@ -286,7 +296,7 @@ mod tests {
         );
         assert_eq!(
             error("add a --queues 4097"),
-            "link: invalid value '4097' for '--queues <N>': 4097 is not in 1..=4096"
+            "link: invalid value '4097' for '--queues <N>': expected 1 to 4096"
         );
         assert_eq!(error("ad a"), "link: unrecognized subcommand 'ad'; a similar subcommand exists: 'add'");
         assert_eq!(

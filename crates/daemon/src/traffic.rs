@@ -31,7 +31,8 @@ pub struct Traffic {
 
 impl Traffic {
     /// Frames of `size` bytes; shorter ones than the headers are as long as the headers.
-    pub fn new(packets: u32, size: usize, flows: u16, tos: u8) -> Self {
+    pub fn new(packets: u32, size: usize, flows: u32, tos: u8) -> Self {
+        let flows = u16::try_from(flows).unwrap_or(u16::MAX).min(u16::MAX - FIRST_PORT);
         Self { left: packets, size: size.max(HEADERS), flows: flows.max(1), tos, next_flow: 0 }
     }
 
@@ -63,8 +64,7 @@ impl Port for Traffic {
         let Some(frame) = frame.get_mut(..self.size).filter(|_| self.left > 0) else { return Ok(None) };
         self.write(frame);
         self.left -= 1;
-        // Flows are at most 60000, so that their ports fit in 16 bits.
-        self.next_flow = (self.next_flow + 1) % self.flows.min(u16::MAX - FIRST_PORT);
+        self.next_flow = (self.next_flow + 1) % self.flows;
         Ok(Some((VnetHdr::default(), self.size)))
     }
 

@@ -169,7 +169,7 @@ fn refusals_name_the_link_and_change_nothing() {
              the link and add it)",
         ),
         ("send a --size 1515", "link a size: expected 42 to 1514 bytes, given 1515"),
-        ("send j --packets 3000", "link j packets: expected at most 2752 of 9014 bytes, given 3000"),
+        ("send j --packets 3000", "link j packets: expected at most 2751 of 9014 bytes, given 3000"),
     ] {
         assert_eq!(world.refused(line), (2, format!("{message}\n")), "{line}");
     }
