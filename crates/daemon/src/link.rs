@@ -340,7 +340,7 @@ impl Link {
         }
         if let Some(endpoint) = &self.endpoint {
             let bare = Endpoint { kind: Kind::Auto, ..endpoint.clone() };
-            words.push_str(&format!(" --if {bare}"));
+            words.push_str(&format!(" --if {}", protected(&bare.to_string())));
         }
         words.push_str(&format!(" --mtu {} --txqueuelen {}", env.mtu, env.tx_queue_len));
         if let Some(wire) = &self.wire {
@@ -353,6 +353,12 @@ impl Link {
 /// Most bytes of one `send`: what [`SEND_MAX`](crate::grammar::SEND_MAX) full Ethernet frames come to. Other links wait
 /// for the time that it takes, some milliseconds.
 const SEND_BYTES_MAX: u64 = 16_384 * 1514;
+
+/// A word as it is to be written in a tc line, where blanks end a word and some characters stand for something else.
+fn protected(word: &str) -> String {
+    let special = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#');
+    word.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
 
 /// The longest IPv4 packet behind an Ethernet header.
 const LARGEST_FRAME: u32 = 65_535 + LINK_HEADER;
@@ -372,6 +378,11 @@ fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
         }
     };
     let text = make.interface.as_deref().unwrap_or(name.as_str());
+    if text.contains(char::is_control) {
+        return Err(format!(
+            "link {name} if: expected [NETNS/]IF without control characters, given {text:?}"
+        ));
+    }
     let endpoint: Endpoint = text.parse().map_err(|e| format!("link {name} if: {e}"))?;
     if endpoint.kind != Kind::Auto && endpoint.kind != kind {
         return Err(format!(
@@ -379,4 +390,21 @@ fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
         ));
     }
     Ok(Some(Endpoint { kind, ..endpoint }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use txweir_tc::{Source, lex};
+
+    #[test]
+    fn protected_words_are_read_as_they_were() {
+        for word in ["client/tap0", "/run/my netns/#1/tap0", "/a\"b'c\\d/x", "é #/y"] {
+            let source = Arc::new(Source::new("s", protected(word)));
+            let lines = lex::lines(&source, 0..source.text.len());
+            let words = &lines[0].as_ref().unwrap().words;
+            assert_eq!((lines.len(), words.len(), words[0].text.as_str()), (1, 1, word));
+        }
+    }
 }

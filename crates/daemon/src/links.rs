@@ -123,6 +123,10 @@ impl Links {
         if name.as_str() == NONE {
             return Err(format!("link {name}: this name stands for no link (--peer none)"));
         }
+        if name.as_str().starts_with('-') || name.as_str().contains(['"', '\'', '\\', '#']) {
+            let expected = "a name that can stand in a tc line: no leading -, no quote, backslash or #";
+            return Err(format!("link {name}: expected {expected}"));
+        }
         if self.all.len() >= LINKS_MAX {
             return Err(format!("link {name}: expected at most {LINKS_MAX} links"));
         }

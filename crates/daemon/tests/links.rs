@@ -118,11 +118,26 @@ fn a_rate_changes_under_load() {
 }
 
 #[test]
+fn a_link_goes_with_what_is_queued_on_it() {
+    let mut world = World::with(&["add up --type wire --rate 1mbit", "add lan"]);
+    world.link("send up --packets 500");
+    world.until(Instant(50 * MS));
+    world.link("del up");
+    world.until(Instant(100 * MS));
+    assert_eq!(world.save().lines().count(), 1);
+    assert_eq!(world.daemon.links().deadline(world.now), None);
+}
+
+#[test]
 fn refusals_name_the_link_and_change_nothing() {
     let mut world = World::with(&["add a", "add w --type wire", "add q --queues 4", "add j --mtu 9000"]);
     for (line, message) in [
         ("add a", "link a: exists already (use set or replace, or delete it first)"),
         ("add none", "link none: this name stands for no link (--peer none)"),
+        (
+            "add a#b",
+            "link a#b: expected a name that can stand in a tc line: no leading -, no quote, backslash or #",
+        ),
         ("del x", "link x: there is no such link (links: a, w, q, j)"),
         ("set x --mtu 100", "link x: there is no such link (links: a, w, q, j)"),
         ("show x", "link x: there is no such link (links: a, w, q, j)"),
