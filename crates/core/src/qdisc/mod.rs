@@ -224,6 +224,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
             ChangeRule::Merge => self.cfg.clone(),
             ChangeRule::Replace => D::Config::defaults(env),
         };
+        words.set_link_rate(env.link_rate);
         apply(&mut cfg, D::KIND, words)?;
         D::resolve(&mut cfg, Some(&self.cfg), env)?;
         self.inner.change(&cfg, env, cx);
