@@ -18,9 +18,9 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::{ClassId, Handle};
 use crate::meta::Meta;
 use crate::node::{Class, Node, Peek};
-use crate::pool::Pkt;
+use crate::pool::{Pkt, Pool};
 use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::qdisc::{ChangeRule, Discipline, Next, Out, Verdict};
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
@@ -214,8 +214,9 @@ impl Discipline for Tbf {
         self.peak_tokens = peak_tokens;
         self.inner[0].node.dequeue(cx)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        self.inner[0].node.purge(cx);
+    fn drain(&mut self, _cx: &mut Cx, _out: Out<'_>) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn reset(&mut self, cx: &mut Cx) {
         self.filled = cx.now;
         self.tokens = self.depth;
         self.peak_tokens = self.peak_depth;
