@@ -84,6 +84,11 @@ impl Cx {
         self.dropped_list.push_back(&mut self.pool, p);
     }
 
+    /// Drops a packet that a change of configuration leaves no room for: what a kind's `change` calls.
+    pub fn purge(&mut self, p: Pkt) {
+        self.drop(p, DropReason::Purged);
+    }
+
     /// Counts a packet that was dropped before it entered any qdisc: it is in nobody's backlog.
     #[cold]
     pub(crate) fn refuse(&mut self, m: &Meta, reason: DropReason) {

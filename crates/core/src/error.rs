@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Exists,
     /// The object cannot do this.
     Unsupported,
+    /// A part of the link's rate, where that is not known (`Env::link_rate`). On another device it may be good.
+    NoLinkRate,
 }
 
 /// A configuration was refused; nothing of it was applied.
@@ -92,10 +94,10 @@ impl fmt::Display for ConfigError {
         if let Some(key) = &self.key {
             write!(f, " {key}")?;
         }
-        write!(f, ": expected {}", self.expected)?;
-        match self.given.as_str() {
-            "" => f.write_str(", given nothing")?,
-            given => write!(f, ", given \"{given}\"")?,
+        match (self.kind, self.given.as_str()) {
+            (ErrorKind::NoLinkRate, given) => write!(f, ": {given} of a link whose rate is not known")?,
+            (_, "") => write!(f, ": expected {}, given nothing", self.expected)?,
+            (_, given) => write!(f, ": expected {}, given \"{given}\"", self.expected)?,
         }
         match &self.hint {
             Some(hint) => write!(f, " ({hint})"),

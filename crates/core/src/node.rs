@@ -8,8 +8,8 @@ use crate::error::ConfigError;
 use crate::handle::{ClassId, Handle};
 use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::{Discipline, Erased, Next, Qdisc, Verdict, fifo};
-use crate::reason::{DropReason, WakeReason};
+use crate::qdisc::{Discipline, Erased, Next, Out, Qdisc, Verdict, fifo};
+use crate::reason::WakeReason;
 use crate::spec::Env;
 use crate::time::Instant;
 
@@ -196,10 +196,41 @@ impl Node {
     pub fn purge(&mut self, cx: &mut Cx) {
         let before = cx.dropped;
         if let Some(p) = self.held.pop_front(&cx.pool) {
-            cx.drop(p, DropReason::Purged);
+            cx.purge(p);
         }
-        self.qdisc.purge(cx);
+        self.qdisc.drain(cx, &mut |p, cx| cx.purge(p));
+        for class in self.qdisc.classes_mut() {
+            class.node.purge(cx);
+        }
+        self.qdisc.reset(cx);
         self.settle(before, cx);
+    }
+
+    /// Takes out everything queued, here and below, as if it had never come: it is not counted as admitted any more,
+    /// nor as dropped. Each flow's packets leave in order. Nothing else changes: tokens, what an AQM knows, counters.
+    /// Ancestors must be told.
+    pub(crate) fn drain(&mut self, cx: &mut Cx, out: Out<'_>) {
+        let mut gone = Tally::default();
+        let out: Out<'_> = &mut |p, cx| {
+            gone.add(cx.meta(&p).wire_len);
+            out(p, cx);
+        };
+        if let Some(p) = self.held.pop_front(&cx.pool) {
+            out(p, cx);
+        }
+        self.qdisc.drain(cx, out);
+        for class in self.qdisc.classes_mut() {
+            class.node.drain(cx, out);
+        }
+        self.books.admitted = self.books.admitted.since(gone);
+        self.books.queued = self.books.queued.since(gone);
+    }
+
+    /// Shows every packet that waits in this node itself: the one that a peek has taken out first, then those of the
+    /// qdisc's own queues.
+    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.held.iter(pool).for_each(&mut *f);
+        self.qdisc.queued(pool, f);
     }
 
     /// Runs `f` on the qdisc and settles what it dropped.

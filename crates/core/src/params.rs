@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 
 use crate::error::{ConfigError, ErrorKind};
 use crate::spec::Env;
-use crate::value::{Show, Words};
+use crate::value::{PercentError, Show, Words};
 
 /// The text of a value, for the macro below.
 #[doc(hidden)]
@@ -97,7 +97,18 @@ pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Resul
             Some(w) => (w, at + 1),
             None => ("", at),
         };
-        return Err(ConfigError::new(error, kind, expected, given).key(key).word(caret));
+        return Err(match words.percent_error().filter(|_| error == ErrorKind::BadValue) {
+            None => ConfigError::new(error, kind, expected, given),
+            Some(PercentError::AboveLink) => {
+                ConfigError::new(ErrorKind::OutOfRange, kind, "at most 100% of the link's rate", given)
+            }
+            Some(PercentError::NoLinkRate) => {
+                let err = ConfigError::new(ErrorKind::NoLinkRate, kind, "a rate of its own", given);
+                err.hint("say how much it is, 10mbit, or how fast the link is")
+            }
+        }
+        .key(key)
+        .word(caret));
     }
     Ok(())
 }

@@ -158,6 +158,15 @@ impl List {
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         pool.slots.get(self.head as usize).map(|s| &s.meta)
     }
+    /// Every packet's metadata, oldest first.
+    pub fn iter<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        let (mut at, tail) = (self.head, self.tail);
+        core::iter::from_fn(move || {
+            let slot = pool.slots.get(at as usize)?;
+            at = if at == tail { NIL } else { slot.next };
+            Some(&slot.meta)
+        })
+    }
 }
 
 /// A `List` that knows its length: what most disciplines queue in.
@@ -208,6 +217,10 @@ impl Queue {
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.list.front(pool)
     }
+    /// Every packet's metadata, oldest first.
+    pub fn iter<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        self.list.iter(pool)
+    }
 }
 
 #[cfg(test)]
@@ -244,6 +257,7 @@ mod tests {
             q.push_back(&mut pool, p);
         }
         assert_eq!((q.packets(), q.bytes(), q.front(&pool).map(|m| m.len)), (3, 60, Some(10)));
+        assert!(q.iter(&pool).map(|m| m.len).eq([10, 20, 30]));
         let mut seen = Vec::new();
         while let Some(p) = q.pop_front(&pool) {
             seen.push(pool.meta(&p).len);

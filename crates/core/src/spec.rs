@@ -18,7 +18,7 @@ pub struct Env {
     pub link_header: u32,
     /// The device's transmit queue length, packets: the default limit of the FIFO kinds.
     pub tx_queue_len: u32,
-    /// The link's rate, if known. No kind has a default or an option that refers to it.
+    /// The link's rate, if known: what a rate in percent (`rate 50%`) is a part of. No default depends on it.
     pub link_rate: Option<Rate>,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
@@ -78,6 +78,7 @@ impl Spec {
             counters: D::Stats::TABLE,
             build: |words, env| {
                 let mut cfg = D::Config::defaults(env);
+                words.set_link_rate(env.link_rate);
                 apply(&mut cfg, D::KIND, words)?;
                 Ok(Box::new(Erased::<D>::new(cfg, env)?))
             },

@@ -9,7 +9,8 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::Handle;
 use crate::meta::Meta;
 use crate::node::Node;
-use crate::qdisc::{Verdict, kind, pfifo_fast};
+use crate::pool::Pool;
+use crate::qdisc::{Out, Verdict, kind, pfifo_fast};
 use crate::spec::Env;
 use crate::value::Words;
 
@@ -86,6 +87,18 @@ impl Tree {
             }
         }
         walk(&self.root, Place { parent: Handle::ROOT, depth: 0 }, f);
+    }
+
+    /// Calls `f` on every packet that waits, with the place and the handle of the qdisc that it waits in, parents first
+    /// and each flow's packets in order. A packet that a shaper's peek has taken out of a qdisc still waits in it.
+    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        self.visit(&mut |place, node| node.queued(pool, &mut |m| f(place.parent, node.handle(), m)));
+    }
+
+    /// Takes out every packet that waits, each flow's in order, as if none had ever come: books, and nothing is
+    /// dropped. Qdiscs, tokens, what an AQM knows and counters stay.
+    pub fn drain(&mut self, cx: &mut Cx, out: Out<'_>) {
+        self.root.drain(cx, out);
     }
 
     /// Adds a qdisc at `parent` (a class, or `Handle::ROOT`), where only a default one may be. `handle` `None`

@@ -47,17 +47,42 @@ pub trait Value: Show + Clone + PartialEq + Sized {
     fn take(words: &mut Words<'_>) -> Option<Self>;
 }
 
+/// Why a rate in percent of the link's could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PercentError {
+    /// The link's rate is not known.
+    NoLinkRate,
+    /// More than 100 %.
+    AboveLink,
+}
+
 /// A cursor over the words of a command.
 #[derive(Clone, Debug)]
 pub struct Words<'a> {
     words: &'a [&'a str],
     at: usize,
+    link_rate: Option<Rate>,
+    percent: Option<PercentError>,
 }
 
 impl<'a> Words<'a> {
-    /// A cursor at the first of `words`.
+    /// A cursor at the first of `words`. The link's rate is not known.
     pub fn new(words: &'a [&'a str]) -> Self {
-        Self { words, at: 0 }
+        Self { words, at: 0, link_rate: None, percent: None }
+    }
+    /// For a link of this rate: what `50%` is a part of. Building and changing a qdisc set it from `Env`.
+    #[must_use]
+    pub fn link_rate(mut self, rate: Option<Rate>) -> Self {
+        self.link_rate = rate;
+        self
+    }
+    /// Sets what `link_rate` does.
+    pub(crate) fn set_link_rate(&mut self, rate: Option<Rate>) {
+        self.link_rate = rate;
+    }
+    /// What was wrong with the percent that the last `take` of a rate refused, if that was it.
+    pub fn percent_error(&self) -> Option<PercentError> {
+        self.percent
     }
     /// The index of the word that `take` gives next.
     pub fn at(&self) -> usize {
@@ -191,8 +216,21 @@ impl Show for Rate {
 
 impl Value for Rate {
     const EXPECTED: &'static str = "a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s)";
+    /// Also a part of the link's rate: `50%`, `12.5%`, rounded down to whole bytes per second.
     fn take(words: &mut Words<'_>) -> Option<Self> {
-        scaled(words.take()?, rate_factor).map(Self)
+        let word = words.take()?;
+        words.percent = None;
+        let Some(part) = word.strip_suffix('%') else { return scaled(word, rate_factor).map(Self) };
+        let (mantissa, places, suffix) = number(part)?;
+        let whole = 100 * 10u128.pow(places);
+        words.percent = match words.link_rate {
+            _ if !suffix.is_empty() => return None,
+            _ if mantissa > whole => Some(PercentError::AboveLink),
+            None => Some(PercentError::NoLinkRate),
+            // Below 2^64 times 10^14, so this cannot overflow, and the quotient is at most the link's rate.
+            Some(link) => return u64::try_from(u128::from(link.0) * mantissa / whole).ok().map(Self),
+        };
+        None
     }
 }
 
@@ -221,6 +259,37 @@ impl Value for Bytes {
     const EXPECTED: &'static str = "a size (1600, 32kb, 4mb; bare: bytes)";
     fn take(words: &mut Words<'_>) -> Option<Self> {
         scaled(words.take()?, size_factor).map(Self)
+    }
+}
+
+/// The size of a bucket. tc-tbf(8) also takes `SIZE/CELL`, the grain of a table of times that Linux once had: the
+/// cell is checked, has no effect, and is not shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bucket(pub u64);
+
+impl Show for Bucket {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        Bytes(self.0).text(f)
+    }
+    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        Bytes(self.0).exact(f)
+    }
+    fn json(&self) -> Json {
+        Bytes(self.0).json()
+    }
+}
+
+impl Value for Bucket {
+    const EXPECTED: &'static str = Bytes::EXPECTED;
+    /// A size, or a size and a cell that is a power of two: `5kb/8`.
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let word = words.take()?;
+        let (size, cell) = word.split_once('/').unwrap_or((word, "1"));
+        let cell: u32 = cell.parse().ok()?;
+        if !cell.is_power_of_two() {
+            return None;
+        }
+        scaled(size, size_factor).map(Self)
     }
 }
 
@@ -425,6 +494,50 @@ mod tests {
         {
             assert_eq!(read::<Rate>(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn percents_are_of_the_links_rate() {
+        let read = |text: &str, link: Option<u64>| {
+            let words = [text];
+            let mut words = Words::new(&words).link_rate(link.map(Rate));
+            let rate = Rate::take(&mut words).map(|r| r.0);
+            (rate, words.percent_error())
+        };
+        // Bytes per second that iproute2 6.1 sets on a link of 10 Gbit/s.
+        for (text, rate) in [
+            ("50%", 625_000_000),
+            ("50.5%", 631_250_000),
+            ("100%", 1_250_000_000),
+            ("0.00001%", 125),
+            (".5%", 6_250_000),
+            ("50.%", 625_000_000),
+            ("33.33333333333%", 416_666_666),
+            ("0%", 0),
+        ] {
+            assert_eq!(read(text, Some(1_250_000_000)), (Some(rate), None), "{text}");
+        }
+        assert_eq!(read("100%", Some(u64::MAX)), (Some(u64::MAX), None));
+        for link in [None, Some(1000)] {
+            for text in ["%", "1%%", "-5%", "5m%", "0x10%"] {
+                assert_eq!(read(text, link), (None, None), "{text}");
+            }
+            assert_eq!(read("100.1%", link), (None, Some(PercentError::AboveLink)));
+        }
+        assert_eq!(read("50%", None), (None, Some(PercentError::NoLinkRate)));
+    }
+
+    #[test]
+    fn a_bucket_may_have_a_cell_and_does_not_show_it() {
+        for (given, size) in
+            [("5kb", Some(5120)), ("5kb/8", Some(5120)), ("1514/1", Some(1514)), ("5kb/256", Some(5120))]
+        {
+            assert_eq!(read::<Bucket>(given).map(|b| b.0), size, "{given}");
+        }
+        for bad in ["5kb/7", "5kb/0", "5kb/", "5kb/8/8", "5kb/2x", "/8", "5kb/-8"] {
+            assert_eq!(read::<Bucket>(bad), None, "{bad}");
+        }
+        assert_eq!((text_of(&Bucket(5120)).as_str(), Bucket(5120).json()), ("5Kb", Json::Uint(5120)));
     }
 
     #[test]

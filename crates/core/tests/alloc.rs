@@ -7,10 +7,10 @@ use std::cell::Cell;
 
 use common::options::legal;
 use txweir_core::device::{Completed, DeviceError};
-use txweir_core::pool::{Pkt, Queue};
+use txweir_core::pool::{Pkt, Pool, Queue};
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::pfifo_fast::NoParams;
-use txweir_core::qdisc::{Discipline, KINDS, Next, Verdict};
+use txweir_core::qdisc::{Discipline, KINDS, Next, Out, Verdict};
 use txweir_core::rng::Rng;
 use txweir_core::spec::{Env, Flags};
 use txweir_core::value::Words;
@@ -250,10 +250,13 @@ impl Discipline for Allocates {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.0.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
-    fn purge(&mut self, cx: &mut Cx) {
+    fn drain(&mut self, cx: &mut Cx, out: Out<'_>) {
         while let Some(p) = self.0.pop_front(&cx.pool) {
-            cx.drop(p, DropReason::Purged);
+            out(p, cx);
         }
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.0.iter(pool).for_each(f);
     }
     fn stats(&self) -> NoStats {
         NoStats {}

@@ -14,9 +14,9 @@ use common::ops::Scope;
 use common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, swarm};
 use txweir_core::cx::Cx;
 use txweir_core::params::{Param, Params, SetOutcome, Shown};
-use txweir_core::pool::{List, Pkt, Queue};
+use txweir_core::pool::{List, Pkt, Pool, Queue};
 use txweir_core::qdisc::fifo::NoStats;
-use txweir_core::qdisc::{Discipline, Next, Verdict};
+use txweir_core::qdisc::{Discipline, Next, Out, Verdict};
 use txweir_core::spec::{Flags, Spec};
 use txweir_core::value::{Show, Value, Words};
 use txweir_core::{ClassId, ConfigError, DropReason, Env, MarkReason, Meta, Nanos, Packets, WakeReason};
@@ -35,8 +35,11 @@ trait Bug: Debug + Sized + 'static {
     fn dequeue(q: &mut Bugged<Self>, cx: &mut Cx) -> Next {
         q.pop(cx)
     }
-    fn purge(q: &mut Bugged<Self>, cx: &mut Cx) {
-        q.clear(cx);
+    fn drain(q: &mut Bugged<Self>, cx: &mut Cx, out: Out<'_>) {
+        q.hand_out(cx, out);
+    }
+    fn reset(q: &mut Bugged<Self>) {
+        q.count = 0;
     }
     fn change(q: &mut Bugged<Self>, cfg: &Limit, cx: &mut Cx) {
         q.obey(cfg, cx);
@@ -121,17 +124,16 @@ impl<B> Bugged<B> {
     fn pop(&mut self, cx: &mut Cx) -> Next {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
-    fn clear(&mut self, cx: &mut Cx) {
-        self.count = 0;
+    fn hand_out(&mut self, cx: &mut Cx, out: Out<'_>) {
         while let Some(p) = self.queue.pop_front(&cx.pool).or_else(|| self.aside.pop_front(&cx.pool)) {
-            cx.drop(p, DropReason::Purged);
+            out(p, cx);
         }
     }
     fn obey(&mut self, cfg: &Limit, cx: &mut Cx) {
         self.limit = cfg.limit.0;
         while self.queue.packets() > self.limit {
             let Some(p) = self.queue.pop_front(&cx.pool) else { return };
-            cx.drop(p, DropReason::Purged);
+            cx.purge(p);
         }
     }
 }
@@ -164,8 +166,14 @@ impl<B: Bug> Discipline for Bugged<B> {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         B::dequeue(self, cx)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        B::purge(self, cx);
+    fn drain(&mut self, cx: &mut Cx, out: Out<'_>) {
+        B::drain(self, cx, out);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {
+        B::reset(self);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.queue.iter(pool).chain(self.aside.iter(pool)).for_each(f);
     }
     fn transparent(&self, _wire_len: u32) -> bool {
         B::transparent(self)
@@ -283,9 +291,9 @@ bug!(IgnoresAShrunkLimit {
 });
 
 bug!(KeepsOneOverAPurge {
-    fn purge(q: &mut Bugged<Self>, cx: &mut Cx) {
+    fn drain(q: &mut Bugged<Self>, cx: &mut Cx, out: Out<'_>) {
         if let Some(p) = q.queue.pop_front(&cx.pool) {
-            q.clear(cx);
+            q.hand_out(cx, out);
             q.queue.push_back(&mut cx.pool, p);
         }
     }
@@ -296,11 +304,7 @@ bug!(RemembersOverAPurge {
         q.count += 1;
         if q.count.is_multiple_of(50) { cx.drop(p, DropReason::Congested) } else { q.put(p, cx) }
     }
-    fn purge(q: &mut Bugged<Self>, cx: &mut Cx) {
-        let count = q.count;
-        q.clear(cx);
-        q.count = count;
-    }
+    fn reset(_: &mut Bugged<Self>) {}
     fn transparent(_: &Bugged<Self>) -> bool {
         false
     }

@@ -6,8 +6,10 @@ use std::collections::VecDeque;
 
 use common::lane::{Lane, Out};
 use common::options::{chance, log_uniform, pick};
+use txweir_core::qdisc::kind;
 use txweir_core::rng::Rng;
-use txweir_core::{Admitted, DropReason, Handle, Instant, Meta, Nanos, Wake};
+use txweir_core::value::{Words, text_of};
+use txweir_core::{Admitted, DropReason, Env, ErrorKind, Handle, Instant, Meta, Nanos, Rate, Wake};
 
 /// A token bucket in exact arithmetic: tokens are bytes times nanoseconds per second, so that a rate of r bytes/s
 /// adds r of them per nanosecond and a byte costs 10^9.
@@ -228,4 +230,50 @@ fn an_idle_bucket_is_not_more_than_full() {
     assert_eq!(lane.ids(now, 9), [0, 1, 2]);
     assert_eq!(lane.take(now), Out::Wait(now + Nanos::from_millis(1)));
     assert_eq!(lane.path.drain(now, 0, &mut lane.dev), Wake::More);
+}
+
+#[test]
+fn a_rate_may_be_a_part_of_the_links() {
+    let env = |bits| Env { link_rate: Some(Rate::from_bits(bits)), ..Env::default() };
+    let options = "rate 10% peakrate 50% mtu 1514/8 burst 5kb/8 latency 50ms";
+    let mut lane = Lane::on(env(10_000_000_000), "tbf", options);
+    let shown = |lane: &Lane| {
+        let mut rates = Vec::new();
+        lane.root().qdisc().options(&mut |o| {
+            if o.param.key.ends_with("rate") || o.param.key == "burst" {
+                rates.push(text_of(o.value));
+            }
+        });
+        rates
+    };
+    assert_eq!(shown(&lane), ["1Gbit", "5Kb", "5Gbit"]);
+    lane.change(Instant::ZERO, Handle::ROOT, "rate 2.5% burst 5kb latency 50ms").unwrap();
+    assert_eq!(shown(&lane), ["250Mbit", "5Kb", ""]);
+    let refused = |env: Env, options: &str| {
+        let words: Vec<&str> = options.split(' ').collect();
+        let kind = kind("tbf").unwrap();
+        kind.build(&mut Words::new(&words), &env).map(|_| ()).map_err(|e| (e.kind, e.word, e.to_string()))
+    };
+    assert_eq!(
+        refused(Env::default(), "burst 5kb rate 50% latency 50ms"),
+        Err((
+            ErrorKind::NoLinkRate,
+            Some(3),
+            "tbf rate: 50% of a link whose rate is not known (say how much it is, 10mbit, or how fast the link is)"
+                .into()
+        ))
+    );
+    assert_eq!(
+        refused(env(1000), "burst 5kb rate 100.1% latency 50ms"),
+        Err((
+            ErrorKind::OutOfRange,
+            Some(3),
+            "tbf rate: expected at most 100% of the link's rate, given \"100.1%\"".into()
+        ))
+    );
+    let said = refused(env(1000), "burst 5kb/7 rate 1mbit limit 9000").unwrap_err();
+    assert_eq!((said.0, said.1), (ErrorKind::BadValue, Some(1)));
+    // A bad word after a good percent is not taken for a bad percent.
+    let said = refused(env(1000), "rate 50% peakrate x burst 5kb limit 9000").unwrap_err();
+    assert_eq!((said.0, said.1), (ErrorKind::BadValue, Some(3)));
 }

@@ -5,6 +5,7 @@ use txweir_core::node::Node;
 use txweir_core::params::Params;
 use txweir_core::qdisc::{fq_codel, prio, tbf};
 use txweir_core::units::{Bytes, Rate};
+use txweir_core::value::Bucket;
 use txweir_core::{Env, ErrorKind, Handle, Instant, Meta};
 
 const H: Handle = Handle::new(1, 0);
@@ -26,7 +27,7 @@ fn a_value_out_of_range_is_refused_and_named() {
     }
     let cfg = tbf::Config {
         rate: Rate(1000),
-        burst: Bytes(u64::MAX),
+        burst: Bucket(u64::MAX),
         limit: Some(Bytes(1000)),
         ..Params::defaults(&env)
     };

@@ -77,6 +77,9 @@ fn describe(err: &ConfigError, key: &str) -> Described {
         (ErrorKind::OutOfRange, _) => {
             (code::OUT_OF_RANGE, format!("{object} {key}: {given} is out of range"))
         }
+        (ErrorKind::NoLinkRate, _) => {
+            (code::CONFLICT, format!("{object} {key}: {given} of a link whose rate is not known"))
+        }
         (ErrorKind::Missing, _) => (code::MISSING, format!("{object} needs {key}")),
         (ErrorKind::Conflict, "") => {
             return Described {

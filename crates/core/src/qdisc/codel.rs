@@ -13,9 +13,9 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::law::codel::{CodelParams, CodelState, Decision, Head, Ticks};
 use crate::meta::Meta;
-use crate::pool::{Pkt, Queue};
-use crate::qdisc::fifo::trim;
-use crate::qdisc::{Discipline, Next, Verdict};
+use crate::pool::{Pkt, Pool, Queue};
+use crate::qdisc::fifo::{hand_out, trim};
+use crate::qdisc::{Discipline, Next, Out, Verdict};
 use crate::reason::{DropReason, MarkReason};
 use crate::spec::{Env, Flags};
 use crate::time::Nanos;
@@ -184,9 +184,14 @@ impl Discipline for Codel {
         self.stats.drop_next = if due.0 > u32::MAX / 2 { 0 } else { due.as_nanos().as_micros() };
         Next::Packet(p)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        trim(&mut self.queue, cx, |_| true);
+    fn drain(&mut self, cx: &mut Cx, out: Out<'_>) {
+        hand_out(&mut self.queue, cx, out);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {
         self.law = CodelState::default();
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.queue.iter(pool).for_each(f);
     }
     fn transparent(&self, _wire_len: u32) -> bool {
         self.limit > 0 && self.law.at_rest()

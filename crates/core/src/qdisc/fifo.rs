@@ -11,7 +11,7 @@ use crate::cx::Cx;
 use crate::handle::ClassId;
 use crate::meta::Meta;
 use crate::pool::{Pkt, Pool, Queue};
-use crate::qdisc::{Discipline, Erased, Next, Verdict};
+use crate::qdisc::{Discipline, Erased, Next, Out, Verdict};
 use crate::reason::DropReason;
 use crate::spec::{Env, Flags};
 use crate::units::{Bytes, Packets};
@@ -102,8 +102,11 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.queue.front(pool)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        trim(&mut self.queue, cx, |_| true);
+    fn drain(&mut self, cx: &mut Cx, out: Out<'_>) {
+        hand_out(&mut self.queue, cx, out);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.queue.iter(pool).for_each(f);
     }
     fn transparent(&self, _wire_len: u32) -> bool {
         self.limit > 0
@@ -143,8 +146,11 @@ impl Discipline for Bfifo {
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.queue.front(pool)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        trim(&mut self.queue, cx, |_| true);
+    fn drain(&mut self, cx: &mut Cx, out: Out<'_>) {
+        hand_out(&mut self.queue, cx, out);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.queue.iter(pool).for_each(f);
     }
     fn transparent(&self, wire_len: u32) -> bool {
         self.fits(wire_len)
@@ -164,6 +170,13 @@ impl Bfifo {
 pub(super) fn trim(queue: &mut Queue, cx: &mut Cx, over: impl Fn(&Queue) -> bool) {
     while over(queue) {
         let Some(p) = queue.pop_front(&cx.pool) else { return };
-        cx.drop(p, DropReason::Purged);
+        cx.purge(p);
+    }
+}
+
+/// Takes everything out, from the head.
+pub(super) fn hand_out(queue: &mut Queue, cx: &mut Cx, out: Out<'_>) {
+    while let Some(p) = queue.pop_front(&cx.pool) {
+        out(p, cx);
     }
 }

@@ -21,9 +21,9 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::law::codel::{CodelParams, CodelState, Ticks};
 use crate::meta::Meta;
-use crate::pool::{List, Pkt};
+use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
-use crate::qdisc::{Discipline, Next, Verdict};
+use crate::qdisc::{Discipline, Next, Out, Verdict};
 use crate::reason::{DropReason, MarkReason};
 use crate::spec::{Env, Flags};
 use crate::units::{Bytes, Packets};
@@ -198,7 +198,7 @@ impl Discipline for FqCodel {
         self.drop_batch = cfg.drop_batch;
         while self.packets > self.limit || self.memory > self.memory_limit {
             let Next::Packet(p) = self.dequeue(cx) else { return };
-            cx.drop(p, DropReason::Purged);
+            cx.purge(p);
         }
     }
     fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
@@ -253,16 +253,21 @@ impl Discipline for FqCodel {
             }
         }
     }
-    fn purge(&mut self, cx: &mut Cx) {
+    fn drain(&mut self, cx: &mut Cx, out: Out<'_>) {
         for (flow, backlog) in self.flows.iter_mut().zip(&mut self.backlogs) {
             while let Some(p) = flow.packets.pop_front(&cx.pool) {
-                cx.drop(p, DropReason::Purged);
+                out(p, cx);
             }
-            *flow = Flow::default();
             *backlog = 0;
         }
-        (self.new, self.old) = (Turns::new(), Turns::new());
         (self.packets, self.bytes, self.memory) = (0, 0, 0);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {
+        self.flows.iter_mut().for_each(|flow| *flow = Flow::default());
+        (self.new, self.old) = (Turns::new(), Turns::new());
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.flows.iter().flat_map(|flow| flow.packets.iter(pool)).for_each(f);
     }
     fn transparent(&self, wire_len: u32) -> bool {
         self.new.head == NIL && self.old.head == NIL && u64::from(wire_len) + SLOT_BYTES <= self.memory_limit

@@ -71,6 +71,9 @@ pub enum Verdict {
     Cut(u32),
 }
 
+/// Where packets that are taken out go to, one by one.
+pub type Out<'a> = &'a mut dyn FnMut(Pkt, &mut Cx);
+
 /// What changing an option does to those not named (as tc behaves for the kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeRule {
@@ -118,8 +121,13 @@ pub trait Discipline: Debug + Sized + 'static {
     fn head<'a>(&self, _pool: &'a Pool) -> Option<&'a Meta> {
         None
     }
-    /// Drops every packet and forgets everything but parameters and counters.
-    fn purge(&mut self, cx: &mut Cx);
+    /// Gives every packet of its own queues to `out`, each flow's in order, and keeps everything else: tokens, what an
+    /// AQM knows, counters. What waits in its classes is not its own.
+    fn drain(&mut self, cx: &mut Cx, out: Out<'_>);
+    /// Forgets everything but parameters and counters. Nothing is queued.
+    fn reset(&mut self, _cx: &mut Cx) {}
+    /// Shows every packet of its own queues, each flow's in order.
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta));
     /// True if a packet of `wire_len` bytes that came now, with nothing queued, would leave at once and leave no
     /// trace in here: then it may go to the device directly. Asked by its size alone, because a reference to
     /// metadata that is still in registers would cost more than the rest of the direct path.
@@ -157,7 +165,11 @@ pub trait Qdisc: Debug {
     /// See `Discipline`.
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
     /// See `Discipline`.
-    fn purge(&mut self, cx: &mut Cx);
+    fn drain(&mut self, cx: &mut Cx, out: Out<'_>);
+    /// See `Discipline`.
+    fn reset(&mut self, cx: &mut Cx);
+    /// See `Discipline`.
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta));
     /// See `Discipline`.
     fn transparent(&self, wire_len: u32) -> bool;
     /// Reads and applies new parameters, all or nothing.
@@ -213,8 +225,14 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.inner.head(pool)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        self.inner.purge(cx);
+    fn drain(&mut self, cx: &mut Cx, out: Out<'_>) {
+        self.inner.drain(cx, out);
+    }
+    fn reset(&mut self, cx: &mut Cx) {
+        self.inner.reset(cx);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.inner.queued(pool, f);
     }
     fn transparent(&self, wire_len: u32) -> bool {
         self.inner.transparent(wire_len)
@@ -224,6 +242,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
             ChangeRule::Merge => self.cfg.clone(),
             ChangeRule::Replace => D::Config::defaults(env),
         };
+        words.set_link_rate(env.link_rate);
         apply(&mut cfg, D::KIND, words)?;
         D::resolve(&mut cfg, Some(&self.cfg), env)?;
         self.inner.change(&cfg, env, cx);

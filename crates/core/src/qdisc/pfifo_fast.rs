@@ -12,8 +12,8 @@ use crate::cx::Cx;
 use crate::handle::ClassId;
 use crate::meta::Meta;
 use crate::pool::{Pkt, Pool, Queue};
-use crate::qdisc::fifo::{NoStats, trim};
-use crate::qdisc::{Discipline, Erased, Next, Verdict};
+use crate::qdisc::fifo::{NoStats, hand_out};
+use crate::qdisc::{Discipline, Erased, Next, Out, Verdict};
 use crate::reason::DropReason;
 use crate::spec::{Env, Flags};
 
@@ -71,10 +71,13 @@ impl Discipline for PfifoFast {
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.bands.iter().find_map(|b| b.front(pool))
     }
-    fn purge(&mut self, cx: &mut Cx) {
+    fn drain(&mut self, cx: &mut Cx, out: Out<'_>) {
         for band in &mut self.bands {
-            trim(band, cx, |_| true);
+            hand_out(band, cx, out);
         }
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.bands.iter().flat_map(|b| b.iter(pool)).for_each(f);
     }
     fn transparent(&self, _wire_len: u32) -> bool {
         self.limit > 0

@@ -18,10 +18,10 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
 use crate::node::{Class, Node};
-use crate::pool::Pkt;
+use crate::pool::{Pkt, Pool};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::pfifo_fast::PRIOMAP;
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::qdisc::{ChangeRule, Discipline, Next, Out, Verdict};
 use crate::spec::{Env, Flags};
 use crate::value::PrioMap;
 
@@ -104,11 +104,8 @@ impl Discipline for Prio {
         }
         earliest
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        for class in &mut self.bands {
-            class.node.purge(cx);
-        }
-    }
+    fn drain(&mut self, _cx: &mut Cx, _out: Out<'_>) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
     fn stats(&self) -> NoStats {
         NoStats {}
     }

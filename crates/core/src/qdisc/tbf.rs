@@ -18,14 +18,14 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::{ClassId, Handle};
 use crate::meta::Meta;
 use crate::node::{Class, Node, Peek};
-use crate::pool::Pkt;
+use crate::pool::{Pkt, Pool};
 use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::qdisc::{ChangeRule, Discipline, Next, Out, Verdict};
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
 use crate::units::{Bytes, Rate, RateMul};
-use crate::value::{Json, Show, Value, Words};
+use crate::value::{Bucket, Json, Show, Value, Words};
 
 crate::params! {
     /// Parameters of tbf.
@@ -33,15 +33,15 @@ crate::params! {
         /// Long-term rate. Must be given.
         rate: Rate = Rate(0), keys ["rate"], "at least 8bit": |r| r.0 > 0;
         /// Size of the bucket: the most that leaves back to back. Must be given.
-        burst: Bytes = Bytes(0), keys ["burst", "buffer", "maxburst"], "1 to 4294967295 bytes": in_u32;
+        burst: Bucket = Bucket(0), keys ["burst", "buffer", "maxburst"], "1 to 4294967295 bytes": |b| in_u32(b.0);
         /// Most bytes that wait. Either this or `latency` must be given.
-        limit: Option<Bytes> = None, keys ["limit"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
+        limit: Option<Bytes> = None, keys ["limit"], "1 to 4294967295 bytes": |l| l.is_none_or(|l| in_u32(l.0));
         /// Longest time a packet waits: another way to say `limit`.
         latency: Option<Nanos> = None, keys ["latency"];
         /// Rate that is never exceeded, not even by a burst; above `rate`.
         peakrate: Option<Rate> = None, keys ["peakrate"];
         /// Size of the peak rate's bucket: at least one full frame. Must be given with `peakrate`.
-        mtu: Option<Bytes> = None, keys ["mtu", "minburst"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
+        mtu: Option<Bucket> = None, keys ["mtu", "minburst"], "1 to 4294967295 bytes": |l| l.is_none_or(|l| in_u32(l.0));
         /// Smallest size that a packet is charged, after the overhead.
         mpu: u32 = 0, keys ["mpu"];
         /// Bytes added to each packet before charging.
@@ -51,8 +51,8 @@ crate::params! {
     }
 }
 
-fn in_u32(b: &Bytes) -> bool {
-    (1..=u64::from(u32::MAX)).contains(&b.0)
+fn in_u32(size: u64) -> bool {
+    (1..=u64::from(u32::MAX)).contains(&size)
 }
 
 /// How a link carries a packet (tc-tbf(8), tc-stab(8)).
@@ -255,8 +255,9 @@ impl Discipline for Tbf {
         self.peak_tokens = peak_tokens;
         self.inner[0].node.dequeue(cx)
     }
-    fn purge(&mut self, cx: &mut Cx) {
-        self.inner[0].node.purge(cx);
+    fn drain(&mut self, _cx: &mut Cx, _out: Out<'_>) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn reset(&mut self, cx: &mut Cx) {
         self.filled = cx.now;
         self.tokens = self.depth;
         self.peak_tokens = self.peak_depth;
@@ -285,7 +286,7 @@ impl Tbf {
     fn configure(&mut self, cfg: &Config) {
         self.charge = Charge::of(cfg);
         // `resolve` has checked both sizes against 32 bits.
-        let bytes = |b: Bytes| u32::try_from(b.0).unwrap_or(u32::MAX);
+        let bytes = |b: Bucket| u32::try_from(b.0).unwrap_or(u32::MAX);
         let peak_size = cfg.mtu.filter(|_| cfg.peakrate.is_some()).map_or(u32::MAX, bytes);
         self.max_size = bytes(cfg.burst).min(peak_size);
         self.depth = self.charge.ns(bytes(cfg.burst)).0;
@@ -297,7 +298,7 @@ impl Tbf {
 
 /// The backlog that drains within `latency`: bucket plus rate times latency, and the same at the peak rate.
 fn limit_for(cfg: &Config, latency: Nanos) -> Bytes {
-    let at = |rate: Rate, bucket: Bytes| rate.bytes_floor(latency).0.saturating_add(bucket.0);
+    let at = |rate: Rate, bucket: Bucket| rate.bytes_floor(latency).0.saturating_add(bucket.0);
     let limit = at(cfg.rate, cfg.burst);
     let limit = match (cfg.peakrate, cfg.mtu) {
         (Some(peak), Some(mtu)) => limit.min(at(peak, mtu)),
