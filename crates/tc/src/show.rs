@@ -328,7 +328,7 @@ fn write_stats(out: &mut String, node: &Node) -> std::fmt::Result {
         line.push(' ');
         line.push_str(key);
         if style.times.contains(&key) {
-            line.push_str(&format!(" {}", text_of(&Nanos::from_micros(n))));
+            line.push_str(&format!(" {}", time_text(n)));
         } else if !style.words.contains(&key) {
             line.push_str(&format!(" {n}"));
         }
@@ -425,8 +425,34 @@ fn option(o: &Shown<'_>, form: &Form) -> Option<Printed> {
     Some(match (o.param.flag, &json) {
         (true, _) => Printed { key, text: o.word.map(String::from), json: Some(json) },
         (false, Json::Uint(n)) if o.param.expected == <Rate as Value>::EXPECTED => rate(key, Rate(*n), form),
+        (false, Json::Uint(us)) if o.param.expected == <Nanos as Value>::EXPECTED => time(key, *us),
         (false, _) => Printed::new(key, o.value),
     })
+}
+
+fn time(key: &'static str, us: u64) -> Printed {
+    Printed { key, text: Some(format!("{key} {}", time_text(us))), json: Some(Json::Uint(us)) }
+}
+
+/// A time of whole microseconds as tc prints it: three digits of a binary fraction, as C's `%.3g` rounds and writes
+/// it, so that 4335 us is `4.33ms` and 4000 s is `4e+03s`.
+fn time_text(us: u64) -> String {
+    let (unit, name) = match us {
+        1_000_000.. => (1e6, "s"),
+        1_000.. => (1e3, "ms"),
+        _ => return format!("{us}us"),
+    };
+    // Of 2^53 us, 285 years, on, the last digits are lost; three are printed.
+    let value = us as f64 / unit;
+    let places = if value <= 9.995 { 2 } else { usize::from(value <= 99.95) };
+    let plain = format!("{value:.places$}");
+    if value < 999.5 {
+        let short = if places > 0 { plain.trim_end_matches('0').trim_end_matches('.') } else { &plain };
+        return format!("{short}{name}");
+    }
+    let long = format!("{value:.2e}");
+    let (digits, exponent) = long.split_once('e').unwrap_or((&long, "0"));
+    format!("{}e+{exponent:0>2}{name}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
 fn rate(key: &'static str, rate: Rate, form: &Form) -> Printed {
@@ -446,4 +472,61 @@ pub(crate) fn rate_text(rate: Rate, iec: bool) -> String {
         unit += 1;
     }
     format!("{bits}{}bit", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_as_c_rounds_them() {
+        for (us, text) in [
+            (0, "0us"),
+            (999, "999us"),
+            (1_000, "1ms"),
+            (4_335, "4.33ms"),
+            (4_345, "4.34ms"),
+            (9_995, "9.99ms"),
+            (9_996, "10ms"),
+            (12_340, "12.3ms"),
+            (99_950, "100ms"),
+            (999_400, "999ms"),
+            (999_600, "1e+03ms"),
+            (1_500_000, "1.5s"),
+            (100_000_000, "100s"),
+            (3_950_000_000, "3.95e+03s"),
+            (4_000_000_000, "4e+03s"),
+            (123_456_000_000_000, "1.23e+08s"),
+        ] {
+            assert_eq!(time_text(us), text, "{us}");
+        }
+    }
+
+    #[test]
+    fn rates_in_units_of_1024() {
+        for (bytes, text) in [(12_500_000, "97656Kibit"), (128, "1Kibit"), (1, "8bit"), (1 << 30, "8Gibit")] {
+            assert_eq!(rate_text(Rate(bytes), true), text);
+        }
+    }
+
+    #[test]
+    fn a_size_table_as_tc_prints_it() {
+        let full = Stab {
+            overhead: Some(10),
+            mpu: Some(64),
+            linklayer: Some(LinkLayer::Atm),
+            mtu: Some(2047),
+            tsize: Some(512),
+        };
+        assert_eq!(stab_text(&full), "linklayer atm overhead 10 mpu 64 mtu 2047 tsize 512");
+        assert_eq!(
+            stab_object(&full),
+            r#"{"linklayer":"atm","overhead":10,"mpu":64,"mtu":2047,"tsize":512}"#
+        );
+        let negative = Stab { overhead: Some(-4), ..Stab::default() };
+        assert_eq!(
+            (stab_text(&negative), stab_object(&negative)),
+            ("overhead -4".into(), r#"{"overhead":-4}"#.into())
+        );
+    }
 }

@@ -6,7 +6,7 @@ use txweir_core::units::RateMul;
 use txweir_core::value::{Json, text_of};
 use txweir_core::{Bytes, Nanos, Rate};
 
-use super::{Form, Printed, rate};
+use super::{Form, Printed, rate, time};
 
 /// Nanoseconds of one tick of the kernel's packet scheduler clock.
 const TICK: u64 = 64;
@@ -75,9 +75,9 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     let latency = u64::try_from(latency).ok().map(|l| i128::from(l) / per);
     match latency.and_then(|us| u64::try_from(us).ok()) {
         Some(us) => {
-            printed.push(Printed::new("lat", &Nanos::from_micros(us)));
+            printed.push(time("lat", us));
             if form.raw {
-                let raw = Some(format!("limit {limit}b"));
+                let raw = Some(format!("limit {}", text_of(&Bytes(limit))));
                 printed.push(Printed { key: "limit", text: raw, json: Some(Json::Uint(limit)) });
             }
         }
