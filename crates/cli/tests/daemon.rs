@@ -449,15 +449,23 @@ fn live_links_forward_and_lose_nothing_while_qdiscs_are_replaced() {
         let done = std::sync::atomic::AtomicBool::new(false);
         let (came, replaced) = std::thread::scope(|scope| {
             let replacing = scope.spawn(|| {
-                let lines = [
-                    // Slow enough that packets wait at every replacement.
+                let plans = [
+                    // Slow enough that packets wait at every replacement; then other kinds, with what waits.
                     "root handle 1: tbf rate 8mbit burst 3kb limit 1mb",
                     "root handle 1: tbf rate 6mbit burst 3kb limit 1mb",
+                    "root handle 2: fq_codel target 1s interval 10s",
                     "root handle 1: tbf rate 10mbit burst 3kb limit 1mb",
+                    "root handle 3: prio",
                 ];
+                let files: Vec<_> = (plans.iter().enumerate())
+                    .map(|(i, plan)| {
+                        net.dir.file(&format!("{i}.tc"), &format!("qdisc replace dev right {plan}\n"))
+                    })
+                    .collect();
                 let mut replaced = 0;
                 while !done.load(Ordering::Relaxed) {
-                    net.dir.ok(&format!("tc qdisc replace dev right {}", lines[replaced % lines.len()]));
+                    let file = files[replaced % files.len()].display();
+                    net.dir.ok(&format!("tc --atomic -b {file}"));
                     replaced += 1;
                     std::thread::sleep(Duration::from_millis(10));
                 }

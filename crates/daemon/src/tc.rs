@@ -2,6 +2,7 @@
 
 use txweir_core::cx::Cx;
 use txweir_core::{Env, Handle, Meta, Tree};
+use txweir_runtime::Swapped;
 use txweir_tc::tool::{Device, Devices, Hook, LinkLine, SwapDone};
 
 use crate::grammar;
@@ -61,12 +62,17 @@ impl Device for Link {
 
     fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
         let now = self.now;
-        self.way.configure(now, f);
+        let Swapped { kept, moved, dropped } = self.way.swap(now, f);
         self.advance(now);
-        SwapDone::default()
+        SwapDone { kept, moved, dropped }
     }
 
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
-        let _ = f;
+        let path = self.way.path();
+        let mut waiting: Vec<(Handle, Handle, Meta)> = Vec::new();
+        path.tree().queued(&path.cx().pool, &mut |parent, handle, m| waiting.push((parent, handle, *m)));
+        // As `Direction::swap` puts them into a new tree.
+        waiting.sort_by_key(|(_, _, m)| m.enqueued);
+        waiting.iter().for_each(|(parent, handle, m)| f(*parent, *handle, m));
     }
 }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use txweir_daemon::protocol::{Ask, LINE_MAX};
+use txweir_daemon::protocol::{Ask, Batch, LINE_MAX};
 use txweir_daemon::{Client, Daemon, Listener, Server};
 
 /// Longer than any single step takes on a busy machine.
@@ -227,28 +227,46 @@ fn one_client_too_many_makes_the_most_silent_go() {
     assert_eq!(all[1].ask(r#"{"do":"version"}"#)["status"], 0);
 }
 
+fn tc(words: &str, text: Option<&str>) -> Ask {
+    let batch = text.map(|text| Batch { name: "p.tc".into(), text: text.into() });
+    Ask::Tc { args: words.split_whitespace().map(String::from).collect(), batch }
+}
+
 #[test]
 fn traffic_goes_on_under_reconfiguration_and_every_packet_is_counted() {
+    const PLANS: [&str; 4] = [
+        "qdisc replace dev up root handle 1: prio\nqdisc replace dev up parent 1:2 handle 20: fq_codel limit 4000\n",
+        "qdisc replace dev up root handle 2: fq_codel limit 4000\n",
+        "qdisc replace dev up root handle 3: tbf rate 80mbit burst 20kb limit 10mb\n\
+         qdisc replace dev up parent 3:1 handle 30: pfifo limit 4000\n",
+        "qdisc replace dev up root handle 4: pfifo limit 4000\n",
+    ];
     let server = Running::start();
     let mut client = server.client();
-    let mut ask = |words: &str| {
-        let reply = client.ask(&link(words)).expect("a reply");
-        assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{words}");
+    let mut ask = |ask: Ask| {
+        let reply = client.ask(&ask).expect("a reply");
+        assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{ask:?}");
         reply.stdout
     };
-    ask("add up --type wire --rate 100mbit");
+    ask(link("add up --type wire --rate 100mbit"));
+    ask(tc("qdisc add dev up root pfifo limit 4000", None));
     let mut submitted = 0;
+    let mut waited = 0;
     for round in 0..40 {
-        ask("send up --packets 100 --flows 4 --size 1000");
+        ask(link("send up --packets 100 --flows 4 --size 1000"));
         submitted += 100;
-        ask(&format!("set up --rate {}mbit --txqueuelen {}", 50 + 10 * (round % 7), 100 + round));
+        ask(link(&format!("set up --rate {}mbit --txqueuelen {}", 50 + 10 * (round % 7), 100 + round)));
+        ask(tc("-b p.tc --atomic", Some(PLANS[round % PLANS.len()])));
+        let shown: Value = serde_json::from_str(&ask(link("show up -j"))).expect("JSON");
+        waited = waited.max(shown[0]["backlog_packets"].as_u64().expect("a number"));
     }
+    assert!(waited > 500, "packets waited while the tree was swapped: {waited}");
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let shown: Value = serde_json::from_str(&ask("show up -j")).expect("JSON");
+        let shown: Value = serde_json::from_str(&ask(link("show up -j"))).expect("JSON");
         let count = |key: &str| shown[0][key].as_u64().expect("a number");
-        assert_eq!(count("submitted"), submitted);
-        let counted = count("packets") + count("drops") + count("backlog_packets");
+        assert_eq!((count("submitted"), count("drops")), (submitted, 0));
+        let counted = count("packets") + count("backlog_packets");
         assert!(counted <= submitted && counted + count("inflight_bytes") / 1000 >= submitted, "{shown}");
         if count("backlog_packets") + count("inflight_bytes") == 0 {
             assert_eq!(counted, submitted);
@@ -257,4 +275,17 @@ fn traffic_goes_on_under_reconfiguration_and_every_packet_is_counted() {
         assert!(Instant::now() < deadline, "the wire stands still: {shown}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn a_batch_that_fails_leaves_everything_as_it_was() {
+    let server = Running::start();
+    let mut client = server.client();
+    assert_eq!(client.ask(&link("add up --type wire --rate 1mbit")).expect("a reply").status, 0);
+    assert_eq!(client.ask(&link("send up --packets 100")).expect("a reply").status, 0);
+    let before = client.ask(&Ask::Save).expect("a reply").stdout;
+    let text = "qdisc replace dev up root handle 1: prio\nqdisc replace dev up parent 9:1 pfifo\n";
+    let reply = client.ask(&tc("-b p.tc --atomic", Some(text))).expect("a reply");
+    assert_eq!((reply.status, client.ask(&Ask::Save).expect("a reply").stdout), (1, before));
+    assert!(reply.stderr.contains("p.tc:2"), "{}", reply.stderr);
 }

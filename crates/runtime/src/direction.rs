@@ -10,12 +10,12 @@
 use std::collections::VecDeque;
 use std::io;
 
-use txweir_core::cx::Cx;
+use txweir_core::cx::{Cx, Tally};
 use txweir_core::device::TxQueue;
 use txweir_core::dql::DqlConfig;
 use txweir_core::txpath::BULK;
 use txweir_core::wire::{Departure, Wire, WireConfig};
-use txweir_core::{Admitted, ConfigError, DropReason, Env, ErrorKind, Instant, Meta, Nanos};
+use txweir_core::{Admitted, ConfigError, DropReason, Env, ErrorKind, Handle, Instant, Meta, Nanos};
 use txweir_core::{PathConfig, Rate, Role, Tree, TxPath, Wake};
 use txweir_device::{LinkIo, Segmenter, Sent, VnetHdr};
 
@@ -175,6 +175,48 @@ impl Direction {
         let r = self.path.configure(now, &mut self.line, f);
         self.drain(now);
         r
+    }
+
+    /// Like [`configure`](Self::configure), and what waits goes on waiting: packets are taken out, `f` makes of the tree
+    /// what shall be, and they are queued anew, in the order in which they came, where the new tree puts them. What its limits
+    /// have no room for is dropped and counted; so is a super-frame that a qdisc takes only in pieces.
+    pub fn swap(&mut self, now: Instant, f: impl FnOnce(&mut Tree, &mut Cx)) -> Swapped {
+        let before = self.waits_at();
+        let swapped = self.path.configure(now, &mut self.line, |tree, cx| {
+            let mut waiting = Vec::with_capacity(cx.pool.live());
+            tree.drain(cx, &mut |p, _| waiting.push(p));
+            // Stable: a flow stays in order whatever came at one instant.
+            waiting.sort_by_key(|p| cx.pool.meta(p).enqueued);
+            let dropped = cx.dropped();
+            f(tree, cx);
+            waiting.into_iter().for_each(|p| tree.root_mut().enqueue(p, cx));
+            Swapped { dropped: cx.dropped().since(dropped), ..Swapped::default() }
+        });
+        let after = self.waits_at();
+        let mut swapped = swapped;
+        for (place, tally) in after {
+            let same = before.iter().find(|(other, _)| *other == place).map_or(Tally::default(), |(_, t)| *t);
+            let (packets, bytes) = (tally.packets.min(same.packets), tally.bytes.min(same.bytes));
+            swapped.kept.packets += packets;
+            swapped.kept.bytes += bytes;
+            swapped.moved.packets += tally.packets - packets;
+            swapped.moved.bytes += tally.bytes - bytes;
+        }
+        self.drain(now);
+        swapped
+    }
+
+    /// How much waits in each qdisc, classes apart.
+    fn waits_at(&self) -> Vec<((Handle, Handle), Tally)> {
+        let mut all: Vec<((Handle, Handle), Tally)> = Vec::new();
+        self.path.tree().queued(&self.path.cx().pool, &mut |parent, handle, m| match all
+            .iter_mut()
+            .find(|(place, _)| *place == (parent, handle))
+        {
+            Some((_, tally)) => tally.add(m.wire_len),
+            None => all.push(((parent, handle), Tally { packets: 1, bytes: u64::from(m.wire_len) })),
+        });
+        all
     }
 
     /// Receives one frame and reads its headers. What cannot be forwarded is counted and left out.
@@ -380,6 +422,17 @@ fn departed(stats: &mut DirectionStats, meta: &Meta) {
     stats.departed += 1;
     stats.departed_bytes += u64::from(meta.wire_len);
     stats.marked += u64::from(meta.marked);
+}
+
+/// What became of the packets that waited when the tree was swapped, by how many waited where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swapped {
+    /// Those that wait in the qdisc of the same place and handle as before.
+    pub kept: Tally,
+    /// Those that wait elsewhere now.
+    pub moved: Tally,
+    /// Those that there was no room for.
+    pub dropped: Tally,
 }
 
 /// What came of receiving.

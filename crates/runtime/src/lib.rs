@@ -33,7 +33,7 @@ mod run;
 mod wire;
 
 pub use classify::Classifier;
-pub use direction::{Arrival, Direction, DirectionConfig, DirectionStats, Port, Received};
+pub use direction::{Arrival, Direction, DirectionConfig, DirectionStats, Port, Received, Swapped};
 pub use frame::{Frame, Frames};
 pub use run::{Ended, Forwarder, RunError, RunOptions, Side};
 pub use wire::{E1000_DESCRIPTORS, WireSpec};

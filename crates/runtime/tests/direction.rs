@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::io;
 
+use txweir_core::cx::Tally;
 use txweir_core::value::Words;
 use txweir_core::{Env, Handle, Instant, Nanos, Rate};
 use txweir_device::{Gso, Loss, MAX_FRAME, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, Port, Received, WireSpec};
+use txweir_runtime::{Direction, DirectionConfig, Port, Received, Swapped, WireSpec};
 
 /// A port with frames to be received, and one that remembers what was sent.
 #[derive(Default)]
@@ -410,4 +411,37 @@ fn without_a_wire_a_shaper_still_paces_and_an_output_that_is_gone_loses_what_it_
     assert!(way.advance(Instant(1_000_000_000), &mut port).is_err());
     let stats = way.stats();
     assert_eq!((stats.received, stats.delivered, stats.lost), (12, 11, 1));
+}
+
+#[test]
+fn a_swap_keeps_what_waits_in_order_and_drops_only_what_has_no_room() {
+    let mut way = passage(4096);
+    root(&mut way, "pfifo", &["limit", "1000"]);
+    let mut port = List { full: true, ..List::default() };
+    port.incoming.extend((0..164).map(|i| udp(if i % 2 == 0 { 0x10 } else { 0 }, i, 100)));
+    feed(&mut way, Instant(0), &mut port);
+    assert_eq!(way.path().backlog().packets, 100);
+    let tally = |packets: u64| Tally { packets, bytes: 100 * packets };
+    // To prio: interactive packets first, each band in order.
+    let done = way.swap(Instant(1), |tree, cx| {
+        tree.replace(Handle::ROOT, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[]), cx).unwrap();
+    });
+    assert_eq!(done, Swapped { moved: tally(100), ..Swapped::default() });
+    // The same again: nothing moves.
+    let done = way.swap(Instant(2), |_, _| {});
+    assert_eq!(done, Swapped { kept: tally(100), ..Swapped::default() });
+    // One band gets little room.
+    let done = way.swap(Instant(3), |tree, cx| {
+        tree.replace(Handle::new(1, 2), None, "pfifo", &mut Words::new(&["limit", "10"]), cx).unwrap();
+    });
+    assert_eq!(done, Swapped { kept: tally(50), moved: tally(10), dropped: tally(40) });
+    port.full = false;
+    way.advance(Instant(4), &mut port).unwrap();
+    run_out(&mut way, &mut port, Instant(4));
+    let left: Vec<u16> = port.sent.iter().map(|(_, f)| u16::from_be_bytes([f[34], f[35]])).collect();
+    let expected: Vec<u16> = (0..64).chain((64..164).step_by(2)).chain((65..85).step_by(2)).collect();
+    assert_eq!(left, expected);
+    let stats = way.stats();
+    assert_eq!((stats.received, stats.delivered, stats.dropped), (164, 124, 40));
+    assert_eq!(way.path().cx().pool.live(), 0);
 }
