@@ -2,13 +2,19 @@
 
 mod bar;
 mod bench;
+mod client;
+mod daemon;
 mod failure;
 mod kinds;
 mod lab;
+mod link;
 mod policy;
 mod run;
+mod tc;
 mod try_policy;
 
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -27,6 +33,10 @@ pub(crate) use failure::Failure;
     after_help = "Exit status: 0 if all is well, 1 for what cannot be read or opened, 2 for what goes wrong after."
 )]
 struct Cli {
+    /// The daemon's socket, for daemon, link and tc
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -39,6 +49,12 @@ enum Command {
     Try(try_policy::Args),
     /// Carry live packets between two interfaces, through qdiscs and a byte limit
     Run(run::Args),
+    /// Own links, which link and tc commands change while they run
+    Daemon(daemon::Args),
+    /// Add, change, remove and show the links of a running daemon
+    Link(link::Args),
+    /// Give tc(8) commands to a running daemon
+    Tc(tc::Args),
     /// Time the path itself, beside other queues
     Bench(bench::Args),
     /// List the qdiscs, or show the parameters and counters of one
@@ -47,7 +63,7 @@ enum Command {
 
 fn main() -> ExitCode {
     failure::end_quietly_without_a_reader();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(e) if !e.use_stderr() => {
             // A reader that has gone away misses nothing.
@@ -56,17 +72,39 @@ fn main() -> ExitCode {
         }
         Err(e) => return failure::of_arguments(&e),
     };
-    let done = match cli.command {
+    match run(cli) {
+        Ok(status) => status,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// The arguments; called by the name of tc, it is `txweir tc`.
+fn arguments() -> Vec<OsString> {
+    let mut all: Vec<OsString> = std::env::args_os().collect();
+    if all.first().and_then(|name| Path::new(name).file_name()).is_some_and(|name| name == "tc") {
+        all.insert(1, "tc".into());
+    }
+    all
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let socket = cli.socket;
+    let of_daemon = matches!(cli.command, Command::Daemon(_) | Command::Link(_) | Command::Tc(_));
+    if let Some(path) = socket.as_ref().filter(|_| !of_daemon) {
+        let path = path.display();
+        return Err(Failure::usage(format!("--socket {path}: only daemon, link and tc have a socket")));
+    }
+    match cli.command {
+        Command::Link(args) => return link::main(link::Args { socket: args.socket.or(socket), ..args }),
+        Command::Tc(args) => return tc::main(tc::Args { socket: args.socket.or(socket), ..args }),
+        Command::Daemon(args) => daemon::main(daemon::Args { socket: args.socket.or(socket), ..args }),
         Command::Lab(args) => lab::main(args),
         Command::Try(args) => try_policy::main(args),
         Command::Run(args) => run::main(args),
         Command::Bench(args) => bench::main(args),
         Command::Kinds(args) => kinds::main(args),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

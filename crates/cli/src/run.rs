@@ -147,7 +147,7 @@ impl Plan {
             seed: RandomState::new().hash_one(way),
             ..Env::default()
         };
-        let config = DirectionConfig { wire, bql, env, ..DirectionConfig::default() };
+        let config = DirectionConfig { wire: Some(wire), bql, env, ..DirectionConfig::default() };
         let mut direction = Direction::new(config).map_err(Failure::usage)?;
         if let Some(policy) = &self.policies[way] {
             let now = Instant(clock::now_ns());
@@ -203,8 +203,11 @@ fn ready(forwarder: &Forwarder, json: bool) -> String {
         return o.finish() + "\n";
     }
     let wires = forwarder.directions().each_ref().map(|d| {
-        let (wire, bql) = (d.wire().config(), d.path().dql().map_or("off", |_| "on"));
-        format!("rate {} ring {} bql {bql}", text_of(&wire.rate), wire.ring)
+        let bql = d.path().dql().map_or("off", |_| "on");
+        let wire = d.wire().map_or_else(String::new, |wire| {
+            format!("rate {} ring {} ", text_of(&wire.config().rate), wire.config().ring)
+        });
+        format!("{wire}bql {bql}")
     });
     match wires[0] == wires[1] {
         true => format!("ready: {} <-> {}, {}\n", a.name, b.name, wires[0]),

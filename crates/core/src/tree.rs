@@ -54,6 +54,11 @@ impl Tree {
     pub const fn env(&self) -> &Env {
         &self.env
     }
+    /// Changes what it is told of the device. Qdiscs that are there keep what they were made with: a default that depends
+    /// on the device is read when a qdisc is made, as in the reference.
+    pub const fn set_env(&mut self, env: Env) {
+        self.env = env;
+    }
     /// The root qdisc.
     #[inline]
     pub const fn root(&self) -> &Node {

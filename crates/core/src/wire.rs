@@ -76,6 +76,11 @@ impl DescriptorCost {
         Ok(Self { points })
     }
 
+    /// The points, by length: frame length in bytes, hundredths of a descriptor.
+    pub fn points(&self) -> &[(u32, u32)] {
+        &self.points
+    }
+
     /// The cost of a packet of `len` bytes, in hundredths.
     pub fn hundredths(&self, len: u32) -> u32 {
         let after = self.points.partition_point(|p| p.0 <= len);

@@ -11,17 +11,17 @@ use std::collections::VecDeque;
 use std::io;
 
 use txweir_core::cx::Cx;
-use txweir_core::device::{Completed, DeviceError, TxQueue};
+use txweir_core::device::TxQueue;
 use txweir_core::dql::DqlConfig;
-use txweir_core::headers::{self, Headers};
-use txweir_core::txpath::BULK;
+use txweir_core::txpath::{BULK, Swapped};
 use txweir_core::wire::{Departure, Wire, WireConfig};
 use txweir_core::{Admitted, ConfigError, DropReason, Env, ErrorKind, Instant, Meta, Nanos};
-use txweir_core::{PathConfig, Role, Tree, TxPath, Wake};
+use txweir_core::{PathConfig, Rate, Role, Tree, TxPath, Wake};
 use txweir_device::{LinkIo, Segmenter, Sent, VnetHdr};
 
 use crate::classify::Classifier;
 use crate::frame::{Frame, Frames};
+use crate::line::Line;
 
 /// Frames that have left the wire and wait for an output that is full. An output with a buffer of its own is full
 /// when that buffer is; a second one as large would only add delay.
@@ -57,8 +57,8 @@ impl Port for LinkIo {
 /// How to make a direction.
 #[derive(Clone, Debug)]
 pub struct DirectionConfig {
-    /// The wire.
-    pub wire: WireConfig,
+    /// The wire; `None` for a device that takes each frame at once and is as fast as the output.
+    pub wire: Option<WireConfig>,
     /// The byte queue limit; `None` leaves only the ring.
     pub bql: Option<DqlConfig>,
     /// What qdiscs may know of the output. Its seed also keys the flow hash.
@@ -74,7 +74,7 @@ impl Default for DirectionConfig {
     /// lets wait, with as much again for what they replace, and a ring.
     fn default() -> Self {
         Self {
-            wire: WireConfig::default(),
+            wire: Some(WireConfig::default()),
             bql: Some(DqlConfig::default()),
             env: Env::default(),
             packets: 16_384,
@@ -126,35 +126,10 @@ pub struct Arrival {
     meta: Meta,
 }
 
-/// The wire, and where the frames that it is done with go.
-#[derive(Debug)]
-struct Line {
-    wire: Wire<Frame>,
-    frames: Frames,
-    /// Pushed and not departed.
-    units: usize,
-    dropped: u64,
-}
-
-impl TxQueue for Line {
-    type Frame = Frame;
-
-    fn reserve(&mut self, want: u32) -> u32 {
-        self.wire.reserve(want)
-    }
-    fn push(&mut self, frame: Frame, m: &Meta) {
-        self.units += 1;
-        self.wire.push(frame, m);
-    }
-    fn commit(&mut self) -> Result<(), DeviceError> {
-        self.wire.commit()
-    }
-    fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
-        self.wire.reap(sink);
-    }
-    fn discard(&mut self, frame: Frame, _: &Meta, _: DropReason) {
-        self.dropped += 1;
-        self.frames.give(frame);
+impl Arrival {
+    /// What the qdiscs will know of it, to be changed by who knows more than the headers say.
+    pub const fn meta_mut(&mut self) -> &mut Meta {
+        &mut self.meta
     }
 }
 
@@ -188,12 +163,7 @@ impl Direction {
         Ok(Self {
             classifier: Classifier::new(config.env.seed),
             path: TxPath::new(path).map_err(refused)?,
-            line: Line {
-                wire: Wire::new(config.wire)?,
-                frames: Frames::new(config.memory),
-                units: 0,
-                dropped: 0,
-            },
+            line: Line::new(config.wire, config.memory)?,
             timer: None,
             waiting: VecDeque::new(),
             stats: DirectionStats::default(),
@@ -205,6 +175,21 @@ impl Direction {
         let r = self.path.configure(now, &mut self.line, f);
         self.drain(now);
         r
+    }
+
+    /// Like [`configure`](Self::configure), and what waits goes on waiting: see [`TxPath::swap`]. A super-frame that the
+    /// new tree takes only in pieces is cut.
+    pub fn swap<R>(&mut self, now: Instant, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> (R, Swapped) {
+        // The buffers are with the caller meanwhile: those of frames that are dropped gather in others.
+        let mut frames = std::mem::replace(&mut self.line.frames, Frames::empty());
+        let stats = &mut self.stats;
+        let done = self.path.swap(now, &mut self.line, f, |whole, meta, _, each| {
+            cut(&mut frames, stats, whole, meta, &mut |_, piece, m| each(piece, m));
+        });
+        let dropped = std::mem::replace(&mut self.line.frames, frames);
+        self.line.frames.absorb(dropped);
+        self.drain(now);
+        done
     }
 
     /// Receives one frame and reads its headers. What cannot be forwarded is counted and left out.
@@ -255,6 +240,7 @@ impl Direction {
     /// The output is gone.
     pub fn advance(&mut self, now: Instant, output: &mut impl Port) -> io::Result<()> {
         self.flush(output)?;
+        self.line.retry(now);
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.stats.late_max_ns = self.stats.late_max_ns.max(now.saturating_since(at).0);
             let finished = self.carry(at, output)?;
@@ -281,7 +267,7 @@ impl Direction {
     /// Whether frames wait for the output to be writable.
     #[must_use]
     pub fn waits_for_output(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.line.is_blocked()
     }
 
     /// Its transmit path: qdiscs, byte limit, counters.
@@ -289,10 +275,21 @@ impl Direction {
     pub const fn path(&self) -> &TxPath<Frame> {
         &self.path
     }
-    /// Its wire.
+    /// Its wire, if it has one.
     #[must_use]
-    pub const fn wire(&self) -> &Wire<Frame> {
-        &self.line.wire
+    pub const fn wire(&self) -> Option<&Wire<Frame>> {
+        self.line.wire()
+    }
+    /// Changes the rate of its wire, if it has one, from the next frame on.
+    pub fn set_rate(&mut self, rate: Rate) {
+        if let Some(wire) = self.line.wire_mut() {
+            wire.set_rate(rate);
+        }
+    }
+    /// Bytes that the path has handed to the device and that the device has not finished.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.line.held_bytes()
     }
     /// Its counters.
     #[must_use]
@@ -301,7 +298,7 @@ impl Direction {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        match (self.line.wire.next_event(), self.timer) {
+        match (self.line.next_event(), self.timer) {
             (Some(event), Some(timer)) => Some(event.min(timer)),
             (event, timer) => event.or(timer),
         }
@@ -318,24 +315,22 @@ impl Direction {
                 Wake::At(at, _) => break Some(at.max(now + Nanos(1))),
             }
         };
-        self.stats.held_max = self.stats.held_max.max(self.line.wire.held().bytes);
+        self.stats.held_max = self.stats.held_max.max(self.line.held_bytes());
     }
 
-    /// Runs the wire and hands what has left it to the output. True if completions are there.
+    /// Runs the device and hands what has left it to the output. True if completions are there.
     fn carry(&mut self, at: Instant, output: &mut impl Port) -> io::Result<bool> {
-        let Line { wire, frames, units, .. } = &mut self.line;
         let (stats, waiting) = (&mut self.stats, &mut self.waiting);
+        if self.line.wire().is_none() {
+            return self.line.pass(at, output, |meta, taken| {
+                departed(stats, meta);
+                *(if taken { &mut stats.delivered } else { &mut stats.lost }) += 1;
+            });
+        }
         let mut failed = None;
-        let finished = wire.advance(at, |Departure { mut frame, meta, start, finish }| {
-            *units -= 1;
-            stats.departed += 1;
-            stats.departed_bytes += u64::from(meta.wire_len);
+        let finished = self.line.advance_wire(at, |Departure { frame, meta, start, finish }, frames| {
+            departed(stats, &meta);
             stats.busy_ns += finish.saturating_since(start).0;
-            if meta.marked {
-                stats.marked += 1;
-                let headers = Headers::parse_ethernet(frame.bytes());
-                headers::set_ce(frame.bytes_mut(), &headers);
-            }
             let sent = match waiting.is_empty() {
                 true => output.send(&frame.hdr, frame.bytes()),
                 false => Ok(Sent::Full),
@@ -344,7 +339,10 @@ impl Direction {
                 Ok(Sent::Full) if waiting.len() < WAITING_MAX => return waiting.push_back(frame),
                 Ok(Sent::Taken) => stats.delivered += 1,
                 Ok(Sent::Full | Sent::Lost(_)) => stats.lost += 1,
-                Err(error) => failed = Some(error),
+                Err(error) => {
+                    stats.lost += 1;
+                    failed = Some(error);
+                }
             }
             frames.give(frame);
         });
@@ -368,29 +366,53 @@ impl Direction {
 
     /// Submits a super-frame segment by segment.
     fn cut(&mut self, now: Instant, whole: Frame, meta: &Meta) {
-        self.stats.cut += 1;
-        if let Ok(mut segmenter) = Segmenter::new(&whole.hdr, whole.bytes()) {
-            let room = segmenter.longest();
-            for _ in 0..segmenter.segments() {
-                let next = |room: &mut [u8]| segmenter.next_into(room).ok().flatten();
-                let Some(piece) = self.line.frames.build(room, next) else {
-                    self.stats.no_memory += 1;
-                    break;
-                };
-                let mut m = *meta;
-                m.len = u32::try_from(piece.bytes().len()).unwrap_or(u32::MAX);
-                (m.wire_len, m.segs, m.gso_size, m.header_len) = (m.len, 1, 0, 0);
-                self.stats.pieces += 1;
-                match self.path.submit(now, piece, m, &mut self.line) {
-                    Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
-                    Admitted::Cut(piece, _) | Admitted::Full(piece) => {
-                        self.line.discard(piece, &m, DropReason::Oversize);
-                    }
+        let Self { path, line, stats, .. } = self;
+        let mut frames = std::mem::replace(&mut line.frames, Frames::empty());
+        cut(&mut frames, stats, whole, meta, &mut |frames, piece, m| {
+            std::mem::swap(frames, &mut line.frames);
+            match path.submit(now, piece, m, line) {
+                Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
+                Admitted::Cut(piece, _) | Admitted::Full(piece) => {
+                    line.discard(piece, &m, DropReason::Oversize);
                 }
             }
-        }
-        self.line.frames.give(whole);
+            std::mem::swap(frames, &mut line.frames);
+        });
+        line.frames = frames;
     }
+}
+
+/// Cuts a super-frame and gives each segment to `each`, with the buffers.
+fn cut(
+    frames: &mut Frames,
+    stats: &mut DirectionStats,
+    whole: Frame,
+    meta: &Meta,
+    each: &mut dyn FnMut(&mut Frames, Frame, Meta),
+) {
+    stats.cut += 1;
+    if let Ok(mut segmenter) = Segmenter::new(&whole.hdr, whole.bytes()) {
+        let room = segmenter.longest();
+        for _ in 0..segmenter.segments() {
+            let next = |room: &mut [u8]| segmenter.next_into(room).ok().flatten();
+            let Some(piece) = frames.build(room, next) else {
+                stats.no_memory += 1;
+                break;
+            };
+            let mut m = *meta;
+            m.len = u32::try_from(piece.bytes().len()).unwrap_or(u32::MAX);
+            (m.wire_len, m.segs, m.gso_size, m.header_len) = (m.len, 1, 0, 0);
+            stats.pieces += 1;
+            each(frames, piece, m);
+        }
+    }
+    frames.give(whole);
+}
+
+fn departed(stats: &mut DirectionStats, meta: &Meta) {
+    stats.departed += 1;
+    stats.departed_bytes += u64::from(meta.wire_len);
+    stats.marked += u64::from(meta.marked);
 }
 
 /// What came of receiving.

@@ -59,6 +59,18 @@ impl Frames {
         }
     }
 
+    /// None, and no room for any: to stand in while the real ones are elsewhere.
+    pub(crate) fn empty() -> Self {
+        Self { free: std::array::from_fn(|_| Vec::new()), landing: Box::default(), owned: 0, budget: 0 }
+    }
+
+    /// Takes back the buffers that were given to a stand-in.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        for (free, given) in self.free.iter_mut().zip(other.free) {
+            free.extend(given);
+        }
+    }
+
     /// Where to receive: [`MAX_FRAME`] bytes.
     pub fn landing(&mut self) -> &mut [u8] {
         &mut self.landing

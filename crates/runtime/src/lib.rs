@@ -10,7 +10,7 @@
 //! use txweir_runtime::{Direction, DirectionConfig, Forwarder, RunOptions, Side, WireSpec};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let WireSpec { wire, bql } = "rate=1gbit,ring=1024".parse()?;
-//! let config = DirectionConfig { wire, bql, ..DirectionConfig::default() };
+//! let config = DirectionConfig { wire: Some(wire), bql, ..DirectionConfig::default() };
 //! let open = |name: &str| -> Result<Side, Box<dyn std::error::Error>> {
 //!     Ok(Side { name: name.into(), link: name.parse::<Endpoint>()?.open(&LinkOptions::default())? })
 //! };
@@ -27,6 +27,7 @@
 mod classify;
 mod direction;
 mod frame;
+mod line;
 pub mod report;
 mod run;
 mod wire;

@@ -102,19 +102,20 @@ fn write_direction(out: &mut String, way: &Direction, ends: &Ends<'_>, elapsed: 
             )?;
         }
     }
-    let wire = way.wire();
-    writeln!(
-        out,
-        "  wire   rate {} ring {} sent {} frames, {}, {}, busy {}%; held at most {}; at most {} late",
-        text_of(&wire.config().rate),
-        wire.config().ring,
-        s.departed,
-        size(s.departed_bytes),
-        rate(s.departed_bytes),
-        percent(s.busy_ns, elapsed),
-        size(s.held_max),
-        text_of(&Nanos(s.late_max_ns))
-    )?;
+    if let Some(wire) = way.wire() {
+        writeln!(
+            out,
+            "  wire   rate {} ring {} sent {} frames, {}, {}, busy {}%; held at most {}; at most {} late",
+            text_of(&wire.config().rate),
+            wire.config().ring,
+            s.departed,
+            size(s.departed_bytes),
+            rate(s.departed_bytes),
+            percent(s.busy_ns, elapsed),
+            size(s.held_max),
+            text_of(&Nanos(s.late_max_ns))
+        )?;
+    }
     let (full, lost) = (ends.output.tx_full, s.lost);
     writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}", s.delivered, s.marked)
 }
@@ -177,7 +178,7 @@ fn bql(way: &Direction) -> String {
 }
 
 fn wire(way: &Direction) -> String {
-    let wire = way.wire();
+    let Some(wire) = way.wire() else { return "null".to_owned() };
     Object::new()
         .uint("rate_bit_s", wire.config().rate.bits())
         .uint("ring", u64::from(wire.config().ring))

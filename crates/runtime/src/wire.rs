@@ -1,9 +1,10 @@
 //! `WireSpec`: a wire and its byte queue limit as a user writes them, `rate=1gbit,ring=1024,bql=off`.
 
+use std::fmt;
 use std::str::FromStr;
 
 use txweir_core::dql::{Dql, DqlConfig};
-use txweir_core::value::{Value, Words};
+use txweir_core::value::{Value, Words, exact_of, text_of};
 use txweir_core::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
 use txweir_core::{Bytes, ConfigError, ErrorKind, Instant, Nanos, Rate};
 
@@ -87,6 +88,81 @@ impl FromStr for WireSpec {
             return Err(err.key("rate").hint("as in rate=1gbit,ring=1024"));
         }
         reader.finish()
+    }
+}
+
+impl fmt::Display for WireSpec {
+    /// As it is written, exact to the unit, keys with their default value left out: what is printed reads back as the
+    /// same wire.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (wire, usual) = (&self.wire, WireConfig::default());
+        write!(f, "rate={}", said(&wire.rate))?;
+        if wire.ring != usual.ring {
+            write!(f, ",ring={}", wire.ring)?;
+        }
+        match &self.bql {
+            None => write!(f, ",bql=off")?,
+            Some(limit) => write_limit(f, limit)?,
+        }
+        if wire.completion != usual.completion {
+            match wire.completion {
+                Completion::Immediate => write!(f, ",completion=immediate")?,
+                Completion::Periodic(time) => write!(f, ",completion={}", said(&time))?,
+                Completion::Every { packets, within } => {
+                    write!(f, ",completion={packets}p/{}", said(&within))?;
+                }
+            }
+        }
+        if wire.latency != usual.latency {
+            write!(f, ",latency={}/{}", said(&wire.latency.min), said(&wire.latency.max))?;
+        }
+        if wire.doorbell != usual.doorbell {
+            write!(f, ",doorbell={}", said(&wire.doorbell))?;
+        }
+        write_descriptors(f, &wire.descriptors)?;
+        for (key, value, usual) in
+            [("overhead", wire.overhead, usual.overhead), ("min-frame", wire.min_frame, usual.min_frame)]
+        {
+            if value != usual {
+                write!(f, ",{key}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write_limit(f: &mut fmt::Formatter<'_>, limit: &DqlConfig) -> fmt::Result {
+    let usual = DqlConfig::default();
+    for (key, value, usual) in
+        [("bql-min", limit.limit_min, usual.limit_min), ("bql-max", limit.limit_max, usual.limit_max)]
+    {
+        if value != usual {
+            write!(f, ",{key}={value}b")?;
+        }
+    }
+    if limit.hold_time != usual.hold_time {
+        write!(f, ",bql-hold={}", said(&limit.hold_time))?;
+    }
+    Ok(())
+}
+
+fn write_descriptors(f: &mut fmt::Formatter<'_>, cost: &DescriptorCost) -> fmt::Result {
+    if cost.points() == E1000_DESCRIPTORS {
+        return Ok(());
+    }
+    for (i, (len, hundredths)) in cost.points().iter().enumerate() {
+        f.write_str(if i == 0 { ",descriptors=" } else { "/" })?;
+        write!(f, "{len}:{}.{:02}", hundredths / 100, hundredths % 100)?;
+    }
+    Ok(())
+}
+
+/// As tc says it if that loses nothing, else exactly.
+fn said<T: Value + PartialEq>(value: &T) -> String {
+    let short = text_of(value);
+    match T::take(&mut Words::new(&[&short])) {
+        Some(read) if read == *value => short,
+        _ => exact_of(value),
     }
 }
 
@@ -239,6 +315,25 @@ mod tests {
 
     fn spec(text: &str) -> WireSpec {
         text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+    }
+
+    #[test]
+    fn what_is_printed_reads_back() {
+        for (text, printed) in [
+            ("rate=1gbit", "rate=1Gbit"),
+            ("rate=10mbit,ring=1024,bql=on,overhead=24,completion=250us", "rate=10Mbit"),
+            ("rate=1gbit,bql=off,ring=64", "rate=1Gbit,ring=64,bql=off"),
+        ] {
+            assert_eq!(spec(text).to_string(), printed);
+        }
+        for text in [
+            "rate=12345678bit,bql-min=3kb,bql-max=64kb,bql-hold=1234567ns,completion=64p/1ms,latency=5us/20us",
+            "rate=300mbit,doorbell=1us,descriptors=60:1/1514:1.25,overhead=0,min-frame=46,latency=7ns",
+            "rate=1gbit,descriptors=2.05,completion=immediate",
+            "rate=1gbit,completion=125us",
+        ] {
+            assert_eq!(spec(&spec(text).to_string()), spec(text), "{}", spec(text));
+        }
     }
 
     fn message(text: &str) -> String {

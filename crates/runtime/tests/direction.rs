@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 
+use txweir_core::cx::Tally;
+use txweir_core::txpath::Swapped;
 use txweir_core::value::Words;
 use txweir_core::{Env, Handle, Instant, Nanos, Rate};
 use txweir_device::{Gso, Loss, MAX_FRAME, Sent, VnetHdr};
@@ -85,7 +87,8 @@ fn super_frame(payload: &[u8], gso_size: u16) -> (VnetHdr, Vec<u8>) {
 
 fn direction(spec: &str, memory: usize) -> Direction {
     let WireSpec { wire, bql } = spec.parse().unwrap();
-    Direction::new(DirectionConfig { wire, bql, memory, env: Env::default(), packets: 4096 }).unwrap()
+    Direction::new(DirectionConfig { wire: Some(wire), bql, memory, env: Env::default(), packets: 4096 })
+        .unwrap()
 }
 
 fn root(way: &mut Direction, kind: &str, options: &[&str]) {
@@ -122,7 +125,7 @@ const GIGABIT: Rate = Rate(125_000_000);
 #[test]
 fn a_frame_takes_its_time_on_the_wire() {
     let mut way = direction("rate=1gbit,completion=immediate", 1 << 20);
-    assert_eq!(way.wire().config().rate, GIGABIT);
+    assert_eq!(way.wire().unwrap().config().rate, GIGABIT);
     let mut port = List::default();
     port.incoming.push_back(udp(0, 1, 1514));
     feed(&mut way, Instant(1_000), &mut port);
@@ -351,4 +354,95 @@ fn an_output_that_is_gone_is_an_error() {
     feed(&mut way, Instant(0), &mut port);
     let late = Instant(0) + Nanos::from_millis(1);
     assert_eq!(way.advance(late, &mut port).unwrap_err().to_string(), "gone");
+}
+
+/// A direction without a wire: as fast as its output.
+fn passage(packets: usize) -> Direction {
+    Direction::new(DirectionConfig { wire: None, bql: None, packets, ..DirectionConfig::default() }).unwrap()
+}
+
+#[test]
+fn without_a_wire_frames_leave_at_once() {
+    let mut way = passage(4096);
+    let mut port = List::default();
+    port.incoming.extend((0..300).map(|i| udp(0, i, 100)));
+    feed(&mut way, Instant(7), &mut port);
+    assert_eq!(run_out(&mut way, &mut port, Instant(7)), Instant(7));
+    let stats = way.stats();
+    assert_eq!((stats.received, stats.delivered, stats.lost, port.sent.len()), (300, 300, 0, 300));
+    assert_eq!((way.path().backlog().packets, way.in_flight(), way.deadline(Instant(8))), (0, 0, None));
+    let ports: Vec<_> = port.sent.iter().map(|(_, f)| u16::from_be_bytes([f[34], f[35]])).collect();
+    assert!(ports.is_sorted());
+}
+
+#[test]
+fn without_a_wire_the_qdisc_feels_a_full_output() {
+    let mut way = passage(4096);
+    root(&mut way, "pfifo", &["limit", "100"]);
+    let mut port = List { full: true, ..List::default() };
+    port.incoming.extend((0..300).map(|i| udp(0, i, 100)));
+    feed(&mut way, Instant(0), &mut port);
+    // 64 are with the device, 100 wait, the rest has been dropped; and nobody is to be woken by a timer.
+    let stats = way.stats();
+    assert_eq!((stats.dropped, way.path().backlog().packets, way.in_flight()), (136, 100, 6400));
+    assert_eq!((way.deadline(Instant(1)), way.waits_for_output()), (None, true));
+    port.full = false;
+    way.advance(Instant(2), &mut port).unwrap();
+    assert_eq!(run_out(&mut way, &mut port, Instant(2)), Instant(2));
+    assert_eq!((port.sent.len(), way.path().backlog().packets, way.waits_for_output()), (164, 0, false));
+    let stats = way.stats();
+    assert_eq!(stats.received, stats.delivered + stats.dropped + stats.lost);
+}
+
+#[test]
+fn without_a_wire_a_shaper_still_paces_and_an_output_that_is_gone_loses_what_it_was_given() {
+    let mut way = passage(4096);
+    root(&mut way, "tbf", &["rate", "8mbit", "burst", "1000", "limit", "1000000"]);
+    let mut port = List::default();
+    port.incoming.extend((0..11).map(|i| udp(0, i, 1000)));
+    feed(&mut way, Instant(0), &mut port);
+    // 1000 bytes a millisecond, the first at once.
+    assert_eq!(run_out(&mut way, &mut port, Instant(0)).0 / 1_000_000, 10);
+    assert_eq!(port.sent.len(), 11);
+    port.incoming.push_back(udp(0, 1, 1000));
+    let mut input = List { incoming: std::mem::take(&mut port.incoming), ..List::default() };
+    port.gone = true;
+    let Received::Frame(arrival) = way.receive(&mut input).unwrap() else { panic!("a frame") };
+    way.admit(Instant(1_000_000_000), arrival, &mut port).unwrap();
+    assert!(way.advance(Instant(1_000_000_000), &mut port).is_err());
+    let stats = way.stats();
+    assert_eq!((stats.received, stats.delivered, stats.lost), (12, 11, 1));
+}
+
+#[test]
+fn a_swap_keeps_what_waits_in_order_and_drops_only_what_has_no_room() {
+    let mut way = passage(4096);
+    root(&mut way, "pfifo", &["limit", "1000"]);
+    let mut port = List { full: true, ..List::default() };
+    port.incoming.extend((0..164).map(|i| udp(if i % 2 == 0 { 0x10 } else { 0 }, i, 100)));
+    feed(&mut way, Instant(0), &mut port);
+    assert_eq!(way.path().backlog().packets, 100);
+    let tally = |packets: u64| Tally { packets, bytes: 100 * packets };
+    // To prio: interactive packets first, each band in order.
+    let (_, done) = way.swap(Instant(1), |tree, cx| {
+        tree.replace(Handle::ROOT, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[]), cx).unwrap();
+    });
+    assert_eq!(done, Swapped { moved: tally(100), ..Swapped::default() });
+    // The same again: nothing moves.
+    let (_, done) = way.swap(Instant(2), |_, _| {});
+    assert_eq!(done, Swapped { kept: tally(100), ..Swapped::default() });
+    // One band gets little room.
+    let (_, done) = way.swap(Instant(3), |tree, cx| {
+        tree.replace(Handle::new(1, 2), None, "pfifo", &mut Words::new(&["limit", "10"]), cx).unwrap();
+    });
+    assert_eq!(done, Swapped { moved: tally(60), dropped: tally(40), ..Swapped::default() });
+    port.full = false;
+    way.advance(Instant(4), &mut port).unwrap();
+    run_out(&mut way, &mut port, Instant(4));
+    let left: Vec<u16> = port.sent.iter().map(|(_, f)| u16::from_be_bytes([f[34], f[35]])).collect();
+    let expected: Vec<u16> = (0..64).chain((64..164).step_by(2)).chain((65..85).step_by(2)).collect();
+    assert_eq!(left, expected);
+    let stats = way.stats();
+    assert_eq!((stats.received, stats.delivered, stats.dropped), (164, 124, 40));
+    assert_eq!(way.path().cx().pool.live(), 0);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use txweir_core::cx::Cx;
 use txweir_core::value::{Value, Words};
-use txweir_core::{ConfigError, Env, Rate, Tree};
+use txweir_core::{ConfigError, Env, ErrorKind, Rate, Tree};
 
 use crate::ast::{At, Command, Place, QdiscCommand, Verb};
 use crate::command::{self, engine};
@@ -186,6 +186,8 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     match spec.build(&mut Words::new(&options), &Env::default()) {
         Ok(_) => Ok(()),
+        // A part of the rate of a link that is not known yet.
+        Err(e) if e.kind == ErrorKind::NoLinkRate => Ok(()),
         Err(e) => Err(refusal::of(source, cmd, &e)),
     }
 }

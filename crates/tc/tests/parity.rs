@@ -106,7 +106,6 @@ fn what_is_not_there_is_refused() {
         "qdisc add ingress_block 1 ingress",
         "qdisc add root egress_block 1 pfifo",
         "qdisc add root fq_codel ce_threshold 1ms ce_threshold_selector 1/1",
-        "qdisc add root tbf rate 10% burst 6000 limit 9000",
         "qdisc add root prio multiqueue",
     ] {
         assert!(shown(line).is_err_and(|said| said.starts_with("p:1:")), "{line}");

@@ -48,11 +48,14 @@
 //! `examples/backpressure.rs` replaces a bounded channel by a path; `examples/smoltcp_device.rs` puts one behind
 //! any smoltcp device.
 //!
-//! Features: `lab` adds virtual time with hosts that speak real TCP, `live` adds packet I/O on Linux.
+//! Features: `lab` adds virtual time with hosts that speak real TCP, `live` adds packet I/O on Linux,
+//! `daemon` links that tc commands change while they run.
 
 #![forbid(unsafe_code)]
 
 pub use txweir_core as core;
+#[cfg(feature = "daemon")]
+pub use txweir_daemon as daemon;
 #[cfg(feature = "live")]
 pub use txweir_device as device;
 #[cfg(feature = "lab")]

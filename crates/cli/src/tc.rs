@@ -1,0 +1,102 @@
+//! `txweir tc`: tc's own words, told to a running daemon.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use txweir::daemon::protocol::{Ask, Batch};
+use txweir::tc::tool::Flags;
+
+use crate::{Failure, client};
+
+/// Options of `txweir tc`: the one that is ours; the rest are tc's.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    /// The daemon's socket
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// What tc(8) takes: -s qdisc show dev lan; or `save FILE`, which writes the configuration (`-`: to stdout)
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
+    pub words: Vec<String>,
+}
+
+/// Runs `txweir tc`.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let socket = args.socket.as_deref();
+    if args.words.first().is_some_and(|word| word == "save") {
+        return save(socket, &args.words[1..]);
+    }
+    // What is wrong with the words is for the daemon to say.
+    let named = Flags::read(&args.words).ok().and_then(|flags| flags.batch);
+    let batch = named.as_deref().map(read_batch).transpose()?;
+    client::ask(socket, &Ask::Tc { args: args.words, batch })
+}
+
+/// Reads a batch, for the daemon cannot: the file is in this process's directory, and stdin is its own.
+fn read_batch(name: &str) -> Result<Batch, Failure> {
+    let text = match name {
+        "-" => io::read_to_string(io::stdin()),
+        _ => fs::read_to_string(name),
+    };
+    // As tc says it.
+    let text = text.map_err(|e| Failure::usage(format!("Cannot open file \"{name}\" for reading: {e}")))?;
+    let name = if name == "-" { "<stdin>" } else { name };
+    Ok(Batch { name: name.to_owned(), text })
+}
+
+/// `save FILE`: the commands that make the daemon's present configuration.
+fn save(socket: Option<&Path>, words: &[String]) -> Result<ExitCode, Failure> {
+    let [file] = words else {
+        return Err(Failure::usage("save: expected one FILE, or `-` for stdout"));
+    };
+    let reply = client::reply(socket, &Ask::Save)?;
+    if reply.status != 0 {
+        return Err(Failure::failed(reply.stderr.trim_end()));
+    }
+    if file == "-" {
+        print!("{}", reply.stdout);
+        return Ok(ExitCode::SUCCESS);
+    }
+    write_whole(Path::new(file), &reply.stdout).map_err(|e| Failure::usage(format!("{file}: {e}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a file whole or not at all: whoever reads it finds the old text or the new one, also after a crash.
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut beside = std::ffi::OsString::from(".");
+    beside.push(name);
+    beside.push(format!(".{}", std::process::id()));
+    let beside = path.with_file_name(beside);
+    let written = File::create_new(&beside).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let dir = std::env::temp_dir().join(format!("txw-save-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let path = dir.join("s.tc");
+        for text in ["one\n", "two\n"] {
+            write_whole(&path, text).expect("write");
+            assert_eq!(fs::read_to_string(&path).expect("text"), text);
+        }
+        assert_eq!(fs::read_dir(&dir).expect("list").count(), 1);
+        assert!(write_whole(&dir.join("none/s.tc"), "x").is_err());
+        fs::remove_dir_all(&dir).expect("remove");
+    }
+}

@@ -1,0 +1,314 @@
+//! The words of `txweir link ...`.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use txweir_core::Rate;
+use txweir_core::value::{Value, Words};
+use txweir_device::IfName;
+use txweir_runtime::WireSpec;
+
+/// Most transmit queues of a link.
+pub const QUEUES_MAX: u32 = 4096;
+/// Most packets of one `link send`: as many as can wait on a link. More would keep other links waiting.
+pub const SEND_MAX: u32 = 16_384;
+/// Most flows of made-up packets: each takes a source port that is not reserved.
+pub const FLOWS_MAX: u32 = 60_000;
+/// Largest MTU: what the kernel takes for a device without a limit of its own.
+const MTU_MAX: u32 = i32::MAX as u32;
+
+/// The links of the daemon: what packets leave by
+///
+/// A link has a transmit path (a qdisc tree, set by `txweir tc`) and a device behind it.
+#[derive(Debug, Parser)]
+#[command(name = "txweir link", disable_help_subcommand = true)]
+struct Link {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+/// What to do with a link.
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
+pub enum Verb {
+    /// Add a link
+    Add(Make),
+    /// Change a link; packets stay where they are
+    Set(Change),
+    /// Add a link, or change the one of that name, which must be of the same type
+    Replace(Make),
+    /// Remove a link, and drop what is queued on it
+    Del(Named),
+    /// Show one link or all
+    Show(Show),
+    /// Send made-up packets (IPv4, UDP) through a link's transmit path, all at once
+    Send(Send),
+}
+
+/// What is behind a link's transmit path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LinkType {
+    /// Nothing: packets are gone as soon as they are sent
+    #[default]
+    Null,
+    /// A model of a device in time: rate, ring, completions; then nothing
+    Wire,
+    /// A TAP device
+    Tap,
+    /// A packet socket on any Ethernet interface
+    Packet,
+}
+
+impl LinkType {
+    /// The word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Wire => "wire",
+            Self::Tap => "tap",
+            Self::Packet => "packet",
+        }
+    }
+    /// True if frames come in and go out.
+    #[must_use]
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Tap | Self::Packet)
+    }
+}
+
+/// What a link is made with.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Make {
+    /// What is behind it [default: null]
+    #[arg(long = "type", value_name = "TYPE", value_enum)]
+    pub kind: Option<LinkType>,
+
+    /// Transmit queues, 1 to 4096; more than one for a null link only [default: 1]
+    #[arg(long, value_name = "N", value_parser = within::<1, QUEUES_MAX>)]
+    pub queues: Option<u32>,
+
+    /// The device in time, rate=1gbit,ring=1024[,...]; see `txweir run --help` [default: rate=1gbit for a wire, else none]
+    #[arg(long, value_name = "SPEC", conflicts_with = "rate")]
+    pub wire: Option<WireSpec>,
+
+    /// The interface of a tap or packet link [default: the link's name]
+    #[arg(long = "if", value_name = "[NETNS/]IF")]
+    pub interface: Option<String>,
+
+    /// What can also be changed later.
+    #[command(flatten)]
+    pub change: Change,
+}
+
+/// What can be changed of a link.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Name of the link, 1 to 15 bytes
+    pub name: IfName,
+
+    /// Largest network-layer packet, bytes: what qdiscs added later take their defaults from [default: 1500, or
+    /// the interface's]
+    #[arg(long, value_name = "BYTES", value_parser = within::<0, MTU_MAX>)]
+    pub mtu: Option<u32>,
+
+    /// Default limit, in packets, of the FIFO qdiscs added later [default: 1000]
+    #[arg(long, value_name = "PACKETS", value_parser = within::<0, { u32::MAX }>)]
+    pub txqueuelen: Option<u32>,
+
+    /// Line rate (1gbit); the rest of the wire as it is, or as by default
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    pub rate: Option<Rate>,
+
+    /// The link that incoming frames leave by, and that sends its own here; `none` for none
+    #[arg(long, value_name = "LINK")]
+    pub peer: Option<IfName>,
+}
+
+/// One link.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Name of the link
+    pub name: IfName,
+}
+
+/// What to show.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Show {
+    /// Name of the link [default: all]
+    pub name: Option<IfName>,
+
+    /// Print JSON
+    #[arg(short, long)]
+    pub json: bool,
+}
+
+/// What to send.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub struct Send {
+    /// Name of the link
+    pub name: IfName,
+
+    /// How many, 1 to 16384
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = within::<1, SEND_MAX>)]
+    pub packets: u32,
+
+    /// Bytes of each frame, Ethernet header included, at least 42 [default: the largest that the MTU allows]
+    #[arg(long, value_name = "BYTES", value_parser = within::<42, { u32::MAX }>)]
+    pub size: Option<u32>,
+
+    /// Priority, or a class as MAJOR:MINOR (tc-prio(8)) [default: by the TOS field, as for a forwarded packet]
+    #[arg(long, value_name = "P", value_parser = priority)]
+    pub priority: Option<u32>,
+
+    /// Flows that the packets are dealt to, 1 to 60000: source ports from 1024 on
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within::<1, FLOWS_MAX>)]
+    pub flows: u32,
+
+    /// Firewall mark
+    #[arg(long, value_name = "N", value_parser = number, default_value = "0")]
+    pub mark: u32,
+
+    /// TOS field, ECN included (0x10, 2)
+    #[arg(long, value_name = "N", value_parser = byte, default_value = "0")]
+    pub tos: u8,
+}
+
+/// A decimal number from `MIN` to `MAX`.
+fn within<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
+    let wrong = || format!("expected {MIN} to {MAX}");
+    text.parse().ok().filter(|n| (MIN..=MAX).contains(n)).ok_or_else(wrong)
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    match Rate::take(&mut Words::new(&[text])) {
+        Some(rate) if rate.0 > 0 => Ok(rate),
+        _ => Err(format!("expected {}, at least 8bit", Rate::EXPECTED)),
+    }
+}
+
+/// A number as C writes it: decimal, or hexadecimal after 0x.
+fn number(text: &str) -> Result<u32, String> {
+    let read = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    read.map_err(|_| "expected a number of 32 bits, decimal or 0x".to_owned())
+}
+
+fn byte(text: &str) -> Result<u8, String> {
+    let wrong = || "expected 0 to 255, decimal or 0x".to_owned();
+    number(text).ok().and_then(|n| u8::try_from(n).ok()).ok_or_else(wrong)
+}
+
+fn priority(text: &str) -> Result<u32, String> {
+    let half = |text: &str| match text {
+        "" => Ok(0),
+        _ => u16::from_str_radix(text, 16),
+    };
+    match text.split_once(':') {
+        None => number(text),
+        Some((major, minor)) => match (half(major), half(minor)) {
+            (Ok(major), Ok(minor)) => Ok(u32::from(major) << 16 | u32::from(minor)),
+            _ => Err("expected a number, or a class as 1:10".to_owned()),
+        },
+    }
+}
+
+/// What words that are no command come to: a text, and whether it is the help that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotRead {
+    /// To be printed: on stdout if it is help, else on stderr.
+    pub text: String,
+    /// Whether it is.
+    pub help: bool,
+}
+
+/// Reads the words after `link`; no words show all links.
+///
+/// # Errors
+/// Help, or one line that says what is wrong.
+pub fn read<S: AsRef<str>>(words: &[S]) -> Result<Verb, NotRead> {
+    let words = std::iter::once("txweir link").chain(words.iter().map(AsRef::as_ref));
+    match Link::try_parse_from(words) {
+        Ok(link) => Ok(link.verb.unwrap_or(Verb::Show(Show { name: None, json: false }))),
+        Err(e) if !e.use_stderr() => Err(NotRead { text: e.render().to_string(), help: true }),
+        Err(e) => {
+            let text = e.render().to_string();
+            let said = text.split("\nUsage:").next().unwrap_or(&text);
+            let said = said.split("\nFor more information").next().unwrap_or(said);
+            let words: Vec<&str> = said.trim_start_matches("error:").split_whitespace().collect();
+            let text = format!("link: {}", words.join(" ").replacen(" tip: ", "; ", 1));
+            Err(NotRead { text, help: false })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn words(line: &str) -> Result<Verb, NotRead> {
+        read(&line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn error(line: &str) -> String {
+        let wrong = words(line).unwrap_err();
+        assert!(!wrong.help);
+        wrong.text
+    }
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Link::command().debug_assert();
+    }
+
+    #[test]
+    fn every_word_arrives() {
+        let Verb::Add(make) =
+            words("add lan --type wire --mtu 9000 --txqueuelen 10 --rate 10mbit --peer b").unwrap()
+        else {
+            panic!("add")
+        };
+        assert_eq!((make.kind, make.queues, make.change.mtu), (Some(LinkType::Wire), None, Some(9000)));
+        assert_eq!((make.change.txqueuelen, make.change.rate), (Some(10), Some(Rate(1_250_000))));
+        let Verb::Send(send) =
+            words("send lan --packets 5 --size 60 --priority 1:a --mark 0x10 --tos 0x12 --flows 7").unwrap()
+        else {
+            panic!("send")
+        };
+        assert_eq!((send.packets, send.size, send.priority), (5, Some(60), Some(0x1_000a)));
+        assert_eq!((send.mark, send.tos, send.flows), (16, 18, 7));
+        assert_eq!(words("").unwrap(), Verb::Show(Show { name: None, json: false }));
+        assert!(words("add --help").unwrap_err().help);
+    }
+
+    #[test]
+    fn refusals_are_one_line() {
+        assert_eq!(
+            error("add sixteen-bytes-00"),
+            "link: invalid value 'sixteen-bytes-00' for '<NAME>': an interface name has at most 15 bytes, this one \
+             has 16"
+        );
+        assert_eq!(
+            error("add a --rate fast"),
+            "link: invalid value 'fast' for '--rate <RATE>': expected a rate (10mbit, 1.5gbit, 100kbps = bytes; \
+             bare: bit/s), at least 8bit"
+        );
+        assert_eq!(
+            error("add a --queues 4097"),
+            "link: invalid value '4097' for '--queues <N>': expected 1 to 4096"
+        );
+        assert_eq!(error("ad a"), "link: unrecognized subcommand 'ad'; a similar subcommand exists: 'add'");
+        assert_eq!(
+            error("add a --wire rnig=1"),
+            "link: invalid value 'rnig=1' for '--wire <SPEC>': wire: expected one of rate, ring, bql, bql-min, \
+             bql-max, bql-hold, completion, latency, doorbell, descriptors, overhead, min-frame, given \"rnig\" (did \
+             you mean \"ring\"?)"
+        );
+        for wrong in
+            ["add", "add a b", "set a --type null", "send a --packets 0", "send a --flows 60001", "\u{0}"]
+        {
+            assert!(error(wrong).starts_with("link: "), "{wrong}");
+        }
+    }
+}

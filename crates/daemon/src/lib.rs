@@ -1,0 +1,39 @@
+//! The daemon: links that keep forwarding while tc commands change what waits on them.
+//!
+//! A [`Daemon`] owns [`Links`]: each a transmit path with a qdisc tree, and behind it nothing, a modelled wire, a TAP
+//! device or a packet socket. A [`Server`] runs them on one thread, beside the clients of a Unix socket
+//! ([`Listener`]), who ask in lines of JSON ([`protocol`]): tc commands, link commands, the present configuration. A
+//! [`Client`] asks.
+//!
+//! ```
+//! use txweir_daemon::{Daemon, protocol::Ask};
+//! use txweir_core::Instant;
+//!
+//! let mut daemon = Daemon::new();
+//! let words = |line: &str| line.split(' ').map(String::from).collect::<Vec<_>>();
+//! let reply = daemon.answer(Instant::ZERO, &Ask::Link { args: words("add lan --mtu 9000") });
+//! assert_eq!((reply.status, reply.stderr.as_str()), (0, ""));
+//! let reply = daemon.answer(Instant::ZERO, &Ask::Save);
+//! assert_eq!(reply.stdout, "link replace lan --type null --mtu 9000 --txqueuelen 1000\n");
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod client;
+mod daemon;
+pub mod grammar;
+mod link;
+mod links;
+pub mod protocol;
+mod server;
+mod session;
+mod show;
+pub mod socket;
+mod tc;
+mod traffic;
+
+pub use client::{Client, ClientError};
+pub use daemon::Daemon;
+pub use link::Link;
+pub use links::{LINKS_MAX, Links};
+pub use server::Server;
+pub use socket::{Listener, SocketError};

@@ -1,0 +1,410 @@
+//! `Link`: a name, a transmit path, and what is behind it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+
+use txweir_core::cx::Tally;
+use txweir_core::value::text_of;
+use txweir_core::wire::{DescriptorCost, WireConfig};
+use txweir_core::{Env, Instant, Rate};
+use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions, Loss, Sent, VnetHdr};
+use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, Port, Received, WireSpec};
+use txweir_tc::tool::Hook;
+
+use crate::grammar::{Change, LinkType, Make, Send};
+use crate::traffic::{HEADERS, Traffic};
+
+/// Bytes of an Ethernet header.
+const LINK_HEADER: u32 = 14;
+/// What ip(8) shows of a new Ethernet device.
+const TXQUEUELEN: u32 = 1000;
+/// MTU of Ethernet (RFC 894).
+const MTU: u32 = 1500;
+
+/// Where the frames of a link go.
+#[derive(Debug)]
+pub enum End {
+    /// Nowhere: they are taken.
+    Null,
+    /// To an interface.
+    Live(Box<LinkIo>),
+    /// To an interface that has gone; what the system said.
+    Gone(String),
+}
+
+impl Port for End {
+    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+        match self {
+            Self::Live(link) => link.recv(frame),
+            Self::Null | Self::Gone(_) => Ok(None),
+        }
+    }
+
+    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
+        match self {
+            Self::Null => Ok(Sent::Taken),
+            Self::Live(link) => link.send(hdr, frame),
+            Self::Gone(_) => Ok(Sent::Lost(Loss::LinkDown)),
+        }
+    }
+}
+
+/// A link of the daemon.
+#[derive(Debug)]
+pub struct Link {
+    /// Its name, unlike that of any other.
+    pub name: IfName,
+    /// What is behind it.
+    pub kind: LinkType,
+    /// Transmit queues; the qdisc tree feeds all of them.
+    pub queues: u32,
+    /// The interface of a live one.
+    pub endpoint: Option<Endpoint>,
+    /// The link that frames which come in here leave by.
+    pub peer: Option<IfName>,
+    /// What is sent here.
+    pub way: Direction,
+    /// Where it goes.
+    pub end: End,
+    /// Frames that came in and had no peer to leave by.
+    pub unclaimed: Tally,
+    /// The hook that tc has put on it.
+    pub hook: Option<Hook>,
+    /// The time of the request that is being done.
+    pub now: Instant,
+    /// The wire as it was given; its rate is the present one.
+    wire: Option<WireSpec>,
+}
+
+/// What the wire of a link is like where only its rate is said: the one of [`WireSpec`].
+fn wire_of(rate: Rate) -> WireSpec {
+    // The points are distinct and in range; were they not, one descriptor per packet would do.
+    let descriptors =
+        DescriptorCost::from_points(&E1000_DESCRIPTORS).unwrap_or_else(|_| DescriptorCost::one());
+    let wire = WireConfig { rate, descriptors, ..WireConfig::default() };
+    WireSpec { wire, bql: DirectionConfig::default().bql }
+}
+
+impl Link {
+    /// Makes one, with the default qdisc; a live one is opened. The peer is for the caller.
+    ///
+    /// # Errors
+    /// One line that says what cannot be.
+    pub fn new(make: &Make) -> Result<Self, String> {
+        let kind = make.kind.unwrap_or_default();
+        let change = &make.change;
+        let says = |key: &str, what: &str| Err(format!("link {} {key}: {what}", change.name));
+        let queues = make.queues.unwrap_or(1);
+        if queues > 1 && kind != LinkType::Null {
+            return says("queues", &format!("expected 1 for a link of type {}, given {queues}", kind.name()));
+        }
+        if kind == LinkType::Null && (make.wire.is_some() || change.rate.is_some()) {
+            let key = if make.wire.is_some() { "wire" } else { "rate" };
+            return says(key, "a null link takes what it is sent at once: expected type wire, tap or packet");
+        }
+        let wire = match (&make.wire, change.rate, kind) {
+            (Some(spec), ..) => Some(spec.clone()),
+            (None, Some(rate), _) => Some(wire_of(rate)),
+            (None, None, LinkType::Wire) => Some(wire_of(WireConfig::default().rate)),
+            _ => None,
+        };
+        let endpoint = endpoint(make, kind)?;
+        let (end, found_mtu) = match &endpoint {
+            None => (End::Null, None),
+            Some(endpoint) => {
+                let link = endpoint
+                    .open(&LinkOptions::default())
+                    .map_err(|e| format!("link {}: {e}", change.name))?;
+                let mtu = link.mtu().ok().and_then(|mtu| u32::try_from(mtu).ok());
+                (End::Live(Box::new(link)), mtu)
+            }
+        };
+        let env = Env {
+            mtu: change.mtu.or(found_mtu).unwrap_or(MTU),
+            link_header: LINK_HEADER,
+            tx_queue_len: change.txqueuelen.unwrap_or(TXQUEUELEN),
+            link_rate: wire.as_ref().map(|spec| spec.wire.rate),
+            // What the standard library keys its own hashes with: from the system's random source.
+            seed: RandomState::new().hash_one(change.name.as_str()),
+        };
+        let (model, bql) = match wire.clone() {
+            Some(WireSpec { wire, bql }) => (Some(wire), bql),
+            None => (None, None),
+        };
+        let config = DirectionConfig { wire: model, bql, env, ..DirectionConfig::default() };
+        let way = Direction::new(config).map_err(|e| format!("link {}: {e}", change.name))?;
+        let name = change.name.clone();
+        Ok(Self {
+            name,
+            kind,
+            queues,
+            endpoint,
+            peer: None,
+            way,
+            end,
+            unclaimed: Tally::default(),
+            hook: None,
+            now: Instant::ZERO,
+            wire,
+        })
+    }
+
+    /// What qdiscs know of it.
+    #[must_use]
+    pub const fn env(&self) -> &Env {
+        self.way.path().tree().env()
+    }
+
+    /// Its wire, at its present rate.
+    #[must_use]
+    pub const fn wire(&self) -> Option<&WireSpec> {
+        self.wire.as_ref()
+    }
+
+    /// Whether these changes can be made; all but the peer, which is for the caller.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn check(&self, change: &Change) -> Result<(), String> {
+        match (change.rate, &self.wire) {
+            (Some(rate), None) => Err(format!(
+                "link {} rate: expected a link that was added with --rate or --wire, given {}bit for one of type {} \
+                 without",
+                self.name,
+                rate.bits(),
+                self.kind.name()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is what `make` says, or can be changed to it.
+    ///
+    /// # Errors
+    /// One line.
+    pub fn check_same(&self, make: &Make) -> Result<(), String> {
+        let differs = |key: &str, is: &str, given: &str| {
+            let how = "delete the link and add it";
+            Err(format!(
+                "link {} {key}: expected {is}, as it is, given {given} (to change it, {how})",
+                self.name
+            ))
+        };
+        if let Some(kind) = make.kind.filter(|kind| *kind != self.kind) {
+            return differs("type", self.kind.name(), kind.name());
+        }
+        if let Some(queues) = make.queues.filter(|queues| *queues != self.queues) {
+            return differs("queues", &self.queues.to_string(), &queues.to_string());
+        }
+        if make.interface.is_some()
+            && let wanted = endpoint(make, self.kind)?
+            && wanted != self.endpoint
+        {
+            let text =
+                |e: &Option<Endpoint>| e.as_ref().map_or_else(|| "none".to_owned(), Endpoint::to_string);
+            return differs("if", &text(&self.endpoint), &text(&wanted));
+        }
+        if let Some(given) = &make.wire {
+            let mut wanted = given.clone();
+            let is = self.wire.as_ref().map_or_else(|| "none".to_owned(), WireSpec::to_string);
+            if let Some(present) = &self.wire {
+                wanted.wire.rate = present.wire.rate;
+            }
+            if self.wire.as_ref() != Some(&wanted) {
+                return differs("wire", &format!("{is} or another rate"), &given.to_string());
+            }
+        }
+        self.check(&make.change)
+    }
+
+    /// What [`change`](Self::change) would change, a line each.
+    #[must_use]
+    pub fn differences(&self, change: &Change) -> Vec<String> {
+        let env = self.env();
+        let mut said = Vec::new();
+        let mut differs = |key: &str, is: String, wanted: String| {
+            if is != wanted {
+                said.push(format!("~ link {} {key} {is} -> {wanted}", self.name));
+            }
+        };
+        let number = |n: u32| n.to_string();
+        differs("mtu", number(env.mtu), number(change.mtu.unwrap_or(env.mtu)));
+        let len = env.tx_queue_len;
+        differs("txqueuelen", number(len), number(change.txqueuelen.unwrap_or(len)));
+        if let (Some(is), Some(wanted)) = (env.link_rate, change.rate) {
+            differs("rate", text_of(&is), text_of(&wanted));
+        }
+        said
+    }
+
+    /// Makes changes that [`check`](Self::check) has passed.
+    pub fn change(&mut self, now: Instant, change: &Change) {
+        let mut env = *self.env();
+        env.mtu = change.mtu.unwrap_or(env.mtu);
+        env.tx_queue_len = change.txqueuelen.unwrap_or(env.tx_queue_len);
+        if let (Some(rate), Some(spec)) = (change.rate, &mut self.wire) {
+            spec.wire.rate = rate;
+            env.link_rate = Some(rate);
+            self.way.set_rate(rate);
+        }
+        if env != *self.env() {
+            self.way.configure(now, |tree, _| tree.set_env(env));
+        }
+    }
+
+    /// Puts made-up packets into its path; what became of them, in one line.
+    ///
+    /// # Errors
+    /// A size that the MTU does not allow.
+    pub fn send(&mut self, now: Instant, send: &Send) -> Result<String, String> {
+        let most = self.env().frame_max().min(LARGEST_FRAME);
+        let size = send.size.unwrap_or_else(|| most.max(HEADERS as u32));
+        if size > most {
+            return Err(format!("link {} size: expected 42 to {most} bytes, given {size}", self.name));
+        }
+        let in_all = u64::from(send.packets) * u64::from(size);
+        if in_all > SEND_BYTES_MAX {
+            let most = SEND_BYTES_MAX / u64::from(size);
+            let name = &self.name;
+            return Err(format!(
+                "link {name} packets: expected at most {most} of {size} bytes, given {}",
+                send.packets
+            ));
+        }
+        let (before, sent_before) = (self.way.stats(), self.way.path().stats().tx_packets);
+        let mut traffic = Traffic::new(send.packets, size as usize, send.flows, send.tos);
+        while traffic.left > 0 {
+            // Made-up traffic never fails, and a frame without a buffer is counted.
+            if let Ok(Received::Frame(mut arrival)) = self.way.receive(&mut traffic) {
+                let meta = arrival.meta_mut();
+                meta.priority = send.priority.unwrap_or(meta.priority);
+                meta.mark = send.mark;
+                if let Err(error) = self.way.admit(now, arrival, &mut self.end) {
+                    self.lost(&error);
+                }
+            }
+        }
+        self.advance(now);
+        let stats = self.way.stats();
+        let drops = (stats.dropped + stats.no_memory) - (before.dropped + before.no_memory);
+        let sent = self.way.path().stats().tx_packets - sent_before;
+        let queued = self.way.path().backlog().packets;
+        Ok(format!(
+            "{} packets of {size} bytes: {sent} sent, {drops} dropped, {queued} queued now\n",
+            send.packets
+        ))
+    }
+
+    /// Runs what is due at `now`.
+    pub fn advance(&mut self, now: Instant) {
+        if let Err(error) = self.way.advance(now, &mut self.end) {
+            self.lost(&error);
+            // The second time nothing can fail: what is sent to an interface that is gone is lost.
+            let _ = self.way.advance(now, &mut self.end);
+        }
+    }
+
+    /// Its interface does not work any more.
+    pub fn lost(&mut self, error: &io::Error) {
+        self.end = End::Gone(error.to_string());
+    }
+
+    /// `up`; for an interface also `down`, or `gone` once it does not work any more.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match &self.end {
+            End::Null => "up",
+            End::Live(link) => match link.is_up() {
+                Ok(false) => "down",
+                _ => "up",
+            },
+            End::Gone(_) => "gone",
+        }
+    }
+
+    /// What its interface has counted.
+    pub fn counters(&mut self) -> Option<Counters> {
+        match &mut self.end {
+            End::Live(link) => Some(link.counters()),
+            End::Null | End::Gone(_) => None,
+        }
+    }
+
+    /// The words after `link replace` that make it, but for its peer.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let env = self.env();
+        let mut words = format!("{} --type {}", self.name, self.kind.name());
+        if self.queues > 1 {
+            words.push_str(&format!(" --queues {}", self.queues));
+        }
+        if let Some(endpoint) = &self.endpoint {
+            let bare = Endpoint { kind: Kind::Auto, ..endpoint.clone() };
+            words.push_str(&format!(" --if {}", protected(&bare.to_string())));
+        }
+        words.push_str(&format!(" --mtu {} --txqueuelen {}", env.mtu, env.tx_queue_len));
+        if let Some(wire) = &self.wire {
+            words.push_str(&format!(" --wire {wire}"));
+        }
+        words
+    }
+}
+
+/// Most bytes of one `send`: what [`SEND_MAX`](crate::grammar::SEND_MAX) full Ethernet frames come to. Other links wait
+/// for the time that it takes, some milliseconds.
+const SEND_BYTES_MAX: u64 = 16_384 * 1514;
+
+/// A word as it is to be written in a tc line, where blanks end a word and some characters stand for something else.
+fn protected(word: &str) -> String {
+    let special = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#');
+    word.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
+}
+
+/// The longest IPv4 packet behind an Ethernet header.
+const LARGEST_FRAME: u32 = 65_535 + LINK_HEADER;
+
+/// The interface of a live link.
+fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
+    let name = &make.change.name;
+    let kind = match (kind, &make.interface) {
+        (LinkType::Tap, _) => Kind::Tap,
+        (LinkType::Packet, _) => Kind::Packet,
+        (_, None) => return Ok(None),
+        (other, Some(given)) => {
+            return Err(format!(
+                "link {name} if: expected a link of type tap or packet, given {given} for one of type {}",
+                other.name()
+            ));
+        }
+    };
+    let text = make.interface.as_deref().unwrap_or(name.as_str());
+    if text.contains(char::is_control) {
+        return Err(format!(
+            "link {name} if: expected [NETNS/]IF without control characters, given {text:?}"
+        ));
+    }
+    let endpoint: Endpoint = text.parse().map_err(|e| format!("link {name} if: {e}"))?;
+    if endpoint.kind != Kind::Auto && endpoint.kind != kind {
+        return Err(format!(
+            "link {name} if: expected [NETNS/]IF, given {text} (its type is said by --type)"
+        ));
+    }
+    Ok(Some(Endpoint { kind, ..endpoint }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use txweir_tc::{Source, lex};
+
+    #[test]
+    fn protected_words_are_read_as_they_were() {
+        for word in ["client/tap0", "/run/my netns/#1/tap0", "/a\"b'c\\d/x", "é #/y"] {
+            let source = Arc::new(Source::new("s", protected(word)));
+            let lines = lex::lines(&source, 0..source.text.len());
+            let words = &lines[0].as_ref().unwrap().words;
+            assert_eq!((lines.len(), words.len(), words[0].text.as_str()), (1, 1, word));
+        }
+    }
+}

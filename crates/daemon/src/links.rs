@@ -1,0 +1,327 @@
+//! `Links`: all links of a daemon, what can be done with them, and one turn of their work.
+
+use txweir_core::Instant;
+use txweir_device::poll::{PollFd, PollFlags};
+use txweir_device::{IfName, MAX_FRAME};
+use txweir_runtime::Received;
+
+use crate::grammar::{Change, LinkType, Make, Verb};
+use crate::link::{End, Link};
+use crate::show;
+
+/// Most links: each takes some 2 MiB for the packets that can wait on it.
+pub const LINKS_MAX: usize = 1024;
+/// Most frames received from one link before the next is looked at.
+const BURST: usize = 64;
+/// In place of a link's name: no peer.
+const NONE: &str = "none";
+/// Most links that a message names.
+const NAMED_MAX: usize = 20;
+
+/// What is to become of a link's peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Peer {
+    AsItIs,
+    None,
+    /// The link at this index.
+    Link(usize),
+}
+
+/// The links, in the order in which they were added.
+#[derive(Debug)]
+pub struct Links {
+    all: Vec<Link>,
+    /// Where frames are received that nobody forwards.
+    scratch: Box<[u8]>,
+    /// The time of the request that is being done.
+    pub(crate) now: Instant,
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Self { all: Vec::new(), scratch: vec![0; MAX_FRAME].into(), now: Instant::ZERO }
+    }
+}
+
+impl Links {
+    /// All links.
+    #[must_use]
+    pub fn all(&self) -> &[Link] {
+        &self.all
+    }
+
+    /// All links, to use.
+    pub fn all_mut(&mut self) -> &mut [Link] {
+        &mut self.all
+    }
+
+    /// The link of this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Link> {
+        self.all.iter().find(|link| link.name.as_str() == name)
+    }
+
+    /// The link of this name, to use.
+    pub fn find_mut(&mut self, name: &str) -> Option<&mut Link> {
+        self.all.iter_mut().find(|link| link.name.as_str() == name)
+    }
+
+    /// Does what a link command says, whole or not at all; what is to be printed.
+    ///
+    /// # Errors
+    /// One line that names the link, the key, what was expected and what was given.
+    pub fn run(&mut self, now: Instant, verb: &Verb) -> Result<String, String> {
+        match verb {
+            Verb::Send(send) => {
+                let at = self.index(&send.name)?;
+                self.all[at].send(now, send)
+            }
+            Verb::Show(wanted) => {
+                self.all.iter_mut().for_each(|link| link.advance(now));
+                let at = wanted.name.as_ref().map(|name| self.index(name)).transpose()?;
+                let shown = match at {
+                    Some(at) => &mut self.all[at..=at],
+                    None => &mut self.all[..],
+                };
+                Ok(if wanted.json { show::json(shown) } else { show::text(shown) })
+            }
+            _ => self.change(now, verb, false).map(|_| String::new()),
+        }
+    }
+
+    /// Does what a link command says that changes something, or only says what it would change (`dry`): a line a
+    /// change; none if all is so already.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); a dry one is refused for the same reasons.
+    pub fn change(&mut self, now: Instant, verb: &Verb, dry: bool) -> Result<Vec<String>, String> {
+        match verb {
+            Verb::Add(make) => self.add(make, dry),
+            Verb::Set(change) => self.set(now, change, dry),
+            Verb::Replace(make) => self.replace(now, make, dry),
+            Verb::Del(named) => self.del(&named.name, dry),
+            Verb::Show(_) | Verb::Send(_) => {
+                Err("link: expected a line that changes links: add, set, replace or del".to_owned())
+            }
+        }
+    }
+
+    fn index(&self, name: &IfName) -> Result<usize, String> {
+        let found = self.all.iter().position(|link| link.name == *name);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.all.iter().map(|link| link.name.as_str()).take(NAMED_MAX).collect();
+            let there_are = if names.is_empty() { "there are none".to_owned() } else { names.join(", ") };
+            format!("link {name}: there is no such link (links: {there_are})")
+        })
+    }
+
+    fn add(&mut self, make: &Make, dry: bool) -> Result<Vec<String>, String> {
+        let name = &make.change.name;
+        if self.find(name.as_str()).is_some() {
+            return Err(format!("link {name}: exists already (use set or replace, or delete it first)"));
+        }
+        if name.as_str() == NONE {
+            return Err(format!("link {name}: this name stands for no link (--peer none)"));
+        }
+        if name.as_str().starts_with('-') || name.as_str().contains(['"', '\'', '\\', '#']) {
+            let expected = "a name that can stand in a tc line: no leading -, no quote, backslash or #";
+            return Err(format!("link {name}: expected {expected}"));
+        }
+        if self.all.len() >= LINKS_MAX {
+            return Err(format!("link {name}: expected at most {LINKS_MAX} links"));
+        }
+        let link = Link::new(make)?;
+        if let Some(mine) = &link.endpoint
+            && let Some(other) = self.all.iter().find(|other| {
+                other.endpoint.as_ref().is_some_and(|e| e.netns == mine.netns && e.name == mine.name)
+            })
+        {
+            return Err(format!("link {name} if: {mine} is the interface of link {} already", other.name));
+        }
+        let peer = self.peer_of(name, link.kind, &make.change)?;
+        let mut said = format!("+ link {}", link.words());
+        if let Peer::Link(peer) = peer {
+            said.push_str(&format!(" --peer {}", self.all[peer].name));
+        }
+        if !dry {
+            self.all.push(link);
+            self.set_peer(self.all.len() - 1, peer);
+        }
+        Ok(vec![said])
+    }
+
+    fn set(&mut self, now: Instant, change: &Change, dry: bool) -> Result<Vec<String>, String> {
+        let at = self.index(&change.name)?;
+        let link = &self.all[at];
+        link.check(change)?;
+        let peer = self.peer_of(&change.name, link.kind, change)?;
+        let mut said = link.differences(change);
+        let wanted = match peer {
+            Peer::AsItIs => link.peer.as_ref(),
+            Peer::None => None,
+            Peer::Link(other) => Some(&self.all[other].name),
+        };
+        if wanted != link.peer.as_ref() {
+            let text = |peer: Option<&IfName>| peer.map_or(NONE, IfName::as_str).to_owned();
+            said.push(format!("~ link {} peer {} -> {}", link.name, text(link.peer.as_ref()), text(wanted)));
+        }
+        if !dry {
+            self.set_peer(at, peer);
+            self.all[at].change(now, change);
+            self.all[at].advance(now);
+        }
+        Ok(said)
+    }
+
+    fn replace(&mut self, now: Instant, make: &Make, dry: bool) -> Result<Vec<String>, String> {
+        let Ok(at) = self.index(&make.change.name) else { return self.add(make, dry) };
+        self.all[at].check_same(make)?;
+        let mut change = make.change.clone();
+        change.rate = change.rate.or(make.wire.as_ref().map(|spec| spec.wire.rate));
+        self.set(now, &change, dry)
+    }
+
+    fn del(&mut self, name: &IfName, dry: bool) -> Result<Vec<String>, String> {
+        let at = self.index(name)?;
+        if !dry {
+            self.set_peer(at, Peer::None);
+            self.all.remove(at);
+        }
+        Ok(vec![format!("- link {name}")])
+    }
+
+    /// The peer that a link of this name and type is to have.
+    fn peer_of(&self, name: &IfName, kind: LinkType, change: &Change) -> Result<Peer, String> {
+        let Some(wanted) = &change.peer else { return Ok(Peer::AsItIs) };
+        if wanted.as_str() == NONE {
+            return Ok(Peer::None);
+        }
+        let says = |what: String| Err(format!("link {name} peer: {what}"));
+        if wanted == name {
+            return says(format!("expected another link, given {wanted}"));
+        }
+        let other = self.index(wanted).map_err(|e| format!("link {name} peer: {e}"))?;
+        let found = &self.all[other];
+        for (name, kind) in [(name, kind), (wanted, found.kind)] {
+            if !kind.is_live() {
+                let kind = kind.name();
+                return says(format!(
+                    "expected two links of type tap or packet, but {name} is of type {kind}"
+                ));
+            }
+        }
+        match found.peer.as_ref().filter(|peer| *peer != name) {
+            Some(third) => says(format!("{wanted} has the peer {third} (part them first: --peer none)")),
+            None => Ok(Peer::Link(other)),
+        }
+    }
+
+    /// Ends what a link has with its peer, and begins it with another, on both sides.
+    fn set_peer(&mut self, at: usize, peer: Peer) {
+        if peer == Peer::AsItIs {
+            return;
+        }
+        if let Some(old) = self.all[at].peer.take()
+            && let Some(old) = self.find_mut(old.as_str())
+        {
+            old.peer = None;
+        }
+        if let Peer::Link(other) = peer {
+            self.all[at].peer = Some(self.all[other].name.clone());
+            self.all[other].peer = Some(self.all[at].name.clone());
+        }
+    }
+
+    /// The interfaces, for waiting: in the order of the links, live ones only.
+    pub fn poll<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
+        for link in &self.all {
+            if let End::Live(io) = &link.end {
+                let events = match link.way.waits_for_output() {
+                    true => PollFlags::IN | PollFlags::OUT,
+                    false => PollFlags::IN,
+                };
+                fds.push(PollFd::new(&**io, events));
+            }
+        }
+    }
+
+    /// One turn: receives a burst from each link that is `ready` (in the order of [`poll`](Self::poll)), and runs what is
+    /// due. True if there may be more to receive.
+    pub fn turn(&mut self, clock: &dyn Fn() -> Instant, ready: &[bool]) -> bool {
+        let mut more = false;
+        let mut ready = ready.iter();
+        let is_live = |link: &Link| matches!(link.end, End::Live(_));
+        let due: Vec<usize> = (0..self.all.len())
+            .filter(|at| is_live(&self.all[*at]) && ready.next().copied().unwrap_or(true))
+            .collect();
+        for at in due {
+            more |= self.receive(clock, at);
+        }
+        let now = clock();
+        self.all.iter_mut().for_each(|link| link.advance(now));
+        more
+    }
+
+    /// When the next turn is due, if nothing comes in.
+    #[must_use]
+    pub fn deadline(&self, now: Instant) -> Option<Instant> {
+        self.all.iter().filter_map(|link| link.way.deadline(now)).min()
+    }
+
+    /// A burst from one link. True if there may be more.
+    fn receive(&mut self, clock: &dyn Fn() -> Instant, at: usize) -> bool {
+        let peer = self.all[at].peer.as_ref().and_then(|peer| self.index(peer).ok());
+        let Some([from, to]) = peer.and_then(|peer| self.all.get_disjoint_mut([at, peer]).ok()) else {
+            return self.receive_unclaimed(at);
+        };
+        for _ in 0..BURST {
+            match to.way.receive(&mut from.end) {
+                Ok(Received::Frame(arrival)) => {
+                    if let Err(error) = to.way.admit(clock(), arrival, &mut to.end) {
+                        to.lost(&error);
+                    }
+                }
+                Ok(Received::LeftOut) => {}
+                Ok(Received::Nothing) => return false,
+                Err(error) => {
+                    from.lost(&error);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn receive_unclaimed(&mut self, at: usize) -> bool {
+        use txweir_runtime::Port;
+        let link = &mut self.all[at];
+        for _ in 0..BURST {
+            match link.end.recv(&mut self.scratch) {
+                Ok(Some((_, len))) => link.unclaimed.add(u32::try_from(len).unwrap_or(u32::MAX)),
+                Ok(None) => return false,
+                Err(error) => {
+                    link.lost(&error);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The `link replace` lines that make all links, in order.
+    #[must_use]
+    pub fn save(&self) -> String {
+        let mut out = String::new();
+        for (at, link) in self.all.iter().enumerate() {
+            out.push_str("link replace ");
+            out.push_str(&link.words());
+            // The second of two peers names the first, which is there by then.
+            let earlier = |peer: &IfName| self.all[..at].iter().any(|other| other.name == *peer);
+            if let Some(peer) = link.peer.as_ref().filter(|peer| earlier(peer)) {
+                out.push_str(&format!(" --peer {peer}"));
+            }
+            out.push('\n');
+        }
+        out
+    }
+}

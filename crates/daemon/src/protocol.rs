@@ -1,0 +1,259 @@
+//! What goes over the socket: a JSON object a line each way (`docs/protocol.md`).
+//!
+//! Requests are read by hand from any JSON, so that a refusal names the key, what was expected there and what was given;
+//! a key that nobody knows is refused as well, because whoever wrote it meant something.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// Longest request, bytes without the end of its line: a batch of some fifteen thousand tc lines. Packets wait while a
+/// request is read, a few milliseconds for the longest.
+pub const LINE_MAX: usize = 1 << 20;
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// A tc command: its words after `tc`.
+    Tc {
+        /// The words.
+        args: Vec<String>,
+        /// The file that `-b` names, which only the client can read.
+        batch: Option<Batch>,
+    },
+    /// A link command: its words after `link`.
+    Link {
+        /// The words.
+        args: Vec<String>,
+    },
+    /// The commands that make the present configuration.
+    Save,
+    /// Which program this is.
+    Version,
+}
+
+/// The text of a batch file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Batch {
+    /// What messages call it.
+    pub name: String,
+    /// All of it.
+    pub text: String,
+}
+
+/// A line from a client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Request {
+    /// Given back with the reply: a number, a text or null.
+    pub id: Value,
+    /// What it asks for, or why that cannot be told.
+    pub ask: Result<Ask, String>,
+}
+
+/// A line to a client.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The request's; null if it had none or could not be read.
+    #[serde(default)]
+    pub id: Value,
+    /// 0: done. 1: not understood. 2: understood, and refused.
+    pub status: u8,
+    /// What to print.
+    #[serde(default)]
+    pub stdout: String,
+    /// What to print on stderr.
+    #[serde(default)]
+    pub stderr: String,
+}
+
+impl Reply {
+    /// Done, with this to print.
+    #[must_use]
+    pub fn done(stdout: impl Into<String>) -> Self {
+        Self { stdout: stdout.into(), ..Self::default() }
+    }
+
+    /// Not done. The error ends with its line.
+    #[must_use]
+    pub fn refused(status: u8, error: &str) -> Self {
+        Self { status, stderr: format!("{}\n", error.trim_end()), ..Self::default() }
+    }
+
+    /// The line, with its end.
+    #[must_use]
+    pub fn line(&self) -> Vec<u8> {
+        // Numbers and texts always have a JSON form; were there none, the client still gets a reply.
+        let mut line = serde_json::to_vec(self)
+            .unwrap_or_else(|_| br#"{"id":null,"status":2,"stdout":"","stderr":"no reply"}"#.to_vec());
+        line.push(b'\n');
+        line
+    }
+}
+
+/// The keys of every request, and those of some.
+const KEYS: [&str; 4] = ["id", "do", "args", "batch"];
+/// What can be asked for.
+const ASKS: &str = "\"tc\", \"link\", \"save\" or \"version\"";
+
+impl Request {
+    /// Reads a line, its end left out.
+    #[must_use]
+    pub fn read(line: &[u8]) -> Self {
+        let object = match serde_json::from_slice::<Value>(line) {
+            Ok(Value::Object(object)) => object,
+            Ok(other) => {
+                return Self { id: Value::Null, ask: Err(wrong("request", "an object", &other)) };
+            }
+            Err(e) => {
+                return Self { id: Value::Null, ask: Err(format!("request: expected JSON: {e}")) };
+            }
+        };
+        let id = object.get("id").cloned().unwrap_or_default();
+        match id {
+            Value::Null | Value::Number(_) | Value::String(_) => Self { ask: ask(&object), id },
+            other => Self { id: Value::Null, ask: Err(wrong("id", "a number or a text", &other)) },
+        }
+    }
+
+    /// A request as a line, with its end.
+    #[must_use]
+    pub fn line(id: u64, ask: &Ask) -> Vec<u8> {
+        let value = match ask {
+            Ask::Tc { args, batch: None } => json!({"id": id, "do": "tc", "args": args}),
+            Ask::Tc { args, batch: Some(batch) } => {
+                json!({"id": id, "do": "tc", "args": args, "batch": batch})
+            }
+            Ask::Link { args } => json!({"id": id, "do": "link", "args": args}),
+            Ask::Save => json!({"id": id, "do": "save"}),
+            Ask::Version => json!({"id": id, "do": "version"}),
+        };
+        let mut line = value.to_string().into_bytes();
+        line.push(b'\n');
+        line
+    }
+}
+
+fn ask(object: &Map<String, Value>) -> Result<Ask, String> {
+    if let Some(key) = object.keys().find(|key| !KEYS.contains(&key.as_str())) {
+        return Err(format!("{key:?}: there is no such key: expected {}", KEYS.join(", ")));
+    }
+    let name = match object.get("do") {
+        Some(Value::String(name)) => name.as_str(),
+        Some(other) => return Err(wrong("do", ASKS, other)),
+        None => return Err(format!("do: expected {ASKS}, given nothing")),
+    };
+    let none_of = |keys: &[&str]| match keys.iter().find(|key| object.contains_key(**key)) {
+        Some(key) => Err(format!("{key}: {name:?} has none")),
+        None => Ok(()),
+    };
+    match name {
+        "tc" => Ok(Ask::Tc { args: args(object)?, batch: batch(object)? }),
+        "link" => none_of(&["batch"]).and_then(|()| Ok(Ask::Link { args: args(object)? })),
+        "save" => none_of(&["args", "batch"]).map(|()| Ask::Save),
+        "version" => none_of(&["args", "batch"]).map(|()| Ask::Version),
+        _ => Err(format!("do: expected {ASKS}, given {name:?}")),
+    }
+}
+
+fn args(object: &Map<String, Value>) -> Result<Vec<String>, String> {
+    let expected = "a list of texts";
+    let list = match object.get("args") {
+        Some(Value::Array(list)) => list,
+        Some(other) => return Err(wrong("args", expected, other)),
+        None => return Err(format!("args: expected {expected}, given nothing")),
+    };
+    let word = |(i, word): (usize, &Value)| match word {
+        Value::String(word) => Ok(word.clone()),
+        other => Err(wrong(&format!("args[{i}]"), "a text", other)),
+    };
+    list.iter().enumerate().map(word).collect()
+}
+
+fn batch(object: &Map<String, Value>) -> Result<Option<Batch>, String> {
+    let expected = "an object with \"name\" and \"text\"";
+    let batch = match object.get("batch") {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Object(batch)) => batch,
+        Some(other) => return Err(wrong("batch", expected, other)),
+    };
+    if let Some(key) = batch.keys().find(|key| !["name", "text"].contains(&key.as_str())) {
+        return Err(format!("batch.{key}: there is no such key: expected name, text"));
+    }
+    let text = |key: &str| match batch.get(key) {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(other) => Err(wrong(&format!("batch.{key}"), "a text", other)),
+        None => Err(format!("batch.{key}: expected a text, given nothing")),
+    };
+    Ok(Some(Batch { name: text("name")?, text: text("text")? }))
+}
+
+/// Most of a value that is repeated in a message, bytes.
+const GIVEN_MAX: usize = 60;
+
+fn wrong(key: &str, expected: &str, given: &Value) -> String {
+    let mut given = given.to_string();
+    if given.len() > GIVEN_MAX {
+        given.truncate(given.floor_char_boundary(GIVEN_MAX));
+        given.push_str("...");
+    }
+    format!("{key}: expected {expected}, given {given}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(line: &str) -> String {
+        Request::read(line.as_bytes()).ask.unwrap_err()
+    }
+
+    #[test]
+    fn requests_read_back() {
+        let batch = Some(Batch { name: "p.tc".into(), text: "qdisc show\n".into() });
+        let words = |words: &[&str]| words.iter().map(|w| (*w).to_string()).collect::<Vec<_>>();
+        for ask in [
+            Ask::Tc { args: words(&["-s", "qdisc", "show"]), batch: None },
+            Ask::Tc { args: words(&["-b", "p.tc"]), batch },
+            Ask::Link { args: words(&["add", "lan", "--type", "null"]) },
+            Ask::Save,
+            Ask::Version,
+        ] {
+            let line = Request::line(7, &ask);
+            let (end, line) = line.split_last().unwrap();
+            assert_eq!((*end, line.contains(&b'\n')), (b'\n', false));
+            assert_eq!(Request::read(line), Request { id: 7.into(), ask: Ok(ask) });
+        }
+        assert_eq!(Request::read(br#"{"do":"save","id":"x"}"#).id, Value::from("x"));
+        assert_eq!(Request::read(br#"{"do":"save"}"#).id, Value::Null);
+    }
+
+    #[test]
+    fn refusals_name_the_key_what_was_expected_and_what_was_given() {
+        for (line, message) in [
+            ("[1]", "request: expected an object, given [1]"),
+            ("", "request: expected JSON: EOF while parsing a value at line 1 column 0"),
+            (r#"{"do":"tc""#, "request: expected JSON: EOF while parsing an object at line 1 column 10"),
+            ("{}", r#"do: expected "tc", "link", "save" or "version", given nothing"#),
+            (r#"{"do":7}"#, r#"do: expected "tc", "link", "save" or "version", given 7"#),
+            (r#"{"do":"tk"}"#, r#"do: expected "tc", "link", "save" or "version", given "tk""#),
+            (r#"{"id":[1],"do":"save"}"#, "id: expected a number or a text, given [1]"),
+            (r#"{"do":"tc"}"#, "args: expected a list of texts, given nothing"),
+            (r#"{"do":"tc","args":"qdisc show"}"#, r#"args: expected a list of texts, given "qdisc show""#),
+            (r#"{"do":"link","args":["show",1]}"#, "args[1]: expected a text, given 1"),
+            (r#"{"do":"tc","arg":[]}"#, r#""arg": there is no such key: expected id, do, args, batch"#),
+            (r#"{"do":"save","args":[]}"#, r#"args: "save" has none"#),
+            (r#"{"do":"link","args":[],"batch":null}"#, r#"batch: "link" has none"#),
+            (
+                r#"{"do":"tc","args":[],"batch":"x"}"#,
+                r#"batch: expected an object with "name" and "text", given "x""#,
+            ),
+            (r#"{"do":"tc","args":[],"batch":{"name":1,"text":""}}"#, "batch.name: expected a text, given 1"),
+            (r#"{"do":"tc","args":[],"batch":{"name":""}}"#, "batch.text: expected a text, given nothing"),
+        ] {
+            assert_eq!(error(line), message, "{line}");
+        }
+        let long = error(&format!(r#"{{"do":"tc","args":"{}"}}"#, "é".repeat(1000)));
+        assert!(long.len() < 150 && long.ends_with("..."), "{long}");
+        // Nesting that would overflow a stack is refused by the reader.
+        assert!(error(&"[".repeat(100_000)).contains("recursion limit"));
+    }
+}

@@ -1,0 +1,295 @@
+//! `Session`: one client's connection. It never waits: it reads what is there, keeps at most one unfinished request, and
+//! stops reading while its client does not take its replies.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use txweir_core::Instant;
+use txweir_device::poll::PollFlags;
+
+use crate::protocol::{LINE_MAX, Reply};
+
+/// Bytes read from one client before others are looked at.
+const READ_MAX: usize = 64 << 10;
+/// Replies that wait for a client to take them before no more of its requests are done. So a client has at most this
+/// and one reply waiting.
+const UNREAD_MAX: usize = 256 << 10;
+
+/// What a client has sent.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Line {
+    /// A request, its end left out.
+    Whole(Vec<u8>),
+    /// More than [`LINE_MAX`] bytes without an end; the rest is skipped.
+    TooLong,
+}
+
+/// One client.
+#[derive(Debug)]
+pub struct Session {
+    stream: UnixStream,
+    input: Vec<u8>,
+    /// No line ends before this index of `input`.
+    scanned: usize,
+    /// The end of a line, if one is known to be in `input`.
+    end: Option<usize>,
+    /// In the middle of a line that was too long.
+    skipping: bool,
+    output: Vec<u8>,
+    /// How much of `output` the client has.
+    written: usize,
+    /// The client will send no more.
+    ended: bool,
+    /// When it last sent something.
+    pub heard: Instant,
+}
+
+impl Session {
+    /// Takes over a connection.
+    ///
+    /// # Errors
+    /// It cannot be made non-blocking.
+    pub fn new(stream: UnixStream, now: Instant) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            input: Vec::new(),
+            scanned: 0,
+            end: None,
+            skipping: false,
+            output: Vec::new(),
+            written: 0,
+            ended: false,
+            heard: now,
+        })
+    }
+
+    /// The connection, for waiting.
+    pub const fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// What to wait for.
+    #[must_use]
+    pub fn events(&self) -> PollFlags {
+        let mut events = PollFlags::empty();
+        if !self.ended && self.end.is_none() && self.unread() <= UNREAD_MAX {
+            events |= PollFlags::IN;
+        }
+        if self.unread() > 0 {
+            events |= PollFlags::OUT;
+        }
+        events
+    }
+
+    /// Whether a request is there and may be done.
+    #[must_use]
+    pub fn has_request(&self) -> bool {
+        (self.end.is_some() || self.is_too_long()) && self.unread() <= UNREAD_MAX
+    }
+
+    /// Whether nothing more can come of it: the client has sent its last, and has all replies. Half a line is no request.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ended && self.end.is_none() && self.unread() == 0
+    }
+
+    fn unread(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.end.is_none() && !self.skipping && self.input.len() > LINE_MAX
+    }
+
+    /// Reads what is there, up to a bite.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub fn read(&mut self, now: Instant) -> io::Result<()> {
+        let mut bite = [0; 16 << 10];
+        let mut left = READ_MAX;
+        while left > 0 && self.events().contains(PollFlags::IN) && !self.is_too_long() {
+            match self.stream.read(&mut bite) {
+                Ok(0) => self.ended = true,
+                Ok(n) => {
+                    left = left.saturating_sub(n);
+                    self.heard = now;
+                    self.input.extend_from_slice(&bite[..n]);
+                    self.scan();
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks for the end of a line, each byte once.
+    fn scan(&mut self) {
+        let found = self.input[self.scanned..].iter().position(|b| *b == b'\n').map(|i| self.scanned + i);
+        self.scanned = found.unwrap_or(self.input.len());
+        if !self.skipping {
+            self.end = found;
+            return;
+        }
+        // The rest of a line that was too long is thrown away, its end included.
+        let rest = found.map_or(self.input.len(), |end| end + 1);
+        self.input.drain(..rest);
+        self.scanned = 0;
+        if found.is_some() {
+            self.skipping = false;
+            self.scan();
+        }
+    }
+
+    /// Takes the next request.
+    pub fn next(&mut self) -> Option<Line> {
+        if !self.has_request() {
+            return None;
+        }
+        let Some(end) = self.end else {
+            self.input = Vec::new();
+            (self.scanned, self.skipping) = (0, true);
+            return Some(Line::TooLong);
+        };
+        let rest = self.input.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.input, rest);
+        line.truncate(end);
+        (self.scanned, self.end) = (0, None);
+        self.scan();
+        if line.len() > LINE_MAX {
+            return Some(Line::TooLong);
+        }
+        Some(Line::Whole(line))
+    }
+
+    /// Sends a reply, as far as the client takes it now.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub fn reply(&mut self, reply: &Reply) -> io::Result<()> {
+        self.output.extend_from_slice(&reply.line());
+        self.write()
+    }
+
+    /// Sends what waits, as far as the client takes it now.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub fn write(&mut self) -> io::Result<()> {
+        while self.unread() > 0 {
+            match self.stream.write(&self.output[self.written..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => self.written += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        // Large replies give their memory back.
+        self.output = Vec::new();
+        self.written = 0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Session, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (Session::new(ours, Instant::ZERO).unwrap(), theirs)
+    }
+
+    fn whole(text: &str) -> Option<Line> {
+        Some(Line::Whole(text.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn lines_come_whole_however_they_are_cut() {
+        let (mut session, mut client) = pair();
+        for part in ["a", "bc\nd\n\n", "e", "\nf"] {
+            client.write_all(part.as_bytes()).unwrap();
+            session.read(Instant(1)).unwrap();
+            if part == "a" {
+                assert_eq!((session.next(), session.has_request()), (None, false));
+            }
+        }
+        // What is there is not read on before it is done.
+        assert!(!session.events().contains(PollFlags::IN));
+        let mut lines = Vec::new();
+        loop {
+            match session.next() {
+                Some(line) => lines.push(line),
+                None if session.events().contains(PollFlags::IN) => {
+                    let before = session.input.len();
+                    session.read(Instant(2)).unwrap();
+                    if session.input.len() == before {
+                        break;
+                    }
+                }
+                None => break,
+            }
+        }
+        assert_eq!(lines, ["abc", "d", "", "e"].map(|l| whole(l).unwrap()));
+        drop(client);
+        session.read(Instant(3)).unwrap();
+        assert!(session.is_over(), "half a line is no request");
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_said_once_and_skipped() {
+        let (mut session, mut client) = pair();
+        let writer = std::thread::spawn(move || {
+            client.write_all(&vec![b'x'; 10 << 20]).unwrap();
+            client.write_all(b"\nnext\n").unwrap();
+            client
+        });
+        let mut lines = Vec::new();
+        while lines.len() < 2 {
+            session.read(Instant::ZERO).unwrap();
+            assert!(session.input.len() <= LINE_MAX + READ_MAX);
+            lines.extend(session.next());
+            std::thread::yield_now();
+        }
+        assert_eq!(lines, [Line::TooLong, whole("next").unwrap()]);
+        drop(writer.join().unwrap());
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_gets_no_more_done() {
+        let (mut session, mut client) = pair();
+        let reply = Reply::done("x".repeat(100_000));
+        client.write_all(&b"q\n".repeat(100)).unwrap();
+        session.read(Instant::ZERO).unwrap();
+        let mut done = 0;
+        while session.next().is_some() {
+            session.reply(&reply).unwrap();
+            done += 1;
+        }
+        assert!((3..20).contains(&done), "{done}");
+        assert!(session.unread() <= UNREAD_MAX + 100_100);
+        assert_eq!(session.events(), PollFlags::OUT);
+        // Once it reads, it gets everything, in order.
+        let reader = std::thread::spawn(move || {
+            let mut all = vec![0; 100 * reply.line().len()];
+            client.read_exact(&mut all).unwrap();
+            all.iter().filter(|b| **b == b'\n').count()
+        });
+        while done < 100 {
+            session.write().unwrap();
+            if session.next().is_some() {
+                session.reply(&Reply::done("x".repeat(100_000))).unwrap();
+                done += 1;
+            }
+            std::thread::yield_now();
+        }
+        while session.unread() > 0 {
+            session.write().unwrap();
+        }
+        assert_eq!(reader.join().unwrap(), 100);
+    }
+}

@@ -1,0 +1,119 @@
+//! Links as `txweir link show` prints them: a table for people, JSON for programs.
+
+use txweir_core::value::text_of;
+use txweir_tc::json::{self, Object};
+
+use crate::link::{End, Link};
+
+/// The columns of the table.
+const HEAD: [&str; 13] = [
+    "NAME", "TYPE", "QUEUES", "MTU", "TXQLEN", "RATE", "PEER", "STATE", "PACKETS", "BYTES", "DROPS",
+    "BACKLOG", "BQL",
+];
+
+/// What is printed where there is nothing.
+const NOTHING: &str = "-";
+
+/// A table: a line a link below a head, columns as wide as they need to be. `DROPS` are those of the qdiscs and of
+/// the link; `BACKLOG` is packets; `BQL` is bytes in flight, of how many at most.
+pub fn text(links: &mut [Link]) -> String {
+    let mut rows = vec![HEAD.map(String::from)];
+    rows.extend(links.iter_mut().map(row));
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; HEAD.len()] = std::array::from_fn(width);
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            line.push_str(&format!("{cell:width$}  "));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn row(link: &mut Link) -> [String; HEAD.len()] {
+    let (stats, env, path) = (link.way.stats(), *link.env(), link.way.path());
+    let bql =
+        path.dql().map_or_else(|| NOTHING.to_owned(), |dql| format!("{}/{}", dql.inflight(), dql.limit()));
+    [
+        link.name.to_string(),
+        link.kind.name().to_owned(),
+        link.queues.to_string(),
+        env.mtu.to_string(),
+        env.tx_queue_len.to_string(),
+        env.link_rate.map_or_else(|| NOTHING.to_owned(), |rate| text_of(&rate)),
+        link.peer.as_ref().map_or_else(|| NOTHING.to_owned(), ToString::to_string),
+        link.state().to_owned(),
+        stats.departed.to_string(),
+        stats.departed_bytes.to_string(),
+        drops(link).to_string(),
+        path.backlog().packets.to_string(),
+        bql,
+    ]
+}
+
+/// Everything that was submitted and will not leave.
+fn drops(link: &Link) -> u64 {
+    let stats = link.way.stats();
+    stats.dropped + stats.no_memory + stats.malformed + stats.lost
+}
+
+/// A list of objects.
+pub fn json(links: &mut [Link]) -> String {
+    json::list(links.iter_mut().map(object)) + "\n"
+}
+
+fn object(link: &mut Link) -> String {
+    let (stats, env, counters) = (link.way.stats(), *link.env(), link.counters());
+    let path = link.way.path();
+    let mut o = Object::new()
+        .text("name", link.name.as_str())
+        .text("type", link.kind.name())
+        .uint("queues", u64::from(link.queues))
+        .uint("mtu", u64::from(env.mtu))
+        .uint("txqueuelen", u64::from(env.tx_queue_len));
+    if let Some(rate) = env.link_rate {
+        o = o.uint("rate_bit_s", rate.bits());
+    }
+    if let Some(wire) = link.wire() {
+        o = o.text("wire", &wire.to_string());
+    }
+    if let Some(endpoint) = &link.endpoint {
+        o = o.text("if", &endpoint.to_string());
+    }
+    if let Some(peer) = &link.peer {
+        o = o.text("peer", peer.as_str());
+    }
+    o = o.text("state", link.state());
+    if let End::Gone(why) = &link.end {
+        o = o.text("why", why);
+    }
+    o = o
+        .uint("submitted", stats.received + stats.no_memory + stats.malformed)
+        .uint("packets", stats.departed)
+        .uint("bytes", stats.departed_bytes)
+        .uint("drops", stats.dropped + stats.no_memory + stats.malformed)
+        .uint("lost", stats.lost)
+        .uint("backlog_packets", path.backlog().packets)
+        .uint("backlog_bytes", path.backlog().bytes)
+        .uint("inflight_bytes", link.way.in_flight());
+    o = match path.dql() {
+        None => o.raw("bql", "null"),
+        Some(dql) => {
+            let bql = Object::new()
+                .uint("limit", u64::from(dql.limit()))
+                .uint("inflight", u64::from(dql.inflight()));
+            o.raw("bql", &bql.finish())
+        }
+    };
+    if let Some(counters) = counters {
+        let rx = Object::new()
+            .uint("packets", counters.rx_frames)
+            .uint("bytes", counters.rx_bytes)
+            .uint("unclaimed", link.unclaimed.packets);
+        o = o.raw("rx", &rx.finish());
+    }
+    o.finish()
+}

@@ -1,0 +1,350 @@
+//! Where the daemon is to be found, and the socket there.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+
+/// Names a path that the daemon listens on and its clients connect to.
+pub const VARIABLE: &str = "TXWEIR_SOCKET";
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// The path to use: the one given, else the one that `TXWEIR_SOCKET` names, else `txweir.sock` in `XDG_RUNTIME_DIR`,
+/// else, for root, `/run/txweir.sock`.
+///
+/// # Errors
+/// There is none of these.
+pub fn path(given: Option<&Path>) -> Result<PathBuf, SocketError> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let root = rustix::process::geteuid().is_root();
+    choose(given, variable(VARIABLE), variable("XDG_RUNTIME_DIR"), root).ok_or(SocketError::NoPath)
+}
+
+fn choose(
+    given: Option<&Path>,
+    named: Option<OsString>,
+    runtime: Option<OsString>,
+    root: bool,
+) -> Option<PathBuf> {
+    given
+        .map(Path::to_path_buf)
+        .or_else(|| named.map(PathBuf::from))
+        .or_else(|| runtime.map(|dir| PathBuf::from(dir).join("txweir.sock")))
+        .or_else(|| root.then(|| PathBuf::from("/run/txweir.sock")))
+}
+
+/// Why there is no socket.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// Nothing says where it should be.
+    NoPath,
+    /// The path does not fit into the address of a socket.
+    TooLong(PathBuf),
+    /// Another daemon serves there.
+    Taken(PathBuf),
+    /// Something is there that is not a socket.
+    NotASocket(PathBuf),
+    /// No daemon serves there.
+    NoDaemon(PathBuf),
+    /// The system refused a step.
+    System {
+        /// The step, as a verb that the path completes.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+/// Longest path of a socket: the 108 bytes of `sun_path` (unix(7)), with the zero that ends it.
+const PATH_MAX: usize = 107;
+
+impl fmt::Display for SocketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPath => {
+                write!(f, "no path for the socket: give --socket PATH, or set {VARIABLE} or XDG_RUNTIME_DIR")
+            }
+            Self::TooLong(path) => write!(
+                f,
+                "socket {}: the path of a socket has at most {PATH_MAX} bytes, this one has {}",
+                path.display(),
+                path.as_os_str().len()
+            ),
+            Self::Taken(path) => write!(
+                f,
+                "socket {}: a daemon serves there already: stop it, or give another --socket",
+                path.display()
+            ),
+            Self::NotASocket(path) => {
+                write!(f, "socket {}: there is a file of this name that is not a socket", path.display())
+            }
+            Self::NoDaemon(path) => write!(
+                f,
+                "no daemon at {path}: start one with `txweir daemon --socket {path}`, or say where it is with --socket \
+                 or {VARIABLE}",
+                path = path.display()
+            ),
+            Self::System { what, path, error } => write!(f, "cannot {what} {}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for SocketError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::System { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+fn system(what: &'static str, path: &Path) -> impl Fn(io::Error) -> SocketError {
+    move |error| SocketError::System { what, path: path.to_path_buf(), error }
+}
+
+/// Connects to a daemon.
+///
+/// # Errors
+/// There is none, or it may not be spoken to.
+pub fn connect(path: &Path) -> Result<UnixStream, SocketError> {
+    check_length(path)?;
+    UnixStream::connect(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => SocketError::NoDaemon(path.to_path_buf()),
+        _ => system("connect to the daemon at", path)(error),
+    })
+}
+
+fn check_length(path: &Path) -> Result<(), SocketError> {
+    match path.as_os_str().len() {
+        0..=PATH_MAX => Ok(()),
+        _ => Err(SocketError::TooLong(path.to_path_buf())),
+    }
+}
+
+/// A socket that clients connect to, removed when dropped.
+///
+/// Its owner alone may connect, from the moment it exists: on Linux the mode of the unbound socket is that of the file
+/// that binding makes. Beside it lies a lock, `PATH.lock`, for as long as the daemon lives: two daemons that find the
+/// socket of one that died cannot both replace it.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the socket's file.
+    file: (u64, u64),
+    lock: PathBuf,
+    /// Held, not used.
+    _locked: File,
+}
+
+impl Listener {
+    /// Makes the socket. One that a dead daemon left behind is replaced.
+    ///
+    /// # Errors
+    /// Another daemon serves there, or the system refuses.
+    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        check_length(path)?;
+        let mut lock = path.as_os_str().to_os_string();
+        lock.push(".lock");
+        let lock = PathBuf::from(lock);
+        let locked = take_lock(path, &lock)?;
+        remove_stale(path)?;
+        let step = |what: &'static str| move |e: Errno| system(what, path)(e.into());
+        let socket = socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )
+        .map_err(step("open a socket for"))?;
+        fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(step("set the mode of the socket"))?;
+        let address = SocketAddrUnix::new(path).map_err(|_| SocketError::TooLong(path.to_path_buf()))?;
+        bind(&socket, &address).map_err(step("make the socket"))?;
+        listen(&socket, BACKLOG).map_err(step("listen at"))?;
+        let file = file_of(path).map_err(system("look at the socket", path))?;
+        Ok(Self { listener: socket.into(), path: path.to_path_buf(), file, lock, _locked: locked })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The socket itself, which does not wait.
+    pub const fn socket(&self) -> &UnixListener {
+        &self.listener
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Somebody may have put another file there since.
+        if file_of(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
+        // While it is still locked: whoever waits for it looks again.
+        let _ = fs::remove_file(&self.lock);
+    }
+}
+
+fn file_of(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+/// How often a lock that was removed while it was being taken is tried again: each time, a daemon has just ended.
+const TRIES: usize = 100;
+
+fn take_lock(path: &Path, lock: &Path) -> Result<File, SocketError> {
+    for _ in 0..TRIES {
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(lock)
+            .map_err(system("make the lock", lock))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => break,
+            Err(TryLockError::Error(error)) => return Err(system("lock", lock)(error)),
+        }
+        let mine = file.metadata().map(|m| (m.dev(), m.ino())).map_err(system("look at", lock))?;
+        if file_of(lock).is_ok_and(|there| there == mine) {
+            return Ok(file);
+        }
+    }
+    Err(SocketError::Taken(path.to_path_buf()))
+}
+
+/// Removes the socket of a daemon that is dead; the lock is held, so that nobody else does the same.
+fn remove_stale(path: &Path) -> Result<(), SocketError> {
+    match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(system("look at", path)(e)),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(SocketError::NotASocket(path.to_path_buf()));
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Err(e) if e.kind() == ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(system("remove the stale socket", path))
+        }
+        Err(e) => Err(system("connect to what is at", path)(e)),
+        Ok(_) => Err(SocketError::Taken(path.to_path_buf())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A directory that is removed with the test.
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Self {
+            let dir = std::env::temp_dir().join(format!("txw-{}-{name}", std::process::id()));
+            fs::create_dir_all(&dir).unwrap();
+            Self(dir)
+        }
+        fn socket(&self) -> PathBuf {
+            self.0.join("s")
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_nearest_says_where() {
+        let dir = |text: &str| Some(OsString::from(text));
+        let chosen = |given: Option<&str>, named, runtime, root| {
+            choose(given.map(Path::new), named, runtime, root).map(|p| p.display().to_string())
+        };
+        let is = |text: &str| Some(text.to_owned());
+        assert_eq!(chosen(Some("a"), dir("b"), dir("c"), true), is("a"));
+        assert_eq!(chosen(None, dir("b"), dir("c"), true), is("b"));
+        assert_eq!(chosen(None, None, dir("c"), true), is("c/txweir.sock"));
+        assert_eq!(chosen(None, None, None, true), is("/run/txweir.sock"));
+        assert_eq!(chosen(None, None, None, false), None);
+    }
+
+    #[test]
+    fn the_socket_is_private_exclusive_and_removed() {
+        let dir = Dir::new("bind");
+        let listener = Listener::bind(&dir.socket()).unwrap();
+        assert_eq!(fs::metadata(dir.socket()).unwrap().permissions().mode() & 0o777, 0o600);
+        let taken = Listener::bind(&dir.socket()).unwrap_err();
+        assert!(matches!(taken, SocketError::Taken(_)), "{taken}");
+        assert!(connect(&dir.socket()).is_ok());
+        drop(listener);
+        assert_eq!(fs::read_dir(&dir.0).unwrap().count(), 0);
+        assert!(matches!(connect(&dir.socket()), Err(SocketError::NoDaemon(_))));
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_a_living_one_is_not() {
+        let dir = Dir::new("stale");
+        drop(UnixListener::bind(dir.socket()).unwrap());
+        assert!(dir.socket().exists());
+        drop(Listener::bind(&dir.socket()).unwrap());
+        // One that some other program serves, which knows of no lock.
+        let other = UnixListener::bind(dir.socket()).unwrap();
+        assert!(matches!(Listener::bind(&dir.socket()), Err(SocketError::Taken(_))));
+        drop(other);
+        fs::remove_file(dir.socket()).unwrap();
+        fs::write(dir.socket(), "precious").unwrap();
+        assert!(matches!(Listener::bind(&dir.socket()), Err(SocketError::NotASocket(_))));
+        assert_eq!(fs::read(dir.socket()).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn of_many_that_start_at_once_one_wins() {
+        let dir = Dir::new("race");
+        drop(UnixListener::bind(dir.socket()).unwrap());
+        let won = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(|| Listener::bind(&dir.socket()))).collect();
+            let bound: Vec<_> = all.into_iter().filter_map(|t| t.join().unwrap().ok()).collect();
+            bound.len()
+        });
+        assert_eq!(won, 1);
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let long = PathBuf::from(format!("/run/{}", "x".repeat(200)));
+        assert!(
+            Listener::bind(&long).unwrap_err().to_string().ends_with("at most 107 bytes, this one has 205")
+        );
+        assert!(matches!(connect(&long), Err(SocketError::TooLong(_))));
+        assert_eq!(
+            SocketError::NoDaemon("/run/s".into()).to_string(),
+            "no daemon at /run/s: start one with `txweir daemon --socket /run/s`, or say where it is with --socket or \
+             TXWEIR_SOCKET"
+        );
+        let nowhere = Listener::bind(Path::new("/no-such-directory/s")).unwrap_err().to_string();
+        assert_eq!(
+            nowhere,
+            "cannot make the lock /no-such-directory/s.lock: No such file or directory (os error 2)"
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! Links as tc sees them.
+
+use txweir_core::cx::Cx;
+use txweir_core::{Env, Handle, Meta, Tree};
+use txweir_tc::tool::{Device, Devices, Hook, LinkLine, SwapDone};
+
+use crate::grammar;
+use crate::link::Link;
+use crate::links::Links;
+
+impl Devices for Links {
+    fn names(&self) -> Vec<String> {
+        self.all().iter().map(|link| link.name.to_string()).collect()
+    }
+
+    fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
+        let now = self.now;
+        let link = self.find_mut(name)?;
+        link.now = now;
+        // What has left by now has left before whatever comes next.
+        link.advance(now);
+        Some(link)
+    }
+
+    fn link(&mut self, words: &[String], dry: bool) -> Result<LinkLine, String> {
+        let verb = grammar::read(words).map_err(|not_read| not_read.text)?;
+        self.change(self.now, &verb, dry).map(|changes| LinkLine { changes })
+    }
+}
+
+impl Device for Link {
+    fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    fn queues(&self) -> u32 {
+        self.queues
+    }
+
+    fn env(&self) -> Env {
+        *self.env()
+    }
+
+    fn tree(&self) -> &Tree {
+        self.way.path().tree()
+    }
+
+    fn hook(&self) -> Option<Hook> {
+        self.hook
+    }
+
+    fn set_hook(&mut self, hook: Option<Hook>) {
+        self.hook = hook;
+    }
+
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
+        let now = self.now;
+        self.way.configure(now, f);
+        self.advance(now);
+    }
+
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
+        let now = self.now;
+        let ((), done) = self.way.swap(now, f);
+        self.advance(now);
+        SwapDone { kept: done.kept, moved: done.moved, dropped: done.dropped }
+    }
+
+    fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        let path = self.way.path();
+        let mut waiting: Vec<(Handle, Handle, Meta)> = Vec::new();
+        let pool = &path.cx().pool;
+        path.queued(&mut |parent, handle, m| {
+            let mut meta = *m;
+            meta.wire_len = pool.wire_len(m);
+            waiting.push((parent, handle, meta));
+        });
+        // As a swap puts them into a new tree.
+        waiting.sort_by_key(|(_, _, m)| m.enqueued);
+        waiting.iter().for_each(|(parent, handle, m)| f(*parent, *handle, m));
+    }
+}
