@@ -208,11 +208,18 @@ impl Node {
             self.books.queued.packets -= 1;
             self.books.queued.bytes -= u64::from(m.wire_len);
             if self.sizes.is_some() {
-                cx.pool.uncharge(p);
-                self.forget_sizes();
+                self.leave_sizes(p, cx);
             }
         }
         next
+    }
+
+    /// A packet leaves the size table: those above see its wire bytes.
+    #[cold]
+    #[inline(never)]
+    fn leave_sizes(&mut self, p: &Pkt, cx: &mut Cx) {
+        cx.pool.uncharge(p);
+        self.forget_sizes();
     }
 
     /// Lets go of a size table that was taken away, once nothing is queued that it has charged.
@@ -310,8 +317,7 @@ impl Node {
         self.books.admitted = self.books.admitted.since(aside);
         self.settle(dropped, cx);
         if self.sizes.is_some() {
-            cx.settle_sizes();
-            self.forget_sizes();
+            self.settle_sizes(cx);
         }
     }
 
@@ -336,15 +342,23 @@ impl Node {
             self.books.queued.packets -= d.packets;
             self.books.queued.bytes -= d.bytes;
             if self.sizes.is_some() {
-                cx.settle_sizes();
-                self.forget_sizes();
+                self.settle_sizes(cx);
             }
         }
+    }
+
+    /// Those above settle wire bytes.
+    #[cold]
+    #[inline(never)]
+    fn settle_sizes(&mut self, cx: &mut Cx) {
+        cx.settle_sizes();
+        self.forget_sizes();
     }
 }
 
 impl Sizes {
     #[cold]
+    #[inline(never)]
     fn charge(&self, p: &Pkt, cx: &mut Cx) {
         if let Some(table) = &self.table {
             let charged = table.charge(cx.pool.meta(p));
