@@ -30,9 +30,32 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         return save(socket, &args.words[1..]);
     }
     // What is wrong with the words is for the daemon to say.
-    let named = Flags::read(&args.words).ok().and_then(|flags| flags.batch);
-    let batch = named.as_deref().map(read_batch).transpose()?;
-    client::ask(socket, &Ask::Tc { args: args.words, batch })
+    let flags = Flags::read(&args.words).unwrap_or_default();
+    let batch = flags.batch.as_deref().map(read_batch).transpose()?;
+    let class_names = match read_class_names(&flags) {
+        Ok(names) => names,
+        Err(said) => {
+            // The status that tc has for it.
+            eprintln!("{said}");
+            return Ok(ExitCode::from(255));
+        }
+    };
+    client::ask(socket, &Ask::Tc { args: args.words, batch, class_names })
+}
+
+/// Where tc has the names of classes, unless `-cf` says otherwise.
+const CLASS_NAMES: &str = "/etc/iproute2/tc_cls";
+
+/// The names of classes, if they are asked for. Only a file that was named has to be there.
+fn read_class_names(flags: &Flags) -> Result<Option<String>, String> {
+    match (flags.names, &flags.class_names) {
+        (false, _) => Ok(None),
+        (true, None) => Ok(fs::read_to_string(CLASS_NAMES).ok()),
+        (true, Some(file)) => match fs::read_to_string(file) {
+            Ok(text) => Ok(Some(text)),
+            Err(e) => Err(format!("Can't open class names file: {file}: {e}")),
+        },
+    }
 }
 
 /// Reads a batch, for the daemon cannot: the file is in this process's directory, and stdin is its own.

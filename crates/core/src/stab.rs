@@ -11,8 +11,9 @@
 //! one size for every slot of it; so `mtu` and `tsize`, which give the table its grain, are kept only to be shown.
 
 use crate::meta::Meta;
+use crate::value::{Json, Show, Value, Words};
 
-/// How a link carries a packet.
+/// How a link carries a packet (tc-stab(8), tc-tbf(8)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkLayer {
     /// Whole.
@@ -22,6 +23,29 @@ pub enum LinkLayer {
     Atm,
 }
 
+impl Show for LinkLayer {
+    fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Ethernet => "ethernet",
+            Self::Atm => "atm",
+        })
+    }
+    fn json(&self) -> Json {
+        Json::Text(crate::value::text_of(self))
+    }
+}
+
+impl Value for LinkLayer {
+    const EXPECTED: &'static str = "ethernet, atm or adsl";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        match words.take()? {
+            "ethernet" => Some(Self::Ethernet),
+            "atm" | "adsl" => Some(Self::Atm),
+            _ => None,
+        }
+    }
+}
+
 /// A size table as it is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stab {
@@ -29,28 +53,28 @@ pub struct Stab {
     pub overhead: i32,
     /// Smallest size that is charged, bytes, after the overhead and before cells; 0 for none.
     pub mpu: u32,
-    /// How the link carries it.
-    pub linklayer: LinkLayer,
+    /// How the link carries it; `None`, which tc does not print, is as `Ethernet`.
+    pub linklayer: Option<LinkLayer>,
     /// Largest size in the table, bytes. Shown only.
     pub mtu: u32,
     /// Slots of the table. Shown only.
     pub tsize: u32,
 }
 
-/// Largest size in a table unless it is given (tc-stab(8)).
-const MTU: u32 = 2048;
+/// Largest size in a table unless it is given (tc-stab(8); it says 2048, and prints this).
+const MTU: u32 = 2047;
 /// Slots of a table unless they are given (tc-stab(8)).
 const TSIZE: u32 = 512;
 
 /// Bytes of an ATM cell (ITU-T I.361).
-const CELL: u64 = 53;
+pub(crate) const CELL: u64 = 53;
 /// Bytes that it carries.
-const CELL_PAYLOAD: u64 = 48;
+pub(crate) const CELL_PAYLOAD: u64 = 48;
 
 impl Default for Stab {
-    /// Nothing added, whole packets; `mtu` 2048, `tsize` 512.
+    /// Nothing added, whole packets; `mtu` 2047, `tsize` 512.
     fn default() -> Self {
-        Self { overhead: 0, mpu: 0, linklayer: LinkLayer::Ethernet, mtu: MTU, tsize: TSIZE }
+        Self { overhead: 0, mpu: 0, linklayer: None, mtu: MTU, tsize: TSIZE }
     }
 }
 
@@ -59,7 +83,7 @@ impl Default for Stab {
 /// ```
 /// use txweir_core::stab::{LinkLayer, SizeTable, Stab};
 ///
-/// let adsl = SizeTable::new(Stab { linklayer: LinkLayer::Atm, ..Stab::default() });
+/// let adsl = SizeTable::new(Stab { linklayer: Some(LinkLayer::Atm), ..Stab::default() });
 /// // 100 bytes fill three cells (tc-stab(8)).
 /// assert_eq!(adsl.size(100), 159);
 /// ```
@@ -103,8 +127,8 @@ impl SizeTable {
     /// The largest packet, in wire bytes, that is charged no more than `charged`; 0 if none is.
     pub fn largest_within(&self, charged: u32) -> u32 {
         let room = match self.stab.linklayer {
-            LinkLayer::Ethernet => u64::from(charged),
-            LinkLayer::Atm => u64::from(charged) / CELL * CELL_PAYLOAD,
+            None | Some(LinkLayer::Ethernet) => u64::from(charged),
+            Some(LinkLayer::Atm) => u64::from(charged) / CELL * CELL_PAYLOAD,
         };
         if room < u64::from(self.stab.mpu) {
             return 0;
@@ -117,8 +141,8 @@ impl SizeTable {
         let size = wire_len.saturating_add_signed(i64::from(self.stab.overhead));
         let size = size.max(u64::from(self.stab.mpu)).max(1);
         match self.stab.linklayer {
-            LinkLayer::Ethernet => size,
-            LinkLayer::Atm => size.div_ceil(CELL_PAYLOAD) * CELL,
+            None | Some(LinkLayer::Ethernet) => size,
+            Some(LinkLayer::Atm) => size.div_ceil(CELL_PAYLOAD) * CELL,
         }
     }
 }
@@ -129,7 +153,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn atm(overhead: i32, mpu: u32) -> SizeTable {
-        SizeTable::new(Stab { overhead, mpu, linklayer: LinkLayer::Atm, ..Stab::default() })
+        SizeTable::new(Stab { overhead, mpu, linklayer: Some(LinkLayer::Atm), ..Stab::default() })
     }
 
     #[test]
@@ -177,7 +201,7 @@ mod tests {
         fn what_is_within_is_charged_no_more(
             overhead in -2000..2000i32, mpu in 0..2000u32, cells: bool, max in 0..100_000u32
         ) {
-            let linklayer = if cells { LinkLayer::Atm } else { LinkLayer::Ethernet };
+            let linklayer = cells.then_some(LinkLayer::Atm);
             let table = SizeTable::new(Stab { overhead, mpu, linklayer, ..Stab::default() });
             let wire = table.largest_within(max);
             if wire > 0 {

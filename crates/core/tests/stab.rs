@@ -8,7 +8,7 @@ use txweir_core::stab::{LinkLayer, Stab};
 use txweir_core::{Admitted, ConfigError, ErrorKind, Handle, Instant, Meta, Tally};
 
 const T0: Instant = Instant::ZERO;
-const ATM: Stab = Stab { overhead: 0, mpu: 0, linklayer: LinkLayer::Atm, mtu: 2048, tsize: 512 };
+const ATM: Stab = Stab { overhead: 0, mpu: 0, linklayer: Some(LinkLayer::Atm), mtu: 2047, tsize: 512 };
 
 fn set(lane: &mut Lane, parent: Handle, stab: Option<Stab>) -> Result<(), ConfigError> {
     lane.path.configure(T0, &mut lane.dev, |tree, cx| tree.set_stab(parent, stab, cx))

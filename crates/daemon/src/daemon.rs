@@ -35,7 +35,7 @@ impl Daemon {
     pub fn answer(&mut self, now: Instant, ask: &Ask) -> Reply {
         self.links.now = now;
         match ask {
-            Ask::Tc { args, batch } => self.tc(args, batch.as_ref()),
+            Ask::Tc { args, batch, class_names } => self.tc(args, batch.as_ref(), class_names.as_ref()),
             Ask::Link { args } => self.link(now, args),
             // Links first: the lines of tc are about them.
             Ask::Save => Reply::done(self.links.save() + &tool::save(&mut self.links)),
@@ -43,9 +43,9 @@ impl Daemon {
         }
     }
 
-    fn tc(&mut self, args: &[String], batch: Option<&Batch>) -> Reply {
+    fn tc(&mut self, args: &[String], batch: Option<&Batch>, class_names: Option<&String>) -> Reply {
         let batch = batch.map(|batch| Source::new(&batch.name, &batch.text));
-        let request = Request { args: args.to_vec(), batch };
+        let request = Request { args: args.to_vec(), batch, class_names: class_names.cloned() };
         let Outcome { status, stdout, stderr } = tool::run(&request, &mut self.links);
         Reply { status, stdout, stderr, ..Reply::default() }
     }
@@ -53,7 +53,7 @@ impl Daemon {
     /// Applies a batch of tc and link lines, called `name` in messages.
     pub fn configure(&mut self, now: Instant, name: &str, text: &str) -> Reply {
         let batch = Some(Batch { name: name.to_owned(), text: text.to_owned() });
-        self.answer(now, &Ask::Tc { args: vec!["-b".to_owned(), name.to_owned()], batch })
+        self.answer(now, &Ask::Tc { args: vec!["-b".to_owned(), name.to_owned()], batch, class_names: None })
     }
 
     fn link(&mut self, now: Instant, args: &[String]) -> Reply {

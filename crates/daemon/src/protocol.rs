@@ -19,6 +19,8 @@ pub enum Ask {
         args: Vec<String>,
         /// The file that `-b` names, which only the client can read.
         batch: Option<Batch>,
+        /// The text of the file of class names, for `-nm`.
+        class_names: Option<String>,
     },
     /// A link command: its words after `link`.
     Link {
@@ -90,7 +92,7 @@ impl Reply {
 }
 
 /// The keys of every request, and those of some.
-const KEYS: [&str; 4] = ["id", "do", "args", "batch"];
+const KEYS: [&str; 5] = ["id", "do", "args", "batch", "class_names"];
 /// What can be asked for.
 const ASKS: &str = "\"tc\", \"link\", \"save\" or \"version\"";
 
@@ -118,9 +120,15 @@ impl Request {
     #[must_use]
     pub fn line(id: u64, ask: &Ask) -> Vec<u8> {
         let value = match ask {
-            Ask::Tc { args, batch: None } => json!({"id": id, "do": "tc", "args": args}),
-            Ask::Tc { args, batch: Some(batch) } => {
-                json!({"id": id, "do": "tc", "args": args, "batch": batch})
+            Ask::Tc { args, batch, class_names } => {
+                let mut value = json!({"id": id, "do": "tc", "args": args});
+                if let Some(batch) = batch {
+                    value["batch"] = json!(batch);
+                }
+                if let Some(names) = class_names {
+                    value["class_names"] = json!(names);
+                }
+                value
             }
             Ask::Link { args } => json!({"id": id, "do": "link", "args": args}),
             Ask::Save => json!({"id": id, "do": "save"}),
@@ -146,10 +154,10 @@ fn ask(object: &Map<String, Value>) -> Result<Ask, String> {
         None => Ok(()),
     };
     match name {
-        "tc" => Ok(Ask::Tc { args: args(object)?, batch: batch(object)? }),
-        "link" => none_of(&["batch"]).and_then(|()| Ok(Ask::Link { args: args(object)? })),
-        "save" => none_of(&["args", "batch"]).map(|()| Ask::Save),
-        "version" => none_of(&["args", "batch"]).map(|()| Ask::Version),
+        "tc" => Ok(Ask::Tc { args: args(object)?, batch: batch(object)?, class_names: class_names(object)? }),
+        "link" => none_of(&["batch", "class_names"]).and_then(|()| Ok(Ask::Link { args: args(object)? })),
+        "save" => none_of(&["args", "batch", "class_names"]).map(|()| Ask::Save),
+        "version" => none_of(&["args", "batch", "class_names"]).map(|()| Ask::Version),
         _ => Err(format!("do: expected {ASKS}, given {name:?}")),
     }
 }
@@ -166,6 +174,14 @@ fn args(object: &Map<String, Value>) -> Result<Vec<String>, String> {
         other => Err(wrong(&format!("args[{i}]"), "a text", other)),
     };
     list.iter().enumerate().map(word).collect()
+}
+
+fn class_names(object: &Map<String, Value>) -> Result<Option<String>, String> {
+    match object.get("class_names") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(other) => Err(wrong("class_names", "a text", other)),
+    }
 }
 
 fn batch(object: &Map<String, Value>) -> Result<Option<Batch>, String> {
@@ -211,8 +227,8 @@ mod tests {
         let batch = Some(Batch { name: "p.tc".into(), text: "qdisc show\n".into() });
         let words = |words: &[&str]| words.iter().map(|w| (*w).to_string()).collect::<Vec<_>>();
         for ask in [
-            Ask::Tc { args: words(&["-s", "qdisc", "show"]), batch: None },
-            Ask::Tc { args: words(&["-b", "p.tc"]), batch },
+            Ask::Tc { args: words(&["-s", "qdisc", "show"]), batch: None, class_names: None },
+            Ask::Tc { args: words(&["-b", "p.tc"]), batch, class_names: Some("1:1 voip".into()) },
             Ask::Link { args: words(&["add", "lan", "--type", "null"]) },
             Ask::Save,
             Ask::Version,
@@ -239,7 +255,10 @@ mod tests {
             (r#"{"do":"tc"}"#, "args: expected a list of texts, given nothing"),
             (r#"{"do":"tc","args":"qdisc show"}"#, r#"args: expected a list of texts, given "qdisc show""#),
             (r#"{"do":"link","args":["show",1]}"#, "args[1]: expected a text, given 1"),
-            (r#"{"do":"tc","arg":[]}"#, r#""arg": there is no such key: expected id, do, args, batch"#),
+            (
+                r#"{"do":"tc","arg":[]}"#,
+                r#""arg": there is no such key: expected id, do, args, batch, class_names"#,
+            ),
             (r#"{"do":"save","args":[]}"#, r#"args: "save" has none"#),
             (r#"{"do":"link","args":[],"batch":null}"#, r#"batch: "link" has none"#),
             (

@@ -1,6 +1,7 @@
 //! Links as tc sees them.
 
 use txweir_core::cx::Cx;
+use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Meta, Tree};
 use txweir_tc::tool::{Device, Devices, Hook, LinkLine, SwapDone};
 
@@ -43,6 +44,10 @@ impl Device for Link {
 
     fn tree(&self) -> &Tree {
         self.way.path().tree()
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.way.path().cx().pool
     }
 
     fn hook(&self) -> Option<Hook> {

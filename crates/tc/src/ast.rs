@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use txweir_core::Handle;
+use txweir_core::stab::LinkLayer;
 
 use crate::lex::Word;
 
@@ -91,13 +92,17 @@ pub struct Stab {
     pub tsize: Option<u32>,
 }
 
-/// How a link carries a packet (tc-stab(8)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkLayer {
-    /// Whole.
-    Ethernet,
-    /// In cells of 53 bytes that carry 48 (`atm`, `adsl`).
-    Atm,
+impl From<&Stab> for txweir_core::stab::Stab {
+    fn from(said: &Stab) -> Self {
+        let default = Self::default();
+        Self {
+            overhead: said.overhead.unwrap_or(default.overhead),
+            mpu: said.mpu.unwrap_or(default.mpu),
+            linklayer: said.linklayer,
+            mtu: said.mtu.unwrap_or(default.mtu),
+            tsize: said.tsize.unwrap_or(default.tsize),
+        }
+    }
 }
 
 /// A `qdisc` line.

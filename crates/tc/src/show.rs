@@ -13,12 +13,12 @@ use txweir_core::cx::Cx;
 use txweir_core::node::Node;
 use txweir_core::params::Shown;
 use txweir_core::qdisc::{Qdisc, pfifo_fast};
+use txweir_core::stab::Stab;
 use txweir_core::time::Nanos;
 use txweir_core::tree::Place;
 use txweir_core::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, ConfigError, Handle, Rate, Tree};
 
-use crate::ast::Stab;
 use crate::json::{self, Object};
 
 pub use class::{Classes, classes};
@@ -80,6 +80,28 @@ pub struct Form {
     pub iec: bool,
     /// Default qdiscs below classes too (`invisible`).
     pub invisible: bool,
+    /// Names of classes (`-nm`), printed in front of their numbers.
+    pub names: Vec<(Handle, String)>,
+}
+
+impl Form {
+    /// A class as it is printed.
+    fn named(&self, class: Handle) -> String {
+        match self.names.iter().find(|(named, _)| *named == class) {
+            Some((_, name)) => format!("{name}#{class}"),
+            None => class.to_string(),
+        }
+    }
+}
+
+/// The names of classes in a text as tc has it in `/etc/iproute2/tc_cls`: on each line a class and its name; `#` begins a
+/// comment. Lines that are otherwise say nothing.
+pub fn class_names(text: &str) -> Vec<(Handle, String)> {
+    let line = |line: &str| {
+        let mut words = line.split('#').next()?.split_whitespace();
+        Some((words.next()?.parse().ok()?, words.next()?.to_string()))
+    };
+    text.lines().filter_map(line).collect()
 }
 
 impl Default for Form {
@@ -93,6 +115,7 @@ impl Default for Form {
             raw: false,
             iec: false,
             invisible: false,
+            names: Vec::new(),
         }
     }
 }
@@ -155,7 +178,11 @@ pub fn commands(tree: &Tree, dev: Option<&str>) -> String {
             Handle::ROOT => out.push_str(" root"),
             parent => out.push_str(&format!(" parent {parent}")),
         }
-        out.push_str(&format!(" handle {} {}", made.handle, made.kind));
+        out.push_str(&format!(" handle {}", made.handle));
+        if let Some(stab) = &made.stab {
+            out.push_str(&format!(" {}", stab::words(stab)));
+        }
+        out.push_str(&format!(" {}", made.kind));
         for word in made.options {
             out.push(' ');
             out.push_str(&word);
@@ -171,6 +198,9 @@ pub(crate) fn copy(tree: &Tree, cx: &mut Cx) -> Result<Tree, ConfigError> {
     for made in made_by(tree) {
         let options: Vec<&str> = made.options.iter().map(String::as_str).collect();
         copy.replace(made.parent, Some(made.handle), made.kind, &mut Words::new(&options), cx)?;
+        if made.stab.is_some() {
+            copy.set_stab(made.parent, made.stab, cx)?;
+        }
     }
     Ok(copy)
 }
@@ -181,6 +211,7 @@ struct Made {
     handle: Handle,
     kind: &'static str,
     options: Vec<String>,
+    stab: Option<Stab>,
 }
 
 fn made_by(tree: &Tree) -> Vec<Made> {
@@ -200,7 +231,7 @@ fn made_by(tree: &Tree) -> Vec<Made> {
             }
         });
         let (parent, handle, kind) = (place.parent, node.handle(), node.qdisc().spec().kind);
-        all.push(Made { parent, handle, kind, options });
+        all.push(Made { parent, handle, kind, options, stab: node.stab().copied() });
     });
     all
 }
@@ -219,11 +250,6 @@ pub(crate) fn handle_text(handle: Handle) -> String {
     if handle.is_none() { "0:".into() } else { handle.to_string() }
 }
 
-/// The size table of a qdisc.
-fn stab_of(_node: &Node) -> Option<Stab> {
-    None
-}
-
 fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::fmt::Result {
     let kind = node.qdisc().spec().kind;
     write!(out, "qdisc {kind} {}", handle_text(node.handle()))?;
@@ -235,7 +261,7 @@ fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::
     }
     match place.depth {
         0 => write!(out, " root refcnt {}", form.refcnt)?,
-        _ => write!(out, " parent {}", place.parent)?,
+        _ => write!(out, " parent {}", form.named(place.parent))?,
     }
     for option in options(node.qdisc(), form) {
         if let Some(text) = option.text {
@@ -243,8 +269,8 @@ fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::
         }
     }
     writeln!(out, "{}", if style(kind).trailing { " " } else { "" })?;
-    if let Some(stab) = stab_of(node).filter(|_| form.details) {
-        writeln!(out, " {} ", stab::text(&stab))?;
+    if let Some(stab) = node.stab().filter(|_| form.details) {
+        writeln!(out, " {} ", stab::text(stab))?;
     }
     if form.statistics { write_stats(out, node) } else { Ok(()) }
 }
@@ -293,14 +319,14 @@ fn object(place: Place, node: &Node, form: &Form) -> String {
     }
     o = match place.depth {
         0 => o.bool("root", true).uint("refcnt", form.refcnt.into()),
-        _ => o.text("parent", &place.parent.to_string()),
+        _ => o.text("parent", &form.named(place.parent)),
     };
     let printed = options(node.qdisc(), form);
     let members = printed.iter().filter_map(|p| Some((p.key, p.json.as_ref()?)));
     let inner = members.fold(Object::new(), |o, (key, value)| o.value(key, value));
     o = o.raw("options", &inner.finish());
-    if let Some(stab) = stab_of(node).filter(|_| form.details) {
-        o = o.raw("stab", &stab::object(&stab));
+    if let Some(stab) = node.stab().filter(|_| form.details) {
+        o = o.raw("stab", &stab::object(stab));
     }
     if form.statistics {
         o = counters(books(o, node), node.qdisc());

@@ -21,9 +21,12 @@ pub use save::save;
 
 use std::sync::Arc;
 
+use txweir_core::Handle;
+
 use crate::command::USAGE;
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::{Line, Word};
+use crate::show;
 use crate::source::Source;
 pub(crate) use rehearsal::Queued;
 use rehearsal::Rehearsal;
@@ -36,6 +39,9 @@ pub struct Request {
     pub args: Vec<String>,
     /// The batch that `-b` names, read by the caller (see [`Flags::read`]); named as it was given, or `<stdin>`.
     pub batch: Option<Source>,
+    /// The text of the file that has the names of classes, read by the caller if `-nm` is given: a class and its name on
+    /// each line.
+    pub class_names: Option<String>,
 }
 
 /// What tc prints and exits with.
@@ -67,11 +73,13 @@ pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
     if flags.version {
         return Outcome { stdout: VERSION.into(), ..Outcome::default() };
     }
+    let class_names =
+        request.class_names.as_deref().filter(|_| flags.names).map(show::class_names).unwrap_or_default();
     let (source, words) = flags::command_line(&request.args);
     let rest = words.into_iter().skip(flags.before).filter(|w| !flags::is_ours(&w.text)).collect::<Vec<_>>();
     if flags.batch.is_some() {
         return match &request.batch {
-            Some(batch) => run_batch(&flags, batch, devices),
+            Some(batch) => run_batch(&flags, &class_names, batch, devices),
             None => Outcome { status: 1, stderr: "the batch was not read\n".into(), ..Outcome::default() },
         };
     }
@@ -89,24 +97,29 @@ pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
     }
     let line = Line { words: rest };
     if !flags.dry_run {
-        let mut session = Session::new(&flags, devices);
+        let mut session = Session::new(&flags, &class_names, devices);
         let status = session.line(&source, &line);
         return session.finish(status);
     }
     let mut rehearsal = Rehearsal::new(devices, false);
-    let mut session = Session::new(&flags, &mut rehearsal);
+    let mut session = Session::new(&flags, &class_names, &mut rehearsal);
     let status = session.line(&source, &line);
     let outcome = session.finish(status);
     rehearsal.plan(outcome, &flags)
 }
 
-fn run_batch(flags: &Flags, batch: &Source, devices: &mut dyn Devices) -> Outcome {
+fn run_batch(
+    flags: &Flags,
+    class_names: &[(Handle, String)],
+    batch: &Source,
+    devices: &mut dyn Devices,
+) -> Outcome {
     let batch = Arc::new(batch.clone());
     if !flags.dry_run && !flags.atomic {
-        return batch::run(flags, &batch, devices).0;
+        return batch::run(flags, class_names, &batch, devices).0;
     }
     let mut rehearsal = Rehearsal::new(devices, flags.atomic);
-    let (outcome, done) = batch::run(flags, &batch, &mut rehearsal);
+    let (outcome, done) = batch::run(flags, class_names, &batch, &mut rehearsal);
     match (flags.dry_run, outcome.status) {
         (true, _) => rehearsal.plan(outcome, flags),
         (false, 0) => rehearsal.commit(outcome, done),

@@ -23,9 +23,10 @@ use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags};
+use crate::stab::{CELL, CELL_PAYLOAD, LinkLayer};
 use crate::time::{Instant, Nanos};
 use crate::units::{Bytes, Rate, RateMul};
-use crate::value::{Json, Show, Value, Words};
+use crate::value::Words;
 
 crate::params! {
     /// Parameters of tbf.
@@ -53,39 +54,6 @@ crate::params! {
 
 fn in_u32(b: &Bytes) -> bool {
     (1..=u64::from(u32::MAX)).contains(&b.0)
-}
-
-/// How a link carries a packet (tc-tbf(8), tc-stab(8)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LinkLayer {
-    /// Whole.
-    #[default]
-    Ethernet,
-    /// In cells of 53 bytes that carry 48 each.
-    Atm,
-}
-
-impl Show for LinkLayer {
-    fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Ethernet => "ethernet",
-            Self::Atm => "atm",
-        })
-    }
-    fn json(&self) -> Json {
-        Json::Text(crate::value::text_of(self))
-    }
-}
-
-impl Value for LinkLayer {
-    const EXPECTED: &'static str = "ethernet, atm or adsl";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        match words.take()? {
-            "ethernet" => Some(Self::Ethernet),
-            "atm" | "adsl" => Some(Self::Atm),
-            _ => None,
-        }
-    }
 }
 
 /// A shaper.
@@ -130,7 +98,7 @@ impl Charge {
         let size = (u64::from(len) + u64::from(self.overhead)).max(u64::from(self.mpu));
         match self.layer {
             LinkLayer::Ethernet => size,
-            LinkLayer::Atm => size.div_ceil(48) * 53,
+            LinkLayer::Atm => size.div_ceil(CELL_PAYLOAD) * CELL,
         }
     }
     /// Nanoseconds at `rate` and at `peakrate` (0 without one).

@@ -19,7 +19,7 @@ fn random_stab(rng: &mut Rng) -> Option<Stab> {
     chance(rng, 2, 3).then(|| Stab {
         overhead: *pick(rng, &[0, -14, 4, 40, -2000, 300]),
         mpu: *pick(rng, &[0, 0, 64, 1000]),
-        linklayer: *pick(rng, &[LinkLayer::Ethernet, LinkLayer::Atm]),
+        linklayer: *pick(rng, &[None, Some(LinkLayer::Ethernet), Some(LinkLayer::Atm)]),
         ..Stab::default()
     })
 }

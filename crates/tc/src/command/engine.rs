@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use super::{class, spec_of};
+use txweir_core::Handle;
+
 use crate::ast::{At, Command, Place, QdiscCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::{Line, Word};
@@ -55,8 +57,13 @@ fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Di
     if let Some(block) = cmd.blocks.iter().flatten().next() {
         return unsupported(&block.span, "the engine has no blocks: a block is shared by filters");
     }
-    if let Some(stab) = &cmd.stab {
-        return unsupported(&stab.span, "the engine has no size tables");
+    if let (Some(stab), Some(At { value: Place::Below(parent), .. })) = (&cmd.stab, &cmd.place)
+        && *parent != Handle::ROOT
+    {
+        return unsupported(
+            &stab.span,
+            "only the root qdisc can have a size table: it counts for all that is below",
+        );
     }
     let by_handle = matches!(cmd.verb, Verb::Change | Verb::Link | Verb::Delete) && cmd.handle.is_some();
     if cmd.place.is_none() && !by_handle {

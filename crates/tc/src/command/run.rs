@@ -1,6 +1,7 @@
 //! A `qdisc` line done to a tree.
 
 use txweir_core::cx::Cx;
+use txweir_core::stab::Stab;
 use txweir_core::value::Words;
 use txweir_core::{ConfigError, ErrorKind, Handle, Tree};
 
@@ -24,7 +25,7 @@ pub(crate) fn run(cmd: &QdiscCommand, tree: &mut Tree, cx: &mut Cx) -> Result<()
     let kind = cmd.kind.as_ref().map(|k| k.text.as_str());
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     let words = &mut Words::new(&options);
-    match (cmd.verb, kind) {
+    let done = match (cmd.verb, kind) {
         (Verb::Add, Some(kind)) => tree.add(parent, handle, kind, words, cx).map(|_| ()),
         (Verb::Replace, Some(kind)) => tree.replace(parent, handle, kind, words, cx).map(|_| ()),
         // Nothing is changed where nothing is said.
@@ -43,6 +44,19 @@ pub(crate) fn run(cmd: &QdiscCommand, tree: &mut Tree, cx: &mut Cx) -> Result<()
         (Verb::Add | Verb::Replace | Verb::Get | Verb::Show | Verb::Flush, _) => {
             Err(ConfigError::new(ErrorKind::Missing, "qdisc", "a kind", "").key("kind"))
         }
+    };
+    // As Linux has it: what a line does not say again about sizes is gone.
+    match (done, &cmd.stab) {
+        (Ok(()), stab)
+            if parent == Handle::ROOT && cmd.verb != Verb::Delete && !tree.root().handle().is_none() =>
+        {
+            tree.set_stab(parent, stab.as_ref().map(|stab| Stab::from(&stab.value)), cx)
+        }
+        (Ok(()), Some(_)) => {
+            let expected = "a size table at the root only";
+            Err(ConfigError::new(ErrorKind::Unsupported, "qdisc", expected, "another place").key("stab"))
+        }
+        (done, _) => done,
     }
 }
 

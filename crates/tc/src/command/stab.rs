@@ -1,11 +1,12 @@
 //! `stab ...` and `estimator ...`: what stands before a kind and has words of its own.
 
 use txweir_core::Nanos;
+use txweir_core::stab::LinkLayer;
 use txweir_core::value::{Value, Words};
 
 use super::reader::Reader;
 use super::{Failure, Part, whole};
-use crate::ast::{At, LinkLayer, Stab};
+use crate::ast::{At, Stab};
 use crate::diagnostic::code;
 use crate::lex::Word;
 

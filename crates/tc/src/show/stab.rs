@@ -1,60 +1,48 @@
-//! A qdisc's size table as `tc -d` prints it: what is zero is left out.
+//! A qdisc's size table as `tc -d` prints it, and as the words that make it: what is zero is left out, and the grain of
+//! the table where there is none to be made.
 
-use txweir_core::value::Json;
+use txweir_core::stab::{LinkLayer, Stab};
+use txweir_core::value::{exact_of, text_of};
 
-use crate::ast::{LinkLayer, Stab};
-use crate::json::Object;
+use crate::json::{Object, quote};
 
-/// The key and the value of all that a size table says.
-fn members(stab: &Stab) -> Vec<(&'static str, Json)> {
-    let number = |n: u32| (n > 0).then_some(Json::Uint(n.into()));
-    let layer = stab.linklayer.map(|l| Json::Text(link_layer(l).into()));
+/// The key, the value, and whether it is text, of all that a size table says.
+fn members(stab: &Stab) -> Vec<(&'static str, String, bool)> {
+    let cells = stab.linklayer == Some(LinkLayer::Atm);
+    let table = cells || stab.mpu > 0;
+    let number = |key, n: u32, wanted: bool| (wanted && n > 0).then(|| (key, n.to_string(), false));
     [
-        ("linklayer", layer),
-        ("mpu", stab.mpu.and_then(number)),
-        ("mtu", stab.mtu.and_then(number)),
-        ("tsize", stab.tsize.and_then(number)),
+        stab.linklayer.map(|layer| ("linklayer", text_of(&layer), true)),
+        (stab.overhead != 0).then(|| ("overhead", stab.overhead.to_string(), false)),
+        number("mpu", stab.mpu, true),
+        number("mtu", stab.mtu, table),
+        number("tsize", stab.tsize, table),
     ]
     .into_iter()
-    .filter_map(|(key, value)| Some((key, value?)))
+    .flatten()
     .collect()
 }
 
 /// A size table as `tc -d` prints it.
 pub(super) fn text(stab: &Stab) -> String {
-    let mut words = Vec::new();
-    for (key, value) in members(stab) {
-        words.push(match value {
-            Json::Text(text) => format!("{key} {text}"),
-            Json::Uint(n) => format!("{key} {n}"),
-            _ => continue,
-        });
-    }
-    let at = usize::from(stab.linklayer.is_some());
-    if let Some(overhead) = stab.overhead.filter(|o| *o != 0) {
-        words.insert(at, format!("overhead {overhead}"));
-    }
+    let words: Vec<String> =
+        members(stab).into_iter().map(|(key, value, _)| format!("{key} {value}")).collect();
     words.join(" ")
 }
 
 /// A size table as `tc -d -j` prints it.
 pub(super) fn object(stab: &Stab) -> String {
-    let mut o = Object::new();
-    let overhead = stab.overhead.filter(|n| *n != 0);
-    let said = members(stab);
-    let (first, rest) = said.split_at(usize::from(stab.linklayer.is_some()));
-    o = first.iter().fold(o, |o, (key, value)| o.value(key, value));
-    if let Some(overhead) = overhead {
-        o = o.raw("overhead", &overhead.to_string());
-    }
-    rest.iter().fold(o, |o, (key, value)| o.value(key, value)).finish()
+    let member = |o: Object, (key, value, text): (&str, String, bool)| {
+        o.raw(key, &if text { quote(&value) } else { value })
+    };
+    members(stab).into_iter().fold(Object::new(), member).finish()
 }
 
-const fn link_layer(layer: LinkLayer) -> &'static str {
-    match layer {
-        LinkLayer::Ethernet => "ethernet",
-        LinkLayer::Atm => "atm",
-    }
+/// The words that make it, without loss.
+pub(super) fn words(stab: &Stab) -> String {
+    let layer = stab.linklayer.map(|layer| format!(" linklayer {}", exact_of(&layer))).unwrap_or_default();
+    let Stab { overhead, mpu, mtu, tsize, .. } = stab;
+    format!("stab{layer} overhead {overhead} mpu {mpu} mtu {mtu} tsize {tsize}")
 }
 
 #[cfg(test)]
@@ -63,16 +51,14 @@ mod tests {
 
     #[test]
     fn a_size_table_as_tc_prints_it() {
-        let full = Stab {
-            overhead: Some(10),
-            mpu: Some(64),
-            linklayer: Some(LinkLayer::Atm),
-            mtu: Some(2047),
-            tsize: Some(512),
-        };
+        let atm = Some(LinkLayer::Atm);
+        let full = Stab { overhead: 10, mpu: 64, linklayer: atm, ..Stab::default() };
         assert_eq!(text(&full), "linklayer atm overhead 10 mpu 64 mtu 2047 tsize 512");
         assert_eq!(object(&full), r#"{"linklayer":"atm","overhead":10,"mpu":64,"mtu":2047,"tsize":512}"#);
-        let negative = Stab { overhead: Some(-4), ..Stab::default() };
+        assert_eq!(words(&full), "stab linklayer atm overhead 10 mpu 64 mtu 2047 tsize 512");
+        let negative = Stab { overhead: -4, ..Stab::default() };
         assert_eq!((text(&negative), object(&negative)), ("overhead -4".into(), r#"{"overhead":-4}"#.into()));
+        let least = Stab { mpu: 64, ..Stab::default() };
+        assert_eq!(text(&least), "mpu 64 mtu 2047 tsize 512");
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use txweir_core::Handle;
+
 use super::session::{Done, Session};
 use super::{Devices, Flags, Outcome};
 use crate::lex::{self, Line};
@@ -11,8 +13,13 @@ use crate::source::Source;
 const FAILED: u8 = 1;
 
 /// Does a batch, and gives the lines that changed something.
-pub(super) fn run(flags: &Flags, batch: &Arc<Source>, devices: &mut dyn Devices) -> (Outcome, Vec<Done>) {
-    let mut session = Session::new(flags, devices);
+pub(super) fn run(
+    flags: &Flags,
+    class_names: &[(Handle, String)],
+    batch: &Arc<Source>,
+    devices: &mut dyn Devices,
+) -> (Outcome, Vec<Done>) {
+    let mut session = Session::new(flags, class_names, devices);
     let mut status = 0;
     for line in lex::lines(batch, 0..batch.text.len()) {
         let (at, failed) = match line {

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use txweir_core::cx::Cx;
+use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Meta, Tally, Tree};
 
 /// The ingress and egress hooks of a device: places for filters, without filters yet. As in Linux there is one handle,
@@ -66,6 +67,8 @@ pub trait Device {
     fn env(&self) -> Env;
     /// Its qdiscs, with the books of all queues together.
     fn tree(&self) -> &Tree;
+    /// The packets that wait in them.
+    fn pool(&self) -> &Pool;
     /// Which hook it has.
     fn hook(&self) -> Option<Hook>;
     /// Puts a hook there, or takes it away.
@@ -73,9 +76,8 @@ pub trait Device {
     /// Calls `f` on its tree, between two bursts of packets. `f` may be called once for each queue, and does to each the
     /// same.
     fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx));
-    /// Like `configure`, for many changes in one step: queued packets are kept, and wait afterwards in what is where they
-    /// waited, or in the nearest qdisc above that is left. `f` is given a tree of the present structure without packets,
-    /// and makes of it what shall be.
+    /// Like `configure`, for many changes in one step: packets that wait are kept, in their order, and wait afterwards
+    /// where the tree that `f` has made puts them.
     fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone;
     /// Calls `f` on every packet that waits: the class that its qdisc hangs below, the qdisc's handle, the packet; in the
     /// order in which they would be put into a new tree.

@@ -32,7 +32,12 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
             let mut printed = Print::default();
             for name in names(session, dev.map(|d| d.text.as_str())) {
                 if let Some(device) = session.devices.device(&name) {
-                    qdiscs(device, cmd, &form(session.flags, device, dev.is_none()), &mut printed);
+                    qdiscs(
+                        device,
+                        cmd,
+                        &form(session.flags, session.class_names, device, dev.is_none()),
+                        &mut printed,
+                    );
                 }
             }
             finish(session, printed);
@@ -41,7 +46,7 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
             // Without a device tc shows nothing at all.
             if let Some(device) = dev.and_then(|dev| session.devices.device(&dev.text)) {
                 let mut printed = Print::default();
-                classes(device, cmd, &form(session.flags, device, false), &mut printed);
+                classes(device, cmd, &form(session.flags, session.class_names, device, false), &mut printed);
                 // Nor does it print an empty list of classes.
                 if !printed.objects.is_empty() {
                     let lines = std::mem::take(&mut printed.text);
@@ -92,7 +97,7 @@ fn finish(session: &mut Session<'_>, printed: Print) {
     }
 }
 
-fn form(flags: &Flags, device: &dyn Device, named: bool) -> Form {
+fn form(flags: &Flags, class_names: &[(Handle, String)], device: &dyn Device, named: bool) -> Form {
     Form {
         dev: named.then(|| device.name().to_string()),
         refcnt: device.queues().saturating_add(1),
@@ -101,6 +106,7 @@ fn form(flags: &Flags, device: &dyn Device, named: bool) -> Form {
         raw: flags.raw,
         iec: flags.iec,
         invisible: false,
+        names: class_names.to_vec(),
     }
 }
 
@@ -151,7 +157,7 @@ fn classes(device: &dyn Device, cmd: &ClassCommand, form: &Form, printed: &mut P
     let value = |at: &Option<crate::ast::At<Handle>>| at.as_ref().map(|at| at.value);
     let asked =
         Classes { parent: value(&cmd.parent), classid: value(&cmd.classid), qdisc: value(&cmd.qdisc) };
-    let (text, objects) = show::classes(device.tree(), form, &asked, &|_| None);
+    let (text, objects) = show::classes(device.tree(), device.pool(), form, &asked);
     printed.text.push_str(&text);
     printed.objects.extend(objects);
 }

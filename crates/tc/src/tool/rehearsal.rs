@@ -1,6 +1,7 @@
 //! Devices of paper: copies of the structure of real ones, on which lines are tried before, or instead of, being done.
 
 use txweir_core::cx::Cx;
+use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Meta, Tree};
 
 use super::apply::{on_tree, scratch_cx};
@@ -175,6 +176,9 @@ impl Device for Shadow {
     }
     fn tree(&self) -> &Tree {
         &self.tree
+    }
+    fn pool(&self) -> &Pool {
+        &self.cx.pool
     }
     fn hook(&self) -> Option<Hook> {
         self.hook

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use txweir_core::Handle;
+
 use super::{Devices, Flags, HELP, Outcome, apply, list};
 use crate::ast::{Command, QdiscCommand, Verb};
 use crate::command::{self, Failure, UNPARSABLE, engine};
@@ -22,14 +24,20 @@ pub(super) struct Done {
 pub(super) struct Session<'a> {
     pub(super) flags: &'a Flags,
     pub(super) devices: &'a mut dyn Devices,
+    /// Names of classes, as far as they are asked for.
+    pub(super) class_names: &'a [(Handle, String)],
     pub(super) stdout: String,
     pub(super) stderr: String,
     pub(super) done: Vec<Done>,
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(flags: &'a Flags, devices: &'a mut dyn Devices) -> Self {
-        Self { flags, devices, stdout: String::new(), stderr: String::new(), done: Vec::new() }
+    pub(super) fn new(
+        flags: &'a Flags,
+        class_names: &'a [(Handle, String)],
+        devices: &'a mut dyn Devices,
+    ) -> Self {
+        Self { flags, devices, class_names, stdout: String::new(), stderr: String::new(), done: Vec::new() }
     }
 
     /// What was printed, and the status.

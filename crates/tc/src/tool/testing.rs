@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use txweir_core::cx::Cx;
+use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Meta, Tree};
 
 use super::device::{Device, Devices, Hook, SwapDone};
@@ -86,6 +87,9 @@ impl Device for MemoryDevice {
     fn tree(&self) -> &Tree {
         &self.tree
     }
+    fn pool(&self) -> &Pool {
+        &self.cx.pool
+    }
     fn hook(&self) -> Option<Hook> {
         self.hook
     }
@@ -129,6 +133,7 @@ pub fn any_text(text: &str) {
     let as_batch = |flags: &[&str]| Request {
         args: flags.iter().chain(&["-b", "b"]).map(|a| (*a).to_string()).collect(),
         batch: Some(Source::new("b", text)),
+        ..Request::default()
     };
     let mut devices = loaded();
     let before = save(&mut devices);
@@ -144,7 +149,7 @@ pub fn any_text(text: &str) {
     run(&as_batch(&["-s", "-d", "-r", "-force"]), &mut devices);
     for line in text.lines().take(8) {
         let args: Vec<String> = line.split_whitespace().map(String::from).collect();
-        let outcome = run(&Request { args, batch: None }, &mut devices);
+        let outcome = run(&Request { args, ..Request::default() }, &mut devices);
         assert!(matches!(outcome.status, 0..=2 | 255), "{}", outcome.status);
         assert!(outcome.status == 0 || !outcome.stderr.is_empty(), "an error without a word: {line}");
     }
@@ -152,7 +157,11 @@ pub fn any_text(text: &str) {
         let saved = save(&mut devices);
         let mut again = loaded();
         let batch = format!("qdisc del dev a root\n{saved}");
-        let request = Request { args: vec!["-b".into()], batch: Some(Source::new("saved", batch)) };
+        let request = Request {
+            args: vec!["-b".into()],
+            batch: Some(Source::new("saved", batch)),
+            ..Request::default()
+        };
         let outcome = run(&request, &mut again);
         assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""), "{saved}");
         assert_eq!(save(&mut again), saved);
@@ -163,7 +172,7 @@ pub fn any_text(text: &str) {
 fn loaded() -> Memory {
     let mut devices = Memory::new(&["a", "b"]);
     let args = "qdisc add dev a root handle 1: prio".split(' ').map(String::from).collect();
-    run(&Request { args, batch: None }, &mut devices);
+    run(&Request { args, ..Request::default() }, &mut devices);
     if let Some(a) = devices.get("a") {
         for n in 0..6u32 {
             a.enqueue(Meta::new(100 + n).priority(n).hash(n));
