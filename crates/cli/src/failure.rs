@@ -87,6 +87,7 @@ fn draw(d: &Diagnostic, colour: bool, to: &mut Vec<u8>) -> std::io::Result<()> {
     let (kind, tint) = match d.severity {
         Severity::Error => (ReportKind::Error, Color::Red),
         Severity::Warning => (ReportKind::Warning, Color::Yellow),
+        Severity::Note => (ReportKind::Advice, Color::Cyan),
     };
     let label = match d.expected.as_str() {
         "" => "here".to_string(),

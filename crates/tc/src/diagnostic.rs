@@ -41,11 +41,15 @@ pub mod code {
     pub const UNSUPPORTED: &str = "unsupported";
     /// A rate without a unit: accepted as bits per second, and seldom meant so.
     pub const BARE_RATE: &str = "bare-rate";
+    /// A part of a script that only running it can tell.
+    pub const NOT_EVALUATED: &str = "not-evaluated";
 }
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
+    /// Nothing is wrong: something that the reader should know.
+    Note,
     /// Accepted, but hardly what was meant.
     Warning,
     /// Refused.
@@ -53,9 +57,10 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// `warning` or `error`.
+    /// `note`, `warning` or `error`.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Note => "note",
             Self::Warning => "warning",
             Self::Error => "error",
         }
@@ -128,6 +133,13 @@ impl Diagnostic {
     #[must_use]
     pub fn warning(mut self) -> Self {
         self.severity = Severity::Warning;
+        self
+    }
+
+    /// As a note: it does not count.
+    #[must_use]
+    pub fn note(mut self) -> Self {
+        self.severity = Severity::Note;
         self
     }
 

@@ -35,6 +35,7 @@ pub mod language;
 pub mod lex;
 pub mod policy;
 mod refusal;
+pub mod script;
 pub mod show;
 pub mod source;
 mod suggest;
