@@ -39,8 +39,9 @@ pub mod script;
 pub mod show;
 pub mod source;
 mod suggest;
+pub mod tool;
 
-pub use command::{Command, Place, QdiscCommand, Verb};
+pub use ast::{Command, Place, QdiscCommand, Verb};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use policy::Policy;
 pub use source::Source;

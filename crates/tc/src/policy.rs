@@ -7,9 +7,10 @@ use txweir_core::cx::Cx;
 use txweir_core::value::{Value, Words};
 use txweir_core::{ConfigError, Env, Rate, Tree};
 
-use crate::command::{self, Command, QdiscCommand, Verb};
+use crate::ast::{At, Command, Place, QdiscCommand, Verb};
+use crate::command::{self, engine};
 use crate::diagnostic::{Diagnostic, Diagnostics, code};
-use crate::lex;
+use crate::lex::{self, Line};
 use crate::refusal;
 use crate::show;
 use crate::source::Source;
@@ -38,15 +39,11 @@ impl Policy {
         let mut policy = Self { source: Arc::clone(&source), commands: Vec::new(), warnings: Vec::new() };
         let mut wrong = Vec::new();
         for line in lex::lines(&source, part) {
-            let read = line.and_then(|line| command::parse(&source, &line)).and_then(|cmd| {
-                let Command::Qdisc(qdisc) = &cmd;
-                check_options(&source, qdisc)?;
-                Ok(cmd)
-            });
-            match read {
+            match line.and_then(|line| read(&source, &line)) {
                 Ok(cmd) => {
-                    let Command::Qdisc(qdisc) = &cmd;
-                    policy.warnings.extend(bare_rates(&source, qdisc));
+                    if let Command::Qdisc(qdisc) = &cmd {
+                        policy.warnings.extend(bare_rates(&source, qdisc));
+                    }
                     policy.commands.push(cmd);
                 }
                 Err(d) => wrong.push(d),
@@ -71,8 +68,8 @@ impl Policy {
     /// The names of the devices that commands are for, each once, in order of appearance.
     pub fn devices(&self) -> Vec<&str> {
         let mut names = Vec::new();
-        for Command::Qdisc(cmd) in &self.commands {
-            if let Some(dev) = cmd.dev.as_ref().filter(|d| !names.contains(&d.text.as_str())) {
+        for cmd in &self.commands {
+            if let Some(dev) = cmd.dev().filter(|d| !names.contains(&d.text.as_str())) {
                 names.push(dev.text.as_str());
             }
         }
@@ -83,7 +80,7 @@ impl Policy {
     #[must_use]
     pub fn for_device(&self, name: &str) -> Self {
         let mut policy = self.clone();
-        policy.commands.retain(|Command::Qdisc(cmd)| cmd.dev.as_ref().is_none_or(|d| d.text == name));
+        policy.commands.retain(|cmd| cmd.dev().is_none_or(|d| d.text == name));
         policy
     }
 
@@ -104,15 +101,18 @@ impl Policy {
 
     fn run(&self, tree: &mut Tree, cx: &mut Cx) -> Result<(), Diagnostic> {
         self.one_device()?;
-        self.commands.iter().try_for_each(|Command::Qdisc(cmd)| {
-            cmd.run(tree, cx).map_err(|e| refusal::of(&self.source, cmd, &e))
+        self.commands.iter().try_for_each(|cmd| match cmd {
+            Command::Qdisc(cmd) => {
+                command::run(cmd, tree, cx).map_err(|e| refusal::of(&self.source, cmd, &e))
+            }
+            other => Err(not_done(&self.source, other)),
         })
     }
 
     fn one_device(&self) -> Result<(), Diagnostic> {
         let mut first: Option<&str> = None;
-        for Command::Qdisc(cmd) in &self.commands {
-            let Some(dev) = &cmd.dev else { continue };
+        for cmd in &self.commands {
+            let Some(dev) = cmd.dev() else { continue };
             if let Some(other) = first.filter(|first| *first != dev.text) {
                 let message = format!("this is for {}, and the line before is for {other}", dev.text);
                 let err = Diagnostic::error(code::CONFLICT, &self.source, dev.span.clone(), message);
@@ -135,9 +135,54 @@ fn scratch_cx() -> Cx {
     Cx::new(1, 0)
 }
 
+/// Reads a line and holds it to what a policy may say.
+fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Diagnostic> {
+    let cmd = command::parse(source, line)?;
+    let (object, verb) = engine::head(line);
+    let word = verb.or(object);
+    let span = word.map_or_else(|| line.span(), |w| w.span.clone());
+    let object = object.map_or("", |w| &w.text);
+    let only_changes = |message: String| {
+        let err = Diagnostic::error(code::UNKNOWN_VERB, source, span.clone(), message);
+        err.expected("add, replace, change or del")
+    };
+    match (cmd.verb(), verb) {
+        (_, None) => return Err(only_changes(format!("there is no verb after \"{object}\""))),
+        (Verb::Show | Verb::Get | Verb::Link | Verb::Flush, Some(verb)) => {
+            let err = only_changes(format!("\"{}\" has no place in a policy", verb.text));
+            return Err(err.hint((cmd.verb() == Verb::Link).then(|| "replace does the same".to_string())));
+        }
+        _ => {}
+    }
+    match &cmd {
+        Command::Qdisc(qdisc) => {
+            engine::check(source, line, &cmd)?;
+            if let Some(At { value: Place::Ingress | Place::Clsact, span }) = &qdisc.place {
+                let message = "a policy is for the qdiscs of a device, and has no hooks";
+                return Err(Diagnostic::error(code::UNSUPPORTED, source, span.clone(), message));
+            }
+            if let (Verb::Delete, [first, ..]) = (qdisc.verb, qdisc.options.as_slice()) {
+                let message = "del takes no options";
+                return Err(Diagnostic::error(code::UNEXPECTED_WORD, source, first.span.clone(), message));
+            }
+            check_options(source, qdisc)?;
+        }
+        Command::Class(_) => engine::check(source, line, &cmd)?,
+        // Good to read, and to check: it is `apply` that cannot do them.
+        Command::Filter(_) | Command::Chain(_) | Command::Actions(_) => {}
+    }
+    Ok(cmd)
+}
+
+/// The refusal of what can be read and not done.
+fn not_done(source: &Arc<Source>, cmd: &Command) -> Diagnostic {
+    let message = "there are no filters in the engine";
+    Diagnostic::error(code::UNSUPPORTED, source, cmd.span().clone(), message)
+}
+
 /// Whether the kind takes the options, on any device.
 fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
-    let Some(spec) = cmd.spec().filter(|_| cmd.verb != Verb::Delete) else { return Ok(()) };
+    let Some(spec) = refusal::spec(cmd).filter(|_| cmd.verb != Verb::Delete) else { return Ok(()) };
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     match spec.build(&mut Words::new(&options), &Env::default()) {
         Ok(_) => Ok(()),
@@ -146,8 +191,8 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
 }
 
 /// Rates without a unit: tc reads `rate 10` as ten bits per second.
-fn bare_rates(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
-    let Some(spec) = cmd.spec() else { return Vec::new() };
+pub(crate) fn bare_rates(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
+    let Some(spec) = refusal::spec(cmd) else { return Vec::new() };
     let is_rate = |key: &str| {
         spec.params.iter().any(|p| p.expected == <Rate as Value>::EXPECTED && p.words.contains(&key))
     };

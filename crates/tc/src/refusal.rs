@@ -9,7 +9,8 @@ use txweir_core::spec::Spec;
 use txweir_core::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind};
 
-use crate::command::{BEFORE_KIND, QdiscCommand};
+use crate::ast::QdiscCommand;
+use crate::command::{BEFORE_KIND, spec_of};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::Word;
 use crate::source::Source;
@@ -40,11 +41,16 @@ pub(crate) fn of(source: &Arc<Source>, cmd: &QdiscCommand, err: &ConfigError) ->
     if err.given.is_empty() {
         d.given.clear();
     }
-    match (err.kind, cmd.spec(), err.word) {
+    match (err.kind, spec(cmd), err.word) {
         (ErrorKind::UnknownKey, Some(spec), Some(at)) => unknown_key(d, cmd, spec, at),
         (ErrorKind::BadValue, Some(spec), Some(at)) => bad_value(d, cmd, spec, at, key),
         _ => d,
     }
+}
+
+/// The kind's entry in the registry, if a kind is given.
+pub(crate) fn spec(cmd: &QdiscCommand) -> Option<&'static Spec> {
+    cmd.kind.as_ref().and_then(spec_of)
 }
 
 struct Described {
@@ -94,11 +100,13 @@ fn describe(err: &ConfigError, key: &str) -> Described {
 fn span_of(cmd: &QdiscCommand, err: &ConfigError, key: &str) -> Range<usize> {
     let option = |at: usize| cmd.options.get(at).map(|w| w.span.clone());
     let kind = || cmd.kind.as_ref().map(|k| k.span.clone());
+    let handle = || cmd.handle.as_ref().map(|h| h.span.clone());
+    let place = || cmd.place.as_ref().map(|p| p.span.clone()).or_else(handle);
     let said = match (err.kind, key) {
         (ErrorKind::UnknownKind, _) | (ErrorKind::Missing, _) | (_, "kind") => kind(),
-        (_, "parent") => Some(cmd.place_span.clone()),
-        (_, "handle") => cmd.handle_span.clone(),
-        (ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Unsupported, _) => Some(cmd.place_span.clone()),
+        (_, "parent") => place(),
+        (_, "handle") => handle(),
+        (ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Unsupported, _) => place(),
         (_, "") => err.word.and_then(option).or_else(kind),
         (_, key) => err.word.or_else(|| value_of(cmd, key)).and_then(option).or_else(kind),
     };
@@ -107,7 +115,7 @@ fn span_of(cmd: &QdiscCommand, err: &ConfigError, key: &str) -> Range<usize> {
 
 /// The index of the value that is given to `key`.
 fn value_of(cmd: &QdiscCommand, key: &str) -> Option<usize> {
-    let param = cmd.spec()?.params.iter().find(|p| p.key == key)?;
+    let param = spec(cmd)?.params.iter().find(|p| p.key == key)?;
     let at = cmd.options.iter().position(|w| param.words.contains(&w.text.as_str()))?;
     Some(if param.flag || at + 1 == cmd.options.len() { at } else { at + 1 })
 }

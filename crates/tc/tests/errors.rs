@@ -44,10 +44,14 @@ fn words_before_the_kind() {
     for (line, said) in [
         ("qdsc add root tbf", "p:1:1: there is no object \"qdsc\" (did you mean \"qdisc\"?)"),
         ("add root pfifo", "p:1:1: there is no object \"add\" (begin with the object: qdisc add)"),
-        ("tc -s qdisc show", "p:1:4: there is no object \"-s\" (options of tc have no place in a policy)"),
-        ("tc", "p:1:1: there is nothing after \"tc\" (expected qdisc)"),
+        (
+            "tc -s qdisc show",
+            "p:1:4: there is no object \"-s\" (options of tc go before \
+            the object, and have no place in a policy)",
+        ),
+        ("tc", "p:1:1: there is nothing after \"tc\" (expected qdisc, class, filter, chain or actions)"),
         ("qdisc", "p:1:1: there is no verb after \"qdisc\" (expected add, replace, change or del)"),
-        ("qdisc ad0 root pfifo", "p:1:7: there is no verb \"ad0\" (did you mean \"add\"?)"),
+        ("qdisc ad0 root pfifo", "p:1:7: qdisc has no verb \"ad0\" (did you mean \"add\"?)"),
         (
             "qdisc show dev eth0",
             "p:1:7: \"show\" has no place in a policy (expected add, replace, change or del)",
@@ -90,18 +94,85 @@ fn words_before_the_kind() {
         ("qdisc add root parent", "p:1:16: \"parent\" says a second time what was said before"),
         ("qdisc add parent", "p:1:11: \"parent\" needs a value (expected a class, MAJOR:MINOR, or root)"),
         ("qdisc del root pfifo limit 3", "p:1:22: del takes no options"),
-        ("qdisc add ingress", "p:1:11: \"ingress\" is not there yet"),
+        ("qdisc add ingress", "p:1:11: a policy is for the qdiscs of a device, and has no hooks"),
+        ("qdisc add ingress pfifo", "p:1:19: ingress has no parameter \"pfifo\" (expected no parameter)"),
+        ("qdisc add root estimator 1s 8s pfifo", "p:1:16: the engine estimates no rates"),
+        (
+            "qdisc add root estimator 8s 1s pfifo",
+            "p:1:16: estimator averages over no more than one of its intervals (expected a longer time after a \
+             shorter one: estimator 1s 8s)",
+        ),
+        (
+            "qdisc add ingress_block 1 ingress",
+            "p:1:25: the engine has no blocks: a block is shared by filters",
+        ),
+        (
+            "qdisc add ingress_block 0 ingress",
+            "p:1:25: ingress_block cannot be 0 (expected a block's number, at least 1)",
+        ),
+        (
+            "qdisc add root stab pfifo",
+            "p:1:16: \"stab\" needs at least one of its keys (expected one of mtu, mpu, \
+             overhead, tsize, linklayer)",
+        ),
+        (
+            "qdisc add root stab mpu -5 pfifo",
+            "p:1:25: mpu: \"-5\" is not a value for it (expected a whole number)",
+        ),
+        ("qdisc add root root pfifo", "p:1:16: \"root\" says a second time what was said before"),
+        (
+            "class add parent 1: classid 1:2 tbf rate 1mbit",
+            "p:1:33: tbf has no classes that can be added, changed or deleted (its class comes with it: 1:1)",
+        ),
+        (
+            "class add handle 1:1 tbf",
+            "p:1:11: a class has no handle, but a classid (did you mean \"classid\"?)",
+        ),
+        (
+            "class del classid 1:1",
+            "p:1:19: no qdisc here has classes that can be added, changed or deleted (classes come with their \
+             qdisc: prio has 1:1 to 1:BANDS, tbf has 1:1)",
+        ),
+        ("filter add dev a block 1 matchall", "p:1:18: a line is about a device or a block, not both"),
+        (
+            "filter add dev a proto ipv5",
+            "p:1:24: proto: \"ipv5\" is not a value for it (did you mean \"ipv6\"?)",
+        ),
+        (
+            "filter add dev a prio 65536",
+            "p:1:23: prio: \"65536\" is not a value for it (expected a number, 1 to 65535, the lowest first)",
+        ),
+        (
+            "filter get dev a",
+            "p:1:8: this does not say which protocol (expected protocol NAME, prio N, handle ID and the kind)",
+        ),
+        (
+            "chain show dev a",
+            "p:1:7: \"show\" has no place in a policy (expected add, replace, change or del)",
+        ),
+        ("actions add", "p:1:9: this does not say which action (expected action KIND ...)"),
+        ("actions ls action", "p:1:9: this does not say which action (expected action KIND ...)"),
         (
             "class add dev eth0 parent 1: classid 1:1 htb rate 1mbit",
-            concat!(
-                "p:1:1: there are no class commands ",
-                "yet: only qdisc commands (classes come with their qdisc: prio has 1:1 to 1:BANDS, tbf has 1:1)"
-            ),
+            "p:1:42: the engine has no kind \"htb\" with classes (classes come with their qdisc: prio has 1:1 to \
+             1:BANDS, tbf has 1:1)",
         ),
-        ("filter add dev eth0 matchall", "p:1:1: there are no filter commands yet: only qdisc commands"),
         ("qdisc add root 'pfifo", "p:1:16: this ' is not closed on its line (expected a closing ')"),
     ] {
         assert_eq!(briefs(line), [said], "{line}");
+    }
+}
+
+#[test]
+fn filters_are_read_and_cannot_be_done() {
+    for line in [
+        "filter add dev eth0 matchall",
+        "f a dev eth0 parent 1: pr 1 proto ip chain 3 handle 5 fw",
+        "filter del dev eth0 ingress",
+        "chain add dev eth0 root chain 7",
+        "actions del action gact index 1",
+    ] {
+        assert_eq!(refused(line), "p:1:1: there are no filters in the engine", "{line}");
     }
 }
 
@@ -188,9 +259,9 @@ fn every_wrong_line_is_said_at_once() {
         briefs("qdisc add root fq_codl\nqdisc add root pfifo\nclass add\nqdisc ad0"),
         [
             "p:1:16: there is no qdisc kind \"fq_codl\" (did you mean \"fq_codel\"?)",
-            "p:3:1: there are no class commands yet: only qdisc commands (classes come with their qdisc: prio \
-             has 1:1 to 1:BANDS, tbf has 1:1)",
-            "p:4:7: there is no verb \"ad0\" (did you mean \"add\"?)",
+            "p:3:1: no qdisc here has classes that can be added, changed or deleted (classes come with their \
+             qdisc: prio has 1:1 to 1:BANDS, tbf has 1:1)",
+            "p:4:7: qdisc has no verb \"ad0\" (did you mean \"add\"?)",
         ]
     );
 }

@@ -1,0 +1,63 @@
+//! `actions` lines.
+
+use super::qdisc::options;
+use super::{Failure, Part};
+use crate::ast::{ActionsCommand, Verb};
+use crate::diagnostic::code;
+use crate::language::{self, Object};
+use crate::lex::Word;
+
+/// Verdicts that stand for `gact VERDICT` (tc-actions(8)).
+const VERDICTS: [&str; 8] = ["pass", "ok", "drop", "shot", "continue", "reclassify", "pipe", "trap"];
+
+pub(super) fn read(part: &Part<'_>) -> Result<ActionsCommand, Failure> {
+    let cmd = ActionsCommand { verb: part.verb, options: part.words.to_vec(), span: part.span.clone() };
+    match part.verb {
+        Verb::Add | Verb::Replace | Verb::Change => {
+            let mut specs = part.words.split(is_action).peekable();
+            // What stands before the first "action" is nothing, or an action whose word was left out.
+            if specs.peek().is_some_and(|first| first.is_empty()) {
+                specs.next();
+            }
+            let mut some = false;
+            for spec in specs {
+                some = true;
+                check(part, spec)?;
+            }
+            if !some {
+                return Err(missing(part));
+            }
+        }
+        // An object alone says nothing and shows nothing.
+        Verb::Show if part.words.is_empty() && part.verb_span == part.span => {}
+        _ => {
+            let words = part.words.iter().filter(|w| !is_action(w)).count();
+            let named = part.words.first().is_some_and(is_action);
+            if words == 0 || matches!(part.verb, Verb::Show | Verb::Flush) && !named {
+                return Err(missing(part));
+            }
+        }
+    }
+    Ok(cmd)
+}
+
+fn is_action(word: &Word) -> bool {
+    matches!(word.text.as_str(), "action" | "actions")
+}
+
+fn missing(part: &Part<'_>) -> Failure {
+    let err = part.error(code::MISSING, &part.verb_span, "this does not say which action");
+    Failure::usage(err.expected("action KIND ..."))
+}
+
+fn check(part: &Part<'_>, spec: &[Word]) -> Result<(), Failure> {
+    let [kind, words @ ..] = spec else { return Err(missing(part)) };
+    if language::knows(Object::Action, &kind.text) {
+        return options(part.source, Object::Action, &kind.text, words);
+    }
+    if VERDICTS.contains(&kind.text.as_str()) {
+        return options(part.source, Object::Action, "gact", spec);
+    }
+    let err = part.error(code::UNKNOWN_KIND, &kind.span, format!("there is no action \"{}\"", kind.text));
+    Err(Failure::usage(err))
+}

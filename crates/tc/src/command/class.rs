@@ -1,0 +1,118 @@
+//! `class` lines.
+
+use std::sync::Arc;
+
+use txweir_core::Handle;
+
+use super::qdisc::options;
+use super::reader::Reader;
+use super::stab::estimator;
+use super::{Failure, Part, whole};
+use crate::ast::{At, ClassCommand, Verb};
+use crate::diagnostic::{Diagnostic, code};
+use crate::language::{self, Object};
+use crate::lex::Word;
+use crate::source::Source;
+use crate::suggest::closest;
+
+pub(super) fn read(part: &Part<'_>) -> Result<ClassCommand, Failure> {
+    let mut cmd = ClassCommand {
+        verb: part.verb,
+        dev: None,
+        parent: None,
+        classid: None,
+        qdisc: None,
+        kind: None,
+        options: Vec::new(),
+        estimator: None,
+        span: part.span.clone(),
+    };
+    let reader = &mut Reader::new(part);
+    while let Some(word) = reader.next() {
+        if read_word(part, reader, word, &mut cmd)? {
+            continue;
+        }
+        cmd.options = reader.rest().to_vec();
+        check_kind(part, word, &cmd)?;
+        cmd.kind = Some(word.clone());
+    }
+    Ok(cmd)
+}
+
+fn read_word(
+    part: &Part<'_>,
+    reader: &mut Reader<'_>,
+    word: &Word,
+    cmd: &mut ClassCommand,
+) -> Result<bool, Failure> {
+    const CLASS: &str = "a class, MAJOR:MINOR";
+    let show = cmd.verb == Verb::Show;
+    match word.text.as_str() {
+        "dev" => {
+            let dev = reader.argument(word, "a device's name")?.clone();
+            reader.once(&mut cmd.dev, word, dev)?;
+        }
+        "root" => {
+            let here = At { value: Handle::ROOT, span: word.span.clone() };
+            reader.once(&mut cmd.parent, word, here)?;
+        }
+        "parent" => {
+            let parent = reader.class(word, "a class or qdisc, MAJOR:MINOR")?;
+            reader.once(&mut cmd.parent, word, parent)?;
+        }
+        "classid" => {
+            let class = reader.class(word, CLASS)?;
+            reader.once(&mut cmd.classid, word, class)?;
+        }
+        "qdisc" if show => {
+            let qdisc = reader.qdisc_handle(word)?;
+            reader.once(&mut cmd.qdisc, word, qdisc)?;
+        }
+        "handle" if !show => {
+            let err = part.error(code::UNEXPECTED_WORD, &word.span, "a class has no handle, but a classid");
+            return Err(Failure::usage(err.suggest(Some("classid".into()))));
+        }
+        other if show => {
+            const WORDS: [&str; 5] = ["dev", "root", "parent", "classid", "qdisc"];
+            let message = format!("class show knows no \"{other}\"");
+            let err = part.error(code::UNEXPECTED_WORD, &word.span, message);
+            let near = closest(other, WORDS).map(String::from);
+            return Err(Failure::usage(err.expected(format!("one of {}", WORDS.join(", "))).suggest(near)));
+        }
+        other if whole(other, ["estimator"].into_iter()).is_some() => {
+            let value = estimator(part, reader, word)?;
+            reader.once(&mut cmd.estimator, word, value)?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Only some kinds have classes that lines are about; those of the others come with their qdisc.
+fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Failure> {
+    if language::knows(Object::Class, &kind.text) {
+        return options(part.source, Object::Class, &kind.text, &cmd.options);
+    }
+    let err = match super::spec_of(kind) {
+        Some(spec) => {
+            let message = format!("{} has no classes that can be added, changed or deleted", spec.kind);
+            let hint = match spec.kind {
+                "prio" => "its classes come with it: 1:1 to 1:BANDS",
+                "tbf" => "its class comes with it: 1:1",
+                _ => "it has no classes to put qdiscs in",
+            };
+            part.error(code::UNSUPPORTED, &kind.span, message).hint(Some(hint.into()))
+        }
+        None => {
+            return Err(Failure::unparsable(no_such_kind(part.source, kind)));
+        }
+    };
+    Err(Failure::unparsable(err))
+}
+
+/// A class of a kind that the engine does not have.
+pub(super) fn no_such_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
+    let message = format!("the engine has no kind \"{}\" with classes", kind.text);
+    let err = Diagnostic::error(code::UNKNOWN_KIND, source, kind.span.clone(), message);
+    err.hint(Some("classes come with their qdisc: prio has 1:1 to 1:BANDS, tbf has 1:1".into()))
+}

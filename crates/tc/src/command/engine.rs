@@ -1,0 +1,75 @@
+//! What a line must say so that the engine can do it, and what the engine has not got. tc leaves these to the kernel, so
+//! that its exit status for them is [`REFUSED`](super::REFUSED).
+
+use std::sync::Arc;
+
+use super::{class, spec_of};
+use crate::ast::{At, Command, Place, QdiscCommand, Verb};
+use crate::diagnostic::{Diagnostic, code};
+use crate::lex::{Line, Word};
+use crate::refusal;
+use crate::source::Source;
+
+/// The object and the verb of a line, as far as they were said.
+pub(crate) fn head(line: &Line) -> (Option<&Word>, Option<&Word>) {
+    let from = usize::from(line.words.first().is_some_and(|w| w.text == "tc"));
+    (line.words.get(from), line.words.get(from + 1))
+}
+
+/// Whether the engine can do what the line says, as far as that can be told without looking at a device.
+pub(crate) fn check(source: &Arc<Source>, line: &Line, cmd: &Command) -> Result<(), Diagnostic> {
+    match cmd {
+        _ if matches!(cmd.verb(), Verb::Show) => Ok(()),
+        Command::Qdisc(cmd) => qdisc(source, line, cmd),
+        Command::Class(cmd) => {
+            if let Some(kind) = &cmd.kind {
+                return Err(class::no_such_kind(source, kind));
+            }
+            let span = cmd.classid.as_ref().or(cmd.parent.as_ref()).map_or(&cmd.span, |at| &at.span);
+            let message = "no qdisc here has classes that can be added, changed or deleted";
+            let err = Diagnostic::error(code::UNSUPPORTED, source, span.clone(), message);
+            Err(err.hint(Some("classes come with their qdisc: prio has 1:1 to 1:BANDS, tbf has 1:1".into())))
+        }
+        Command::Filter(_) | Command::Chain(_) | Command::Actions(_) => {
+            let span = head(line).0.map_or_else(|| line.span(), |object| object.span.clone());
+            let message = "there are no filters in the engine";
+            let err = Diagnostic::error(code::UNSUPPORTED, source, span, message);
+            Err(err.hint(Some(
+                "prio chooses a class by a packet's priority, fq_codel by the hash of its flow".into(),
+            )))
+        }
+    }
+}
+
+fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
+    // First, because it may be another word mistyped.
+    if let Some(kind) = cmd.kind.as_ref().filter(|k| spec_of(k).is_none()) {
+        return Err(refusal::unknown_kind(source, kind));
+    }
+    let unsupported = |at: &std::ops::Range<usize>, message: &str| {
+        Err(Diagnostic::error(code::UNSUPPORTED, source, at.clone(), message))
+    };
+    if let Some(estimator) = &cmd.estimator {
+        return unsupported(&estimator.span, "the engine estimates no rates");
+    }
+    if let Some(block) = cmd.blocks.iter().flatten().next() {
+        return unsupported(&block.span, "the engine has no blocks: a block is shared by filters");
+    }
+    if let Some(stab) = &cmd.stab {
+        return unsupported(&stab.span, "the engine has no size tables");
+    }
+    let by_handle = matches!(cmd.verb, Verb::Change | Verb::Link | Verb::Delete) && cmd.handle.is_some();
+    if cmd.place.is_none() && !by_handle {
+        let span = head(line).1.map_or_else(|| line.span(), |verb| verb.span.clone());
+        let err = Diagnostic::error(code::MISSING, source, span, "this does not say where");
+        return Err(err.expected("root, or parent MAJOR:MINOR"));
+    }
+    let hook = matches!(cmd.place, Some(At { value: Place::Ingress | Place::Clsact, .. }));
+    match (cmd.verb, &cmd.kind) {
+        (Verb::Add | Verb::Replace, None) if !hook => {
+            let err = Diagnostic::error(code::MISSING, source, line.span(), "this does not say which kind");
+            Err(err.expected(refusal::known_kinds()))
+        }
+        _ => Ok(()),
+    }
+}

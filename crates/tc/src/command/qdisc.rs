@@ -1,0 +1,238 @@
+//! `qdisc` lines.
+
+use std::sync::Arc;
+
+use txweir_core::qdisc::KINDS;
+use txweir_core::spec::Spec;
+use txweir_core::value::Words;
+use txweir_core::{ConfigError, Env, ErrorKind, Handle};
+
+use super::reader::Reader;
+use super::stab::{estimator, stab};
+use super::{Failure, Part, REFUSED, UNPARSABLE, USAGE, whole};
+use crate::ast::{At, Place, QdiscCommand, Verb};
+use crate::diagnostic::{Diagnostic, code};
+use crate::language::{self, Object};
+use crate::lex::Word;
+use crate::refusal;
+use crate::source::Source;
+
+/// Words before the kind.
+pub(crate) const BEFORE_KIND: [&str; 4] = ["dev", "root", "parent", "handle"];
+
+/// Words before the kind that tc lets be cut short, in the order in which it tries them.
+const CUT_SHORT: [&str; 4] = ["estimator", "stab", "ingress_block", "egress_block"];
+
+/// Keys that tc lets be cut short, in the order in which it tries them.
+const KEYS_CUT_SHORT: [(&str, &[&str]); 1] =
+    [("tbf", &["limit", "latency", "burst", "peakrate", "overhead", "linklayer"])];
+
+/// The entry of a kind that the engine has.
+pub(crate) fn spec_of(kind: &Word) -> Option<&'static Spec> {
+    KINDS.iter().copied().find(|s| s.kind == kind.text)
+}
+
+pub(super) fn read(part: &Part<'_>) -> Result<QdiscCommand, Failure> {
+    let mut cmd = QdiscCommand {
+        verb: part.verb,
+        dev: None,
+        place: None,
+        handle: None,
+        kind: None,
+        options: Vec::new(),
+        stab: None,
+        estimator: None,
+        blocks: [None, None],
+        invisible: false,
+        span: part.span.clone(),
+    };
+    let reader = &mut Reader::new(part);
+    if part.verb == Verb::Show {
+        read_show(part, reader, &mut cmd)?;
+        return Ok(cmd);
+    }
+    while let Some(word) = reader.next() {
+        if read_word(part, reader, word, &mut cmd)? {
+            continue;
+        }
+        let hook = matches!(cmd.place, Some(At { value: Place::Ingress | Place::Clsact, .. }));
+        if !hook {
+            cmd.kind = Some(word.clone());
+        }
+        cmd.options = reader.rest().to_vec();
+    }
+    write_out_keys(&mut cmd);
+    check_options(part.source, &cmd)?;
+    Ok(cmd)
+}
+
+/// Reads a word, and what belongs to it, if it may stand before the kind.
+fn read_word(
+    part: &Part<'_>,
+    reader: &mut Reader<'_>,
+    word: &Word,
+    cmd: &mut QdiscCommand,
+) -> Result<bool, Failure> {
+    let here = |value| At { value, span: word.span.clone() };
+    match word.text.as_str() {
+        "dev" => {
+            let dev = reader.argument(word, "a device's name")?.clone();
+            reader.once(&mut cmd.dev, word, dev)?;
+        }
+        "root" => reader.once(&mut cmd.place, word, here(Place::Below(Handle::ROOT)))?,
+        "parent" => {
+            reader.free(&cmd.place, word)?;
+            let At { value, span } = reader.class(word, "a class, MAJOR:MINOR, or root")?;
+            reader.once(&mut cmd.place, word, At { value: Place::Below(value), span })?;
+        }
+        "handle" => {
+            reader.free(&cmd.handle, word)?;
+            let handle = reader.qdisc_handle(word)?;
+            reader.once(&mut cmd.handle, word, handle)?;
+        }
+        hook @ ("ingress" | "clsact") => {
+            let place = if hook == "ingress" { Place::Ingress } else { Place::Clsact };
+            reader.once(&mut cmd.place, word, here(place))?;
+            // The hook is its own kind: what follows is for it, and it takes only its handle.
+            hook_options(part, reader, hook)?;
+        }
+        other => match whole(other, CUT_SHORT.into_iter()) {
+            Some("estimator") => {
+                let value = estimator(part, reader, word)?;
+                reader.once(&mut cmd.estimator, word, value)?;
+            }
+            Some("stab") => cmd.stab = Some(stab(part, reader, word)?),
+            Some(key @ ("ingress_block" | "egress_block")) => {
+                let block = reader.number(word, u32::MAX, "a block's number, at least 1")?;
+                if block.value == 0 {
+                    let err = part.error(code::OUT_OF_RANGE, &block.span, format!("{key} cannot be 0"));
+                    return Err(Failure::usage(err.expected("a block's number, at least 1")));
+                }
+                cmd.blocks[usize::from(key == "egress_block")] = Some(block);
+            }
+            _ => return Ok(false),
+        },
+    }
+    Ok(true)
+}
+
+/// `ingress handle ffff:` is often written so; the handle there is always that, and goes without saying.
+fn hook_options(part: &Part<'_>, reader: &mut Reader<'_>, hook: &str) -> Result<(), Failure> {
+    while let Some(word) = reader.next() {
+        match word.text.as_str() {
+            "handle" if hook == "ingress" => drop(reader.argument(word, "ffff:")?),
+            _ => {
+                let message = format!("{hook} has no parameter \"{}\"", word.text);
+                let err = part.error(code::UNKNOWN_KEY, &word.span, message).expected("no parameter");
+                return Err(Failure::unparsable(err));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_show(part: &Part<'_>, reader: &mut Reader<'_>, cmd: &mut QdiscCommand) -> Result<(), Failure> {
+    while let Some(word) = reader.next() {
+        let here = |value| At { value, span: word.span.clone() };
+        match word.text.as_str() {
+            "dev" => cmd.dev = Some(reader.argument(word, "a device's name")?.clone()),
+            "root" => one_place(reader, cmd, word, here(Place::Below(Handle::ROOT)))?,
+            "ingress" => one_place(reader, cmd, word, here(Place::Ingress))?,
+            "clsact" => one_place(reader, cmd, word, here(Place::Clsact))?,
+            "invisible" => cmd.invisible = true,
+            other => match whole(other, ["parent", "handle"].into_iter()) {
+                Some("parent") => {
+                    let At { value, span } = reader.class(word, "a class, MAJOR:MINOR, or root")?;
+                    one_place(reader, cmd, word, At { value: Place::Below(value), span })?;
+                }
+                Some(_) => {
+                    let At { value, span } = reader.qdisc_handle(word)?;
+                    one_place(reader, cmd, word, At { value: Place::Handle(value), span })?;
+                }
+                None => {
+                    let message = format!("qdisc show knows no \"{}\"", word.text);
+                    let err = part.error(code::UNEXPECTED_WORD, &word.span, message);
+                    const WORDS: [&str; 7] =
+                        ["dev", "root", "parent", "handle", "ingress", "clsact", "invisible"];
+                    let near = crate::suggest::closest(other, WORDS).map(String::from);
+                    let expected = format!("one of {}", WORDS.join(", "));
+                    return Err(Failure::usage(err.expected(expected).suggest(near)));
+                }
+            },
+        }
+    }
+    Ok(())
+}
+
+/// A listing is of one place.
+fn one_place(
+    reader: &Reader<'_>,
+    cmd: &mut QdiscCommand,
+    word: &Word,
+    place: At<Place>,
+) -> Result<(), Failure> {
+    reader.once(&mut cmd.place, word, place)
+}
+
+fn write_out_keys(cmd: &mut QdiscCommand) {
+    let Some(spec) = cmd.kind.as_ref().and_then(spec_of) else { return };
+    let Some((_, keys)) = KEYS_CUT_SHORT.iter().find(|(kind, _)| *kind == spec.kind) else { return };
+    for word in &mut cmd.options {
+        let exact = spec.params.iter().any(|p| p.words.contains(&word.text.as_str()));
+        if let Some(key) = whole(&word.text, keys.iter().copied()).filter(|_| !exact) {
+            word.text = key.to_string();
+        }
+    }
+}
+
+/// Whether tc would read the words after the kind. What only the engine refuses is left to whoever asks it.
+fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure> {
+    let Some(kind) = &cmd.kind else { return Ok(()) };
+    let Some(spec) = spec_of(kind) else {
+        if language::knows(Object::Qdisc, &kind.text) {
+            return options(source, Object::Qdisc, &kind.text, &cmd.options);
+        }
+        return match cmd.options.as_slice() {
+            [] => Ok(()),
+            _ => Err(Failure::unparsable(refusal::unknown_kind(source, kind))),
+        };
+    };
+    // Without words there is nothing to read, and a deletion takes no notice of them.
+    if cmd.options.is_empty() && matches!(cmd.verb, Verb::Change | Verb::Delete) || cmd.verb == Verb::Delete {
+        return Ok(());
+    }
+    let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
+    match spec.build(&mut Words::new(&words), &Env::default()) {
+        Ok(_) => Ok(()),
+        Err(err) => match status_of(spec, &err) {
+            REFUSED => Ok(()),
+            status => Err(Failure { status, diagnostic: refusal::of(source, cmd, &err) }),
+        },
+    }
+}
+
+/// The exit status of tc for options that the engine refuses: most are refused by tc itself, the rest by the kernel.
+pub(super) fn status_of(spec: &Spec, err: &ConfigError) -> u8 {
+    let key = err.key.as_deref().unwrap_or("");
+    match (err.kind, spec.kind, key) {
+        (ErrorKind::BadValue, ..) if err.given.is_empty() => USAGE,
+        (ErrorKind::UnknownKey, "pfifo_fast", _) => USAGE,
+        (ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing, ..) => UNPARSABLE,
+        // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
+        (ErrorKind::OutOfRange, "bfifo" | "tbf", _) => UNPARSABLE,
+        (ErrorKind::Conflict, "tbf", "") | (ErrorKind::Conflict, "prio", "priomap") => UNPARSABLE,
+        _ => REFUSED,
+    }
+}
+
+/// What tc says to the words of a kind that the engine does not have.
+pub(super) fn options(
+    source: &Arc<Source>,
+    object: Object,
+    kind: &str,
+    words: &[Word],
+) -> Result<(), Failure> {
+    let failure =
+        |d: Diagnostic| if d.code == code::MISSING { Failure::usage(d) } else { Failure::unparsable(d) };
+    language::read(object, kind, source, words).map(|_| ()).map_err(failure)
+}

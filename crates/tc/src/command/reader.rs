@@ -1,0 +1,159 @@
+//! A cursor over the words of a line, and the values that stand before a kind.
+
+use std::sync::Arc;
+
+use txweir_core::Handle;
+
+use super::{Failure, Part};
+use crate::ast::At;
+use crate::diagnostic::{Diagnostic, code};
+use crate::lex::Word;
+use crate::source::Source;
+
+/// Reads the words of a line, one after the other.
+pub(super) struct Reader<'a> {
+    source: &'a Arc<Source>,
+    words: &'a [Word],
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(part: &Part<'a>) -> Self {
+        Self { source: part.source, words: part.words }
+    }
+
+    /// The next word, taken.
+    pub(super) fn next(&mut self) -> Option<&'a Word> {
+        let (first, rest) = self.words.split_first()?;
+        self.words = rest;
+        Some(first)
+    }
+
+    /// The next word, not taken.
+    pub(super) fn peek(&self) -> Option<&'a Word> {
+        self.words.first()
+    }
+
+    /// All that is left, taken.
+    pub(super) fn rest(&mut self) -> &'a [Word] {
+        std::mem::take(&mut self.words)
+    }
+
+    /// The word after `key`.
+    pub(super) fn argument(&mut self, key: &Word, expected: &str) -> Result<&'a Word, Failure> {
+        self.next().ok_or_else(|| {
+            let message = format!("\"{}\" needs a value", key.text);
+            let err = Diagnostic::error(code::MISSING, self.source, key.span.clone(), message);
+            Failure::usage(err.expected(expected))
+        })
+    }
+
+    /// Whether what `key` says has not been said before.
+    pub(super) fn free<T>(&self, slot: &Option<T>, key: &Word) -> Result<(), Failure> {
+        if slot.is_none() {
+            return Ok(());
+        }
+        let message = format!("\"{}\" says a second time what was said before", key.text);
+        Err(Failure::usage(Diagnostic::error(code::CONFLICT, self.source, key.span.clone(), message)))
+    }
+
+    /// What is said once: `slot` must be empty.
+    pub(super) fn once<T>(&self, slot: &mut Option<T>, key: &Word, value: T) -> Result<(), Failure> {
+        self.free(slot, key)?;
+        *slot = Some(value);
+        Ok(())
+    }
+
+    /// The handle of a qdisc after `key`: `MAJOR:`, or `MAJOR` alone. A minor number is kept for whoever minds it.
+    pub(super) fn qdisc_handle(&mut self, key: &Word) -> Result<At<Handle>, Failure> {
+        const EXPECTED: &str = "a qdisc's handle, MAJOR:";
+        let word = self.argument(key, EXPECTED)?;
+        let handle = match word.text.split_once(':') {
+            None if word.text == "none" => Some(Handle::NONE),
+            None => hex(&word.text, 0xffff).map(|major| Handle(major << 16)),
+            Some((major, "")) => hex(major, 0xffff).map(|major| Handle(major << 16)),
+            Some((major, minor)) => both(major, minor),
+        };
+        self.handle(word, handle, EXPECTED)
+    }
+
+    /// The class after `key`: `MAJOR:MINOR`, `root`, `none`, or one number of 32 bits.
+    pub(super) fn class(&mut self, key: &Word, expected: &str) -> Result<At<Handle>, Failure> {
+        let word = self.argument(key, expected)?;
+        let handle = match (word.text.as_str(), word.text.split_once(':')) {
+            ("root", _) => Some(Handle::ROOT),
+            ("none", _) => Some(Handle::NONE),
+            (number, None) => hex(number, u32::MAX).map(Handle),
+            (_, Some((major, ""))) => hex(major, 0xffff).map(|major| Handle(major << 16)),
+            (_, Some(("", minor))) => hex(minor, 0xffff).map(Handle),
+            (_, Some((major, minor))) => both(major, minor),
+        };
+        self.handle(word, handle, expected)
+    }
+
+    fn handle(&self, word: &Word, handle: Option<Handle>, expected: &str) -> Result<At<Handle>, Failure> {
+        let span = word.span.clone();
+        match handle {
+            Some(value) => Ok(At { value, span }),
+            None => {
+                let what = expected.split(',').next().unwrap_or(expected);
+                let message = format!("\"{}\" is not {what}", word.text);
+                let err = Diagnostic::error(code::BAD_VALUE, self.source, span, message);
+                Err(Failure::usage(err.expected(format!("{expected}, hexadecimal, each at most ffff"))))
+            }
+        }
+    }
+
+    /// A whole number after `key`, as C writes it (`10`, `0x10`, `010`).
+    pub(super) fn number(&mut self, key: &Word, max: u32, expected: &str) -> Result<At<u32>, Failure> {
+        let word = self.argument(key, expected)?;
+        match number(&word.text).filter(|n| *n <= max) {
+            Some(value) => Ok(At { value, span: word.span.clone() }),
+            None => Err(self.bad_value(key, word, expected)),
+        }
+    }
+
+    /// The value of `key` is no such thing.
+    pub(super) fn bad_value(&self, key: &Word, word: &Word, expected: &str) -> Failure {
+        let message = format!("{}: \"{}\" is not a value for it", key.text, word.text);
+        let err = Diagnostic::error(code::BAD_VALUE, self.source, word.span.clone(), message);
+        Failure::usage(err.expected(expected))
+    }
+}
+
+fn both(major: &str, minor: &str) -> Option<Handle> {
+    Some(Handle(hex(major, 0xffff)? << 16 | hex(minor, 0xffff)?))
+}
+
+/// A hexadecimal number of at most `max`, `0x` in front or not.
+fn hex(text: &str, max: u32) -> Option<u32> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let all = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    u32::from_str_radix(digits, 16).ok().filter(|n| all && *n <= max)
+}
+
+/// A number as C writes it.
+fn number(text: &str) -> Option<u32> {
+    let (digits, radix) = match (text.strip_prefix("0x"), text.strip_prefix('0')) {
+        (Some(hex), _) => (hex, 16),
+        (_, Some(octal)) if !octal.is_empty() => (octal, 8),
+        _ => (text, 10),
+    };
+    // `from_str_radix` would take a sign.
+    u32::from_str_radix(digits, radix).ok().filter(|_| digits.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_c_writes_them() {
+        for (text, n) in
+            [("10", Some(10)), ("0x10", Some(16)), ("010", Some(8)), ("0", Some(0)), ("09", None), ("", None)]
+        {
+            assert_eq!(number(text), n, "{text}");
+        }
+        assert_eq!((number("+1"), number("0x"), hex("-1", 9), hex("", 9)), (None, None, None, None));
+        assert_eq!((hex("0xffff", 0xffff), hex("10000", 0xffff)), (Some(0xffff), None));
+    }
+}

@@ -1,0 +1,70 @@
+//! A `qdisc` line done to a tree.
+
+use txweir_core::cx::Cx;
+use txweir_core::value::Words;
+use txweir_core::{ConfigError, ErrorKind, Handle, Tree};
+
+use crate::ast::{At, Place, QdiscCommand, Verb};
+
+/// Does it. An error leaves the tree as it was.
+pub(crate) fn run(cmd: &QdiscCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigError> {
+    let handle = cmd.handle.as_ref().map(|h| h.value);
+    let parent = match (cmd.place.as_ref().map(|p| p.value), handle) {
+        (Some(Place::Below(parent)), _) => parent,
+        (Some(Place::Handle(handle)), _) | (None, Some(handle)) => tree.parent_of(handle)?,
+        (Some(Place::Ingress | Place::Clsact | Place::Egress), _) => {
+            let expected = "root, or parent MAJOR:MINOR";
+            return Err(ConfigError::new(ErrorKind::Unsupported, "a tree", expected, "a hook").key("parent"));
+        }
+        (None, None) => {
+            let expected = "root, or parent MAJOR:MINOR";
+            return Err(ConfigError::new(ErrorKind::Missing, "qdisc", expected, "").key("parent"));
+        }
+    };
+    let kind = cmd.kind.as_ref().map(|k| k.text.as_str());
+    let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
+    let words = &mut Words::new(&options);
+    match (cmd.verb, kind) {
+        (Verb::Add, Some(kind)) => tree.add(parent, handle, kind, words, cx).map(|_| ()),
+        (Verb::Replace, Some(kind)) => tree.replace(parent, handle, kind, words, cx).map(|_| ()),
+        // Nothing is changed where nothing is said.
+        (Verb::Change | Verb::Link, None) => present(cmd, tree, parent, None).and_then(|there| match there {
+            true => Ok(()),
+            false => tree.change(parent, kind, words, cx),
+        }),
+        (Verb::Change | Verb::Link, Some(_)) => {
+            present(cmd, tree, parent, None)?;
+            tree.change(parent, kind, words, cx)
+        }
+        (Verb::Delete, kind) => {
+            present(cmd, tree, parent, kind)?;
+            tree.delete(parent, cx)
+        }
+        (Verb::Add | Verb::Replace | Verb::Get | Verb::Show | Verb::Flush, _) => {
+            Err(ConfigError::new(ErrorKind::Missing, "qdisc", "a kind", "").key("kind"))
+        }
+    }
+}
+
+/// Whether a qdisc is there; an error if it is not the one named, by handle and kind as far as given.
+fn present(cmd: &QdiscCommand, tree: &Tree, parent: Handle, kind: Option<&str>) -> Result<bool, ConfigError> {
+    let mut present = None;
+    tree.visit(&mut |place, node| {
+        if place.parent == parent && !node.handle().is_none() {
+            present = Some((node.handle(), node.qdisc().spec().kind));
+        }
+    });
+    // Where nothing is, the tree itself says so.
+    let Some((handle, present_kind)) = present else { return Ok(false) };
+    if let Some(At { value: given, .. }) = cmd.handle.as_ref().filter(|h| h.value.qdisc() != handle) {
+        let err = ConfigError::new(ErrorKind::Conflict, "qdisc", format!("{handle}, which is there"), given);
+        return Err(err.key("handle"));
+    }
+    match kind.filter(|k| *k != present_kind) {
+        None => Ok(true),
+        Some(given) => {
+            let expected = format!("{present_kind}, which is there");
+            Err(ConfigError::new(ErrorKind::Conflict, "qdisc", expected, given).key("kind"))
+        }
+    }
+}

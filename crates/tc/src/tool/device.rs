@@ -1,0 +1,83 @@
+//! What the tool needs of devices.
+
+use std::fmt::Debug;
+
+use txweir_core::cx::Cx;
+use txweir_core::{Env, Handle, Meta, Tally, Tree};
+
+/// The ingress and egress hooks of a device: places for filters, without filters yet. As in Linux there is one handle,
+/// `ffff:`, for either of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// `qdisc ingress ffff:`: for what the device receives.
+    Ingress,
+    /// `qdisc clsact ffff:`: for what the device receives and for what is sent to it.
+    Clsact,
+}
+
+impl Hook {
+    /// The word that tc has for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ingress => "ingress",
+            Self::Clsact => "clsact",
+        }
+    }
+}
+
+/// What became of the packets that were queued when a configuration was swapped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwapDone {
+    /// Those that wait where they waited before, in their order.
+    pub kept: Tally,
+    /// Those that were queued anew in what took the place of their qdisc.
+    pub moved: Tally,
+    /// Those that the new limits had no room for.
+    pub dropped: Tally,
+}
+
+/// What a `link ...` line of a batch did, or would do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkLine {
+    /// What changes, each in one line (`+ link a0 type veth peer b0`); empty if all is as the line says already.
+    pub changes: Vec<String>,
+}
+
+/// The devices that there are.
+pub trait Devices {
+    /// Their names, in the order in which they are listed.
+    fn names(&self) -> Vec<String>;
+    /// The one of that name.
+    fn device(&mut self, name: &str) -> Option<&mut dyn Device>;
+    /// Does a `link ...` line of a batch, given the words after `link`; with `dry` it only says what would change. An
+    /// error is one line for people.
+    fn link(&mut self, _words: &[String], _dry: bool) -> Result<LinkLine, String> {
+        Err("links cannot be changed from here".into())
+    }
+}
+
+/// A device: one tree of qdiscs, as tc sees it. The tree of a device with several queues is the same for each of them.
+pub trait Device {
+    /// Its name.
+    fn name(&self) -> &str;
+    /// Its transmit queues, at least 1: tc counts a reference for each, and one more.
+    fn queues(&self) -> u32;
+    /// What defaults of its qdiscs depend on.
+    fn env(&self) -> Env;
+    /// Its qdiscs, with the books of all queues together.
+    fn tree(&self) -> &Tree;
+    /// Which hook it has.
+    fn hook(&self) -> Option<Hook>;
+    /// Puts a hook there, or takes it away.
+    fn set_hook(&mut self, hook: Option<Hook>);
+    /// Calls `f` on its tree, between two bursts of packets. `f` may be called once for each queue, and does to each the
+    /// same.
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx));
+    /// Like `configure`, for many changes in one step: queued packets are kept, and wait afterwards in what is where they
+    /// waited, or in the nearest qdisc above that is left. `f` is given a tree of the present structure without packets,
+    /// and makes of it what shall be.
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone;
+    /// Calls `f` on every packet that waits: the class that its qdisc hangs below, the qdisc's handle, the packet; in the
+    /// order in which they would be put into a new tree.
+    fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta));
+}

@@ -1,0 +1,251 @@
+//! The options before the object, and the two that this tool adds.
+
+use std::sync::Arc;
+
+use crate::command::{Failure, whole};
+use crate::diagnostic::{Diagnostic, code};
+use crate::lex::Word;
+use crate::source::Source;
+use crate::suggest::closest;
+
+/// The options of a command line, and what follows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// `-s`: counters too.
+    pub statistics: bool,
+    /// `-d`: details too.
+    pub details: bool,
+    /// `-r`: raw numbers too.
+    pub raw: bool,
+    /// `-p`: JSON over several lines.
+    pub pretty: bool,
+    /// `-j`: JSON.
+    pub json: bool,
+    /// `-iec`: rates in units of 1024.
+    pub iec: bool,
+    /// `-o`: a backslash for every end of a line.
+    pub oneline: bool,
+    /// `-nm`: names of classes.
+    pub names: bool,
+    /// `-cf FILE`: where the names are.
+    pub class_names: Option<String>,
+    /// `-b FILE`: the lines to do; `-` is standard input.
+    pub batch: Option<String>,
+    /// `-force`: go on after a line of the batch has failed.
+    pub force: bool,
+    /// `-V`: say the version, and nothing else.
+    pub version: bool,
+    /// `-h`: say where help is, and nothing else.
+    pub help: bool,
+    /// `--dry-run`: say what would change.
+    pub dry_run: bool,
+    /// `--atomic`: do a batch whole or not at all.
+    pub atomic: bool,
+    /// How many of the arguments come before the object.
+    pub before: usize,
+}
+
+/// What an option of tc does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Statistics,
+    Details,
+    Raw,
+    Pretty,
+    Version,
+    Iec,
+    Help,
+    Force,
+    Batch,
+    Netns,
+    Names,
+    ClassNames,
+    Json,
+    Oneline,
+    /// Accepted, and without a meaning for what is printed here.
+    Nothing,
+}
+
+/// tc's options, in the order in which it tries them on an abbreviation.
+const OPTIONS: [(&str, Does); 22] = [
+    ("graph", Does::Nothing),
+    ("statistics", Does::Statistics),
+    ("stats", Does::Statistics),
+    ("details", Does::Details),
+    ("raw", Does::Raw),
+    ("pretty", Does::Pretty),
+    ("Version", Does::Version),
+    ("iec", Does::Iec),
+    ("help", Does::Help),
+    ("force", Does::Force),
+    ("batch", Does::Batch),
+    ("netns", Does::Netns),
+    ("Numeric", Does::Nothing),
+    ("nm", Does::Names),
+    ("names", Does::Names),
+    ("cf", Does::ClassNames),
+    ("conf", Does::ClassNames),
+    ("timestamp", Does::Nothing),
+    ("tshort", Does::Nothing),
+    ("json", Does::Json),
+    ("oneline", Does::Oneline),
+    ("brief", Does::Nothing),
+];
+
+/// Options that are accepted only as they are here.
+const EXACT: [(&str, Does); 6] = [
+    ("c", Does::Nothing),
+    ("color", Does::Nothing),
+    ("color=auto", Does::Nothing),
+    ("color=always", Does::Nothing),
+    ("color=never", Does::Nothing),
+    // Of newer tools than tc 6.1: prints what was done, which here the text of an error does better.
+    ("echo", Does::Nothing),
+];
+
+/// What this tool adds. They may stand anywhere.
+const OURS: [&str; 2] = ["--dry-run", "--atomic"];
+
+impl Flags {
+    /// Reads the options in front of the object, and those that this tool adds wherever they stand. An option that there
+    /// is not is refused with status 255, as tc does.
+    pub fn read(args: &[String]) -> Result<Self, Failure> {
+        let source = command_line(args).0;
+        let mut flags = Self::default();
+        let mut at = 0;
+        while let Some(arg) = args.get(at).filter(|arg| arg.starts_with('-')) {
+            at += 1;
+            if OURS.contains(&arg.as_str()) || arg == "-" {
+                continue;
+            }
+            match option(arg) {
+                Some(Does::Batch) => {
+                    // The name may be left out in front of nothing: then it is standard input.
+                    flags.batch = Some(args.get(at).cloned().unwrap_or_else(|| "-".into()));
+                    at += 1;
+                }
+                Some(Does::ClassNames) => {
+                    flags.class_names = args.get(at).cloned();
+                    at += 1;
+                }
+                Some(Does::Netns) => {
+                    let message = "there are no network namespaces here: every device has its own daemon";
+                    return Err(refused(&source, args, at - 1, code::UNSUPPORTED, message));
+                }
+                Some(does) => flags.set(does),
+                None => {
+                    let message = format!("there is no option \"{arg}\"");
+                    let mut failure = refused(&source, args, at - 1, code::UNKNOWN_OBJECT, &message);
+                    failure.diagnostic.suggestion = nearest(arg);
+                    return Err(failure);
+                }
+            }
+        }
+        flags.before = at.min(args.len());
+        flags.dry_run = args.iter().any(|a| a == OURS[0]);
+        flags.atomic = args.iter().any(|a| a == OURS[1]);
+        Ok(flags)
+    }
+
+    fn set(&mut self, does: Does) {
+        let slot = match does {
+            Does::Statistics => &mut self.statistics,
+            Does::Details => &mut self.details,
+            Does::Raw => &mut self.raw,
+            Does::Pretty => &mut self.pretty,
+            Does::Version => &mut self.version,
+            Does::Iec => &mut self.iec,
+            Does::Help => &mut self.help,
+            Does::Force => &mut self.force,
+            Does::Names => &mut self.names,
+            Does::Json => &mut self.json,
+            Does::Oneline => &mut self.oneline,
+            Does::Nothing | Does::Batch | Does::Netns | Does::ClassNames => return,
+        };
+        *slot = true;
+    }
+}
+
+/// What an argument that begins with a dash asks for.
+fn option(arg: &str) -> Option<Does> {
+    let name = arg.strip_prefix('-')?;
+    let exact = EXACT.iter().find(|(option, _)| *option == name);
+    let known = whole(name, OPTIONS.iter().map(|(option, _)| *option));
+    let cut_short = OPTIONS.iter().find(|(option, _)| Some(*option) == known);
+    exact.or(cut_short).map(|(_, does)| *does)
+}
+
+fn nearest(arg: &str) -> Option<String> {
+    let name = arg.trim_start_matches('-');
+    let ours = closest(arg, OURS).map(String::from);
+    ours.or_else(|| closest(name, OPTIONS.iter().map(|(option, _)| *option)).map(|o| format!("-{o}")))
+}
+
+fn refused(source: &Arc<Source>, args: &[String], at: usize, code: &'static str, message: &str) -> Failure {
+    let span = command_line(args).1.get(at).map_or(0..0, |w| w.span.clone());
+    Failure::usage(Diagnostic::error(code, source, span, message))
+}
+
+/// A command line as a text for messages, called `tc`, and where each of its words is in it.
+pub(super) fn command_line(args: &[String]) -> (Arc<Source>, Vec<Word>) {
+    let mut text = String::from("tc");
+    let mut words = Vec::with_capacity(args.len());
+    for arg in args {
+        text.push(' ');
+        let start = text.len();
+        let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '\'' | '"' | '\\' | '#');
+        match !arg.is_empty() && arg.chars().all(plain) {
+            true => text.push_str(arg),
+            false => text.push_str(&format!("'{}'", arg.replace('\n', " "))),
+        }
+        words.push(Word { text: arg.clone(), span: start..text.len() });
+    }
+    (Arc::new(Source::new("tc", text)), words)
+}
+
+/// Whether it is one of the options that this tool adds.
+pub(super) fn is_ours(word: &str) -> bool {
+    OURS.contains(&word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Flags, String> {
+        let args: Vec<String> = line.split(' ').map(String::from).collect();
+        Flags::read(&args).map_err(|f| format!("{} {}", f.status, f.diagnostic.brief()))
+    }
+
+    #[test]
+    fn options_whole_and_cut_short() {
+        let flags = read("-s -det -j -p -ie -o -r -nm -c -color=never qdisc show -s").expect("good");
+        assert!(flags.statistics && flags.details && flags.json && flags.pretty && flags.iec);
+        assert!(flags.oneline && flags.raw && flags.names && !flags.force && flags.before == 10);
+        let flags = read("-force -b a.tc").expect("good");
+        assert_eq!((flags.force, flags.batch.as_deref(), flags.before), (true, Some("a.tc"), 3));
+        assert_eq!(read("-b").expect("good").batch.as_deref(), Some("-"));
+        assert_eq!(read("-cf f qdisc").expect("good").class_names.as_deref(), Some("f"));
+        assert_eq!(read("-st qdisc").expect("good").before, 1);
+    }
+
+    #[test]
+    fn our_own_may_stand_anywhere() {
+        let flags = read("--atomic -s qdisc add dev a root pfifo --dry-run").expect("good");
+        assert!(flags.dry_run && flags.atomic && flags.before == 2);
+    }
+
+    #[test]
+    fn others_are_refused() {
+        assert_eq!(read("-x qdisc"), Err("255 tc:1:4: there is no option \"-x\"".into()));
+        assert_eq!(
+            read("--dryrun qdisc"),
+            Err("255 tc:1:4: there is no option \"--dryrun\" (did you mean \"--dry-run\"?)".into())
+        );
+        assert_eq!(
+            read("-s -n blue qdisc"),
+            Err("255 tc:1:7: there are no network namespaces here: every device has its own daemon".into())
+        );
+        assert!(read("-sd").is_err() && read("-color=no").is_err());
+    }
+}
