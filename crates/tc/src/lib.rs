@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ast;
+pub mod check;
 pub mod command;
 pub mod diagnostic;
 pub mod json;
