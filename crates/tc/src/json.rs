@@ -59,6 +59,68 @@ pub fn list(items: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", items.into_iter().collect::<Vec<_>>().join(","))
 }
 
+/// JSON over several lines, as `tc -j -p` breaks and indents it. What is given is JSON as this module writes it.
+pub fn pretty(json: &str) -> String {
+    let mut out = String::with_capacity(json.len() * 2);
+    // For each thing that is open: whether it is an object.
+    let mut open: Vec<bool> = Vec::new();
+    let mut quoted = false;
+    let mut escaped = false;
+    let mut before = ' ';
+    for c in json.chars() {
+        if quoted {
+            out.push(c);
+            quoted = escaped || c != '"';
+            escaped = c == '\\' && !escaped;
+            continue;
+        }
+        match c {
+            '[' => {
+                open.push(false);
+                out.push_str("[ ");
+            }
+            ']' => {
+                open.pop();
+                out.push_str(if before == '[' { "]" } else { " ]" });
+            }
+            '{' => {
+                open.push(true);
+                out.push('{');
+            }
+            '}' => {
+                open.pop();
+                if before != '{' {
+                    break_line(&mut out, open.len());
+                }
+                out.push('}');
+            }
+            ',' => {
+                out.push(',');
+                if open.last() == Some(&true) {
+                    break_line(&mut out, open.len());
+                }
+            }
+            ':' => out.push_str(": "),
+            c => {
+                if before == '{' {
+                    break_line(&mut out, open.len());
+                }
+                quoted = c == '"';
+                out.push(c);
+            }
+        }
+        before = c;
+    }
+    out
+}
+
+fn break_line(out: &mut String, depth: usize) {
+    out.push('\n');
+    for _ in 0..depth {
+        out.push_str("    ");
+    }
+}
+
 /// A text in quotes, escaped (RFC 8259 section 7).
 pub fn quote(s: &str) -> String {
     let mut out = String::with_capacity(s.len() + 2);
@@ -94,6 +156,16 @@ mod tests {
             .finish();
         assert_eq!(json, r#"{"kind":"tbf","root":true,"priomap":[1,2],"options":{"limit":7}}"#);
         assert_eq!(list(["1".into(), "2".into()]), "[1,2]");
+    }
+
+    #[test]
+    fn lines_are_broken_as_tc_breaks_them() {
+        assert_eq!(pretty("[]"), "[ ]");
+        assert_eq!(
+            pretty(r#"[{"a":1,"o":{},"p":{"l":[1,2],"t":"x,\"}{"}},{"b":true}]"#),
+            "[ {\n        \"a\": 1,\n        \"o\": {},\n        \"p\": {\n            \"l\": [ 1,2 ],\n            \
+             \"t\": \"x,\\\"}{\"\n        }\n    },{\n        \"b\": true\n    } ]"
+        );
     }
 
     proptest! {

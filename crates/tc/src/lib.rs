@@ -34,6 +34,7 @@ pub mod diagnostic;
 pub mod json;
 pub mod language;
 pub mod lex;
+mod plan;
 pub mod policy;
 mod refusal;
 pub mod script;

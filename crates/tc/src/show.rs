@@ -3,17 +3,24 @@
 //! What is printed comes from the declarations of parameters and counters; the few things that tc prints
 //! otherwise than declared are in `STYLES` and in `tbf`.
 
+mod class;
+mod tbf;
+
 use std::fmt::Write;
 
 use txweir_core::cx::Cx;
 use txweir_core::node::Node;
+use txweir_core::params::Shown;
 use txweir_core::qdisc::{Qdisc, pfifo_fast};
 use txweir_core::time::Nanos;
 use txweir_core::tree::Place;
-use txweir_core::value::{Json, PrioMap, Show, Words, exact_of, text_of};
+use txweir_core::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, ConfigError, Handle, Rate, Tree};
 
+use crate::ast::{LinkLayer, Stab};
 use crate::json::{self, Object};
+
+pub use class::{Classes, classes};
 
 /// How tc prints a kind where its declarations do not say it.
 struct Style {
@@ -55,8 +62,41 @@ fn style(kind: &str) -> &'static Style {
     STYLES.iter().find(|s| s.kind == kind).unwrap_or(&PLAIN)
 }
 
-/// One option as printed: key, text (`None`: the key alone), JSON. What has no text or no JSON is not printed
-/// there.
+/// How to print: what tc's options ask for, and what it knows of the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The device's name, printed where more than one device is asked for.
+    pub dev: Option<String>,
+    /// References to the root: one for each transmit queue of the device, and one more.
+    pub refcnt: u32,
+    /// Counters too (`-s`).
+    pub statistics: bool,
+    /// Details too (`-d`).
+    pub details: bool,
+    /// Raw numbers too (`-r`).
+    pub raw: bool,
+    /// Rates in units of 1024 (`-iec`).
+    pub iec: bool,
+    /// Default qdiscs below classes too (`invisible`).
+    pub invisible: bool,
+}
+
+impl Default for Form {
+    /// Nothing asked for, on a device of one queue.
+    fn default() -> Self {
+        Self {
+            dev: None,
+            refcnt: 2,
+            statistics: false,
+            details: false,
+            raw: false,
+            iec: false,
+            invisible: false,
+        }
+    }
+}
+
+/// One option as printed: key, text (`None`: not in text), JSON (`None`: not in JSON).
 struct Printed {
     key: &'static str,
     text: Option<String>,
@@ -72,19 +112,34 @@ impl Printed {
 /// As `tc qdisc show` prints it, with `stats` as `tc -s`; `dev` is printed if given, as tc does where more
 /// than one device is asked for. Default qdiscs below a class are not shown.
 pub fn text(tree: &Tree, dev: Option<&str>, stats: bool) -> String {
-    let mut out = String::new();
-    shown(tree, &mut |place, node| {
-        // Writing into a String cannot fail.
-        let _ = write_text(&mut out, place, node, dev, stats);
-    });
-    out
+    let form = Form { dev: dev.map(String::from), statistics: stats, ..Form::default() };
+    qdiscs(tree, &form, &|_, _| true)
 }
 
 /// As `tc -j qdisc show` prints it: a list of objects, rates in bytes per second, times in microseconds.
 pub fn json(tree: &Tree, dev: Option<&str>, stats: bool) -> String {
+    let form = Form { dev: dev.map(String::from), statistics: stats, ..Form::default() };
+    json::list(qdisc_objects(tree, &form, &|_, _| true))
+}
+
+/// Which qdiscs are asked for, by where they are and what they are.
+pub type Wanted<'a> = &'a dyn Fn(Place, &Node) -> bool;
+
+/// Qdiscs as `tc qdisc show` prints them.
+pub fn qdiscs(tree: &Tree, form: &Form, wanted: Wanted<'_>) -> String {
+    let mut out = String::new();
+    shown(tree, form, wanted, &mut |place, node| {
+        // Writing into a String cannot fail.
+        let _ = write_text(&mut out, place, node, form);
+    });
+    out
+}
+
+/// Qdiscs as `tc -j qdisc show` prints them, each an object.
+pub fn qdisc_objects(tree: &Tree, form: &Form, wanted: Wanted<'_>) -> Vec<String> {
     let mut items = Vec::new();
-    shown(tree, &mut |place, node| items.push(object(place, node, dev, stats)));
-    json::list(items)
+    shown(tree, form, wanted, &mut |place, node| items.push(object(place, node, form)));
+    items
 }
 
 /// The commands that make the tree, without loss, one a line, parents first. A default root takes none.
@@ -150,52 +205,114 @@ fn made_by(tree: &Tree) -> Vec<Made> {
 }
 
 /// Calls `f` on what is shown: the root, and what was added below.
-fn shown(tree: &Tree, f: &mut dyn FnMut(Place, &Node)) {
+fn shown(tree: &Tree, form: &Form, wanted: Wanted<'_>, f: &mut dyn FnMut(Place, &Node)) {
     tree.visit(&mut |place, node| {
-        if place.depth == 0 || !node.handle().is_none() {
+        let visible = place.depth == 0 || !node.handle().is_none() || form.invisible;
+        if visible && wanted(place, node) {
             f(place, node);
         }
     });
 }
 
-fn handle_text(handle: Handle) -> String {
+pub(crate) fn handle_text(handle: Handle) -> String {
     if handle.is_none() { "0:".into() } else { handle.to_string() }
 }
 
-fn write_text(
-    out: &mut String,
-    place: Place,
-    node: &Node,
-    dev: Option<&str>,
-    stats: bool,
-) -> std::fmt::Result {
+/// The size table of a qdisc.
+fn stab_of(_node: &Node) -> Option<Stab> {
+    None
+}
+
+fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::fmt::Result {
     let kind = node.qdisc().spec().kind;
     write!(out, "qdisc {kind} {}", handle_text(node.handle()))?;
-    if let Some(dev) = dev {
+    if form.raw {
+        write!(out, "[{:08x}]", node.handle().0)?;
+    }
+    if let Some(dev) = &form.dev {
         write!(out, " dev {dev}")?;
     }
     match place.depth {
-        // One reference from the device and one from its queue, as tc counts on a device of one queue.
-        0 => write!(out, " root refcnt 2")?,
+        0 => write!(out, " root refcnt {}", form.refcnt)?,
         _ => write!(out, " parent {}", place.parent)?,
     }
-    for option in options(node.qdisc()) {
+    for option in options(node.qdisc(), form) {
         if let Some(text) = option.text {
             write!(out, " {text}")?;
         }
     }
     writeln!(out, "{}", if style(kind).trailing { " " } else { "" })?;
-    if stats { write_stats(out, node) } else { Ok(()) }
+    if let Some(stab) = stab_of(node).filter(|_| form.details) {
+        writeln!(out, " {} ", stab_text(&stab))?;
+    }
+    if form.statistics { write_stats(out, node) } else { Ok(()) }
 }
 
-fn write_stats(out: &mut String, node: &Node) -> std::fmt::Result {
+/// The key and the value of all that a size table says.
+fn stab_members(stab: &Stab) -> Vec<(&'static str, Json)> {
+    let number = |n: u32| (n > 0).then_some(Json::Uint(n.into()));
+    let layer = stab.linklayer.map(|l| Json::Text(link_layer(l).into()));
+    [
+        ("linklayer", layer),
+        ("mpu", stab.mpu.and_then(number)),
+        ("mtu", stab.mtu.and_then(number)),
+        ("tsize", stab.tsize.and_then(number)),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some((key, value?)))
+    .collect()
+}
+
+/// A size table as `tc -d` prints it.
+fn stab_text(stab: &Stab) -> String {
+    let mut words = Vec::new();
+    for (key, value) in stab_members(stab) {
+        words.push(match value {
+            Json::Text(text) => format!("{key} {text}"),
+            Json::Uint(n) => format!("{key} {n}"),
+            _ => continue,
+        });
+    }
+    let at = usize::from(stab.linklayer.is_some());
+    if let Some(overhead) = stab.overhead.filter(|o| *o != 0) {
+        words.insert(at, format!("overhead {overhead}"));
+    }
+    words.join(" ")
+}
+
+/// A size table as `tc -d -j` prints it.
+fn stab_object(stab: &Stab) -> String {
+    let mut o = Object::new();
+    let overhead = stab.overhead.filter(|n| *n != 0);
+    let members = stab_members(stab);
+    let (first, rest) = members.split_at(usize::from(stab.linklayer.is_some()));
+    o = first.iter().fold(o, |o, (key, value)| o.value(key, value));
+    if let Some(overhead) = overhead {
+        o = o.raw("overhead", &overhead.to_string());
+    }
+    rest.iter().fold(o, |o, (key, value)| o.value(key, value)).finish()
+}
+
+pub(crate) const fn link_layer(layer: LinkLayer) -> &'static str {
+    match layer {
+        LinkLayer::Ethernet => "ethernet",
+        LinkLayer::Atm => "atm",
+    }
+}
+
+/// The two lines of counters that every qdisc has.
+fn write_books(out: &mut String, node: &Node) -> std::fmt::Result {
     let b = node.books();
     writeln!(
         out,
         " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues 0) ",
         b.sent.bytes, b.sent_segs, b.dropped.packets, b.overlimits
     )?;
-    writeln!(out, " backlog {} {}p requeues 0", text_of(&Bytes(b.queued.bytes)), b.queued.packets)?;
+    writeln!(out, " backlog {} {}p requeues 0", text_of(&Bytes(b.queued.bytes)), b.queued.packets)
+}
+
+fn write_stats(out: &mut String, node: &Node) -> std::fmt::Result {
+    write_books(out, node)?;
     let style = style(node.qdisc().spec().kind);
     let mut line = String::new();
     node.qdisc().counters(&mut |counter, n| {
@@ -211,7 +328,7 @@ fn write_stats(out: &mut String, node: &Node) -> std::fmt::Result {
         line.push(' ');
         line.push_str(key);
         if style.times.contains(&key) {
-            line.push_str(&format!(" {}", text_of(&Nanos::from_micros(n))));
+            line.push_str(&format!(" {}", time_text(n)));
         } else if !style.words.contains(&key) {
             line.push_str(&format!(" {n}"));
         }
@@ -219,36 +336,43 @@ fn write_stats(out: &mut String, node: &Node) -> std::fmt::Result {
     if line.is_empty() { Ok(()) } else { writeln!(out, "{line}") }
 }
 
-fn object(place: Place, node: &Node, dev: Option<&str>, stats: bool) -> String {
+fn object(place: Place, node: &Node, form: &Form) -> String {
     let kind = node.qdisc().spec().kind;
     let mut o = Object::new().text("kind", kind).text("handle", &handle_text(node.handle()));
-    if let Some(dev) = dev {
+    if let Some(dev) = &form.dev {
         o = o.text("dev", dev);
     }
     o = match place.depth {
-        0 => o.bool("root", true).uint("refcnt", 2),
+        0 => o.bool("root", true).uint("refcnt", form.refcnt.into()),
         _ => o.text("parent", &place.parent.to_string()),
     };
-    let printed = options(node.qdisc());
+    let printed = options(node.qdisc(), form);
     let members = printed.iter().filter_map(|p| Some((p.key, p.json.as_ref()?)));
     let inner = members.fold(Object::new(), |o, (key, value)| o.value(key, value));
     o = o.raw("options", &inner.finish());
-    if stats {
-        let b = node.books();
-        for (key, n) in [
-            ("bytes", b.sent.bytes),
-            ("packets", b.sent_segs),
-            ("drops", b.dropped.packets),
-            ("overlimits", b.overlimits),
-            ("requeues", 0),
-            ("backlog", b.queued.bytes),
-            ("qlen", b.queued.packets),
-        ] {
-            o = o.uint(key, n);
-        }
-        o = counters(o, node.qdisc());
+    if let Some(stab) = stab_of(node).filter(|_| form.details) {
+        o = o.raw("stab", &stab_object(&stab));
+    }
+    if form.statistics {
+        o = counters(books(o, node), node.qdisc());
     }
     o.finish()
+}
+
+/// The counters that every qdisc has.
+fn books(o: Object, node: &Node) -> Object {
+    let b = node.books();
+    [
+        ("bytes", b.sent.bytes),
+        ("packets", b.sent_segs),
+        ("drops", b.dropped.packets),
+        ("overlimits", b.overlimits),
+        ("requeues", 0),
+        ("backlog", b.queued.bytes),
+        ("qlen", b.queued.packets),
+    ]
+    .into_iter()
+    .fold(o, |o, (key, n)| o.uint(key, n))
 }
 
 fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
@@ -266,64 +390,143 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
 }
 
 /// The options as tc prints them.
-fn options(qdisc: &dyn Qdisc) -> Vec<Printed> {
+fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
+    if qdisc.spec().kind == "tbf" {
+        return tbf::options(qdisc, form);
+    }
     let mut printed = Vec::new();
-    qdisc.options(&mut |o| {
-        let json = o.value.json();
-        // A flag that is off is not printed.
-        if !o.value.is_set() || o.param.flag && json == Json::Bool(false) {
-            return;
-        }
-        printed.push(match o.param.flag {
-            true => Printed { key: o.param.key, text: o.word.map(String::from), json: Some(json) },
-            false => Printed::new(o.param.key, o.value),
-        });
-    });
+    qdisc.options(&mut |o| printed.extend(option(&o, form)));
+    let multiqueue = Printed { key: "multiqueue", text: None, json: Some(Json::Bool(false)) };
     match qdisc.spec().kind {
-        "tbf" => tbf(&printed),
-        "prio" => {
-            printed.push(Printed { key: "multiqueue", text: None, json: Some(Json::Bool(false)) });
-            printed
+        "prio" => printed.push(multiqueue),
+        "pfifo_fast" => {
+            printed.push(Printed::new("bands", &3u32));
+            printed.push(Printed::new("priomap", &PrioMap(pfifo_fast::PRIOMAP)));
+            printed.push(multiqueue);
         }
-        "pfifo_fast" => vec![
-            Printed::new("bands", &3u32),
-            Printed::new("priomap", &PrioMap(pfifo_fast::PRIOMAP)),
-            Printed { key: "multiqueue", text: None, json: Some(Json::Bool(false)) },
-        ],
-        _ => printed,
-    }
-}
-
-/// tbf as tc prints it: the bucket as packets are charged for it, overhead and minimum included; the limit as
-/// the latency that it amounts to once the bucket is empty, at the slower of the two rates, unless that is
-/// negative.
-fn tbf(options: &[Printed]) -> Vec<Printed> {
-    let given = |key: &str| match options.iter().find(|o| o.key == key)?.json {
-        Some(Json::Uint(n)) => Some(n),
-        _ => None,
-    };
-    let (overhead, mpu) = (given("overhead").unwrap_or(0), given("mpu").unwrap_or(0));
-    let charged = |size: u64| size.saturating_add(overhead).max(mpu);
-    let time = |bytes: u64, rate: u64| i128::from(bytes) * 1_000_000_000 / i128::from(rate.max(1));
-    let (rate, limit) = (given("rate").unwrap_or(0), given("limit").unwrap_or(0));
-    let burst = charged(given("burst").unwrap_or(0));
-    let peak = given("peakrate").map(|peak| (peak, charged(given("mtu").unwrap_or(0))));
-    let mut latency = time(limit, rate) - time(burst, rate);
-    let mut printed = vec![Printed::new("rate", &Rate(rate)), Printed::new("burst", &Bytes(burst))];
-    if let Some((peak, bucket)) = peak {
-        printed.push(Printed::new("peakrate", &Rate(peak)));
-        printed.push(Printed::new("minburst", &Bytes(bucket)));
-        latency = latency.max(time(limit, peak) - time(bucket, peak));
-    }
-    printed.push(match u64::try_from(latency) {
-        Ok(ns) => Printed::new("lat", &Nanos(ns)),
-        Err(_) => Printed::new("limit", &Bytes(limit)),
-    });
-    if overhead > 0 {
-        printed.push(Printed::new("overhead", &Bytes(overhead)));
-        if let Some(last) = printed.last_mut() {
-            last.text = Some(format!("overhead {overhead}"));
-        }
+        _ => {}
     }
     printed
+}
+
+/// The options of a qdisc as `tc qdisc show` prints them, each with its key.
+pub(crate) fn option_texts(qdisc: &dyn Qdisc) -> Vec<(&'static str, String)> {
+    let all = options(qdisc, &Form::default());
+    all.into_iter().filter_map(|p| Some((p.key, p.text?))).collect()
+}
+
+fn option(o: &Shown<'_>, form: &Form) -> Option<Printed> {
+    let json = o.value.json();
+    // A flag that is off is not printed.
+    if !o.value.is_set() || o.param.flag && json == Json::Bool(false) {
+        return None;
+    }
+    let key = o.param.key;
+    Some(match (o.param.flag, &json) {
+        (true, _) => Printed { key, text: o.word.map(String::from), json: Some(json) },
+        (false, Json::Uint(n)) if o.param.expected == <Rate as Value>::EXPECTED => rate(key, Rate(*n), form),
+        (false, Json::Uint(us)) if o.param.expected == <Nanos as Value>::EXPECTED => time(key, *us),
+        (false, _) => Printed::new(key, o.value),
+    })
+}
+
+fn time(key: &'static str, us: u64) -> Printed {
+    Printed { key, text: Some(format!("{key} {}", time_text(us))), json: Some(Json::Uint(us)) }
+}
+
+/// A time of whole microseconds as tc prints it: three digits of a binary fraction, as C's `%.3g` rounds and writes
+/// it, so that 4335 us is `4.33ms` and 4000 s is `4e+03s`.
+fn time_text(us: u64) -> String {
+    let (unit, name) = match us {
+        1_000_000.. => (1e6, "s"),
+        1_000.. => (1e3, "ms"),
+        _ => return format!("{us}us"),
+    };
+    // Of 2^53 us, 285 years, on, the last digits are lost; three are printed.
+    let value = us as f64 / unit;
+    let places = if value <= 9.995 { 2 } else { usize::from(value <= 99.95) };
+    let plain = format!("{value:.places$}");
+    if value < 999.5 {
+        let short = if places > 0 { plain.trim_end_matches('0').trim_end_matches('.') } else { &plain };
+        return format!("{short}{name}");
+    }
+    let long = format!("{value:.2e}");
+    let (digits, exponent) = long.split_once('e').unwrap_or((&long, "0"));
+    format!("{}e+{exponent:0>2}{name}", digits.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn rate(key: &'static str, rate: Rate, form: &Form) -> Printed {
+    Printed { key, text: Some(format!("{key} {}", rate_text(rate, form.iec))), json: Some(rate.json()) }
+}
+
+/// A rate, with `iec` in units of 1024 as `tc -iec` prints it.
+pub(crate) fn rate_text(rate: Rate, iec: bool) -> String {
+    if !iec {
+        return text_of(&rate);
+    }
+    const UNITS: [&str; 5] = ["", "Ki", "Mi", "Gi", "Ti"];
+    let mut bits = u128::from(rate.0) * 8;
+    let mut unit = 0;
+    while unit < UNITS.len() - 1 && bits >= 1024 && (bits % 1024 == 0 || bits >= 1000 * 1024) {
+        bits /= 1024;
+        unit += 1;
+    }
+    format!("{bits}{}bit", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_as_c_rounds_them() {
+        for (us, text) in [
+            (0, "0us"),
+            (999, "999us"),
+            (1_000, "1ms"),
+            (4_335, "4.33ms"),
+            (4_345, "4.34ms"),
+            (9_995, "9.99ms"),
+            (9_996, "10ms"),
+            (12_340, "12.3ms"),
+            (99_950, "100ms"),
+            (999_400, "999ms"),
+            (999_600, "1e+03ms"),
+            (1_500_000, "1.5s"),
+            (100_000_000, "100s"),
+            (3_950_000_000, "3.95e+03s"),
+            (4_000_000_000, "4e+03s"),
+            (123_456_000_000_000, "1.23e+08s"),
+        ] {
+            assert_eq!(time_text(us), text, "{us}");
+        }
+    }
+
+    #[test]
+    fn rates_in_units_of_1024() {
+        for (bytes, text) in [(12_500_000, "97656Kibit"), (128, "1Kibit"), (1, "8bit"), (1 << 30, "8Gibit")] {
+            assert_eq!(rate_text(Rate(bytes), true), text);
+        }
+    }
+
+    #[test]
+    fn a_size_table_as_tc_prints_it() {
+        let full = Stab {
+            overhead: Some(10),
+            mpu: Some(64),
+            linklayer: Some(LinkLayer::Atm),
+            mtu: Some(2047),
+            tsize: Some(512),
+        };
+        assert_eq!(stab_text(&full), "linklayer atm overhead 10 mpu 64 mtu 2047 tsize 512");
+        assert_eq!(
+            stab_object(&full),
+            r#"{"linklayer":"atm","overhead":10,"mpu":64,"mtu":2047,"tsize":512}"#
+        );
+        let negative = Stab { overhead: Some(-4), ..Stab::default() };
+        assert_eq!(
+            (stab_text(&negative), stab_object(&negative)),
+            ("overhead -4".into(), r#"{"overhead":-4}"#.into())
+        );
+    }
 }

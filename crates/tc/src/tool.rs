@@ -5,13 +5,29 @@
 //!
 //! No I/O: the caller reads the batch, and owns the devices.
 
+mod apply;
+mod batch;
 mod device;
 mod flags;
+mod list;
+mod rehearsal;
+mod save;
+mod session;
+pub mod testing;
 
 pub use device::{Device, Devices, Hook, LinkLine, SwapDone};
 pub use flags::Flags;
+pub use save::save;
 
+use std::sync::Arc;
+
+use crate::command::USAGE;
+use crate::diagnostic::{Diagnostic, code};
+use crate::lex::{Line, Word};
 use crate::source::Source;
+pub(crate) use rehearsal::Queued;
+use rehearsal::Rehearsal;
+use session::Session;
 
 /// A call of tc.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,4 +47,73 @@ pub struct Outcome {
     pub stdout: String,
     /// What goes to standard error.
     pub stderr: String,
+}
+
+/// Where help is.
+const HELP: &str = "tc [OPTIONS] { qdisc | class | filter | chain | actions } { add | replace | change | del | show ... }\n\
+                    Options, units and words are those of tc(8) and of the page of each kind; --dry-run and --atomic come on top.\n";
+
+/// What `-V` prints.
+const VERSION: &str = concat!("tc utility, txweir-", env!("CARGO_PKG_VERSION"), "\n");
+
+/// Does what a command line says.
+pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
+    let flags = match Flags::read(&request.args) {
+        Ok(flags) => flags,
+        Err(failure) => return Outcome::failed(failure.status, &failure.diagnostic),
+    };
+    if flags.version {
+        return Outcome { stdout: VERSION.into(), ..Outcome::default() };
+    }
+    let (source, words) = flags::command_line(&request.args);
+    let rest = words.into_iter().skip(flags.before).filter(|w| !flags::is_ours(&w.text)).collect::<Vec<_>>();
+    if flags.batch.is_some() {
+        return match &request.batch {
+            Some(batch) => run_batch(&flags, batch, devices),
+            None => Outcome { status: 1, stderr: "the batch was not read\n".into(), ..Outcome::default() },
+        };
+    }
+    if flags.help || rest.is_empty() {
+        return Outcome { stderr: HELP.into(), ..Outcome::default() };
+    }
+    if flags.atomic {
+        let word = request.args.iter().position(|a| a == "--atomic").unwrap_or(0);
+        let span = flags::command_line(&request.args).1.get(word).map_or(0..0, |w: &Word| w.span.clone());
+        let err = Diagnostic::error(code::UNEXPECTED_WORD, &source, span, "--atomic is for a batch");
+        return Outcome::failed(
+            USAGE,
+            &err.hint(Some("one command is done whole or not at all anyway".into())),
+        );
+    }
+    let line = Line { words: rest };
+    if !flags.dry_run {
+        let mut session = Session::new(&flags, devices);
+        let status = session.line(&source, &line);
+        return session.finish(status);
+    }
+    let mut rehearsal = Rehearsal::new(devices, false);
+    let mut session = Session::new(&flags, &mut rehearsal);
+    let status = session.line(&source, &line);
+    let outcome = session.finish(status);
+    rehearsal.plan(outcome, &flags)
+}
+
+fn run_batch(flags: &Flags, batch: &Source, devices: &mut dyn Devices) -> Outcome {
+    let batch = Arc::new(batch.clone());
+    if !flags.dry_run && !flags.atomic {
+        return batch::run(flags, &batch, devices).0;
+    }
+    let mut rehearsal = Rehearsal::new(devices, flags.atomic);
+    let (outcome, done) = batch::run(flags, &batch, &mut rehearsal);
+    match (flags.dry_run, outcome.status) {
+        (true, _) => rehearsal.plan(outcome, flags),
+        (false, 0) => rehearsal.commit(outcome, done),
+        (false, _) => outcome,
+    }
+}
+
+impl Outcome {
+    fn failed(status: u8, diagnostic: &Diagnostic) -> Self {
+        Self { status, stdout: String::new(), stderr: format!("{diagnostic}\n") }
+    }
 }

@@ -350,7 +350,8 @@ fn abbreviations_that_tc_takes() {
         policy.apply(&mut tree, &mut Cx::new(1, 0)).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(
             show::commands(&tree, None),
-            "qdisc replace root handle 8001: tbf rate 125000bps burst 5120b limit 11370b mpu 0 overhead 0\n",
+            "qdisc replace root handle 8001: tbf rate 125000bps burst 5120b limit 11370b mpu 0 overhead 0 \
+             linklayer ethernet\n",
             "{line}"
         );
     }

@@ -25,7 +25,7 @@ use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
 use crate::units::{Bytes, Rate, RateMul};
-use crate::value::Words;
+use crate::value::{Json, Show, Value, Words};
 
 crate::params! {
     /// Parameters of tbf.
@@ -46,11 +46,46 @@ crate::params! {
         mpu: u32 = 0, keys ["mpu"];
         /// Bytes added to each packet before charging.
         overhead: u32 = 0, keys ["overhead"];
+        /// How the link carries a packet: whole, or (`atm`, `adsl`) in cells of 53 bytes that carry 48.
+        linklayer: LinkLayer = LinkLayer::Ethernet, keys ["linklayer"];
     }
 }
 
 fn in_u32(b: &Bytes) -> bool {
     (1..=u64::from(u32::MAX)).contains(&b.0)
+}
+
+/// How a link carries a packet (tc-tbf(8), tc-stab(8)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// Whole.
+    #[default]
+    Ethernet,
+    /// In cells of 53 bytes that carry 48 each.
+    Atm,
+}
+
+impl Show for LinkLayer {
+    fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Ethernet => "ethernet",
+            Self::Atm => "atm",
+        })
+    }
+    fn json(&self) -> Json {
+        Json::Text(crate::value::text_of(self))
+    }
+}
+
+impl Value for LinkLayer {
+    const EXPECTED: &'static str = "ethernet, atm or adsl";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        match words.take()? {
+            "ethernet" => Some(Self::Ethernet),
+            "atm" | "adsl" => Some(Self::Atm),
+            _ => None,
+        }
+    }
 }
 
 /// A shaper.
@@ -76,6 +111,7 @@ struct Charge {
     peak: Option<RateMul>,
     overhead: u32,
     mpu: u32,
+    layer: LinkLayer,
 }
 
 impl Charge {
@@ -85,10 +121,15 @@ impl Charge {
             peak: cfg.peakrate.map(RateMul::new),
             overhead: cfg.overhead,
             mpu: cfg.mpu,
+            layer: cfg.linklayer,
         }
     }
     fn size(&self, len: u32) -> u64 {
-        (u64::from(len) + u64::from(self.overhead)).max(u64::from(self.mpu))
+        let size = (u64::from(len) + u64::from(self.overhead)).max(u64::from(self.mpu));
+        match self.layer {
+            LinkLayer::Ethernet => size,
+            LinkLayer::Atm => size.div_ceil(48) * 53,
+        }
     }
     /// Nanoseconds at `rate` and at `peakrate` (0 without one).
     fn ns(&self, len: u32) -> (i64, i64) {

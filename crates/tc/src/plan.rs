@@ -1,0 +1,198 @@
+//! What a dry run prints: the qdiscs that would come, go and change, and what would become of the packets that wait.
+
+use std::collections::BTreeMap;
+
+use txweir_core::node::Node;
+use txweir_core::{Handle, Tally, Tree};
+
+use crate::json::{self, Object};
+use crate::show;
+use crate::tool::Queued;
+
+/// What would change on a device.
+pub(crate) struct Change {
+    pub(crate) dev: String,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) moves: Vec<Move>,
+}
+
+/// A qdisc that would come (`+`), go (`-`) or change (`~`).
+pub(crate) struct Line {
+    sign: char,
+    text: String,
+}
+
+impl Line {
+    pub(crate) const fn added(text: String) -> Self {
+        Self { sign: '+', text }
+    }
+    pub(crate) const fn removed(text: String) -> Self {
+        Self { sign: '-', text }
+    }
+    const fn op(&self) -> &'static str {
+        match self.sign {
+            '+' => "add",
+            '-' => "delete",
+            _ => "change",
+        }
+    }
+}
+
+/// Packets that wait in `from`, and where they would wait; `None`: they would be dropped.
+pub(crate) struct Move {
+    from: String,
+    to: Option<String>,
+    packets: Tally,
+}
+
+/// A qdisc as the plan names it.
+struct Seen {
+    key: (Handle, Handle, &'static str),
+    options: Vec<(&'static str, String)>,
+}
+
+impl Seen {
+    fn name(&self, dev: &str) -> String {
+        let (parent, handle, kind) = self.key;
+        let place = if parent == Handle::ROOT { "root".into() } else { format!("parent {parent}") };
+        format!("qdisc {kind} {handle} dev {dev} {place}")
+    }
+    fn text(&self, dev: &str) -> String {
+        let options: Vec<&str> = self.options.iter().map(|(_, text)| text.as_str()).collect();
+        format!("{} {}", self.name(dev), options.join(" ")).trim_end().to_string()
+    }
+}
+
+fn seen(tree: &Tree) -> Vec<Seen> {
+    let mut all = Vec::new();
+    tree.visit(&mut |place, node: &Node| {
+        if !node.handle().is_none() {
+            let key = (place.parent, node.handle(), node.qdisc().spec().kind);
+            all.push(Seen { key, options: show::option_texts(node.qdisc()) });
+        }
+    });
+    all
+}
+
+/// The qdiscs in which two trees of a device differ. Default ones go without saying.
+pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
+    let (before, after) = (seen(before), seen(after));
+    let mut lines = Vec::new();
+    for old in &before {
+        let Some(new) = after.iter().find(|new| new.key == old.key) else {
+            lines.push(Line::removed(old.text(dev)));
+            continue;
+        };
+        let changed = changed_options(old, new);
+        if !changed.is_empty() {
+            lines.push(Line { sign: '~', text: format!("{}: {}", old.name(dev), changed.join(", ")) });
+        }
+    }
+    let new = after.iter().filter(|new| !before.iter().any(|old| old.key == new.key));
+    lines.extend(new.map(|new| Line::added(new.text(dev))));
+    lines
+}
+
+/// `limit 1000p -> 100p`, and options that are only on one side as `+` and `-`.
+fn changed_options(old: &Seen, new: &Seen) -> Vec<String> {
+    let mut changed = Vec::new();
+    for (key, text) in &old.options {
+        match new.options.iter().find(|(k, _)| k == key) {
+            None => changed.push(format!("-{text}")),
+            Some((_, now)) if now != text => {
+                let value = now.strip_prefix(&format!("{key} ")).unwrap_or(now);
+                changed.push(format!("{text} -> {value}"));
+            }
+            Some(_) => {}
+        }
+    }
+    let come = new.options.iter().filter(|(key, _)| !old.options.iter().any(|(k, _)| k == key));
+    changed.extend(come.map(|(_, text)| format!("+{text}")));
+    changed
+}
+
+fn place(q: &Queued) -> String {
+    format!("{} {}", q.kind, show::handle_text(q.handle))
+}
+
+/// Packets put into a new tree: where each was, and where it came to be.
+pub(crate) fn moves(before: &[Queued], after: &[Option<Queued>]) -> Vec<Move> {
+    let mut sums: BTreeMap<(String, Option<String>), Tally> = BTreeMap::new();
+    for (was, is) in before.iter().zip(after) {
+        sums.entry((place(was), is.as_ref().map(place))).or_default().add(was.meta.wire_len);
+    }
+    sums.into_iter().map(|((from, to), packets)| Move { from, to, packets }).collect()
+}
+
+/// Packets in a tree that was changed under them: as many as a qdisc has left stay, the rest is dropped.
+pub(crate) fn stays(before: &[Queued], after: &Tree) -> Vec<Move> {
+    let mut sums: BTreeMap<(Handle, Handle), (String, Tally)> = BTreeMap::new();
+    for q in before {
+        sums.entry((q.parent, q.handle))
+            .or_insert_with(|| (place(q), Tally::default()))
+            .1
+            .add(q.meta.wire_len);
+    }
+    let mut moves = Vec::new();
+    for ((parent, handle), (from, had)) in sums {
+        let mut left = Tally::default();
+        after.visit(&mut |at, node| {
+            if (at.parent, node.handle()) == (parent, handle) {
+                left = node.books().queued;
+            }
+        });
+        let stay = Tally { packets: left.packets.min(had.packets), bytes: left.bytes.min(had.bytes) };
+        let dropped = had.since(stay);
+        for (packets, to) in [(stay, Some(from.clone())), (dropped, None)] {
+            if packets.packets > 0 {
+                moves.push(Move { from: from.clone(), to, packets });
+            }
+        }
+    }
+    moves
+}
+
+/// The plan for all devices, as text or as JSON.
+pub(crate) fn print(changes: &[Change], json: bool, pretty: bool) -> String {
+    let changes = changes.iter().filter(|c| !c.lines.is_empty());
+    if json {
+        let list = json::list(changes.map(object));
+        return if pretty { json::pretty(&list) } else { list } + "\n";
+    }
+    let mut out = String::new();
+    for change in changes {
+        for line in &change.lines {
+            out.push_str(&format!("{} {}\n", line.sign, line.text));
+        }
+        for m in &change.moves {
+            let Tally { packets, bytes } = m.packets;
+            let to = match &m.to {
+                None => "dropped".to_string(),
+                Some(to) if *to == m.from => "stay".to_string(),
+                Some(to) => format!("-> {to}"),
+            };
+            let noun = if packets == 1 { "packet" } else { "packets" };
+            out.push_str(&format!("queued: {packets} {noun} {bytes} bytes in {} {to}\n", m.from));
+        }
+    }
+    out
+}
+
+fn object(change: &Change) -> String {
+    let line = |l: &Line| Object::new().text("op", l.op()).text("what", &l.text).finish();
+    let queued = |m: &Move| {
+        let o = Object::new()
+            .uint("packets", m.packets.packets)
+            .uint("bytes", m.packets.bytes)
+            .text("from", &m.from);
+        match &m.to {
+            Some(to) => o.text("to", to).finish(),
+            None => o.bool("dropped", true).finish(),
+        }
+    };
+    Object::new()
+        .text("dev", &change.dev)
+        .raw("changes", &json::list(change.lines.iter().map(line)))
+        .raw("queued", &json::list(change.moves.iter().map(queued)))
+        .finish()
+}

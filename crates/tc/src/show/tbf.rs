@@ -1,0 +1,115 @@
+//! tbf as tc prints it: the buckets as packets are charged for them, overhead, minimum and cells included, in the grain of
+//! the kernel's clock and of tc's microseconds; the limit as the latency that it amounts to once the bucket is empty.
+
+use txweir_core::qdisc::Qdisc;
+use txweir_core::units::RateMul;
+use txweir_core::value::{Json, text_of};
+use txweir_core::{Bytes, Nanos, Rate};
+
+use super::{Form, Printed, rate, time};
+
+/// Nanoseconds of one tick of the kernel's packet scheduler clock.
+const TICK: u64 = 64;
+
+/// A bucket as the kernel gives it out and as tc prints it.
+struct Bucket {
+    rate: Rate,
+    /// Its depth as a time, ticks.
+    ticks: u64,
+}
+
+impl Bucket {
+    /// The time that tc makes of it, whole microseconds.
+    const fn micros(&self) -> u64 {
+        self.ticks * TICK / 1_000
+    }
+    /// The size that tc makes of that.
+    fn size(&self) -> Bytes {
+        self.rate.bytes_floor(Nanos::from_micros(self.micros()))
+    }
+    /// The time in which `limit` drains once the bucket is empty, microseconds: what is printed, times the rate.
+    fn latency(&self, limit: u64) -> (i128, i128) {
+        let rate = i128::from(self.rate.0.max(1));
+        (i128::from(limit) * 1_000_000 - i128::from(self.micros()) * rate, rate)
+    }
+}
+
+pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
+    let mut given = Vec::new();
+    qdisc.options(&mut |o| {
+        if o.value.is_set() {
+            given.push((o.param.key, o.value.json()));
+        }
+    });
+    let number = |key: &str| match given.iter().find(|(k, _)| *k == key) {
+        Some((_, Json::Uint(n))) => Some(*n),
+        _ => None,
+    };
+    let atm = given.contains(&("linklayer", Json::Text("atm".into())));
+    let (overhead, mpu) = (number("overhead").unwrap_or(0), number("mpu").unwrap_or(0));
+    let charged = |size: u64| {
+        let size = size.saturating_add(overhead).max(mpu);
+        if atm { size.div_ceil(48).saturating_mul(53) } else { size }
+    };
+    let bucket = |rate: u64, size: u64| {
+        let rate = Rate(rate);
+        Bucket { rate, ticks: RateMul::new(rate).time_floor(charged(size)).0 / TICK }
+    };
+    let limit = number("limit").unwrap_or(0);
+    let burst = bucket(number("rate").unwrap_or(0), number("burst").unwrap_or(0));
+    let peak = number("peakrate").map(|peak| bucket(peak, number("mtu").unwrap_or(0)));
+
+    let mut printed = vec![rate("rate", burst.rate, form)];
+    push_bucket(&mut printed, "burst", &burst, mpu, form);
+    if let Some(peak) = &peak {
+        // In JSON tc leaves this one out.
+        printed.push(Printed { json: None, ..rate("peakrate", peak.rate, form) });
+        push_bucket(&mut printed, if form.details { "mtu" } else { "minburst" }, peak, mpu, form);
+    }
+    let (mut latency, mut per) = burst.latency(limit);
+    if let Some((peak_latency, peak_per)) = peak.map(|peak| peak.latency(limit))
+        && peak_latency * per > latency * peak_per
+    {
+        (latency, per) = (peak_latency, peak_per);
+    }
+    let latency = u64::try_from(latency).ok().map(|l| i128::from(l) / per);
+    match latency.and_then(|us| u64::try_from(us).ok()) {
+        Some(us) => {
+            printed.push(time("lat", us));
+            if form.raw {
+                let raw = Some(format!("limit {}", text_of(&Bytes(limit))));
+                printed.push(Printed { key: "limit", text: raw, json: Some(Json::Uint(limit)) });
+            }
+        }
+        None => printed.push(Printed::new("limit", &Bytes(limit))),
+    }
+    if overhead > 0 {
+        let text = Some(format!("overhead {overhead}"));
+        printed.push(Printed { key: "overhead", text, json: Some(Json::Uint(overhead)) });
+    }
+    if atm || form.details {
+        let layer = if atm { "atm" } else { "ethernet" };
+        let json = Some(Json::Text(layer.into()));
+        printed.push(Printed { key: "linklayer", text: Some(format!("linklayer {layer}")), json });
+    }
+    printed
+}
+
+/// A bucket: with details its cell size, which is always 1, and the smallest size; with raw numbers its ticks.
+fn push_bucket(printed: &mut Vec<Printed>, key: &'static str, bucket: &Bucket, mpu: u64, form: &Form) {
+    let size = text_of(&bucket.size());
+    if form.details {
+        let cell = format!("{size}/1");
+        let text = Some(format!("{key} {cell}"));
+        printed.push(Printed { key, text, json: Some(Json::Text(cell)) });
+        let text = Some(format!("mpu {}", text_of(&Bytes(mpu))));
+        printed.push(Printed { key: "mpu", text, json: Some(Json::Uint(mpu)) });
+    } else {
+        printed.push(Printed::new(key, &bucket.size()));
+    }
+    if form.raw {
+        let raw_key = if key == "burst" { "burst_raw" } else { "mtu_raw" };
+        let text = Some(format!("[{:08x}]", bucket.ticks));
+        printed.push(Printed { key: raw_key, text, json: Some(Json::Text(format!("{:x}", bucket.ticks))) });
+    }
+}

@@ -1,0 +1,136 @@
+//! A changing `qdisc` line done to one device, whole or not at all.
+
+use std::sync::Arc;
+
+use txweir_core::cx::Cx;
+use txweir_core::{Handle, Tree};
+
+use super::{Device, Hook};
+use crate::ast::{At, Place, QdiscCommand, Verb};
+use crate::command;
+use crate::diagnostic::{Diagnostic, code};
+use crate::refusal;
+use crate::show;
+use crate::source::Source;
+
+/// The place and the handle that Linux has for both hooks.
+const HOOK: Handle = Handle::new(0xffff, 0xfff1);
+const HOOK_HANDLE: Handle = Handle::new(0xffff, 0);
+
+/// Surroundings for trees that no packet goes through.
+pub(super) fn scratch_cx() -> Cx {
+    Cx::new(1, 0)
+}
+
+/// What tc accepts without a word, and is hardly meant.
+pub(super) fn warnings(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    if let Some(At { value, span }) = cmd.handle.as_ref().filter(|h| h.value.minor() != 0) {
+        let message = format!("a qdisc's handle has no minor number: {value} is read as {}", value.qdisc());
+        let err = Diagnostic::error(code::BAD_VALUE, source, span.clone(), message).warning();
+        found.push(err.suggest(Some(value.qdisc().to_string())));
+    }
+    if let (Verb::Delete, [first, .., last] | [first @ last]) = (cmd.verb, cmd.options.as_slice()) {
+        let span = first.span.start..last.span.end;
+        let message = "del takes no notice of options";
+        found.push(Diagnostic::error(code::UNEXPECTED_WORD, source, span, message).warning());
+    }
+    found
+}
+
+/// The line as tc sends it to the kernel: handles without minor numbers, no options for a deletion.
+pub(super) fn as_tc_takes_it(mut cmd: QdiscCommand) -> QdiscCommand {
+    if let Some(handle) = &mut cmd.handle {
+        handle.value = handle.value.qdisc();
+    }
+    if cmd.verb == Verb::Delete {
+        cmd.options.clear();
+    }
+    cmd
+}
+
+/// Does it to a device. An error leaves the device as it was.
+pub(super) fn run(
+    source: &Arc<Source>,
+    cmd: &QdiscCommand,
+    device: &mut dyn Device,
+) -> Result<(), Diagnostic> {
+    if let Some(hook) = hook_of(cmd, device) {
+        return run_hook(source, cmd, hook, device);
+    }
+    if cmd.place.is_none() && cmd.verb == Verb::Delete {
+        let span = cmd.handle.as_ref().map_or_else(|| cmd.span.clone(), |h| h.span.clone());
+        let err = Diagnostic::error(code::MISSING, source, span, "del needs the place, not only the handle");
+        return Err(err.expected("root, or parent MAJOR:MINOR"));
+    }
+    // Rehearsed, so that what is refused is refused before anything is touched.
+    let mut rehearsed = copy(source, device.tree())?;
+    on_tree(source, cmd, &mut rehearsed, &mut scratch_cx())?;
+    let mut refused = None;
+    device.configure(&mut |tree, cx| {
+        if let Err(err) = on_tree(source, cmd, tree, cx) {
+            refused = Some(err);
+        }
+    });
+    refused.map_or(Ok(()), Err)
+}
+
+/// Does it to a tree.
+pub(super) fn on_tree(
+    source: &Arc<Source>,
+    cmd: &QdiscCommand,
+    tree: &mut Tree,
+    cx: &mut Cx,
+) -> Result<(), Diagnostic> {
+    command::run(cmd, tree, cx).map_err(|err| refusal::of(source, cmd, &err))
+}
+
+/// A copy of a tree's structure.
+pub(super) fn copy(source: &Arc<Source>, tree: &Tree) -> Result<Tree, Diagnostic> {
+    show::copy(tree, &mut scratch_cx()).map_err(|err| {
+        let message = format!("the qdiscs that are there cannot be said in tc's words: {err}");
+        Diagnostic::error(code::UNSUPPORTED, source, 0..0, message)
+    })
+}
+
+/// The hook that a line is about, if it is about one: by its word, or as Linux numbers it.
+fn hook_of(cmd: &QdiscCommand, device: &dyn Device) -> Option<Hook> {
+    let there = device.hook().unwrap_or(Hook::Ingress);
+    match (cmd.place.as_ref().map(|p| p.value), &cmd.handle) {
+        (Some(Place::Ingress), _) => Some(Hook::Ingress),
+        (Some(Place::Clsact), _) => Some(Hook::Clsact),
+        (Some(Place::Below(HOOK)), _) => Some(there),
+        (None, Some(At { value: HOOK_HANDLE, .. })) if device.hook().is_some() => Some(there),
+        _ => None,
+    }
+}
+
+fn run_hook(
+    source: &Arc<Source>,
+    cmd: &QdiscCommand,
+    hook: Hook,
+    device: &mut dyn Device,
+) -> Result<(), Diagnostic> {
+    let span = cmd.place.as_ref().map_or_else(|| cmd.span.clone(), |p| p.span.clone());
+    let error = |code, message: String| Err(Diagnostic::error(code, source, span.clone(), message));
+    match (cmd.verb, device.hook()) {
+        (Verb::Add, Some(there)) => {
+            error(code::EXISTS, format!("{} has a hook already: {}", device.name(), there.name()))
+        }
+        (_, Some(there)) if there != hook => error(
+            code::CONFLICT,
+            format!("{} has {} there, not {}", device.name(), there.name(), hook.name()),
+        ),
+        (Verb::Change | Verb::Link | Verb::Delete, None) => {
+            error(code::NOT_FOUND, format!("{} has no {} hook", device.name(), hook.name()))
+        }
+        (Verb::Delete, Some(_)) => {
+            device.set_hook(None);
+            Ok(())
+        }
+        _ => {
+            device.set_hook(Some(hook));
+            Ok(())
+        }
+    }
+}

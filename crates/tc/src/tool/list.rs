@@ -1,0 +1,157 @@
+//! What `show` prints.
+
+use std::sync::Arc;
+
+use txweir_core::node::Node;
+use txweir_core::tree::Place as At;
+use txweir_core::{Handle, Tree};
+
+use super::session::Session;
+use super::{Device, Flags, Hook};
+use crate::ast::{ClassCommand, Command, Place, QdiscCommand, Target};
+use crate::command::Failure;
+use crate::json::{self, Object};
+use crate::show::{self, Classes, Form};
+use crate::source::Source;
+
+/// The class below which Linux has both hooks.
+const HOOK: Handle = Handle::new(0xffff, 0xfff1);
+
+/// Prints what a line asks for.
+pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command) -> Result<(), Failure> {
+    let dev = match cmd {
+        Command::Filter(f) => f.target.as_ref().and_then(target),
+        Command::Chain(c) => c.target.as_ref().and_then(target),
+        other => other.dev(),
+    };
+    if let Some(dev) = dev {
+        session.find(source, dev)?;
+    }
+    match cmd {
+        Command::Qdisc(cmd) => {
+            let mut printed = Print::default();
+            for name in names(session, dev.map(|d| d.text.as_str())) {
+                if let Some(device) = session.devices.device(&name) {
+                    qdiscs(device, cmd, &form(session.flags, device, dev.is_none()), &mut printed);
+                }
+            }
+            finish(session, printed);
+        }
+        Command::Class(cmd) => {
+            // Without a device tc shows nothing at all.
+            if let Some(device) = dev.and_then(|dev| session.devices.device(&dev.text)) {
+                let mut printed = Print::default();
+                classes(device, cmd, &form(session.flags, device, false), &mut printed);
+                // Nor does it print an empty list of classes.
+                if !printed.objects.is_empty() {
+                    let lines = std::mem::take(&mut printed.text);
+                    // `-o` has no effect on them.
+                    if session.flags.json {
+                        finish(session, printed)
+                    } else {
+                        session.stdout.push_str(&lines)
+                    }
+                }
+            }
+        }
+        Command::Filter(_) | Command::Chain(_) => finish(session, Print::default()),
+        Command::Actions(cmd) if cmd.options.is_empty() => {}
+        Command::Actions(_) => finish(session, Print::default()),
+    }
+    Ok(())
+}
+
+fn target(target: &Target) -> Option<&crate::lex::Word> {
+    match target {
+        Target::Dev(dev) => Some(dev),
+        Target::Block(_) => None,
+    }
+}
+
+fn names(session: &Session<'_>, only: Option<&str>) -> Vec<String> {
+    only.map_or_else(|| session.devices.names(), |name| vec![name.to_string()])
+}
+
+/// Both forms of what is printed.
+#[derive(Default)]
+struct Print {
+    text: String,
+    objects: Vec<String>,
+}
+
+fn finish(session: &mut Session<'_>, printed: Print) {
+    let flags = session.flags;
+    if flags.json {
+        let list = json::list(printed.objects);
+        session.stdout.push_str(&if flags.pretty { json::pretty(&list) } else { list });
+        session.stdout.push('\n');
+    } else if flags.oneline {
+        session.stdout.push_str(&printed.text.replace('\n', "\\"));
+    } else {
+        session.stdout.push_str(&printed.text);
+    }
+}
+
+fn form(flags: &Flags, device: &dyn Device, named: bool) -> Form {
+    Form {
+        dev: named.then(|| device.name().to_string()),
+        refcnt: device.queues().saturating_add(1),
+        statistics: flags.statistics,
+        details: flags.details,
+        raw: flags.raw,
+        iec: flags.iec,
+        invisible: false,
+    }
+}
+
+fn qdiscs(device: &dyn Device, cmd: &QdiscCommand, form: &Form, printed: &mut Print) {
+    let form = &Form { invisible: cmd.invisible, ..form.clone() };
+    let asked = cmd.place.as_ref().map(|p| p.value);
+    let wanted = |at: At, node: &Node| match asked {
+        None => true,
+        Some(Place::Below(parent)) => at.parent == parent,
+        Some(Place::Handle(handle)) => node.handle() == handle.qdisc(),
+        Some(Place::Ingress | Place::Clsact | Place::Egress) => false,
+    };
+    let tree: &Tree = device.tree();
+    printed.text.push_str(&show::qdiscs(tree, form, &wanted));
+    printed.objects.extend(show::qdisc_objects(tree, form, &wanted));
+    let Some(hook) = device.hook() else { return };
+    let asked_for = match asked {
+        None | Some(Place::Ingress | Place::Clsact | Place::Below(HOOK)) => true,
+        Some(Place::Handle(handle)) => handle.qdisc() == HOOK.qdisc(),
+        _ => false,
+    };
+    if asked_for {
+        write_hook(hook, form, printed);
+    }
+}
+
+/// A hook is a place, and counts nothing.
+fn write_hook(hook: Hook, form: &Form, printed: &mut Print) {
+    let raw = if form.raw { format!("[{:08x}]", HOOK.qdisc().0) } else { String::new() };
+    let dev = form.dev.as_ref().map(|dev| format!(" dev {dev}")).unwrap_or_default();
+    let dashes = if hook == Hook::Ingress { "---------------- " } else { "" };
+    printed.text.push_str(&format!("qdisc {} ffff:{raw}{dev} parent {HOOK} {dashes}\n", hook.name()));
+    let mut o = Object::new().text("kind", hook.name()).text("handle", "ffff:");
+    if let Some(dev) = &form.dev {
+        o = o.text("dev", dev);
+    }
+    o = o.text("parent", &HOOK.to_string()).raw("options", "{}");
+    if form.statistics {
+        printed.text.push_str(" Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n");
+        printed.text.push_str(" backlog 0b 0p requeues 0\n");
+        let keys = ["bytes", "packets", "drops", "overlimits", "requeues", "backlog", "qlen"];
+        o = keys.into_iter().fold(o, |o, key| o.uint(key, 0));
+    }
+    printed.objects.push(o.finish());
+}
+
+fn classes(device: &dyn Device, cmd: &ClassCommand, form: &Form, printed: &mut Print) {
+    let value = |at: &Option<crate::ast::At<Handle>>| at.as_ref().map(|at| at.value);
+    let asked =
+        Classes { parent: value(&cmd.parent), classid: value(&cmd.classid), qdisc: value(&cmd.qdisc) };
+    let (text, objects) = show::classes(device.tree(), form, &asked, &|_| None);
+    printed.text.push_str(&text);
+    printed.objects.extend(objects);
+}

@@ -1,0 +1,231 @@
+//! Devices of paper: copies of the structure of real ones, on which lines are tried before, or instead of, being done.
+
+use txweir_core::cx::Cx;
+use txweir_core::{Env, Handle, Meta, Tree};
+
+use super::apply::{on_tree, scratch_cx};
+use super::session::Done;
+use super::{Device, Devices, Flags, Hook, LinkLine, Outcome, SwapDone};
+use crate::ast::Place;
+use crate::command::REFUSED;
+use crate::plan::{self, Change};
+use crate::show;
+
+/// A packet that waits, and where: below which class, in which qdisc.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queued {
+    pub(crate) parent: Handle,
+    pub(crate) handle: Handle,
+    pub(crate) kind: &'static str,
+    pub(crate) meta: Meta,
+}
+
+/// Copies of devices, made as they are asked for.
+pub(super) struct Rehearsal<'a> {
+    real: &'a mut dyn Devices,
+    shadows: Vec<Shadow>,
+    /// All is to be done in one step for each device, so that packets move; else each line is, so that they are dropped
+    /// with the qdisc that they wait in.
+    atomic: bool,
+}
+
+/// The copy of a device.
+struct Shadow {
+    name: String,
+    queues: u32,
+    before: Tree,
+    tree: Tree,
+    cx: Cx,
+    hook_before: Option<Hook>,
+    hook: Option<Hook>,
+    waiting: Vec<Queued>,
+}
+
+impl<'a> Rehearsal<'a> {
+    pub(super) fn new(real: &'a mut dyn Devices, atomic: bool) -> Self {
+        Self { real, shadows: Vec::new(), atomic }
+    }
+
+    /// What was printed so far, with the plan after it. An atomic batch that has failed would change nothing.
+    pub(super) fn plan(mut self, mut outcome: Outcome, flags: &Flags) -> Outcome {
+        if self.atomic && outcome.status != 0 {
+            return outcome;
+        }
+        let atomic = self.atomic;
+        let changes: Vec<Change> = self.shadows.iter_mut().map(|s| s.change(atomic)).collect();
+        outcome.stdout.push_str(&plan::print(&changes, flags.json, flags.pretty));
+        outcome
+    }
+
+    /// Does to the real devices what was rehearsed, each in one step.
+    pub(super) fn commit(self, mut outcome: Outcome, done: Vec<Done>) -> Outcome {
+        for shadow in &self.shadows {
+            let lines: Vec<&Done> = done.iter().filter(|d| d.device == shadow.name && !is_hook(d)).collect();
+            let Some(device) = self.real.device(&shadow.name) else { continue };
+            let mut refused = None;
+            if !lines.is_empty() {
+                device.swap(&mut |tree, cx| {
+                    let all = lines.iter().try_for_each(|d| on_tree(&d.source, &d.command, tree, cx));
+                    refused = refused.take().or(all.err());
+                });
+            }
+            if shadow.hook != shadow.hook_before {
+                device.set_hook(shadow.hook);
+            }
+            // What a copy took and the device does not: a qdisc that a copy cannot tell from it.
+            if let Some(err) = refused {
+                outcome.status = REFUSED;
+                outcome.stderr.push_str(&format!("{err}\n"));
+            }
+        }
+        outcome
+    }
+}
+
+/// Whether a line is about a hook and not about the tree.
+fn is_hook(done: &Done) -> bool {
+    const HOOK: Handle = Handle::new(0xffff, 0);
+    let place = done.command.place.as_ref().map(|p| p.value);
+    let by_handle = place.is_none() && done.command.handle.as_ref().is_some_and(|h| h.value == HOOK);
+    matches!(place, Some(Place::Ingress | Place::Clsact))
+        || matches!(place, Some(Place::Below(parent)) if parent != Handle::ROOT && parent.qdisc() == HOOK)
+        || by_handle
+}
+
+impl Devices for Rehearsal<'_> {
+    fn names(&self) -> Vec<String> {
+        self.real.names()
+    }
+    fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
+        let at = match self.shadows.iter().position(|s| s.name == name) {
+            Some(at) => at,
+            None => {
+                let shadow = Shadow::of(self.real.device(name)?, self.atomic)?;
+                self.shadows.push(shadow);
+                self.shadows.len() - 1
+            }
+        };
+        self.shadows.get_mut(at).map(|s| s as &mut dyn Device)
+    }
+    fn link(&mut self, words: &[String], _dry: bool) -> Result<LinkLine, String> {
+        self.real.link(words, true)
+    }
+}
+
+impl Shadow {
+    /// The copy of a device; `None` if its qdiscs cannot be said in tc's words, as those put there by typed calls.
+    fn of(device: &dyn Device, atomic: bool) -> Option<Self> {
+        let mut waiting = Vec::new();
+        let kinds = kinds(device.tree());
+        device.queued(&mut |parent, handle, meta| {
+            let kind = kinds.iter().find(|(p, h, _)| (*p, *h) == (parent, handle)).map_or("qdisc", |k| k.2);
+            waiting.push(Queued { parent, handle, kind, meta: *meta });
+        });
+        let mut cx = Cx::new(waiting.len(), device.env().seed);
+        let before = show::copy(device.tree(), &mut scratch_cx()).ok()?;
+        let mut tree = show::copy(device.tree(), &mut cx).ok()?;
+        if !atomic {
+            let metas: Vec<Meta> = waiting.iter().map(|q| q.meta).collect();
+            enqueue(&mut tree, &mut cx, &metas);
+        }
+        Some(Self {
+            name: device.name().into(),
+            queues: device.queues(),
+            before,
+            tree,
+            cx,
+            hook_before: device.hook(),
+            hook: device.hook(),
+            waiting,
+        })
+    }
+
+    fn change(&mut self, atomic: bool) -> Change {
+        let lines = plan::differences(&self.name, &self.before, &self.tree);
+        let mut change = Change { dev: self.name.clone(), lines, moves: Vec::new() };
+        let text = |hook: Hook| format!("qdisc {} ffff: dev {} parent ffff:fff1", hook.name(), self.name);
+        if self.hook != self.hook_before {
+            change.lines.extend(self.hook_before.map(|hook| plan::Line::removed(text(hook))));
+            change.lines.extend(self.hook.map(|hook| plan::Line::added(text(hook))));
+        }
+        if change.lines.is_empty() {
+            return change;
+        }
+        let metas: Vec<Meta> = self.waiting.iter().map(|q| q.meta).collect();
+        change.moves = match atomic {
+            true => {
+                let places = enqueue(&mut self.tree, &mut self.cx, &metas);
+                plan::moves(&self.waiting, &places)
+            }
+            false => plan::stays(&self.waiting, &self.tree),
+        };
+        change
+    }
+}
+
+impl Device for Shadow {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn queues(&self) -> u32 {
+        self.queues
+    }
+    fn env(&self) -> Env {
+        *self.tree.env()
+    }
+    fn tree(&self) -> &Tree {
+        &self.tree
+    }
+    fn hook(&self) -> Option<Hook> {
+        self.hook
+    }
+    fn set_hook(&mut self, hook: Option<Hook>) {
+        self.hook = hook;
+    }
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
+        f(&mut self.tree, &mut self.cx);
+    }
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
+        f(&mut self.tree, &mut self.cx);
+        SwapDone::default()
+    }
+    fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        for q in &self.waiting {
+            f(q.parent, q.handle, &q.meta);
+        }
+    }
+}
+
+/// Every qdisc that packets may wait in: its place, its handle, its kind.
+fn kinds(tree: &Tree) -> Vec<(Handle, Handle, &'static str)> {
+    let mut all = Vec::new();
+    tree.visit(&mut |place, node| all.push((place.parent, node.handle(), node.qdisc().spec().kind)));
+    all
+}
+
+/// Puts packets into a tree; for each, where it waits, `None` if there was no room.
+pub(super) fn enqueue(tree: &mut Tree, cx: &mut Cx, metas: &[Meta]) -> Vec<Option<Queued>> {
+    let leaves = |tree: &Tree| {
+        let mut all = Vec::new();
+        tree.visit(&mut |place, node| {
+            if node.qdisc().classes().is_empty() {
+                let kind = node.qdisc().spec().kind;
+                all.push((place.parent, node.handle(), kind, node.books().queued.packets));
+            }
+        });
+        all
+    };
+    let mut places = Vec::with_capacity(metas.len());
+    let mut before = leaves(tree);
+    for meta in metas {
+        let now = cx.now;
+        if let Some(p) = cx.pool.alloc(*meta, now) {
+            tree.root_mut().enqueue(p, cx);
+        }
+        let after = leaves(tree);
+        let grown = before.iter().zip(&after).find(|(b, a)| a.3 > b.3).map(|(_, a)| *a);
+        places.push(grown.map(|(parent, handle, kind, _)| Queued { parent, handle, kind, meta: *meta }));
+        before = after;
+    }
+    places
+}

@@ -1,0 +1,105 @@
+//! Lines done one after the other, and what they print.
+
+use std::sync::Arc;
+
+use super::{Devices, Flags, HELP, Outcome, apply, list};
+use crate::ast::{Command, QdiscCommand, Verb};
+use crate::command::{self, Failure, UNPARSABLE, engine};
+use crate::diagnostic::{Diagnostic, code};
+use crate::lex::{Line, Word};
+use crate::policy::bare_rates;
+use crate::source::Source;
+use crate::suggest::closest;
+
+/// A line that changed a device.
+pub(super) struct Done {
+    pub(super) device: String,
+    pub(super) command: QdiscCommand,
+    pub(super) source: Arc<Source>,
+}
+
+/// Lines being done.
+pub(super) struct Session<'a> {
+    pub(super) flags: &'a Flags,
+    pub(super) devices: &'a mut dyn Devices,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+    pub(super) done: Vec<Done>,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(flags: &'a Flags, devices: &'a mut dyn Devices) -> Self {
+        Self { flags, devices, stdout: String::new(), stderr: String::new(), done: Vec::new() }
+    }
+
+    /// What was printed, and the status.
+    pub(super) fn finish(self, status: u8) -> Outcome {
+        Outcome { status, stdout: self.stdout, stderr: self.stderr }
+    }
+
+    /// Does a line; an error is printed, and its status given.
+    pub(super) fn line(&mut self, source: &Arc<Source>, line: &Line) -> u8 {
+        if self.asks_for_help(line) {
+            self.stderr.push_str(HELP);
+            return 0;
+        }
+        match self.read_and_do(source, line) {
+            Ok(()) => 0,
+            Err(failure) => {
+                self.say(&failure.diagnostic);
+                failure.status
+            }
+        }
+    }
+
+    pub(super) fn say(&mut self, diagnostic: &Diagnostic) {
+        self.stderr.push_str(&format!("{diagnostic}\n"));
+    }
+
+    fn asks_for_help(&self, line: &Line) -> bool {
+        let (object, verb) = engine::head(line);
+        let cut_short = |w: &Word| !w.text.is_empty() && "help".starts_with(&w.text);
+        object.is_some_and(|w| w.text == "help") || verb.is_some_and(cut_short)
+    }
+
+    fn read_and_do(&mut self, source: &Arc<Source>, line: &Line) -> Result<(), Failure> {
+        let cmd = command::read(source, line)?;
+        if cmd.verb() == Verb::Show || matches!((&cmd, cmd.verb()), (Command::Actions(_), Verb::Get)) {
+            return list::run(self, source, &cmd);
+        }
+        let Some(dev) = cmd.dev().cloned() else {
+            engine::check(source, line, &cmd).map_err(Failure::refused)?;
+            let err =
+                Diagnostic::error(code::MISSING, source, line.span(), "this does not say on which device");
+            return Err(Failure::refused(err.expected("dev NAME")));
+        };
+        self.find(source, &dev)?;
+        if let Command::Qdisc(qdisc) = &cmd {
+            for warning in bare_rates(source, qdisc).into_iter().chain(apply::warnings(source, qdisc)) {
+                self.say(&warning);
+            }
+        }
+        engine::check(source, line, &cmd).map_err(Failure::refused)?;
+        let Command::Qdisc(qdisc) = cmd else { return Ok(()) };
+        let qdisc = apply::as_tc_takes_it(qdisc);
+        let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
+        apply::run(source, &qdisc, device).map_err(Failure::refused)?;
+        self.done.push(Done { device: dev.text, command: qdisc, source: Arc::clone(source) });
+        Ok(())
+    }
+
+    /// Whether there is such a device.
+    pub(super) fn find(&mut self, source: &Arc<Source>, dev: &Word) -> Result<(), Failure> {
+        if self.devices.device(&dev.text).is_some() {
+            return Ok(());
+        }
+        let names = self.devices.names();
+        Err(no_device(source, dev, closest(&dev.text, names.iter().map(String::as_str)).map(String::from)))
+    }
+}
+
+fn no_device(source: &Arc<Source>, dev: &Word, near: Option<String>) -> Failure {
+    let message = format!("Cannot find device \"{}\"", dev.text);
+    let err = Diagnostic::error(code::NOT_FOUND, source, dev.span.clone(), message);
+    Failure { status: UNPARSABLE, diagnostic: err.suggest(near) }
+}
