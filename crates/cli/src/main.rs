@@ -1,6 +1,7 @@
 //! The txweir command: each subcommand is a module with its options, `Args`, and its body, `main`.
 
 mod bench;
+mod check;
 mod failure;
 mod kinds;
 mod lab;
@@ -35,6 +36,8 @@ enum Command {
     Lab(lab::Args),
     /// Carry live packets between two interfaces, through qdiscs and a byte limit
     Run(run::Args),
+    /// Say what a policy would do on Linux, and what of it is hardly meant
+    Check(check::Args),
     /// Time the path itself, beside other queues
     Bench(bench::Args),
     /// List the qdiscs, or show the parameters and counters of one
@@ -55,6 +58,10 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Command::Lab(args) => lab::main(args),
         Command::Run(args) => run::main(args),
+        Command::Check(args) => match check::main(args) {
+            Ok(status) => return status,
+            Err(failure) => Err(failure),
+        },
         Command::Bench(args) => bench::main(args),
         Command::Kinds(args) => kinds::main(args),
     };

@@ -2,13 +2,15 @@
 //! what of the result is hardly meant.
 //!
 //! ```
+//! use txweir_tc::Severity;
 //! use txweir_tc::check::{self, CheckOptions};
 //!
 //! let report = check::text("
 //!     qdisc add dev eth0 root handle 1: htb default 10
 //!     class add dev eth0 parent 1: classid 1:1 htb rate 10mbit
 //! ", "up.tc", &CheckOptions::default());
-//! assert_eq!(report.diagnostics[0].brief(),
+//! let error = report.diagnostics.iter().find(|d| d.severity == Severity::Error).expect("one");
+//! assert_eq!(error.brief(),
 //!     "up.tc:2:51: class 1:10 is never made: unclassified packets of 1: are not shaped (did you mean \"1\"?)");
 //! ```
 

@@ -7,6 +7,7 @@
 
 mod arithmetic;
 mod shell;
+mod words;
 
 use std::sync::Arc;
 
@@ -58,6 +59,6 @@ fn is_script(text: &str) -> bool {
                 || first == "tc"
                 || first.ends_with("/tc")
                 || first.starts_with('$')
-                || shell::assigned(first).is_some()
+                || words::assigned(first).is_some()
         })
 }

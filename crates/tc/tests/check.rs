@@ -43,7 +43,8 @@ fn parents() {
         htb("class add dev e parent 1:9 classid 1:99 htb rate 10mbit\n\
          filter add dev e parent 1: protocol ip prio 6 u32 match ip sport 22 0xffff flowid 1:99\n"),
         [
-            "error dangling-parent p:6:24: no line makes class 1:9: tc makes 1:99 a class at the top without a word (did you mean \"1:1\"?)",
+            "error dangling-parent p:6:24: no line makes class 1:9: tc makes 1:99 a class at the top without a \
+             word (did you mean \"1:1\"?)",
         ]
     );
     assert_eq!(
@@ -60,9 +61,8 @@ fn parents() {
     );
     assert_eq!(
         said("class add dev e parent 1: classid 1:1 htb rate 1mbit\n"),
-        [
-            "warning dangling-parent p:1:24: no line makes qdisc 1: (add qdisc 1: first, or tc makes 1:1 a class at the top without a word)",
-        ]
+        ["warning dangling-parent p:1:24: no line makes qdisc 1: (add qdisc 1: first, or tc makes 1:1 a \
+             class at the top without a word)",]
     );
     assert_eq!(
         said(
@@ -70,7 +70,8 @@ fn parents() {
          class add dev e parent 1: classid 1:1 htb rate 1mbit\n"
         ),
         [
-            "error unknown-default p:1:45: class 10:1 is never made: unclassified packets of 10: are not shaped (expected the minor of a class that has none below it)",
+            "error unknown-default p:1:45: class 10:1 is never made: unclassified packets of 10: are not shaped \
+             (expected the minor of a class that has none below it)",
             "error dangling-parent p:2:24: no line makes qdisc 1: (did you mean \"10:\"?)",
         ]
     );
@@ -104,7 +105,8 @@ fn defaults() {
          filter add dev e parent 1: matchall flowid 1:1\n"
         ),
         [
-            "error unknown-default p:1:44: class 1:10 is never made: unclassified packets of 1: are not shaped (did you mean \"1\"?)",
+            "error unknown-default p:1:44: class 1:10 is never made: unclassified packets of 1: are not shaped \
+             (did you mean \"1\"?)",
         ]
     );
     assert_eq!(
@@ -113,9 +115,8 @@ fn defaults() {
          class add dev e parent 1: classid 1:1 htb rate 50mbit\n\
          filter add dev e parent 1: matchall flowid 1:1\n"
         ),
-        [
-            "note no-default p:1:32: htb 1: has no default: unclassified packets are not shaped (did you mean \"htb default 1\"?)",
-        ]
+        ["note no-default p:1:32: htb 1: has no default: unclassified packets are not shaped (did you mean \
+             \"htb default 1\"?)",]
     );
     assert_eq!(
         said(
@@ -124,9 +125,8 @@ fn defaults() {
          class add dev e parent 1:1 classid 1:2 hfsc sc rate 50mbit\n\
          filter add dev e parent 1: matchall flowid 1:2\n"
         ),
-        [
-            "error unknown-default p:1:45: class 1:1 has classes below it: unclassified packets of 1: are dropped (did you mean \"2\"?)",
-        ]
+        ["error unknown-default p:1:45: class 1:1 has classes below it: unclassified packets of 1: are \
+             dropped (did you mean \"2\"?)",]
     );
 }
 
@@ -140,10 +140,13 @@ fn targets() {
          filter add dev e parent 1: protocol ip prio 1 u32 match ip sport 25 0xffff flowid 1:1\n\
          filter add dev e parent 1: protocol ip prio 1 u32 match ip sport 26 0xffff flowid :10\n"),
         [
-            "error dangling-flowid p:6:83: this leads to class 1:77, which htb 1: does not have: packets that match go where unclassified ones go (expected one of 1:10, 1:20)",
-            "error dangling-flowid p:7:83: this leads to class 1:21, which htb 1: does not have: packets that match go where unclassified ones go (did you mean \"1:20\"?)",
+            "error dangling-flowid p:6:83: this leads to class 1:77, which htb 1: does not have: packets that \
+             match go where unclassified ones go (expected one of 1:10, 1:20)",
+            "error dangling-flowid p:7:83: this leads to class 1:21, which htb 1: does not have: packets that \
+             match go where unclassified ones go (did you mean \"1:20\"?)",
             "error dangling-flowid p:8:83: this leads to class 2:10, and no line makes qdisc 2: (did you mean \"1:10\"?)",
-            "warning inner-class p:9:83: class 1:1 has classes below it and holds no packets: they go where unclassified ones go (did you mean \"1:10\"?)",
+            "warning inner-class p:9:83: class 1:1 has classes below it and holds no packets: they go where \
+             unclassified ones go (did you mean \"1:10\"?)",
         ]
     );
     assert_eq!(
@@ -151,9 +154,8 @@ fn targets() {
             "qdisc add dev e root handle 1: prio\n\
          filter add dev e parent 1: protocol ip prio 1 u32 match ip sport 22 0xffff flowid 1:4\n"
         ),
-        [
-            "error dangling-flowid p:2:83: this leads to class 1:4, which prio 1: does not have: packets that match go to the band of priority 0 (did you mean \"1:1\"?)",
-        ]
+        ["error dangling-flowid p:2:83: this leads to class 1:4, which prio 1: does not have: packets that \
+             match go to the band of priority 0 (did you mean \"1:1\"?)",]
     );
 }
 
@@ -168,7 +170,6 @@ fn values() {
          qdisc add dev e parent 1:10 fq_codel target 5 ms\n\
          qdisc add dev e parent 1:10 cake bandwith 10mbit\n"),
         [
-            "warning quantum p:6:48: class 1:20 has a quantum of 0 bytes (its rate in bytes/s by r2q 10), which is small: classes of one parent share unevenly; the kernel takes 1000 (did you mean \"rate 10 quantum 1514\"?)",
             "error bare-rate p:6:53: htb rate 10 means 10 bit/s (write the unit: 10kbit, 10mbit, or 10bit if it is meant)",
             "error bare-rate p:7:49: tbf rate 8 means 8 bit/s (write the unit: 8kbit, 8mbit, or 8bit if it is meant)",
             "error bad-value p:8:53: htb class rate: \"10mbitt\" is not a rate (did you mean \"10mbit\"?)",
@@ -184,9 +185,9 @@ fn values() {
 fn unreachable() {
     assert_eq!(
         htb("class add dev e parent 1:1 classid 1:30 htb rate 10mbit\n"),
-        [
-            "warning unreachable-class p:6:36: nothing leads to class 1:30: no filter, and it is not the default of htb 1: (only a sender that sets priority 1:30 on its socket reaches it; a filter does: filter add dev e parent 1: protocol ip prio 1 u32 match ... flowid 1:30)",
-        ]
+        ["warning unreachable-class p:6:36: nothing leads to class 1:30: no filter, and it is not the \
+             default of htb 1: (only a sender that sets priority 1:30 on its socket reaches it; a filter does: \
+             filter add dev e parent 1: protocol ip prio 1 u32 match ... flowid 1:30)",]
     );
     assert_eq!(
         htb("class add dev e parent 1:1 classid 1:30 htb rate 10mbit\n\
@@ -208,22 +209,21 @@ fn shadows() {
         htb(
             "filter add dev e parent 1: protocol ip prio 9 u32 match ip dport 22 0xffff match ip src 10.0.0.0/8 flowid 1:10\n"
         ),
-        [
-            "warning shadowed-filter p:6:1: this filter never matches: that of line 5 (prio 5) matches all of it and comes first (give this one a prio below 5)",
-        ]
+        ["warning shadowed-filter p:6:1: this filter never matches: that of line 5 (prio 5) matches all of \
+             it and comes first (give this one a prio below 5)",]
     );
     assert_eq!(
         htb("filter add dev e parent 1: protocol ip prio 5 u32 match ip dport 22 0xffff flowid 1:10\n"),
         [
-            "warning shadowed-filter p:6:1: this filter never matches: that of line 5 (prio 5) matches the same and comes first (give this one a prio below 5)",
+            "warning shadowed-filter p:6:1: this filter never matches: that of line 5 (prio 5) matches the same \
+             and comes first (give this one a prio below 5)",
         ]
     );
     assert_eq!(
         htb("filter add dev e parent 1: protocol ip prio 1 matchall action skbedit mark 1 pipe\n\
          filter add dev e parent 1: protocol all prio 2 matchall action drop\n"),
-        [
-            "warning shadowed-filter p:5:1: this filter never matches: that of line 7 (prio 2) matches all of it and comes first (give this one a prio below 2)",
-        ]
+        ["warning shadowed-filter p:5:1: this filter never matches: that of line 7 (prio 2) matches all of \
+             it and comes first (give this one a prio below 2)",]
     );
     assert_eq!(
         htb("filter add dev e parent 1: protocol ip prio 1 flower ip_proto tcp dst_port 80 flowid 1:10\n\
@@ -233,8 +233,10 @@ fn shadows() {
          filter add dev e parent 1: handle 5 prio 4 fw flowid 1:10\n\
          filter add dev e parent 1: handle 6 prio 4 fw flowid 1:10\n"),
         [
-            "warning shadowed-filter p:7:1: this filter never matches: that of line 6 (prio 1) matches all of it and comes first (give the one that matches less the lower prio)",
-            "warning shadowed-filter p:10:1: this filter never matches: that of line 9 (prio 3) matches the same and comes first (give this one a prio below 3)",
+            "warning shadowed-filter p:7:1: this filter never matches: that of line 6 (prio 1) matches all of \
+             it and comes first (give the one that matches less the lower prio)",
+            "warning shadowed-filter p:10:1: this filter never matches: that of line 9 (prio 3) matches the \
+             same and comes first (give this one a prio below 3)",
         ]
     );
 }
@@ -248,38 +250,44 @@ fn rates() {
          filter add dev e parent 1: protocol ip prio 1 u32 match ip sport 1 0xffff flowid 1:30\n\
          filter add dev e parent 1: protocol ip prio 1 u32 match ip sport 2 0xffff flowid 1:2\n"),
         [
-            "warning oversubscribed p:2:48: the 3 classes below 1:1 are promised 65Mbit, and it has 50Mbit: none can count on its rate (did you mean \"65mbit\"?)",
-            "warning oversubscribed p:2:48: the 2 classes at the top are promised 250Mbit, and the link has 100Mbit (give them a class above, or lower rates and ceil for what may be borrowed)",
-            "warning ceil-below-rate p:6:62: class 1:30 ceil 40Mbit is below its rate 45Mbit: it never gets its rate (did you mean \"45mbit\"?)",
-            "warning above-link p:7:48: class 1:2 rate 200Mbit is above the link's 100Mbit: the queue builds in the device (did you mean \"100mbit\"?)",
+            "warning oversubscribed p:2:48: the 3 classes below 1:1 are promised 65Mbit, and it has 50Mbit: \
+             none can count on its rate (did you mean \"65mbit\"?)",
+            "warning oversubscribed p:2:48: the 2 classes at the top are promised 250Mbit, and the link has \
+             100Mbit (give them a class above, or lower rates and ceil for what may be borrowed)",
+            "warning ceil-below-rate p:6:62: class 1:30 ceil 40Mbit is below its rate 45Mbit: it never gets its \
+             rate (did you mean \"45mbit\"?)",
+            "warning above-link p:7:48: class 1:2 rate 200Mbit is above the link's 100Mbit: the queue builds in \
+             the device (did you mean \"100mbit\"?)",
         ]
     );
     assert_eq!(
         said("qdisc add dev e root handle 1: tbf rate 200mbit burst 1000 latency 20ms\n"),
         [
-            "warning above-link p:1:41: tbf 1: rate 200Mbit is above the link's 100Mbit: the queue builds in the device (did you mean \"100mbit\"?)",
-            "error small-burst p:1:55: tbf 1: burst 1000b holds no packet of 1514 bytes: such packets are dropped (did you mean \"100000b\"?)",
+            "warning above-link p:1:41: tbf 1: rate 200Mbit is above the link's 100Mbit: the queue builds in \
+             the device (did you mean \"100mbit\"?)",
+            "error small-burst p:1:55: tbf 1: burst 1000b holds no packet of 1514 bytes: such packets are \
+             dropped (did you mean \"100000b\"?)",
         ]
     );
     assert_eq!(
         said("qdisc add dev e root handle 1: tbf rate 50mbit burst 5k latency 20ms\n"),
-        [
-            "warning small-burst p:1:54: tbf 1: burst 5Kb is less than 50Mbit brings in one tick of the clock (25000 bytes at 250 Hz): the rate may not be reached (did you mean \"25000b\"?)",
-        ]
+        ["warning small-burst p:1:54: tbf 1: burst 5Kb is less than 50Mbit brings in one tick of the clock \
+             (25000 bytes at 250 Hz): the rate may not be reached (did you mean \"25000b\"?)",]
     );
     assert_eq!(
         said("qdisc add dev e root handle 1: tbf rate 10mbit burst 256mb latency 20ms\n"),
-        [
-            "warning large-burst p:1:54: tbf 1: burst 256Mb lets more than a second of 10Mbit through at once (did you mean \"125000b\"?)",
-        ]
+        ["warning large-burst p:1:54: tbf 1: burst 256Mb lets more than a second of 10Mbit through at once \
+             (did you mean \"125000b\"?)",]
     );
     assert_eq!(
         htb("class change dev e parent 1:1 classid 1:10 htb rate 10mbit ceil 50mbit burst 1k cburst 2k\n\
          class change dev e parent 1:1 classid 1:20 htb rate 10mbit ceil 50mbit quantum 100\n"),
         [
             "warning small-burst p:6:78: class 1:10 burst 1Kb holds no packet of 1514 bytes (did you mean \"5000b\"?)",
-            "warning small-burst p:6:88: class 1:10 cburst 2Kb is less than 50Mbit brings in one tick of the clock (25000 bytes at 250 Hz): the rate may not be reached (did you mean \"25000b\"?)",
-            "warning quantum p:7:80: class 1:20 has a quantum of 100 bytes, which is small: classes of one parent share unevenly; the kernel takes 1000 (did you mean \"1514\"?)",
+            "warning small-burst p:6:88: class 1:10 cburst 2Kb is less than 50Mbit brings in one tick of the \
+             clock (25000 bytes at 250 Hz): the rate may not be reached (did you mean \"25000b\"?)",
+            "warning quantum p:7:80: class 1:20 has a quantum of 100 bytes, which is small: classes of one \
+             parent share unevenly; the kernel takes 1000 (did you mean \"1514\"?)",
         ]
     );
     assert_eq!(
@@ -289,9 +297,9 @@ fn rates() {
          class add dev e parent 1: classid 1:3 htb rate 1mbit\n\
          filter add dev e parent 1: protocol ip prio 1 u32 match ip sport 1 0xffff flowid 1:3\n"
         ),
-        [
-            "warning quantum p:2:43: class 1:2 has a quantum of 1250000 bytes (its rate in bytes/s by r2q 1), which is big: classes of one parent share unevenly; the kernel takes 200000 (did you mean \"rate 10mbit quantum 60000\"?)",
-        ]
+        ["warning quantum p:2:43: class 1:2 has a quantum of 1250000 bytes (its rate in bytes/s by r2q 1), \
+             which is big: classes of one parent share unevenly; the kernel takes 200000 (did you mean \"rate \
+             10mbit quantum 60000\"?)",]
     );
 }
 
@@ -308,11 +316,15 @@ fn queues() {
          filter add dev e egress protocol ip prio 1 u32 match ip dport 118 0xffff action skbedit queue_mapping 5\n"
         ),
         [
-            "note hw-default p:1:32: mqprio without hw means hw 1: the device does it, and refuses if it cannot (add hw 0 at the end to let Linux do it)",
+            "note hw-default p:1:32: mqprio without hw means hw 1: the device does it, and refuses if it cannot \
+             (add hw 0 at the end to let Linux do it)",
             "note mqprio p:1:64: mqprio map names 7 of 16 priorities: 7 to 15 are traffic class 0",
-            "note queue-number p:2:24: class 1:4 is transmit queue 3, one of traffic class 1 (queue_mapping 3 is this one: it counts from 0, classes from 1)",
-            "note queue-number p:3:24: class 1:5 is transmit queue 4, one of traffic class 2 (queue_mapping 4 is this one: it counts from 0, classes from 1)",
-            "error dangling-parent p:4:24: mqprio 1: has 5 queues, and 1:6 would be queue 5 (the class of a queue is its number and one: queue 0 is :1)",
+            "note queue-number p:2:24: class 1:4 is transmit queue 3, one of traffic class 1 (queue_mapping 3 \
+             is this one: it counts from 0, classes from 1)",
+            "note queue-number p:3:24: class 1:5 is transmit queue 4, one of traffic class 2 (queue_mapping 4 \
+             is this one: it counts from 0, classes from 1)",
+            "error dangling-parent p:4:24: mqprio 1: has 5 queues, and 1:6 would be queue 5 (the class of a \
+             queue is its number and one: queue 0 is :1)",
             "warning mqprio p:6:103: queue_mapping 5: mqprio 1: has the queues 0 to 4 (did you mean \"4\"?)",
         ]
     );
@@ -320,7 +332,8 @@ fn queues() {
         said("qdisc add dev e root handle 1: mqprio num_tc 4 map 0 1 2 3 4 queues 1@0 1@1 1@1 hw 0\n"),
         [
             "error mqprio p:1:46: mqprio has 4 traffic classes, and queues for 3 (did you mean \"3\"?)",
-            "warning priority-inversion p:1:54: mqprio: priority 1 is background, and is mapped above priority 0 (IEEE 802.1Q puts 1 below 0: exchange the first two)",
+            "warning priority-inversion p:1:54: mqprio: priority 1 is background, and is mapped above priority \
+             0 (IEEE 802.1Q puts 1 below 0: exchange the first two)",
             "error mqprio p:1:60: mqprio map names traffic class 4, and there are 4 (expected 0 to 3)",
             "note mqprio p:1:60: mqprio map names 5 of 16 priorities: 5 to 15 are traffic class 0",
             "error mqprio p:1:77: mqprio queues: traffic class 2 takes queue 1 from another (did you mean \"1@2\"?)",
@@ -329,8 +342,10 @@ fn queues() {
     assert_eq!(
         said("qdisc add dev e root mqprio\n"),
         [
-            "note hw-default p:1:22: mqprio without hw means hw 1: the device does it, and refuses if it cannot (add hw 0 at the end to let Linux do it)",
-            "note priority-inversion p:1:22: mqprio without a map puts priority 1, background, above priority 0, best effort (map 1 0 2 3 4 5 6 7 is the order of IEEE 802.1Q)",
+            "note hw-default p:1:22: mqprio without hw means hw 1: the device does it, and refuses if it cannot \
+             (add hw 0 at the end to let Linux do it)",
+            "note priority-inversion p:1:22: mqprio without a map puts priority 1, background, above priority \
+             0, best effort (map 1 0 2 3 4 5 6 7 is the order of IEEE 802.1Q)",
         ]
     );
     assert_eq!(
@@ -341,9 +356,12 @@ fn queues() {
          qdisc add dev h root handle 1: mqprio num_tc 3 map 2 2 1 1 1 1 0 0 0 0 0 0 0 0 0 0 queues 1@0 1@1 1@2 hw 0\n"
         ),
         [
-            "warning priority-inversion p:1:55: prio: priority 1 is background, and is served before priority 0 (IEEE 802.1Q puts 1 below 0: give it a band that is not below that of 0)",
-            "warning priority-inversion p:2:53: prio: the more urgent the priority, the later it is served (band 0 is served first: give it to priorities 6 and 7)",
-            "warning priority-inversion p:4:52: mqprio: the more urgent the priority, the lower its traffic class (devices serve the highest traffic class first)",
+            "warning priority-inversion p:1:55: prio: priority 1 is background, and is served before priority 0 \
+             (IEEE 802.1Q puts 1 below 0: give it a band that is not below that of 0)",
+            "warning priority-inversion p:2:53: prio: the more urgent the priority, the later it is served \
+             (band 0 is served first: give it to priorities 6 and 7)",
+            "warning priority-inversion p:4:52: mqprio: the more urgent the priority, the lower its traffic \
+             class (devices serve the highest traffic class first)",
         ]
     );
 }
@@ -366,20 +384,24 @@ fn what_is_there() {
             "error exists p:8:36: class 1:10 is there already, from line 3 (change gives it other rates, replace does either)",
             "error not-found p:9:39: no line makes class 1:50 (change is for what an earlier line made; add makes it)",
             "error not-found p:10:27: there is no qdisc at 1:20 (change is for what an earlier line made; add makes it)",
-            "error cannot-change p:11:35: htb cannot be changed once it is there (del it and add it again, or replace it under another handle: what it holds is lost)",
-            "error conflict p:12:36: 1: is htb and cannot become prio (give another handle: then it takes the place of the old one)",
+            "error cannot-change p:11:35: htb cannot be changed once it is there (del it and add it again, or \
+             replace it under another handle: what it holds is lost)",
+            "error conflict p:12:36: 1: is htb and cannot become prio (give another handle: then it takes the \
+             place of the old one)",
             "error conflict p:13:40: htb 1: has no drr classes (did you mean \"htb\"?)",
         ]
     );
     assert_eq!(
         htb("qdisc replace dev e root handle 2: fq_codel\n"),
         [
-            "warning replaces p:6:1: this throws htb 1: away with its 3 classes and 1 filters (until the lines after it have run, nothing is classified)",
+            "warning replaces p:6:1: this throws htb 1: away with its 3 classes and 1 filters (until the lines \
+             after it have run, nothing is classified)",
         ]
     );
     assert_eq!(
         said(&format!(
-            "qdisc del dev e root\n{HTB}qdisc del dev e root\nqdisc add dev e root handle 1: tbf rate 10mbit burst 20k latency 10ms\nqdisc change dev e root handle 1: tbf rate 5mbit burst 20k latency 10ms\n"
+            "qdisc del dev e root\n{HTB}qdisc del dev e root\nqdisc add dev e root handle 1: tbf rate 10mbit \
+             burst 20k latency 10ms\nqdisc change dev e root handle 1: tbf rate 5mbit burst 20k latency 10ms\n"
         )),
         [""; 0]
     );
@@ -506,6 +528,27 @@ fn suggestions_can_be_pasted() {
     ] {
         assert!(done.contains(&code), "{code} is not of {done:?}\n{text}");
     }
+}
+
+/// The page of rules: each rule in its table has an example, which gives that code and no other error or warning.
+#[test]
+fn the_page_of_rules_is_true() {
+    let page = include_str!("../../../docs/check.md");
+    let rows = page.lines().filter_map(|l| l.strip_prefix("| `")?.split_once("` | "));
+    let mut rules = 0;
+    for (code, rest) in rows {
+        rules += 1;
+        let severities: Vec<&str> = rest.split(" | ").next().expect("a column").split(", ").collect();
+        let head = format!("\n`{code}`\n\n```tc\n");
+        let example = page.split(&head).nth(1).unwrap_or_else(|| panic!("{code} has no example"));
+        let text = example.split("```").next().expect("an end");
+        let all = report(text).diagnostics;
+        let said = all.iter().find(|d| d.code == code).unwrap_or_else(|| panic!("{code}: {all:?}"));
+        assert!(severities.contains(&said.severity.name()), "{code} is {}", said.severity.name());
+        let other = all.iter().find(|d| d.severity != Severity::Note && d.code != code);
+        assert!(other.is_none(), "{code}: {other:?}");
+    }
+    assert_eq!((rules, page.matches("```tc").count()), (26, 26));
 }
 
 proptest! {

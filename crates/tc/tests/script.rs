@@ -89,8 +89,10 @@ fn what_only_running_can_tell_is_named() {
             "s.sh:4:18: cannot evaluate $DEV: this line is left out (give it a value in the file)",
             "s.sh:5:18: cannot evaluate $1: this line is left out (give it a value in the file)",
             "s.sh:6:35: cannot evaluate $((1/0)): this line is left out (give it a value in the file)",
-            "s.sh:7:1: cannot evaluate \"for\": 1 tc line within it left out (check what the script runs: add -x and give its tc lines)",
-            "s.sh:10:1: cannot evaluate a function: 2 tc lines within it left out (check what the script runs: add -x and give its tc lines)",
+            "s.sh:7:1: cannot evaluate \"for\": 1 tc line within it left out (check what the script runs: add \
+             -x and give its tc lines)",
+            "s.sh:10:1: cannot evaluate a function: 2 tc lines within it left out (check what the script runs: \
+             add -x and give its tc lines)",
             "s.sh:11:16: this line runs only if the one before it fails or holds: left out",
             "s.sh:12:35: this line runs only if the one before it fails or holds: left out",
             "s.sh:13:4: cannot evaluate tc -b: the lines of file.tc are left out (check that file too)",
@@ -119,7 +121,8 @@ fn here_documents_are_batches() {
 proptest! {
     /// Any text is read, and every word lies in it.
     #[test]
-    fn any_text_is_read(text in "(tc |#!|A=|\\$A|\\$\\{A:-|\\}|\\$\\(|\\$\\(\\(|\\)|<<E\n|E\n|if |fi|for |done|\\{|f\\(\\)|'|\"|`|\\\\|;|&&|\\|\\||\n| |qdisc|-b |ç|1|\\*){0,40}") {
+    fn any_text_is_read(text in "(tc |#!|A=|\\$A|\\$\\{A:-|\\}|\\$\\(|\\$\\(\\(|\\)|<<E\n|E\n|if |fi|for \
+     |done|\\{|f\\(\\)|'|\"|`|\\\\|;|&&|\\|\\||\n| |qdisc|-b |ç|1|\\*){0,40}") {
         let script = read(&text);
         for line in &script.lines {
             for word in &line.line.words {

@@ -200,6 +200,11 @@ impl Check<'_> {
                 let d = d.expected("a class that an earlier line makes");
                 d.suggest(Some(self.like_written(span, &near.to_string())))
             }
+            None if qdisc.classes() == Classes::Made => {
+                let hint =
+                    format!("make class {parent} on a line before this one, or write {}", parent.qdisc());
+                d.hint(Some(hint))
+            }
             None => d,
         });
         false

@@ -10,6 +10,7 @@ use super::model::{Class, Device, Qdisc};
 use crate::ast::At;
 use crate::diagnostic::code;
 use crate::language::Settings;
+use crate::suggest::is_number;
 
 /// What the kernel lets a class send in one turn without a warning (tc-htb(8), bytes).
 const QUANTUM: Range<u64> = 1000..200_001;
@@ -74,6 +75,10 @@ impl Check<'_> {
         let htb = device.qdisc(id);
         let r2q = htb.and_then(|q| q.settings.number("r2q")).map_or(R2Q, |n| n.value.max(1));
         let quantum = given.as_ref().map_or(rate.0 / r2q, |q| q.value);
+        // Of a rate without a unit, the rate is what is wrong.
+        if class.settings.word("rate").is_some_and(|w| is_number(&w.text)) {
+            return;
+        }
         // One class has nobody to share with.
         let alone =
             device.classes.keys().filter(|c| c.major() == id.major() && device.is_leaf(**c)).count() < 2;
@@ -98,7 +103,8 @@ impl Check<'_> {
             None => format!(" (its rate in bytes/s by r2q {r2q})"),
         };
         let message = format!(
-            "class {id} has a quantum of {quantum} bytes{why}, which is {is}: classes of one parent share unevenly; the kernel takes {takes}"
+            "class {id} has a quantum of {quantum} bytes{why}, which is {is}: classes of one parent share \
+             unevenly; the kernel takes {takes}"
         );
         let d = self.error(code::QUANTUM, &span, message).expected("1000 to 200000 bytes");
         self.say(d.suggest(Some(suggestion)).warning());

@@ -227,7 +227,9 @@ impl<'a> Walk<'a> {
     fn no_value(&self, arg: Arg, key: &str) -> Diagnostic {
         let at = self.at.checked_sub(1).unwrap_or(self.at);
         let message = format!("{} {key} needs a value", self.what);
-        self.error(code::BAD_VALUE, at, message).expected(arg.expected())
+        let mut d = self.error(code::BAD_VALUE, at, message).expected(arg.expected());
+        d.given.clear();
+        d
     }
 
     /// Something must be given and is not.
