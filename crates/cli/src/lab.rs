@@ -3,16 +3,15 @@
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 use clap::Subcommand;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use txweir::lab::reproduce::{self, Published, Row};
 use txweir::lab::run::{Options, RunError, run};
 use txweir::lab::scenario::Scenario;
 
 use crate::Failure;
+use crate::bar::Bar;
 
 /// Options of `txweir lab`.
 #[derive(Debug, clap::Args)]
@@ -94,44 +93,6 @@ fn load(path: &Path) -> Result<Scenario, Failure> {
     };
     let text = text.map_err(|e| Failure::usage(format!("{name}: {e}")))?;
     Scenario::parse(&text, &name).map_err(|e| e.diagnostic().into())
-}
-
-/// A bar on stderr, for a run that takes more than two seconds and somebody who watches.
-struct Bar {
-    whole: u64,
-    started: Instant,
-    shown: Option<ProgressBar>,
-    watched: bool,
-}
-
-impl Bar {
-    const QUIET: Duration = Duration::from_secs(2);
-
-    fn new(whole: u64) -> Self {
-        Self { whole, started: Instant::now(), shown: None, watched: std::io::stderr().is_terminal() }
-    }
-
-    fn at(&mut self, now: u64) {
-        let elapsed = self.started.elapsed();
-        if !self.watched || elapsed <= Self::QUIET || now == 0 {
-            return;
-        }
-        let whole = self.whole;
-        let bar = self.shown.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {msg}");
-            ProgressBar::new(whole).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        // Simulated time passes evenly enough to say when it is over.
-        let left = elapsed.as_secs_f64() * (whole - now.min(whole)) as f64 / now as f64;
-        bar.set_message(format!("{left:.0} s left"));
-        bar.set_position(now);
-    }
-
-    fn end(self) {
-        if let Some(bar) = self.shown {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! The txweir command: each subcommand is a module with its options, `Args`, and its body, `main`.
 
+mod bar;
 mod bench;
 mod check;
 mod failure;
@@ -7,6 +8,7 @@ mod kinds;
 mod lab;
 mod policy;
 mod run;
+mod try_policy;
 
 use std::process::ExitCode;
 
@@ -34,6 +36,8 @@ struct Cli {
 enum Command {
     /// Run traffic through a policy in virtual time
     Lab(lab::Args),
+    /// Run policies in virtual time on the same traffic, and compare
+    Try(try_policy::Args),
     /// Carry live packets between two interfaces, through qdiscs and a byte limit
     Run(run::Args),
     /// Say what a policy would do on Linux, and what of it is hardly meant
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Lab(args) => lab::main(args),
+        Command::Try(args) => try_policy::main(args),
         Command::Run(args) => run::main(args),
         Command::Check(args) => match check::main(args) {
             Ok(status) => return status,

@@ -43,7 +43,14 @@ struct TbfCase {
     largest: u64,
     overhead: u64,
     mpu: u64,
+    atm: bool,
     rate: u64,
+}
+
+/// What a packet is charged: with its overhead, at least the minimum, in whole cells on ATM.
+fn charged(bytes: u64, overhead: u64, mpu: u64, atm: bool) -> u128 {
+    let bytes = u128::from((bytes + overhead).max(mpu));
+    if atm { bytes.div_ceil(48) * 53 } else { bytes }
 }
 
 impl TbfCase {
@@ -51,9 +58,11 @@ impl TbfCase {
         let rate = 1000 + log_uniform(rng, 2_000_000_000);
         let (overhead, mpu) = (*pick(rng, &[0, 4, 24, 38]), *pick(rng, &[0, 64, 1000]));
         let burst = 2000 + log_uniform(rng, 1_000_000);
-        let size = |bytes: u64| u128::from((bytes + overhead).max(mpu));
+        let atm = chance(rng, 1, 3);
+        let size = |bytes: u64| charged(bytes, overhead, mpu, atm);
         let mut buckets = vec![Bucket::new(rate, size(burst))];
         let mut options = format!("rate {rate}bps burst {burst} limit 1gb mpu {mpu} overhead {overhead}");
+        options += if atm { " linklayer adsl" } else { "" };
         let mut largest = burst;
         if chance(rng, 1, 2) {
             // A peak bucket that fills no slower than the other: peakrate above rate, mtu not above burst.
@@ -63,10 +72,10 @@ impl TbfCase {
             buckets.push(Bucket::new(peak, size(mtu)));
             largest = mtu;
         }
-        Self { options, buckets, largest: largest.min(20_000), overhead, mpu, rate }
+        Self { options, buckets, largest: largest.min(20_000), overhead, mpu, atm, rate }
     }
     fn size(&self, len: u64) -> u128 {
-        u128::from((len + self.overhead).max(self.mpu))
+        charged(len, self.overhead, self.mpu, self.atm)
     }
 }
 

@@ -38,6 +38,29 @@ pub struct Sink {
     pub finished: bool,
 }
 
+/// When a client's next request goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// When the response to the last has been read.
+    #[default]
+    AtOnce,
+    /// So long after.
+    After(Nanos),
+    /// At the next multiple of this time: clients with the same pace ask together.
+    Every(Nanos),
+}
+
+impl Pace {
+    /// For a response that was read at `at`.
+    fn next(self, at: Instant) -> Instant {
+        match self {
+            Self::AtOnce | Self::Every(Nanos(0)) => at,
+            Self::After(time) => at + time,
+            Self::Every(Nanos(period)) => Instant((at.0 / period + 1).saturating_mul(period)),
+        }
+    }
+}
+
 /// The client of TCP_RR.
 #[derive(Clone, Debug)]
 pub struct RrClient {
@@ -47,6 +70,8 @@ pub struct RrClient {
     pub response: u64,
     /// Transactions done.
     pub done: u64,
+    /// When the next request goes.
+    pub pace: Pace,
     to_write: u64,
     to_read: u64,
     started: Instant,
@@ -82,12 +107,20 @@ impl App {
     pub fn client(request: u64, response: u64) -> Self {
         let (request, response) = (request.max(1), response.max(1));
         let (started, due) = (Instant::ZERO, Instant::ZERO);
-        Self::Client(RrClient { request, response, done: 0, to_write: 0, to_read: 0, started, due })
+        let (done, pace) = (0, Pace::AtOnce);
+        Self::Client(RrClient { request, response, done, pace, to_write: 0, to_read: 0, started, due })
     }
     /// The server for such a client.
     pub fn server(request: u64, response: u64) -> Self {
         let (request, response) = (request.max(1), response.max(1));
         Self::Server(RrServer { request, response, done: 0, to_read: request, to_write: 0, due: None })
+    }
+
+    /// Sets the pace of a client; nothing to others.
+    pub const fn set_pace(&mut self, pace: Pace) {
+        if let Self::Client(c) = self {
+            c.pace = pace;
+        }
     }
 
     /// True if it sends bulk: TCP then coalesces small segments (RFC 9293 section 3.7.4), so that a congestion
@@ -177,7 +210,7 @@ impl RrClient {
             if self.to_read == 0 {
                 took = Some(now.saturating_since(self.started));
                 self.done += 1;
-                self.due = cpu.run(now, self.response);
+                self.due = self.pace.next(cpu.run(now, self.response));
             }
         }
         if self.to_read == 0 && tcp.may_send() && now >= self.due {
@@ -241,4 +274,19 @@ fn read(tcp: &mut Socket<'_>, most: u64) -> u64 {
         sum += part.unwrap_or(0);
     }
     sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paces() {
+        let at = Instant(1_050);
+        assert_eq!(Pace::AtOnce.next(at), at);
+        assert_eq!(Pace::After(Nanos(7)).next(at), Instant(1_057));
+        assert_eq!(Pace::Every(Nanos(100)).next(at), Instant(1_100));
+        assert_eq!(Pace::Every(Nanos(100)).next(Instant(1_100)), Instant(1_200));
+        assert_eq!(Pace::Every(Nanos(0)).next(at), at);
+    }
 }

@@ -7,10 +7,13 @@
 //!
 //! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes.
 
+use txweir_core::Ecn;
 use txweir_core::time::Instant;
 
 /// Bytes of an Ethernet header, counted and not stored.
 pub const ETHERNET: u32 = 14;
+/// Ethertype of IPv4, which is what the lab's hosts send.
+const IPV4: u16 = 0x0800;
 /// Most bytes of headers that a frame keeps: IPv4 (20) and TCP (20) with 24 bytes of options. The stack sends
 /// at most 12 (RFC 9293 MSS, RFC 7323 window scale, RFC 2018 SACK permitted, or one SACK block), and no
 /// timestamps.
@@ -32,8 +35,12 @@ pub struct Frame {
     pub hash: u32,
     /// Packet priority (what SO_PRIORITY sets).
     pub priority: u32,
+    /// Ethertype.
+    pub protocol: u16,
     gso_size: u16,
     header_len: u8,
+    /// DS field: IPv4 TOS, IPv6 traffic class.
+    pub ds: u8,
 }
 
 impl Frame {
@@ -51,6 +58,8 @@ impl Frame {
             to: 0,
             hash: 0,
             priority: 0,
+            protocol: IPV4,
+            ds: 0,
             gso_size: if packet.len() - header_len > usize::from(gso_size) { gso_size } else { 0 },
             header_len: header_len as u8,
         }
@@ -64,7 +73,8 @@ impl Frame {
         header[..kept].copy_from_slice(&first[..kept]);
         let header_len = header_len.min(kept) as u8;
         let (sent, body) = (Instant::ZERO, None);
-        Self { header, sent, body, len: ip_len, to: 0, hash: 0, priority: 0, gso_size: 0, header_len }
+        let (to, hash, priority, protocol, ds) = (0, 0, 0, IPV4, 0);
+        Self { header, sent, body, len: ip_len, to, hash, priority, protocol, gso_size: 0, header_len, ds }
     }
 
     /// The number of a packet of [`crate::udp::Source`]: the eight bytes after its headers, kept with them.
@@ -73,6 +83,10 @@ impl Frame {
         self.header.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
     }
 
+    /// Whether a mark may stand for a drop of it.
+    pub const fn ecn(&self) -> Ecn {
+        Ecn::from_ds(self.ds)
+    }
     /// The headers: IP and transport.
     pub fn header(&self) -> &[u8] {
         &self.header[..usize::from(self.header_len)]

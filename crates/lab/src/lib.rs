@@ -14,9 +14,11 @@
 //!
 //! **The story.** [`scenario::Scenario`] reads a net from TOML, [`mod@run`] runs it, [`report::Report`] says what it
 //! measured, [`pcap`] writes what each link carried. [`reproduce`] sets published experiments beside their numbers.
+//! [`trial`] sets policies side by side on one traffic.
 
 pub mod app;
 pub mod cpu;
+pub mod dist;
 pub mod dumbbell;
 pub mod engine;
 pub mod frame;
@@ -30,6 +32,7 @@ pub mod reproduce;
 pub mod run;
 pub mod scenario;
 pub mod tcp;
+pub mod trial;
 mod tso;
 pub mod udp;
 

@@ -1,6 +1,8 @@
 //! A network: hosts, the links between them, and what talks over them.
 
 mod measure;
+mod replay;
+mod watch;
 
 use hdrhistogram::Histogram;
 use txweir_core::rng::Rng;
@@ -15,6 +17,9 @@ use crate::tcp::{Addr, Conn, Label, Pad, TcpConfig};
 use crate::udp;
 
 pub use measure::{CbrCounts, Totals};
+pub use replay::Replay;
+pub use watch::GroupWatch;
+use watch::Watch;
 
 /// What an event means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub enum What {
     Late(u32),
     /// A NIC's rate changes: the step of that number.
     Rate(u32),
+    /// The next packet of a replay arrives.
+    Replay,
 }
 
 impl Payload for What {
@@ -45,6 +52,7 @@ impl Payload for What {
             Self::Arrival => 4,
             Self::Late(slot) => 5 | u64::from(slot) << 8,
             Self::Rate(step) => 6 | u64::from(step) << 8,
+            Self::Replay => 7,
         }
     }
 }
@@ -54,6 +62,8 @@ const NOTE_DELIVER: u32 = 1;
 
 /// Destinations from here on are UDP sinks; below are connection ends.
 const SINKS: u32 = 1 << 30;
+/// Destination of replayed packets.
+const REPLAY: u32 = 1 << 31;
 
 /// Most connections of a net: each has a port of its own.
 pub const CONNECTIONS_MAX: u32 = 60_000;
@@ -93,6 +103,7 @@ struct Sink {
     sink: udp::Sink,
     host: u32,
     source: u32,
+    group: u32,
 }
 
 /// What a group of connections does.
@@ -180,6 +191,8 @@ pub struct Net {
     pad: Pad,
     measuring_from: Option<Instant>,
     connections: u32,
+    replay: Option<Replay>,
+    watch: Option<Box<Watch>>,
     /// Packets that reached their end, and their bytes on the wire.
     delivered: Tally,
     /// Packets that a host in between passed on, and their bytes on the wire.
@@ -206,6 +219,8 @@ impl Net {
             pad: Pad::default(),
             measuring_from: None,
             connections: 0,
+            replay: None,
+            watch: None,
             delivered: Tally::default(),
             forwarded: Tally::default(),
             refused: Tally::default(),
@@ -294,7 +309,7 @@ impl Net {
                     let apps = (App::client(request, response), App::server(request, response));
                     self.connect(&group, number, a, b, start, apps);
                 }
-                Load::Cbr { len, rate } => self.add_cbr(&group, a, b, start, len, rate),
+                Load::Cbr { len, rate } => self.add_cbr(&group, number, (a, b), start, (len, rate)),
             }
         }
         let latency = udp::histogram();
@@ -322,13 +337,20 @@ impl Net {
         self.ends[end as usize].alarm.set(&mut self.engine, Some(start), end, What::Timer);
     }
 
-    fn add_cbr(&mut self, g: &Group, a: Addr, b: Addr, start: Instant, len: u32, rate: u64) {
+    fn add_cbr(
+        &mut self,
+        g: &Group,
+        number: u32,
+        (a, b): (Addr, Addr),
+        start: Instant,
+        (len, rate): (u32, u64),
+    ) {
         let (source, sink) = (self.sources.len() as u32, self.sinks.len() as u32);
         let label = Label { to: SINKS + sink, hash: self.rng.next_u64() as u32, priority: g.priority };
         let made = udp::Source::new(a, b, label, len, rate, start, Instant::MAX);
         self.engine.schedule(start, source, What::Source);
         self.sources.push(Source { source: made, host: g.from, refused: 0 });
-        self.sinks.push(Sink { sink: udp::Sink::default(), host: g.to, source });
+        self.sinks.push(Sink { sink: udp::Sink::default(), host: g.to, source, group: number });
     }
 
     /// The clock, the event count, the event log.
@@ -375,6 +397,7 @@ impl Net {
                 let frame = self.nics[e.actor as usize].arrive_late(slot);
                 self.arrive(e.actor, frame);
             }
+            What::Replay => self.replay_next(),
             What::Rate(step) => {
                 let RateStep { nic, rate } = self.steps[step as usize];
                 self.nics[nic as usize].set_rate(rate);
@@ -385,9 +408,10 @@ impl Net {
     /// A packet reaches the host at the other side of a NIC's link.
     fn arrive(&mut self, nic: u32, frame: Option<Frame>) {
         let Some(frame) = frame else { return };
-        let destination = match frame.to.checked_sub(SINKS) {
-            Some(sink) => self.sinks[sink as usize].host,
-            None => self.ends[frame.to as usize].host,
+        let destination = match frame.to {
+            REPLAY => self.replay.as_ref().map_or(0, |r| r.to),
+            sink @ SINKS.. => self.sinks[(sink - SINKS) as usize].host,
+            end => self.ends[end as usize].host,
         };
         let here = self.far_sides[nic as usize];
         if here != destination {
@@ -396,15 +420,28 @@ impl Net {
         self.delivered.add(frame.wire_len());
         self.engine.note(frame.to, NOTE_DELIVER, u64::from(frame.ip_len()));
         let now = self.engine.now();
+        if frame.to == REPLAY {
+            return self.replay_arrived(now, &frame);
+        }
         if let Some(sink) = frame.to.checked_sub(SINKS) {
-            return self.sinks[sink as usize].sink.deliver(now, &frame);
+            let Sink { sink, group, .. } = &mut self.sinks[sink as usize];
+            if let Some(watch) = &mut self.watch {
+                watch.add(*group, now.saturating_since(frame.sent));
+            }
+            return sink.deliver(now, &frame);
         }
         let end = &mut self.ends[frame.to as usize];
         let cpu = &mut self.hosts[end.host as usize].cpu;
-        if let Some(took) = end.conn.deliver(now, &frame, &mut self.pad, cpu)
-            && self.measuring_from.is_some()
-        {
-            self.groups[end.group as usize].latency.saturating_record(took.0.max(1));
+        if let Some(watch) = &mut self.watch {
+            watch.arrived(now, frame.to, end.group, &frame);
+        }
+        if let Some(took) = end.conn.deliver(now, &frame, &mut self.pad, cpu) {
+            if self.measuring_from.is_some() {
+                self.groups[end.group as usize].latency.saturating_record(took.0.max(1));
+            }
+            if let Some(watch) = &mut self.watch {
+                watch.add(end.group, took);
+            }
         }
         self.poll(frame.to);
     }
@@ -450,7 +487,7 @@ impl Net {
     /// Lets a connection end hand frames to its NIC; gives the NIC if it did.
     fn send(&mut self, n: u32) -> Option<u32> {
         let to = self.ends[(n ^ 1) as usize].host;
-        let Self { engine, ends, hosts, nics, pad, routes, .. } = self;
+        let Self { engine, ends, hosts, nics, pad, routes, watch, .. } = self;
         let end = &mut ends[n as usize];
         let number = routes[end.host as usize][to as usize];
         let nic = &mut nics[number as usize];
@@ -458,6 +495,9 @@ impl Net {
         let mut offered = false;
         end.conn.poll(now, pad, &mut hosts[end.host as usize].cpu, |frame| {
             offered = true;
+            if let Some(watch) = watch.as_deref_mut() {
+                watch.sent(now, n, &frame);
+            }
             nic.submit(engine, frame)
         });
         if end.conn.is_blocked() && !std::mem::replace(&mut end.waiting, true) {

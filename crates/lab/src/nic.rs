@@ -1,5 +1,8 @@
 //! A host's transmit side: a `TxPath` over a `Wire`, both txweir's own, driven by virtual time.
 
+mod device;
+mod probe;
+
 use std::collections::VecDeque;
 
 use txweir_core::txpath::{BULK, PathConfig};
@@ -11,6 +14,9 @@ use crate::frame::Frame;
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::net::What;
 use crate::pcap::Tap;
+use device::Device;
+
+pub use probe::{NodeProbe, Probe, Stage};
 
 /// A quantity that changes at known times: its time-weighted mean, and its extremes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,12 +44,15 @@ impl Gauge {
     pub fn restart(&mut self, now: Instant) {
         *self = Self { value: self.value, since: now, from: now, area: 0, max: self.value };
     }
+    /// The integral of the value over time since the start or the last restart, in units times nanoseconds.
+    pub fn area(&self, now: Instant) -> u128 {
+        self.area + u128::from(self.value) * u128::from(now.saturating_since(self.since).0)
+    }
     /// Mean until `now`.
     pub fn mean(&self, now: Instant) -> u64 {
-        let area = self.area + u128::from(self.value) * u128::from(now.saturating_since(self.since).0);
         match now.saturating_since(self.from).0 {
             0 => self.value,
-            t => (area / u128::from(t)) as u64,
+            t => (self.area(now) / u128::from(t)) as u64,
         }
     }
     /// Largest value.
@@ -132,7 +141,7 @@ pub struct NicConfig {
 #[derive(Debug)]
 pub struct Nic {
     path: TxPath<Frame>,
-    wire: Wire<Frame>,
+    device: Device,
     link: Link<What>,
     actor: u32,
     wire_alarm: Alarm,
@@ -155,7 +164,7 @@ impl Nic {
     pub fn new(c: NicConfig, actor: u32) -> Result<Self, String> {
         Ok(Self {
             path: TxPath::new(c.path).map_err(|e| e.to_string())?,
-            wire: Wire::new(c.wire).map_err(|e| e.to_string())?,
+            device: Device::new(Wire::new(c.wire).map_err(|e| e.to_string())?),
             link: Link::new(c.link, actor, What::Arrival, What::Late, c.seed),
             actor,
             wire_alarm: Alarm::default(),
@@ -176,7 +185,7 @@ impl Nic {
     }
     /// The device.
     pub const fn wire(&self) -> &Wire<Frame> {
-        &self.wire
+        &self.device.wire
     }
     /// The link.
     pub const fn link(&self) -> &Link<What> {
@@ -201,7 +210,7 @@ impl Nic {
             marks: std::array::from_fn(|i| cx.marks(MarkReason::ALL[i])),
             stops: [path.stop_drv, path.stop_stack],
             full: path.full,
-            rounds: self.wire.rounds(),
+            rounds: self.device.wire.rounds(),
             link: self.link.stats(),
         }
     }
@@ -218,6 +227,23 @@ impl Nic {
         self.before = self.counts();
         self.ring.restart(now);
         self.backlog.restart(now);
+        if let Some(probe) = &mut self.device.probe {
+            probe.restart(now, self.path.tree());
+        }
+    }
+    /// Puts a probe in, before the run and after the last change of the tree. `marking`: some packets take marks.
+    pub fn watch(&mut self, now: Instant, marking: bool) {
+        self.device.probe = Some(Box::new(Probe::new(self.path.tree(), now, marking)));
+    }
+    /// Brings what the probe knows of the qdiscs to the present.
+    pub fn look(&mut self, now: Instant) {
+        if let Some(probe) = &mut self.device.probe {
+            probe.walk(now, self.path.tree());
+        }
+    }
+    /// The probe, if there is one.
+    pub fn probe(&self) -> Option<&Probe> {
+        self.device.probe.as_deref()
     }
     /// Changes the tree of qdiscs.
     pub fn configure<R>(
@@ -225,18 +251,18 @@ impl Nic {
         now: Instant,
         f: impl FnOnce(&mut txweir_core::Tree, &mut txweir_core::cx::Cx) -> R,
     ) -> R {
-        self.path.configure(now, &mut self.wire, f)
+        self.path.configure(now, &mut self.device, f)
     }
     /// Changes the line rate.
     pub fn set_rate(&mut self, rate: Rate) {
-        self.wire.set_rate(rate);
+        self.device.wire.set_rate(rate);
     }
 
     /// A host hands a frame over; it comes back if there is no room. To be followed by `kick`.
     pub fn submit(&mut self, engine: &mut Engine<What>, frame: Frame) -> Result<(), Frame> {
         let m = meta_of(&frame);
         let wire_len = m.wire_len;
-        match self.path.submit(engine.now(), frame, m, &mut self.wire) {
+        match self.admit(engine.now(), frame, m) {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {
                 self.taken.add(wire_len);
                 Ok(())
@@ -246,12 +272,29 @@ impl Nic {
         }
     }
 
+    #[inline]
+    fn admit(&mut self, now: Instant, frame: Frame, m: Meta) -> Admitted<Frame> {
+        self.device.begin_submit(now);
+        let admitted = self.path.submit(now, frame, m, &mut self.device);
+        self.device.end_submit();
+        self.settle();
+        admitted
+    }
+
+    /// Lets the probe see what a call into the path did.
+    #[inline]
+    fn settle(&mut self) {
+        if let Some(probe) = &mut self.device.probe {
+            probe.settle(self.path.tree(), self.path.cx());
+        }
+    }
+
     /// A unit that a qdisc wants in pieces goes as segments; the rest of it comes back if there is no room.
     fn submit_segments(&mut self, now: Instant, unit: &Frame) -> Result<(), Frame> {
         for i in 0..unit.segs() {
             let segment = unit.segment(i);
             let m = meta_of(&segment);
-            if let Admitted::Full(_) | Admitted::Cut(..) = self.path.submit(now, segment, m, &mut self.wire) {
+            if let Admitted::Full(_) | Admitted::Cut(..) = self.admit(now, segment, m) {
                 return Err(unit.part(i, unit.segs() - i));
             }
             self.taken.add(m.wire_len);
@@ -263,20 +306,32 @@ impl Nic {
     pub fn kick(&mut self, engine: &mut Engine<What>) {
         let now = engine.now();
         if self.advance(engine) {
-            self.path.reap(now, &mut self.wire, |_| {});
+            self.path.reap(now, &mut self.device, |_| {});
         }
         // While the ring is full or the byte limit reached, only a completion lets anything go.
         if !self.path.stops().stopped() {
             self.drain(engine, now);
         }
-        self.wire_alarm.set(engine, self.wire.next_event(), self.actor, What::Wire);
-        self.ring.set(now, self.wire.held().bytes);
+        self.wire_alarm.set(engine, self.device.wire.next_event(), self.actor, What::Wire);
+        self.ring.set(now, self.device.wire.held().bytes);
         self.backlog.set(now, self.path.backlog().bytes);
+        if let Some(probe) = &mut self.device.probe {
+            probe.look(now, self.path.tree());
+        }
     }
 
     fn drain(&mut self, engine: &mut Engine<What>, now: Instant) {
+        // Under a probe packet by packet, so that what one call does is one qdisc's doing.
+        let budget = if let Some(probe) = &mut self.device.probe {
+            probe.now = now;
+            1
+        } else {
+            BULK
+        };
         loop {
-            match self.path.drain(now, BULK, &mut self.wire) {
+            let wake = self.path.drain(now, budget, &mut self.device);
+            self.settle();
+            match wake {
                 Wake::More => {}
                 Wake::At(at, _) => {
                     return self.wake_alarm.set(engine, Some(at), self.actor, What::Wake);
@@ -288,9 +343,9 @@ impl Nic {
 
     /// Brings the device to the present; true if it has completions.
     pub fn advance(&mut self, engine: &mut Engine<What>) -> bool {
-        let Self { link, wire, departed, busy, .. } = self;
-        let overhead = wire.config().overhead;
-        wire.advance(engine.now(), |d| {
+        let Self { link, device, departed, busy, .. } = self;
+        let overhead = device.wire.config().overhead;
+        device.advance(engine.now(), |d| {
             departed.add(d.meta.wire_len);
             *busy = *busy + d.finish.saturating_since(d.start);
             link.push(engine, d.frame, (d.start, d.finish), overhead);
@@ -332,6 +387,7 @@ impl Nic {
 fn meta_of(frame: &Frame) -> Meta {
     // Headers are at most 78 bytes.
     let header_len = u16::try_from(frame.header_len()).unwrap_or(u16::MAX);
-    let m = Meta::new(frame.len()).hash(frame.hash).priority(frame.priority);
+    let mut m = Meta::new(frame.len()).hash(frame.hash).priority(frame.priority).ecn(frame.ecn());
+    (m.protocol, m.ds) = (frame.protocol, frame.ds);
     if frame.gso_size() == 0 { m } else { m.gso(header_len, frame.gso_size()) }
 }

@@ -1,6 +1,6 @@
 //! What a run has measured: values with JSON keys that stay, and tables for people.
 
-mod text;
+pub(crate) mod text;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -260,7 +260,7 @@ fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficRe
     report
 }
 
-const fn kind(load: Load) -> &'static str {
+pub(crate) const fn kind(load: Load) -> &'static str {
     match load {
         Load::Stream => "stream",
         Load::Rr { .. } => "rr",
@@ -317,20 +317,20 @@ fn kinds(node: &Node) -> String {
 }
 
 /// Jain, Chiu, Hawe (DEC-TR-301, 1984): the square of the sum over n times the sum of squares. 1 for nothing at all.
-fn jain(members: &[u64]) -> f64 {
+pub(crate) fn jain(members: &[u64]) -> f64 {
     let sum: f64 = members.iter().map(|m| *m as f64).sum();
     let squares: f64 = members.iter().map(|m| (*m as f64).powi(2)).sum();
     if squares == 0.0 { 1.0 } else { (sum * sum / (members.len() as f64 * squares) * 1e6).round() / 1e6 }
 }
 
 /// Rounded to the nearest.
-fn per_second(amount: u128, time: Nanos) -> u64 {
+pub(crate) fn per_second(amount: u128, time: Nanos) -> u64 {
     let ns = u128::from(time.0.max(1));
     u64::try_from((amount * 1_000_000_000 + ns / 2) / ns).unwrap_or(u64::MAX)
 }
 
 /// `part` of `whole` in ten thousandths.
-fn per_mill(part: Nanos, whole: Nanos) -> u64 {
+pub(crate) fn per_mill(part: Nanos, whole: Nanos) -> u64 {
     u64::try_from(u128::from(part.0) * 10_000 / u128::from(whole.0.max(1))).unwrap_or(u64::MAX)
 }
 

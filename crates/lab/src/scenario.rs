@@ -22,7 +22,7 @@ use crate::nic::NicConfig;
 use crate::tcp::{Congestion, TcpConfig};
 
 pub use file::{CompletionText, Percent, Section, Text};
-use file::{CongestionName, File, HostTable, KindName, LinkTable, RoleName, TrafficTable};
+use file::{CongestionName, File, HostTable, KindName, LinkTable, RoleName, TrafficFile, TrafficTable};
 
 /// Longest request or response: more than a run will ever move.
 const MESSAGE_MAX: u64 = 1_000_000_000_000;
@@ -121,6 +121,14 @@ pub struct Ends {
     pub to: u32,
 }
 
+/// A group of a file's `[[traffic]]`, and where in the text it says to whom, and how many.
+#[derive(Clone, Debug)]
+pub(crate) struct TrafficOf {
+    pub(crate) group: Group,
+    pub(crate) at: Range<usize>,
+    pub(crate) count_at: Range<usize>,
+}
+
 impl Scenario {
     /// Reads the text of a file called `name`, and checks all of it.
     pub fn parse(text: &str, name: &str) -> Result<Self, ScenarioError> {
@@ -161,6 +169,48 @@ impl Scenario {
         }
         let text = toml::to_string(&table).map_err(|e| refuse(e.to_string()))?;
         Self::parse(&text, name)
+    }
+
+    /// Only the `[[traffic]]` of a text called `name`, which may be a whole scenario: the hosts that it names, in order of
+    /// appearance, and its groups, whose hosts are numbers in that list.
+    pub(crate) fn traffic_of(text: &str, name: &str) -> Result<(Vec<String>, Vec<TrafficOf>), ScenarioError> {
+        let refuse = |span: Option<Range<usize>>, message: &str| ScenarioError {
+            file: name.into(),
+            text: text.into(),
+            span: span.unwrap_or(0..0),
+            message: message.replace('\n', "; "),
+            hint: None,
+            code: SCENARIO,
+        };
+        let file: TrafficFile = toml::from_str(text).map_err(|e| refuse(e.span(), e.message()))?;
+        if file.traffic.is_empty() {
+            return Err(refuse(None, "expected at least one [[traffic]]"));
+        }
+        let title = String::new();
+        let whole = File {
+            title,
+            seed: 1,
+            duration: Spanned::new(0..0, Text(Nanos(1))),
+            warmup: Text(Nanos::ZERO),
+            measure: Vec::new(),
+            host: Vec::new(),
+            link: Vec::new(),
+            traffic: file.traffic,
+        };
+        let scenario = Self { name: name.into(), text: text.into(), file: whole };
+        let mut hosts: Vec<String> = Vec::new();
+        let mut groups = Vec::new();
+        for t in &scenario.file.traffic {
+            let table = t.get_ref();
+            for host in [&table.from, &table.to].map(|h| h.get_ref()) {
+                if !hosts.contains(host) {
+                    hosts.push(host.clone());
+                }
+            }
+            let group = scenario.traffic(&hosts, table)?;
+            groups.push(TrafficOf { group, at: table.to.span(), count_at: table.count.span() });
+        }
+        Ok((hosts, groups))
     }
 
     /// One line of what it is about.

@@ -282,6 +282,10 @@ impl Conn {
     pub const fn app(&self) -> &App {
         &self.app
     }
+    /// The application, to set up before the run.
+    pub const fn app_mut(&mut self) -> &mut App {
+        &mut self.app
+    }
     /// Counters.
     pub const fn stats(&self) -> ConnStats {
         self.link.stats

@@ -4,6 +4,7 @@
 //! otherwise than declared are in `STYLES` and in `tbf`.
 
 mod class;
+mod stab;
 mod tbf;
 
 use std::fmt::Write;
@@ -17,7 +18,7 @@ use txweir_core::tree::Place;
 use txweir_core::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, ConfigError, Handle, Rate, Tree};
 
-use crate::ast::{LinkLayer, Stab};
+use crate::ast::Stab;
 use crate::json::{self, Object};
 
 pub use class::{Classes, classes};
@@ -243,61 +244,9 @@ fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::
     }
     writeln!(out, "{}", if style(kind).trailing { " " } else { "" })?;
     if let Some(stab) = stab_of(node).filter(|_| form.details) {
-        writeln!(out, " {} ", stab_text(&stab))?;
+        writeln!(out, " {} ", stab::text(&stab))?;
     }
     if form.statistics { write_stats(out, node) } else { Ok(()) }
-}
-
-/// The key and the value of all that a size table says.
-fn stab_members(stab: &Stab) -> Vec<(&'static str, Json)> {
-    let number = |n: u32| (n > 0).then_some(Json::Uint(n.into()));
-    let layer = stab.linklayer.map(|l| Json::Text(link_layer(l).into()));
-    [
-        ("linklayer", layer),
-        ("mpu", stab.mpu.and_then(number)),
-        ("mtu", stab.mtu.and_then(number)),
-        ("tsize", stab.tsize.and_then(number)),
-    ]
-    .into_iter()
-    .filter_map(|(key, value)| Some((key, value?)))
-    .collect()
-}
-
-/// A size table as `tc -d` prints it.
-fn stab_text(stab: &Stab) -> String {
-    let mut words = Vec::new();
-    for (key, value) in stab_members(stab) {
-        words.push(match value {
-            Json::Text(text) => format!("{key} {text}"),
-            Json::Uint(n) => format!("{key} {n}"),
-            _ => continue,
-        });
-    }
-    let at = usize::from(stab.linklayer.is_some());
-    if let Some(overhead) = stab.overhead.filter(|o| *o != 0) {
-        words.insert(at, format!("overhead {overhead}"));
-    }
-    words.join(" ")
-}
-
-/// A size table as `tc -d -j` prints it.
-fn stab_object(stab: &Stab) -> String {
-    let mut o = Object::new();
-    let overhead = stab.overhead.filter(|n| *n != 0);
-    let members = stab_members(stab);
-    let (first, rest) = members.split_at(usize::from(stab.linklayer.is_some()));
-    o = first.iter().fold(o, |o, (key, value)| o.value(key, value));
-    if let Some(overhead) = overhead {
-        o = o.raw("overhead", &overhead.to_string());
-    }
-    rest.iter().fold(o, |o, (key, value)| o.value(key, value)).finish()
-}
-
-pub(crate) const fn link_layer(layer: LinkLayer) -> &'static str {
-    match layer {
-        LinkLayer::Ethernet => "ethernet",
-        LinkLayer::Atm => "atm",
-    }
 }
 
 /// The two lines of counters that every qdisc has.
@@ -351,7 +300,7 @@ fn object(place: Place, node: &Node, form: &Form) -> String {
     let inner = members.fold(Object::new(), |o, (key, value)| o.value(key, value));
     o = o.raw("options", &inner.finish());
     if let Some(stab) = stab_of(node).filter(|_| form.details) {
-        o = o.raw("stab", &stab_object(&stab));
+        o = o.raw("stab", &stab::object(&stab));
     }
     if form.statistics {
         o = counters(books(o, node), node.qdisc());
@@ -507,26 +456,5 @@ mod tests {
         for (bytes, text) in [(12_500_000, "97656Kibit"), (128, "1Kibit"), (1, "8bit"), (1 << 30, "8Gibit")] {
             assert_eq!(rate_text(Rate(bytes), true), text);
         }
-    }
-
-    #[test]
-    fn a_size_table_as_tc_prints_it() {
-        let full = Stab {
-            overhead: Some(10),
-            mpu: Some(64),
-            linklayer: Some(LinkLayer::Atm),
-            mtu: Some(2047),
-            tsize: Some(512),
-        };
-        assert_eq!(stab_text(&full), "linklayer atm overhead 10 mpu 64 mtu 2047 tsize 512");
-        assert_eq!(
-            stab_object(&full),
-            r#"{"linklayer":"atm","overhead":10,"mpu":64,"mtu":2047,"tsize":512}"#
-        );
-        let negative = Stab { overhead: Some(-4), ..Stab::default() };
-        assert_eq!(
-            (stab_text(&negative), stab_object(&negative)),
-            ("overhead -4".into(), r#"{"overhead":-4}"#.into())
-        );
     }
 }

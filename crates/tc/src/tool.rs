@@ -50,8 +50,10 @@ pub struct Outcome {
 }
 
 /// Where help is.
-const HELP: &str = "tc [OPTIONS] { qdisc | class | filter | chain | actions } { add | replace | change | del | show ... }\n\
-                    Options, units and words are those of tc(8) and of the page of each kind; --dry-run and --atomic come on top.\n";
+const HELP: &str = "\
+tc [OPTIONS] { qdisc | class | filter | chain | actions } { add | replace | change | del | show ... }
+Options, units and words are those of tc(8) and of the page of each kind; --dry-run and --atomic come on top.
+";
 
 /// What `-V` prints.
 const VERSION: &str = concat!("tc utility, txweir-", env!("CARGO_PKG_VERSION"), "\n");

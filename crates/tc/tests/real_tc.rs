@@ -296,7 +296,7 @@ fn status_and_text_are_those_of_tc() {
             let default = text.contains("noqueue")
                 || (ours.stdout.contains("\"0:\"") || ours.stdout.contains(" 0: "))
                     && ours.stdout.contains("pfifo_fast");
-            let json = words.contains("-j") && default || words.contains("-o") && default;
+            let json = default && (words.contains("-j") || words.contains("-o"));
             // tc prints text for classes also where JSON is asked for.
             let json = json || words.starts_with("-j class");
             if ours.status.to_string() != status || !json && clean(&ours.stdout) != clean(text) {

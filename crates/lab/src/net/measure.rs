@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use txweir_core::{Instant, Tally};
 
 use super::{GroupState, Load, Net};
-use crate::app::App;
+use crate::app::{App, Pace};
 use crate::udp;
 
 /// Packets of constant-rate senders and their receivers.
@@ -50,6 +50,12 @@ impl Net {
     pub fn groups(&self) -> &[GroupState] {
         &self.groups
     }
+    /// Sets the pace of a group's clients, before the run; nothing to groups of other kinds.
+    pub fn set_pace(&mut self, group: usize, pace: Pace) {
+        for end in self.ends.iter_mut().filter(|e| e.group as usize == group) {
+            end.conn.app_mut().set_pace(pace);
+        }
+    }
     /// When measuring began.
     pub fn measuring_from(&self) -> Instant {
         self.measuring_from.unwrap_or(Instant::ZERO)
@@ -71,10 +77,24 @@ impl Net {
         for sink in &mut self.sinks {
             sink.sink.delay.reset();
         }
+        self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(|g| g.whole.reset());
     }
 
+    /// Transactions that a group has finished since the start; zero for groups of other kinds.
+    pub fn transactions(&self, group: usize) -> u64 {
+        let GroupState { group: g, first, .. } = &self.groups[group];
+        match g.load {
+            Load::Rr { .. } => (0..g.count)
+                .map(|n| match self.ends[(first + 2 * n) as usize].conn.app() {
+                    App::Client(c) => c.done,
+                    _ => 0,
+                })
+                .sum(),
+            _ => 0,
+        }
+    }
     /// Bytes of payload (frames, for constant rate) that each member of a group has delivered since the start.
-    fn delivered(&self, group: usize) -> Vec<u64> {
+    pub fn delivered(&self, group: usize) -> Vec<u64> {
         let GroupState { group: g, first, .. } = &self.groups[group];
         (0..g.count)
             .map(|n| match g.load {

@@ -10,16 +10,16 @@ use super::{LinkReport, QueueReport, Report, Times, TrafficReport};
 const GAP: usize = 2;
 
 /// Lines of cells: the first columns stand left, the others right.
-struct Table {
+pub(crate) struct Table {
     left: usize,
-    rows: Vec<Vec<String>>,
+    pub(crate) rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    fn new<const N: usize>(left: usize, head: [&str; N]) -> Self {
+    pub(crate) fn new<const N: usize>(left: usize, head: [&str; N]) -> Self {
         Self { left, rows: vec![head.map(String::from).to_vec()] }
     }
-    fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.to_vec());
     }
 }
@@ -177,7 +177,7 @@ fn queues(all: &[QueueReport]) -> Table {
 
 impl Table {
     /// Without the columns in which only the head says something.
-    fn without_empty_columns(mut self) -> Self {
+    pub(crate) fn without_empty_columns(mut self) -> Self {
         let columns = self.rows.first().map_or(0, Vec::len);
         for c in (0..columns).rev() {
             if self.rows.iter().skip(1).all(|r| r[c].is_empty()) {
@@ -191,15 +191,15 @@ impl Table {
     }
 }
 
-fn bit_rate(bit_s: u64) -> String {
+pub(crate) fn bit_rate(bit_s: u64) -> String {
     scaled(bit_s, "bit/s", ["", "k", "M", "G", "T"])
 }
 
-fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     scaled(bytes, "B", ["", "k", "M", "G", "T"])
 }
 
-fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     scaled(ns, "s", ["n", "u", "m", "", "k"])
 }
 

@@ -96,6 +96,13 @@ pub(super) struct File {
     pub(super) traffic: Vec<Spanned<TrafficTable>>,
 }
 
+/// Only the traffic of a file; whatever else it has is not looked at.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct TrafficFile {
+    #[serde(default)]
+    pub(super) traffic: Vec<Spanned<TrafficTable>>,
+}
+
 /// A part of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

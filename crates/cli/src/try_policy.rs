@@ -1,0 +1,171 @@
+//! `txweir try`: policies side by side, in virtual time.
+
+use std::path::Path;
+
+use txweir::core::value::{Value, Words};
+use txweir::lab::trial::{Entry, MIXES, Setup, Traffic, TrafficError, TrialError, run};
+
+use crate::bar::Bar;
+use crate::{Failure, policy};
+
+/// The word for what a device starts with.
+const DEFAULT: &str = "default";
+
+/// Options of `txweir try`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "The word `default`, or no policy at all, is what a Linux box has: pfifo_fast. The first policy is \
+                        what the others are compared with.\n\nTCP is smoltcp's: CUBIC, no ECN. Nothing about marks follows \
+                        from it."
+)]
+pub struct Args {
+    /// Files of tc lines for one device (`tc` in front and `dev NAME` may be there); - is stdin
+    #[arg(value_name = "POLICY")]
+    policies: Vec<String>,
+
+    /// Line rate of the bottleneck
+    #[arg(long, value_name = "RATE", default_value = "1gbit")]
+    link: String,
+
+    /// Descriptors of its device, one packet each
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    ring: u32,
+
+    /// Round trip without queues
+    #[arg(long, value_name = "TIME", default_value = "20ms")]
+    rtt: String,
+
+    /// A mix (bulk+rr, rrul, voip, web, incast, many-flows), a scenario file, or a capture (pcap, pcapng)
+    ///
+    /// Of a scenario only the [[traffic]] is taken: the first `from` is before the bottleneck, whom it talks to beyond, and
+    /// so on. Packets of a capture arrive at the bottleneck when their stamps say so.
+    #[arg(long, value_name = "NAME|FILE", default_value = "bulk+rr")]
+    traffic: String,
+
+    /// Virtual time of each run; its first tenth is not measured
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    time: String,
+
+    /// Seed of everything random; the same seed gives the same numbers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Byte queue limit on the device
+    #[arg(long, value_name = "on|off", default_value = "on")]
+    bql: Switch,
+
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Switch {
+    On,
+    Off,
+}
+
+/// Runs `txweir try`.
+pub fn main(args: Args) -> Result<(), Failure> {
+    let setup = Setup {
+        link: with_unit("--link", &args.link, "a rate with its unit (20mbit, 1gbit)")?,
+        ring: args.ring,
+        rtt: with_unit("--rtt", &args.rtt, "a time with its unit (20ms)")?,
+        time: with_unit("--time", &args.time, "a time with its unit (10s)")?,
+        seed: args.seed,
+        bql: args.bql == Switch::On,
+    };
+    setup.check().map_err(|e| Failure::usage(format!("--{e}")))?;
+    let traffic = traffic(&args.traffic, &setup)?;
+    let entries = entries(&args.policies)?;
+    let mut bar: Option<Bar> = None;
+    let trial = run(&setup, &traffic, &entries, &mut |now, whole| {
+        bar.get_or_insert_with(|| Bar::new(whole.as_nanos())).at(now.as_nanos());
+    });
+    if let Some(bar) = bar {
+        bar.end();
+    }
+    let trial = trial.map_err(|e| match e {
+        TrialError::Setup(e) => Failure::usage(e),
+        TrialError::Policy(d) => Failure::from(*d),
+    })?;
+    match args.json {
+        true => println!("{}", trial.to_json()),
+        false => print!("{trial}"),
+    }
+    Ok(())
+}
+
+/// A value that says its unit: a bare number would be bit/s or microseconds to tc, and hardly that to who types it.
+fn with_unit<T: Value>(option: &str, text: &str, expected: &str) -> Result<T, Failure> {
+    let bare = text != "0" && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    T::take(&mut Words::new(&[text]))
+        .filter(|_| !bare)
+        .ok_or_else(|| Failure::usage(format!("{option}: expected {expected}, given \"{text}\"")))
+}
+
+/// A mix by its name, else a file.
+fn traffic(named: &str, setup: &Setup) -> Result<Traffic, Failure> {
+    if let Some(mix) = Traffic::mix(named) {
+        return Ok(mix);
+    }
+    let bytes = std::fs::read(named).map_err(|e| {
+        let names: Vec<&str> = MIXES.iter().map(|m| m.name).collect();
+        let mixes = names.join(", ");
+        Failure::usage(format!("--traffic: expected {mixes} or a file, given \"{named}\": {e}"))
+    })?;
+    Traffic::file(&bytes, &last_part(named), setup.time, setup.seed).map_err(|e| match e {
+        TrafficError::Scenario(e) => Failure::from(e.diagnostic()),
+        TrafficError::Capture(e) => Failure::usage(format!("--traffic: {e}")),
+    })
+}
+
+/// The policies in order, each with a name of its own.
+fn entries(given: &[String]) -> Result<Vec<Entry>, Failure> {
+    let given: Vec<&str> = match given {
+        [] => vec![DEFAULT],
+        some => some.iter().map(String::as_str).collect(),
+    };
+    let mut all: Vec<Entry> = Vec::new();
+    for text in &given {
+        let policy = (*text != DEFAULT).then(|| policy::load(Path::new(text))).transpose()?;
+        let short = if *text == "-" { "<stdin>".to_string() } else { last_part(text) };
+        // Two files of one name are told apart by their paths.
+        let alone = given.iter().filter(|other| last_part(other) == last_part(text)).count() == 1;
+        let mut name = if alone { short } else { (*text).to_string() };
+        if all.iter().any(|e| e.name == name) {
+            name = format!("{name} ({})", all.len() + 1);
+        }
+        all.push(Entry { name, policy });
+    }
+    Ok(all)
+}
+
+fn last_part(path: &str) -> String {
+    Path::new(path).file_name().map_or(path.into(), |n| n.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txweir::{Nanos, Rate};
+
+    #[test]
+    fn values_say_their_unit() {
+        let rate = |text| with_unit::<Rate>("--link", text, "a rate").map(|r| r.bits()).ok();
+        assert_eq!([rate("20mbit"), rate("20"), rate("x"), rate("")], [Some(20_000_000), None, None, None]);
+        let time = |text| with_unit::<Nanos>("--rtt", text, "a time").map(|t| t.0).ok();
+        assert_eq!([time("20ms"), time("0"), time("1.5")], [Some(20_000_000), Some(0), None]);
+    }
+
+    #[test]
+    fn every_policy_has_a_name_of_its_own() {
+        let names = |given: &[&str]| {
+            let given: Vec<String> = given.iter().map(ToString::to_string).collect();
+            entries(&given).map(|all| all.into_iter().map(|e| e.name).collect::<Vec<_>>()).ok()
+        };
+        assert_eq!(names(&[]), Some(vec!["default".into()]));
+        assert_eq!(names(&["default", "default"]), Some(vec!["default".into(), "default (2)".into()]));
+        assert_eq!(names(&["no/such/file"]), None);
+    }
+}

@@ -1,0 +1,43 @@
+//! What documents show as the output of a command is its output, literally. To take over what it prints now:
+//! `TXWEIR_BLESS=1 cargo test -p txweir-cli --test documents`.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Begins a block of a command and its output.
+const BEGIN: &str = "```console\n$ ";
+const END: &str = "\n```";
+
+/// Runs a command line as it stands in a document, from the root of the repository.
+fn output(root: &Path, line: &str) -> String {
+    let mut words = line.split_whitespace();
+    assert_eq!(words.next(), Some("txweir"), "{line}");
+    let run = Command::new(env!("CARGO_BIN_EXE_txweir")).args(words).current_dir(root).output();
+    let run = run.unwrap_or_else(|e| panic!("{line}: {e}"));
+    assert!(run.status.success(), "{line}: {}", String::from_utf8_lossy(&run.stderr));
+    String::from_utf8(run.stdout).expect("text")
+}
+
+#[test]
+fn commands_print_what_the_document_shows() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = root.join("docs/try.md");
+    let shown = std::fs::read_to_string(&path).expect("the document");
+    let mut parts = shown.split(BEGIN);
+    let mut true_text = parts.next().expect("its beginning").to_string();
+    let mut commands = 0;
+    for part in parts {
+        let end = part.find(END).expect("the end of the block");
+        let line = part[..end].lines().next().expect("a command");
+        let printed = output(&root, line);
+        true_text.push_str(&format!("{BEGIN}{line}\n{}{}", printed.trim_end(), &part[end..]));
+        commands += 1;
+    }
+    assert_eq!(commands, 2);
+    if std::env::var_os("TXWEIR_BLESS").is_some() {
+        std::fs::write(&path, &true_text).expect("written");
+    } else {
+        let wrong = shown.lines().zip(true_text.lines()).find(|(shown, is)| shown != is);
+        assert!(shown == true_text, "docs/try.md shows and is: {wrong:?}");
+    }
+}

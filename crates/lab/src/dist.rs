@@ -1,0 +1,98 @@
+//! Distributions of times: exact mean and extremes, percentiles to three digits, in bounded memory.
+
+use hdrhistogram::Histogram;
+use txweir_core::Nanos;
+
+use crate::report::Times;
+use crate::udp::histogram;
+
+/// A distribution of times.
+#[derive(Clone, Debug)]
+pub struct Dist {
+    histogram: Histogram<u64>,
+    sum_ns: u128,
+    max_ns: u64,
+    zeros: u64,
+}
+
+impl Default for Dist {
+    fn default() -> Self {
+        Self { histogram: histogram(), sum_ns: 0, max_ns: 0, zeros: 0 }
+    }
+}
+
+impl Dist {
+    /// Adds a time.
+    #[inline]
+    pub fn add(&mut self, time: Nanos) {
+        self.sum_ns += u128::from(time.0);
+        self.max_ns = self.max_ns.max(time.0);
+        // The histogram begins at one nanosecond.
+        match time.0 {
+            0 => self.zeros += 1,
+            ns => self.histogram.saturating_record(ns),
+        }
+    }
+    /// How many times it has.
+    pub fn count(&self) -> u64 {
+        self.histogram.len() + self.zeros
+    }
+    /// Their sum, in nanoseconds: exact.
+    pub const fn sum_ns(&self) -> u128 {
+        self.sum_ns
+    }
+    /// The smallest time that at least this share (0 to 1) of all are at most, to three digits; zero of none.
+    pub fn quantile(&self, share: f64) -> Nanos {
+        let rank = (share * self.count() as f64).ceil().max(1.0) as u64;
+        match rank.checked_sub(self.zeros) {
+            None | Some(0) => Nanos::ZERO,
+            Some(rank) => {
+                let value = self.histogram.value_at_quantile(rank as f64 / self.histogram.len() as f64);
+                Nanos(value.min(self.max_ns))
+            }
+        }
+    }
+    /// In numbers; `None` if it is empty. The mean and the maximum are exact.
+    pub fn times(&self) -> Option<Times> {
+        let count = self.count();
+        let mean = (self.sum_ns + u128::from(count) / 2).checked_div(u128::from(count))?;
+        Some(Times {
+            count,
+            mean_ns: u64::try_from(mean).unwrap_or(u64::MAX),
+            p50_ns: self.quantile(0.5).0,
+            p95_ns: self.quantile(0.95).0,
+            p99_ns: self.quantile(0.99).0,
+            max_ns: self.max_ns,
+        })
+    }
+    /// Forgets everything.
+    pub fn reset(&mut self) {
+        if self.count() > 0 {
+            self.histogram.reset();
+        }
+        (self.sum_ns, self.max_ns, self.zeros) = (0, 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zeros_count_and_the_mean_is_exact() {
+        let mut d = Dist::default();
+        assert_eq!((d.times(), d.quantile(0.5)), (None, Nanos::ZERO));
+        (0..100).for_each(|n| d.add(Nanos(n * 1_000_001)));
+        let t = d.times().unwrap();
+        assert_eq!((t.count, t.mean_ns, t.max_ns), (100, 49_500_050, 99_000_099));
+        for (got, exact) in [(t.p50_ns, 49_000_049_u64), (t.p95_ns, 94_000_094), (t.p99_ns, 98_000_098)] {
+            assert!(got.abs_diff(exact) <= exact / 1000, "{got} against {exact}");
+        }
+        let mut zeros = Dist::default();
+        (0..99).for_each(|_| zeros.add(Nanos::ZERO));
+        zeros.add(Nanos(7));
+        assert_eq!((zeros.quantile(0.99), zeros.quantile(1.0)), (Nanos::ZERO, Nanos(7)));
+        zeros.reset();
+        assert_eq!(zeros.times(), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! What groups see while they run, as it happens: transactions, one-way times, and round trips of TCP data.
+
+use std::collections::VecDeque;
+
+use txweir_core::{Instant, Nanos};
+
+use super::{Load, Net};
+use crate::dist::Dist;
+use crate::frame::{FIN, Frame, SYN};
+
+/// Most round trips of one connection that are under way at once; further data is not timed meanwhile.
+const SAMPLES: usize = 64;
+/// The ACK flag of TCP.
+const ACK: u8 = 16;
+
+/// Times of a group: transactions (`rr`), one way (`cbr`), or from data sent to its acknowledgement (`stream`).
+#[derive(Clone, Debug, Default)]
+pub struct GroupWatch {
+    /// Since measuring began.
+    pub whole: Dist,
+    /// Since the last [`Net::next_step`].
+    pub step: Dist,
+}
+
+impl GroupWatch {
+    pub(super) fn add(&mut self, time: Nanos) {
+        self.whole.add(time);
+        self.step.add(time);
+    }
+}
+
+/// Times the data of one sender, from the transmit path to the acknowledgement that covers it. Data sent while
+/// something is being sent again is not timed (Karn and Partridge, "Improving round-trip time estimates", 1987: nobody
+/// knows which of the two was acknowledged; and what waits behind a hole is acknowledged late).
+#[derive(Clone, Debug, Default)]
+pub(super) struct RoundTrips {
+    /// Sequence number after the data, and when it was sent.
+    out: VecDeque<(u32, Instant)>,
+    /// One past the highest sequence number sent.
+    highest: Option<u32>,
+    /// Until this is acknowledged, nothing is timed.
+    recover: Option<u32>,
+}
+
+/// True if `a` is after `b` (RFC 9293 section 3.4).
+const fn after(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+impl RoundTrips {
+    pub(super) fn sent(&mut self, now: Instant, frame: &Frame) {
+        let control = u32::from(frame.tcp_flags() & (SYN | FIN) != 0);
+        let (seq, end) = (frame.tcp_seq(), frame.tcp_seq().wrapping_add(frame.payload_len() + control));
+        if end == seq {
+            return;
+        }
+        match self.highest {
+            Some(highest) if after(highest, seq) => {
+                self.out.clear();
+                self.recover = Some(highest);
+                if !after(end, highest) {
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.highest = Some(end);
+        if self.recover.is_none() && self.out.len() < SAMPLES {
+            self.out.push_back((end, now));
+        }
+    }
+
+    /// An acknowledgement has come; gives the time of the latest data that it covers.
+    pub(super) fn acknowledged(&mut self, now: Instant, frame: &Frame) -> Option<Nanos> {
+        if frame.tcp_flags() & ACK == 0 {
+            return None;
+        }
+        let ack = frame.tcp_ack();
+        if self.recover.is_some_and(|recover| !after(recover, ack)) {
+            self.recover = None;
+        }
+        let mut took = None;
+        while let Some(&(end, at)) = self.out.front()
+            && !after(end, ack)
+        {
+            took = Some(now.saturating_since(at));
+            self.out.pop_front();
+        }
+        took
+    }
+}
+
+/// What a watched net keeps.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// By group.
+    pub(super) groups: Vec<GroupWatch>,
+    /// By connection end: the senders of streams.
+    trips: Vec<Option<RoundTrips>>,
+}
+
+impl Watch {
+    pub(super) fn sent(&mut self, now: Instant, end: u32, frame: &Frame) {
+        if let Some(Some(trips)) = self.trips.get_mut(end as usize) {
+            trips.sent(now, frame);
+        }
+    }
+    pub(super) fn arrived(&mut self, now: Instant, end: u32, group: u32, frame: &Frame) {
+        if let Some(Some(trips)) = self.trips.get_mut(end as usize)
+            && let Some(took) = trips.acknowledged(now, frame)
+        {
+            self.add(group, took);
+        }
+    }
+    pub(super) fn add(&mut self, group: u32, time: Nanos) {
+        if let Some(group) = self.groups.get_mut(group as usize) {
+            group.add(time);
+        }
+    }
+}
+
+impl Net {
+    /// Keeps the times of each group from now on: to be called when all groups are there, before the run.
+    pub fn watch(&mut self) {
+        let stream = |n: &u32| matches!(self.groups[*n as usize].group.load, Load::Stream);
+        let sender = |(i, end): (usize, &super::End)| {
+            Some(end.group).filter(|g| i % 2 == 0 && stream(g)).map(|_| RoundTrips::default())
+        };
+        let trips = self.ends.iter().enumerate().map(sender).collect();
+        let groups = vec![GroupWatch::default(); self.groups.len()];
+        self.watch = Some(Box::new(Watch { groups, trips }));
+    }
+
+    /// The times of each group; nothing if they are not kept.
+    pub fn watched(&self) -> &[GroupWatch] {
+        self.watch.as_ref().map_or(&[], |w| &w.groups)
+    }
+
+    /// Begins a step: what `GroupWatch::step` has is forgotten.
+    pub fn next_step(&mut self) {
+        self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(|g| g.step.reset());
+        if let Some(replay) = &mut self.replay {
+            replay.watch.step.reset();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(seq: u32, ack: u32, payload: u32) -> Frame {
+        let mut bytes = [0; 40];
+        bytes[24..28].copy_from_slice(&seq.to_be_bytes());
+        bytes[28..32].copy_from_slice(&ack.to_be_bytes());
+        bytes[33] = ACK;
+        Frame::headers(&bytes, 40, 40 + payload)
+    }
+
+    #[test]
+    fn an_acknowledgement_times_the_latest_data_it_covers() {
+        let mut t = RoundTrips::default();
+        let start = u32::MAX - 50;
+        for i in 0..3_u32 {
+            t.sent(Instant(u64::from(i) * 10), &frame(start.wrapping_add(i * 100), 0, 100));
+        }
+        assert_eq!(t.acknowledged(Instant(100), &frame(0, start, 0)), None);
+        assert_eq!(t.acknowledged(Instant(100), &frame(0, start.wrapping_add(200), 0)), Some(Nanos(90)));
+        assert_eq!(t.acknowledged(Instant(130), &frame(0, start.wrapping_add(300), 0)), Some(Nanos(110)));
+    }
+
+    #[test]
+    fn nothing_is_timed_until_what_was_sent_again_is_acknowledged() {
+        let mut t = RoundTrips::default();
+        t.sent(Instant(0), &frame(0, 0, 100));
+        t.sent(Instant(1), &frame(100, 0, 100));
+        t.sent(Instant(50), &frame(0, 0, 100));
+        t.sent(Instant(51), &frame(200, 0, 100));
+        assert_eq!(t.acknowledged(Instant(100), &frame(0, 200, 0)), None);
+        t.sent(Instant(110), &frame(300, 0, 100));
+        assert_eq!(t.acknowledged(Instant(160), &frame(0, 400, 0)), Some(Nanos(50)));
+    }
+}

@@ -1,0 +1,75 @@
+//! The device below a NIC's transmit path: a wire, and what a probe notes of the packets that go in and out.
+
+use txweir_core::device::{Completed, DeviceError};
+use txweir_core::wire::{Departure, Wire};
+use txweir_core::{DropReason, Instant, Meta, TxQueue};
+
+use super::probe::Probe;
+use crate::frame::Frame;
+
+/// A wire that may be watched.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) wire: Wire<Frame>,
+    pub(super) probe: Option<Box<Probe>>,
+    /// It promises nothing: what is submitted meanwhile enters the qdiscs.
+    shut: bool,
+}
+
+impl Device {
+    pub(super) const fn new(wire: Wire<Frame>) -> Self {
+        Self { wire, probe: None, shut: false }
+    }
+
+    /// Before a packet is submitted at `now`. Under a probe none goes to the device directly, because such a packet is
+    /// charged to the root qdisc only; through the qdiscs it leaves at the same instant.
+    #[inline]
+    pub(super) fn begin_submit(&mut self, now: Instant) {
+        if let Some(probe) = &mut self.probe {
+            self.shut = true;
+            probe.now = now;
+        }
+    }
+    #[inline]
+    pub(super) const fn end_submit(&mut self) {
+        self.shut = false;
+    }
+
+    /// Brings the wire to the present, see [`Wire::advance`].
+    pub(super) fn advance(&mut self, now: Instant, mut left: impl FnMut(Departure<Frame>)) -> bool {
+        let Self { wire, probe, .. } = self;
+        wire.advance(now, |d| {
+            if let Some(probe) = probe {
+                probe.departed(&d);
+            }
+            left(d);
+        })
+    }
+}
+
+impl TxQueue for Device {
+    type Frame = Frame;
+
+    #[inline]
+    fn reserve(&mut self, want: u32) -> u32 {
+        if self.shut { 0 } else { self.wire.reserve(want) }
+    }
+    #[inline]
+    fn push(&mut self, frame: Frame, m: &Meta) {
+        if let Some(probe) = &mut self.probe {
+            probe.pushed();
+        }
+        self.wire.push(frame, m);
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        self.wire.commit()
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
+        self.wire.reap(sink);
+    }
+    fn discard(&mut self, _frame: Frame, _m: &Meta, reason: DropReason) {
+        if let Some(probe) = &mut self.probe {
+            probe.discarded(reason);
+        }
+    }
+}

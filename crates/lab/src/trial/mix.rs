@@ -1,0 +1,214 @@
+//! Traffic to try policies on: the built-in mixes, and what a file says.
+
+use std::rc::Rc;
+
+use txweir_core::{Instant, Nanos};
+
+use super::{FAR, NEAR, capture};
+use crate::app::Pace;
+use crate::frame::Frame;
+use crate::net::{CONNECTIONS_MAX, Group, Load};
+use crate::scenario::{SCENARIO, Scenario, ScenarioError};
+
+/// Most connections of a file's traffic: each costs buffers.
+const MEMBERS_MAX: u32 = 4096;
+
+/// Each member starts up to so much after its group: as in scenarios.
+const STAGGER: Nanos = Nanos::from_millis(10);
+
+/// A built-in mix.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// What `--traffic` calls it.
+    pub name: &'static str,
+    /// One sentence.
+    pub about: &'static str,
+    groups: fn() -> Vec<(Group, Pace)>,
+}
+
+/// Every built-in mix; the first is the default.
+pub const MIXES: &[Mix] = &[
+    Mix {
+        name: "bulk+rr",
+        about: "4 bulk uploads, and 4 clients with requests and responses of 100 bytes, one after the other",
+        groups: bulk_rr,
+    },
+    Mix {
+        name: "rrul",
+        about: "4 bulk uploads at priorities 0, 2, 4 and 6, a client with small requests, and UDP pings at priorities \
+                0 and 6: the upload half of flent's Realtime Response Under Load",
+        groups: rrul,
+    },
+    Mix {
+        name: "voip",
+        about: "8 calls (200 bytes each 20 ms, priority 6) beside a bulk upload",
+        groups: voip,
+    },
+    Mix {
+        name: "web",
+        about: "16 clients with small requests each 100 ms, and 8 that fetch 60 kB from here each 500 ms, beside a bulk \
+                upload of priority 2",
+        groups: web,
+    },
+    Mix {
+        name: "incast",
+        about: "64 requests at once each 100 ms, each answered from here with 64 kB, beside a client with small requests",
+        groups: incast,
+    },
+    Mix { name: "many-flows", about: "128 bulk uploads", groups: many_flows },
+];
+
+fn group(name: &str, load: Load, count: u32, priority: u32) -> (Group, Pace) {
+    let (from, to, start, stagger) = (NEAR, FAR, Instant::ZERO, STAGGER);
+    (Group { name: name.into(), from, to, load, count, priority, start, stagger }, Pace::AtOnce)
+}
+
+const fn rr(request: u64, response: u64) -> Load {
+    Load::Rr { request, response }
+}
+
+/// Frames of so many bytes, so many per second.
+const fn cbr(len: u32, per_second: u64) -> Load {
+    Load::Cbr { len, rate: len as u64 * 8 * per_second }
+}
+
+fn bulk_rr() -> Vec<(Group, Pace)> {
+    vec![group("bulk", Load::Stream, 4, 0), group("rr", rr(100, 100), 4, 0)]
+}
+
+/// flent's rrul has bulk and pings of the classes BE, BK, CS5 and EF. The priorities here are the four that tc-prio(8)
+/// knows (best effort, bulk, interactive bulk, interactive): bands 1, 2, 1 and 0.
+fn rrul() -> Vec<(Group, Pace)> {
+    let mut all: Vec<_> = [0, 2, 4, 6]
+        .map(|priority| group(&format!("bulk prio {priority}"), Load::Stream, 1, priority))
+        .into();
+    all.push(group("rr", rr(64, 64), 1, 0));
+    all.push(group("ping prio 0", cbr(92, 50), 1, 0));
+    all.push(group("ping prio 6", cbr(92, 50), 1, 6));
+    all
+}
+
+fn voip() -> Vec<(Group, Pace)> {
+    // Calls do not begin at one instant: spread over a packet's time.
+    let (calls, pace) = group("calls", cbr(200, 50), 8, 6);
+    vec![(Group { stagger: Nanos::from_millis(20), ..calls }, pace), group("bulk", Load::Stream, 1, 0)]
+}
+
+fn web() -> Vec<(Group, Pace)> {
+    let (requests, _) = group("requests", rr(400, 1000), 16, 0);
+    let (pages, _) = group("pages", rr(400, 60_000), 8, 0);
+    let (think, read) = (Nanos::from_millis(100), Nanos::from_millis(500));
+    vec![
+        (Group { stagger: think, ..requests }, Pace::After(think)),
+        (Group { from: FAR, to: NEAR, stagger: read, ..pages }, Pace::After(read)),
+        group("bulk", Load::Stream, 1, 2),
+    ]
+}
+
+fn incast() -> Vec<(Group, Pace)> {
+    let (answers, _) = group("answers", rr(100, 64_000), 64, 0);
+    vec![
+        (Group { from: FAR, to: NEAR, ..answers }, Pace::Every(Nanos::from_millis(100))),
+        group("rr", rr(100, 100), 1, 0),
+    ]
+}
+
+fn many_flows() -> Vec<(Group, Pace)> {
+    vec![group("bulk", Load::Stream, 128, 0)]
+}
+
+/// What the policies are tried on.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    pub(super) name: String,
+    pub(super) about: String,
+    pub(super) load: Loads,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Loads {
+    /// Groups between the two hosts.
+    Groups(Vec<(Group, Pace)>),
+    /// Packets that arrive at the near host by their stamps.
+    Replay(Rc<[Frame]>),
+}
+
+/// Why a file is no traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrafficError {
+    /// Of a text, at its place.
+    Scenario(Box<ScenarioError>),
+    /// Of a capture, in words.
+    Capture(String),
+}
+
+impl Traffic {
+    /// A built-in mix.
+    pub fn mix(name: &str) -> Option<Self> {
+        let mix = MIXES.iter().find(|m| m.name == name)?;
+        let (name, about) = (mix.name.into(), mix.about.into());
+        Some(Self { name, about, load: Loads::Groups((mix.groups)()) })
+    }
+
+    /// The bytes of a file called `name`: a capture (pcap or pcapng), of which what comes after `time` is left out, or
+    /// the `[[traffic]]` of a scenario. `seed` keys the flow hash of captured packets.
+    pub fn file(bytes: &[u8], name: &str, time: Nanos, seed: u64) -> Result<Self, TrafficError> {
+        if capture::is_capture(bytes) {
+            let read = capture::read(bytes, time, seed)
+                .map_err(|e| TrafficError::Capture(format!("{name}: {e}")))?;
+            let about = format!("{} packets, as they were captured{}", read.frames.len(), read.notes());
+            return Ok(Self { name: name.into(), about, load: Loads::Replay(read.frames.into()) });
+        }
+        let text = std::str::from_utf8(bytes).map_err(|e| {
+            let at = e.valid_up_to();
+            let what = "neither a capture (pcap, pcapng) nor a text";
+            TrafficError::Capture(format!("{name}: {what}: byte {at} is not UTF-8"))
+        })?;
+        Self::scenario(text, name).map_err(|e| TrafficError::Scenario(Box::new(e)))
+    }
+
+    /// The hosts of a file lie on two sides. The first group's `from` is here, before the bottleneck; whom it talks to
+    /// is beyond; and so on for each host at its first appearance. What a group sends from here goes through the
+    /// bottleneck, what it sends from beyond takes the wide way back.
+    fn scenario(text: &str, name: &str) -> Result<Self, ScenarioError> {
+        let (hosts, found) = Scenario::traffic_of(text, name)?;
+        let error = |span, message| ScenarioError {
+            file: name.into(),
+            text: text.into(),
+            span,
+            message,
+            hint: None,
+            code: SCENARIO,
+        };
+        let mut side: Vec<Option<u32>> = vec![None; hosts.len()];
+        let mut groups = Vec::new();
+        let mut members = 0_u32;
+        for t in found {
+            let (from, to) = (t.group.from as usize, t.group.to as usize);
+            let here = match (side[from], side[to]) {
+                (Some(from), _) => from,
+                (None, Some(to)) => FAR - to,
+                (None, None) => NEAR,
+            };
+            side[from] = Some(here);
+            if *side[to].get_or_insert(FAR - here) == here {
+                let (a, b) = (&hosts[from], &hosts[to]);
+                let message = format!("to: expected a host beyond the bottleneck from {a}, given \"{b}\"");
+                return Err(ScenarioError {
+                    hint: Some("a host is on the side that its first [[traffic]] puts it on".into()),
+                    ..error(t.at, message)
+                });
+            }
+            members = members.saturating_add(t.group.count);
+            if members > MEMBERS_MAX.min(CONNECTIONS_MAX) {
+                let message = format!("count: expected at most {MEMBERS_MAX} in all");
+                return Err(error(t.count_at, message));
+            }
+            groups.push((Group { from: here, to: FAR - here, ..t.group }, Pace::AtOnce));
+        }
+        let near: Vec<&str> =
+            hosts.iter().zip(&side).filter(|(_, s)| **s == Some(NEAR)).map(|(h, _)| h.as_str()).collect();
+        let about = format!("the traffic of {name}; before the bottleneck: {}", near.join(", "));
+        Ok(Self { name: name.into(), about, load: Loads::Groups(groups) })
+    }
+}
