@@ -100,13 +100,13 @@ impl Check<'_> {
             return self.say(d.hint(Some(hint.into())));
         }
         let new_settings = settings(self.source, cmd);
-        if let Some(q) = device.qdiscs.iter_mut().find(|q| q.handle == handle) {
+        if let Some(q) = device.qdisc_mut(handle) {
             q.settings = new_settings;
         }
     }
 
     fn replaces(&mut self, device: &Device, c: &QdiscCommand, handle: Handle, kind: &str) {
-        let classes = device.classes.keys().filter(|id| id.major() == handle.major()).count();
+        let classes = device.classes_of(handle).count();
         let filters =
             device.filters.iter().filter(|f| matches!(f.at, Attached::To(h) if h.major() == handle.major()));
         let filters = filters.count();
@@ -129,16 +129,15 @@ impl Check<'_> {
             Some(h) => h.value.qdisc(),
             None => device.free_handle(),
         };
-        if let Some(other) = device.qdiscs.iter().find(|q| q.handle == handle) {
+        if let Some(other) = device.qdisc(handle) {
             let at = self.line(&other.span);
             let message = format!("handle {handle} is in use: {} of {at}", other.kind);
             let span = c.handle.as_ref().map_or(&c.span, |h| &h.span);
-            let free =
-                (1..=0xfff).map(|n| Handle::new(n, 0)).find(|h| device.qdiscs.iter().all(|q| q.handle != *h));
+            let free = (1..=0xfff).map(|n| Handle::new(n, 0)).find(|h| device.qdisc(*h).is_none());
             let d = self.error(code::EXISTS, span, message).suggest(free.map(|h| h.to_string()));
             return self.say(d);
         }
-        device.qdiscs.push(Qdisc {
+        device.insert(Qdisc {
             handle,
             parent,
             kind: kind.text.clone(),
@@ -161,9 +160,9 @@ impl Check<'_> {
             let message = format!("no line makes qdisc {}", parent.qdisc());
             let d = self.error(code::DANGLING_PARENT, span, message);
             // A file may add to what is there.
-            let partial = device.qdiscs.is_empty();
+            let partial = device.is_empty();
             let d = if partial { d.warning() } else { d };
-            let near = self.nearest(parent.qdisc(), device.qdiscs.iter().map(|q| q.handle));
+            let near = self.nearest(parent.qdisc(), device.qdiscs().into_iter().map(|q| q.handle));
             let near = near.map(|h| Handle::new(h.major(), parent.minor()).to_string());
             let hint = match near {
                 Some(_) => None,
@@ -288,7 +287,7 @@ impl Check<'_> {
             let d = self.error(code::CONFLICT, &kind.span, message).suggest(Some(q.kind.clone()));
             return self.say(d);
         }
-        device.classes.insert(
+        device.insert_class(
             id.value,
             Class {
                 parent: below,
@@ -335,9 +334,7 @@ impl Check<'_> {
                 return;
             }
         }
-        if matches!(at, Attached::Ingress | Attached::Egress)
-            && device.hooks.is_none()
-            && !device.qdiscs.is_empty()
+        if matches!(at, Attached::Ingress | Attached::Egress) && device.hooks.is_none() && !device.is_empty()
         {
             let span = c.place.as_ref().map_or(&c.span, |p| &p.span).clone();
             let message = format!("no line makes the hook of {} that this filter is for", device.called());

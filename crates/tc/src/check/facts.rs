@@ -60,6 +60,9 @@ impl Fact {
     }
 }
 
+/// How many classes and qdiscs above a leaf are looked at; htb has 8 levels.
+const DEEPEST: usize = 64;
+
 /// What a queue holds: bytes, how that is written, and whether it was said.
 struct Held {
     bytes: u64,
@@ -70,7 +73,7 @@ impl Check<'_> {
     /// One for each place where packets wait.
     pub(super) fn facts(&self, device: &Device) -> Vec<Fact> {
         let mut facts = Vec::new();
-        for qdisc in &device.qdiscs {
+        for qdisc in device.qdiscs() {
             let place = if qdisc.parent == Handle::ROOT { "root".into() } else { qdisc.parent.to_string() };
             match qdisc.classes() {
                 // tbf and its like hold their packets in a queue of their own unless a line gives another.
@@ -80,9 +83,8 @@ impl Check<'_> {
                     facts.push(self.queue(device, qdisc, place));
                 }
                 Classes::Made => {
-                    for id in device.classes.keys() {
-                        let leaf = id.major() == qdisc.handle.major() && device.is_leaf(*id);
-                        if leaf && device.below(*id).is_none() {
+                    for (id, _) in device.classes_of(qdisc.handle) {
+                        if device.is_leaf(*id) && device.below(*id).is_none() {
                             facts.push(self.bare_leaf(device, *id));
                         }
                     }
@@ -103,8 +105,8 @@ impl Check<'_> {
 
     /// A queue that others are served before, as long as they hold anything: there is no bound.
     fn after_others(&self, device: &Device, mut class: Handle, fact: &mut Fact) {
-        // No deeper than there are classes and qdiscs.
-        for _ in 0..=device.classes.len() + device.qdiscs.len() {
+        // A chain of classes that goes deeper than any does is not followed.
+        for _ in 0..=DEEPEST {
             let Some(qdisc) = device.qdisc(class) else { return };
             let strict = match qdisc.kind.as_str() {
                 "prio" => u64::MAX,
@@ -189,8 +191,8 @@ impl Check<'_> {
 
     /// The rate that what is at a class is sure of: that of the nearest class or qdisc that has one.
     fn sure_rate(&self, device: &Device, mut class: Handle) -> Option<(Rate, &'static str)> {
-        // No deeper than there are classes and qdiscs.
-        for _ in 0..=device.classes.len() + device.qdiscs.len() {
+        // A chain of classes that goes deeper than any does is not followed.
+        for _ in 0..=DEEPEST {
             let made: Option<&Class> = device.classes.get(&class);
             if let Some(rate) = made.and_then(promised) {
                 return Some((rate.value, "its class's rate"));

@@ -1,5 +1,7 @@
 //! Where filters lead, which of them can never match, and which classes nothing leads to.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use txweir_core::Handle;
 
 use super::matching::{Match, of};
@@ -77,18 +79,21 @@ impl Check<'_> {
         let mut order: Vec<&Filter> = device.filters.iter().collect();
         // Stable: of one priority, as they came.
         order.sort_by_key(|f| f.prio);
-        let matches: Vec<Option<Match>> = order.iter().map(|f| of(f)).collect();
-        for (i, late) in order.iter().enumerate() {
-            let Some(late_match) = &matches[i] else { continue };
-            let by = order[..i].iter().zip(&matches).find(|(early, early_match)| {
-                early.at == late.at
-                    && early.chain == late.chain
-                    && covers_protocol(&early.protocol, &late.protocol)
-                    && takes(early)
-                    && early_match.as_ref().is_some_and(|m| m.covers(late_match))
+        // Those that leave nothing of what they match to later ones, by place and chain.
+        let mut earlier: BTreeMap<(Attached, u32), Vec<(&Filter, Match)>> = BTreeMap::new();
+        for late in order {
+            let Some(late_match) = of(late) else { continue };
+            let earlier = earlier.entry((late.at, late.chain)).or_default();
+            let by = earlier.iter().find(|(early, early_match)| {
+                covers_protocol(&early.protocol, &late.protocol) && early_match.covers(&late_match)
             });
-            let Some((early, early_match)) = by else { continue };
-            let how = match early_match.as_ref().is_some_and(|m| late_match.covers(m)) {
+            let Some((early, early_match)) = by else {
+                if takes(late) {
+                    earlier.push((late, late_match));
+                }
+                continue;
+            };
+            let how = match late_match.covers(early_match) {
                 true => "matches the same",
                 false => "matches all of it",
             };
@@ -108,7 +113,7 @@ impl Check<'_> {
 
     /// Leaves of htb, hfsc, drr and qfq that no filter and no default leads to.
     fn unreachable(&mut self, device: &Device) {
-        for qdisc in device.qdiscs.iter().filter(|q| q.needs_filters()) {
+        for qdisc in device.qdiscs().into_iter().filter(|q| q.needs_filters()) {
             let here = |f: &&Filter| matches!(f.at, Attached::To(to) if to.major() == qdisc.handle.major());
             let on: Vec<&Filter> = device.filters.iter().filter(here).collect();
             let unknown = on.iter().any(|f| COMPUTED.contains(&f.kind.as_str()));
@@ -123,10 +128,10 @@ impl Check<'_> {
             }
             let default =
                 qdisc.settings.hex("default").map(|d| Handle::new(qdisc.handle.major(), d.value as u16));
-            for (id, class) in device.classes.iter().filter(|(id, _)| id.major() == qdisc.handle.major()) {
-                let led =
-                    default == Some(*id) || on.iter().any(|f| leads_to(f).is_some_and(|(c, _)| c == *id));
-                if led || !device.is_leaf(*id) {
+            let led: BTreeSet<Handle> =
+                on.iter().filter_map(|f| Some(leads_to(f)?.0)).chain(default).collect();
+            for (id, class) in device.classes_of(qdisc.handle) {
+                if led.contains(id) || !device.is_leaf(*id) {
                     continue;
                 }
                 let message = format!(

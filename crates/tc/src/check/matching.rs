@@ -12,7 +12,7 @@ pub(super) struct Match {
     /// What the places below are places in: bytes of the packet, keys of flower, the mark.
     space: &'static str,
     /// For each place, the value and the bits of it that count.
-    bits: BTreeMap<(String, i64), (u8, u8)>,
+    bits: BTreeMap<(&'static str, i64), (u8, u8)>,
     /// What only equals itself.
     texts: BTreeMap<String, String>,
 }
@@ -38,9 +38,9 @@ impl Match {
             })
     }
 
-    fn put(&mut self, base: &str, at: i64, values: &[u8], masks: &[u8]) {
+    fn put(&mut self, base: &'static str, at: i64, values: &[u8], masks: &[u8]) {
         for ((at, value), mask) in (at..).zip(values).zip(masks) {
-            let place = self.bits.entry((base.to_string(), at)).or_insert((0, 0));
+            let place = self.bits.entry((base, at)).or_insert((0, 0));
             *place = (place.0 | value & mask, place.1 | mask);
         }
     }

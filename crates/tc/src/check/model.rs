@@ -1,6 +1,6 @@
 //! The qdiscs, classes and filters of one device, as lines make them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,8 +16,13 @@ use crate::source::Source;
 pub(super) struct Device {
     /// Its name, its network namespace before a slash if one was said; empty if no line names it.
     pub name: String,
-    pub qdiscs: Vec<Qdisc>,
+    /// By the major of their handles.
+    qdiscs: BTreeMap<u16, Qdisc>,
+    /// The majors of those that are at a place.
+    placed: BTreeMap<Handle, u16>,
     pub classes: BTreeMap<Handle, Class>,
+    /// The classes directly below a class, or at the top of a qdisc.
+    children: BTreeMap<Handle, BTreeSet<Handle>>,
     pub filters: Vec<Filter>,
     /// Whether `ingress` or `clsact` was added.
     pub hooks: Option<&'static str>,
@@ -63,7 +68,7 @@ pub(super) struct Filter {
 }
 
 /// What a filter is on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Attached {
     /// A qdisc, or a class.
     To(Handle),
@@ -88,8 +93,10 @@ impl Device {
     pub(super) const fn new(name: String, partial: bool) -> Self {
         Self {
             name,
-            qdiscs: Vec::new(),
+            qdiscs: BTreeMap::new(),
+            placed: BTreeMap::new(),
             classes: BTreeMap::new(),
+            children: BTreeMap::new(),
             filters: Vec::new(),
             hooks: None,
             partial,
@@ -110,20 +117,46 @@ impl Device {
     }
 
     pub(super) fn qdisc(&self, handle: Handle) -> Option<&Qdisc> {
-        self.qdiscs.iter().find(|q| q.handle.major() == handle.major())
+        self.qdiscs.get(&handle.major())
+    }
+    pub(super) fn qdisc_mut(&mut self, handle: Handle) -> Option<&mut Qdisc> {
+        self.qdiscs.get_mut(&handle.major())
+    }
+    /// In the order of their lines.
+    pub(super) fn qdiscs(&self) -> Vec<&Qdisc> {
+        let mut all: Vec<&Qdisc> = self.qdiscs.values().collect();
+        all.sort_by_key(|q| q.span.start);
+        all
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.qdiscs.is_empty()
     }
     pub(super) fn below(&self, parent: Handle) -> Option<&Qdisc> {
-        self.qdiscs.iter().find(|q| q.parent == parent)
+        self.qdiscs.get(self.placed.get(&parent)?)
     }
     pub(super) fn root(&self) -> Option<&Qdisc> {
         self.below(Handle::ROOT)
     }
+    pub(super) fn insert(&mut self, qdisc: Qdisc) {
+        self.placed.insert(qdisc.parent, qdisc.handle.major());
+        self.qdiscs.insert(qdisc.handle.major(), qdisc);
+    }
+    pub(super) fn insert_class(&mut self, id: Handle, class: Class) {
+        self.children.entry(class.parent).or_default().insert(id);
+        self.classes.insert(id, class);
+    }
     /// Classes directly below a class, or at the top of a qdisc.
     pub(super) fn children(&self, parent: Handle) -> impl Iterator<Item = (&Handle, &Class)> {
-        self.classes.iter().filter(move |(_, c)| c.parent == parent)
+        let below = self.children.get(&parent).into_iter().flatten();
+        below.filter_map(|id| Some((id, self.classes.get(id)?)))
     }
     pub(super) fn is_leaf(&self, class: Handle) -> bool {
-        self.children(class).next().is_none()
+        self.children.get(&class).is_none_or(BTreeSet::is_empty)
+    }
+    /// The classes of a qdisc, those that lines made.
+    pub(super) fn classes_of(&self, qdisc: Handle) -> impl Iterator<Item = (&Handle, &Class)> {
+        let (first, last) = (Handle::new(qdisc.major(), 0), Handle::new(qdisc.major(), u16::MAX));
+        self.classes.range(first..=last)
     }
 
     /// Whether a class is there, as far as that can be known.
@@ -140,19 +173,30 @@ impl Device {
     /// Takes a qdisc away, with all below it.
     pub(super) fn remove(&mut self, handle: Handle) {
         let mut gone = vec![handle.major()];
-        // Each round finds what hangs below what is gone; a round that finds nothing is the last.
-        while let Some(at) = self.qdiscs.iter().position(|q| {
-            q.parent != Handle::ROOT && gone.contains(&q.parent.major()) || gone.contains(&q.handle.major())
-        }) {
-            gone.push(self.qdiscs.remove(at).handle.major());
+        let mut at = 0;
+        // Each is taken out of the map before what is below it is added, so that the list ends.
+        while let Some(major) = gone.get(at).copied() {
+            at += 1;
+            let Some(qdisc) = self.qdiscs.remove(&major) else { continue };
+            self.placed.remove(&qdisc.parent);
+            let (first, last) = (Handle::new(major, 0), Handle::new(major, u16::MAX));
+            // The root's place is the last of all handles, and below nothing.
+            let below = self.placed.range(first..=last).filter(|(place, _)| **place != Handle::ROOT);
+            gone.extend(below.map(|(_, major)| *major));
         }
+        let gone: BTreeSet<u16> = gone.into_iter().collect();
         self.classes.retain(|id, _| !gone.contains(&id.major()));
+        self.children.retain(|parent, _| !gone.contains(&parent.major()));
         self.filters.retain(|f| !matches!(f.at, Attached::To(h) if gone.contains(&h.major())));
     }
 
     /// Takes a class away, with all below it.
     pub(super) fn remove_class(&mut self, class: Handle) {
-        self.classes.remove(&class);
+        if let Some(gone) = self.classes.remove(&class)
+            && let Some(siblings) = self.children.get_mut(&gone.parent)
+        {
+            siblings.remove(&class);
+        }
         if let Some(below) = self.below(class).map(|q| q.handle) {
             self.remove(below);
         }

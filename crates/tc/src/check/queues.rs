@@ -11,7 +11,7 @@ const MQPRIO_MAP: [u64; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 1, 1, 3, 3, 3, 3];
 
 impl Check<'_> {
     pub(super) fn queues(&mut self, device: &Device) {
-        for qdisc in &device.qdiscs {
+        for qdisc in device.qdiscs() {
             match qdisc.kind.as_str() {
                 "mqprio" => {
                     self.hw(qdisc);
@@ -111,8 +111,10 @@ impl Check<'_> {
     /// Of which queue a qdisc below is, as the numbers of classes and of queues differ.
     fn children(&mut self, device: &Device, root: &Qdisc) {
         let ranges = root.settings.queues("queues");
-        for qdisc in
-            device.qdiscs.iter().filter(|q| q.parent.major() == root.handle.major() && q.parent.minor() > 0)
+        for qdisc in device
+            .qdiscs()
+            .into_iter()
+            .filter(|q| q.parent.major() == root.handle.major() && q.parent.minor() > 0)
         {
             if qdisc.parent == txweir_core::Handle::ROOT {
                 continue;

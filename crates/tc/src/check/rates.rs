@@ -38,7 +38,7 @@ impl Check<'_> {
             self.sum(device, *id, Some(class));
             self.above_link(&format!("class {id}"), promised(class));
         }
-        for qdisc in &device.qdiscs {
+        for qdisc in device.qdiscs() {
             match qdisc.kind.as_str() {
                 "htb" | "hfsc" => {
                     self.sum(device, qdisc.handle, None);
@@ -80,8 +80,8 @@ impl Check<'_> {
             return;
         }
         // One class has nobody to share with.
-        let alone =
-            device.classes.keys().filter(|c| c.major() == id.major() && device.is_leaf(**c)).count() < 2;
+        let leaves = device.classes_of(id).filter(|(c, _)| device.is_leaf(**c));
+        let alone = leaves.take(2).count() < 2;
         if QUANTUM.contains(&quantum) || alone && given.is_none() {
             return;
         }
@@ -209,12 +209,8 @@ impl Check<'_> {
     /// Where packets go that no filter takes.
     fn default(&mut self, device: &Device, qdisc: &Qdisc) {
         let handle = qdisc.handle;
-        let leaves: Vec<Handle> = device
-            .classes
-            .keys()
-            .filter(|id| id.major() == handle.major() && device.is_leaf(**id))
-            .copied()
-            .collect();
+        let leaves: Vec<Handle> =
+            device.classes_of(handle).map(|(id, _)| *id).filter(|id| device.is_leaf(*id)).collect();
         let fate = if qdisc.kind == "htb" { "are not shaped" } else { "are dropped" };
         let default = qdisc.settings.hex("default");
         let Some(default) = default.filter(|d| d.value != 0) else {
