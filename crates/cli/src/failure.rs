@@ -72,13 +72,19 @@ impl From<Diagnostic> for Failure {
 /// Prints a diagnostic on stderr: on a terminal drawn and, unless NO_COLOR is set, coloured; elsewhere plain.
 pub fn say(d: &Diagnostic) {
     let mut stderr = std::io::stderr();
+    let text = rendered(d, stderr.is_terminal());
+    // There is nowhere else to say that stderr is gone.
+    let _ = stderr.write_all(&text);
+}
+
+/// A diagnostic as it is printed: for a terminal or not, with the end of its last line.
+pub fn rendered(d: &Diagnostic, terminal: bool) -> Vec<u8> {
     let mut drawn = Vec::new();
     let colour = std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    // There is nowhere else to say that stderr is gone.
-    let _ = match stderr.is_terminal() && draw(d, colour, &mut drawn).is_ok() {
-        true => stderr.write_all(&drawn),
-        false => writeln!(stderr, "{d}"),
-    };
+    match terminal && draw(d, colour, &mut drawn).is_ok() {
+        true => drawn,
+        false => format!("{d}\n").into_bytes(),
+    }
 }
 
 fn draw(d: &Diagnostic, colour: bool, to: &mut Vec<u8>) -> std::io::Result<()> {
@@ -87,6 +93,7 @@ fn draw(d: &Diagnostic, colour: bool, to: &mut Vec<u8>) -> std::io::Result<()> {
     let (kind, tint) = match d.severity {
         Severity::Error => (ReportKind::Error, Color::Red),
         Severity::Warning => (ReportKind::Warning, Color::Yellow),
+        Severity::Note => (ReportKind::Advice, Color::Cyan),
     };
     let label = match d.expected.as_str() {
         "" => "here".to_string(),

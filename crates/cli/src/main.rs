@@ -2,6 +2,7 @@
 
 mod bar;
 mod bench;
+mod check;
 mod client;
 mod daemon;
 mod failure;
@@ -47,6 +48,8 @@ enum Command {
     Lab(lab::Args),
     /// Run policies in virtual time on the same traffic, and compare
     Try(try_policy::Args),
+    /// Say what a policy would do on Linux, and what of it is hardly meant
+    Check(check::Args),
     /// Carry live packets between two interfaces, through qdiscs and a byte limit
     Run(run::Args),
     /// Own links, which link and tc commands change while they run
@@ -95,6 +98,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         return Err(Failure::usage(format!("--socket {path}: only daemon, link and tc have a socket")));
     }
     match cli.command {
+        Command::Check(args) => return check::main(args),
         Command::Link(args) => return link::main(link::Args { socket: args.socket.or(socket), ..args }),
         Command::Tc(args) => return tc::main(tc::Args { socket: args.socket.or(socket), ..args }),
         Command::Daemon(args) => daemon::main(daemon::Args { socket: args.socket.or(socket), ..args }),

@@ -1,12 +1,32 @@
 //! What the words after a kind may be, for everything that tc knows and the engine has no kind for (yet): qdiscs, classes,
 //! filters and actions of Linux. Checking a policy needs them; running one needs the engine.
+//!
+//! Each kind is a static table of keys; one walker reads words by any of them. Where a page of tc(8) leaves open what a
+//! word may be, any word is read: what the kernel may refuse is not refused here.
 
-use std::ops::Range;
+mod actions;
+mod cake;
+mod classes;
+mod ematch;
+mod filters;
+mod qdiscs;
+mod settings;
+mod table;
+mod u32_match;
+mod value;
+mod walk;
+
 use std::sync::Arc;
+
+pub use settings::{Action, Settings};
+pub use table::Setting;
+pub use value::handle;
 
 use crate::diagnostic::Diagnostic;
 use crate::lex::Word;
 use crate::source::Source;
+use table::Grammar;
+use walk::{Walk, called};
 
 /// What a grammar is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,27 +41,59 @@ pub enum Object {
     Action,
 }
 
-/// One key of a line and the words given to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// The key, written out: the tc word.
-    pub key: &'static str,
-    /// The indexes of its words among those that were read, the key first.
-    pub words: Range<usize>,
+fn tables(object: Object) -> &'static [Grammar] {
+    match object {
+        Object::Qdisc => qdiscs::TABLE,
+        Object::Class => classes::TABLE,
+        Object::Filter => filters::TABLE,
+        Object::Action => actions::TABLE,
+    }
 }
 
-/// Whether tc has such a kind.
-pub fn knows(_object: Object, _kind: &str) -> bool {
-    false
+/// The kinds of an object that tc has and the engine has not.
+pub fn kinds(object: Object) -> impl Iterator<Item = &'static str> {
+    tables(object).iter().flat_map(|g| g.kinds.iter().copied())
+}
+
+/// Whether tc has such a kind, and the engine has not.
+pub fn knows(object: Object, kind: &str) -> bool {
+    kinds(object).any(|k| k == kind)
 }
 
 /// Reads the words after a kind. An error is what tc would refuse to parse (exit status 1); a kind that is not known is
 /// nobody's error here.
 pub fn read(
-    _object: Object,
-    _kind: &str,
-    _source: &Arc<Source>,
-    _words: &[Word],
+    object: Object,
+    kind: &str,
+    source: &Arc<Source>,
+    words: &[Word],
 ) -> Result<Vec<Setting>, Diagnostic> {
-    Ok(Vec::new())
+    let engine = if object == Object::Qdisc { qdiscs::ENGINE } else { &[] };
+    let Some(grammar) = tables(object).iter().chain(engine).find(|g| g.kinds.contains(&kind)) else {
+        return Ok(Vec::new());
+    };
+    let mut walk = Walk::new(source, called(object, kind), words);
+    if object == Object::Action {
+        actions::single(&mut walk, kind)?;
+        return Ok(walk.settings);
+    }
+    walk.keys(grammar, false)?;
+    match object {
+        Object::Qdisc => qdiscs::finish(&walk, kind)?,
+        Object::Class => classes::finish(&walk, kind)?,
+        Object::Filter => filters::finish(&walk, kind)?,
+        Object::Action => {}
+    }
+    Ok(walk.settings)
+}
+
+/// Reads a list of actions, as it follows `tc actions add`: `action KIND ... [action KIND ...]`.
+pub fn read_actions(source: &Arc<Source>, words: &[Word]) -> Result<(), Diagnostic> {
+    let mut walk = Walk::new(source, "actions".into(), words);
+    walk.eat(&["action"]);
+    actions::list(&mut walk)?;
+    match walk.peek() {
+        None => Ok(()),
+        Some(_) => Err(walk.unknown(&actions::COMMON)),
+    }
 }

@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ast;
+pub mod check;
 pub mod command;
 pub mod diagnostic;
 pub mod json;
@@ -36,6 +37,7 @@ pub mod lex;
 mod plan;
 pub mod policy;
 mod refusal;
+pub mod script;
 pub mod show;
 pub mod source;
 mod suggest;

@@ -279,7 +279,7 @@ fn status_and_text_are_those_of_tc() {
     for line in &lines {
         for (n, words) in std::iter::once(line.as_str()).chain(SHOWS).enumerate() {
             let args = words.split_whitespace().map(String::from).collect();
-            let ours = run(&Request { args, batch: None }, &mut devices);
+            let ours = run(&Request { args, ..Request::default() }, &mut devices);
             let (text, status) =
                 real.next().unwrap_or_else(|| panic!("{}", String::from_utf8_lossy(&stderr)));
             // A veth has no queue of its own until it is given one, nor has the loopback device.

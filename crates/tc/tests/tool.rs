@@ -10,12 +10,12 @@ fn devices() -> Memory {
 }
 
 fn tc(devices: &mut dyn Devices, line: &str) -> Outcome {
-    run(&Request { args: line.split_whitespace().map(String::from).collect(), batch: None }, devices)
+    run(&Request { args: line.split_whitespace().map(String::from).collect(), ..Request::default() }, devices)
 }
 
 fn batch(devices: &mut dyn Devices, flags: &str, text: &str) -> Outcome {
     let args = flags.split_whitespace().chain(["-b", "b.tc"]).map(String::from).collect();
-    run(&Request { args, batch: Some(Source::new("b.tc", text)) }, devices)
+    run(&Request { args, batch: Some(Source::new("b.tc", text)), ..Request::default() }, devices)
 }
 
 fn good(devices: &mut dyn Devices, line: &str) -> String {

@@ -232,7 +232,10 @@ pub(super) fn options(
     kind: &str,
     words: &[Word],
 ) -> Result<(), Failure> {
-    let failure =
-        |d: Diagnostic| if d.code == code::MISSING { Failure::usage(d) } else { Failure::unparsable(d) };
+    // A key without its value ends tc in another way than anything else.
+    let failure = |d: Diagnostic| match d.code == code::BAD_VALUE && d.given.is_empty() {
+        true => Failure::usage(d),
+        false => Failure::unparsable(d),
+    };
     language::read(object, kind, source, words).map(|_| ()).map_err(failure)
 }

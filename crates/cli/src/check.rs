@@ -1,0 +1,111 @@
+//! `txweir check`: what a policy would do on Linux, without a device.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use txweir::Rate;
+use txweir::core::value::{Value, Words};
+use txweir::tc::Severity;
+use txweir::tc::check::{self, CheckOptions, Fact, Report};
+use txweir::tc::json::{self, Object};
+
+use crate::{Failure, failure, policy};
+
+/// Something is wrong.
+const ERRORS: u8 = 1;
+/// Something is hardly meant.
+const WARNINGS: u8 = 3;
+
+/// Options of `txweir check`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit status: 0 if nothing is wrong, 1 for errors, 3 for warnings only; notes do not count."
+)]
+pub struct Args {
+    /// A file of tc lines, as `tc -b` reads it, or a shell script that calls tc; - is stdin
+    file: PathBuf,
+    /// The rate of the link (100mbit), against which rates are held and latencies reckoned
+    #[arg(long, value_name = "RATE")]
+    link: Option<String>,
+    /// The largest packet without its link header, bytes
+    #[arg(long, value_name = "N", default_value_t = CheckOptions::default().mtu)]
+    #[arg(value_parser = clap::value_parser!(u32).range(68..=65_535))]
+    mtu: u32,
+    /// The length of the device's queue, packets
+    #[arg(long, value_name = "N", default_value_t = CheckOptions::default().txqueuelen)]
+    txqueuelen: u32,
+    /// Ticks of the kernel's clock per second
+    #[arg(long, value_name = "N", default_value_t = CheckOptions::default().hz)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    hz: u32,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `txweir check`.
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
+    let (name, text) = policy::text(&args.file)?;
+    let link = args.link.as_deref().map(link).transpose()?;
+    let options = CheckOptions { link, mtu: args.mtu, txqueuelen: args.txqueuelen, hz: args.hz };
+    let report = check::text(&text, &name, &options);
+    match args.json {
+        true => println!("{}", object(&report)),
+        false => print(&report),
+    }
+    Ok(ExitCode::from(match (report.count(Severity::Error), report.count(Severity::Warning)) {
+        (0, 0) => 0,
+        (0, _) => WARNINGS,
+        _ => ERRORS,
+    }))
+}
+
+fn link(text: &str) -> Result<Rate, Failure> {
+    let words = [text];
+    let wrong = || Failure::usage(format!("--link {text}: expected {}", Rate::EXPECTED));
+    Rate::take(&mut Words::new(&words)).filter(|r| r.0 > 0).ok_or_else(wrong)
+}
+
+fn object(report: &Report) -> String {
+    Object::new()
+        .raw("diagnostics", &json::list(report.diagnostics.iter().map(|d| d.json())))
+        .raw("facts", &json::list(report.facts.iter().map(Fact::json)))
+        .uint("errors", report.count(Severity::Error) as u64)
+        .uint("warnings", report.count(Severity::Warning) as u64)
+        .finish()
+}
+
+fn print(report: &Report) {
+    let terminal = std::io::stdout().is_terminal();
+    for d in &report.diagnostics {
+        let mut text = failure::rendered(d, terminal);
+        text.push(b'\n');
+        // A reader that has gone away misses nothing.
+        let _ = std::io::stdout().write_all(&text);
+    }
+    if !report.facts.is_empty() {
+        println!("{}", table(&report.facts));
+    }
+    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let (errors, warnings) = (report.count(Severity::Error), report.count(Severity::Warning));
+    println!("{}, {}", many(errors, "error"), many(warnings, "warning"));
+}
+
+/// Each leaf and how long a packet may wait in it.
+fn table(facts: &[Fact]) -> String {
+    let head = ["dev", "leaf", "queue", "a packet waits"].map(String::from);
+    let row = |f: &Fact| {
+        let dev = if f.dev.is_empty() { "-" } else { &f.dev };
+        [dev.to_string(), f.place.clone(), f.kind.clone(), f.text()]
+    };
+    let rows: Vec<[String; 4]> = std::iter::once(head).chain(facts.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().map(|r| r[column].chars().count()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2)];
+    let mut text = String::new();
+    for [dev, leaf, queue, waits] in &rows {
+        let [a, b, c] = widths;
+        text.push_str(&format!("{dev:a$}  {leaf:b$}  {queue:c$}  {waits}\n"));
+    }
+    text
+}

@@ -1,0 +1,216 @@
+//! What a policy will do on Linux, before it is there: follows the lines of a file in order, as the kernel would, and says
+//! what of the result is hardly meant.
+//!
+//! ```
+//! use txweir_tc::Severity;
+//! use txweir_tc::check::{self, CheckOptions};
+//!
+//! let report = check::text("
+//!     qdisc add dev eth0 root handle 1: htb default 10
+//!     class add dev eth0 parent 1: classid 1:1 htb rate 10mbit
+//! ", "up.tc", &CheckOptions::default());
+//! let error = report.diagnostics.iter().find(|d| d.severity == Severity::Error).expect("one");
+//! assert_eq!(error.brief(),
+//!     "up.tc:2:51: class 1:10 is never made: unclassified packets of 1: are not shaped (did you mean \"1\"?)");
+//! ```
+
+mod apply;
+mod facts;
+mod filters;
+mod matching;
+mod model;
+mod queues;
+mod rates;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use txweir_core::Rate;
+use txweir_core::qdisc::KINDS;
+
+use crate::ast::Command;
+use crate::command;
+use crate::diagnostic::{Diagnostic, Severity, code};
+use crate::language::{Action, Settings};
+use crate::lex::Word;
+use crate::script::{self, Script};
+use crate::source::Source;
+use crate::suggest::is_number;
+
+pub use facts::Fact;
+use model::Device;
+
+/// What cannot be read from the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// The rate of the link of every device, if it is known.
+    pub link: Option<Rate>,
+    /// The largest packet without its link header, bytes.
+    pub mtu: u32,
+    /// The length of a device's queue, packets: what a pfifo that is told nothing holds.
+    pub txqueuelen: u32,
+    /// Ticks of the kernel's clock per second: how finely a bucket without high resolution timers is refilled.
+    pub hz: u32,
+}
+
+impl Default for CheckOptions {
+    /// No link; 1500 bytes; 1000 packets; 250 Hz.
+    fn default() -> Self {
+        Self { link: None, mtu: 1500, txqueuelen: 1000, hz: 250 }
+    }
+}
+
+impl CheckOptions {
+    /// The largest packet with its Ethernet header, bytes.
+    const fn frame(&self) -> u64 {
+        self.mtu as u64 + 14
+    }
+}
+
+/// What there is to say of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// In the order of the lines that they are about.
+    pub diagnostics: Vec<Diagnostic>,
+    /// How long a packet may wait in each leaf.
+    pub facts: Vec<Fact>,
+}
+
+impl Report {
+    /// How many are of this severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.diagnostics.iter().filter(|d| d.severity == severity).count()
+    }
+}
+
+/// Checks a batch file or a script.
+pub fn text(text: &str, name: &str, options: &CheckOptions) -> Report {
+    let source = Arc::new(Source::new(name, text));
+    check(&source, script::read(&source), options)
+}
+
+/// Checks lines that were read from `source`.
+pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Report {
+    // Lines that were left out may make what others need.
+    let mut partial =
+        script.notes.iter().any(|n| n.code == code::NOT_EVALUATED && n.message.starts_with("cannot"));
+    let mut check = Check { source, options, said: script.notes, notes: Vec::new() };
+    let mut devices: BTreeMap<String, Device> = BTreeMap::new();
+    for tc in script.lines {
+        let cmd = match command::parse(source, &tc.line) {
+            Ok(cmd) => cmd,
+            Err(e) => {
+                // A line that cannot be read makes nothing; what needs what it would have made is not its own fault.
+                check.said.push(e);
+                partial = true;
+                devices.values_mut().for_each(|d| d.partial = true);
+                continue;
+            }
+        };
+        let dev = cmd.dev().map_or("", |d| &d.text).to_string();
+        let name = match &tc.netns {
+            Some(ns) => format!("{}/{dev}", ns.text),
+            None => dev,
+        };
+        let device = devices.entry(name.clone()).or_insert_with(|| Device::new(name, partial));
+        check.bare_rates(&cmd);
+        check.foreign(&cmd);
+        check.apply(device, &cmd);
+    }
+    let mut facts = Vec::new();
+    for device in devices.values() {
+        check.rates(device);
+        check.queues(device);
+        check.filters(device);
+        facts.extend(check.facts(device));
+    }
+    let mut diagnostics = check.said;
+    diagnostics.sort_by_key(|d| d.span.start);
+    Report { diagnostics, facts }
+}
+
+/// One run over a file.
+struct Check<'a> {
+    source: &'a Arc<Source>,
+    options: &'a CheckOptions,
+    said: Vec<Diagnostic>,
+    /// The kinds that were said not to be in the engine.
+    notes: Vec<String>,
+}
+
+impl Check<'_> {
+    fn error(&self, code: &'static str, span: &std::ops::Range<usize>, message: String) -> Diagnostic {
+        Diagnostic::error(code, self.source, span.clone(), message)
+    }
+    fn say(&mut self, d: Diagnostic) {
+        self.said.push(d);
+    }
+    /// Where a span is, for messages: `line 3`.
+    fn line(&self, span: &std::ops::Range<usize>) -> String {
+        format!("line {}", self.source.locate(span.start).0)
+    }
+
+    /// Every rate that has no unit: tc reads bits per second.
+    fn bare_rates(&mut self, cmd: &Command) {
+        let (kind, settings) = match cmd {
+            Command::Qdisc(c) => (&c.kind, model::settings(self.source, cmd)),
+            Command::Class(c) => (&c.kind, model::settings(self.source, cmd)),
+            Command::Filter(c) => (&c.kind, model::settings(self.source, cmd)),
+            Command::Chain(_) | Command::Actions(_) => return,
+        };
+        let kind = kind.as_ref().map_or("", |k| &k.text);
+        let mut said: Vec<Diagnostic> = Vec::new();
+        for (key, word) in settings.rates().filter(|(_, w)| is_number(&w.text)) {
+            said.push(self.bare_rate(kind, key, word));
+        }
+        self.said.extend(said);
+    }
+
+    fn bare_rate(&self, kind: &str, key: &str, word: &Word) -> Diagnostic {
+        let given = &word.text;
+        let message = format!("{kind} {key} {given} means {given} bit/s");
+        let hint = format!("write the unit: {given}kbit, {given}mbit, or {given}bit if it is meant");
+        self.error(code::BARE_RATE, &word.span, message).expected("a rate with its unit").hint(Some(hint))
+    }
+
+    /// One note for each kind that Linux has and the engine has not.
+    fn foreign(&mut self, cmd: &Command) {
+        let (what, kind) = match cmd {
+            Command::Qdisc(c) => ("qdisc", &c.kind),
+            Command::Filter(c) => ("classifier", &c.kind),
+            _ => return,
+        };
+        let Some(kind) = kind else { return };
+        let known = what == "qdisc" && KINDS.iter().any(|s| s.kind == kind.text);
+        let name = format!("{what} {}", kind.text);
+        if known || self.notes.contains(&name) {
+            return;
+        }
+        let message = format!("{} is checked by its grammar; txweir cannot run it", kind.text);
+        let note = self.error(code::NOT_IN_ENGINE, &kind.span, message).note();
+        self.notes.push(name);
+        self.say(note);
+    }
+}
+
+/// The actions of a filter that end what becomes of a packet, for whoever asks whether another sees it.
+fn ends(action: &Action<'_>) -> bool {
+    let has = |any: &[&str]| action.words.iter().any(|w| any.contains(&w.text.as_str()));
+    match action.kind.text.as_str() {
+        "drop" | "shot" | "pass" | "ok" | "trap" => true,
+        "gact" => has(&["drop", "shot", "pass", "ok", "trap"]) && !has(&["random"]),
+        "mirred" => has(&["redirect"]),
+        _ => has(&["drop", "shot", "pass", "ok", "trap"]),
+    }
+}
+
+/// Whether a filter's actions may send a packet on to the next filter.
+fn goes_on(settings: &Settings) -> bool {
+    let said = |any: &[&str], a: &Action<'_>| {
+        any.contains(&a.kind.text.as_str()) || a.words.iter().any(|w| any.contains(&w.text.as_str()))
+    };
+    settings.actions().iter().any(|a| {
+        said(&["continue", "reclassify", "goto", "jump", "random", "conform-exceed"], a)
+            || a.kind.text == "police"
+    })
+}

@@ -1,0 +1,117 @@
+//! What was set, as values: for whoever asks what a line says.
+
+use std::sync::Arc;
+
+use txweir_core::value::Value;
+use txweir_core::{Bytes, Handle, Nanos, Rate};
+
+use super::table::Setting;
+use super::{Object, actions, read, value};
+use crate::ast::At;
+use crate::lex::Word;
+use crate::source::Source;
+
+/// The words after a kind, and what they set.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    words: Vec<Word>,
+    all: Vec<Setting>,
+}
+
+/// One action of a list.
+#[derive(Clone, Debug)]
+pub struct Action<'a> {
+    /// Its kind.
+    pub kind: &'a Word,
+    /// The words after it.
+    pub words: &'a [Word],
+}
+
+impl Settings {
+    /// What the words after a kind set; nothing if they cannot be read.
+    pub fn of(object: Object, kind: &str, source: &Arc<Source>, words: &[Word]) -> Self {
+        let all = read(object, kind, source, words).unwrap_or_default();
+        Self { words: words.to_vec(), all }
+    }
+
+    /// Each key and its words, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&Setting, &[Word])> {
+        self.all.iter().filter_map(|s| Some((s, self.words.get(s.words.clone())?)))
+    }
+    /// The words of a key, the key first: of the last that was given.
+    pub fn words(&self, key: &str) -> Option<&[Word]> {
+        self.iter().filter(|(s, _)| s.key == key).last().map(|(_, words)| words)
+    }
+    /// Whether a key was given.
+    pub fn has(&self, key: &str) -> bool {
+        self.words(key).is_some()
+    }
+    /// The first value of a key.
+    pub fn word(&self, key: &str) -> Option<&Word> {
+        self.words(key)?.get(1)
+    }
+    /// The values of a key that takes several.
+    pub fn list(&self, key: &str) -> &[Word] {
+        self.words(key).and_then(|w| w.get(1..)).unwrap_or(&[])
+    }
+    fn value<T: Value>(&self, key: &str) -> Option<At<T>> {
+        let word = self.word(key)?;
+        let text = word.text.split('/').next().unwrap_or("");
+        Some(At { value: value::one(text)?, span: word.span.clone() })
+    }
+    /// A rate, in bytes per second; none for one in percent of a link.
+    pub fn rate(&self, key: &str) -> Option<At<Rate>> {
+        self.value(key)
+    }
+    /// A size; what follows a slash is left out.
+    pub fn bytes(&self, key: &str) -> Option<At<Bytes>> {
+        self.value(key)
+    }
+    /// A time.
+    pub fn time(&self, key: &str) -> Option<At<Nanos>> {
+        self.value(key)
+    }
+    /// A whole number.
+    pub fn number(&self, key: &str) -> Option<At<u64>> {
+        let word = self.word(key)?;
+        Some(At { value: value::uint(&word.text)?, span: word.span.clone() })
+    }
+    /// A hexadecimal number, with `0x` or without.
+    pub fn hex(&self, key: &str) -> Option<At<u64>> {
+        let word = self.word(key)?;
+        Some(At { value: value::hex(&word.text)?, span: word.span.clone() })
+    }
+    /// A class or a qdisc.
+    pub fn handle(&self, key: &str) -> Option<At<Handle>> {
+        let word = self.word(key)?;
+        Some(At { value: value::handle(&word.text)?, span: word.span.clone() })
+    }
+    /// Count and first of each `2@0` of a key.
+    pub fn queues(&self, key: &str) -> Vec<At<(u64, u64)>> {
+        let at = |w: &Word| Some(At { value: value::queues(&w.text)?, span: w.span.clone() });
+        self.list(key).iter().filter_map(at).collect()
+    }
+    /// The words that are rates.
+    pub fn rates(&self) -> impl Iterator<Item = (&'static str, &Word)> {
+        self.all.iter().flat_map(|s| s.rates.iter().filter_map(|at| Some((s.key, self.words.get(*at)?))))
+    }
+    /// The rate that follows `part` within a key: `m2` within `rt`.
+    pub fn part_rate(&self, key: &str, part: &str) -> Option<At<Rate>> {
+        let words = self.words(key)?;
+        let at = words.iter().position(|w| w.text == part)?;
+        let word = words.get(at + 1)?;
+        Some(At { value: value::one(&word.text)?, span: word.span.clone() })
+    }
+    /// The actions of a filter, in order; `police` as one of them.
+    pub fn actions(&self) -> Vec<Action<'_>> {
+        let mut all = Vec::new();
+        for (setting, words) in self.iter() {
+            match (setting.key, words) {
+                ("police", [kind, words @ ..]) => all.push(Action { kind, words }),
+                ("action", [_, words @ ..]) => all.extend(actions::split(words)),
+                _ => {}
+            }
+        }
+        all
+    }
+}

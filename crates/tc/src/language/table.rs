@@ -1,0 +1,162 @@
+//! How a grammar is declared: keys, what follows each, and what a line of the kind must hold.
+
+use std::ops::Range;
+
+use super::walk::Walk;
+use crate::diagnostic::Diagnostic;
+
+/// What one word may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Arg {
+    /// A rate; `10%` too.
+    Rate,
+    /// A size.
+    Size,
+    /// A size, and after a slash the cell of a rate table: `10k/8`.
+    SizeCell,
+    /// A time.
+    Time,
+    /// A whole number in this range: decimal, `0x` hexadecimal or `0` octal.
+    Uint(u64, u64),
+    /// A whole number, maybe negative, in this range.
+    Int(i64, i64),
+    /// A hexadecimal number, with `0x` or without, up to this.
+    Hex(u64),
+    /// A decimal fraction.
+    Decimal,
+    /// A percentage up to 100, with `%` or without.
+    Percent,
+    /// A number and, after a slash, a mask: `5/0xff`.
+    Masked(u64),
+    /// A class: `1:10`, `:10`, `10`, `root`, `none`.
+    ClassId,
+    /// A hash table or one of its buckets: `800:`, `2:a:`, `800::800`.
+    Table,
+    /// An IPv4 address or prefix.
+    Ipv4,
+    /// An IPv6 address or prefix.
+    Ipv6,
+    /// An address or prefix of either.
+    Prefix,
+    /// A count of transmit queues at a first queue: `2@0`.
+    Queues,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Any word.
+    Any,
+}
+
+/// Whole numbers of 8, 16, 32 and 64 bits.
+pub(super) const U8: Arg = Arg::Uint(0, u8::MAX as u64);
+pub(super) const U16: Arg = Arg::Uint(0, u16::MAX as u64);
+pub(super) const U32: Arg = Arg::Uint(0, u32::MAX as u64);
+pub(super) const U64: Arg = Arg::Uint(0, u64::MAX);
+/// Whole numbers that may be negative.
+pub(super) const I32: Arg = Arg::Int(i32::MIN as i64, i32::MAX as i64);
+
+/// Reads what follows a key and no list of words can describe.
+pub(super) type Reader = fn(&mut Walk<'_>) -> Result<(), Diagnostic>;
+
+/// A key and what follows it: words that must, words that may, a list, and what a reader of its own reads.
+#[derive(Debug)]
+pub(super) struct Key {
+    /// The key, and other words for it.
+    pub words: &'static [&'static str],
+    /// What must follow.
+    pub args: &'static [Arg],
+    /// What may follow those, in order, as far as it does.
+    pub may: &'static [Arg],
+    /// Words of one type, one at least, up to a number.
+    pub list: Option<(Arg, usize)>,
+    /// Reads the rest.
+    pub then: Option<Reader>,
+}
+
+/// A key that stands alone, or is followed by `args`.
+pub(super) const fn key(words: &'static [&'static str], args: &'static [Arg]) -> Key {
+    Key { words, args, may: &[], list: None, then: None }
+}
+
+impl Key {
+    /// And these may follow.
+    pub(super) const fn may(mut self, may: &'static [Arg]) -> Self {
+        self.may = may;
+        self
+    }
+    /// And a list does.
+    pub(super) const fn list(mut self, of: Arg, most: usize) -> Self {
+        self.list = Some((of, most));
+        self
+    }
+    /// And the rest is read by `reader`.
+    pub(super) const fn then(mut self, reader: Reader) -> Self {
+        self.then = Some(reader);
+        self
+    }
+    /// The word that it goes by.
+    pub(super) const fn name(&self) -> &'static str {
+        match self.words.first() {
+            Some(word) => word,
+            None => "",
+        }
+    }
+}
+
+/// What the words after a kind may be.
+#[derive(Debug)]
+pub(super) struct Grammar {
+    /// The kinds that are read so.
+    pub kinds: &'static [&'static str],
+    /// In the order in which tc tries them on a word that is cut short.
+    pub keys: &'static [Key],
+    /// Whether keys may be cut short.
+    pub cut: bool,
+    /// Keys that may be given once.
+    pub once: &'static [&'static str],
+    /// Keys of which one each must be given.
+    pub needs: &'static [&'static [&'static str]],
+}
+
+impl Grammar {
+    /// One with all its keys whole, repeatable and optional.
+    pub(super) const fn of(kinds: &'static [&'static str], keys: &'static [Key]) -> Self {
+        Self { kinds, keys, cut: false, once: &[], needs: &[] }
+    }
+    /// Its keys may be cut short.
+    pub(super) const fn cut(mut self) -> Self {
+        self.cut = true;
+        self
+    }
+    /// These keys may be given once.
+    pub(super) const fn once(mut self, keys: &'static [&'static str]) -> Self {
+        self.once = keys;
+        self
+    }
+    /// One of each of these must be given.
+    pub(super) const fn needs(mut self, needs: &'static [&'static [&'static str]]) -> Self {
+        self.needs = needs;
+        self
+    }
+
+    /// The key that a word stands for: itself, or the first that begins with it where that is allowed.
+    pub(super) fn find(&self, word: &str) -> Option<&'static Key> {
+        let whole = self.keys.iter().find(|k| k.words.contains(&word));
+        let begins = |k: &&Key| k.words.iter().any(|w| !word.is_empty() && w.starts_with(word));
+        whole.or_else(|| self.keys.iter().find(begins).filter(|_| self.cut))
+    }
+    /// All its words.
+    pub(super) fn words(&self) -> impl Iterator<Item = &'static str> {
+        self.keys.iter().flat_map(|k| k.words.iter().copied())
+    }
+}
+
+/// One key of a line and the words given to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The key, written out: the tc word.
+    pub key: &'static str,
+    /// The indexes of its words among those that were read, the key first.
+    pub words: Range<usize>,
+    /// The indexes of those of its words that are rates.
+    pub rates: Vec<usize>,
+}

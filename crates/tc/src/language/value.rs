@@ -1,0 +1,258 @@
+//! Whether a word is what an `Arg` wants, and what numbers, handles and prefixes mean.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use txweir_core::value::{Value, Words};
+use txweir_core::{Bytes, Handle, Nanos, Rate};
+
+use super::table::Arg;
+
+/// A value of core's that one word holds.
+pub(super) fn one<T: Value>(word: &str) -> Option<T> {
+    T::take(&mut Words::new(&[word]))
+}
+
+/// A whole number as C reads it: `10`, `0x0a`, `012`.
+pub(super) fn uint(word: &str) -> Option<u64> {
+    let lower = word.strip_prefix("0x").or(word.strip_prefix("0X"));
+    let (digits, base) = match (lower, word) {
+        (Some(hex), _) => (hex, 16),
+        (None, w) if w.len() > 1 && w.starts_with('0') => (&w[1..], 8),
+        (None, w) => (w, 10),
+    };
+    match digits.starts_with('+') {
+        true => None,
+        false => u64::from_str_radix(digits, base).ok(),
+    }
+}
+
+/// A whole number that may be negative.
+pub(super) fn int(word: &str) -> Option<i64> {
+    match word.strip_prefix('-') {
+        Some(rest) => i64::try_from(uint(rest)?).ok()?.checked_neg(),
+        None => i64::try_from(uint(word.strip_prefix('+').unwrap_or(word))?).ok(),
+    }
+}
+
+/// A hexadecimal number, with `0x` or without.
+pub(super) fn hex(word: &str) -> Option<u64> {
+    let digits = word.strip_prefix("0x").or(word.strip_prefix("0X")).unwrap_or(word);
+    match digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        true => u64::from_str_radix(digits, 16).ok(),
+        false => None,
+    }
+}
+
+/// A class or qdisc as tc(8) writes it; numbers are hexadecimal and one without a colon is a minor.
+pub fn handle(word: &str) -> Option<Handle> {
+    match word {
+        "root" => return Some(Handle::ROOT),
+        "none" => return Some(Handle::NONE),
+        _ => {}
+    }
+    let part = |digits: &str| match digits {
+        "" => Some(0),
+        d => hex(d).and_then(|n| u16::try_from(n).ok()),
+    };
+    match word.split_once(':') {
+        Some((major, minor)) => Some(Handle::new(part(major)?, part(minor)?)),
+        // As much as fits; tc takes what does not by its low bits.
+        None => Some(Handle(hex(word)? as u32)),
+    }
+}
+
+/// A number with a sign or an exponent, as C's strtod reads it, and its unit: what core does not read.
+fn exotic(word: &str) -> Option<&str> {
+    let word = word.strip_prefix(['-', '+']).unwrap_or(word);
+    let digits = word.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let (number, rest) = word.split_at(digits);
+    if !number.bytes().any(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let Some(exponent) = rest.strip_prefix(['e', 'E']) else { return Some(rest) };
+    let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+    let digits = exponent.bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then(|| &exponent[digits..])
+}
+
+fn measure<T: Value>(word: &str, signed: bool) -> bool {
+    let unit = |rest: &str| one::<T>(&format!("1{rest}")).is_some();
+    one::<T>(word).is_some() || (signed || !word.starts_with('-')) && exotic(word).is_some_and(unit)
+}
+
+/// `10%`, `10`, `0.5`: up to a hundred.
+fn percent(word: &str) -> bool {
+    let number = word.strip_suffix('%').unwrap_or(word);
+    match exotic(number) {
+        Some("") if !number.starts_with('-') => number.parse::<f64>().is_ok_and(|n| n <= 100.0),
+        _ => false,
+    }
+}
+
+fn length(bits: &str, most: u32) -> bool {
+    bits.parse::<u32>().is_ok_and(|n| n <= most)
+}
+
+/// `10.0.0.0/8`, `10/8`, `10.1`, `10.0.0.0/255.0.0.0`, `any`.
+fn ipv4(word: &str) -> bool {
+    if matches!(word, "any" | "all" | "default") {
+        return true;
+    }
+    let (address, mask) = word.split_once('/').map_or((word, None), |(a, m)| (a, Some(m)));
+    let parts: Vec<&str> = address.split('.').collect();
+    parts.len() <= 4
+        && parts.iter().all(|p| !p.is_empty() && p.parse::<u8>().is_ok())
+        && mask.is_none_or(|m| length(m, 32) || m.parse::<Ipv4Addr>().is_ok())
+}
+
+fn ipv6(word: &str) -> bool {
+    if matches!(word, "any" | "all" | "default") {
+        return true;
+    }
+    let (address, mask) = word.split_once('/').map_or((word, None), |(a, m)| (a, Some(m)));
+    address.parse::<Ipv6Addr>().is_ok()
+        && mask.is_none_or(|m| length(m, 128) || m.parse::<Ipv6Addr>().is_ok())
+}
+
+fn table(word: &str) -> bool {
+    let parts: Vec<&str> = word.split(':').collect();
+    parts.len() <= 3 && !word.is_empty() && parts.iter().all(|p| p.is_empty() || hex(p).is_some())
+}
+
+impl Arg {
+    /// Whether a word is one.
+    pub(super) fn accepts(self, word: &str) -> bool {
+        match self {
+            Self::Rate => measure::<Rate>(word, true) || word.ends_with('%') && percent_of_link(word),
+            Self::Size => measure::<Bytes>(word, false),
+            Self::SizeCell => match word.split_once('/') {
+                Some((size, cell)) => measure::<Bytes>(size, false) && uint(cell).is_some(),
+                None => measure::<Bytes>(word, false),
+            },
+            Self::Time => measure::<Nanos>(word, false),
+            Self::Uint(min, max) => uint(word).is_some_and(|n| (min..=max).contains(&n)),
+            Self::Int(min, max) => int(word).is_some_and(|n| (min..=max).contains(&n)),
+            Self::Hex(max) => hex(word).is_some_and(|n| n <= max),
+            Self::Decimal => exotic(word).is_some_and(str::is_empty),
+            Self::Percent => percent(word),
+            Self::Masked(max) => match word.split_once('/') {
+                Some((value, mask)) => [value, mask].iter().all(|w| uint(w).is_some_and(|n| n <= max)),
+                None => uint(word).is_some_and(|n| n <= max),
+            },
+            Self::ClassId => handle(word).is_some() || word.len() > 16 && hex(&word[..1]).is_some(),
+            Self::Table => table(word),
+            Self::Ipv4 => ipv4(word),
+            Self::Ipv6 => ipv6(word),
+            Self::Prefix => ipv4(word) || ipv6(word),
+            Self::Queues => queues(word).is_some(),
+            Self::Word(words) => words.contains(&word),
+            Self::Any => true,
+        }
+    }
+
+    /// What a message says was expected.
+    pub(super) fn expected(self) -> String {
+        match self {
+            Self::Rate => Rate::EXPECTED.into(),
+            Self::Size => Bytes::EXPECTED.into(),
+            Self::SizeCell => "a size (1600, 32kb), or size/cell".into(),
+            Self::Time => Nanos::EXPECTED.into(),
+            Self::Uint(0, u64::MAX) => "a whole number".into(),
+            Self::Uint(min, max) => format!("a whole number from {min} to {max}"),
+            Self::Int(i64::MIN, _) => "a whole number".into(),
+            Self::Int(min, max) => format!("a whole number from {min} to {max}"),
+            Self::Hex(max) => format!("a hexadecimal number up to {max:x}"),
+            Self::Decimal => "a number".into(),
+            Self::Percent => "a percentage up to 100%".into(),
+            Self::Masked(_) => "a number, or number/mask".into(),
+            Self::ClassId => "a class (1:10; hexadecimal)".into(),
+            Self::Table => "a hash table (2: or 2:a:; hexadecimal)".into(),
+            Self::Ipv4 => "an IPv4 prefix (10.0.0.0/8)".into(),
+            Self::Ipv6 => "an IPv6 prefix (2001:db8::/32)".into(),
+            Self::Prefix => "an address or prefix (10.0.0.0/8, 2001:db8::/32)".into(),
+            Self::Queues => "count@first (2@0)".into(),
+            Self::Word(words) => format!("one of {}", words.join(", ")),
+            Self::Any => "a word".into(),
+        }
+    }
+
+    /// Whether a word is a number that only its range keeps out.
+    pub(super) fn out_of_range(self, word: &str) -> bool {
+        match self {
+            Self::Uint(..) | Self::Int(..) => int(word).is_some() || uint(word).is_some(),
+            Self::Hex(_) => hex(word).is_some(),
+            _ => false,
+        }
+    }
+}
+
+fn percent_of_link(word: &str) -> bool {
+    word.strip_suffix('%').is_some_and(|n| exotic(n) == Some(""))
+}
+
+/// Count and first queue of `2@0`.
+pub(super) fn queues(word: &str) -> Option<(u64, u64)> {
+    let (count, first) = word.split_once('@')?;
+    Some((count.parse().ok()?, first.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_c_reads_them() {
+        assert_eq!(
+            [uint("10"), uint("0x1F"), uint("010"), uint("0"), uint("1k"), uint("")]
+                .map(|n| n.map(|n| n as i64)),
+            [Some(10), Some(31), Some(8), Some(0), None, None]
+        );
+        assert_eq!(
+            (int("-14"), int("+3"), int("--1"), hex("ff"), hex("0xFF"), hex("g")),
+            (Some(-14), Some(3), None, Some(255), Some(255), None)
+        );
+    }
+
+    #[test]
+    fn handles_are_hexadecimal() {
+        for (word, meant) in [
+            ("1:10", Some(Handle::new(1, 16))),
+            ("ffff:", Some(Handle::new(0xffff, 0))),
+            (":1", Some(Handle::new(0, 1))),
+            ("10", Some(Handle(16))),
+            ("root", Some(Handle::ROOT)),
+            ("12345:1", None),
+            ("1:zz", None),
+            ("1:1:1", None),
+            ("", None),
+        ] {
+            assert_eq!(handle(word), meant, "{word:?}");
+        }
+    }
+
+    #[test]
+    fn what_each_type_takes() {
+        for (arg, good, bad) in [
+            (
+                Arg::Rate,
+                ["10", "1e6bit", "10%", "10Mibit"].as_slice(),
+                ["10mbitt", "", "mbit", "1e"].as_slice(),
+            ),
+            (Arg::Size, &["10k", "1.5k", "60KB"], &["-5", "10p", "250P"]),
+            (Arg::SizeCell, &["10k/8", "10k"], &["10k/x", "/8"]),
+            (Arg::Time, &["5ms", "100", "0.1ms"], &["5x", "ms"]),
+            (Arg::Percent, &["1%", "0.1", "100%"], &["110%", "-1%", "x%"]),
+            (
+                Arg::Ipv4,
+                &["10/8", "10.1", "1.2.3.4/255.255.255.0", "any"],
+                &["300.1.1.1", "1.2.3.4/33", "::1", "1."],
+            ),
+            (Arg::Ipv6, &["::1", "2001:db8::/32"], &["1.2.3.4", "::/129"]),
+            (Arg::Table, &["800:", "2:a:", "800::800", "1"], &["zz", "1:2:3:4", ""]),
+            (Arg::Queues, &["2@0"], &["2:0", "@", "2"]),
+        ] {
+            good.iter().for_each(|w| assert!(arg.accepts(w), "{arg:?} {w:?}"));
+            bad.iter().for_each(|w| assert!(!arg.accepts(w), "{arg:?} {w:?}"));
+        }
+    }
+}
