@@ -368,7 +368,7 @@ fn a_rate_may_be_a_share_of_the_link() {
     let shown = tbf_on(link, "rate 12.5% burst 6000 limit 9000 peakrate 100% mtu 2000").unwrap();
     assert_eq!(
         shown,
-        "rate 15625000bps burst 6000b limit 9000b peakrate 125000000bps mtu 2000b mpu 0 overhead 0 "
+        "rate 15625000bps burst 6000b limit 9000b peakrate 125000000bps mtu 2000b mpu 0 overhead 0 linklayer ethernet "
     );
     let said = |link, rate: &str| {
         tbf_on(link, &format!("rate {rate} burst 6000 limit 9000")).unwrap_err().to_string()

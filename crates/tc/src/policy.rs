@@ -42,7 +42,9 @@ impl Policy {
             match line.and_then(|line| read(&source, &line)) {
                 Ok(cmd) => {
                     if let Command::Qdisc(qdisc) = &cmd {
-                        policy.warnings.extend(bare_rates(&source, qdisc));
+                        policy
+                            .warnings
+                            .extend(bare_rates(&source, qdisc).into_iter().chain(estimator(&source, qdisc)));
                     }
                     policy.commands.push(cmd);
                 }
@@ -190,6 +192,14 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
         Err(e) if e.kind == ErrorKind::NoLinkRate => Ok(()),
         Err(e) => Err(refusal::of(source, cmd, &e)),
     }
+}
+
+/// A rate estimator, which would only have added a line to what `-s` shows.
+pub(crate) fn estimator(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diagnostic> {
+    let said = cmd.estimator.as_ref()?;
+    let message = "no rates are estimated here: this changes nothing";
+    let warning = Diagnostic::error(code::UNSUPPORTED, source, said.span.clone(), message).warning();
+    Some(warning.hint(Some("leave it out, and divide what -s counts by the time between".into())))
 }
 
 /// Rates without a unit: tc reads `rate 10` as ten bits per second.

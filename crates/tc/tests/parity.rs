@@ -101,8 +101,7 @@ fn what_is_not_there_is_refused() {
         "qdisc add root noqueue",
         "qdisc add ingress",
         "qdisc add clsact",
-        "qdisc add root estimator 1s 8s pfifo",
-        "qdisc add root stab overhead 4 pfifo",
+        "qdisc add parent 1:1 stab overhead 4 pfifo",
         "qdisc add ingress_block 1 ingress",
         "qdisc add root egress_block 1 pfifo",
         "qdisc add root fq_codel ce_threshold 1ms ce_threshold_selector 1/1",
@@ -110,4 +109,42 @@ fn what_is_not_there_is_refused() {
     ] {
         assert!(shown(line).is_err_and(|said| said.starts_with("p:1:")), "{line}");
     }
+}
+
+/// estimator-silent
+#[test]
+fn an_estimator_changes_nothing_and_says_so() {
+    let line = "qdisc add root estimator 1s 8s pfifo limit 7";
+    let policy = Policy::parse(line, "p").expect("read");
+    let said: Vec<String> = policy.warnings().iter().map(|w| w.brief()).collect();
+    assert_eq!(
+        said,
+        [
+            "p:1:16: no rates are estimated here: this changes nothing (leave it out, and divide what -s counts by the \
+          time between)"
+        ]
+    );
+    assert_eq!(shown(line), shown("qdisc add root pfifo limit 7"));
+}
+
+/// stab-once
+#[test]
+fn a_size_table_is_the_roots_and_goes_with_the_line_that_leaves_it_out() {
+    let details = |policy: &str| {
+        let mut tree = Tree::new(Env::default());
+        let policy = Policy::parse(policy, "p").map_err(|all| all.first().brief())?;
+        policy.apply(&mut tree, &mut Cx::new(1, 0)).map_err(|d| d.brief())?;
+        let form = show::Form { details: true, ..show::Form::default() };
+        Ok::<_, String>((show::qdiscs(&tree, &form, &|_, _| true), show::commands(&tree, None)))
+    };
+    let sized = "qdisc add root handle 1: stab linklayer adsl overhead 10 mpu 64 prio bands 4";
+    let (text, commands) = details(sized).expect("good");
+    assert!(text.contains("\n linklayer atm overhead 10 mpu 64 mtu 2047 tsize 512 \n"), "{text}");
+    assert_eq!(details(&commands).expect("good"), (text, commands));
+    let (text, _) = details(&format!("{sized}\nqdisc change root prio bands 5")).expect("good");
+    assert!(!text.contains("linklayer"), "{text}");
+    assert_eq!(
+        details(&format!("{sized}\nqdisc add parent 1:1 stab overhead 4 pfifo")),
+        Err("p:2:22: only the root qdisc can have a size table: it counts for all that is below".into())
+    );
 }

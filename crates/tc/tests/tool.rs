@@ -52,8 +52,8 @@ fn exit_status_as_tc_has_it() {
         ),
         (
             "qdisc add dev eth0 root estimator 1s 8s pfifo",
-            2,
-            "error[unsupported]: the engine estimates no rates",
+            0,
+            "warning[unsupported]: no rates are estimated here: this changes nothing",
         ),
         (
             "qdisc add dev eth0 root root pfifo",

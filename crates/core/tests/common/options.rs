@@ -4,6 +4,7 @@ use txweir_core::params::Param;
 use txweir_core::qdisc::Qdisc;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
+use txweir_core::stab::LinkLayer;
 use txweir_core::value::{Json, PrioMap, Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, Env, Nanos, Packets, Rate};
 
@@ -55,6 +56,7 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             let max = 1 + rng.below(16);
             (0..1 + rng.below(16)).map(|_| rng.below(max).to_string()).collect()
         }
+        e if e == LinkLayer::EXPECTED => vec![(*pick(rng, &["ethernet", "atm", "adsl"])).into()],
         e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         other => panic!("no generator for values that are \"{other}\": teach `value_words` this type"),
     }

@@ -51,9 +51,6 @@ fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Di
     let unsupported = |at: &std::ops::Range<usize>, message: &str| {
         Err(Diagnostic::error(code::UNSUPPORTED, source, at.clone(), message))
     };
-    if let Some(estimator) = &cmd.estimator {
-        return unsupported(&estimator.span, "the engine estimates no rates");
-    }
     if let Some(block) = cmd.blocks.iter().flatten().next() {
         return unsupported(&block.span, "the engine has no blocks: a block is shared by filters");
     }

@@ -9,7 +9,7 @@ use crate::ast::{Command, QdiscCommand, Verb};
 use crate::command::{self, Failure, UNPARSABLE, engine};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::{Line, Word};
-use crate::policy::bare_rates;
+use crate::policy::{bare_rates, estimator};
 use crate::source::Source;
 use crate::suggest::closest;
 
@@ -83,7 +83,11 @@ impl<'a> Session<'a> {
         };
         self.find(source, &dev)?;
         if let Command::Qdisc(qdisc) = &cmd {
-            for warning in bare_rates(source, qdisc).into_iter().chain(apply::warnings(source, qdisc)) {
+            for warning in bare_rates(source, qdisc)
+                .into_iter()
+                .chain(estimator(source, qdisc))
+                .chain(apply::warnings(source, qdisc))
+            {
                 self.say(&warning);
             }
         }
