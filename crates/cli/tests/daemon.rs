@@ -467,7 +467,7 @@ fn live_links_forward_and_lose_nothing_while_qdiscs_are_replaced() {
                     let file = files[replaced % files.len()].display();
                     net.dir.ok(&format!("tc --atomic -b {file}"));
                     replaced += 1;
-                    std::thread::sleep(Duration::from_millis(10));
+                    std::thread::sleep(Duration::from_millis(2));
                 }
                 replaced
             });

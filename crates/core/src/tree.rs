@@ -225,7 +225,7 @@ impl Tree {
             return Err(err.hint("the last one would win, and charge those above sizes that are not theirs"));
         }
         let (node, _) = self.at_mut(parent)?;
-        let table = stab.map(SizeTable::new);
+        let table = stab.map(SizeTable::new).transpose()?;
         if node.stab() != table.as_ref().map(SizeTable::stab) {
             node.set_sizes(table);
             self.disturb();

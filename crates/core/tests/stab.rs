@@ -18,7 +18,6 @@ fn tally(packets: u64, bytes: u64) -> Tally {
     Tally { packets, bytes }
 }
 
-/// stab-exact
 #[test]
 fn a_class_counts_cells_and_its_parent_frames() {
     let mut lane = Lane::new("prio", "");

@@ -74,12 +74,7 @@ impl Device for Link {
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
         let path = self.way.path();
         let mut waiting: Vec<(Handle, Handle, Meta)> = Vec::new();
-        let pool = &path.cx().pool;
-        path.queued(&mut |parent, handle, m| {
-            let mut meta = *m;
-            meta.wire_len = pool.wire_len(m);
-            waiting.push((parent, handle, meta));
-        });
+        path.queued(&mut |parent, handle, m| waiting.push((parent, handle, *m)));
         // As a swap puts them into a new tree.
         waiting.sort_by_key(|(_, _, m)| m.enqueued);
         waiting.iter().for_each(|(parent, handle, m)| f(*parent, *handle, m));

@@ -94,13 +94,12 @@ pub struct Stab {
 
 impl From<&Stab> for txweir_core::stab::Stab {
     fn from(said: &Stab) -> Self {
-        let default = Self::default();
         Self {
-            overhead: said.overhead.unwrap_or(default.overhead),
-            mpu: said.mpu.unwrap_or(default.mpu),
+            overhead: said.overhead.unwrap_or(0),
+            mpu: said.mpu.unwrap_or(0),
             linklayer: said.linklayer,
-            mtu: said.mtu.unwrap_or(default.mtu),
-            tsize: said.tsize.unwrap_or(default.tsize),
+            mtu: said.mtu.unwrap_or(0),
+            tsize: said.tsize.unwrap_or(0),
         }
     }
 }

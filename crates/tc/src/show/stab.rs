@@ -1,22 +1,19 @@
-//! A qdisc's size table as `tc -d` prints it, and as the words that make it: what is zero is left out, and the grain of
-//! the table where there is none to be made.
+//! A qdisc's size table as `tc -d` prints it, and as the words that make it: what is zero is left out.
 
-use txweir_core::stab::{LinkLayer, Stab};
+use txweir_core::stab::Stab;
 use txweir_core::value::{exact_of, text_of};
 
 use crate::json::{Object, quote};
 
 /// The key, the value, and whether it is text, of all that a size table says.
 fn members(stab: &Stab) -> Vec<(&'static str, String, bool)> {
-    let cells = stab.linklayer == Some(LinkLayer::Atm);
-    let table = cells || stab.mpu > 0;
-    let number = |key, n: u32, wanted: bool| (wanted && n > 0).then(|| (key, n.to_string(), false));
+    let number = |key, n: u32| (n > 0).then(|| (key, n.to_string(), false));
     [
         stab.linklayer.map(|layer| ("linklayer", text_of(&layer), true)),
         (stab.overhead != 0).then(|| ("overhead", stab.overhead.to_string(), false)),
-        number("mpu", stab.mpu, true),
-        number("mtu", stab.mtu, table),
-        number("tsize", stab.tsize, table),
+        number("mpu", stab.mpu),
+        number("mtu", stab.mtu),
+        number("tsize", stab.tsize),
     ]
     .into_iter()
     .flatten()
@@ -48,17 +45,16 @@ pub(super) fn words(stab: &Stab) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use txweir_core::stab::LinkLayer;
 
     #[test]
     fn a_size_table_as_tc_prints_it() {
         let atm = Some(LinkLayer::Atm);
-        let full = Stab { overhead: 10, mpu: 64, linklayer: atm, ..Stab::default() };
+        let full = Stab { overhead: 10, mpu: 64, linklayer: atm, mtu: 2047, tsize: 512 };
         assert_eq!(text(&full), "linklayer atm overhead 10 mpu 64 mtu 2047 tsize 512");
         assert_eq!(object(&full), r#"{"linklayer":"atm","overhead":10,"mpu":64,"mtu":2047,"tsize":512}"#);
         assert_eq!(words(&full), "stab linklayer atm overhead 10 mpu 64 mtu 2047 tsize 512");
         let negative = Stab { overhead: -4, ..Stab::default() };
         assert_eq!((text(&negative), object(&negative)), ("overhead -4".into(), r#"{"overhead":-4}"#.into()));
-        let least = Stab { mpu: 64, ..Stab::default() };
-        assert_eq!(text(&least), "mpu 64 mtu 2047 tsize 512");
     }
 }
