@@ -128,12 +128,13 @@ fn number(word: &str) -> Option<(u128, u32, String)> {
     Some((mantissa, part.len() as u32, suffix.to_ascii_lowercase()))
 }
 
-/// `number(word)` times the unit that `factor` gives the suffix (numerator, denominator), rounded to nearest.
+/// `number(word)` times the unit that `factor` gives the suffix (numerator, denominator); what is below one is
+/// cut off, as tc does.
 fn scaled(word: &str, factor: impl Fn(&str) -> Option<(u64, u64)>) -> Option<u64> {
     let (mantissa, places, suffix) = number(word)?;
     let (num, den) = factor(&suffix)?;
     let den = u128::from(den) * 10u128.pow(places);
-    u64::try_from((mantissa.checked_mul(u128::from(num))? + den / 2) / den).ok()
+    u64::try_from(mantissa.checked_mul(u128::from(num))? / den).ok()
 }
 
 const PREFIXES: [(&str, u64); 9] = [
@@ -490,7 +491,9 @@ mod tests {
             ("1kibit", 128, "1024bit"),
             ("1mibps", 1 << 20, "8388Kbit"),
             ("1tbit", 125_000_000_000, "1Tbit"),
-            ("0.5bps", 1, "8bit"),
+            ("1.5bps", 1, "8bit"),
+            ("15", 1, "8bit"),
+            ("0.5bps", 0, "0bit"),
         ] {
             let r = read::<Rate>(given).unwrap_or_else(|| panic!("{given}"));
             assert_eq!((r.0, text_of(&r).as_str()), (bytes, shown), "{given}");

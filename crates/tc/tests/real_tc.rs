@@ -219,14 +219,14 @@ fn missing() -> Option<String> {
 fn random_tbf(rng: &mut TestRng) -> String {
     let mut pick = |from: u64, to: u64| rng.random_range(from..=to);
     // Whole bytes: of half a byte tc makes nothing, and the engine one.
-    let rate = pick(2_500, 625_000_000) * 8;
+    let rate = pick(20_000, 5_000_000_000);
     let mut line = format!("tbf rate {rate} burst {}", pick(1600, 200_000));
     match pick(0, 2) {
         0 => line += &format!(" limit {}", pick(1, 2_000_000)),
         _ => line += &format!(" latency {}us", pick(1, 3_000_000)),
     }
     if pick(0, 2) == 0 {
-        line += &format!(" peakrate {} mtu {}", rate + pick(1, 125_000_000) * 8, pick(1600, 9000));
+        line += &format!(" peakrate {} mtu {}", rate + pick(8, 1_000_000_000), pick(1600, 9000));
     }
     for (key, max) in [("mpu", 3000), ("overhead", 300)] {
         if pick(0, 2) == 0 {
