@@ -55,6 +55,7 @@ pub struct Cx {
     /// What was charged above the wire bytes, of packets dropped and of packets set aside, since the node with the
     /// size table last settled.
     excess: (i64, i64),
+    /// Of the node being called and of those above it: each takes off its own before it returns.
     pub(crate) overlimits: u64,
     drops: [u64; DropReason::COUNT],
     marks: [u64; MarkReason::COUNT],
@@ -93,15 +94,25 @@ impl Cx {
         if self.swapping && reason == DropReason::Purged {
             return self.set_aside(p);
         }
-        let charged = self.pool.meta(&p).wire_len;
-        self.pool.uncharge(&p);
+        if self.pool.is_charged(&p) {
+            self.uncharge_dropped(p.index());
+        } else {
+            self.dropped.add(self.pool.meta(&p).wire_len);
+        }
         let meta = self.pool.meta_mut(&p);
         meta.reason = Some(reason);
         let (hash, wire_len) = (meta.hash, meta.wire_len);
-        self.excess.0 += i64::from(charged) - i64::from(wire_len);
-        self.dropped.add(charged);
         self.count_drop(hash, wire_len, reason);
         self.dropped_list.push_back(&mut self.pool, p);
+    }
+
+    /// A packet that a size table has charged is dropped: all below the table count what it was charged.
+    #[cold]
+    #[inline(never)]
+    fn uncharge_dropped(&mut self, index: usize) {
+        let (charged, wire_len) = self.pool.uncharge(index);
+        self.excess.0 += i64::from(charged) - i64::from(wire_len);
+        self.dropped.add(charged);
     }
 
     /// True while one tree is swapped for another, under load: packets of what is removed are set aside and queued
@@ -112,9 +123,8 @@ impl Cx {
 
     #[cold]
     fn set_aside(&mut self, p: Pkt) {
-        let charged = self.pool.meta(&p).wire_len;
-        self.pool.uncharge(&p);
-        self.excess.1 += i64::from(charged) - i64::from(self.pool.meta(&p).wire_len);
+        let (charged, wire_len) = self.pool.uncharge(p.index());
+        self.excess.1 += i64::from(charged) - i64::from(wire_len);
         self.aside.add(charged);
         self.aside_list.push_back(&mut self.pool, p);
     }

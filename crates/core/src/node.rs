@@ -168,7 +168,13 @@ impl Node {
     /// with a size table: what the packet is charged would have to be reckoned on the direct path.
     #[inline]
     pub fn transparent(&self, wire_len: u32) -> bool {
-        self.is_empty() && self.sizes.is_none() && self.qdisc.transparent(wire_len)
+        self.is_settled() && self.qdisc.transparent(wire_len)
+    }
+
+    /// The part of `transparent` that only changes when a packet passes, or the tree is changed.
+    #[inline]
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.is_empty() && self.sizes.is_none()
     }
 
     /// Charges a packet that went to the device directly.
@@ -182,11 +188,39 @@ impl Node {
     /// Queues a packet, or drops it or others.
     #[inline(always)]
     pub fn enqueue(&mut self, p: Pkt, cx: &mut Cx) {
-        if let Some(sizes) = &self.sizes {
-            sizes.charge(&p, cx);
+        if self.sizes.is_some() {
+            return self.enqueue_sized(p, cx);
         }
         let m = cx.pool.meta(&p);
         let (wire_len, class) = (m.wire_len, self.classify(m));
+        self.take_in(p, wire_len, class, cx);
+    }
+
+    /// As `enqueue`, for who has the metadata at hand: it is not read again from where it has just been written.
+    #[inline(always)]
+    pub(crate) fn enqueue_new(&mut self, p: Pkt, m: &Meta, cx: &mut Cx) {
+        if self.sizes.is_some() {
+            return self.enqueue_sized(p, cx);
+        }
+        self.take_in(p, m.wire_len, self.classify(m), cx);
+    }
+
+    /// As `enqueue`, with a size table. Whole, and not a step of `enqueue`: after a call halfway that would have to
+    /// read again all that it has in registers.
+    #[cold]
+    #[inline(never)]
+    fn enqueue_sized(&mut self, p: Pkt, cx: &mut Cx) {
+        if let Some(table) = self.sizes.as_ref().and_then(|s| s.table.as_ref()) {
+            let charged = table.charge(cx.pool.meta(&p));
+            cx.pool.charge(&p, charged);
+        }
+        let m = cx.pool.meta(&p);
+        let (wire_len, class) = (m.wire_len, self.classify(m));
+        self.take_in(p, wire_len, class, cx);
+    }
+
+    #[inline(always)]
+    fn take_in(&mut self, p: Pkt, wire_len: u32, class: Option<ClassId>, cx: &mut Cx) {
         self.books.admitted.add(wire_len);
         self.books.queued.add(wire_len);
         let before = cx.dropped;
@@ -208,7 +242,8 @@ impl Node {
             self.books.queued.packets -= 1;
             self.books.queued.bytes -= u64::from(m.wire_len);
             if self.sizes.is_some() {
-                self.leave_sizes(p, cx);
+                // By its index: a reference would force the answer into memory for every packet.
+                self.leave_sizes(p.index(), cx);
             }
         }
         next
@@ -217,8 +252,8 @@ impl Node {
     /// A packet leaves the size table: those above see its wire bytes.
     #[cold]
     #[inline(never)]
-    fn leave_sizes(&mut self, p: &Pkt, cx: &mut Cx) {
-        cx.pool.uncharge(p);
+    fn leave_sizes(&mut self, index: usize, cx: &mut Cx) {
+        cx.pool.uncharge(index);
         self.forget_sizes();
     }
 
@@ -234,9 +269,25 @@ impl Node {
     /// asked for: it still counts as queued, but not towards the qdisc's own limit.
     #[inline]
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
+        if self.sizes.is_some() {
+            return self.peek_sized(cx);
+        }
+        self.look(cx, |_, m| m.wire_len)
+    }
+
+    /// As `peek`, with a size table: those above see the packet's wire bytes.
+    #[cold]
+    #[inline(never)]
+    fn peek_sized(&mut self, cx: &mut Cx) -> Peek {
+        self.look(cx, Pool::wire_len)
+    }
+
+    #[inline(always)]
+    fn look(&mut self, cx: &mut Cx, wire_len: impl Fn(&Pool, &Meta) -> u32) -> Peek {
+        let ready = |m: &Meta, pool: &Pool| Peek::Ready { wire_len: wire_len(pool, m), segs: m.segs };
         if self.held.is_empty() {
             if let Some(m) = self.qdisc.head(&cx.pool) {
-                return self.ready(m, &cx.pool);
+                return ready(m, &cx.pool);
             }
             match self.ask(cx) {
                 Next::Packet(p) => self.held.push_back(&mut cx.pool, p),
@@ -245,16 +296,9 @@ impl Node {
             }
         }
         match self.held(&cx.pool) {
-            Some(m) => self.ready(m, &cx.pool),
+            Some(m) => ready(m, &cx.pool),
             None => Peek::Empty,
         }
-    }
-
-    /// A packet of this node, as those above see it.
-    #[inline]
-    fn ready(&self, m: &Meta, pool: &Pool) -> Peek {
-        let wire_len = if self.sizes.is_none() { m.wire_len } else { pool.wire_len(m) };
-        Peek::Ready { wire_len, segs: m.segs }
     }
 
     /// The packet that the last peek took out of the qdisc, if it has not been asked for since.
@@ -325,9 +369,12 @@ impl Node {
     #[inline(always)]
     fn ask(&mut self, cx: &mut Cx) -> Next {
         let before = cx.dropped;
-        let outer = core::mem::take(&mut cx.overlimits);
+        let outer = cx.overlimits;
         let next = self.qdisc.dequeue(cx);
-        self.books.overlimits += core::mem::replace(&mut cx.overlimits, outer);
+        if cx.overlimits != outer {
+            // Those of the nodes below are taken off already: what is left is this node's own.
+            self.books.overlimits += core::mem::replace(&mut cx.overlimits, outer) - outer;
+        }
         self.settle(before, cx);
         next
     }
@@ -353,16 +400,5 @@ impl Node {
     fn settle_sizes(&mut self, cx: &mut Cx) {
         cx.settle_sizes();
         self.forget_sizes();
-    }
-}
-
-impl Sizes {
-    #[cold]
-    #[inline(never)]
-    fn charge(&self, p: &Pkt, cx: &mut Cx) {
-        if let Some(table) = &self.table {
-            let charged = table.charge(cx.pool.meta(p));
-            cx.pool.charge(p, charged);
-        }
     }
 }

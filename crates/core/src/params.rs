@@ -115,8 +115,8 @@ fn known_keys(table: &[Param]) -> String {
 }
 
 /// Declares parameters. Each line: documentation, field, type, default (may use the environment), then
-/// `keys ["word", "alias"]`, `sizes ["word", "alias"]` (a size that a cell may follow) or `flags ["on-word" = value, "off-word" = value]`, then an optional range in
-/// words with its test.
+/// `keys ["word", "alias"]`, `sizes ["word", "alias"]` (a size that a cell may follow) or
+/// `flags ["on-word" = value, "off-word" = value]`, then an optional range in words with its test.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! params {

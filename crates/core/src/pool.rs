@@ -119,10 +119,17 @@ impl Pool {
         slot.wire = slot.meta.wire_len;
         slot.meta.wire_len = charged;
     }
-    /// Gives the packet its wire bytes back, if it was charged others.
+    /// True if the packet is charged something else than its wire bytes.
     #[inline]
-    pub(crate) fn uncharge(&mut self, p: &Pkt) {
-        self.slots[p.index()].uncharge();
+    pub(crate) fn is_charged(&self, p: &Pkt) -> bool {
+        self.slots[p.index()].wire != NIL
+    }
+    /// Gives the packet at this index its wire bytes back, if it was charged others: what it was charged, and those.
+    pub(crate) fn uncharge(&mut self, index: usize) -> (u32, u32) {
+        let slot = &mut self.slots[index];
+        let charged = slot.meta.wire_len;
+        slot.uncharge();
+        (charged, slot.meta.wire_len)
     }
     /// The wire bytes of a packet of this pool, whatever it is charged.
     pub fn wire_len(&self, m: &Meta) -> u32 {

@@ -191,7 +191,7 @@ pub struct TxPath<F> {
     stops: Stops,
     /// Pushed since the last doorbell.
     uncommitted: bool,
-    /// The root has answered `Empty` since a packet last entered it.
+    /// The root has answered `Empty` since a packet last entered it, nothing waits in it, and it has no size table.
     settled: bool,
     /// A sender was told `Full` and not yet woken.
     waiting: bool,
@@ -258,7 +258,7 @@ impl<F> TxPath<F> {
             && self.settled
             && wire_len <= OBJECT_MAX
             && self.dql.as_ref().is_none_or(|d| d.available() >= 0)
-            && self.tree.root().transparent(wire_len)
+            && self.tree.root().qdisc().transparent(wire_len)
     }
 
     #[inline(always)]
@@ -294,7 +294,7 @@ impl<F> TxPath<F> {
         self.stats.queued += 1;
         self.record(Event::Enqueued, &m);
         self.settled = false;
-        self.tree.root_mut().enqueue(p, &mut self.cx);
+        self.tree.root_mut().enqueue_new(p, &m, &mut self.cx);
         match self.settle(Some(index), dev) {
             Some(reason) => Admitted::Dropped(reason),
             None => Admitted::Queued,
@@ -365,7 +365,7 @@ impl<F> TxPath<F> {
         }
         if !self.settled {
             // The root is told that it is empty, so that an AQM forgets what it knew of the standing queue.
-            self.settled = true;
+            self.settled = self.tree.root().is_settled();
             match self.tree.root_mut().dequeue(&mut self.cx) {
                 Next::Empty | Next::At(..) => {}
                 // A root without packets has none to give; were one to appear, it is still counted.
@@ -389,23 +389,21 @@ impl<F> TxPath<F> {
                 return Some(Wake::Device);
             }
             let next = self.tree.root_mut().dequeue(&mut self.cx);
-            let wake = match next {
+            match next {
                 Next::Packet(p) => {
                     self.send(p, dev);
-                    None
+                    self.settle_any(dev);
                 }
                 // Empty although something was queued: what was queued has just been dropped.
                 Next::Empty => {
-                    self.settled = true;
-                    Some(Wake::Idle)
+                    self.settled = self.tree.root().is_settled();
+                    self.settle_any(dev);
+                    return Some(Wake::Idle);
                 }
-                Next::At(t, why) => Some(Wake::At(t, why)),
-            };
-            if !self.cx.dropped_list.is_empty() {
-                self.settle(None, dev);
-            }
-            if wake.is_some() {
-                return wake;
+                Next::At(t, why) => {
+                    self.settle_any(dev);
+                    return Some(Wake::At(t, why));
+                }
             }
             if self.tree.root().is_empty() {
                 return None;
@@ -442,6 +440,17 @@ impl<F> TxPath<F> {
         post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
         self.uncommitted = true;
         dev.push(frame, m);
+    }
+
+    /// Gives the frames of dropped packets back, if there are any.
+    #[inline]
+    fn settle_any<D>(&mut self, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        if !self.cx.dropped_list.is_empty() {
+            self.settle(None, dev);
+        }
     }
 
     /// Gives the frames of dropped packets back; the reason, if `newcomer` was among them.

@@ -238,3 +238,21 @@ fn an_idle_bucket_is_not_more_than_full() {
     assert_eq!(lane.take(now), Out::Wait(now + Nanos::from_millis(1)));
     assert_eq!(lane.path.drain(now, 0, &mut lane.dev), Wake::More);
 }
+
+/// Each node counts the times that it had to wait for its own tokens, none of those below or above it.
+#[test]
+fn overlimits_are_those_of_the_node_that_waits() {
+    let waits = |outer: &str, inner: &str| {
+        let mut lane = Lane::new("tbf", outer);
+        let class = lane.root().qdisc().classes()[0].minor;
+        let class = Handle::new(lane.root().handle().major(), class);
+        lane.graft(Instant::ZERO, class, "tbf", inner);
+        lane.fill(Instant::ZERO, 0, 3, Meta::new(1000));
+        while lane.take(Instant::ZERO).id().is_some() {}
+        let below = &lane.root().qdisc().classes()[0].node;
+        (lane.root().books().overlimits > 0, below.books().overlimits > 0)
+    };
+    let (slow, fast) = ("rate 8kbit burst 1500 limit 100000", "rate 8gbit burst 100000 limit 100000");
+    assert_eq!(waits(slow, fast), (true, false));
+    assert_eq!(waits(fast, slow), (false, true));
+}
