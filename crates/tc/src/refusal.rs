@@ -12,6 +12,7 @@ use txweir_core::{ConfigError, Env, ErrorKind};
 use crate::ast::QdiscCommand;
 use crate::command::{BEFORE_KIND, spec_of};
 use crate::diagnostic::{Diagnostic, code};
+use crate::language::{self, Object};
 use crate::lex::Word;
 use crate::source::Source;
 use crate::suggest;
@@ -22,8 +23,13 @@ pub(crate) fn known_kinds() -> String {
     format!("one of {}", kinds.join(", "))
 }
 
-/// A word that stands where a kind must, and is none.
+/// A word that stands where a kind must, and is none; or one of Linux's that is not here, which is no misspelling.
 pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
+    if language::knows(Object::Qdisc, &kind.text) {
+        let message = format!("txweir has no qdisc {}: Linux has it", kind.text);
+        let err = Diagnostic::error(code::NOT_IN_ENGINE, source, kind.span.clone(), message);
+        return err.expected(known_kinds());
+    }
     let candidates = KINDS.iter().map(|s| s.kind).chain(BEFORE_KIND);
     let near = suggest::closest(&kind.text, candidates).map(String::from);
     let message = format!("there is no qdisc kind \"{}\"", kind.text);
@@ -44,6 +50,9 @@ pub(crate) fn of(source: &Arc<Source>, cmd: &QdiscCommand, err: &ConfigError) ->
     match (err.kind, spec(cmd), err.word) {
         (ErrorKind::UnknownKey, Some(spec), Some(at)) => unknown_key(d, cmd, spec, at),
         (ErrorKind::BadValue, Some(spec), Some(at)) => bad_value(d, cmd, spec, at, key),
+        (ErrorKind::Conflict, Some(spec), _) if spec.kind == "prio" && key == "priomap" => {
+            unsaid_map(d, cmd, &err.given)
+        }
         _ => d,
     }
 }
@@ -143,6 +152,15 @@ fn unknown_key(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize) ->
         return d.hint(Some(format!("\"{}\" goes before the kind", word.text)));
     }
     d.suggest(suggest::closest(&word.text, keys(spec)).map(String::from))
+}
+
+/// The map that prio has by default or had before, which does not fit the number of bands that is said.
+fn unsaid_map(mut d: Diagnostic, cmd: &QdiscCommand, band: &str) -> Diagnostic {
+    if cmd.options.iter().any(|w| w.text == "priomap") {
+        return d;
+    }
+    d.message = format!("the priomap that is not given leads to band {band}, which is not there");
+    d.hint(Some("give it too, as 16 numbers of bands after priomap".into()))
 }
 
 fn bad_value(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize, key: &str) -> Diagnostic {
