@@ -120,16 +120,17 @@ fn span_of(cmd: &QdiscCommand, err: &ConfigError, key: &str) -> Range<usize> {
         (_, "handle") => handle(),
         (ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Unsupported, _) => place(),
         (_, "") => err.word.and_then(option).or_else(kind),
-        (_, key) => err.word.or_else(|| value_of(cmd, key)).and_then(option).or_else(kind),
+        (_, key) => err.word.or_else(|| value_of(cmd, key, &err.given)).and_then(option).or_else(kind),
     };
     said.unwrap_or_else(|| cmd.span.clone())
 }
 
-/// The index of the value that is given to `key`.
-fn value_of(cmd: &QdiscCommand, key: &str) -> Option<usize> {
+/// The index of the value that is given to `key`; of several, the one that reads as `given`.
+fn value_of(cmd: &QdiscCommand, key: &str, given: &str) -> Option<usize> {
     let param = spec(cmd)?.params.iter().find(|p| p.key == key)?;
     let at = cmd.options.iter().position(|w| param.words.contains(&w.text.as_str()))?;
-    Some(if param.flag || at + 1 == cmd.options.len() { at } else { at + 1 })
+    let values = cmd.options.get(at + 1..).filter(|values| !param.flag && !values.is_empty());
+    Some(values.map_or(at, |values| at + 1 + values.iter().position(|w| w.text == given).unwrap_or(0)))
 }
 
 /// All words that a kind knows.
@@ -150,6 +151,12 @@ fn unknown_key(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize) ->
     }
     if BEFORE_KIND.contains(&word.text.as_str()) {
         return d.hint(Some(format!("\"{}\" goes before the kind", word.text)));
+    }
+    if spec.kind == "prio"
+        && suggest::is_number(&word.text)
+        && before.is_some_and(|b| suggest::is_number(&b.text))
+    {
+        return d.hint(Some("priomap has 16 numbers, one for each priority".into()));
     }
     d.suggest(suggest::closest(&word.text, keys(spec)).map(String::from))
 }

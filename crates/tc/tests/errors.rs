@@ -220,6 +220,10 @@ fn options() {
             "prio bands 2",
             "the priomap that is not given leads to band 2, which is not there (give it too, as 16 numbers of bands after priomap)",
         ),
+        (
+            "prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1",
+            "prio has no parameter \"1\" (priomap has 16 numbers, one for each priority)",
+        ),
         ("prio bands 17", "prio bands: 17 is out of range (expected 2 to 16)"),
         ("pfifo_fast limit 3", "pfifo_fast has no parameter \"limit\" (expected no parameter)"),
     ] {
@@ -239,6 +243,7 @@ fn the_caret_is_under_the_word_and_the_suggestion_replaces_it() {
         ("qdisc add root tbf rate 10mbitt burst 5kb limit 9kb", "10mbitt", Some("10mbit")),
         ("qdisc add root fq_codel limit 0", "0", None),
         ("qdisc add root tbf rate 1mbit limit 9kb peakrate 1mbit burst 5kb mtu 2000", "1mbit", None),
+        ("qdisc add root prio bands 4 priomap 1 1 2 7 1", "7", None),
         ("qdisc ad0 root pfifo", "ad0", Some("add")),
         ("qdisc add root tbf burst 5kb limit 9kb", "tbf", None),
     ] {
