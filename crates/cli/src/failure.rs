@@ -117,11 +117,16 @@ pub fn of_arguments(e: &clap::Error) -> ExitCode {
         let _ = e.print();
         return ExitCode::from(USAGE);
     }
-    let text = e.render().to_string();
-    let said = text.split("\nUsage:").next().unwrap_or(&text);
+    Failure::usage(in_one_line(&e.render().to_string())).report()
+}
+
+/// Without the usage, and without a tip that no option here follows: nothing but options begins with a dash.
+fn in_one_line(text: &str) -> String {
+    let said = text.split("\nUsage:").next().unwrap_or(text);
     let said = said.split("\nFor more information").next().unwrap_or(said);
+    let said = said.split("\n  tip: to pass '").next().unwrap_or(said);
     let words: Vec<&str> = said.trim_start_matches("error:").split_whitespace().collect();
-    Failure::usage(words.join(" ").replacen(" tip: ", "; ", 1)).report()
+    words.join(" ").replacen(" tip: ", "; ", 1)
 }
 
 /// Lets a command whose output nobody reads any more (`txweir kinds | head -1`) end without a word: printing would
@@ -147,6 +152,17 @@ mod tests {
         let mut out = Vec::new();
         draw(all.first(), colour, &mut out).expect("writing to memory");
         String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn what_clap_says_is_one_line_and_gives_no_false_advice() {
+        let said = "error: unexpected argument '-1' found\n\n  tip: to pass '-1' as a value, use '-- -1'\n\nUsage: x\n";
+        assert_eq!(in_one_line(said), "unexpected argument '-1' found");
+        let said = "error: unexpected argument '--jso' found\n\n  tip: a similar argument exists: '--json'\n\nUsage: x\n";
+        assert_eq!(
+            in_one_line(said),
+            "unexpected argument '--jso' found; a similar argument exists: '--json'"
+        );
     }
 
     #[test]

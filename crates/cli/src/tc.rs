@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use txweir::daemon::protocol::{Ask, Batch};
-use txweir::tc::tool::Flags;
+use txweir::tc::tool::{self, Device, Devices, Flags, Request};
 
 use crate::{Failure, client};
 
@@ -29,8 +29,15 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.words.first().is_some_and(|word| word == "save") {
         return save(socket, &args.words[1..]);
     }
-    // What is wrong with the words is for the daemon to say.
-    let flags = Flags::read(&args.words).unwrap_or_default();
+    // What is wrong with the words is for the daemon to say; with the options, for whoever reads them.
+    let Ok(flags) = Flags::read(&args.words) else { return about(args.words) };
+    let asks = match args.words.get(flags.before) {
+        None => true,
+        Some(word) => flags.help || flags.version || word == "help",
+    };
+    if flags.batch.is_none() && asks {
+        return about(args.words);
+    }
     let batch = flags.batch.as_deref().map(read_batch).transpose()?;
     let class_names = match read_class_names(&flags) {
         Ok(names) => names,
@@ -41,6 +48,25 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         }
     };
     client::ask(socket, &Ask::Tc { args: args.words, batch, class_names })
+}
+
+/// What needs no daemon: the help and the version, for whoever has none yet or only asks which tc this is.
+fn about(words: Vec<String>) -> Result<ExitCode, Failure> {
+    let done = tool::run(&Request { args: words, ..Request::default() }, &mut NoDevices);
+    eprint!("{}", done.stderr);
+    print!("{}", done.stdout);
+    Ok(ExitCode::from(done.status))
+}
+
+struct NoDevices;
+
+impl Devices for NoDevices {
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn device(&mut self, _name: &str) -> Option<&mut dyn Device> {
+        None
+    }
 }
 
 /// Where tc has the names of classes, unless `-cf` says otherwise.
@@ -87,8 +113,13 @@ fn save(socket: Option<&Path>, words: &[String]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a file whole or not at all: whoever reads it finds the old text or the new one, also after a crash.
+/// Writes a file whole or not at all: whoever reads it finds the old text or the new one, also after a crash. A link is
+/// followed, and what is no file (a device, a pipe) is written to and not replaced.
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return fs::write(path, text);
+    }
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut beside = std::ffi::OsString::from(".");
     beside.push(name);
@@ -120,6 +151,15 @@ mod tests {
         }
         assert_eq!(fs::read_dir(&dir).expect("list").count(), 1);
         assert!(write_whole(&dir.join("none/s.tc"), "x").is_err());
+        let link = dir.join("link.tc");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        write_whole(&link, "three\n").expect("write");
+        assert!(fs::symlink_metadata(&link).expect("there").is_symlink());
+        assert_eq!(fs::read_to_string(&path).expect("text"), "three\n");
+        // A socket cannot be written to, and is not replaced either.
+        let socket = dir.join("socket");
+        let _kept = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        assert!(write_whole(&socket, "x").is_err() && !fs::metadata(&socket).expect("there").is_file());
         fs::remove_dir_all(&dir).expect("remove");
     }
 }

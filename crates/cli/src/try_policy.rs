@@ -24,7 +24,7 @@ pub struct Args {
     policies: Vec<String>,
 
     /// Line rate of the bottleneck
-    #[arg(long, value_name = "RATE", default_value = "1gbit")]
+    #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
     link: String,
 
     /// Descriptors of its device, one packet each
@@ -32,7 +32,7 @@ pub struct Args {
     ring: u32,
 
     /// Round trip without queues
-    #[arg(long, value_name = "TIME", default_value = "20ms")]
+    #[arg(long, value_name = "TIME", default_value = "20ms", allow_hyphen_values = true)]
     rtt: String,
 
     /// A mix (bulk+rr, rrul, voip, web, incast, many-flows), a scenario file, or a capture (pcap, pcapng)
@@ -43,7 +43,7 @@ pub struct Args {
     traffic: String,
 
     /// Virtual time of each run; its first tenth is not measured
-    #[arg(long, value_name = "TIME", default_value = "10s")]
+    #[arg(long, value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
     time: String,
 
     /// Seed of everything random; the same seed gives the same numbers
@@ -82,6 +82,11 @@ pub fn main(args: Args) -> Result<(), Failure> {
     setup.check().map_err(|e| Failure::usage(format!("--{e}")))?;
     let traffic = traffic(&args.traffic, &setup)?;
     let entries = entries(&args.policies)?;
+    if let Some(path) = &args.html {
+        // Said now and not after a long run. What is there stays until there is something to write.
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        opened.map_err(|e| Failure::usage(format!("--html {}: {e}", path.display())))?;
+    }
     let mut bar: Option<Bar> = None;
     let trial = run(&setup, &traffic, &entries, &mut |now, whole| {
         bar.get_or_insert_with(|| Bar::new(whole.as_nanos())).at(now.as_nanos());
@@ -134,6 +139,9 @@ fn entries(given: &[String]) -> Result<Vec<Entry>, Failure> {
         [] => vec![DEFAULT],
         some => some.iter().map(String::as_str).collect(),
     };
+    if given.iter().filter(|text| **text == "-").count() > 1 {
+        return Err(Failure::usage("- (stdin) can be read only once, and is given twice"));
+    }
     let mut all: Vec<Entry> = Vec::new();
     for text in &given {
         let policy = (*text != DEFAULT).then(|| policy::load(Path::new(text))).transpose()?;
@@ -175,5 +183,6 @@ mod tests {
         assert_eq!(names(&[]), Some(vec!["default".into()]));
         assert_eq!(names(&["default", "default"]), Some(vec!["default".into(), "default (2)".into()]));
         assert_eq!(names(&["no/such/file"]), None);
+        assert_eq!(names(&["-", "-"]), None);
     }
 }

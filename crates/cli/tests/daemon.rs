@@ -173,10 +173,14 @@ fn where_the_socket_is() {
     }
     assert_eq!(told(&dir.command(&["link"]).env("TXWEIR_SOCKET", here).output().expect("run")).0, 0);
     let long = "x".repeat(200);
-    for words in [["daemon", "--socket", &long], ["link", "--socket", &long], ["tc", "--socket", &long]] {
+    for words in [
+        &["daemon", "--socket", &long][..],
+        &["link", "--socket", &long],
+        &["tc", "--socket", &long, "qdisc"],
+    ] {
         let expected =
             format!("txweir: socket {long}: the path of a socket has at most 107 bytes, this one has 200\n");
-        assert_eq!(dir.run(&words), (1, String::new(), expected));
+        assert_eq!(dir.run(words), (1, String::new(), expected));
     }
     let expected = "txweir: --socket x: only daemon, link and tc have a socket\n".to_string();
     assert_eq!(dir.run(&["--socket", "x", "kinds"]), (1, String::new(), expected));
@@ -191,6 +195,14 @@ fn help_needs_no_daemon() {
     let expected = "txweir: link: invalid value 'sixteen-bytes-00' for '<NAME>': an interface name has at most 15 bytes, \
                     this one has 16\n";
     assert_eq!((code, out.as_str(), err.as_str()), (1, "", expected));
+    for line in ["tc", "tc -h", "tc --help", "tc -s help"] {
+        let (code, out, err) = dir.run(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!((code, out.as_str()), (0, ""), "{line}");
+        assert!(err.starts_with("tc [OPTIONS] { qdisc ") && err.contains("--atomic"), "{line}: {err}");
+    }
+    assert!(dir.ok("tc -V").starts_with("tc utility, txweir-"));
+    let (code, _, err) = dir.run(&["tc", "-x", "qdisc"]);
+    assert_eq!((code, err.lines().next()), (255, Some("error[unknown-object]: there is no option \"-x\"")));
 }
 
 #[test]

@@ -104,12 +104,12 @@ pub struct Change {
     /// Name of the link, 1 to 15 bytes
     pub name: IfName,
 
-    /// Largest network-layer packet, bytes: what qdiscs added later take their defaults from [default: 1500, or
-    /// the interface's]
+    /// Largest network-layer packet, bytes: what qdiscs added later take their defaults from [default of a new
+    /// link: 1500, or the interface's]
     #[arg(long, value_name = "BYTES", value_parser = within::<0, MTU_MAX>)]
     pub mtu: Option<u32>,
 
-    /// Default limit, in packets, of the FIFO qdiscs added later [default: 1000]
+    /// Default limit, in packets, of the FIFO qdiscs added later [default of a new link: 1000]
     #[arg(long, value_name = "PACKETS", value_parser = within::<0, { u32::MAX }>)]
     pub txqueuelen: Option<u32>,
 

@@ -16,6 +16,8 @@ use crate::traffic::{HEADERS, Traffic};
 
 /// Bytes of an Ethernet header.
 const LINK_HEADER: u32 = 14;
+/// Why a link without a device has no rate.
+const NO_RATE: &str = "a null link takes what it is sent at once: expected type wire, tap or packet";
 /// What ip(8) shows of a new Ethernet device.
 const TXQUEUELEN: u32 = 1000;
 /// MTU of Ethernet (RFC 894).
@@ -100,7 +102,7 @@ impl Link {
         }
         if kind == LinkType::Null && (make.wire.is_some() || change.rate.is_some()) {
             let key = if make.wire.is_some() { "wire" } else { "rate" };
-            return says(key, "a null link takes what it is sent at once: expected type wire, tap or packet");
+            return says(key, NO_RATE);
         }
         let wire = match (&make.wire, change.rate, kind) {
             (Some(spec), ..) => Some(spec.clone()),
@@ -167,13 +169,14 @@ impl Link {
     /// One line.
     pub fn check(&self, change: &Change) -> Result<(), String> {
         match (change.rate, &self.wire) {
-            (Some(rate), None) => Err(format!(
-                "link {} rate: expected a link that was added with --rate or --wire, given {}bit for one of type {} \
-                 without",
-                self.name,
-                rate.bits(),
-                self.kind.name()
-            )),
+            (Some(_), None) => Err(match self.kind {
+                LinkType::Null => format!("link {} rate: {NO_RATE}", self.name),
+                _ => format!(
+                    "link {} rate: it was added without --rate and without --wire, and is as fast as its interface: \
+                     delete it, and add it with one",
+                    self.name
+                ),
+            }),
             _ => Ok(()),
         }
     }

@@ -148,8 +148,7 @@ fn refusals_name_the_link_and_change_nothing() {
         ),
         (
             "set a --rate 1mbit",
-            "link a rate: expected a link that was added with --rate or --wire, given 1000000bit for one of type null \
-             without",
+            "link a rate: a null link takes what it is sent at once: expected type wire, tap or packet",
         ),
         (
             "add b --if eth0",

@@ -296,13 +296,17 @@ fn tables_fit_and_wrap() {
     let names =
         ["default", "a-rather-long-name.tc", "another-long-name-of-a-policy.tc", "d.tc", "e.tc", "f.tc"];
     for n in [1, 3, 6] {
-        let policies: Vec<(&str, &str)> = names[..n].iter().map(|name| (*name, "")).collect();
+        // The last is another one, so that something is best.
+        let policy = |i: usize| if i + 1 == n { "qdisc add root fq_codel" } else { "" };
+        let policies: Vec<(&str, &str)> = (0..n).map(|i| (names[i], policy(i))).collect();
         let text = trial(&setup, &mix("rrul"), &policies).to_string();
         let widest = text.lines().map(|l| l.chars().count()).max();
         assert!(widest <= Some(100), "{widest:?}\n{text}");
         assert_eq!(text.matches("* best").count(), usize::from(n > 1));
         assert_eq!(text.matches("\nrr  transactions/s").count(), n.div_ceil(3));
     }
+    let alike = trial(&setup, &mix("bulk+rr"), &[("default", ""), ("same.tc", "")]).to_string();
+    assert!(!alike.contains('*'), "{alike}");
     let one = trial(&setup, &mix("bulk+rr"), &[("default", "")]);
     assert!(one.headline().expect("a headline").ends_with("s with default"));
 }

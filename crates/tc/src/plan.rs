@@ -49,6 +49,8 @@ pub(crate) struct Move {
 struct Seen {
     key: (Handle, Handle, &'static str),
     options: Vec<(&'static str, String)>,
+    /// The same without loss.
+    exact: String,
 }
 
 impl Seen {
@@ -68,7 +70,9 @@ fn seen(tree: &Tree) -> Vec<Seen> {
     tree.visit(&mut |place, node: &Node| {
         if !node.handle().is_none() {
             let key = (place.parent, node.handle(), node.qdisc().spec().kind);
-            all.push(Seen { key, options: show::option_texts(node.qdisc()) });
+            let stab = node.stab().map(|stab| ("stab", format!("stab {}", show::stab_text(stab))));
+            let options = stab.into_iter().chain(show::option_texts(node.qdisc())).collect();
+            all.push(Seen { key, options, exact: show::exact_options(node) });
         }
     });
     all
@@ -83,7 +87,11 @@ pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
             lines.push(Line::removed(old.text(dev)));
             continue;
         };
-        let changed = changed_options(old, new);
+        let mut changed = changed_options(old, new);
+        // A change that is lost in what tc rounds to three digits.
+        if changed.is_empty() && old.exact != new.exact {
+            changed.push(format!("{} -> {}", old.exact, new.exact));
+        }
         if !changed.is_empty() {
             lines.push(Line { sign: '~', text: format!("{}: {}", old.name(dev), changed.join(", ")) });
         }
@@ -111,17 +119,24 @@ fn changed_options(old: &Seen, new: &Seen) -> Vec<String> {
     changed
 }
 
+/// The qdisc of a packet; one that nobody has named by the class that it hangs below.
 fn place(q: &Queued) -> String {
-    format!("{} {}", q.kind, show::handle_text(q.handle))
+    let name = format!("{} {}", q.kind, show::handle_text(q.handle));
+    match q.handle.is_none() && q.parent != Handle::ROOT {
+        true => format!("{name} parent {}", q.parent),
+        false => name,
+    }
 }
 
 /// Packets put into a new tree: where each was, and where it came to be.
 pub(crate) fn moves(before: &[Queued], after: &[Option<Queued>]) -> Vec<Move> {
-    let mut sums: BTreeMap<(String, Option<String>), Tally> = BTreeMap::new();
+    // What is dropped comes last.
+    let mut sums: BTreeMap<(String, bool, Option<String>), Tally> = BTreeMap::new();
     for (was, is) in before.iter().zip(after) {
-        sums.entry((place(was), is.as_ref().map(place))).or_default().add(was.meta.wire_len);
+        let key = (place(was), is.is_none(), is.as_ref().map(place));
+        sums.entry(key).or_default().add(was.meta.wire_len);
     }
-    sums.into_iter().map(|((from, to), packets)| Move { from, to, packets }).collect()
+    sums.into_iter().map(|((from, _, to), packets)| Move { from, to, packets }).collect()
 }
 
 /// Packets in a tree that was changed under them: as many as a qdisc has left stay, the rest is dropped.

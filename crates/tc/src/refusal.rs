@@ -12,6 +12,7 @@ use txweir_core::{ConfigError, Env, ErrorKind};
 use crate::ast::QdiscCommand;
 use crate::command::{BEFORE_KIND, spec_of};
 use crate::diagnostic::{Diagnostic, code};
+use crate::language::{self, Object};
 use crate::lex::Word;
 use crate::source::Source;
 use crate::suggest;
@@ -22,8 +23,13 @@ pub(crate) fn known_kinds() -> String {
     format!("one of {}", kinds.join(", "))
 }
 
-/// A word that stands where a kind must, and is none.
+/// A word that stands where a kind must, and is none; or one of Linux's that is not here, which is no misspelling.
 pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
+    if language::knows(Object::Qdisc, &kind.text) {
+        let message = format!("txweir has no qdisc {}: Linux has it", kind.text);
+        let err = Diagnostic::error(code::NOT_IN_ENGINE, source, kind.span.clone(), message);
+        return err.expected(known_kinds());
+    }
     let candidates = KINDS.iter().map(|s| s.kind).chain(BEFORE_KIND);
     let near = suggest::closest(&kind.text, candidates).map(String::from);
     let message = format!("there is no qdisc kind \"{}\"", kind.text);
@@ -44,6 +50,9 @@ pub(crate) fn of(source: &Arc<Source>, cmd: &QdiscCommand, err: &ConfigError) ->
     match (err.kind, spec(cmd), err.word) {
         (ErrorKind::UnknownKey, Some(spec), Some(at)) => unknown_key(d, cmd, spec, at),
         (ErrorKind::BadValue, Some(spec), Some(at)) => bad_value(d, cmd, spec, at, key),
+        (ErrorKind::Conflict, Some(spec), _) if spec.kind == "prio" && key == "priomap" => {
+            unsaid_map(d, cmd, &err.given)
+        }
         _ => d,
     }
 }
@@ -111,16 +120,17 @@ fn span_of(cmd: &QdiscCommand, err: &ConfigError, key: &str) -> Range<usize> {
         (_, "handle") => handle(),
         (ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Unsupported, _) => place(),
         (_, "") => err.word.and_then(option).or_else(kind),
-        (_, key) => err.word.or_else(|| value_of(cmd, key)).and_then(option).or_else(kind),
+        (_, key) => err.word.or_else(|| value_of(cmd, key, &err.given)).and_then(option).or_else(kind),
     };
     said.unwrap_or_else(|| cmd.span.clone())
 }
 
-/// The index of the value that is given to `key`.
-fn value_of(cmd: &QdiscCommand, key: &str) -> Option<usize> {
+/// The index of the value that is given to `key`; of several, the one that reads as `given`.
+fn value_of(cmd: &QdiscCommand, key: &str, given: &str) -> Option<usize> {
     let param = spec(cmd)?.params.iter().find(|p| p.key == key)?;
     let at = cmd.options.iter().position(|w| param.words.contains(&w.text.as_str()))?;
-    Some(if param.flag || at + 1 == cmd.options.len() { at } else { at + 1 })
+    let values = cmd.options.get(at + 1..).filter(|values| !param.flag && !values.is_empty());
+    Some(values.map_or(at, |values| at + 1 + values.iter().position(|w| w.text == given).unwrap_or(0)))
 }
 
 /// All words that a kind knows.
@@ -142,7 +152,22 @@ fn unknown_key(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize) ->
     if BEFORE_KIND.contains(&word.text.as_str()) {
         return d.hint(Some(format!("\"{}\" goes before the kind", word.text)));
     }
+    if spec.kind == "prio"
+        && suggest::is_number(&word.text)
+        && before.is_some_and(|b| suggest::is_number(&b.text))
+    {
+        return d.hint(Some("priomap has 16 numbers, one for each priority".into()));
+    }
     d.suggest(suggest::closest(&word.text, keys(spec)).map(String::from))
+}
+
+/// The map that prio has by default or had before, which does not fit the number of bands that is said.
+fn unsaid_map(mut d: Diagnostic, cmd: &QdiscCommand, band: &str) -> Diagnostic {
+    if cmd.options.iter().any(|w| w.text == "priomap") {
+        return d;
+    }
+    d.message = format!("the priomap that is not given leads to band {band}, which is not there");
+    d.hint(Some("give it too, as 16 numbers of bands after priomap".into()))
 }
 
 fn bad_value(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize, key: &str) -> Diagnostic {

@@ -220,20 +220,37 @@ fn made_by(tree: &Tree) -> Vec<Made> {
         if node.handle().is_none() {
             return;
         }
-        let mut options = Vec::new();
-        node.qdisc().options(&mut |o| {
-            if !o.value.is_set() {
-                return;
-            }
-            options.extend(o.word.map(String::from));
-            if !o.param.flag {
-                options.extend(exact_of(o.value).split(' ').map(String::from));
-            }
-        });
+        let options = words_of(node.qdisc());
         let (parent, handle, kind) = (place.parent, node.handle(), node.qdisc().spec().kind);
         all.push(Made { parent, handle, kind, options, stab: node.stab().copied() });
     });
     all
+}
+
+/// The options of a qdisc and its size table without loss, as the words that make them.
+pub(crate) fn exact_options(node: &Node) -> String {
+    let table = node.stab().map(stab::words);
+    let options = table.into_iter().chain(words_of(node.qdisc()));
+    options.collect::<Vec<String>>().join(" ")
+}
+
+/// A size table as `tc -d` prints it.
+pub(crate) fn stab_text(table: &Stab) -> String {
+    stab::text(table)
+}
+
+fn words_of(qdisc: &dyn Qdisc) -> Vec<String> {
+    let mut words = Vec::new();
+    qdisc.options(&mut |o| {
+        if !o.value.is_set() {
+            return;
+        }
+        words.extend(o.word.map(String::from));
+        if !o.param.flag {
+            words.extend(exact_of(o.value).split(' ').map(String::from));
+        }
+    });
+    words
 }
 
 /// Calls `f` on what is shown: the root, and what was added below.

@@ -58,7 +58,14 @@ pub struct Outcome {
 /// Where help is.
 const HELP: &str = "\
 tc [OPTIONS] { qdisc | class | filter | chain | actions } { add | replace | change | del | show ... }
-Options, units and words are those of tc(8) and of the page of each kind; --dry-run and --atomic come on top.
+tc [OPTIONS] -b FILE        lines of the same in a file, or - for stdin; -force goes on after a failure
+tc save FILE                writes the lines that make the present configuration, or - to stdout
+
+Options, units and words are those of tc(8) and of the page of each kind:
+-s[tatistics] -d[etails] -r[aw] -j[son] -p[retty] -iec -o[neline] -nm -cf FILE -force -V[ersion] -h[elp].
+These come on top:
+--dry-run  say what would change, and where packets that wait would go, and change nothing
+--atomic   with -b: do all lines or none, and keep the packets that wait
 ";
 
 /// What `-V` prints.

@@ -73,7 +73,7 @@ fn words_before_the_kind() {
         (
             "qdisc add root htb default 10",
             concat!(
-                "p:1:16: there is no qdisc kind \"htb\" (expected one of bfifo, codel, ",
+                "p:1:16: txweir has no qdisc htb: Linux has it (expected one of bfifo, codel, ",
                 "fq_codel, pfifo, pfifo_fast, pfifo_head_drop, prio, tbf)"
             ),
         ),
@@ -153,7 +153,7 @@ fn words_before_the_kind() {
         ("actions ls action", "p:1:9: this does not say which action (expected action KIND ...)"),
         (
             "class add dev eth0 parent 1: classid 1:1 htb rate 1mbit",
-            "p:1:42: the engine has no kind \"htb\" with classes (classes come with their qdisc: prio has 1:1 to \
+            "p:1:42: txweir has no classes of htb: Linux has them (classes come with their qdisc: prio has 1:1 to \
              1:BANDS, tbf has 1:1)",
         ),
         ("qdisc add root 'pfifo", "p:1:16: this ' is not closed on its line (expected a closing ')"),
@@ -216,7 +216,14 @@ fn options() {
         ),
         ("fq_codel limit 0", "fq_codel limit: 0 is out of range (expected at least 1 packet)"),
         ("fq_codel ecn handle 1:", "fq_codel has no parameter \"handle\" (\"handle\" goes before the kind)"),
-        ("prio bands 2", "prio priomap cannot be 2 (expected bands 0 to 1)"),
+        (
+            "prio bands 2",
+            "the priomap that is not given leads to band 2, which is not there (give it too, as 16 numbers of bands after priomap)",
+        ),
+        (
+            "prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1",
+            "prio has no parameter \"1\" (priomap has 16 numbers, one for each priority)",
+        ),
         ("prio bands 17", "prio bands: 17 is out of range (expected 2 to 16)"),
         ("pfifo_fast limit 3", "pfifo_fast has no parameter \"limit\" (expected no parameter)"),
     ] {
@@ -236,6 +243,7 @@ fn the_caret_is_under_the_word_and_the_suggestion_replaces_it() {
         ("qdisc add root tbf rate 10mbitt burst 5kb limit 9kb", "10mbitt", Some("10mbit")),
         ("qdisc add root fq_codel limit 0", "0", None),
         ("qdisc add root tbf rate 1mbit limit 9kb peakrate 1mbit burst 5kb mtu 2000", "1mbit", None),
+        ("qdisc add root prio bands 4 priomap 1 1 2 7 1", "7", None),
         ("qdisc ad0 root pfifo", "ad0", Some("add")),
         ("qdisc add root tbf burst 5kb limit 9kb", "tbf", None),
     ] {

@@ -51,6 +51,43 @@ fn exit_status_as_tc_has_it() {
             "error[out-of-range]: fq_codel flows: 0 is out of range",
         ),
         (
+            "qdisc add dev eth0 root htb default 10",
+            2,
+            "error[not-in-engine]: txweir has no qdisc htb: Linux has it",
+        ),
+        ("qdisc add dev eth0 root hbt default 10", 1, "error[unknown-kind]: there is no qdisc kind \"hbt\""),
+        ("qdisc add dev eth0 root htb defalt 10", 1, "error[unknown-key]: htb has no parameter \"defalt\""),
+        (
+            "class add dev eth0 parent 1: classid 1:1 htb rate 1mbit",
+            2,
+            "error[not-in-engine]: txweir has no classes of htb: Linux has them",
+        ),
+        (
+            "qdisc add dev eth0 root prio bands 2",
+            2,
+            "error[conflict]: the priomap that is not given leads to band 2, which is not there",
+        ),
+        (
+            "qdisc add dev eth0 root prio bands 2 priomap 0 1 2",
+            1,
+            "error[conflict]: prio priomap cannot be 2",
+        ),
+        (
+            "qdisc add dev eth0 root prio priomap 0 1 2 bands 2",
+            2,
+            "error[conflict]: prio priomap cannot be 2",
+        ),
+        (
+            "qdisc add dev eth0 root tbf rate 1mbit rate 2mbit burst 5k limit 9k",
+            1,
+            "error[conflict]: tbf rate is given twice",
+        ),
+        (
+            "qdisc add dev eth0 root tbf rate 1mbit burst 5k limit 9k buffer 5k",
+            1,
+            "error[conflict]: tbf burst is given twice",
+        ),
+        (
             "qdisc add dev eth0 root estimator 1s 8s pfifo",
             0,
             "warning[unsupported]: no rates are estimated here: this changes nothing",
@@ -235,6 +272,26 @@ const SWAP: &str = "qdisc del dev eth0 root\nqdisc add dev eth0 root handle 10: 
                     qdisc add dev eth0 parent 10:2 handle 20: bfifo limit 700\nqdisc add dev eth1 clsact\n";
 
 #[test]
+fn a_dry_run_names_every_change_and_every_place() {
+    let mut devices = loaded(10);
+    let plan = batch(&mut devices, "--atomic --dry-run", "qdisc replace dev eth0 root handle 2: prio\n");
+    assert!(plan.stdout.ends_with("in pfifo 1: -> pfifo 0: parent 2:2\n"), "{}", plan.stdout);
+    // A size table is a change, and so is what show rounds away.
+    let tbf = "qdisc replace dev eth1 root handle 1: tbf rate 1kbit burst 5k limit 9000000";
+    good(&mut devices, tbf);
+    assert_eq!(good(&mut devices, &format!("--dry-run {tbf}")), "");
+    let plan = good(&mut devices, &format!("--dry-run {tbf}").replace("9000000", "9000001"));
+    assert_eq!(
+        plan,
+        "~ qdisc tbf 1: dev eth1 root: rate 125bps burst 5120b limit 9000000b mpu 0 overhead 0 linklayer ethernet -> \
+         rate 125bps burst 5120b limit 9000001b mpu 0 overhead 0 linklayer ethernet\n"
+    );
+    let plan =
+        good(&mut devices, "--dry-run qdisc replace dev eth1 root handle 2: stab overhead 10 bfifo limit 9");
+    assert!(plan.ends_with("+ qdisc bfifo 2: dev eth1 root stab overhead 10 limit 9b\n"), "{plan}");
+}
+
+#[test]
 fn an_atomic_batch_moves_packets() {
     let mut devices = loaded(10);
     let plan = batch(&mut devices, "--atomic --dry-run", SWAP);
@@ -244,8 +301,8 @@ fn an_atomic_batch_moves_packets() {
         "- qdisc pfifo 1: dev eth0 root limit 50p\n\
          + qdisc prio 10: dev eth0 root bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n\
          + qdisc bfifo 20: dev eth0 parent 10:2 limit 700b\n\
-         queued: 3 packets 300 bytes in pfifo 1: dropped\n\
          queued: 7 packets 700 bytes in pfifo 1: -> bfifo 20:\n\
+         queued: 3 packets 300 bytes in pfifo 1: dropped\n\
          + qdisc clsact ffff: dev eth1 parent ffff:fff1\n"
     );
     let done = batch(&mut devices, "--atomic", SWAP);

@@ -113,9 +113,10 @@ impl Trial {
             }
             from = to;
         }
-        match heads.len() {
-            1 => Ok(()),
-            _ => writeln!(f, "* best"),
+        // Where all are alike there is nothing to explain.
+        match cells.iter().flatten().any(|cell| cell.ends_with('*')) {
+            true => writeln!(f, "* best"),
+            false => Ok(()),
         }
     }
 

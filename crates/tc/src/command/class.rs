@@ -112,7 +112,10 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
 
 /// A class of a kind that the engine does not have.
 pub(super) fn no_such_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
-    let message = format!("the engine has no kind \"{}\" with classes", kind.text);
-    let err = Diagnostic::error(code::UNKNOWN_KIND, source, kind.span.clone(), message);
+    let (code, message) = match language::knows(Object::Class, &kind.text) {
+        true => (code::NOT_IN_ENGINE, format!("txweir has no classes of {}: Linux has them", kind.text)),
+        false => (code::UNKNOWN_KIND, format!("there is no kind \"{}\" with classes", kind.text)),
+    };
+    let err = Diagnostic::error(code, source, kind.span.clone(), message);
     err.hint(Some("classes come with their qdisc: prio has 1:1 to 1:BANDS, tbf has 1:1".into()))
 }

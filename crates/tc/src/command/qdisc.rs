@@ -201,26 +201,49 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
     if cmd.options.is_empty() && matches!(cmd.verb, Verb::Change | Verb::Delete) || cmd.verb == Verb::Delete {
         return Ok(());
     }
+    once(source, cmd, spec)?;
     let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     match spec.build(&mut Words::new(&words), &Env::default()) {
         Ok(_) => Ok(()),
-        Err(err) => match status_of(spec, &err) {
+        Err(err) => match status_of(spec, &err, &words) {
             REFUSED => Ok(()),
             status => Err(Failure { status, diagnostic: refusal::of(source, cmd, &err) }),
         },
     }
 }
 
+/// What tbf must be told once: of all kinds that are here, tc minds it with this one only.
+const ONCE: [(&str, &[&str]); 1] = [("tbf", &["rate", "burst", "limit", "latency", "peakrate", "mtu"])];
+
+fn once(source: &Arc<Source>, cmd: &QdiscCommand, spec: &Spec) -> Result<(), Failure> {
+    let keys = ONCE.iter().find(|(kind, _)| *kind == spec.kind).map_or(&[][..], |(_, keys)| keys);
+    for param in spec.params.iter().filter(|p| keys.contains(&p.key)) {
+        let mut said = cmd.options.iter().filter(|w| param.words.contains(&w.text.as_str()));
+        if let (Some(_), Some(again)) = (said.next(), said.next()) {
+            let message = format!("{} {} is given twice", spec.kind, param.key);
+            let err = Diagnostic::error(code::CONFLICT, source, again.span.clone(), message);
+            return Err(Failure::unparsable(err.hint(Some("leave one of them out".into()))));
+        }
+    }
+    Ok(())
+}
+
 /// The exit status of tc for options that the engine refuses: most are refused by tc itself, the rest by the kernel.
-pub(super) fn status_of(spec: &Spec, err: &ConfigError) -> u8 {
+fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
     let key = err.key.as_deref().unwrap_or("");
+    // tc holds a map to the number of bands that it has read by then; one that is not said it does not look at.
+    let seen = |words: &[&str]| {
+        let at = |key: &str| words.iter().position(|w| *w == key);
+        at("priomap").is_some_and(|map| at("bands").is_none_or(|bands| bands < map))
+    };
     match (err.kind, spec.kind, key) {
         (ErrorKind::BadValue, ..) if err.given.is_empty() => USAGE,
         (ErrorKind::UnknownKey, "pfifo_fast", _) => USAGE,
         (ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing, ..) => UNPARSABLE,
         // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
         (ErrorKind::OutOfRange, "bfifo" | "tbf", _) => UNPARSABLE,
-        (ErrorKind::Conflict, "tbf", "") | (ErrorKind::Conflict, "prio", "priomap") => UNPARSABLE,
+        (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
+        (ErrorKind::Conflict, "prio", "priomap") if seen(words) => UNPARSABLE,
         _ => REFUSED,
     }
 }

@@ -100,7 +100,11 @@ fn hook_of(cmd: &QdiscCommand, device: &dyn Device) -> Option<Hook> {
         (Some(Place::Ingress), _) => Some(Hook::Ingress),
         (Some(Place::Clsact), _) => Some(Hook::Clsact),
         (Some(Place::Below(HOOK)), _) => Some(there),
-        (None, Some(At { value: HOOK_HANDLE, .. })) if device.hook().is_some() => Some(there),
+        (None, Some(At { value: HOOK_HANDLE, .. }))
+            if device.hook().is_some() && cmd.verb != Verb::Delete =>
+        {
+            Some(there)
+        }
         _ => None,
     }
 }

@@ -93,7 +93,9 @@ const OPTIONS: [(&str, Does); 22] = [
 ];
 
 /// Options that are accepted only as they are here.
-const EXACT: [(&str, Does); 6] = [
+const EXACT: [(&str, Does); 7] = [
+    // tc has only `-help`; whoever asks for help is to get it.
+    ("-help", Does::Help),
     ("c", Does::Nothing),
     ("color", Does::Nothing),
     ("color=auto", Does::Nothing),
@@ -227,6 +229,7 @@ mod tests {
         assert_eq!(read("-b").expect("good").batch.as_deref(), Some("-"));
         assert_eq!(read("-cf f qdisc").expect("good").class_names.as_deref(), Some("f"));
         assert_eq!(read("-st qdisc").expect("good").before, 1);
+        assert!(read("--help").expect("good").help);
     }
 
     #[test]
