@@ -110,7 +110,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "policy = \"\"\"\nqdisc add root handle 1: tbf rate 5mbit burst 5kb latency 50ms\nqdisc add parent 1:1 fq_codel \
          limit 100\n\"\"\"",
         "policy = \"qdisc add root pfifo\\nqdisc add root fq\\u0020codel\"",
-        "11:10: policy, line 2: there is no qdisc kind \"fq\" (did you mean \"fq_codel\"?)",
+        "11:10: policy, line 2: txweir has no qdisc fq: Linux has it (expected one of bfifo, codel, fq_codel, pfifo, pfifo_fast, pfifo_head_drop, prio, tbf)",
         "\"qdisc add root pfifo\\nqdisc add root fq\\u0020codel\"",
     ),
     (
