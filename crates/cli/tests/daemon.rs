@@ -260,6 +260,20 @@ fn configuration_survives() {
 }
 
 #[test]
+fn a_dry_run_knows_the_links_that_it_would_add() {
+    let dir = Dir::new();
+    let _daemon = Daemon::start(&mut dir.command(&["daemon"]));
+    let text = "link replace lan --queues 2\nqdisc replace dev lan root handle 1: pfifo limit 7\n";
+    dir.file("new.tc", text);
+    let plan = "+ link lan --type null --queues 2 --mtu 1500 --txqueuelen 1000\n\
+                + qdisc pfifo 1: dev lan root limit 7p\n";
+    assert_eq!(dir.ok("tc -b new.tc --dry-run"), plan);
+    assert_eq!(dir.ok("tc qdisc show"), "");
+    dir.ok("tc -b new.tc");
+    assert_eq!(dir.ok("tc -b new.tc --dry-run"), "");
+}
+
+#[test]
 fn a_wrong_configuration_starts_nothing() {
     let dir = Dir::new();
     dir.file("wrong.tc", "link replace lan\nqdisc add dev lan root fq_codel limt 100\n");

@@ -5,7 +5,7 @@ use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Meta, Tree};
 use txweir_tc::tool::{Device, Devices, Hook, LinkLine, SwapDone};
 
-use crate::grammar;
+use crate::grammar::{self, Verb};
 use crate::link::Link;
 use crate::links::Links;
 
@@ -25,7 +25,16 @@ impl Devices for Links {
 
     fn link(&mut self, words: &[String], dry: bool) -> Result<LinkLine, String> {
         let verb = grammar::read(words).map_err(|not_read| not_read.text)?;
-        self.change(self.now, &verb, dry).map(|changes| LinkLine { changes })
+        let changes = self.change(self.now, &verb, dry)?;
+        let new = match &verb {
+            Verb::Add(make) | Verb::Replace(make)
+                if dry && self.find(make.change.name.as_str()).is_none() =>
+            {
+                Some(Link::new(make)?)
+            }
+            _ => None,
+        };
+        Ok(LinkLine { changes, would_be: new.map(|link| Box::new(link) as Box<dyn Device>) })
     }
 }
 

@@ -109,9 +109,9 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     (
         "policy = \"\"\"\nqdisc add root handle 1: tbf rate 5mbit burst 5kb latency 50ms\nqdisc add parent 1:1 fq_codel \
          limit 100\n\"\"\"",
-        "policy = \"qdisc add root pfifo\\nqdisc add root fq\\u0020codel\"",
-        "11:10: policy, line 2: there is no qdisc kind \"fq\" (did you mean \"fq_codel\"?)",
-        "\"qdisc add root pfifo\\nqdisc add root fq\\u0020codel\"",
+        "policy = \"qdisc add root pfifo\\nqdisc add root fq_cdel\\u0020ecn\"",
+        "11:10: policy, line 2: there is no qdisc kind \"fq_cdel\" (did you mean \"fq_codel\"?)",
+        "\"qdisc add root pfifo\\nqdisc add root fq_cdel\\u0020ecn\"",
     ),
     (
         "\"stream\"",

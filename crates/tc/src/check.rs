@@ -31,11 +31,11 @@ use txweir_core::qdisc::KINDS;
 use crate::ast::Command;
 use crate::command;
 use crate::diagnostic::{Diagnostic, Severity, code};
-use crate::language::{Action, Settings};
-use crate::lex::Word;
+use crate::language::{self, Action, Settings};
+use crate::lex::{Line, Word};
 use crate::script::{self, Script};
 use crate::source::Source;
-use crate::suggest::is_number;
+use crate::suggest::{closest, is_number};
 
 pub use facts::Fact;
 use model::Device;
@@ -102,8 +102,10 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
             Err(e) => {
                 // A line that cannot be read makes nothing; what needs what it would have made is not its own fault.
                 check.said.push(e);
-                partial = true;
-                devices.values_mut().for_each(|d| d.partial = true);
+                if may_make_classes(&tc.line) {
+                    partial = true;
+                    devices.values_mut().for_each(|d| d.partial = true);
+                }
                 continue;
             }
         };
@@ -127,6 +129,17 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
     let mut diagnostics = check.said;
     diagnostics.sort_by_key(|d| d.span.start);
     Report { diagnostics, facts }
+}
+
+/// Kinds without classes, below which nothing hangs.
+const LEAVES: [&str; 9] =
+    ["bfifo", "cake", "codel", "fq", "fq_codel", "fq_pie", "pfifo", "pfifo_head_drop", "pie"];
+
+/// Whether classes or filters of other lines may hang on what a line would have made. Not on a leaf without a handle.
+fn may_make_classes(line: &Line) -> bool {
+    let says = |word: &str| line.words.iter().any(|w| w.text == word);
+    let leaf = LEAVES.into_iter().any(says);
+    !(leaf && says("parent") && !says("handle"))
 }
 
 /// One run over a file.
@@ -185,6 +198,14 @@ impl Check<'_> {
         let name = format!("{what} {}", kind.text);
         if known || self.notes.contains(&name) {
             return;
+        }
+        let object = if what == "qdisc" { language::Object::Qdisc } else { language::Object::Filter };
+        if !language::knows(object, &kind.text) {
+            let all = KINDS.iter().map(|s| s.kind).filter(|_| what == "qdisc");
+            let near = closest(&kind.text, all.chain(language::kinds(object))).map(String::from);
+            let message = format!("tc knows no {name}");
+            let err = self.error(code::UNKNOWN_KIND, &kind.span, message).suggest(near);
+            return self.say(err);
         }
         let message = format!("{} is checked by its grammar; txweir cannot run it", kind.text);
         let note = self.error(code::NOT_IN_ENGINE, &kind.span, message).note();

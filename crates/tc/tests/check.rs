@@ -36,6 +36,38 @@ fn a_sound_policy() {
     assert_eq!(htb(""), [""; 0]);
 }
 
+/// A leaf that cannot be read takes no blame from other lines; a qdisc that may have classes does.
+#[test]
+fn a_misspelt_leaf_hides_nothing_else() {
+    let codes = |more: &str| {
+        let text = HTB.replace("default 10", "default 99") + more;
+        report(&text)
+            .diagnostics
+            .iter()
+            .filter(|d| d.severity == Severity::Error)
+            .map(|d| d.code)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(codes("qdisc add dev e parent 1:20 fq_codel limt 3\n"), ["unknown-default", "unknown-key"]);
+    assert_eq!(codes("qdisc add dev e parent 1:20 handle 7: fq_codel limt 3\n"), ["unknown-key"]);
+    assert_eq!(codes("class add dev e parent 1:1 classid 1:99 htb rte 1mbit\n"), ["unknown-key"]);
+}
+
+#[test]
+fn a_kind_that_nobody_has_is_an_error() {
+    assert_eq!(
+        said("qdisc add dev e root htp"),
+        ["error unknown-kind p:1:22: tc knows no qdisc htp (did you mean \"htb\"?)"]
+    );
+    assert_eq!(said("qdisc add dev e root fq_codl").len(), 1);
+    assert_eq!(
+        said(
+            "qdisc add dev e root handle 1: prio\nfilter add dev e parent 1: protocol ip prio 1 u23 flowid 1:1"
+        ),
+        ["error unknown-kind p:2:47: there is no filter kind \"u23\" (did you mean \"u32\"?)"]
+    );
+}
+
 /// What hangs on what no line makes.
 #[test]
 fn parents() {

@@ -218,8 +218,8 @@ fn options() {
         ("fq_codel ecn handle 1:", "fq_codel has no parameter \"handle\" (\"handle\" goes before the kind)"),
         (
             "prio bands 2",
-            "the priomap that is not given leads to band 2, which is not there (give it too, as 16 numbers of bands \
-             after priomap)",
+            "the priomap that is not given leads to band 2, which is not there (give it too, as 16 numbers of \
+             bands after priomap)",
         ),
         (
             "prio priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1",

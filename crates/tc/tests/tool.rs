@@ -338,10 +338,14 @@ impl Devices for Links {
     fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
         self.0.device(name)
     }
-    fn link(&mut self, words: &[String], _dry: bool) -> Result<LinkLine, String> {
+    fn link(&mut self, words: &[String], dry: bool) -> Result<LinkLine, String> {
         match words {
             [add, name] if add == "add" && name == "eth0" => Ok(LinkLine::default()),
-            [add, name] if add == "add" => Ok(LinkLine { changes: vec![format!("+ link {name}")] }),
+            [add, name] if add == "add" => Ok(LinkLine {
+                changes: vec![format!("+ link {name}")],
+                would_be: dry
+                    .then(|| Box::new(MemoryDevice::new(name, 1, Env::default())) as Box<dyn Device>),
+            }),
             _ => Err("a link is added by its name".into()),
         }
     }
@@ -352,6 +356,11 @@ fn lines_about_links_are_handed_on() {
     let mut links = Links(devices());
     assert_eq!(batch(&mut links, "", "link add eth7\n").status, 0);
     assert_eq!(batch(&mut links, "--dry-run", "link add eth7\n").stdout, "+ link eth7\n");
+    let new = "link add eth7\nqdisc add dev eth7 root handle 1: pfifo limit 5\n";
+    let plan = batch(&mut links, "--dry-run", new);
+    assert_eq!((plan.status, plan.stderr.as_str()), (0, ""));
+    assert_eq!(plan.stdout, "+ link eth7\n+ qdisc pfifo 1: dev eth7 root limit 5p\n");
+    assert_eq!(links.names(), ["eth0", "eth1"]);
     assert_eq!(batch(&mut links, "--atomic", "link add eth0\nqdisc add dev eth0 root pfifo\n").status, 0);
     let refused = batch(&mut links, "--atomic", "link add eth7\n");
     assert_eq!(

@@ -211,7 +211,8 @@ fn check_kind(part: &Part<'_>, kind: &Word, words: &[Word]) -> Result<(), Failur
         return Ok(());
     }
     let message = format!("there is no filter kind \"{}\"", kind.text);
-    Err(Failure::unparsable(part.error(code::UNKNOWN_KIND, &kind.span, message)))
+    let near = closest(&kind.text, language::kinds(Object::Filter)).map(String::from);
+    Err(Failure::unparsable(part.error(code::UNKNOWN_KIND, &kind.span, message).suggest(near)))
 }
 
 pub(super) fn read_chain(part: &Part<'_>) -> Result<ChainCommand, Failure> {

@@ -1,6 +1,6 @@
 //! What the tool needs of devices.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use txweir_core::cx::Cx;
 use txweir_core::pool::Pool;
@@ -38,10 +38,19 @@ pub struct SwapDone {
 }
 
 /// What a `link ...` line of a batch did, or would do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub struct LinkLine {
     /// What changes, each in one line (`+ link a0 type veth peer b0`); empty if all is as the line says already.
     pub changes: Vec<String>,
+    /// The device that it would make, when it is only to say so: later lines of a dry run are about it.
+    pub would_be: Option<Box<dyn Device>>,
+}
+
+impl Debug for LinkLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let new = self.would_be.as_ref().map(|device| device.name());
+        f.debug_struct("LinkLine").field("changes", &self.changes).field("would_be", &new).finish()
+    }
 }
 
 /// The devices that there are.

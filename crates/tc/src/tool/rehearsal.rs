@@ -109,7 +109,10 @@ impl Devices for Rehearsal<'_> {
         self.shadows.get_mut(at).map(|s| s as &mut dyn Device)
     }
     fn link(&mut self, words: &[String], _dry: bool) -> Result<LinkLine, String> {
-        self.real.link(words, true)
+        let mut line = self.real.link(words, true)?;
+        let new = line.would_be.take().filter(|device| self.shadows.iter().all(|s| s.name != device.name()));
+        self.shadows.extend(new.and_then(|device| Shadow::of(device.as_ref(), self.atomic)));
+        Ok(line)
     }
 }
 
