@@ -148,3 +148,24 @@ fn a_size_table_is_the_roots_and_goes_with_the_line_that_leaves_it_out() {
         Err("p:2:22: only the root qdisc can have a size table: it counts for all that is below".into())
     );
 }
+
+/// c-numbers, packets-as-size
+#[test]
+fn numbers_are_decimal() {
+    for (line, said) in [
+        ("tbf rate 1e3kbit burst 6000 limit 9000", "p:1:25: tbf rate: \"1e3kbit\" is not a rate"),
+        ("pfifo limit 0x10", "p:1:28: pfifo limit: \"0x10\" is not a number"),
+        ("pfifo limit 5kb", "p:1:28: pfifo limit: \"5kb\" is not a number"),
+    ] {
+        let refused = shown(&format!("qdisc add root {line}")).expect_err("refused");
+        assert!(refused.starts_with(said), "{refused}");
+    }
+}
+
+/// replace-kind
+#[test]
+fn replace_puts_another_kind_under_the_same_handle() {
+    let there = "qdisc add root handle 1: prio";
+    let after = shown(&format!("{there}\nqdisc replace root handle 1: pfifo limit 7"));
+    assert_eq!(after, shown("qdisc add root handle 1: pfifo limit 7"));
+}
