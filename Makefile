@@ -25,6 +25,7 @@ setup:
 	  need=""; \
 	  command -v iperf3 >/dev/null || need="$$need iperf3"; \
 	  command -v ip >/dev/null || need="$$need iproute2"; \
+	  command -v tshark >/dev/null || need="$$need tshark"; \
 	  command -v valgrind >/dev/null || need="$$need valgrind"; \
 	  command -v chromium chromium-browser google-chrome >/dev/null || need="$$need chromium"; \
 	  if [ -n "$$need" ]; then apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$need >/dev/null; fi; \
