@@ -1,8 +1,10 @@
 //! `txweir kinds`: what can be configured and what is counted, from the declarations in the code.
 
-use txweir::core::params::Param;
+use txweir::core::params::{Param, Shown};
+use txweir::core::qdisc::classful::ClassSpec;
 use txweir::core::qdisc::{KINDS, kind};
 use txweir::core::spec::Spec;
+use txweir::core::stats::Counter;
 use txweir::core::value::{Value, Words, text_of};
 use txweir::tc::json::{self, Object};
 use txweir::{Bytes, Env, ErrorKind, Rate};
@@ -53,14 +55,33 @@ struct Row {
     about: &'static str,
 }
 
+/// What a value is, with its range.
+fn value(p: &Param) -> String {
+    match (p.flag, p.range) {
+        (true, _) => "flag".to_string(),
+        (_, "") => p.expected.to_string(),
+        (_, range) => format!("{}, {range}", p.expected),
+    }
+}
+
+/// The parameters of the classes of a kind.
+fn class_rows(classes: &ClassSpec) -> Vec<Row> {
+    let mut rows = Vec::new();
+    classes.defaults(&Env::default(), &mut |o: Shown<'_>| {
+        let p = o.param;
+        let text = if p.flag { o.word.map(String::from) } else { Some(text_of(o.value)) };
+        let default = match (p.about.ends_with("Must be given."), text.filter(|_| o.value.is_set())) {
+            (true, _) => "required".into(),
+            (_, text) => text.unwrap_or_else(|| "off".into()),
+        };
+        rows.push(Row { words: p.words.join(", "), value: value(p), default, about: p.about });
+    });
+    rows
+}
+
 fn rows(spec: &Spec) -> Vec<Row> {
     let (required, defaults) = defaults(spec);
     let row = |p: &'static Param| {
-        let value = match (p.flag, p.range) {
-            (true, _) => "flag".to_string(),
-            (_, "") => p.expected.to_string(),
-            (_, range) => format!("{}, {range}", p.expected),
-        };
         let either =
             required.iter().find(|(_, why)| why.starts_with("either ") && why.split(' ').any(|w| w == p.key));
         let default = match (either, required.iter().any(|(key, _)| *key == p.key)) {
@@ -71,7 +92,7 @@ fn rows(spec: &Spec) -> Vec<Row> {
                 .find(|(key, _)| *key == p.key)
                 .map_or_else(|| "off".into(), |(_, d)| d.clone()),
         };
-        Row { words: p.words.join(", "), value, default, about: p.about }
+        Row { words: p.words.join(", "), value: value(p), default, about: p.about }
     };
     spec.params.iter().map(row).collect()
 }
@@ -131,50 +152,79 @@ fn page(spec: &Spec) -> String {
     if !spec.params.is_empty() {
         out.push_str("\nParameters\n");
     }
-    for row in rows(spec) {
-        let must = row.default == "required" || row.default.starts_with("either ");
-        let default = if must { row.default } else { format!("default {}", row.default) };
-        out.push_str(&format!("  {}: {}; {default}\n      {}\n", row.words, row.value, row.about));
-    }
+    push_rows(&mut out, rows(spec));
     if !spec.counters.is_empty() {
         out.push_str("\nCounters\n");
     }
     for c in spec.counters {
         out.push_str(&format!("  {:16} {}\n", c.key, c.about));
     }
+    let Some(classes) = spec.classes else { return out };
+    out.push_str("\nParameters of a class\n");
+    push_rows(&mut out, class_rows(classes));
+    if !classes.counters.is_empty() {
+        out.push_str("\nCounters of a class\n");
+    }
+    for c in classes.counters {
+        out.push_str(&format!("  {:16} {}\n", c.key, c.about));
+    }
     out
+}
+
+fn push_rows(out: &mut String, rows: Vec<Row>) {
+    for row in rows {
+        let must = row.default == "required" || row.default.starts_with("either ");
+        let default = if must { row.default } else { format!("default {}", row.default) };
+        out.push_str(&format!("  {}: {}; {default}\n      {}\n", row.words, row.value, row.about));
+    }
 }
 
 /// The tables of `docs/qdisc/KIND.md`, each between its markers.
 fn markdown(spec: &Spec) -> String {
-    let mut out = String::from("<!-- generated: parameters -->\n");
-    if spec.params.is_empty() {
-        out.push_str("No parameters.\n");
+    let mut out = String::new();
+    push_table(&mut out, "parameters", "No parameters.", rows(spec));
+    push_counters(&mut out, "counters", spec.counters);
+    if let Some(classes) = spec.classes {
+        push_table(&mut out, "class parameters", "No parameters.", class_rows(classes));
+        push_counters(&mut out, "class counters", classes.counters);
+    }
+    out.truncate(out.trim_end().len());
+    out.push('\n');
+    out
+}
+
+fn push_table(out: &mut String, name: &str, none: &str, rows: Vec<Row>) {
+    out.push_str(&format!("<!-- generated: {name} -->\n"));
+    if rows.is_empty() {
+        out.push_str(&format!("{none}\n"));
     } else {
         out.push_str("| Parameter | Value | Default | Meaning |\n|---|---|---|---|\n");
-        for row in rows(spec) {
+        for row in rows {
             let words: Vec<String> = row.words.split(", ").map(|w| format!("`{w}`")).collect();
             let cells =
                 [words.join(", "), row.value, row.default, row.about.into()].map(|c| c.replace('|', "\\|"));
             out.push_str(&format!("| {} |\n", cells.join(" | ")));
         }
     }
-    out.push_str("<!-- end -->\n\n<!-- generated: counters -->\n");
-    if spec.counters.is_empty() {
+    out.push_str("<!-- end -->\n\n");
+}
+
+fn push_counters(out: &mut String, name: &str, counters: &[Counter]) {
+    out.push_str(&format!("<!-- generated: {name} -->\n"));
+    if counters.is_empty() {
         out.push_str("No counters of its own.\n");
     } else {
         out.push_str("| Counter | Meaning |\n|---|---|\n");
-        for c in spec.counters {
+        for c in counters {
             out.push_str(&format!("| `{}` | {} |\n", c.key, c.about.replace('|', "\\|")));
         }
     }
-    out.push_str("<!-- end -->\n");
-    out
+    out.push_str("<!-- end -->\n\n");
 }
 
 fn object(spec: &Spec) -> String {
     let quoted = |words: &[&str]| json::list(words.iter().map(|w| json::quote(w)));
-    let rows = spec.params.iter().zip(rows(spec)).map(|(p, row)| {
+    let row = |(p, row): (&Param, Row)| {
         Object::new()
             .text("key", p.key)
             .raw("words", &quoted(p.words))
@@ -183,14 +233,16 @@ fn object(spec: &Spec) -> String {
             .text("default", &row.default)
             .text("about", row.about)
             .finish()
-    });
-    let counters =
-        spec.counters.iter().map(|c| Object::new().text("key", c.key).text("about", c.about).finish());
-    Object::new()
+    };
+    let counter = |c: &Counter| Object::new().text("key", c.key).text("about", c.about).finish();
+    let o = Object::new()
         .text("kind", spec.kind)
         .text("about", spec.about)
         .raw("flags", &quoted(&flags(spec)))
-        .raw("parameters", &json::list(rows))
-        .raw("counters", &json::list(counters))
+        .raw("parameters", &json::list(spec.params.iter().zip(rows(spec)).map(row)))
+        .raw("counters", &json::list(spec.counters.iter().map(counter)));
+    let Some(classes) = spec.classes else { return o.finish() };
+    o.raw("class_parameters", &json::list(classes.params.iter().zip(class_rows(classes)).map(row)))
+        .raw("class_counters", &json::list(classes.counters.iter().map(counter)))
         .finish()
 }

@@ -129,15 +129,16 @@ impl Node {
         self.books.queued.packets == 0
     }
 
-    /// The class that a packet names in this qdisc: by a priority with this major, or one chosen ahead.
+    /// The class that a packet names in this qdisc: by a priority with this major, or one chosen ahead. A priority that is
+    /// the handle itself, minor 0, names the qdisc and none of its classes: what that means is up to the kind.
     #[inline]
     fn classify(&self, m: &Meta) -> Option<ClassId> {
         // Most packets name no class; a class number without a major is none either.
         if m.priority <= 0xffff && m.class.is_none() {
             return None;
         }
-        let named = |h: Handle| h.major() == self.class_major && self.class_major != 0 && h.minor() != 0;
-        [Handle(m.priority), m.class].into_iter().find(|h| named(*h))
+        let named = |h: &Handle| h.major() == self.class_major && self.class_major != 0;
+        [Handle(m.priority), m.class].into_iter().find(named)
     }
 
     /// Whether the packet would be queued without a drop.

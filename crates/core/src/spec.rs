@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use crate::error::ConfigError;
 use crate::params::{Param, Params, apply};
+use crate::qdisc::classful::ClassSpec;
 use crate::qdisc::{Discipline, Erased, Qdisc};
 use crate::stats::{Counter, Counters};
 use crate::units::Rate;
@@ -64,6 +65,8 @@ pub struct Spec {
     pub params: &'static [Param],
     /// Its counters.
     pub counters: &'static [Counter],
+    /// What is declared of its classes, if commands make or change them.
+    pub classes: Option<&'static ClassSpec>,
     build: Build,
 }
 
@@ -76,6 +79,7 @@ impl Spec {
             flags: D::FLAGS,
             params: D::Config::TABLE,
             counters: D::Stats::TABLE,
+            classes: D::CLASSES,
             build: |words, env| {
                 let mut cfg = D::Config::defaults(env);
                 words.know_link_rate(env.link_rate);

@@ -68,7 +68,11 @@ pub fn read(
     source: &Arc<Source>,
     words: &[Word],
 ) -> Result<Vec<Setting>, Diagnostic> {
-    let engine = if object == Object::Qdisc { qdiscs::ENGINE } else { &[] };
+    let engine = match object {
+        Object::Qdisc => qdiscs::ENGINE,
+        Object::Class => classes::ENGINE,
+        Object::Filter | Object::Action => &[],
+    };
     let Some(grammar) = tables(object).iter().chain(engine).find(|g| g.kinds.contains(&kind)) else {
         return Ok(Vec::new());
     };

@@ -16,7 +16,7 @@ pub(crate) struct Change {
     pub(crate) moves: Vec<Move>,
 }
 
-/// A qdisc that would come (`+`), go (`-`) or change (`~`).
+/// A qdisc or class that would come (`+`), go (`-`) or change (`~`).
 pub(crate) struct Line {
     sign: char,
     text: String,
@@ -45,9 +45,11 @@ pub(crate) struct Move {
     packets: Tally,
 }
 
-/// A qdisc as the plan names it.
+/// A qdisc or class as the plan names it.
 struct Seen {
     key: (Handle, Handle, &'static str),
+    /// True for a class: then the second of the key is its number.
+    class: bool,
     options: Vec<(&'static str, String)>,
     /// The same without loss.
     exact: String,
@@ -56,8 +58,10 @@ struct Seen {
 impl Seen {
     fn name(&self, dev: &str) -> String {
         let (parent, handle, kind) = self.key;
-        let place = if parent == Handle::ROOT { "root".into() } else { format!("parent {parent}") };
-        format!("qdisc {kind} {handle} dev {dev} {place}")
+        let top = parent == Handle::ROOT || self.class && parent.minor() == 0;
+        let place = if top { "root".into() } else { format!("parent {parent}") };
+        let object = if self.class { "class" } else { "qdisc" };
+        format!("{object} {kind} {handle} dev {dev} {place}")
     }
     fn text(&self, dev: &str) -> String {
         let options: Vec<&str> = self.options.iter().map(|(_, text)| text.as_str()).collect();
@@ -72,7 +76,14 @@ fn seen(tree: &Tree) -> Vec<Seen> {
             let key = (place.parent, node.handle(), node.qdisc().spec().kind);
             let stab = node.stab().map(|stab| ("stab", format!("stab {}", show::stab_text(stab))));
             let options = stab.into_iter().chain(show::option_texts(node.qdisc())).collect();
-            all.push(Seen { key, options, exact: show::exact_options(node) });
+            all.push(Seen { key, class: false, options, exact: show::exact_options(node) });
+            let major = node.handle().major();
+            let Some(classes) = node.qdisc().user_classes().filter(|c| c.class_spec().made) else { return };
+            classes.list(&mut |class| {
+                let key = (Handle::new(major, class.at.parent), Handle::new(major, class.at.minor), key.2);
+                let (options, exact) = show::class_option_texts(classes, &class);
+                all.push(Seen { key, class: true, options, exact });
+            });
         }
     });
     all
@@ -83,7 +94,7 @@ pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
     let (before, after) = (seen(before), seen(after));
     let mut lines = Vec::new();
     for old in &before {
-        let Some(new) = after.iter().find(|new| new.key == old.key) else {
+        let Some(new) = after.iter().find(|new| new.key == old.key && new.class == old.class) else {
             lines.push(Line::removed(old.text(dev)));
             continue;
         };
@@ -96,7 +107,8 @@ pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
             lines.push(Line { sign: '~', text: format!("{}: {}", old.name(dev), changed.join(", ")) });
         }
     }
-    let new = after.iter().filter(|new| !before.iter().any(|old| old.key == new.key));
+    let new =
+        after.iter().filter(|new| !before.iter().any(|old| old.key == new.key && old.class == new.class));
     lines.extend(new.map(|new| Line::added(new.text(dev))));
     lines
 }

@@ -7,8 +7,8 @@ use txweir_core::cx::Cx;
 use txweir_core::value::{Value, Words};
 use txweir_core::{ConfigError, Env, ErrorKind, Rate, Tree};
 
-use crate::ast::{At, Command, Place, QdiscCommand, Verb};
-use crate::command::{self, engine};
+use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
+use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, Diagnostics, code};
 use crate::lex::{self, Line};
 use crate::refusal;
@@ -103,11 +103,9 @@ impl Policy {
 
     fn run(&self, tree: &mut Tree, cx: &mut Cx) -> Result<(), Diagnostic> {
         self.one_device()?;
-        self.commands.iter().try_for_each(|cmd| match cmd {
-            Command::Qdisc(cmd) => {
-                command::run(cmd, tree, cx).map_err(|e| refusal::of(&self.source, cmd, &e))
-            }
-            other => Err(not_done(&self.source, other)),
+        self.commands.iter().try_for_each(|cmd| match Change::of(cmd) {
+            Some(change) => command::run(&self.source, &change, tree, cx),
+            None => Err(not_done(&self.source, cmd)),
         })
     }
 
@@ -169,7 +167,10 @@ fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Diagnostic> {
             }
             check_options(source, qdisc)?;
         }
-        Command::Class(_) => engine::check(source, line, &cmd)?,
+        Command::Class(class) => {
+            engine::check(source, line, &cmd)?;
+            check_class_options(source, class)?;
+        }
         // Good to read, and to check: it is `apply` that cannot do them.
         Command::Filter(_) | Command::Chain(_) | Command::Actions(_) => {}
     }
@@ -191,6 +192,17 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
         // A part of the rate of a link that is not known yet.
         Err(e) if e.kind == ErrorKind::NoLinkRate => Ok(()),
         Err(e) => Err(refusal::of(source, cmd, &e)),
+    }
+}
+
+/// Whether the classes of a kind take the options, on any device.
+fn check_class_options(source: &Arc<Source>, cmd: &ClassCommand) -> Result<(), Diagnostic> {
+    let spec = cmd.kind.as_ref().and_then(command::spec_of).filter(|_| cmd.verb != Verb::Delete);
+    let Some(classes) = spec.and_then(|spec| spec.classes) else { return Ok(()) };
+    let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
+    match classes.read(&mut Words::new(&options), &Env::default()) {
+        Err(e) if e.kind != ErrorKind::NoLinkRate => Err(refusal::of(source, cmd, &e)),
+        _ => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use txweir_core::spec::Spec;
 use txweir_core::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind};
 
-use crate::ast::QdiscCommand;
+use crate::ast::{ClassCommand, QdiscCommand};
 use crate::command::{BEFORE_KIND, spec_of};
 use crate::diagnostic::{Diagnostic, code};
 use crate::language::{self, Object};
@@ -38,8 +38,59 @@ pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
         .suggest(near)
 }
 
+/// What a line says that a refusal can be about.
+pub(crate) struct Said<'a> {
+    kind: Option<&'a Word>,
+    options: &'a [Word],
+    /// The qdisc's handle, or the class.
+    name: Option<&'a Range<usize>>,
+    place: Option<&'a Range<usize>>,
+    span: &'a Range<usize>,
+    params: &'static [Param],
+    /// Whether the kind takes these words, as far as one of them is concerned.
+    accepts: fn(&Spec, &mut Words<'_>) -> Result<(), ConfigError>,
+}
+
+impl<'a> From<&'a QdiscCommand> for Said<'a> {
+    fn from(cmd: &'a QdiscCommand) -> Self {
+        Self {
+            kind: cmd.kind.as_ref(),
+            options: &cmd.options,
+            name: cmd.handle.as_ref().map(|h| &h.span),
+            place: cmd.place.as_ref().map(|p| &p.span),
+            span: &cmd.span,
+            params: cmd.kind.as_ref().and_then(spec_of).map_or(&[], |spec| spec.params),
+            accepts: |spec, words| spec.build(words, &Env::default()).map(|_| ()),
+        }
+    }
+}
+
+impl<'a> From<&'a ClassCommand> for Said<'a> {
+    fn from(cmd: &'a ClassCommand) -> Self {
+        let classes = cmd.kind.as_ref().and_then(spec_of).and_then(|spec| spec.classes);
+        Self {
+            kind: cmd.kind.as_ref(),
+            options: &cmd.options,
+            name: cmd.classid.as_ref().map(|c| &c.span),
+            place: cmd.parent.as_ref().map(|p| &p.span),
+            span: &cmd.span,
+            params: classes.map_or(&[], |classes| classes.params),
+            accepts: |spec, words| {
+                spec.classes.map_or(Ok(()), |classes| classes.read(words, &Env::default()))
+            },
+        }
+    }
+}
+
+impl Said<'_> {
+    fn spec(&self) -> Option<&'static Spec> {
+        self.kind.and_then(spec_of)
+    }
+}
+
 /// The refusal of a command.
-pub(crate) fn of(source: &Arc<Source>, cmd: &QdiscCommand, err: &ConfigError) -> Diagnostic {
+pub(crate) fn of<'a>(source: &Arc<Source>, said: impl Into<Said<'a>>, err: &ConfigError) -> Diagnostic {
+    let cmd = &said.into();
     let key = err.key.as_deref().unwrap_or("");
     let Described { code, message, expected } = describe(err, key);
     let span = span_of(cmd, err, key);
@@ -47,7 +98,7 @@ pub(crate) fn of(source: &Arc<Source>, cmd: &QdiscCommand, err: &ConfigError) ->
     if err.given.is_empty() {
         d.given.clear();
     }
-    match (err.kind, spec(cmd), err.word) {
+    match (err.kind, cmd.spec(), err.word) {
         (ErrorKind::UnknownKey, Some(spec), Some(at)) => unknown_key(d, cmd, spec, at),
         (ErrorKind::BadValue, Some(spec), Some(at)) => bad_value(d, cmd, spec, at, key),
         (ErrorKind::Conflict, Some(spec), _) if spec.kind == "prio" && key == "priomap" => {
@@ -98,6 +149,17 @@ fn describe(err: &ConfigError, key: &str) -> Described {
             };
         }
         (ErrorKind::Conflict, _) => (code::CONFLICT, format!("{object} {key} cannot be {given}")),
+        (ErrorKind::NotFound, "classid") => (code::NOT_FOUND, format!("there is no qdisc {given}")),
+        (ErrorKind::Exists, _) if object.starts_with("class ") && *object == *given => {
+            return Described {
+                code: code::EXISTS,
+                message: format!("{object} is there already"),
+                expected: String::new(),
+            };
+        }
+        (ErrorKind::NotFound, "") if object.starts_with("class ") => {
+            (code::NOT_FOUND, format!("there is no {object}"))
+        }
         (ErrorKind::NotFound, "parent") => (code::NOT_FOUND, format!("there is no class {given}")),
         (ErrorKind::NotFound, _) if given.is_empty() => (code::NOT_FOUND, format!("{object} has no qdisc")),
         (ErrorKind::NotFound, _) => (code::NOT_FOUND, format!("there is no {object}")),
@@ -109,15 +171,20 @@ fn describe(err: &ConfigError, key: &str) -> Described {
 }
 
 /// The word that an error is about.
-fn span_of(cmd: &QdiscCommand, err: &ConfigError, key: &str) -> Range<usize> {
+fn span_of(cmd: &Said<'_>, err: &ConfigError, key: &str) -> Range<usize> {
     let option = |at: usize| cmd.options.get(at).map(|w| w.span.clone());
-    let kind = || cmd.kind.as_ref().map(|k| k.span.clone());
-    let handle = || cmd.handle.as_ref().map(|h| h.span.clone());
-    let place = || cmd.place.as_ref().map(|p| p.span.clone()).or_else(handle);
+    let kind = || cmd.kind.map(|k| k.span.clone());
+    let name = || cmd.name.cloned();
+    let place = || cmd.place.cloned().or_else(name);
     let said = match (err.kind, key) {
         (ErrorKind::UnknownKind, _) | (ErrorKind::Missing, _) | (_, "kind") => kind(),
         (_, "parent") => place(),
-        (_, "handle") => handle(),
+        (_, "handle" | "classid") => name(),
+        (ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Conflict, "")
+            if err.object.starts_with("class ") =>
+        {
+            name().or_else(place)
+        }
         (ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Unsupported, _) => place(),
         (_, "") => err.word.and_then(option).or_else(kind),
         (_, key) => err.word.or_else(|| value_of(cmd, key, &err.given)).and_then(option).or_else(kind),
@@ -126,19 +193,19 @@ fn span_of(cmd: &QdiscCommand, err: &ConfigError, key: &str) -> Range<usize> {
 }
 
 /// The index of the value that is given to `key`; of several, the one that reads as `given`.
-fn value_of(cmd: &QdiscCommand, key: &str, given: &str) -> Option<usize> {
-    let param = spec(cmd)?.params.iter().find(|p| p.key == key)?;
+fn value_of(cmd: &Said<'_>, key: &str, given: &str) -> Option<usize> {
+    let param = cmd.params.iter().find(|p| p.key == key)?;
     let at = cmd.options.iter().position(|w| param.words.contains(&w.text.as_str()))?;
     let values = cmd.options.get(at + 1..).filter(|values| !param.flag && !values.is_empty());
     Some(values.map_or(at, |values| at + 1 + values.iter().position(|w| w.text == given).unwrap_or(0)))
 }
 
 /// All words that a kind knows.
-fn keys(spec: &Spec) -> impl Iterator<Item = &'static str> {
-    spec.params.iter().flat_map(|p: &Param| p.words.iter().copied())
+fn keys(params: &'static [Param]) -> impl Iterator<Item = &'static str> {
+    params.iter().flat_map(|p: &Param| p.words.iter().copied())
 }
 
-fn unknown_key(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize) -> Diagnostic {
+fn unknown_key(mut d: Diagnostic, cmd: &Said<'_>, spec: &Spec, at: usize) -> Diagnostic {
     let Some(word) = cmd.options.get(at) else { return d };
     let before = at.checked_sub(1).and_then(|at| cmd.options.get(at));
     if let Some(before) = before.filter(|b| suggest::is_number(&b.text) && suggest::is_unit(&word.text)) {
@@ -158,11 +225,11 @@ fn unknown_key(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize) ->
     {
         return d.hint(Some("priomap has 16 numbers, one for each priority".into()));
     }
-    d.suggest(suggest::closest(&word.text, keys(spec)).map(String::from))
+    d.suggest(suggest::closest(&word.text, keys(cmd.params)).map(String::from))
 }
 
 /// The map that prio has by default or had before, which does not fit the number of bands that is said.
-fn unsaid_map(mut d: Diagnostic, cmd: &QdiscCommand, band: &str) -> Diagnostic {
+fn unsaid_map(mut d: Diagnostic, cmd: &Said<'_>, band: &str) -> Diagnostic {
     if cmd.options.iter().any(|w| w.text == "priomap") {
         return d;
     }
@@ -170,17 +237,17 @@ fn unsaid_map(mut d: Diagnostic, cmd: &QdiscCommand, band: &str) -> Diagnostic {
     d.hint(Some("give it too, as 16 numbers of bands after priomap".into()))
 }
 
-fn bad_value(mut d: Diagnostic, cmd: &QdiscCommand, spec: &Spec, at: usize, key: &str) -> Diagnostic {
+fn bad_value(mut d: Diagnostic, cmd: &Said<'_>, spec: &Spec, at: usize, key: &str) -> Diagnostic {
     let Some(word) = cmd.options.get(at) else { return d };
-    if keys(spec).any(|k| k == word.text) {
+    if keys(cmd.params).any(|k| k == word.text) {
         d.message = format!("{} {key} needs a value", spec.kind);
         return d;
     }
     let accepts = |value: &str| {
         let words: Vec<&str> =
-            (0..).zip(&cmd.options).map(|(i, w)| if i == at { value } else { &w.text }).collect();
-        match spec.build(&mut Words::new(&words), &Env::default()) {
-            Ok(_) => true,
+            (0..).zip(cmd.options).map(|(i, w)| if i == at { value } else { &w.text }).collect();
+        match (cmd.accepts)(spec, &mut Words::new(&words)) {
+            Ok(()) => true,
             Err(e) => e.word != Some(at),
         }
     };

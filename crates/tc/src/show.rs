@@ -21,6 +21,7 @@ use txweir_core::{Bytes, ConfigError, Handle, Rate, Tree};
 
 use crate::json::{self, Object};
 
+pub(crate) use class::class_option_texts;
 pub use class::{Classes, classes};
 
 /// How tc prints a kind where its declarations do not say it.
@@ -170,7 +171,7 @@ pub fn qdisc_objects(tree: &Tree, form: &Form, wanted: Wanted<'_>) -> Vec<String
 pub fn commands(tree: &Tree, dev: Option<&str>) -> String {
     let mut out = String::new();
     for made in made_by(tree) {
-        out.push_str("qdisc replace");
+        out.push_str(if made.class.is_some() { "class replace" } else { "qdisc replace" });
         if let Some(dev) = dev {
             out.push_str(&format!(" dev {dev}"));
         }
@@ -178,7 +179,10 @@ pub fn commands(tree: &Tree, dev: Option<&str>) -> String {
             Handle::ROOT => out.push_str(" root"),
             parent => out.push_str(&format!(" parent {parent}")),
         }
-        out.push_str(&format!(" handle {}", made.handle));
+        match made.class {
+            Some(class) => out.push_str(&format!(" classid {class}")),
+            None => out.push_str(&format!(" handle {}", made.handle)),
+        }
         if let Some(stab) = &made.stab {
             out.push_str(&format!(" {}", stab::words(stab)));
         }
@@ -197,7 +201,13 @@ pub(crate) fn copy(tree: &Tree, cx: &mut Cx) -> Result<Tree, ConfigError> {
     let mut copy = Tree::new(*tree.env());
     for made in made_by(tree) {
         let options: Vec<&str> = made.options.iter().map(String::as_str).collect();
-        copy.replace(made.parent, Some(made.handle), made.kind, &mut Words::new(&options), cx)?;
+        let words = &mut Words::new(&options);
+        match made.class {
+            Some(class) => copy.replace_class(made.parent, class, Some(made.kind), words, cx)?,
+            None => {
+                copy.replace(made.parent, Some(made.handle), made.kind, words, cx)?;
+            }
+        }
         if made.stab.is_some() {
             copy.set_stab(made.parent, made.stab, cx)?;
         }
@@ -205,15 +215,20 @@ pub(crate) fn copy(tree: &Tree, cx: &mut Cx) -> Result<Tree, ConfigError> {
     Ok(copy)
 }
 
-/// What makes one qdisc.
+/// What makes one qdisc, or one class.
 struct Made {
+    /// What it is below: a class, or `ROOT`; for a class its qdisc or a class.
     parent: Handle,
+    /// The qdisc's handle.
     handle: Handle,
     kind: &'static str,
     options: Vec<String>,
     stab: Option<Stab>,
+    /// The class, if it is one.
+    class: Option<Handle>,
 }
 
+/// Everything that commands have made of a tree, parents first: each qdisc, then its classes.
 fn made_by(tree: &Tree) -> Vec<Made> {
     let mut all = Vec::new();
     tree.visit(&mut |place, node| {
@@ -222,7 +237,21 @@ fn made_by(tree: &Tree) -> Vec<Made> {
         }
         let options = words_of(node.qdisc());
         let (parent, handle, kind) = (place.parent, node.handle(), node.qdisc().spec().kind);
-        all.push(Made { parent, handle, kind, options, stab: node.stab().copied() });
+        all.push(Made { parent, handle, kind, options, stab: node.stab().copied(), class: None });
+        let Some(classes) = node.qdisc().user_classes().filter(|c| c.class_spec().made) else { return };
+        classes.list(&mut |class| {
+            let of = |minor| Handle::new(handle.major(), minor);
+            let mut options = Vec::new();
+            classes.options(class.at.minor, &mut |o| push_words(&mut options, &o));
+            all.push(Made {
+                parent: of(class.at.parent),
+                handle,
+                kind,
+                options,
+                stab: None,
+                class: Some(of(class.at.minor)),
+            });
+        });
     });
     all
 }
@@ -241,16 +270,18 @@ pub(crate) fn stab_text(table: &Stab) -> String {
 
 fn words_of(qdisc: &dyn Qdisc) -> Vec<String> {
     let mut words = Vec::new();
-    qdisc.options(&mut |o| {
-        if !o.value.is_set() {
-            return;
-        }
-        words.extend(o.word.map(String::from));
-        if !o.param.flag {
-            words.extend(exact_of(o.value).split(' ').map(String::from));
-        }
-    });
+    qdisc.options(&mut |o| push_words(&mut words, &o));
     words
+}
+
+fn push_words(words: &mut Vec<String>, o: &Shown<'_>) {
+    if !o.value.is_set() {
+        return;
+    }
+    words.extend(o.word.map(String::from));
+    if !o.param.flag {
+        words.extend(exact_of(o.value).split(' ').map(String::from));
+    }
 }
 
 /// Calls `f` on what is shown: the root, and what was added below.

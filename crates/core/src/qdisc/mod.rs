@@ -1,6 +1,8 @@
 //! The author trait `Discipline`, its erased form `Qdisc`, and the registry: one line per kind.
 
+pub mod classful;
 pub mod codel;
+pub mod drr;
 pub mod fifo;
 pub mod fq_codel;
 pub mod pfifo_fast;
@@ -16,6 +18,7 @@ use crate::meta::Meta;
 use crate::node::{Class, Node};
 use crate::params::{Params, Shown, apply};
 use crate::pool::{List, Pkt, Pool};
+use crate::qdisc::classful::{ClassSpec, UserClasses};
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags, Spec};
 use crate::stats::{Counter, Counters};
@@ -26,6 +29,7 @@ use crate::value::Words;
 pub static KINDS: &[&Spec] = &[
     &Spec::of::<fifo::Bfifo>(),
     &Spec::of::<codel::Codel>(),
+    &Spec::of::<drr::Drr>(),
     &Spec::of::<fq_codel::FqCodel>(),
     &Spec::of::<fifo::Pfifo>(),
     &Spec::of::<pfifo_fast::PfifoFast>(),
@@ -104,6 +108,8 @@ pub trait Discipline: Debug + Sized + 'static {
     const CHANGE: ChangeRule = ChangeRule::Merge;
     /// True if it looks at the class that a packet names in it. If not, nobody works it out.
     const TAKES_CLASS: bool = Self::FLAGS.classful;
+    /// What is declared of its classes, if commands make or change them: `Some(&ClassSpec::of::<Self>())`.
+    const CLASSES: Option<&'static ClassSpec> = None;
     /// Its parameters, from `params!`.
     type Config: Params;
     /// Its counters, from `stats!`.
@@ -145,13 +151,21 @@ pub trait Discipline: Debug + Sized + 'static {
     }
     /// Its counters.
     fn stats(&self) -> Self::Stats;
-    /// Its classes.
+    /// Its classes that have a qdisc. A slot with minor 0 is vacant.
     fn classes(&self) -> &[Class] {
         &[]
     }
-    /// Its classes, to graft into.
+    /// The same, to graft into.
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut []
+    }
+    /// Its classes, if commands make or change them: `Some(self)` where `CLASSES` is.
+    fn user_classes(&self) -> Option<&dyn UserClasses> {
+        None
+    }
+    /// The same, to change.
+    fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
+        None
     }
     /// Shows the flows that it keeps apart from one another, those only in which something waits or whose turn comes.
     fn flows(&self, _pool: &Pool, _f: &mut dyn FnMut(FlowShown<'_>)) {}
@@ -193,6 +207,10 @@ pub trait Qdisc: Debug {
     fn classes(&self) -> &[Class];
     /// See `Discipline`.
     fn classes_mut(&mut self) -> &mut [Class];
+    /// See `Discipline`.
+    fn user_classes(&self) -> Option<&dyn UserClasses>;
+    /// See `Discipline`.
+    fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses>;
     /// See `Discipline`.
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>));
     /// See `Discipline`.
@@ -285,6 +303,12 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         self.inner.classes_mut()
+    }
+    fn user_classes(&self) -> Option<&dyn UserClasses> {
+        self.inner.user_classes()
+    }
+    fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
+        self.inner.user_classes_mut()
     }
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         self.inner.flows(pool, f);

@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
-use txweir_core::Handle;
+use txweir_core::qdisc::KINDS;
+use txweir_core::qdisc::classful::ClassSpec;
+use txweir_core::value::Words;
+use txweir_core::{Env, ErrorKind, Handle};
 
 use super::qdisc::options;
 use super::reader::Reader;
 use super::stab::estimator;
-use super::{Failure, Part, whole};
+use super::{Failure, Part, UNPARSABLE, USAGE, whole};
 use crate::ast::{At, ClassCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
 use crate::language::{self, Object};
 use crate::lex::Word;
+use crate::refusal;
 use crate::source::Source;
 use crate::suggest::closest;
 
@@ -93,21 +97,37 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
     if language::knows(Object::Class, &kind.text) {
         return options(part.source, Object::Class, &kind.text, &cmd.options);
     }
-    let err = match super::spec_of(kind) {
-        Some(spec) => {
-            let message = format!("{} has no classes that can be added, changed or deleted", spec.kind);
-            let hint = match spec.kind {
-                "prio" => "its classes come with it: 1:1 to 1:BANDS",
-                "tbf" => "its class comes with it: 1:1",
-                _ => "it has no classes to put qdiscs in",
-            };
-            part.error(code::UNSUPPORTED, &kind.span, message).hint(Some(hint.into()))
-        }
-        None => {
-            return Err(Failure::unparsable(no_such_kind(part.source, kind)));
-        }
+    match super::spec_of(kind) {
+        None => Err(Failure::unparsable(no_such_kind(part.source, kind))),
+        Some(spec) => match spec.classes {
+            None => Err(Failure::unparsable(no_classes(part.source, kind, spec.kind))),
+            Some(_) if cmd.verb == Verb::Delete => Ok(()),
+            Some(classes) => check_options(part.source, cmd, classes),
+        },
+    }
+}
+
+/// Whether tc would read the words after the kind; what only the kernel refuses is left to the engine.
+fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &ClassSpec) -> Result<(), Failure> {
+    let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
+    let Err(err) = classes.read(&mut Words::new(&words), &Env::default()) else { return Ok(()) };
+    let status = match err.kind {
+        ErrorKind::NoLinkRate => return Ok(()),
+        ErrorKind::BadValue if err.given.is_empty() => USAGE,
+        ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing => UNPARSABLE,
+        _ => return Ok(()),
     };
-    Err(Failure::unparsable(err))
+    Err(Failure { status, diagnostic: refusal::of(source, cmd, &err) })
+}
+
+fn no_classes(source: &Arc<Source>, at: &Word, kind: &str) -> Diagnostic {
+    let message = format!("{kind} has no classes that can be added, changed or deleted");
+    let hint = match kind {
+        "prio" => "its classes come with it: 1:1 to 1:BANDS",
+        "tbf" => "its class comes with it: 1:1",
+        _ => "it has no classes to put qdiscs in",
+    };
+    Diagnostic::error(code::UNSUPPORTED, source, at.span.clone(), message).hint(Some(hint.into()))
 }
 
 /// A class of a kind that the engine does not have.
@@ -116,6 +136,7 @@ pub(super) fn no_such_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
         true => (code::NOT_IN_ENGINE, format!("txweir has no classes of {}: Linux has them", kind.text)),
         false => (code::UNKNOWN_KIND, format!("there is no kind \"{}\" with classes", kind.text)),
     };
+    let kinds: Vec<&str> = KINDS.iter().filter_map(|spec| spec.classes.map(|c| c.kind)).collect();
     let err = Diagnostic::error(code, source, kind.span.clone(), message);
-    err.hint(Some("classes come with their qdisc: prio has 1:1 to 1:BANDS, tbf has 1:1".into()))
+    err.expected(format!("one of {}", kinds.join(", ")))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{class, spec_of};
 use txweir_core::Handle;
 
-use crate::ast::{At, Command, Place, QdiscCommand, Verb};
+use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::{Line, Word};
 use crate::refusal;
@@ -23,15 +23,7 @@ pub(crate) fn check(source: &Arc<Source>, line: &Line, cmd: &Command) -> Result<
     match cmd {
         _ if matches!(cmd.verb(), Verb::Show) => Ok(()),
         Command::Qdisc(cmd) => qdisc(source, line, cmd),
-        Command::Class(cmd) => {
-            if let Some(kind) = &cmd.kind {
-                return Err(class::no_such_kind(source, kind));
-            }
-            let span = cmd.classid.as_ref().or(cmd.parent.as_ref()).map_or(&cmd.span, |at| &at.span);
-            let message = "no qdisc here has classes that can be added, changed or deleted";
-            let err = Diagnostic::error(code::UNSUPPORTED, source, span.clone(), message);
-            Err(err.hint(Some("classes come with their qdisc: prio has 1:1 to 1:BANDS, tbf has 1:1".into())))
-        }
+        Command::Class(cmd) => class(source, line, cmd),
         Command::Filter(_) | Command::Chain(_) | Command::Actions(_) => {
             let span = head(line).0.map_or_else(|| line.span(), |object| object.span.clone());
             let message = "there are no filters in the engine";
@@ -40,6 +32,28 @@ pub(crate) fn check(source: &Arc<Source>, line: &Line, cmd: &Command) -> Result<
                 "prio chooses a class by a packet's priority, fq_codel by the hash of its flow".into(),
             )))
         }
+    }
+}
+
+fn class(source: &Arc<Source>, line: &Line, cmd: &ClassCommand) -> Result<(), Diagnostic> {
+    let verb = head(line).1.map_or_else(|| line.span(), |verb| verb.span.clone());
+    if let Some(kind) = cmd.kind.as_ref().filter(|k| spec_of(k).is_none()) {
+        return Err(class::no_such_kind(source, kind));
+    }
+    let missing = |message: &str, expected: &str| {
+        Err(Diagnostic::error(code::MISSING, source, verb.clone(), message).expected(expected))
+    };
+    if cmd.classid.as_ref().is_none_or(|c| c.value.minor() == 0) {
+        return missing("this does not say which class", "classid MAJOR:MINOR");
+    }
+    match (cmd.verb, &cmd.parent, &cmd.kind) {
+        (Verb::Add | Verb::Replace, None, _) => {
+            missing("this does not say where", "root, or parent MAJOR:MINOR")
+        }
+        (Verb::Add | Verb::Replace | Verb::Change, _, None) => {
+            missing("this does not say which kind of class", "the kind of its qdisc")
+        }
+        _ => Ok(()),
     }
 }
 

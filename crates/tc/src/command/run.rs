@@ -1,14 +1,65 @@
-//! A `qdisc` line done to a tree.
+//! A `qdisc` or `class` line done to a tree.
+
+use std::sync::Arc;
 
 use txweir_core::cx::Cx;
 use txweir_core::stab::Stab;
 use txweir_core::value::Words;
 use txweir_core::{ConfigError, ErrorKind, Handle, Tree};
 
-use crate::ast::{At, Place, QdiscCommand, Verb};
+use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
+use crate::diagnostic::Diagnostic;
+use crate::refusal;
+use crate::source::Source;
 
 /// Does it. An error leaves the tree as it was.
-pub(crate) fn run(cmd: &QdiscCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigError> {
+pub(crate) fn run(
+    source: &Arc<Source>,
+    cmd: &Change,
+    tree: &mut Tree,
+    cx: &mut Cx,
+) -> Result<(), Diagnostic> {
+    match cmd {
+        Change::Qdisc(cmd) => qdisc(cmd, tree, cx).map_err(|err| refusal::of(source, cmd, &err)),
+        Change::Class(cmd) => class(cmd, tree, cx).map_err(|err| refusal::of(source, cmd, &err)),
+    }
+}
+
+/// A line that changes a tree.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Qdisc(QdiscCommand),
+    Class(ClassCommand),
+}
+
+impl Change {
+    /// `None` for what is not about a tree.
+    pub(crate) fn of(cmd: &Command) -> Option<Self> {
+        match cmd {
+            Command::Qdisc(cmd) => Some(Self::Qdisc(cmd.clone())),
+            Command::Class(cmd) => Some(Self::Class(cmd.clone())),
+            Command::Filter(_) | Command::Chain(_) | Command::Actions(_) => None,
+        }
+    }
+}
+
+fn class(cmd: &ClassCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigError> {
+    let parent = cmd.parent.as_ref().map(|p| p.value);
+    let class = cmd.classid.as_ref().map_or(Handle::NONE, |c| c.value);
+    let kind = cmd.kind.as_ref().map(|k| k.text.as_str());
+    let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
+    let words = &mut Words::new(&options);
+    match cmd.verb {
+        Verb::Add => tree.add_class(parent.unwrap_or(class.qdisc()), class, kind, words, cx),
+        Verb::Replace => tree.replace_class(parent.unwrap_or(class.qdisc()), class, kind, words, cx),
+        Verb::Delete => tree.delete_class(class, cx),
+        Verb::Change | Verb::Link | Verb::Get | Verb::Show | Verb::Flush => {
+            tree.change_class(parent, class, kind, words, cx)
+        }
+    }
+}
+
+fn qdisc(cmd: &QdiscCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigError> {
     let handle = cmd.handle.as_ref().map(|h| h.value);
     let parent = match (cmd.place.as_ref().map(|p| p.value), handle) {
         (Some(Place::Below(parent)), _) => parent,

@@ -22,7 +22,7 @@ const PRIOMAP: (Arg, usize) = (U8, 16);
 /// Those of kinds that the engine has.
 pub(super) static ENGINE: &[Grammar] = &[
     qdisc(&["pfifo", "bfifo", "pfifo_head_drop"], &[key(&["limit"], &[Size])]),
-    qdisc(&["pfifo_fast"], &[]),
+    qdisc(&["drr", "pfifo_fast"], &[]),
     qdisc(
         &["prio"],
         &[
@@ -78,7 +78,7 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .cut(),
     qdisc(&["hfsc"], &[key(&["default"], &[Hex(u16::MAX as u64)])]).cut().once(&["default"]),
-    qdisc(&["drr", "qfq", "mq", "multiq", "teql0", "noqueue", "noop", "ingress", "clsact"], &[]),
+    qdisc(&["qfq", "mq", "multiq", "teql0", "noqueue", "noop", "ingress", "clsact"], &[]),
     qdisc(
         &["ets"],
         &[

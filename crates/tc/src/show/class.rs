@@ -6,10 +6,11 @@ use std::fmt::Write;
 use txweir_core::node::{Class, Node};
 use txweir_core::pool::Pool;
 use txweir_core::qdisc::FlowShown;
+use txweir_core::qdisc::classful::{ClassShown, UserClasses};
 use txweir_core::value::text_of;
 use txweir_core::{Bytes, Handle, Tally, Tree};
 
-use super::{Form, books, time_text, write_books};
+use super::{Form, Printed, books, time_text, write_books};
 use crate::json::Object;
 
 /// Which classes are asked for.
@@ -38,6 +39,16 @@ pub fn classes(tree: &Tree, pool: &Pool, form: &Form, asked: &Classes) -> (Strin
     let mut objects = Vec::new();
     tree.visit(&mut |_, node| {
         if node.handle().is_none() {
+            return;
+        }
+        if let Some(classes) = node.qdisc().user_classes() {
+            classes.list(&mut |class| {
+                let id = Handle::new(node.handle().major(), class.at.minor);
+                if asked.wants(id) {
+                    let _ = write_user_class(&mut text, node, classes, &class, form, asked);
+                    objects.push(user_object(node, classes, &class, form));
+                }
+            });
             return;
         }
         for class in node.qdisc().classes() {
@@ -85,18 +96,116 @@ fn write_class(
     Ok(())
 }
 
+/// A class that a command has made, or may change.
+fn write_user_class(
+    out: &mut String,
+    owner: &Node,
+    classes: &dyn UserClasses,
+    class: &ClassShown<'_>,
+    form: &Form,
+    asked: &Classes,
+) -> std::fmt::Result {
+    let id = Handle::new(owner.handle().major(), class.at.minor);
+    write_name(out, owner, id, form, asked)?;
+    match class.at.parent {
+        0 => write!(out, "root ")?,
+        parent => {
+            let parent = Handle::new(owner.handle().major(), parent);
+            write!(out, "parent {} ", name_of(parent, form, asked))?;
+        }
+    }
+    if let Some(leaf) = class.leaf.filter(|leaf| !leaf.handle().is_none()) {
+        write!(out, "leaf {} ", leaf.handle())?;
+    }
+    for text in class_options(classes, class, form).into_iter().filter_map(|o| o.text) {
+        write!(out, "{text} ")?;
+    }
+    writeln!(out)?;
+    if !form.statistics {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues 0) ",
+        class.sent.bytes, class.sent_segs, class.drops, class.overlimits
+    )?;
+    let Tally { packets, bytes } = class.backlog;
+    writeln!(out, " backlog {} {packets}p requeues 0", text_of(&Bytes(bytes)))?;
+    match (classes.class_spec().kind, class.values) {
+        ("drr", [deficit]) => writeln!(out, " deficit {} ", text_of(&Bytes(deficit.unsigned_abs()))),
+        _ => Ok(()),
+    }
+}
+
+/// The options of a class as tc prints them.
+fn class_options(classes: &dyn UserClasses, class: &ClassShown<'_>, form: &Form) -> Vec<Printed> {
+    let mut printed = Vec::new();
+    classes.options(class.at.minor, &mut |o| printed.extend(super::option(&o, form)));
+    printed
+}
+
+/// The options of a class as the plan shows them, each with its key; and without loss.
+pub(crate) fn class_option_texts(
+    classes: &dyn UserClasses,
+    class: &ClassShown<'_>,
+) -> (Vec<(&'static str, String)>, String) {
+    let printed = class_options(classes, class, &Form::default());
+    let texts = printed.into_iter().filter_map(|p| Some((p.key, p.text?))).collect();
+    let mut exact = Vec::new();
+    classes.options(class.at.minor, &mut |o| super::push_words(&mut exact, &o));
+    (texts, exact.join(" "))
+}
+
+fn user_object(owner: &Node, classes: &dyn UserClasses, class: &ClassShown<'_>, form: &Form) -> String {
+    let major = owner.handle().major();
+    let mut o = name_object(owner, Handle::new(major, class.at.minor), form);
+    o = match class.at.parent {
+        0 => o.bool("root", true),
+        parent => o.text("parent", &form.named(Handle::new(major, parent))),
+    };
+    if let Some(leaf) = class.leaf.filter(|leaf| !leaf.handle().is_none()) {
+        o = o.text("leaf", &leaf.handle().to_string());
+    }
+    let options = class_options(classes, class, form);
+    let options = options.iter().filter_map(|p| Some((p.key, p.json.as_ref()?)));
+    o = o.raw("options", &options.fold(Object::new(), |o, (key, value)| o.value(key, value)).finish());
+    if !form.statistics {
+        return o.finish();
+    }
+    let counts = [
+        ("bytes", class.sent.bytes),
+        ("packets", class.sent_segs),
+        ("drops", class.drops),
+        ("overlimits", class.overlimits),
+        ("requeues", 0),
+        ("backlog", class.backlog.bytes),
+        ("qlen", class.backlog.packets),
+    ];
+    let o = counts.into_iter().fold(o, |o, (key, n)| o.uint(key, n));
+    let own = classes.class_spec().counters.iter().zip(class.values);
+    own.fold(o, |o, (counter, value)| o.raw(counter.key, &value.to_string())).finish()
+}
+
 /// Which class it is, and of which qdisc.
 fn write_head(out: &mut String, owner: &Node, id: Handle, form: &Form, asked: &Classes) -> std::fmt::Result {
-    let of = |handle: Handle| match asked.qdisc {
+    write_name(out, owner, id, form, asked)?;
+    write!(out, "parent {} ", name_of(owner.handle(), form, asked))
+}
+
+fn name_of(handle: Handle, form: &Form, asked: &Classes) -> String {
+    match asked.qdisc {
         // The major number goes without saying.
         Some(_) => Handle(handle.0 & 0xffff).to_string(),
         None => form.named(handle),
-    };
-    write!(out, "class {} {} ", owner.qdisc().spec().kind, of(id))?;
-    if let Some(dev) = &form.dev {
-        write!(out, "dev {dev} ")?;
     }
-    write!(out, "parent {} ", of(owner.handle()))
+}
+
+fn write_name(out: &mut String, owner: &Node, id: Handle, form: &Form, asked: &Classes) -> std::fmt::Result {
+    write!(out, "class {} {} ", owner.qdisc().spec().kind, name_of(id, form, asked))?;
+    match &form.dev {
+        Some(dev) => write!(out, "dev {dev} "),
+        None => Ok(()),
+    }
 }
 
 /// A flow: what waits in it, and what its law knows.
@@ -150,12 +259,16 @@ fn flow_object(owner: &Node, id: Handle, flow: &FlowShown<'_>, form: &Form) -> S
     known(flow).fold(o, value).finish()
 }
 
-fn head_object(owner: &Node, id: Handle, form: &Form) -> Object {
-    let mut o = Object::new().text("class", owner.qdisc().spec().kind).text("handle", &form.named(id));
-    if let Some(dev) = &form.dev {
-        o = o.text("dev", dev);
+fn name_object(owner: &Node, id: Handle, form: &Form) -> Object {
+    let o = Object::new().text("class", owner.qdisc().spec().kind).text("handle", &form.named(id));
+    match &form.dev {
+        Some(dev) => o.text("dev", dev),
+        None => o,
     }
-    o.text("parent", &form.named(owner.handle()))
+}
+
+fn head_object(owner: &Node, id: Handle, form: &Form) -> Object {
+    name_object(owner, id, form).text("parent", &form.named(owner.handle()))
 }
 
 fn object(owner: &Node, class: &Class, form: &Form) -> String {

@@ -6,10 +6,9 @@ use txweir_core::cx::Cx;
 use txweir_core::{Handle, Tree};
 
 use super::{Device, Hook};
-use crate::ast::{At, Place, QdiscCommand, Verb};
-use crate::command;
+use crate::ast::{At, Command, Place, QdiscCommand, Verb};
+use crate::command::{self, Change};
 use crate::diagnostic::{Diagnostic, code};
-use crate::refusal;
 use crate::show;
 use crate::source::Source;
 
@@ -38,51 +37,48 @@ pub(super) fn warnings(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnost
     found
 }
 
-/// The line as tc sends it to the kernel: handles without minor numbers, no options for a deletion.
-pub(super) fn as_tc_takes_it(mut cmd: QdiscCommand) -> QdiscCommand {
-    if let Some(handle) = &mut cmd.handle {
-        handle.value = handle.value.qdisc();
+/// The line as tc sends it to the kernel: handles without minor numbers, no options for a deletion. `None` for what is
+/// not about a tree.
+pub(super) fn as_tc_takes_it(cmd: &Command) -> Option<Change> {
+    let mut change = Change::of(cmd)?;
+    match &mut change {
+        Change::Qdisc(cmd) => {
+            if let Some(handle) = &mut cmd.handle {
+                handle.value = handle.value.qdisc();
+            }
+            if cmd.verb == Verb::Delete {
+                cmd.options.clear();
+            }
+        }
+        Change::Class(cmd) if cmd.verb == Verb::Delete => cmd.options.clear(),
+        Change::Class(_) => {}
     }
-    if cmd.verb == Verb::Delete {
-        cmd.options.clear();
-    }
-    cmd
+    Some(change)
 }
 
 /// Does it to a device. An error leaves the device as it was.
-pub(super) fn run(
-    source: &Arc<Source>,
-    cmd: &QdiscCommand,
-    device: &mut dyn Device,
-) -> Result<(), Diagnostic> {
-    if let Some(hook) = hook_of(cmd, device) {
-        return run_hook(source, cmd, hook, device);
-    }
-    if cmd.place.is_none() && cmd.verb == Verb::Delete {
-        let span = cmd.handle.as_ref().map_or_else(|| cmd.span.clone(), |h| h.span.clone());
-        let err = Diagnostic::error(code::MISSING, source, span, "del needs the place, not only the handle");
-        return Err(err.expected("root, or parent MAJOR:MINOR"));
+pub(super) fn run(source: &Arc<Source>, change: &Change, device: &mut dyn Device) -> Result<(), Diagnostic> {
+    if let Change::Qdisc(cmd) = change {
+        if let Some(hook) = hook_of(cmd, device) {
+            return run_hook(source, cmd, hook, device);
+        }
+        if cmd.place.is_none() && cmd.verb == Verb::Delete {
+            let span = cmd.handle.as_ref().map_or_else(|| cmd.span.clone(), |h| h.span.clone());
+            let err =
+                Diagnostic::error(code::MISSING, source, span, "del needs the place, not only the handle");
+            return Err(err.expected("root, or parent MAJOR:MINOR"));
+        }
     }
     // Rehearsed, so that what is refused is refused before anything is touched.
     let mut rehearsed = copy(source, device.tree())?;
-    on_tree(source, cmd, &mut rehearsed, &mut scratch_cx())?;
+    command::run(source, change, &mut rehearsed, &mut scratch_cx())?;
     let mut refused = None;
     device.configure(&mut |tree, cx| {
-        if let Err(err) = on_tree(source, cmd, tree, cx) {
+        if let Err(err) = command::run(source, change, tree, cx) {
             refused = Some(err);
         }
     });
     refused.map_or(Ok(()), Err)
-}
-
-/// Does it to a tree.
-pub(super) fn on_tree(
-    source: &Arc<Source>,
-    cmd: &QdiscCommand,
-    tree: &mut Tree,
-    cx: &mut Cx,
-) -> Result<(), Diagnostic> {
-    command::run(cmd, tree, cx).map_err(|err| refusal::of(source, cmd, &err))
 }
 
 /// A copy of a tree's structure.

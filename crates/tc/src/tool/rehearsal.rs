@@ -4,11 +4,11 @@ use txweir_core::cx::Cx;
 use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Meta, Tree};
 
-use super::apply::{on_tree, scratch_cx};
+use super::apply::scratch_cx;
 use super::session::Done;
 use super::{Device, Devices, Flags, Hook, LinkLine, Outcome, SwapDone};
 use crate::ast::Place;
-use crate::command::REFUSED;
+use crate::command::{self, Change as Said, REFUSED};
 use crate::plan::{self, Change};
 use crate::show;
 
@@ -66,7 +66,7 @@ impl<'a> Rehearsal<'a> {
             let mut refused = None;
             if !lines.is_empty() {
                 device.swap(&mut |tree, cx| {
-                    let all = lines.iter().try_for_each(|d| on_tree(&d.source, &d.command, tree, cx));
+                    let all = lines.iter().try_for_each(|d| command::run(&d.source, &d.change, tree, cx));
                     refused = refused.take().or(all.err());
                 });
             }
@@ -86,8 +86,9 @@ impl<'a> Rehearsal<'a> {
 /// Whether a line is about a hook and not about the tree.
 fn is_hook(done: &Done) -> bool {
     const HOOK: Handle = Handle::new(0xffff, 0);
-    let place = done.command.place.as_ref().map(|p| p.value);
-    let by_handle = place.is_none() && done.command.handle.as_ref().is_some_and(|h| h.value == HOOK);
+    let Said::Qdisc(cmd) = &done.change else { return false };
+    let place = cmd.place.as_ref().map(|p| p.value);
+    let by_handle = place.is_none() && cmd.handle.as_ref().is_some_and(|h| h.value == HOOK);
     matches!(place, Some(Place::Ingress | Place::Clsact))
         || matches!(place, Some(Place::Below(parent)) if parent != Handle::ROOT && parent.qdisc() == HOOK)
         || by_handle
@@ -215,7 +216,7 @@ pub(super) fn enqueue(tree: &mut Tree, cx: &mut Cx, metas: &[Meta]) -> Vec<Optio
     let leaves = |tree: &Tree| {
         let mut all = Vec::new();
         tree.visit(&mut |place, node| {
-            if node.qdisc().classes().is_empty() {
+            if node.qdisc().spec().classes.is_none() && node.qdisc().classes().is_empty() {
                 let kind = node.qdisc().spec().kind;
                 all.push((place.parent, node.handle(), kind, node.books().queued.packets));
             }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use txweir_core::Handle;
 
 use super::{Devices, Flags, HELP, Outcome, apply, list};
-use crate::ast::{Command, QdiscCommand, Verb};
-use crate::command::{self, Failure, UNPARSABLE, engine};
+use crate::ast::{Command, Verb};
+use crate::command::{self, Change, Failure, UNPARSABLE, engine};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::{Line, Word};
 use crate::policy::{bare_rates, estimator};
@@ -16,7 +16,7 @@ use crate::suggest::closest;
 /// A line that changed a device.
 pub(super) struct Done {
     pub(super) device: String,
-    pub(super) command: QdiscCommand,
+    pub(super) change: Change,
     pub(super) source: Arc<Source>,
 }
 
@@ -92,11 +92,10 @@ impl<'a> Session<'a> {
             }
         }
         engine::check(source, line, &cmd).map_err(Failure::refused)?;
-        let Command::Qdisc(qdisc) = cmd else { return Ok(()) };
-        let qdisc = apply::as_tc_takes_it(qdisc);
+        let Some(change) = apply::as_tc_takes_it(&cmd) else { return Ok(()) };
         let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
-        apply::run(source, &qdisc, device).map_err(Failure::refused)?;
-        self.done.push(Done { device: dev.text, command: qdisc, source: Arc::clone(source) });
+        apply::run(source, &change, device).map_err(Failure::refused)?;
+        self.done.push(Done { device: dev.text, change, source: Arc::clone(source) });
         Ok(())
     }
 

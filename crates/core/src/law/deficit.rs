@@ -1,0 +1,243 @@
+//! Deficit round robin on numbers (Shreedhar & Varghese, SIGCOMM 1995): who of those that have something to send is at the
+//! front, and whether its credit covers it. O(1) per decision, as long as a quantum covers what is sent.
+//!
+//! - I1: a member that joins gets one quantum and stands last.
+//! - I2: whoever cannot pay gets its quantum and goes to the back; between two turns every other member has one.
+//! - I3: `advance` does in one pass what that many empty rounds would do, so that a quantum of one byte costs no more
+//!   than a pass over the members.
+
+use alloc::vec::Vec;
+
+/// A round of up to 65 535 members, named by their index.
+#[derive(Clone, Debug)]
+pub struct Round {
+    members: Vec<Member>,
+    head: u16,
+    tail: u16,
+    len: u16,
+}
+
+/// 16 bytes, four in a cache line.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    deficit: u64,
+    quantum: u32,
+    prev: u16,
+    next: u16,
+}
+
+/// The end of the list.
+const END: u16 = u16::MAX;
+/// `prev` of one that is not listed: no member has this index.
+const OUT: u16 = u16::MAX - 1;
+
+impl Default for Round {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Round {
+    /// Most members: indexes above are marks.
+    pub const MEMBERS_MAX: usize = OUT as usize;
+
+    /// An empty round without members.
+    pub const fn new() -> Self {
+        Self { members: Vec::new(), head: END, tail: END, len: 0 }
+    }
+    /// Takes in a member with the next index, up to `MEMBERS_MAX`; it is not listed yet.
+    pub fn add(&mut self, quantum: u32) {
+        debug_assert!(self.members.len() < Self::MEMBERS_MAX);
+        self.members.push(Member { deficit: 0, quantum, prev: OUT, next: END });
+    }
+    /// Lets go of the members from index `count` on.
+    pub fn truncate(&mut self, count: usize) {
+        for i in count..self.members.len() {
+            self.leave(i);
+        }
+        self.members.truncate(count);
+    }
+    /// Gives a member another quantum, in bytes, at least 1; its credit stays.
+    pub fn set_quantum(&mut self, i: usize, quantum: u32) {
+        self.members[i].quantum = quantum;
+    }
+    /// Its quantum.
+    pub fn quantum(&self, i: usize) -> u32 {
+        self.members[i].quantum
+    }
+    /// Its credit, in bytes.
+    pub fn deficit(&self, i: usize) -> u64 {
+        self.members[i].deficit
+    }
+    /// How many are listed.
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+    /// True if nobody is listed.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+    /// True if the member is listed.
+    #[inline]
+    pub fn listed(&self, i: usize) -> bool {
+        self.members[i].prev != OUT
+    }
+    /// The member whose turn it is.
+    #[inline]
+    pub fn front(&self) -> Option<usize> {
+        (self.head != END).then_some(usize::from(self.head))
+    }
+    /// Lists a member last, with a fresh credit of one quantum; one that is listed already starts anew.
+    #[inline]
+    pub fn join(&mut self, i: usize) {
+        self.leave(i);
+        let member = &mut self.members[i];
+        member.deficit = u64::from(member.quantum);
+        self.append(i);
+    }
+    /// Takes a member off the list.
+    #[inline]
+    pub fn leave(&mut self, i: usize) {
+        let Member { prev, next, .. } = self.members[i];
+        if prev == OUT {
+            return;
+        }
+        match self.members.get_mut(usize::from(prev)) {
+            Some(before) => before.next = next,
+            None => self.head = next,
+        }
+        match self.members.get_mut(usize::from(next)) {
+            Some(after) => after.prev = prev,
+            None => self.tail = prev,
+        }
+        self.members[i].prev = OUT;
+        self.len -= 1;
+    }
+    /// Takes everybody off.
+    pub fn clear(&mut self) {
+        while let Some(i) = self.front() {
+            self.leave(i);
+        }
+    }
+    /// Charges the member at the front `bytes`, if its credit covers them; otherwise gives it its quantum and sends it to the
+    /// back. True if it may send.
+    #[inline]
+    pub fn charge(&mut self, i: usize, bytes: u32) -> bool {
+        let member = &mut self.members[i];
+        if u64::from(bytes) <= member.deficit {
+            member.deficit -= u64::from(bytes);
+            return true;
+        }
+        member.deficit += u64::from(member.quantum);
+        if self.head != self.tail {
+            self.leave(i);
+            self.append(i);
+        }
+        false
+    }
+    /// How many more turns that cannot pay `bytes` the member would have, if it were asked now; 0 if it can pay.
+    #[inline]
+    pub fn turns_short(&self, i: usize, bytes: u32) -> u64 {
+        let Member { deficit, quantum, .. } = self.members[i];
+        u64::from(bytes).saturating_sub(deficit).div_ceil(u64::from(quantum.max(1)))
+    }
+    /// Gives every listed member `rounds` quanta.
+    pub fn advance(&mut self, rounds: u64) {
+        let mut at = self.head;
+        while let Some(member) = self.members.get_mut(usize::from(at)) {
+            member.deficit += rounds * u64::from(member.quantum);
+            at = member.next;
+        }
+    }
+    /// The listed members, the one at the front first.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        let mut at = self.head;
+        core::iter::from_fn(move || {
+            let member = self.members.get(usize::from(at))?;
+            let here = at;
+            at = member.next;
+            Some(usize::from(here))
+        })
+    }
+
+    #[inline]
+    fn append(&mut self, i: usize) {
+        // Fewer than `MEMBERS_MAX` were taken in.
+        let index = i as u16;
+        let last = core::mem::replace(&mut self.tail, index);
+        match self.members.get_mut(usize::from(last)) {
+            Some(before) => before.next = index,
+            None => self.head = index,
+        }
+        let member = &mut self.members[i];
+        member.prev = last;
+        member.next = END;
+        self.len += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn round(quanta: &[u32]) -> Round {
+        let mut round = Round::new();
+        quanta.iter().for_each(|q| round.add(*q));
+        round
+    }
+
+    #[test]
+    fn a_member_joins_last_with_one_quantum() {
+        let mut r = round(&[100, 200, 300]);
+        assert_eq!(r.front(), None);
+        [2, 0, 1].into_iter().for_each(|i| r.join(i));
+        assert_eq!(r.iter().collect::<Vec<_>>(), [2, 0, 1]);
+        assert_eq!((r.deficit(0), r.deficit(1), r.deficit(2)), (100, 200, 300));
+        assert!(r.charge(2, 250));
+        assert!(!r.charge(2, 51), "50 bytes of credit are left");
+        assert_eq!((r.iter().collect::<Vec<_>>(), r.deficit(2)), (vec![0, 1, 2], 350));
+        r.join(0);
+        assert_eq!((r.iter().collect::<Vec<_>>(), r.len()), (vec![1, 2, 0], 3));
+    }
+
+    #[test]
+    fn a_member_leaves_from_anywhere() {
+        for gone in 0..3 {
+            let mut r = round(&[1, 1, 1]);
+            (0..3).for_each(|i| r.join(i));
+            r.leave(gone);
+            r.leave(gone);
+            let rest: Vec<_> = (0..3).filter(|i| *i != gone).collect();
+            assert_eq!((r.iter().collect::<Vec<_>>(), r.len(), r.listed(gone)), (rest, 2, false));
+        }
+        let mut r = round(&[1, 1, 1]);
+        (0..3).for_each(|i| r.join(i));
+        r.truncate(1);
+        assert_eq!(r.iter().collect::<Vec<_>>(), [0]);
+        r.clear();
+        assert!(r.is_empty());
+    }
+
+    #[test]
+    fn advancing_is_so_many_rounds_in_which_nobody_can_pay() {
+        let quanta = [1, 7, 100];
+        let bytes = [1500, 900, 1000];
+        let (mut slow, mut fast) = (round(&quanta), round(&quanta));
+        for r in [&mut slow, &mut fast] {
+            (0..3).for_each(|i| r.join(i));
+        }
+        // The nearest is number 2: it has 100, and needs 9 more turns that cannot pay.
+        let rounds = (0..3).map(|i| fast.turns_short(i, bytes[i])).min();
+        assert_eq!(rounds, Some(9));
+        for _ in 0..9 * 3 {
+            let i = slow.front().unwrap_or(0);
+            assert!(!slow.charge(i, bytes[i]));
+        }
+        fast.advance(9);
+        for i in 0..3 {
+            assert_eq!(slow.deficit(i), fast.deficit(i));
+        }
+        assert_eq!(slow.iter().collect::<Vec<_>>(), fast.iter().collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,291 @@
+//! Classes that commands make, change and delete: what the author of such a kind writes (`Classful`), and its erased
+//! form (`UserClasses`).
+//!
+//! A kind whose classes come with its options (prio) needs none of this.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::cx::{Cx, Tally};
+use crate::error::{ConfigError, ErrorKind};
+use crate::node::{Class, Node};
+use crate::params::{Param, Params, Shown, apply};
+use crate::qdisc::{ChangeRule, Discipline};
+use crate::spec::Env;
+use crate::stats::Counter;
+use crate::value::Words;
+
+/// What is declared of the classes of a kind.
+#[derive(Debug)]
+pub struct ClassSpec {
+    /// The kind of qdisc: a class goes by the same word.
+    pub kind: &'static str,
+    /// The parameters of a class.
+    pub params: &'static [Param],
+    /// The counters of a class, beside those that every class has.
+    pub counters: &'static [Counter],
+    /// True if classes are added and deleted by commands; false if they come with the qdisc and are only changed.
+    pub made: bool,
+    /// Reads words as the options of a new class, and forgets them.
+    read: fn(&mut Words<'_>, &Env) -> Result<(), ConfigError>,
+    defaults: fn(&Env, &mut dyn FnMut(Shown<'_>)),
+}
+
+impl ClassSpec {
+    /// That of a kind.
+    pub const fn of<D: Classful>() -> Self {
+        Self {
+            kind: D::KIND,
+            params: D::Class::TABLE,
+            counters: D::COUNTERS,
+            made: D::MADE,
+            read: |words, env| {
+                let mut cfg = D::Class::defaults(env);
+                words.know_link_rate(env.link_rate);
+                apply(&mut cfg, D::KIND, words)
+            },
+            defaults: |env, f| D::Class::defaults(env).visit(f),
+        }
+    }
+    /// Shows every parameter with its default on a device.
+    pub fn defaults(&self, env: &Env, f: &mut dyn FnMut(Shown<'_>)) {
+        (self.defaults)(env, f);
+    }
+    /// Whether words can be read as the options of a class; what contradicts another class is found when it is added.
+    pub fn read(&self, words: &mut Words<'_>, env: &Env) -> Result<(), ConfigError> {
+        (self.read)(words, env)
+    }
+}
+
+/// Which class, and below which: minor numbers, 0 for the qdisc itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassAt {
+    /// The class.
+    pub minor: u16,
+    /// The class above it; 0 if that is the qdisc.
+    pub parent: u16,
+}
+
+/// A class as it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassShown<'a> {
+    /// Which it is.
+    pub at: ClassAt,
+    /// What its packets wait in; `None` for one that has classes below instead, or a band without a qdisc.
+    pub leaf: Option<&'a Node>,
+    /// Packets and bytes that left through it.
+    pub sent: Tally,
+    /// Segments that left through it: what tc calls packets.
+    pub sent_segs: u64,
+    /// Packets dropped on their way into it.
+    pub drops: u64,
+    /// Times that it had to wait for tokens.
+    pub overlimits: u64,
+    /// Packets and bytes that wait in it.
+    pub backlog: Tally,
+    /// Its other counters, in the order of `ClassSpec::counters`.
+    pub values: &'a [i64],
+}
+
+impl<'a> ClassShown<'a> {
+    /// A class directly below the qdisc whose counters are those of the qdisc in it.
+    pub const fn of(class: &'a Class) -> Self {
+        let books = class.node.books();
+        Self {
+            at: ClassAt { minor: class.minor, parent: 0 },
+            leaf: Some(&class.node),
+            sent: books.sent,
+            sent_segs: books.sent_segs,
+            drops: books.dropped.packets,
+            overlimits: books.overlimits,
+            backlog: books.queued,
+            values: &[],
+        }
+    }
+}
+
+/// What the author of a kind writes whose classes commands make, or only change. Beside it, the kind names its
+/// declarations in `Discipline::CLASSES` and answers `Discipline::user_classes` with itself.
+pub trait Classful: Discipline {
+    /// The parameters of a class, from `params!`.
+    type Class: Params;
+    /// The counters of a class, beside those that every class has.
+    const COUNTERS: &'static [Counter] = &[];
+    /// See `ClassSpec::made`.
+    const MADE: bool = true;
+    /// What a change does to options not named.
+    const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
+
+    /// Brings parameters to one form, and refuses what cannot be: an impossible place, parameters that contradict each
+    /// other or those of other classes, a change that is not possible while running. `old` are the present ones, or `None`
+    /// for a new class; `name` is the class, for errors. After it nothing can fail.
+    fn resolve_class(
+        &self,
+        name: &str,
+        at: ClassAt,
+        cfg: &mut Self::Class,
+        old: Option<&Self::Class>,
+        env: &Env,
+    ) -> Result<(), ConfigError>;
+    /// Makes a class, of which there is none of this number. What a class above it held is dropped.
+    fn add_class(&mut self, at: ClassAt, cfg: Self::Class, env: &Env, cx: &mut Cx);
+    /// Gives a class that is there new parameters.
+    fn change_class(&mut self, minor: u16, cfg: Self::Class, env: &Env, cx: &mut Cx);
+    /// Refuses to delete a class that others need.
+    fn may_delete(&self, _name: &str, _minor: u16) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    /// Deletes a class that is there; what waits in it is dropped.
+    fn delete_class(&mut self, minor: u16, env: &Env, cx: &mut Cx);
+    /// The parameters of a class.
+    fn class_config(&self, minor: u16) -> Option<&Self::Class>;
+    /// The class above one that is there; 0 if that is the qdisc.
+    fn class_parent(&self, _minor: u16) -> u16 {
+        0
+    }
+    /// Shows every class, those above before those below.
+    fn list_classes(&self, f: &mut dyn FnMut(ClassShown<'_>));
+}
+
+/// The classes of a qdisc of any kind. Implemented once, for every `Classful`.
+pub trait UserClasses {
+    /// See `Discipline::CLASSES`.
+    fn class_spec(&self) -> &'static ClassSpec;
+    /// Whether there is such a class.
+    fn has(&self, minor: u16) -> bool;
+    /// Adds a class that is not there yet, all or nothing. `name` is the class, for errors.
+    fn add(
+        &mut self,
+        name: &str,
+        at: ClassAt,
+        words: &mut Words<'_>,
+        env: &Env,
+        cx: &mut Cx,
+    ) -> Result<(), ConfigError>;
+    /// Changes a class, all or nothing; `parent`, if given, must be the class above it.
+    fn change(
+        &mut self,
+        name: &str,
+        minor: u16,
+        parent: Option<u16>,
+        words: &mut Words<'_>,
+        env: &Env,
+        cx: &mut Cx,
+    ) -> Result<(), ConfigError>;
+    /// Deletes a class.
+    fn delete(&mut self, name: &str, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
+    /// Shows every parameter of a class with its present value.
+    fn options(&self, minor: u16, f: &mut dyn FnMut(Shown<'_>));
+    /// See `Classful::list_classes`.
+    fn list(&self, f: &mut dyn FnMut(ClassShown<'_>));
+}
+
+fn no_class(name: &str) -> ConfigError {
+    ConfigError::new(ErrorKind::NotFound, name, "a class that is there", "")
+}
+
+impl<D: Classful> UserClasses for D {
+    fn class_spec(&self) -> &'static ClassSpec {
+        const { &ClassSpec::of::<D>() }
+    }
+    fn has(&self, minor: u16) -> bool {
+        self.class_config(minor).is_some()
+    }
+    fn add(
+        &mut self,
+        name: &str,
+        at: ClassAt,
+        words: &mut Words<'_>,
+        env: &Env,
+        cx: &mut Cx,
+    ) -> Result<(), ConfigError> {
+        if !D::MADE {
+            let expected = format!("the classes that come with {}", D::KIND);
+            return Err(ConfigError::new(ErrorKind::Unsupported, name, expected, "another one"));
+        }
+        if self.has(at.minor) {
+            return Err(ConfigError::new(ErrorKind::Exists, name, "a class that is not there yet", name));
+        }
+        let mut cfg = D::Class::defaults(env);
+        words.know_link_rate(env.link_rate);
+        apply(&mut cfg, D::KIND, words)?;
+        self.resolve_class(name, at, &mut cfg, None, env)?;
+        self.add_class(at, cfg, env, cx);
+        Ok(())
+    }
+    fn change(
+        &mut self,
+        name: &str,
+        minor: u16,
+        parent: Option<u16>,
+        words: &mut Words<'_>,
+        env: &Env,
+        cx: &mut Cx,
+    ) -> Result<(), ConfigError> {
+        let old = self.class_config(minor).ok_or_else(|| no_class(name))?.clone();
+        let at = ClassAt { minor, parent: parent.unwrap_or_else(|| self.class_parent(minor)) };
+        let mut cfg = match D::CLASS_CHANGE {
+            ChangeRule::Merge => old.clone(),
+            ChangeRule::Replace => D::Class::defaults(env),
+        };
+        words.know_link_rate(env.link_rate);
+        apply(&mut cfg, D::KIND, words)?;
+        self.resolve_class(name, at, &mut cfg, Some(&old), env)?;
+        if !(cx.swapping() && cfg == old) {
+            self.change_class(minor, cfg, env, cx);
+        }
+        Ok(())
+    }
+    fn delete(&mut self, name: &str, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
+        if !self.has(minor) {
+            return Err(no_class(name));
+        }
+        if !D::MADE {
+            let expected = "a class that a command has made: this one comes with its qdisc";
+            return Err(ConfigError::new(ErrorKind::Unsupported, name, expected, "del"));
+        }
+        self.may_delete(name, minor)?;
+        self.delete_class(minor, env, cx);
+        Ok(())
+    }
+    fn options(&self, minor: u16, f: &mut dyn FnMut(Shown<'_>)) {
+        if let Some(cfg) = self.class_config(minor) {
+            cfg.visit(f);
+        }
+    }
+    fn list(&self, f: &mut dyn FnMut(ClassShown<'_>)) {
+        self.list_classes(f);
+    }
+}
+
+/// From minor numbers to slots: one look-up in a table that is as long as the greatest number needs, at most 128 KiB.
+#[derive(Clone, Debug, Default)]
+pub struct Minors(Vec<u16>);
+
+/// No slot: of 65 535 minor numbers at most 65 535 slots are used, and they count from 0.
+const NO_SLOT: u16 = u16::MAX;
+
+impl Minors {
+    /// The slot of a class.
+    #[inline]
+    pub fn slot(&self, minor: u16) -> Option<usize> {
+        self.0.get(usize::from(minor)).filter(|slot| **slot != NO_SLOT).map(|slot| usize::from(*slot))
+    }
+    /// Gives a class a slot, or takes it away. `slot` is below 65 535.
+    pub fn set(&mut self, minor: u16, slot: Option<usize>) {
+        let at = usize::from(minor);
+        if self.0.len() <= at {
+            self.0.resize(at + 1, NO_SLOT);
+        }
+        self.0[at] = slot.and_then(|slot| u16::try_from(slot).ok()).unwrap_or(NO_SLOT);
+    }
+    /// Every class and its slot, by minor number.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, usize)> + '_ {
+        (0..=u16::MAX).zip(&self.0).filter(|(_, slot)| **slot != NO_SLOT).map(|(m, s)| (m, usize::from(*s)))
+    }
+}
+
+/// A class slot in which nothing is: free, or of a class that has classes below and no qdisc. Nobody is asked about it.
+pub fn vacant(env: &Env) -> Class {
+    Class { minor: 0, node: Node::default_child(env) }
+}

@@ -1,0 +1,224 @@
+//! drr: classes that commands make, served in turn, each up to its quantum of bytes a round (tc-drr(8); Shreedhar &
+//! Varghese, "Efficient Fair Queueing using Deficit Round Robin", SIGCOMM 1995).
+//!
+//! There is no class for packets that name none: they are dropped. O(1) per packet as long as quanta cover packets; memory
+//! per class is its qdisc and 16 bytes of the round, and two bytes for each minor number up to the greatest.
+//!
+//! - I1: a class is in the round from its first packet until it has none, and gets its turns while it is.
+//! - I2: over any time in which two classes are never empty, bytes sent divided by quanta differ by at most one packet and
+//!   one quantum each.
+//! - Differs from Linux (PARITY.md: drr-silent-child, peek-limit): a class whose qdisc turns out to be empty when it is
+//!   asked loses its turn, and the next is served at once.
+
+use alloc::vec::Vec;
+
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::ClassId;
+use crate::law::deficit::Round;
+use crate::meta::Meta;
+use crate::node::{Class, Peek};
+use crate::pool::{List, Pkt, Pool};
+use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, Minors, UserClasses, vacant};
+use crate::qdisc::fifo::NoStats;
+use crate::qdisc::{Discipline, Next, Verdict};
+use crate::reason::DropReason;
+use crate::spec::{Env, Flags};
+use crate::stats::Counter;
+use crate::units::Bytes;
+
+crate::params! {
+    /// Parameters of drr: it has none, its classes do.
+    pub struct Config(env) {}
+}
+
+crate::params! {
+    /// Parameters of a class of drr.
+    pub struct ClassConfig(env) {
+        /// Bytes that the class may send in one round; at least one full frame saves turns.
+        quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"], "1 to 4294967295 bytes": in_u32;
+    }
+}
+
+fn in_u32(b: &Bytes) -> bool {
+    (1..=u64::from(u32::MAX)).contains(&b.0)
+}
+
+/// Deficit round robin among classes.
+#[derive(Debug, Default)]
+pub struct Drr {
+    classes: Vec<Class>,
+    configs: Vec<ClassConfig>,
+    round: Round,
+    minors: Minors,
+    free: Vec<usize>,
+}
+
+impl Discipline for Drr {
+    const KIND: &'static str = "drr";
+    const ABOUT: &'static str = "Classes that take turns, each by its quantum of bytes.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
+    type Config = Config;
+    type Stats = NoStats;
+
+    fn new(_cfg: &Config, _env: &Env) -> Self {
+        Self::default()
+    }
+    fn change(&mut self, _cfg: &Config, _env: &Env, _cx: &mut Cx) {}
+    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
+        match self.slot(class) {
+            Some(i) => self.classes[i].node.admit(m),
+            None => Verdict::Full,
+        }
+    }
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        let Some(i) = self.slot(class) else { return cx.drop(p, DropReason::NoClass) };
+        let node = &mut self.classes[i].node;
+        let first = node.is_empty();
+        node.enqueue(p, cx);
+        if first && !node.is_empty() {
+            self.round.join(i);
+        }
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        let mut unpaid = 0;
+        while let Some(i) = self.round.front() {
+            let node = &mut self.classes[i].node;
+            let bytes = match node.peek(cx) {
+                Peek::Ready { wire_len, .. } => wire_len,
+                Peek::At(t, why) => return Next::At(t, why),
+                Peek::Empty => {
+                    self.round.leave(i);
+                    unpaid = 0;
+                    continue;
+                }
+            };
+            if self.round.charge(i, bytes) {
+                let next = node.dequeue(cx);
+                if node.is_empty() {
+                    self.round.leave(i);
+                }
+                return next;
+            }
+            unpaid += 1;
+            if unpaid == self.round.len() {
+                unpaid = 0;
+                self.pass_rounds(cx);
+            }
+        }
+        Next::Empty
+    }
+    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {
+        // Whoever drains takes out what waits in the classes next.
+        self.round.clear();
+    }
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn reset(&mut self, _cx: &mut Cx) {
+        self.round.clear();
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+    fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut self.classes
+    }
+    fn user_classes(&self) -> Option<&dyn UserClasses> {
+        Some(self)
+    }
+    fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
+        Some(self)
+    }
+}
+
+impl Drr {
+    fn slot(&self, class: Option<ClassId>) -> Option<usize> {
+        self.minors.slot(class?.minor())
+    }
+
+    /// Everybody has had a turn and could not pay: goes on to the round in which the first can, in one pass.
+    #[cold]
+    fn pass_rounds(&mut self, cx: &mut Cx) {
+        let mut rounds = u64::MAX;
+        for i in self.round.iter() {
+            let short = match self.classes[i].node.peek(cx) {
+                Peek::Ready { wire_len, .. } => self.round.turns_short(i, wire_len),
+                // It ends the search as soon as its turn comes.
+                Peek::At(..) | Peek::Empty => 0,
+            };
+            rounds = rounds.min(short);
+        }
+        if rounds != u64::MAX {
+            self.round.advance(rounds);
+        }
+    }
+}
+
+impl Classful for Drr {
+    type Class = ClassConfig;
+    const COUNTERS: &'static [Counter] =
+        &[Counter { key: "deficit", about: "Bytes that the class may still send in this round." }];
+
+    fn resolve_class(
+        &self,
+        name: &str,
+        _at: ClassAt,
+        _cfg: &mut ClassConfig,
+        old: Option<&ClassConfig>,
+        _env: &Env,
+    ) -> Result<(), ConfigError> {
+        if old.is_none() && self.free.is_empty() && self.classes.len() >= Round::MEMBERS_MAX {
+            let expected = alloc::format!("at most {} classes", Round::MEMBERS_MAX);
+            return Err(ConfigError::new(ErrorKind::OutOfRange, name, expected, "one more"));
+        }
+        Ok(())
+    }
+    fn add_class(&mut self, at: ClassAt, cfg: ClassConfig, env: &Env, _cx: &mut Cx) {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.classes.push(vacant(env));
+                self.configs.push(cfg.clone());
+                self.round.add(0);
+                self.classes.len() - 1
+            }
+        };
+        self.round.set_quantum(slot, quantum(&cfg));
+        self.configs[slot] = cfg;
+        self.classes[slot].minor = at.minor;
+        self.minors.set(at.minor, Some(slot));
+    }
+    fn change_class(&mut self, minor: u16, cfg: ClassConfig, _env: &Env, _cx: &mut Cx) {
+        if let Some(slot) = self.minors.slot(minor) {
+            self.round.set_quantum(slot, quantum(&cfg));
+            self.configs[slot] = cfg;
+        }
+    }
+    fn delete_class(&mut self, minor: u16, env: &Env, cx: &mut Cx) {
+        let Some(slot) = self.minors.slot(minor) else { return };
+        self.round.leave(slot);
+        self.classes[slot].node.purge(cx);
+        self.classes[slot] = vacant(env);
+        self.minors.set(minor, None);
+        self.free.push(slot);
+    }
+    fn class_config(&self, minor: u16) -> Option<&ClassConfig> {
+        self.minors.slot(minor).map(|slot| &self.configs[slot])
+    }
+    fn list_classes(&self, f: &mut dyn FnMut(ClassShown<'_>)) {
+        for (_, slot) in self.minors.iter() {
+            let class = &self.classes[slot];
+            let deficit = if class.node.is_empty() { 0 } else { self.round.deficit(slot) };
+            let values = [i64::try_from(deficit).unwrap_or(i64::MAX)];
+            f(ClassShown { values: &values, ..ClassShown::of(class) });
+        }
+    }
+}
+
+/// Its range is that of 32 bits.
+fn quantum(cfg: &ClassConfig) -> u32 {
+    u32::try_from(cfg.quantum.0).unwrap_or(u32::MAX)
+}
