@@ -47,6 +47,7 @@ pub mod tree;
 pub mod txpath;
 pub mod units;
 pub mod value;
+pub mod wheel;
 pub mod wire;
 
 pub use cx::Tally;
