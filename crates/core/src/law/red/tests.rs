@@ -1,0 +1,150 @@
+use super::*;
+use std::vec::Vec;
+
+/// avpkt 1000 at 10 Mbit/s: 800 us.
+const PACKET: Nanos = Nanos::from_micros(800);
+
+fn params(min: u32, max: u32, wlog: u8, probability: u32) -> RedParams {
+    RedParams::new(min, max, wlog, probability, IdleTable::new(wlog, PACKET).unwrap()).unwrap()
+}
+
+#[test]
+fn weights_as_tc_works_them_out() {
+    // As `tc -d qdisc show` prints `ewma`.
+    for (min, burst, avpkt, wlog) in [
+        (87_381, 97, 1500, 6),
+        (102_400, 113, 1500, 6),
+        (29_772, 200, 1500, 10),
+        (63_881, 381, 200, 6),
+        (199_571, 156, 1500, 5),
+        (45_833, 225, 500, 8),
+        (13_124, 103, 200, 6),
+        (3_493, 197, 1500, 14),
+        (2_542, 355, 1500, 17),
+        (1_000, 1, 1000, 1),
+        (8_533, 12, 1000, 3),
+    ] {
+        assert_eq!(weight_for_burst(min, burst, avpkt), Ok(wlog), "{min} {burst} {avpkt}");
+    }
+    assert_eq!(weight_for_burst(66_672, 131, 200), Err(RedError::BurstTooSmall(334)));
+    assert_eq!(weight_for_burst(102_400, 68, 1500), Err(RedError::BurstTooSmall(69)));
+    assert_eq!(weight_for_burst(0, u32::MAX, 1), Err(RedError::BurstTooLarge));
+}
+
+#[test]
+fn idle_tables_as_tc_lays_them_out() {
+    // limit 1M avpkt 1500 at 10 Mbit/s, weight 2^-6.
+    let t = IdleTable::new(6, Nanos::from_micros(1200)).unwrap();
+    assert_eq!(t.cell_log(), 17);
+    assert_eq!((t.shifts[9], t.shifts[10], t.shifts[19], t.shifts[254], t.shifts[255]), (0, 1, 2, 27, 31));
+    // A packet that takes no time at all: nothing survives the first cell.
+    let t = IdleTable::new(6, Nanos(0)).unwrap();
+    assert_eq!((t.cell_log(), t.shifts[0], t.shifts[1]), (0, 0, 31));
+    assert_eq!(IdleTable::new(31, Nanos::from_secs(3600)), Err(RedError::IdleTooLong));
+}
+
+#[test]
+fn an_idle_time_shrinks_the_average_by_the_table_and_below_a_cell_by_a_line() {
+    let t = IdleTable::new(6, Nanos::from_micros(1200)).unwrap();
+    let cell = Nanos::from_micros(1 << 17);
+    assert_eq!(t.shrink(1 << 20, Nanos(0)), 1 << 20);
+    assert_eq!(t.shrink(1 << 20, Nanos(cell.0 / 4)), (1 << 20) - (1 << 18));
+    assert_eq!(t.shrink(1 << 20, Nanos(cell.0 * 3)), 1 << 19);
+    assert_eq!(t.shrink(1 << 20, Nanos(cell.0 * 10)), 1 << 19);
+    assert_eq!(t.shrink(1 << 20, Nanos(cell.0 * 19)), 1 << 18);
+    assert_eq!(t.shrink(u64::MAX, Nanos(u64::MAX)), u64::MAX >> 31);
+}
+
+#[test]
+fn the_average_moves_by_its_weight_and_decides() {
+    let p = params(1000, 2000, 2, 1 << 31);
+    let (mut s, mut rng) = (RedState::new(&p, Instant::ZERO), Rng::new(1));
+    let mut seen = Vec::new();
+    for _ in 0..6 {
+        let action = s.on_arrival(&p, 4000, Instant::ZERO, &mut rng);
+        seen.push((s.average(&p), action));
+    }
+    // 4000 (1 - 0.75^n).
+    assert_eq!(seen[0], (1000, RedAction::Pass));
+    assert_eq!(seen[1].0, 1750);
+    assert_eq!(seen[2], (2312, RedAction::Forced));
+    assert_eq!(seen[5], (3288, RedAction::Forced));
+}
+
+/// Marks are uniform: with the average held, the gaps between them are 1 to 1/p, each as often.
+#[test]
+fn gaps_between_marks_are_uniform() {
+    // The average held at 1600 of 1000 to 2000, probability 0.1 there: 0.06 of 2^32, gaps up to 16.7.
+    let p = params(1000, 2000, 4, u32::MAX / 10);
+    let (mut s, mut rng) = (RedState::new(&p, Instant::ZERO), Rng::new(7));
+    s.average = 1600 << 4;
+    let (mut gaps, mut gap) = ([0u32; 20], 0);
+    for _ in 0..400_000 {
+        let action = s.action(&p, &mut rng);
+        gap += 1;
+        if action == RedAction::Early {
+            gaps[gap] += 1;
+            gap = 0;
+        }
+    }
+    let marks: u32 = gaps.iter().sum();
+    // Mean gap of a uniform one on 0..1/p, rounded up: 1 / (2 p) + 1/2.
+    let mean = 400_000.0 / f64::from(marks);
+    assert!((mean - (1.0 / 0.12 + 0.5)).abs() < 0.1, "{mean}");
+    for gap in 1..=16 {
+        let share = f64::from(gaps[gap]) / f64::from(marks);
+        assert!((share - 0.06).abs() < 0.005, "{gap}: {share}");
+    }
+    assert_eq!(gaps[18] + gaps[19], 0);
+}
+
+#[test]
+fn the_probability_follows_the_average() {
+    let p = params(1000, 2000, 4, u32::MAX / 50);
+    let mut s = RedState::new(&p, Instant::ZERO);
+    let percent = |s: &RedState| f64::from(s.probability()) * 100.0 / 4_294_967_296.0;
+    s.average = 1700 << 4;
+    s.adapt(&p, Instant::from_millis(499));
+    assert_eq!(s.probability(), u32::MAX / 50);
+    s.adapt(&p, Instant::from_millis(500));
+    assert!((percent(&s) - 2.5).abs() < 0.001);
+    s.adapt(&p, Instant::from_millis(1_500));
+    assert!((percent(&s) - 2.5 * 1.25 * 1.25).abs() < 0.001, "{}", percent(&s));
+    // A day later it stands just above one half.
+    s.adapt(&p, Instant::from_secs(86_400));
+    assert!((50.0..51.1).contains(&percent(&s)));
+    s.average = 1300 << 4;
+    s.adapt(&p, Instant::from_secs(86_401));
+    assert!((percent(&s) - 50.7 * 0.81).abs() < 1.0);
+    s.adapt(&p, Instant::from_secs(2 * 86_400));
+    assert!((0.9..1.0).contains(&percent(&s)));
+    // Between the targets nothing changes.
+    s.average = 1500 << 4;
+    let before = s.probability();
+    s.adapt(&p, Instant::from_secs(3 * 86_400));
+    assert_eq!(s.probability(), before);
+}
+
+#[test]
+fn steps_taken_late_are_the_steps_taken_in_time() {
+    let p = params(1000, 2000, 4, u32::MAX / 50);
+    let mut early = RedState::new(&p, Instant::ZERO);
+    early.average = 1700 << 4;
+    early.start_idle(Instant::from_millis(700));
+    let mut late = early.clone();
+    for ms in (0..60_000).step_by(250) {
+        early.adapt(&p, Instant::from_millis(ms));
+    }
+    late.adapt(&p, Instant::from_millis(59_750));
+    assert_eq!(early, late);
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let idle = || IdleTable::new(6, PACKET).unwrap();
+    assert_eq!(RedParams::new(1 << 26, 1 << 26, 6, 1, idle()), Err(RedError::MinTooLarge));
+    assert_eq!(RedParams::new(1000, 1 << 26, 6, 1, idle()), Err(RedError::Max));
+    assert_eq!(RedParams::new(1000, 999, 6, 1, idle()), Err(RedError::Max));
+    assert_eq!(RedParams::new(1000, 2000, 6, 0, idle()), Err(RedError::NoProbability));
+    assert!(RedParams::new(1000, 1000, 6, 1, idle()).is_ok());
+}
