@@ -23,6 +23,9 @@ pub const DEPTH_MAX: usize = 8;
 /// The first handle given out to qdiscs that were added without one, as in the reference.
 const AUTO_MAJOR: u16 = 0x8001;
 
+/// Does something to the classes of a qdisc, given the name of the class that it is about.
+type OnClasses<'a> = &'a mut dyn FnMut(&str, &mut dyn UserClasses, &mut Cx) -> Result<(), ConfigError>;
+
 /// A tree of qdiscs. There is always a root; the default one has no handle.
 #[derive(Debug)]
 pub struct Tree {
@@ -378,7 +381,7 @@ impl Tree {
         class: Handle,
         place: Handle,
         cx: &mut Cx,
-        f: &mut dyn FnMut(&str, &mut dyn UserClasses, &mut Cx) -> Result<(), ConfigError>,
+        f: OnClasses<'_>,
     ) -> Result<(), ConfigError> {
         let name = format!("class {class}");
         let mut done = Ok(());

@@ -28,7 +28,7 @@ pub struct ClassSpec {
     pub made: bool,
     /// Reads words as the options of a new class, and forgets them.
     read: fn(&mut Words<'_>, &Env) -> Result<(), ConfigError>,
-    defaults: fn(&Env, &mut dyn FnMut(Shown<'_>)),
+    defaults: ShowDefaults,
 }
 
 impl ClassSpec {
@@ -56,6 +56,9 @@ impl ClassSpec {
         (self.read)(words, env)
     }
 }
+
+/// Shows the defaults on a device.
+type ShowDefaults = fn(&Env, &mut dyn FnMut(Shown<'_>));
 
 /// Which class, and below which: minor numbers, 0 for the qdisc itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
