@@ -5,17 +5,22 @@ use std::collections::HashMap;
 use txweir_core::cx::Tally;
 use txweir_core::dql::Unit;
 use txweir_core::node::Books;
+use txweir_core::qdisc::classful::ClassAt;
 use txweir_core::txpath::BULK;
 use txweir_core::value::{Json, Value};
 use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Packets, TxPath, Wake};
 
 use crate::common::Law;
 use crate::common::device::{Device, Fate, Frame};
-use crate::common::options::{agree, build, printed, shown};
+use crate::common::options::{agree, build, classes_of, printed, shown, with_words};
 use crate::common::world::{Known, Seen};
 
 /// Classful kinds that also queue packets of their own, beside those in their classes.
 const OWN_QUEUE: &[&str] = &[];
+
+/// Kinds in which a class that may not send yet holds up the others, as in Linux: below one of these a shaper holds back
+/// everything.
+const HELD_UP_BY_ONE: &[&str] = &["drr", "ets"];
 
 /// Wakes without progress that are too many: each level of shapers may ask for two.
 const STUCK_MAX: u32 = 32;
@@ -114,7 +119,8 @@ impl Checker {
 
     /// Learns the tree; gives its depth.
     pub fn learn(&mut self, path: &TxPath<Frame>) -> usize {
-        let (mut rules, mut places, mut deepest) = (Vec::new(), Vec::new(), 0);
+        let (mut rules, mut places, mut deepest) = (Vec::<NodeRule>::new(), Vec::new(), 0);
+        let mut nodes: Vec<(usize, bool)> = Vec::new();
         let mut shaping: Vec<bool> = Vec::new();
         let mut reorders = false;
         path.tree().visit(&mut |place, node| {
@@ -122,12 +128,17 @@ impl Checker {
             shaping.truncate(place.depth);
             let shaped = spec.flags.shapes || shaping.last() == Some(&true);
             shaping.push(shaped);
+            nodes.push((place.depth, spec.flags.shapes));
             deepest = deepest.max(place.depth);
             places.push(place.parent);
             reorders |= spec.flags.reorders;
             let classes = qdisc.classes();
-            let mut rule =
-                NodeRule { leaf: classes.is_empty(), shaped, kind: spec.kind, ..NodeRule::default() };
+            let mut rule = NodeRule {
+                leaf: classes.is_empty() && !spec.flags.classful,
+                shaped,
+                kind: spec.kind,
+                ..NodeRule::default()
+            };
             // A classful qdisc's limit is that of the qdisc it was made with below; a grafted one has its own.
             let own = classes.iter().all(|c| c.node.handle().is_none());
             qdisc.options(&mut |s| match (s.param.key, s.value.json()) {
@@ -142,6 +153,13 @@ impl Checker {
             });
             rules.push(rule);
         });
+        for at in 0..nodes.len() {
+            let below = nodes[at + 1..].iter().take_while(|(depth, _)| *depth > nodes[at].0);
+            let below = at + 1..at + 1 + below.count();
+            if HELD_UP_BY_ONE.contains(&rules[at].kind) && nodes[below.clone()].iter().any(|(_, shapes)| *shapes) {
+                rules[below].iter_mut().for_each(|rule| rule.shaped = true);
+            }
+        }
         self.reorders |= reorders;
         // One that was taken away charges on until its packets have left.
         let wire: u64 = wire_bytes(path, path.tree().root());
@@ -159,6 +177,15 @@ impl Checker {
             let after = build(spec, &words, env).map(|q| shown(&*q));
             if after.as_ref() != Some(&before) {
                 wrong = Some(format!("{} {words:?} shows {before:?}, read back {after:?}", spec.kind));
+            }
+            for (at, words) in classes_of(qdisc) {
+                let read = spec.classes.is_some_and(|c| with_words(&words, |w| c.read(w, env).is_ok()));
+                if !read {
+                    wrong = Some(format!(
+                        "{} class {at:?} is made by {words:?}, which cannot be read",
+                        spec.kind
+                    ));
+                }
             }
             for (param, (key, exact, json)) in spec.params.iter().zip(&before) {
                 if !agree(param.expected, exact, json) {
@@ -398,17 +425,19 @@ type ShownOption = (&'static str, String, Json);
 #[derive(Debug, PartialEq)]
 pub struct Snapshot {
     nodes: Vec<(Handle, &'static str, Vec<ShownOption>, Books)>,
+    classes: Vec<(Handle, ClassAt, Vec<String>)>,
     dropped: Tally,
     live: usize,
 }
 
 /// Takes one.
 pub fn snapshot(path: &TxPath<Frame>) -> Snapshot {
-    let mut nodes = Vec::new();
+    let (mut nodes, mut classes) = (Vec::new(), Vec::new());
     path.tree().visit(&mut |_, node| {
         nodes.push((node.handle(), node.qdisc().spec().kind, shown(node.qdisc()), *node.books()));
+        classes.extend(classes_of(node.qdisc()).into_iter().map(|(at, words)| (node.handle(), at, words)));
     });
-    Snapshot { nodes, dropped: path.cx().dropped(), live: path.cx().pool.live() }
+    Snapshot { nodes, classes, dropped: path.cx().dropped(), live: path.cx().pool.live() }
 }
 
 impl Snapshot {
@@ -420,6 +449,9 @@ impl Snapshot {
         let changed = self.nodes.iter().zip(&other.nodes).find(|(a, b)| a != b);
         if let Some((a, b)) = changed {
             return Some(format!("{a:?} became {b:?}"));
+        }
+        if self.classes != other.classes {
+            return Some(format!("classes {:?} became {:?}", self.classes, other.classes));
         }
         (self != other)
             .then(|| format!("{:?} became {:?}", (self.dropped, self.live), (other.dropped, other.live)))

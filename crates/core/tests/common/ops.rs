@@ -46,12 +46,16 @@ pub enum Op {
     Swap { seed: u64 },
     /// A random size table at a place, or none.
     Stab { place: u32, seed: u64 },
+    /// A class added, changed or deleted, of the qdisc at a place that has such classes.
+    Class { place: u32, seed: u64 },
     /// Other bounds of the byte limit.
     Bounds { min: u32, max: u32 },
 }
 
 /// How many sorts of operations there are.
-const SORTS: usize = 19;
+const SORTS: usize = 20;
+/// Which of them is about classes.
+const CLASS: usize = 19;
 /// From here on in the list they purge or reconfigure.
 const FIRST_RARE: usize = 9;
 
@@ -91,6 +95,8 @@ impl Swarm {
             // What purges or reconfigures is rare beside what moves packets.
             *weight *= match (sort < FIRST_RARE, scope) {
                 (true, _) => 32,
+                // Classes come and go more often than qdiscs: of most trees there are none.
+                (false, Scope::All) if sort == CLASS => 4,
                 (false, Scope::All) => 1,
                 (false, Scope::Traffic) => 0,
             };
@@ -152,6 +158,7 @@ impl Swarm {
             }
             17 => Op::Swap { seed },
             18 => Op::Stab { place, seed },
+            19 => Op::Class { place, seed },
             _ => Op::Submit { meta: self.meta(rng), class: place, burst: 1 + rng.below(self.bursts) as u32 },
         }
     }

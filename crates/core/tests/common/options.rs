@@ -1,7 +1,8 @@
 //! Random configurations from a kind's declarations, and what a qdisc prints of itself.
 
-use txweir_core::params::Param;
+use txweir_core::params::{Param, Shown};
 use txweir_core::qdisc::Qdisc;
+use txweir_core::qdisc::classful::{ClassAt, ClassSpec};
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::stab::LinkLayer;
@@ -68,9 +69,14 @@ fn starts_with_digit(word: &str) -> bool {
 
 /// Random words: well-formed, perhaps refused.
 pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
+    random_of(spec.params, rng)
+}
+
+/// Random words for some of these parameters.
+pub fn random_of(params: &'static [Param], rng: &mut Rng) -> Vec<String> {
     let (n, of) = *pick(rng, &[(1, 8), (1, 2), (3, 4)]);
     let mut words = Vec::new();
-    for param in spec.params {
+    for param in params {
         if chance(rng, n, of) {
             words.push((*pick(rng, param.words)).to_string());
             if !param.flag {
@@ -90,6 +96,36 @@ pub fn legal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
         }
     }
     panic!("2000 random configurations of {} and none is legal: teach `value_words` its ranges", spec.kind)
+}
+
+/// Random words that a new class of the kind takes, as far as that can be told without its qdisc. What must be given is.
+pub fn legal_class(classes: &ClassSpec, env: &Env, rng: &mut Rng) -> Vec<String> {
+    for _ in 0..2000 {
+        let mut words = random_of(classes.params, rng);
+        for param in classes.params.iter().filter(|p| p.about.ends_with("Must be given.")) {
+            if !words.iter().any(|w| param.words.contains(&w.as_str())) {
+                words.push(param.words[0].into());
+                words.extend(value_words(param, rng));
+            }
+        }
+        if with_words(&words, |w| classes.read(w, env).is_ok()) {
+            return words;
+        }
+    }
+    panic!("2000 random classes of {} and none is legal: teach `value_words` their ranges", classes.kind)
+}
+
+/// The classes that commands have made, or may change: which they are, and the words that make them.
+pub fn classes_of(qdisc: &dyn Qdisc) -> Vec<(ClassAt, Vec<String>)> {
+    let mut all = Vec::new();
+    if let Some(classes) = qdisc.user_classes() {
+        classes.list(&mut |class| {
+            let mut words = Vec::new();
+            classes.options(class.at.minor, &mut |s| push_words(&mut words, &s));
+            all.push((class.at, words));
+        });
+    }
+    all
 }
 
 /// Words that no kind takes: an unknown key, a value missing, a value that is none, something out of range.
@@ -129,14 +165,16 @@ pub fn shown(qdisc: &dyn Qdisc) -> Vec<(&'static str, String, Json)> {
 /// The words that make another like it, in exact form.
 pub fn printed(qdisc: &dyn Qdisc) -> Vec<String> {
     let mut words = Vec::new();
-    qdisc.options(&mut |s| {
-        let Some(word) = s.word.filter(|_| s.value.is_set()) else { return };
-        words.push(word.to_string());
-        if !s.param.flag {
-            words.extend(exact_of(s.value).split(' ').map(str::to_string));
-        }
-    });
+    qdisc.options(&mut |s| push_words(&mut words, &s));
     words
+}
+
+fn push_words(words: &mut Vec<String>, s: &Shown<'_>) {
+    let Some(word) = s.word.filter(|_| s.value.is_set()) else { return };
+    words.push(word.to_string());
+    if !s.param.flag {
+        words.extend(exact_of(s.value).split(' ').map(str::to_string));
+    }
 }
 
 /// Whether a value's JSON and exact text say the same: the number, in the unit that JSON has.

@@ -5,12 +5,12 @@ use txweir_core::qdisc::KINDS;
 use txweir_core::rng::Rng;
 use txweir_core::stab::{LinkLayer, Stab};
 use txweir_core::tree::DEPTH_MAX;
-use txweir_core::{Env, Handle, Swapped, Tree};
+use txweir_core::{ConfigError, Env, Handle, Swapped, Tree};
 
 use crate::common::check::{Called, snapshot};
 use crate::common::device::Frame;
 use crate::common::ops::Op;
-use crate::common::options::{chance, illegal, legal, pick, random, with_words};
+use crate::common::options::{chance, classes_of, illegal, legal, legal_class, pick, random, with_words};
 use crate::common::world::{Known, Where, World};
 use crate::common::{Law, Violation};
 
@@ -24,12 +24,56 @@ fn random_stab(rng: &mut Rng) -> Option<Stab> {
     })
 }
 
+/// What was done to a class.
+enum ClassDone {
+    Added,
+    Changed,
+    Deleted,
+}
+
+/// A class of the qdisc at `parent` added, changed or deleted; `None` if it has no such classes.
+fn change_class(
+    tree: &mut Tree,
+    cx: &mut Cx,
+    parent: Handle,
+    env: &Env,
+    rng: &mut Rng,
+) -> Option<Result<ClassDone, ConfigError>> {
+    let mut found = None;
+    tree.visit(&mut |place, node| {
+        if let Some(classes) = node.qdisc().spec().classes.filter(|_| place.parent == parent) {
+            found = Some((classes, node.handle(), classes_of(node.qdisc())));
+        }
+    });
+    let (spec, owner, there) = found?;
+    // Few numbers, so that they meet; now and then a large one.
+    let minor = if chance(rng, 1, 20) { rng.next_u64() as u16 } else { 1 + rng.below(12) as u16 };
+    let class = Handle::new(owner.major(), minor);
+    let above = match rng.below(3) {
+        0 if !there.is_empty() => pick(rng, &there).0.minor,
+        _ => 0,
+    };
+    let above = Handle::new(owner.major(), above);
+    let words = legal_class(spec, env, rng);
+    let changed = there.iter().any(|(at, _)| at.minor == minor);
+    Some(match rng.below(5) {
+        0 => tree.delete_class(class, cx).map(|()| ClassDone::Deleted),
+        1 => with_words(&words, |w| tree.change_class(None, class, None, w, cx)).map(|()| ClassDone::Changed),
+        2 => with_words(&words, |w| tree.replace_class(above, class, None, w, cx))
+            .map(|()| if changed { ClassDone::Changed } else { ClassDone::Added }),
+        _ => with_words(&words, |w| tree.add_class(above, class, None, w, cx)).map(|()| ClassDone::Added),
+    })
+}
+
 /// One random operation on a tree; it may be refused.
 fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mut Rng) {
     let mut places = Vec::new();
     tree.visit(&mut |place, node| places.push((place.parent, node.qdisc().spec())));
     let (parent, spec) = *pick(rng, &places);
-    match rng.below(6) {
+    match rng.below(8) {
+        6 | 7 => {
+            let _ = change_class(tree, cx, parent, env, rng);
+        }
         5 => {
             let _ = tree.set_stab(parent, random_stab(rng), cx);
         }
@@ -80,7 +124,7 @@ impl World {
         let (place, seed) = match *op {
             Op::Change { place, seed } | Op::Illegal { place, seed } => (place, seed),
             Op::Replace { place, seed } | Op::Graft { place, seed } => (place, seed),
-            Op::Stab { place, seed } => (place, seed),
+            Op::Stab { place, seed } | Op::Class { place, seed } => (place, seed),
             Op::Delete { place } => (place, 0),
             _ => return None,
         };
@@ -90,6 +134,15 @@ impl World {
         let place = match op {
             // Below the root, if there is anything.
             Op::Graft { .. } => 1 + (place as usize).checked_rem(places.len() - 1)?,
+            // Where there are such classes.
+            Op::Class { .. } => {
+                let (mut at, mut with) = (0, Vec::new());
+                self.path.tree().visit(&mut |_, node| {
+                    with.extend(node.qdisc().user_classes().map(|_| at));
+                    at += 1;
+                });
+                with[(place as usize).checked_rem(with.len())?]
+            }
             _ => place as usize % places.len(),
         };
         let (parent, crowded) = (places[place], places.len() > 48);
@@ -129,6 +182,18 @@ impl World {
                 });
                 self.totals.grafted += u64::from(r.is_ok());
                 r.map(|_| kind.flags.classful).map_err(|e| e.to_string())
+            }
+            Op::Class { .. } => {
+                let done = self
+                    .path
+                    .configure(now, dev, |tree, cx| change_class(tree, cx, parent, &env, &mut rng))?;
+                match done {
+                    Ok(ClassDone::Added) => self.totals.classes_added += 1,
+                    Ok(ClassDone::Changed) => self.totals.classes_changed += 1,
+                    Ok(ClassDone::Deleted) => self.totals.classes_deleted += 1,
+                    Err(_) => {}
+                }
+                done.map(|_| true).map_err(|e| e.to_string())
             }
             Op::Stab { .. } => {
                 let stab = random_stab(&mut rng);

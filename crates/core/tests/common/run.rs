@@ -34,6 +34,16 @@ impl Plan {
         if below {
             setup.nest.push(Op::Graft { place: rng.next_u64() as u32, seed: rng.next_u64() });
         }
+        // A kind whose classes commands make is nothing without some.
+        let made = |s: &Spec| s.classes.is_some_and(|c| c.made);
+        if made(spec) || below && KINDS.iter().any(|k| k.kind == setup.kind && made(k)) {
+            let ops = (0..2 + rng.below(12))
+                .map(|_| Op::Class { place: rng.next_u64() as u32, seed: rng.next_u64() });
+            let ops: Vec<Op> = ops.collect();
+            // Before the graft too, so that it finds a class.
+            setup.nest.splice(0..0, ops.iter().cloned());
+            setup.nest.extend(ops);
+        }
         let words = legal(spec, &setup.env, &mut rng);
         let swarm = Swarm::new(&mut rng, scope);
         let ops = (0..ops).map(|_| swarm.op(&mut rng)).collect();

@@ -32,6 +32,12 @@ pub struct Totals {
     pub swap_cut: u64,
     /// Size tables that were given or taken away.
     pub stabs: u64,
+    /// Classes that were added, changed, deleted.
+    pub classes_added: u64,
+    pub classes_changed: u64,
+    pub classes_deleted: u64,
+    /// Operations, of whatever sort.
+    pub ops: u64,
     pub purged: u64,
     pub depth: u64,
     pub stops: u64,

@@ -10,6 +10,7 @@ use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathC
 use crate::common::check::{Called, Checker, View};
 use crate::common::device::{Device, Fate, Frame};
 use crate::common::ops::Op;
+use crate::common::options::classes_of;
 use crate::common::setup::{Setup, Totals};
 use crate::common::{Law, Violation};
 
@@ -136,6 +137,9 @@ impl World {
             Op::Submit { meta, class, burst } => {
                 let mut meta = meta;
                 meta.class = self.class(class);
+                if let Some(class) = self.class_of_root(class) {
+                    meta.priority = class.0;
+                }
                 for _ in 0..burst {
                     self.submit(meta)?;
                 }
@@ -169,10 +173,12 @@ impl World {
             | Op::Replace { .. }
             | Op::Graft { .. }
             | Op::Stab { .. }
+            | Op::Class { .. }
             | Op::Delete { .. } => self.reconfigure(op)?,
         }
         self.checked(Called::Other)?;
         self.ops += 1;
+        self.totals.ops += 1;
         Ok(())
     }
 
@@ -371,6 +377,15 @@ impl World {
             0 if places.len() > 1 => places[1 + (n / 3) as usize % (places.len() - 1)],
             _ => Handle::NONE,
         }
+    }
+
+    /// A class of the root qdisc, if commands make them: most packets are to find one, or there would be little to see.
+    fn class_of_root(&self, n: u32) -> Option<Handle> {
+        let root = self.path.tree().root();
+        root.qdisc().spec().classes.filter(|c| c.made && !n.is_multiple_of(4))?;
+        let there = classes_of(root.qdisc());
+        let (at, _) = there.get((n / 4) as usize % there.len().max(1))?;
+        Some(Handle::new(root.handle().major(), at.minor))
     }
 
     /// Books what the device saw since the last time.
