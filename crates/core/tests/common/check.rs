@@ -156,7 +156,9 @@ impl Checker {
         for at in 0..nodes.len() {
             let below = nodes[at + 1..].iter().take_while(|(depth, _)| *depth > nodes[at].0);
             let below = at + 1..at + 1 + below.count();
-            if HELD_UP_BY_ONE.contains(&rules[at].kind) && nodes[below.clone()].iter().any(|(_, shapes)| *shapes) {
+            if HELD_UP_BY_ONE.contains(&rules[at].kind)
+                && nodes[below.clone()].iter().any(|(_, shapes)| *shapes)
+            {
                 rules[below].iter_mut().for_each(|rule| rule.shaped = true);
             }
         }
