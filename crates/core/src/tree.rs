@@ -97,11 +97,14 @@ impl Tree {
         core::mem::replace(&mut self.disturbed, false)
     }
 
-    /// Calls `f` on every qdisc, parents first.
+    /// Calls `f` on every qdisc, parents first, those below one qdisc in the order of their classes.
     pub fn visit(&self, f: &mut dyn FnMut(Place, &Node)) {
         fn walk(node: &Node, place: Place, f: &mut dyn FnMut(Place, &Node)) {
             f(place, node);
-            for class in node.qdisc().classes().iter().filter(|c| c.minor != 0) {
+            let mut classes: Vec<&Class> = node.qdisc().classes().iter().filter(|c| c.minor != 0).collect();
+            // Classes that commands make are in slots as they came.
+            classes.sort_by_key(|c| c.minor);
+            for class in classes {
                 let parent = Handle::new(node.handle().major(), class.minor);
                 walk(&class.node, Place { parent, depth: place.depth + 1 }, f);
             }

@@ -5,7 +5,7 @@ mod common;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::options::legal;
+use common::options::{legal, legal_class};
 use txweir_core::device::{Completed, DeviceError};
 use txweir_core::pool::{List, Pkt, Pool, Queue};
 use txweir_core::qdisc::fifo::NoStats;
@@ -166,6 +166,21 @@ fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind
         tree.replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(&words), cx)
     })
     .unwrap();
+    let Some(classes) = spec.classes.filter(|c| c.made) else { return };
+    for minor in 1..=4 {
+        let words = legal_class(classes, path.tree().env(), rng);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        path.configure(Instant::ZERO, ring, |tree, cx| {
+            tree.add_class(
+                Handle::new(major, 0),
+                Handle::new(major, minor),
+                None,
+                &mut Words::new(&words),
+                cx,
+            )
+        })
+        .unwrap();
+    }
 }
 
 #[test]

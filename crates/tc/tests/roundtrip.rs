@@ -2,6 +2,7 @@
 
 use txweir_core::cx::Cx;
 use txweir_core::qdisc::KINDS;
+use txweir_core::qdisc::classful::ClassSpec;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::value::Words;
@@ -54,8 +55,53 @@ fn options(spec: &Spec, rng: &mut Rng) -> Option<Vec<String>> {
     accepted(spec, &options).ok().map(|()| options)
 }
 
-/// A tree with that kind at the root or below a class.
-fn tree(spec: &Spec, options: &[String], below: bool) -> Tree {
+/// Options for the classes of a kind, each tried and kept if it can be read.
+fn class_options(classes: &ClassSpec, rng: &mut Rng) -> Vec<String> {
+    let mut options = Vec::new();
+    for param in classes.params {
+        let must = param.about.ends_with("Must be given.");
+        if !must && rng.below(2) == 0 {
+            continue;
+        }
+        for _ in 0..200 {
+            let mut tried: Vec<String> = options.clone();
+            tried.push(param.words[0].to_string());
+            if !param.flag {
+                tried.extend(value(rng));
+            }
+            let words: Vec<&str> = tried.iter().map(String::as_str).collect();
+            if classes.read(&mut Words::new(&words), &Env::default()).is_ok() {
+                options = tried;
+                break;
+            }
+        }
+    }
+    options
+}
+
+/// Classes made, or changed, with random options and below one another, and a qdisc in one of them. How many commands were taken.
+fn with_classes(tree: &mut Tree, handle: Handle, spec: &Spec, rng: &mut Rng) -> u64 {
+    let Some(classes) = spec.classes else { return 0 };
+    let mut taken = 0;
+    for _ in 0..8 {
+        let words = class_options(classes, rng);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let minor = 1 + rng.below(6) as u16;
+        let (class, above) =
+            (Handle::new(handle.major(), minor), Handle::new(handle.major(), rng.below(6) as u16));
+        let (words, cx) = (&mut Words::new(&words), &mut Cx::new(1, 0));
+        let done = match classes.made {
+            true => tree.add_class(above, class, None, words, cx),
+            false => tree.change_class(None, class, None, words, cx),
+        };
+        taken += u64::from(done.is_ok());
+        let _ = tree.add(class, None, "pfifo", &mut Words::new(&["limit", "7"]), cx);
+    }
+    taken
+}
+
+/// A tree with that kind at the root or below a class, and the handle of it.
+fn tree(spec: &Spec, options: &[String], below: bool) -> (Tree, Handle) {
     let (mut tree, mut cx) = (Tree::new(Env::default()), Cx::new(1, 0));
     let mut parent = Handle::ROOT;
     if below {
@@ -63,8 +109,9 @@ fn tree(spec: &Spec, options: &[String], below: bool) -> Tree {
         parent = Handle::new(1, 2);
     }
     let words: Vec<&str> = options.iter().map(String::as_str).collect();
-    tree.add(parent, None, spec.kind, &mut Words::new(&words), &mut cx).expect("accepted before");
-    tree
+    let handle =
+        tree.add(parent, None, spec.kind, &mut Words::new(&words), &mut cx).expect("accepted before");
+    (tree, handle)
 }
 
 fn again(tree: &Tree) -> Tree {
@@ -77,13 +124,14 @@ fn again(tree: &Tree) -> Tree {
 
 #[test]
 fn random_configurations_read_back_as_themselves() {
-    let mut seen = vec![0; KINDS.len()];
+    let (mut seen, mut classes) = (vec![0; KINDS.len()], vec![0; KINDS.len()]);
     for seed in 0..2000u64 {
         let mut rng = Rng::new(seed);
         let at = (seed % KINDS.len() as u64) as usize;
         let Some(options) = options(KINDS[at], &mut rng) else { continue };
         seen[at] += 1;
-        let tree = tree(KINDS[at], &options, rng.below(2) == 1);
+        let (mut tree, handle) = tree(KINDS[at], &options, rng.below(2) == 1);
+        classes[at] += with_classes(&mut tree, handle, KINDS[at], &mut rng);
         let back = again(&tree);
         assert_eq!(show::commands(&back, None), show::commands(&tree, None), "seed {seed}: {options:?}");
         assert_eq!(show::text(&back, None, true), show::text(&tree, None, true), "seed {seed}: {options:?}");
@@ -96,5 +144,8 @@ fn random_configurations_read_back_as_themselves() {
     }
     for (kind, n) in KINDS.iter().zip(seen) {
         assert!(n >= 20, "only {n} configurations of {}", kind.kind);
+    }
+    for (kind, n) in KINDS.iter().zip(classes).filter(|(kind, _)| kind.classes.is_some()) {
+        assert!(n >= 20, "only {n} classes of {}", kind.kind);
     }
 }
