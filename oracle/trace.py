@@ -1,0 +1,102 @@
+"""Writes traces: JSON lines, described in spec/traces/README.md."""
+
+import json
+import subprocess
+
+import kernel
+
+VERSION = 1
+PER_LINE = 8
+
+
+def header(kind, scenario, job):
+    head = {"txweir-trace": VERSION, "kind": kind, "name": scenario["name"]}
+    for key in ("about", "random", "parity"):
+        if key in scenario:
+            head[key] = scenario[key]
+    head["seed"] = scenario.get("seed", 1)
+    head["device"] = job["device"]
+    return head
+
+
+def compact(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def chunks(key, items):
+    return [compact({key: items[i:i + PER_LINE]}) for i in range(0, len(items), PER_LINE)]
+
+
+def arrivals(job, result):
+    """Sends, with the times at which they happened, between the commands and shows that happened between them."""
+    lines, waiting = [], []
+    commands = iter(result["commands"][len(job["setup"]):])
+    shows = iter(result["shows"])
+    sends = iter(result["sends"])
+    for event in job["events"]:
+        if event["do"] == "send":
+            item = [next(sends), event["row"], event["size"]]
+            extra = {key: event[key] for key in ("ack", "tcp_seq", "txtime") if key in event}
+            waiting.append(item + [extra] if extra else item)
+            continue
+        lines += chunks("send", waiting)
+        waiting = []
+        lines.append(command(next(commands)) if event["do"] == "tc" else show(next(shows)))
+    return lines + chunks("send", waiting), show(next(shows))
+
+
+def command(done):
+    said = {"says": done["says"].strip()} if done["status"] and done["says"].strip() else {}
+    return compact({"at": done["at"], "tc": done["tc"], "status": done["status"], **said})
+
+
+def show(shown):
+    return compact({"at": shown["at"], "show": {key: shown[key] for key in ("qdisc", "class", "qdisc_text", "class_text")}})
+
+
+def departures(job, result):
+    """[time, packet], with what differs from the packet as it was sent: its length or its DS byte."""
+    sent = {}
+    for event in job["events"]:
+        if event["do"] == "send":
+            packet = event["packet"]
+            ds = packet.get("dscp", 0) << 2 | packet.get("ecn", 0) if packet["proto"] not in ("arp", "raw") else None
+            sent[event["seq"]] = (event["size"], ds)
+    items = []
+    for stamp, seq, length, ds in result["departures"]:
+        size, before = sent[seq]
+        changed = {}
+        if length != size:
+            changed["len"] = length
+        if ds != before:
+            changed["ds"] = ds
+        items.append([stamp, seq, changed] if changed else [stamp, seq])
+    return items
+
+
+def text(head, job, table, result):
+    """The whole trace."""
+    version = subprocess.run(["tc", "-V"], stdout=subprocess.PIPE, text=True).stdout
+    head = {**head, "linux": result["linux"], "iproute2": version.partition("iproute2-")[2].partition(",")[0]}
+    lines = [compact(head), compact({"packets": table})]
+    lines += [command(done) for done in result["commands"][:len(job["setup"])]]
+    middle, last = arrivals(job, result)
+    lines += middle + chunks("depart", departures(job, result)) + [last]
+    return "\n".join(lines) + "\n"
+
+
+def expect_statuses(job, result):
+    """Commands that were refused must be marked `!` in the scenario, and the others must not."""
+    for refused, done in zip(job["refused"], result["commands"], strict=True):
+        if refused != bool(done["status"]):
+            what = "was taken, but is marked `!`" if refused else f"was refused: {done['says'].strip()}"
+            raise kernel.Trouble(f"`tc {done['tc']}` {what}")
+
+
+def first_difference(a, b):
+    for one, other in zip(a.splitlines(), b.splitlines()):
+        if one != other:
+            at = next((i for i, (x, y) in enumerate(zip(one, other)) if x != y), min(len(one), len(other)))
+            start = max(0, at - 60)
+            return f"  - ...{one[start:at + 80]}\n  + ...{other[start:at + 80]}"
+    return "  one is longer than the other"
