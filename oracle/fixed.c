@@ -1,8 +1,14 @@
-/* Preloaded into the reference kernel: what it asks the host for random bytes, it gets from a seed (ORACLE_SEED), so that the
- * kernel's own random numbers and hash keys, and with them a whole recording, are a function of the seed. */
+/* Preloaded into the reference kernel, so that a whole recording is a function of the seed (ORACLE_SEED) and of nothing on the host: the random
+ * bytes that the kernel asks the host for (its random numbers, its hash keys) and the time of day at which it boots. */
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
+#include <time.h>
+#include <unistd.h>
+
+/* 2025-01-01 00:00:00 UTC */
+#define BOOT_SECONDS 1735689600
 
 static uint64_t state;
 static int seeded;
@@ -28,4 +34,14 @@ ssize_t getrandom(void *buf, size_t len, unsigned flags)
 	for (size_t i = 0; i < len; i++)
 		out[i] = (unsigned char)next();
 	return (ssize_t)len;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+	if (clock == CLOCK_REALTIME) {
+		t->tv_sec = BOOT_SECONDS;
+		t->tv_nsec = 0;
+		return 0;
+	}
+	return (int)syscall(SYS_clock_gettime, clock, t);
 }
