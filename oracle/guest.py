@@ -154,6 +154,9 @@ class Player:
                 show[what] = json.loads(out) if out.strip() else []
             except ValueError:
                 show[what] = out
+            if not isinstance(show[what], list):
+                # Some kinds of class are text although JSON was asked for.
+                del show[what]
             show[what + "_text"] = run(["tc", *detail, *command])[1]
         self.result["shows"].append(show)
 

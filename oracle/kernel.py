@@ -33,7 +33,7 @@ def play(linux, jobs, seed):
         command = [linux, "time-travel=inf-cpu", "mem=192M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
                    f"init={HOME}/init", "con=null", "con0=null,fd:1", "quiet", f"ORACLE_HOME={HOME}", f"ORACLE_JOB={folder}"]
         environment = {**os.environ, "ORACLE_SEED": str(seed)}
-        fixed = os.path.join(os.path.dirname(linux), "fixedrandom.so")
+        fixed = os.path.join(os.path.dirname(linux), "fixed.so")
         if os.path.exists(fixed):
             environment["LD_PRELOAD"] = fixed
         try:

@@ -85,6 +85,8 @@ def row(stream, flow):
     """The packet table's row of one flow of a stream, without what is at its default."""
     proto = stream.get("proto", "udp")
     known({proto: 0}, {"udp", "tcp", "icmp", "arp", "raw"}, "proto")
+    if stream.get("gso") and (proto not in ("udp", "tcp") or stream.get("v6")):
+        raise Mistake("`gso` is for udp and tcp over IPv4: the kernel is built without IPv6")
     fields = {"proto": proto}
     if proto == "raw":
         fields["ethertype"] = number(stream.get("ethertype", 0x88B5))
