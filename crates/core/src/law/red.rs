@@ -114,6 +114,13 @@ const fn product(a: u128, b: u128) -> u128 {
     (a * b) >> 64
 }
 
+/// What the reference makes of a probability of one, which its 32 bits do not hold: the largest power of two in
+/// `1 / delta`, times `delta`, in units of 2^-32: more than one half.
+pub fn probability_of_one(delta: u32) -> u32 {
+    let plog = u32::BITS - delta.leading_zeros();
+    u32::MAX.checked_shr(plog).unwrap_or(0).saturating_mul(delta.max(1)).max(1)
+}
+
 /// By how many halvings an average shrinks over an idle time: as if, all the while, packets of the average size had
 /// arrived at an empty queue at the link's rate (the paper, section 11).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,6 +229,10 @@ impl RedParams {
         Ok(Self { min: min_shifted, max: max_shifted, wlog, probability, delta: delta.max(1), targets, idle })
     }
 
+    /// The probability of a mark just below `max`, as given, in units of 2^-32.
+    pub const fn probability(&self) -> u32 {
+        self.probability
+    }
     /// The weight of an arrival is 2 to the negative of this: `ewma` in tc.
     pub const fn wlog(&self) -> u8 {
         self.wlog
@@ -276,6 +287,12 @@ impl RedState {
     /// True while nothing is queued, as far as it was told.
     pub const fn is_idle(&self) -> bool {
         self.idle_since.is_some()
+    }
+
+    /// True if it remembers nothing: a packet that comes to an empty queue now would change nothing.
+    #[inline]
+    pub const fn at_rest(&self, p: &RedParams) -> bool {
+        self.average == 0 && p.min > 0
     }
 
     /// Nothing is queued any more: from `now` on the average shrinks with time.
