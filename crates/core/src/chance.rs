@@ -4,7 +4,7 @@ use core::fmt;
 
 use crate::value::{Json, Show, Value, Words, exact_of, fraction};
 
-/// A chance in units of 2^-32, up to 2^32, which is certainty.
+/// A chance in units of 2^-32; 2^32 is certainty, and what is above it is for a range to refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Probability(pub u64);
 
@@ -38,11 +38,11 @@ impl Show for Probability {
 }
 
 impl Value for Probability {
-    const EXPECTED: &'static str = "a probability (0.02), at most 1";
+    const EXPECTED: &'static str = "a probability (0.02)";
     fn take(words: &mut Words<'_>) -> Option<Self> {
         let (mantissa, den) = fraction(words.take()?)?;
         let units = mantissa.checked_mul(1 << 32)? / den;
-        u64::try_from(units).ok().map(Self).filter(|p| *p <= Self::ONE)
+        u64::try_from(units).ok().map(Self)
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
             ("1", Some(1 << 32)),
             ("1.0", Some(1 << 32)),
             ("0", Some(0)),
-            ("1.5", None),
+            ("1.5", Some(3 << 31)),
             ("5%", None),
             ("-1", None),
             ("", None),

@@ -10,6 +10,7 @@
 //!   that the queue is; the table of idle times has no overflow; a probability is at most 1.
 
 use alloc::string::ToString;
+use core::fmt;
 
 use crate::chance::Probability;
 use crate::cx::Cx;
@@ -28,7 +29,7 @@ use crate::reason::{DropReason, MarkReason};
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
 use crate::units::{Bytes, Rate};
-use crate::value::{Words, exact_of};
+use crate::value::{Json, Show, Value, Words, exact_of};
 
 crate::params! {
     /// Parameters of red.
@@ -46,7 +47,7 @@ crate::params! {
         /// Rate of the link: how fast the average sinks while nothing is queued.
         bandwidth: Rate = BANDWIDTH, keys ["bandwidth"], "at most 34359738360bit": |r| r.0 <= u64::from(u32::MAX);
         /// Chance of a mark when the average is just below `max`.
-        probability: Probability = Probability(85_899_345), keys ["probability"];
+        probability: Probability = Probability(85_899_345), keys ["probability"], "at most 1": |p| *p <= Probability::ONE;
         /// Mark ECN-capable packets instead of dropping them.
         ecn: bool = false, flags ["ecn" = true];
         /// Drop, and do not mark, when the average is at `max` or above.
@@ -55,6 +56,37 @@ crate::params! {
         nodrop: bool = false, flags ["nodrop" = true];
         /// Adapt the probability, from 1 % to 50 %, so that the average stays halfway from `min` to `max`.
         adaptive: bool = false, flags ["adaptive" = true, "adaptative" = true];
+        /// A block of filters for packets dropped early, or marked: refused, because the engine has no blocks.
+        qevent: Option<Qevent> = None, keys ["qevent"];
+    }
+}
+
+/// A block of filters for an event, as tc writes it. There is none: the engine has no blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Qevent {}
+
+impl Show for Qevent {
+    fn text(&self, _f: &mut dyn fmt::Write) -> fmt::Result {
+        match *self {}
+    }
+    fn json(&self) -> Json {
+        match *self {}
+    }
+}
+
+impl Value for Qevent {
+    const EXPECTED: &'static str = "early_drop or mark, then block and its number";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let named = matches!(words.take(), Some("early_drop" | "mark")) && words.take() == Some("block");
+        if named && words.take().is_some_and(|n| n.parse::<u32>().is_ok_and(|n| n > 0)) {
+            let hint = "early drops and marks are counted; act on them with a filter behind the queue";
+            words.refuse(
+                ErrorKind::Unsupported,
+                "no qevent: the engine has no blocks of filters",
+                Some(hint),
+            );
+        }
+        None
     }
 }
 
@@ -104,7 +136,6 @@ fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
             "burst" => cfg.burst.to_string(),
             "min" => exact_of(&cfg.min),
             "max" => exact_of(&cfg.max),
-            "bandwidth" => exact_of(&cfg.bandwidth),
             _ => exact_of(&cfg.probability),
         };
         ConfigError::new(kind, Red::KIND, e, given).key(key)
@@ -123,18 +154,17 @@ fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
         Ok(p) => p,
         Err(_) => probability_of_one(max - min),
     };
-    let packet_time = Nanos(bytes_time(cfg.bandwidth, avpkt));
-    let idle =
-        IdleTable::new(wlog, packet_time).map_err(|e| refused(ErrorKind::OutOfRange, "bandwidth", e))?;
+    let packet_time = packet_time(cfg.bandwidth, avpkt);
+    let idle = IdleTable::new(wlog, packet_time);
     RedParams::new(min, max, wlog, probability, idle).map_err(|e| {
         let key = if e == RedError::MinTooLarge { "min" } else { "max" };
         refused(ErrorKind::Conflict, key, e)
     })
 }
 
-/// The time that `bytes` take at a rate, rounded down.
-fn bytes_time(rate: Rate, bytes: u32) -> u64 {
-    u64::from(bytes) * 1_000_000_000 / rate.0.max(1)
+/// The time that a packet of the average size takes on the link, rounded down: the grain of an idle time.
+pub fn packet_time(bandwidth: Rate, avpkt: u32) -> Nanos {
+    Nanos(u64::from(avpkt) * 1_000_000_000 / bandwidth.0.max(1))
 }
 
 impl Discipline for Red {
@@ -201,8 +231,10 @@ impl Discipline for Red {
             (cfg.ecn, cfg.harddrop, cfg.nodrop, cfg.adaptive);
         let inner = &mut self.inner[0].node;
         if inner.handle().is_none() {
-            // As in the reference, the FIFO is a new one.
-            inner.purge(cx);
+            // As in the reference, the FIFO is a new one; a swap keeps what waits.
+            if !cx.swapping() {
+                inner.purge(cx);
+            }
             let limit = exact_of(&cfg.limit);
             let words = ["limit", limit.as_str()];
             // A size of at most 32 bits is in bfifo's range, so this cannot be refused.

@@ -3,6 +3,7 @@
 use txweir_core::chance::Probability;
 use txweir_core::params::Param;
 use txweir_core::qdisc::Qdisc;
+use txweir_core::qdisc::red::Qevent;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::stab::LinkLayer;
@@ -76,7 +77,8 @@ pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
     let (n, of) = *pick(rng, &[(1, 8), (1, 2), (3, 4)]);
     let mut words = Vec::new();
     for param in spec.params {
-        if chance(rng, n, of) {
+        // A qevent is always refused.
+        if param.expected != Qevent::EXPECTED && chance(rng, n, of) {
             words.push((*pick(rng, param.words)).to_string());
             if !param.flag {
                 words.extend(value_words(param, rng));
