@@ -173,7 +173,7 @@ impl Cx {
         true
     }
 
-    /// Counts that a packet had to wait for tokens, at the node being called.
+    /// Counts that a packet had to wait for tokens, or that a law marked or dropped it, at the node being called.
     #[inline]
     pub const fn overlimit(&mut self) {
         self.overlimits += 1;

@@ -22,6 +22,7 @@ extern crate alloc;
 #[cfg(any(test, doctest))]
 extern crate std;
 
+pub mod chance;
 pub mod cx;
 pub mod device;
 pub mod dql;

@@ -36,7 +36,7 @@ pub struct Books {
     pub dropped: Tally,
     /// Packets and bytes in it now, all levels below included.
     pub queued: Tally,
-    /// Times that a packet had to wait for tokens here.
+    /// Times that a packet had to wait for tokens here, or that a law marked or dropped one.
     pub overlimits: u64,
 }
 
@@ -225,7 +225,9 @@ impl Node {
         self.books.admitted.add(wire_len);
         self.books.queued.add(wire_len);
         let before = cx.dropped;
+        let outer = cx.overlimits;
         self.qdisc.enqueue(p, class, cx);
+        self.settle_overlimits(outer, cx);
         self.settle(before, cx);
     }
 
@@ -372,12 +374,18 @@ impl Node {
         let before = cx.dropped;
         let outer = cx.overlimits;
         let next = self.qdisc.dequeue(cx);
+        self.settle_overlimits(outer, cx);
+        self.settle(before, cx);
+        next
+    }
+
+    /// Counts the overlimits since there were `outer`.
+    #[inline(always)]
+    fn settle_overlimits(&mut self, outer: u64, cx: &mut Cx) {
         if cx.overlimits != outer {
             // Those of the nodes below are taken off already: what is left is this node's own.
             self.books.overlimits += core::mem::replace(&mut cx.overlimits, outer) - outer;
         }
-        self.settle(before, cx);
-        next
     }
 
     /// Takes what was dropped below since `before` off the backlog.

@@ -22,6 +22,8 @@ pub enum Json {
     Text(String),
     /// A list of numbers.
     List(Vec<u64>),
+    /// A number that is not whole, or below zero, in digits.
+    Number(String),
 }
 
 /// How a value is printed.
@@ -126,6 +128,12 @@ fn number(word: &str) -> Option<(u128, u32, String)> {
         mantissa = mantissa * 10 + u128::from(b - b'0');
     }
     Some((mantissa, part.len() as u32, suffix.to_ascii_lowercase()))
+}
+
+/// A decimal number without a unit: its digits as a whole number, and what they are to be divided by.
+pub(crate) fn fraction(word: &str) -> Option<(u128, u128)> {
+    let (mantissa, places, suffix) = number(word)?;
+    suffix.is_empty().then(|| (mantissa, 10u128.pow(places)))
 }
 
 /// `number(word)` times the unit that `factor` gives the suffix (numerator, denominator); what is below one is

@@ -37,6 +37,7 @@ impl Object {
             Json::Uint(n) => self.uint(key, *n),
             Json::Bool(b) => self.bool(key, *b),
             Json::Text(s) => self.text(key, s),
+            Json::Number(digits) => self.raw(key, digits),
             Json::List(l) => self.raw(key, &list(l.iter().map(u64::to_string))),
         }
     }

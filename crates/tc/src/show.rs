@@ -1,9 +1,10 @@
 //! A tree as `tc qdisc show` prints it, in text and JSON, and as the commands that would make it.
 //!
 //! What is printed comes from the declarations of parameters and counters; the few things that tc prints
-//! otherwise than declared are in `STYLES` and in `tbf`.
+//! otherwise than declared are in `STYLES`, in `red` and in `tbf`.
 
 mod class;
+mod red;
 mod stab;
 mod tbf;
 
@@ -37,11 +38,14 @@ struct Style {
     times: &'static [&'static str],
     /// Counters that are printed as a word alone, while they are not zero.
     words: &'static [&'static str],
+    /// Its counters end in a blank.
+    ends: bool,
 }
 
-const PLAIN: Style = Style { kind: "", trailing: false, breaks: &[], hidden: &[], times: &[], words: &[] };
+const PLAIN: Style =
+    Style { kind: "", trailing: false, breaks: &[], hidden: &[], times: &[], words: &[], ends: false };
 
-const STYLES: [Style; 3] = [
+const STYLES: [Style; 4] = [
     Style {
         kind: "codel",
         trailing: true,
@@ -49,6 +53,7 @@ const STYLES: [Style; 3] = [
         hidden: &["ce_mark"],
         times: &["ldelay", "drop_next"],
         words: &["dropping"],
+        ..PLAIN
     },
     Style {
         kind: "fq_codel",
@@ -57,6 +62,7 @@ const STYLES: [Style; 3] = [
         hidden: &["ce_mark", "memory_used", "drop_overmemory"],
         ..PLAIN
     },
+    Style { kind: "red", ends: true, ..PLAIN },
     Style { kind: "tbf", trailing: true, ..PLAIN },
 ];
 
@@ -356,7 +362,8 @@ fn write_stats(out: &mut String, node: &Node) -> std::fmt::Result {
             line.push_str(&format!(" {n}"));
         }
     });
-    if line.is_empty() { Ok(()) } else { writeln!(out, "{line}") }
+    let end = if style.ends { " " } else { "" };
+    if line.is_empty() { Ok(()) } else { writeln!(out, "{line}{end}") }
 }
 
 fn object(place: Place, node: &Node, form: &Form) -> String {
@@ -414,8 +421,10 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
 
 /// The options as tc prints them.
 fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
-    if qdisc.spec().kind == "tbf" {
-        return tbf::options(qdisc, form);
+    match qdisc.spec().kind {
+        "red" => return red::options(qdisc, form),
+        "tbf" => return tbf::options(qdisc, form),
+        _ => {}
     }
     let mut printed = Vec::new();
     qdisc.options(&mut |o| printed.extend(option(&o, form)));
@@ -478,6 +487,21 @@ fn time_text(us: u64) -> String {
     format!("{}e+{exponent:0>2}{name}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
+/// A number as C's `%g` writes it: six digits, with an exponent below 1e-4 and from a million on.
+fn general(value: f64) -> String {
+    let long = format!("{value:.5e}");
+    let (digits, exponent) = long.split_once('e').unwrap_or((&long, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let short = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text.to_string(),
+    };
+    match usize::try_from(5 - exponent) {
+        Ok(places) if exponent >= -4 => short(&format!("{value:.places$}")),
+        _ => format!("{}e{}{:02}", short(digits), if exponent < 0 { '-' } else { '+' }, exponent.abs()),
+    }
+}
+
 fn rate(key: &'static str, rate: Rate, form: &Form) -> Printed {
     Printed { key, text: Some(format!("{key} {}", rate_text(rate, form.iec))), json: Some(rate.json()) }
 }
@@ -522,6 +546,25 @@ mod tests {
             (123_456_000_000_000, "1.23e+08s"),
         ] {
             assert_eq!(time_text(us), text, "{us}");
+        }
+    }
+
+    #[test]
+    fn numbers_as_c_writes_them_in_general() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (0.02, "0.02"),
+            (0.624_995_231, "0.624995"),
+            (1.234_567, "1.23457"),
+            (0.000_1, "0.0001"),
+            (0.000_012_345_67, "1.23457e-05"),
+            (2e-6, "2e-06"),
+            (123_456.7, "123457"),
+            (1_234_567.0, "1.23457e+06"),
+            (999_999.7, "1e+06"),
+        ] {
+            assert_eq!(general(value), text);
         }
     }
 

@@ -43,8 +43,6 @@ pub enum RedError {
     BurstTooSmall(u64),
     /// No weight is small enough for such a burst.
     BurstTooLarge,
-    /// The idle time would need a table of coarser cells than there are.
-    IdleTooLong,
     /// `min`, shifted by the weight, does not fit 32 bits.
     MinTooLarge,
     /// `max` is below `min`, or does not fit 32 bits when shifted by the weight.
@@ -58,7 +56,6 @@ impl fmt::Display for RedError {
         match self {
             Self::BurstTooSmall(enough) => write!(f, "a burst of at least {enough} packets"),
             Self::BurstTooLarge => f.write_str("a burst that some weight down to 2^-31 allows"),
-            Self::IdleTooLong => f.write_str("a bandwidth at which an idle average is forgotten within days"),
             Self::MinTooLarge => f.write_str("a min that times the weight is below 2^32"),
             Self::Max => f.write_str("a max that is not below min and times the weight is below 2^32"),
             Self::NoProbability => f.write_str("a probability above 0"),
@@ -114,6 +111,13 @@ const fn product(a: u128, b: u128) -> u128 {
     (a * b) >> 64
 }
 
+/// What the reference makes of a probability of one, which its 32 bits do not hold: the largest power of two in
+/// `1 / delta`, times `delta`, in units of 2^-32: more than one half.
+pub fn probability_of_one(delta: u32) -> u32 {
+    let plog = u32::BITS - delta.leading_zeros();
+    u32::MAX.checked_shr(plog).unwrap_or(0).saturating_mul(delta.max(1)).max(1)
+}
+
 /// By how many halvings an average shrinks over an idle time: as if, all the while, packets of the average size had
 /// arrived at an empty queue at the link's rate (the paper, section 11).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,24 +133,21 @@ impl IdleTable {
     /// As in the reference the table is laid out in grains of 64 ns and read in microseconds, so that an average is
     /// remembered about sixteen times as long as the paper says; and the shrinkage per packet is taken by the natural
     /// logarithm where a shift halves.
-    ///
-    /// # Errors
-    /// [`RedError::IdleTooLong`].
-    pub fn new(wlog: u8, packet_time: Nanos) -> Result<Self, RedError> {
-        // Whole microseconds, then whole grains: the reference's rounding.
-        let grains = u128::from(packet_time.as_micros() * GRAINS_PER_8_US / 8);
+    pub fn new(wlog: u8, packet_time: Nanos) -> Self {
+        // Whole microseconds, then whole grains: the reference's rounding; in its 32 bits they are at most 274 s.
+        let grains = u128::from((packet_time.as_micros() * GRAINS_PER_8_US / 8).min(u32::MAX.into()));
         let shrink = shrink_per_packet(wlog);
         let mut shifts = [0; IDLE_CELLS];
         // The coarsest time that must be told apart is where nothing is left; it is to lie in the first 512 cells.
         let wide = |log: &u8| (u128::from(SHIFT_MAX) * grains) << 62 < (512 * shrink) << log;
-        let cell_log = (0..32).find(wide).ok_or(RedError::IdleTooLong)?;
+        let cell_log = (0..31).find(wide).unwrap_or(31);
         for (cell, shift) in shifts.iter_mut().enumerate().skip(1) {
             let halvings = ((cell as u128 * shrink) << cell_log).checked_div(grains << 62);
             *shift = halvings.and_then(|h| u8::try_from(h).ok()).map_or(SHIFT_MAX, |h| h.min(SHIFT_MAX));
         }
         // Whatever lies beyond the table is forgotten.
         shifts[IDLE_CELLS - 1] = SHIFT_MAX;
-        Ok(Self { cell_log, shifts })
+        Self { cell_log, shifts }
     }
 
     /// A cell is 2 to this power, microseconds: `Scell_log` in tc.
@@ -222,6 +223,10 @@ impl RedParams {
         Ok(Self { min: min_shifted, max: max_shifted, wlog, probability, delta: delta.max(1), targets, idle })
     }
 
+    /// The probability of a mark just below `max`, as given, in units of 2^-32.
+    pub const fn probability(&self) -> u32 {
+        self.probability
+    }
     /// The weight of an arrival is 2 to the negative of this: `ewma` in tc.
     pub const fn wlog(&self) -> u8 {
         self.wlog
@@ -276,6 +281,12 @@ impl RedState {
     /// True while nothing is queued, as far as it was told.
     pub const fn is_idle(&self) -> bool {
         self.idle_since.is_some()
+    }
+
+    /// True if it remembers nothing: a packet that comes to an empty queue now would change nothing.
+    #[inline]
+    pub const fn at_rest(&self, p: &RedParams) -> bool {
+        self.average == 0 && p.min > 0
     }
 
     /// Nothing is queued any more: from `now` on the average shrinks with time.

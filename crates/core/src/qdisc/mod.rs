@@ -7,6 +7,7 @@ pub mod fifo;
 pub mod fq_codel;
 pub mod pfifo_fast;
 pub mod prio;
+pub mod red;
 pub mod tbf;
 
 use core::fmt::Debug;
@@ -35,6 +36,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<pfifo_fast::PfifoFast>(),
     &Spec::of::<fifo::PfifoHeadDrop>(),
     &Spec::of::<prio::Prio>(),
+    &Spec::of::<red::Red>(),
     &Spec::of::<tbf::Tbf>(),
 ];
 

@@ -1,8 +1,10 @@
 //! Random configurations from a kind's declarations, and what a qdisc prints of itself.
 
+use txweir_core::chance::Probability;
 use txweir_core::params::{Param, Shown};
 use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::classful::{ClassAt, ClassSpec};
+use txweir_core::qdisc::red::Qevent;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::stab::LinkLayer;
@@ -58,6 +60,10 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             (0..1 + rng.below(16)).map(|_| rng.below(max).to_string()).collect()
         }
         e if e == LinkLayer::EXPECTED => vec![(*pick(rng, &["ethernet", "atm", "adsl"])).into()],
+        e if e == Probability::EXPECTED => {
+            let v = Probability(log_uniform(rng, 1 << 32));
+            text(exact_of(&v), text_of(&v))
+        }
         e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         other => panic!("no generator for values that are \"{other}\": teach `value_words` this type"),
     }
@@ -77,7 +83,8 @@ pub fn random_of(params: &'static [Param], rng: &mut Rng) -> Vec<String> {
     let (n, of) = *pick(rng, &[(1, 8), (1, 2), (3, 4)]);
     let mut words = Vec::new();
     for param in params {
-        if chance(rng, n, of) {
+        // A qevent is always refused.
+        if param.expected != Qevent::EXPECTED && chance(rng, n, of) {
             words.push((*pick(rng, param.words)).to_string());
             if !param.flag {
                 words.extend(value_words(param, rng));
@@ -182,7 +189,7 @@ pub fn agree(expected: &str, exact: &str, json: &Json) -> bool {
     let digits: String = exact.chars().take_while(char::is_ascii_digit).collect();
     match json {
         Json::Bool(b) => exact == if *b { "on" } else { "off" } || (exact.is_empty() && !b),
-        Json::Text(t) => t == exact,
+        Json::Text(t) | Json::Number(t) => t == exact,
         Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
         Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
             let unit = if expected == Nanos::EXPECTED { 1000 } else { 1 };

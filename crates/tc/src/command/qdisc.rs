@@ -240,8 +240,10 @@ fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
         (ErrorKind::BadValue, ..) if err.given.is_empty() => USAGE,
         (ErrorKind::UnknownKey, "pfifo_fast", _) => USAGE,
         (ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing, ..) => UNPARSABLE,
+        // tc makes something of any number here.
+        (ErrorKind::OutOfRange, "red", "probability") if err.expected == "at most 1" => REFUSED,
         // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
-        (ErrorKind::OutOfRange, "bfifo" | "tbf", _) => UNPARSABLE,
+        (ErrorKind::OutOfRange, "bfifo" | "red" | "tbf", _) => UNPARSABLE,
         (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
         (ErrorKind::Conflict, "prio", "priomap") if seen(words) => UNPARSABLE,
         _ => REFUSED,

@@ -137,24 +137,6 @@ pub(super) static TABLE: &[Grammar] = &[
         ],
     ),
     qdisc(
-        &["red"],
-        &[
-            key(&["limit"], &[Size]),
-            key(&["min"], &[Size]),
-            key(&["max"], &[Size]),
-            key(&["burst"], &[U32]),
-            key(&["avpkt"], &[Size]),
-            key(&["probability"], &[Decimal]),
-            key(&["bandwidth"], &[Rate]),
-            key(&["adaptive"], &[]),
-            key(&["ecn"], &[]),
-            key(&["harddrop"], &[]),
-            key(&["nodrop"], &[]),
-            key(&["qevent"], &[Arg::Word(&["early_drop", "mark"]), Arg::Word(&["block"]), U32]),
-        ],
-    )
-    .needs(&[&["limit"], &["avpkt"]]),
-    qdisc(
         &["gred"],
         &[
             key(&["setup"], &[]),

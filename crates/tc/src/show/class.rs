@@ -87,8 +87,8 @@ fn write_class(
     }
     writeln!(out)?;
     if form.statistics {
-        // tbf gives out no counters for its class.
-        if kind != "tbf" {
+        // These give out no counters for their class.
+        if !["red", "tbf"].contains(&kind) {
             write_books(out, &class.node)?;
         }
         writeln!(out)?;

@@ -1,0 +1,305 @@
+//! red: random early detection over one child qdisc (tc-red(8)): an arriving packet is marked or dropped, with a chance
+//! that grows with the average of the queue, so that senders slow down one by one before the queue is full. The law is
+//! that of Floyd and Jacobson (1993), with `adaptive` that of Floyd, Gummadi and Shenker (2001): `law::red`. O(1) per packet.
+//!
+//! - I1: below an average of `min` bytes no packet is marked or dropped but for `limit`.
+//! - I2: from an average of `max` bytes on every packet is, unless `nodrop` lets one pass that cannot be marked.
+//! - I3: a change starts the average anew.
+//! - Differs from Linux (PARITY.md: red-own-child, red-idle-child, red-idle-peek, red-idle-cells, red-probability): a change
+//!   leaves a qdisc that was added; a child that holds packets back is not idle, and a shaper above does not hide
+//!   that the queue is; the table of idle times has no overflow; a probability is at most 1.
+
+use alloc::string::ToString;
+use core::fmt;
+
+use crate::chance::Probability;
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::{ClassId, Handle};
+use crate::law::red::{
+    IdleTable, RedAction, RedError, RedParams, RedState, probability_of_one, weight_for_burst,
+};
+use crate::meta::Meta;
+use crate::node::{Class, Node};
+use crate::pool::Pkt;
+use crate::pool::{List, Pool};
+use crate::qdisc::fifo::{Bfifo, ByteLimit};
+use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::reason::{DropReason, MarkReason};
+use crate::spec::{Env, Flags};
+use crate::time::{Instant, Nanos};
+use crate::units::{Bytes, Rate};
+use crate::value::{Json, Show, Value, Words, exact_of};
+
+crate::params! {
+    /// Parameters of red.
+    pub struct Config(env) {
+        /// Most bytes that wait; a few times `max`. Must be given.
+        limit: Bytes = Bytes(0), keys ["limit"], "at most 4294967295 bytes": in_u32;
+        /// Average queue from which on packets are marked; 0 is a third of `max`.
+        min: Bytes = Bytes(0), keys ["min"], "at most 4294967295 bytes": in_u32;
+        /// Average queue from which on every packet is marked; 0 is a quarter of `limit`.
+        max: Bytes = Bytes(0), keys ["max"], "at most 4294967295 bytes": in_u32;
+        /// Size of an average packet: with `burst`, how fast the average follows the queue. Must be given.
+        avpkt: Bytes = Bytes(0), keys ["avpkt"], "at most 4294967295 bytes": in_u32;
+        /// Packets that may arrive at once at an empty queue without a mark; 0 is `(2 min + max) / (3 avpkt)`.
+        burst: u32 = 0, keys ["burst"];
+        /// Rate of the link: how fast the average sinks while nothing is queued.
+        bandwidth: Rate = BANDWIDTH, keys ["bandwidth"], "at most 34359738360bit": |r| r.0 <= u64::from(u32::MAX);
+        /// Chance of a mark when the average is just below `max`.
+        probability: Probability = Probability(85_899_345), keys ["probability"], "at most 1": |p| *p <= Probability::ONE;
+        /// Mark ECN-capable packets instead of dropping them.
+        ecn: bool = false, flags ["ecn" = true];
+        /// Drop, and do not mark, when the average is at `max` or above.
+        harddrop: bool = false, flags ["harddrop" = true];
+        /// Let packets pass that are to be marked and are not ECN-capable; with `ecn` only.
+        nodrop: bool = false, flags ["nodrop" = true];
+        /// Adapt the probability, from 1 % to 50 %, so that the average stays halfway from `min` to `max`.
+        adaptive: bool = false, flags ["adaptive" = true, "adaptative" = true];
+        /// A block of filters for packets dropped early, or marked: refused, because the engine has no blocks.
+        qevent: Option<Qevent> = None, keys ["qevent"];
+    }
+}
+
+/// A block of filters for an event, as tc writes it. There is none: the engine has no blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Qevent {}
+
+impl Show for Qevent {
+    fn text(&self, _f: &mut dyn fmt::Write) -> fmt::Result {
+        match *self {}
+    }
+    fn json(&self) -> Json {
+        match *self {}
+    }
+}
+
+impl Value for Qevent {
+    const EXPECTED: &'static str = "early_drop or mark, then block and its number";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let named = matches!(words.take(), Some("early_drop" | "mark")) && words.take() == Some("block");
+        if named && words.take().is_some_and(|n| n.parse::<u32>().is_ok_and(|n| n > 0)) {
+            let hint = "early drops and marks are counted; act on them with a filter behind the queue";
+            words.refuse(
+                ErrorKind::Unsupported,
+                "no qevent: the engine has no blocks of filters",
+                Some(hint),
+            );
+        }
+        None
+    }
+}
+
+/// What tc takes for the link's rate if it is not told: 10 Mbit/s.
+const BANDWIDTH: Rate = Rate::from_bits(10_000_000);
+
+fn in_u32(b: &Bytes) -> bool {
+    u32::try_from(b.0).is_ok()
+}
+
+crate::stats! {
+    /// Counters of red.
+    pub struct Stats {
+        /// Packets marked by the law.
+        marked: u64,
+        /// Packets dropped by the law.
+        early: u64,
+        /// Packets that the qdisc in the class refused, as when `limit` is reached.
+        pdrop: u64,
+        /// Always 0.
+        other: u64,
+    }
+}
+
+/// A queue under RED.
+#[derive(Debug)]
+pub struct Red {
+    inner: [Class; 1],
+    params: RedParams,
+    law: RedState,
+    ecn: bool,
+    harddrop: bool,
+    nodrop: bool,
+    adaptive: bool,
+    stats: Stats,
+}
+
+/// 32 bits of a size: the declared range.
+fn bits32(b: Bytes) -> u32 {
+    u32::try_from(b.0).unwrap_or(u32::MAX)
+}
+
+/// The law's parameters.
+fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
+    let refused = |kind: ErrorKind, key: &str, e: RedError| {
+        let given = match key {
+            "burst" => cfg.burst.to_string(),
+            "min" => exact_of(&cfg.min),
+            "max" => exact_of(&cfg.max),
+            _ => exact_of(&cfg.probability),
+        };
+        ConfigError::new(kind, Red::KIND, e, given).key(key)
+    };
+    let (min, max, avpkt) = (bits32(cfg.min), bits32(cfg.max), bits32(cfg.avpkt));
+    let wlog =
+        weight_for_burst(min, cfg.burst, avpkt).map_err(|e| refused(ErrorKind::OutOfRange, "burst", e))?;
+    // What is below one in 2^31 for each byte between the two cannot be told to the kernel.
+    if max < min {
+        return Err(refused(ErrorKind::OutOfRange, "max", RedError::Max));
+    }
+    if cfg.probability.0 << 31 <= u64::from(max - min) << 32 {
+        return Err(refused(ErrorKind::OutOfRange, "probability", RedError::NoProbability));
+    }
+    let probability = match u32::try_from(cfg.probability.0) {
+        Ok(p) => p,
+        Err(_) => probability_of_one(max - min),
+    };
+    let packet_time = packet_time(cfg.bandwidth, avpkt);
+    let idle = IdleTable::new(wlog, packet_time);
+    RedParams::new(min, max, wlog, probability, idle).map_err(|e| {
+        let key = if e == RedError::MinTooLarge { "min" } else { "max" };
+        refused(ErrorKind::Conflict, key, e)
+    })
+}
+
+/// The time that a packet of the average size takes on the link, rounded down: the grain of an idle time.
+pub fn packet_time(bandwidth: Rate, avpkt: u32) -> Nanos {
+    Nanos(u64::from(avpkt) * 1_000_000_000 / bandwidth.0.max(1))
+}
+
+impl Discipline for Red {
+    const KIND: &'static str = "red";
+    const ABOUT: &'static str =
+        "Random early detection: drops or marks more often the longer the average queue.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const CHANGE: ChangeRule = ChangeRule::Replace;
+    type Config = Config;
+    type Stats = Stats;
+
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        for (key, size, what) in [
+            ("limit", cfg.limit, "a size, the most that waits"),
+            ("avpkt", cfg.avpkt, "a size, that of an average packet"),
+        ] {
+            if size.0 == 0 {
+                return Err(ConfigError::new(ErrorKind::Missing, Self::KIND, what, "").key(key));
+            }
+        }
+        // The defaults of tc-red(8).
+        if cfg.max.0 == 0 {
+            cfg.max = Bytes(cfg.limit.0 / 4);
+        }
+        if cfg.min.0 == 0 {
+            cfg.min = Bytes(cfg.max.0 / 3);
+        }
+        if cfg.burst == 0 {
+            let burst = (2 * cfg.min.0 + cfg.max.0) / (3 * cfg.avpkt.0);
+            cfg.burst = u32::try_from(burst).unwrap_or(u32::MAX);
+        }
+        if cfg.bandwidth.0 == 0 {
+            cfg.bandwidth = BANDWIDTH;
+        }
+        let params = law(cfg)?;
+        if cfg.nodrop && !cfg.ecn {
+            let expected = "ecn with it: without marks every packet would pass";
+            return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, "nodrop").key("nodrop"));
+        }
+        cfg.probability = Probability(params.probability().into());
+        Ok(())
+    }
+    fn new(cfg: &Config, env: &Env) -> Self {
+        match law(cfg) {
+            Ok(params) => Self {
+                inner: [Class { minor: 1, node: Self::default_child(cfg, env) }],
+                law: RedState::new(&params, Instant::ZERO),
+                params,
+                ecn: cfg.ecn,
+                harddrop: cfg.harddrop,
+                nodrop: cfg.nodrop,
+                adaptive: cfg.adaptive,
+                stats: Stats::default(),
+            },
+            // `resolve` has accepted the same values.
+            Err(e) => unreachable!("{e}"),
+        }
+    }
+    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+        if let Ok(params) = law(cfg) {
+            self.params = params;
+        }
+        (self.ecn, self.harddrop, self.nodrop, self.adaptive) =
+            (cfg.ecn, cfg.harddrop, cfg.nodrop, cfg.adaptive);
+        let inner = &mut self.inner[0].node;
+        if inner.handle().is_none() {
+            // As in the reference, the FIFO is a new one; a swap keeps what waits.
+            if !cx.swapping() {
+                inner.purge(cx);
+            }
+            let limit = exact_of(&cfg.limit);
+            let words = ["limit", limit.as_str()];
+            // A size of at most 32 bits is in bfifo's range, so this cannot be refused.
+            let _ = inner.with(cx, |q, cx| q.change(&mut Words::new(&words), env, cx));
+        }
+        self.reset(cx);
+    }
+    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+        self.inner[0].node.admit(m)
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        if self.adaptive {
+            self.law.adapt(&self.params, cx.now);
+        }
+        let inner = &mut self.inner[0].node;
+        let backlog = inner.books().queued.bytes;
+        match self.law.on_arrival(&self.params, backlog, cx.now, &mut cx.rng) {
+            RedAction::Pass => {}
+            action => {
+                cx.overlimit();
+                let may_mark = self.ecn && !(self.harddrop && action == RedAction::Forced);
+                if may_mark && cx.mark(&p, MarkReason::Congested) {
+                    self.stats.marked += 1;
+                } else if !(may_mark && self.nodrop) {
+                    self.stats.early += 1;
+                    return cx.drop(p, DropReason::Congested);
+                }
+            }
+        }
+        let before = inner.books().dropped.packets;
+        inner.enqueue(p, cx);
+        self.stats.pdrop += inner.books().dropped.packets - before;
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        let next = self.inner[0].node.dequeue(cx);
+        if next == Next::Empty {
+            self.law.start_idle(cx.now);
+        }
+        next
+    }
+    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn reset(&mut self, cx: &mut Cx) {
+        self.law = RedState::new(&self.params, cx.now);
+        if self.inner[0].node.is_empty() {
+            self.law.start_idle(cx.now);
+        }
+    }
+    fn transparent(&self, wire_len: u32) -> bool {
+        self.law.at_rest(&self.params) && self.inner[0].node.transparent(wire_len)
+    }
+    fn stats(&self) -> Stats {
+        self.stats
+    }
+    fn classes(&self) -> &[Class] {
+        &self.inner
+    }
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut self.inner
+    }
+    fn default_child(cfg: &Config, env: &Env) -> Node {
+        match Node::of::<Bfifo>(Handle::NONE, ByteLimit { limit: cfg.limit }, env) {
+            Ok(node) => node,
+            // Bfifo resolves any parameters.
+            Err(e) => unreachable!("{e}"),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! red as tc prints it: with details also what tc has worked out for the kernel.
+
+use txweir_core::law::red::{IdleTable, weight_for_burst};
+use txweir_core::qdisc::Qdisc;
+use txweir_core::qdisc::red::packet_time;
+use txweir_core::value::Json;
+use txweir_core::{Bytes, Rate};
+
+use super::{Form, Printed, general};
+
+pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
+    let mut given = Vec::new();
+    qdisc.options(&mut |o| given.push((o.param.key, o.value.json())));
+    let value = |key: &str| given.iter().find(|(k, _)| *k == key).map(|(_, json)| json);
+    let number = |key: &str| match value(key) {
+        Some(Json::Uint(n)) => *n,
+        _ => 0,
+    };
+    let mut printed: Vec<Printed> =
+        ["limit", "min", "max"].into_iter().map(|key| Printed::new(key, &Bytes(number(key)))).collect();
+    for key in ["ecn", "harddrop", "adaptive", "nodrop"] {
+        let on = value(key) == Some(&Json::Bool(true));
+        printed.push(Printed { key, text: on.then(|| key.to_string()), json: Some(Json::Bool(on)) });
+    }
+    if !form.details {
+        // tc ends the line in a blank.
+        printed.push(Printed { key: "", text: Some(String::new()), json: None });
+        return printed;
+    }
+    let bits32 = |key: &str| u32::try_from(number(key)).unwrap_or(u32::MAX);
+    let wlog = weight_for_burst(bits32("min"), bits32("burst"), bits32("avpkt")).unwrap_or(0);
+    let time = packet_time(Rate(number("bandwidth")), bits32("avpkt"));
+    let cell_log = IdleTable::new(wlog, time).cell_log();
+    let chance = match value("probability") {
+        Some(Json::Number(digits)) => general(digits.parse().unwrap_or(0.0)),
+        _ => "0".into(),
+    };
+    let mut push = |key: &'static str, text: String, json: Json| {
+        printed.push(Printed { key, text: Some(format!("{key} {text}")), json: Some(json) });
+    };
+    push("ewma", wlog.to_string(), Json::Uint(wlog.into()));
+    push("probability", chance.clone(), Json::Number(chance));
+    push("Scell_log", cell_log.to_string(), Json::Uint(cell_log.into()));
+    printed
+}
