@@ -61,6 +61,8 @@ const _: () = assert!(size_of::<Slot>() == 64, "a packet's metadata and link fil
 #[derive(Debug)]
 pub struct Pool {
     slots: Vec<Slot>,
+    /// For packets on a `Deque`, the one before it there. Apart from the slots, which are full.
+    back: Vec<u32>,
     free: u32,
     live: u32,
 }
@@ -76,7 +78,7 @@ impl Pool {
             next: if next == capacity { NIL } else { next as u32 },
             wire: NIL,
         }));
-        Self { slots, free: 0, live: 0 }
+        Self { slots, back: alloc::vec![NIL; capacity], free: 0, live: 0 }
     }
 
     /// How many packets it can hold.
@@ -221,6 +223,74 @@ impl List {
     }
 }
 
+/// A `List` whose newest packet can be taken too, in O(1).
+#[derive(Debug, Default)]
+pub struct Deque {
+    list: List,
+}
+
+impl Deque {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self { list: List::new() }
+    }
+    /// True if it holds no packet.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// Appends a packet.
+    #[inline]
+    pub fn push_back(&mut self, pool: &mut Pool, p: Pkt) {
+        // Of the first packet it is never asked.
+        pool.back[p.index()] = self.list.tail;
+        self.list.push_back(pool, p);
+    }
+    /// Takes the oldest packet.
+    #[inline]
+    pub fn pop_front(&mut self, pool: &Pool) -> Option<Pkt> {
+        self.list.pop_front(pool)
+    }
+    /// Takes the newest packet.
+    #[inline]
+    pub fn pop_back(&mut self, pool: &mut Pool) -> Option<Pkt> {
+        let List { head, tail } = self.list;
+        if head == NIL {
+            return None;
+        }
+        if head == tail {
+            self.list.head = NIL;
+        } else {
+            self.list.tail = pool.back[tail as usize];
+            pool.slots[self.list.tail as usize].next = NIL;
+        }
+        Some(Pkt(tail))
+    }
+    /// The oldest packet's metadata.
+    #[inline]
+    pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.list.front(pool)
+    }
+    /// The oldest packet, if there is one, for a look or a mark: `f` gets what `Cx::mark` takes. It stays where it is.
+    pub fn with_front<R>(&self, f: impl FnOnce(&Pkt) -> R) -> Option<R> {
+        if self.list.is_empty() {
+            return None;
+        }
+        let p = Pkt(self.list.head);
+        let r = f(&p);
+        let _ = p.into_index();
+        Some(r)
+    }
+    /// Appends all its packets to `out`, and is empty then. O(1).
+    pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        out.append(pool, &mut self.list);
+    }
+    /// The metadata of its packets, oldest first.
+    pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        self.list.metas(pool)
+    }
+}
+
 /// A `List` that knows its length: what most disciplines queue in.
 #[derive(Debug, Default)]
 pub struct Queue {
@@ -347,6 +417,43 @@ mod tests {
             pool.free(p);
         }
         assert_eq!((lens(&a, &pool), pool.live()), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn a_deque_gives_from_both_ends() {
+        let mut pool = Pool::new(5);
+        let mut q = Deque::new();
+        assert!(q.pop_back(&mut pool).is_none() && q.with_front(|_| ()).is_none());
+        for len in [1, 2, 3, 4] {
+            let p = alloc(&mut pool, len).unwrap();
+            q.push_back(&mut pool, p);
+        }
+        let mut seen = Vec::new();
+        let take = |pool: &mut Pool, p: Option<Pkt>| {
+            let p = p.unwrap();
+            let len = pool.meta(&p).len;
+            pool.free(p);
+            len
+        };
+        let p = q.pop_back(&mut pool);
+        seen.push(take(&mut pool, p));
+        let p = q.pop_front(&pool);
+        seen.push(take(&mut pool, p));
+        let p = alloc(&mut pool, 5).unwrap();
+        q.push_back(&mut pool, p);
+        assert_eq!(q.metas(&pool).map(|m| m.len).collect::<Vec<_>>(), [2, 3, 5]);
+        assert_eq!(q.with_front(|p| pool.meta(p).len), Some(2));
+        for _ in 0..3 {
+            let p = q.pop_back(&mut pool);
+            seen.push(take(&mut pool, p));
+        }
+        assert_eq!((seen, q.is_empty(), pool.live()), (alloc::vec![4, 1, 5, 3, 2], true, 0));
+        let p = alloc(&mut pool, 6).unwrap();
+        q.push_back(&mut pool, p);
+        let mut out = List::new();
+        q.drain(&mut out, &mut pool);
+        let p = out.pop_front(&pool);
+        assert_eq!((take(&mut pool, p), q.is_empty()), (6, true));
     }
 
     #[test]

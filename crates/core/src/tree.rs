@@ -84,6 +84,7 @@ impl Tree {
         self.disturb();
         self.root.purge(cx);
         self.root = node;
+        self.root.qdisc_mut().start(cx.now);
     }
 
     /// Says that packets which come now may be classified otherwise than those which wait were: the structure, an
@@ -410,6 +411,7 @@ impl Tree {
             if let Some(new) = new.take() {
                 node.purge(cx);
                 *node = new;
+                node.qdisc_mut().start(cx.now);
             }
         });
         Ok(())

@@ -2,4 +2,5 @@
 
 pub mod codel;
 pub mod deficit;
+pub mod pie;
 pub mod red;

@@ -6,8 +6,10 @@ pub mod drr;
 pub mod fifo;
 pub mod fq_codel;
 pub mod pfifo_fast;
+pub mod pie;
 pub mod prio;
 pub mod red;
+pub mod skbprio;
 pub mod tbf;
 
 use core::fmt::Debug;
@@ -35,8 +37,10 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<fifo::Pfifo>(),
     &Spec::of::<pfifo_fast::PfifoFast>(),
     &Spec::of::<fifo::PfifoHeadDrop>(),
+    &Spec::of::<pie::Pie>(),
     &Spec::of::<prio::Prio>(),
     &Spec::of::<red::Red>(),
+    &Spec::of::<skbprio::Skbprio>(),
     &Spec::of::<tbf::Tbf>(),
 ];
 
@@ -124,6 +128,9 @@ pub trait Discipline: Debug + Sized + 'static {
     }
     /// Makes one from resolved parameters. All memory it will need is taken here.
     fn new(cfg: &Self::Config, env: &Env) -> Self;
+    /// It is part of a tree from `now` on: what it does at times of its own, packets or not, counts from here. A kind that
+    /// is never told counts from zero.
+    fn start(&mut self, _now: Instant) {}
     /// Takes new, resolved parameters; may drop packets to obey them. Not called while `Cx::swapping` if nothing
     /// changes.
     fn change(&mut self, cfg: &Self::Config, env: &Env, cx: &mut Cx);
@@ -183,6 +190,8 @@ pub trait Qdisc: Debug {
     fn spec(&self) -> &'static Spec;
     /// See `Discipline::TAKES_CLASS`.
     fn takes_class(&self) -> bool;
+    /// See `Discipline`.
+    fn start(&mut self, now: Instant);
     /// See `Discipline`.
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
     /// See `Discipline`.
@@ -245,6 +254,9 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn takes_class(&self) -> bool {
         D::TAKES_CLASS
+    }
+    fn start(&mut self, now: Instant) {
+        self.inner.start(now);
     }
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
         self.inner.admit(m, class)

@@ -1,0 +1,356 @@
+//! The PIE control law (RFC 8033), on numbers: a probability, moved at a steady pace by how far the delay of a queue is
+//! from its target and by where it is going, and what that probability asks of a packet that arrives.
+//!
+//! One record of parameters and one of state per queue; no queue, no packet, no clock. Its owner tells it of arrivals and
+//! departures, and lets it make an update each `tupdate` ([`PieState::update`]; several at once, after a silence, by
+//! [`PieState::catch_up`]). O(1) per packet and update; any number of updates is made up for in at most some 3000 steps.
+//!
+//! Arithmetic is on integers: a probability is a part of 2^56 - 1, time runs in ticks of 64 ns.
+
+use core::fmt;
+
+use crate::time::{Instant, Nanos};
+use crate::value::{Json, Show, Value, Words};
+
+/// A tick is 64 ns.
+const TICK_SHIFT: u32 = 6;
+
+/// Ticks in a second.
+const TICKS_PER_S: u64 = 1_000_000_000 >> TICK_SHIFT;
+
+/// A probability of one. The eight bits above it are room for the sum of several (RFC 8033 section 5.4).
+pub const ONE: u64 = u64::MAX >> 8;
+
+/// Two percent: the most that one update adds once the probability is 10 % (RFC 8033 section 5.5), and what it adds
+/// beyond the law while the delay is above `HIGH` (section 5.6).
+const TWO_PERCENT: u64 = ONE / 50;
+
+/// Ten percent: from here on the gains are as configured (RFC 8033 section 4.2), and a packet is dropped where it could be
+/// marked (section 5.1).
+const TEN_PERCENT: u64 = ONE / 10;
+
+/// A delay that calls for more than the law: 250 ms (RFC 8033 section 5.6).
+const HIGH: Ticks = Ticks::span(Nanos::from_millis(250));
+
+/// A burst that begins at an idle queue passes for this long: 150 ms (RFC 8033 section 4.4, MAX_BURST).
+const MAX_BURST: Ticks = Ticks::span(Nanos::from_millis(150));
+
+/// A queue of less than this many full frames is not one (RFC 8033 section 4.1: 2 x MEAN_PKTSIZE).
+const FRAMES_MIN: u64 = 2;
+
+/// Below a sum of 85 % of a drop none is made, from 8.5 drops on one is (RFC 8033 section 5.4).
+const SUM_LOW: u64 = ONE / 100 * 85;
+const SUM_HIGH: u64 = ONE / 2 * 17;
+
+/// Steps by which the gains shrink with the probability: below 10 % to a half, below 1 % and each decade down to 0.0001 % to
+/// a quarter more (RFC 8033 section 4.2 has the same steps, rounded to 1/2, 1/8, 1/32, ... 1/2048).
+const DECADES: u32 = 6;
+
+/// Departures of this many bytes are one measurement of the rate (RFC 8033 section 5.3, DQ_THRESHOLD: 2^14).
+const MEASURE_BYTES: u64 = 1 << 14;
+
+/// Binary places of a measured rate.
+const RATE_SHIFT: u32 = 8;
+
+/// An update of the decay takes a 64th off (RFC 8033 section 4.2: 2 %; here 1/64, as Linux has it).
+const DECAY_SHIFT: u32 = 6;
+
+/// A point in time, or a span of it, in the law's ticks of 64 ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticks(pub u64);
+
+impl Ticks {
+    /// The tick that a point in time lies in.
+    #[inline]
+    #[must_use]
+    pub const fn at(time: Instant) -> Self {
+        Self(time.0 >> TICK_SHIFT)
+    }
+    /// The whole ticks in a span.
+    #[inline]
+    #[must_use]
+    pub const fn span(span: Nanos) -> Self {
+        Self(span.0 >> TICK_SHIFT)
+    }
+    /// The span from `earlier` to this point; zero if it is not earlier.
+    #[inline]
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+    /// This span in nanoseconds.
+    #[must_use]
+    pub const fn as_nanos(self) -> Nanos {
+        Nanos(self.0.saturating_mul(1 << TICK_SHIFT))
+    }
+}
+
+/// Shown in microseconds, as tc does: 14.999 ms are 234 359 ticks and show as 14 998 us.
+impl Show for Ticks {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        self.as_nanos().text(f)
+    }
+    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        self.as_nanos().exact(f)
+    }
+    fn json(&self) -> Json {
+        self.as_nanos().json()
+    }
+}
+
+impl Value for Ticks {
+    const EXPECTED: &'static str = Nanos::EXPECTED;
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        Nanos::take(words).map(Self::span)
+    }
+}
+
+/// The parameters of the law: one record per qdisc, shared by all its queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieParams {
+    /// The delay to hold, 15 ms (RFC 8033 section 4.2, QDELAY_REF).
+    pub target: Ticks,
+    /// Gain of the distance from the target, in 16ths of a drop per second of delay.
+    pub alpha: u32,
+    /// Gain of the change since the last update, in 16ths of a drop per second of delay.
+    pub beta: u32,
+    /// A packet of less than a full frame is dropped with a smaller probability, by its length.
+    pub bytemode: bool,
+    /// The delay is the backlog over a measured rate (RFC 8033 section 5.3), and not how long packets waited.
+    pub estimates_rate: bool,
+    /// A full frame, bytes.
+    pub mtu: u32,
+    /// Follows Linux where it leaves RFC 8033, for differential tests only: the probability is not bounded by one, so that
+    /// what a long overload has added on top must be worked off again.
+    pub strict_linux: bool,
+}
+
+/// The law's memory of one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieState {
+    /// Part of `ONE`.
+    prob: u64,
+    /// Sum of the probabilities since the last drop.
+    sum: u64,
+    /// What is left of the time for which a burst passes.
+    burst: Ticks,
+    delay: Ticks,
+    /// `delay` at the last update.
+    delay_old: Ticks,
+    /// When a packet last left; while a rate is measured, when the measurement began.
+    left: Ticks,
+    /// Bytes that have left in the present measurement; `None` while none is made.
+    measured: Option<u64>,
+    /// Bytes per tick, with `RATE_SHIFT` binary places; 0 if it was never measured.
+    rate: u64,
+}
+
+impl Default for PieState {
+    /// A queue that was never long.
+    fn default() -> Self {
+        Self {
+            prob: 0,
+            sum: 0,
+            burst: MAX_BURST,
+            delay: Ticks(0),
+            delay_old: Ticks(0),
+            left: Ticks(0),
+            measured: None,
+            rate: 0,
+        }
+    }
+}
+
+impl PieState {
+    /// Whether a packet of `len` bytes that comes to `backlog` waiting bytes is to be dropped, or marked in its place. `coin`
+    /// gives 64 random bits, and is asked only where the sum of probabilities leaves it open (RFC 8033 sections 4.1, 5.4).
+    #[inline]
+    pub fn drops(&mut self, p: &PieParams, len: u32, backlog: u64, coin: impl FnOnce() -> u64) -> bool {
+        let calm = self.delay.0 < p.target.0 / 2 && self.prob < ONE / 5;
+        if self.burst.0 > 0 || calm || backlog < FRAMES_MIN * u64::from(p.mtu) {
+            return false;
+        }
+        let prob = match p.bytemode && len <= p.mtu {
+            true => u64::from(len) * (self.prob / u64::from(p.mtu.max(1))),
+            false => self.prob,
+        };
+        self.sum = if prob == 0 { 0 } else { self.sum.wrapping_add(prob) };
+        if self.sum < SUM_LOW {
+            return false;
+        }
+        if self.sum >= SUM_HIGH {
+            return true;
+        }
+        let unlucky = coin() >> 8 < prob;
+        if unlucky {
+            self.sum = 0;
+        }
+        unlucky
+    }
+
+    /// A packet was dropped on arrival, for whatever reason: the sum begins anew (RFC 8033 section 5.4).
+    #[inline]
+    pub const fn dropped(&mut self) {
+        self.sum = 0;
+    }
+
+    /// Whether a packet that can be marked is still marked, or is dropped as any other (RFC 8033 section 5.1: up to 10 %).
+    #[inline]
+    #[must_use]
+    pub const fn marks(&self) -> bool {
+        self.prob <= TEN_PERCENT
+    }
+
+    /// A packet of `len` bytes leaves at `now`, having waited for `sojourn`, and leaves `backlog` bytes behind.
+    #[inline]
+    pub fn departed(&mut self, p: &PieParams, len: u32, sojourn: Ticks, now: Ticks, backlog: u64) {
+        let spent = match p.estimates_rate {
+            true => self.measure(len, now, backlog),
+            false => {
+                self.delay = if backlog == 0 { Ticks(0) } else { sojourn };
+                Some(now.since(core::mem::replace(&mut self.left, now)))
+            }
+        };
+        if let Some(spent) = spent {
+            self.burst = self.burst.since(spent);
+        }
+    }
+
+    /// One step of the measurement of the departure rate, which is made while enough waits (RFC 8033 section 5.3): how long
+    /// it took, if this ends it.
+    fn measure(&mut self, len: u32, now: Ticks, backlog: u64) -> Option<Ticks> {
+        if backlog >= MEASURE_BYTES && self.measured.is_none() {
+            (self.left, self.measured) = (now, Some(0));
+        }
+        let bytes = self.measured? + u64::from(len);
+        self.measured = Some(bytes);
+        let took = now.since(self.left);
+        if bytes < MEASURE_BYTES || took.0 == 0 {
+            return None;
+        }
+        let rate = (bytes << RATE_SHIFT) / took.0;
+        self.rate = if self.rate == 0 { rate } else { self.rate - (self.rate >> 3) + (rate >> 3) };
+        self.measured = (backlog >= MEASURE_BYTES).then_some(0);
+        self.left = now;
+        Some(took)
+    }
+
+    /// One update of the probability, with `backlog` bytes waiting: to be made each `tupdate` (RFC 8033 section 4.2).
+    pub fn update(&mut self, p: &PieParams, backlog: u64) {
+        let old = if p.estimates_rate { self.delay } else { self.delay_old };
+        if p.estimates_rate {
+            self.delay = Ticks((backlog << RATE_SHIFT).checked_div(self.rate).unwrap_or(0));
+        }
+        self.move_prob(p, self.step(p, self.delay, old));
+        // A delay of zero over a backlog is a packet that has just begun to wait: not a calm queue.
+        if self.delay.0 == 0 && old.0 == 0 && backlog == 0 {
+            self.prob -= self.prob >> DECAY_SHIFT;
+        }
+        let calm = self.delay.0.max(old.0) < p.target.0 / 2 && self.prob == 0;
+        if calm && (!p.estimates_rate || self.rate > 0) {
+            (self.burst, self.sum, self.measured, self.rate) = (MAX_BURST, 0, None, 0);
+        }
+        if !p.estimates_rate {
+            self.delay_old = self.delay;
+        }
+    }
+
+    /// So many updates in a row, with nothing coming or leaving between them. Exactly as many calls of
+    /// [`update`](Self::update) would do, in a bounded number of steps: a steady delay moves the probability in a straight
+    /// line within each decade, so that a line takes one step and ends at zero, at one, or in the next decade; an idle queue
+    /// decays to zero within 3000 updates, and then nothing changes any more.
+    pub fn catch_up(&mut self, p: &PieParams, backlog: u64, updates: u64) {
+        let mut left = updates;
+        while left > 0 {
+            let before = *self;
+            self.update(p, backlog);
+            left -= 1;
+            if *self == before {
+                return;
+            }
+            left -= self.glide(p, backlog, left);
+        }
+    }
+
+    /// Makes as many of `most` updates as move the probability by the same step, without leaving its decade; how many.
+    fn glide(&mut self, p: &PieParams, backlog: u64, most: u64) -> u64 {
+        let steady = match p.estimates_rate {
+            true => self.delay.0 == (backlog << RATE_SHIFT).checked_div(self.rate).unwrap_or(0),
+            false => self.delay == self.delay_old,
+        };
+        let decays = self.delay.0 == 0 && backlog == 0;
+        let calm = self.delay.0 < p.target.0 / 2 && self.prob == 0;
+        if !steady || decays || calm {
+            return 0;
+        }
+        let step = self.step(p, self.delay, self.delay);
+        let (low, high) = decade_bounds(decade(self.prob));
+        let room = if step > 0 { high.saturating_sub(self.prob) } else { self.prob.saturating_sub(low) };
+        let room = room.saturating_sub(1).min(i64::MAX.cast_unsigned());
+        let n = room.checked_div(step.unsigned_abs()).unwrap_or(0).min(most);
+        self.move_prob(p, step.saturating_mul(n.cast_signed()));
+        n
+    }
+
+    /// What an update adds to the probability.
+    fn step(&self, p: &PieParams, delay: Ticks, old: Ticks) -> i64 {
+        // The gains for a distance of one tick. Below 10 % they are those of RFC 8033's table, so that a small
+        // probability moves in small steps.
+        let shift = match decade(self.prob) {
+            0 => 0,
+            n => 2 * n - 1,
+        };
+        let gain = |g: u32| i128::from((u64::from(g) * (ONE / TICKS_PER_S) >> 4) >> shift);
+        let between = |a: Ticks, b: Ticks| i128::from(a.0) - i128::from(b.0);
+        let mut step = gain(p.alpha) * between(delay, p.target) + gain(p.beta) * between(delay, old);
+        if self.prob >= TEN_PERCENT {
+            step = step.min(i128::from(TWO_PERCENT));
+        }
+        if delay > HIGH {
+            step += i128::from(TWO_PERCENT);
+        }
+        // More than any probability can move.
+        step.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+
+    fn move_prob(&mut self, p: &PieParams, step: i64) {
+        self.prob = match (p.strict_linux, self.prob.checked_add_signed(step)) {
+            (_, None) if step < 0 => 0,
+            (_, None) => ONE,
+            (true, Some(prob)) => prob,
+            (false, Some(prob)) => prob.min(ONE),
+        };
+    }
+
+    /// The probability of a drop, as a part of [`ONE`].
+    #[must_use]
+    pub const fn prob(&self) -> u64 {
+        self.prob
+    }
+    /// The delay that the law last went by.
+    #[must_use]
+    pub const fn delay(&self) -> Ticks {
+        self.delay
+    }
+    /// The measured departure rate, bytes per second; 0 before the first measurement.
+    #[must_use]
+    pub const fn rate(&self) -> u64 {
+        self.rate.saturating_mul(TICKS_PER_S) >> RATE_SHIFT
+    }
+}
+
+/// How many decades below 10 % a probability lies: 0 from there on, at most `DECADES`.
+fn decade(prob: u64) -> u32 {
+    (0..DECADES).find(|n| prob >= decade_bounds(*n).0).unwrap_or(DECADES)
+}
+
+/// The least probability of a decade, and the least of the next one.
+const fn decade_bounds(decade: u32) -> (u64, u64) {
+    const fn least(n: u32) -> u64 {
+        if n >= DECADES { 0 } else { ONE / 10u64.pow(n + 1) }
+    }
+    (least(decade), if decade == 0 { u64::MAX } else { least(decade - 1) })
+}
+
+#[cfg(test)]
+mod tests;

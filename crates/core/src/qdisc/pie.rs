@@ -1,0 +1,234 @@
+//! pie: one FIFO under the PIE control law (RFC 8033): packets are dropped, or marked, as they arrive, with a probability
+//! that holds the delay near `target` (tc-pie(8)). O(1) per packet; an update of the law each `tupdate`, made up for when
+//! the qdisc is next called: after a silence of any length in at most some 3000 steps of a few nanoseconds. Memory: 80
+//! bytes for the law.
+//!
+//! - I1: never more than `limit` packets are queued.
+//! - I2: order of arrival is order of departure.
+//! - I3: the law drops no packet that comes to less than two full frames, nor during the first 150 ms of a burst.
+//! - I4: the law is as if updated at every instant `start` + 500 ms + n x `tupdate`, whenever it is called.
+//! - Differs from Linux (PARITY.md: pie-bounded, pie-jiffies, pie-idle-show, pie-range, pie-coin): a probability is at most
+//!   one; the updates come when they are due, and not a tick of the kernel's clock later; what is shown is as of the last
+//!   packet.
+
+use crate::cx::Cx;
+use crate::handle::ClassId;
+use crate::law::pie::{PieParams, PieState, Ticks};
+use crate::meta::Meta;
+use crate::pool::{List, Pkt, Pool, Queue};
+use crate::qdisc::fifo::trim;
+use crate::qdisc::{Discipline, Next, Verdict};
+use crate::reason::{DropReason, MarkReason};
+use crate::spec::{Env, Flags};
+use crate::time::{Instant, Nanos};
+use crate::units::Packets;
+
+/// The delay to hold: 15 ms (RFC 8033 section 4.2, QDELAY_REF).
+pub const TARGET: Ticks = Ticks::span(Nanos::from_millis(15));
+/// Time from update to update: 15 ms (RFC 8033 section 4.2, T_UPDATE).
+pub const TUPDATE: Nanos = Nanos::from_millis(15);
+/// Most that a target may be: tc's 32 bits of nanoseconds.
+pub const TARGET_MAX: Ticks = Ticks::span(Nanos(u32::MAX as u64));
+
+/// Time from the start to the first update: half a second, as in the reference. Nothing is learned of a queue before.
+const FIRST_UPDATE: Nanos = Nanos::from_millis(500);
+
+crate::params! {
+    /// Parameters of pie.
+    pub struct Config(env) {
+        /// Most packets that wait.
+        limit: Packets = Packets(1000), keys ["limit"];
+        /// Delay to hold.
+        target: Ticks = TARGET, keys ["target"], "at most 4294967us": |t| *t <= TARGET_MAX;
+        /// Time from one update of the probability to the next.
+        tupdate: Nanos = TUPDATE, keys ["tupdate"], "100us to 4294s": tupdate_in_range;
+        /// How fast the distance from the target moves the probability, in 16ths of one per second.
+        alpha: u32 = 2, keys ["alpha"], "0 to 32": |n| *n <= GAIN_MAX;
+        /// How fast the trend of the delay moves it, in 16ths of one per second.
+        beta: u32 = 20, keys ["beta"], "0 to 32": |n| *n <= GAIN_MAX;
+        /// Mark ECN-capable packets instead of dropping them, while the probability is at most 10 %.
+        ecn: bool = false, flags ["ecn" = true, "noecn" = false];
+        /// Drop a packet that is smaller than a full frame with a smaller probability, by its size.
+        bytemode: bool = false, flags ["bytemode" = true, "nobytemode" = false];
+        /// Take the backlog over the measured rate of departures for the delay, and not how long packets waited.
+        dq_rate_estimator: bool = false, flags ["dq_rate_estimator" = true, "no_dq_rate_estimator" = false];
+    }
+}
+
+/// Most that tc takes for a gain.
+const GAIN_MAX: u32 = 32;
+
+/// At most ten updates a millisecond: a qdisc that is called must not be long at them.
+fn tupdate_in_range(t: &Nanos) -> bool {
+    (Nanos::from_micros(100)..=Nanos::from_secs(4294)).contains(t)
+}
+
+crate::stats! {
+    /// Counters of pie.
+    pub struct Stats {
+        /// Probability of a drop, in parts of 2^64, as of the last packet.
+        prob: u64,
+        /// Delay that the law last went by, microseconds.
+        delay: u64,
+        /// Measured rate of departures, bytes per second.
+        avg_dq_rate: u64,
+        /// Packets queued.
+        pkts_in: u64,
+        /// Packets dropped at the limit.
+        overlimit: u64,
+        /// Packets dropped, at the limit or by the law.
+        dropped: u64,
+        /// Most packets that waited when another came.
+        maxq: u32,
+        /// Packets marked instead of dropped.
+        ecn_mark: u64,
+    }
+}
+
+/// A FIFO with PIE.
+#[derive(Debug)]
+pub struct Pie {
+    queue: Queue,
+    law: PieState,
+    params: PieParams,
+    updates: Updates,
+    limit: u32,
+    ecn: bool,
+    stats: Stats,
+}
+
+/// When updates are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Updates {
+    next: Instant,
+    every: Nanos,
+}
+
+impl Updates {
+    /// From `start` on, each `tupdate`.
+    pub fn new(start: Instant, tupdate: Nanos) -> Self {
+        Self { next: start + FIRST_UPDATE, every: tupdate }
+    }
+    /// Changes the time between updates. That until the next one stays.
+    pub const fn set_every(&mut self, tupdate: Nanos) {
+        self.every = tupdate;
+    }
+    /// How many have become due by `now` since this was last asked.
+    #[inline]
+    pub fn due(&mut self, now: Instant) -> u64 {
+        if now < self.next { 0 } else { self.count(now) }
+    }
+    #[cold]
+    fn count(&mut self, now: Instant) -> u64 {
+        let every = self.every.0.max(1);
+        let due = now.saturating_since(self.next).0 / every + 1;
+        self.next = Instant(self.next.0.saturating_add(due.saturating_mul(every)));
+        due
+    }
+}
+
+/// The law's parameters.
+fn law_params(cfg: &Config, env: &Env) -> PieParams {
+    PieParams {
+        target: cfg.target,
+        alpha: cfg.alpha,
+        beta: cfg.beta,
+        bytemode: cfg.bytemode,
+        estimates_rate: cfg.dq_rate_estimator,
+        mtu: env.frame_max(),
+        strict_linux: false,
+    }
+}
+
+impl Discipline for Pie {
+    const KIND: &'static str = "pie";
+    const ABOUT: &'static str = "One FIFO whose delay is held near a target, by drops on arrival (PIE).";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    type Config = Config;
+    type Stats = Stats;
+
+    fn new(cfg: &Config, env: &Env) -> Self {
+        Self {
+            queue: Queue::new(),
+            law: PieState::default(),
+            params: law_params(cfg, env),
+            updates: Updates::new(Instant::ZERO, cfg.tupdate),
+            limit: cfg.limit.0,
+            ecn: cfg.ecn,
+            stats: Stats::default(),
+        }
+    }
+    fn start(&mut self, now: Instant) {
+        self.updates = Updates::new(now, self.updates.every);
+    }
+    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+        self.catch_up(cx.now);
+        self.params = law_params(cfg, env);
+        self.updates.set_every(cfg.tupdate);
+        (self.limit, self.ecn) = (cfg.limit.0, cfg.ecn);
+        trim(&mut self.queue, cx, |q| q.packets() > self.limit);
+    }
+    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+        if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        self.catch_up(cx.now);
+        let reason = if self.queue.packets() >= self.limit {
+            self.stats.overlimit += 1;
+            Some(DropReason::Overlimit)
+        } else {
+            let Cx { pool, rng, .. } = cx;
+            let len = pool.meta(&p).wire_len;
+            let drops = self.law.drops(&self.params, len, self.queue.bytes(), || rng.next_u64());
+            let marked = drops && self.ecn && self.law.marks() && cx.mark(&p, MarkReason::Congested);
+            self.stats.ecn_mark += u64::from(marked);
+            (drops && !marked).then_some(DropReason::Congested)
+        };
+        if let Some(reason) = reason {
+            self.law.dropped();
+            self.stats.dropped += 1;
+            return cx.drop(p, reason);
+        }
+        self.stats.pkts_in += 1;
+        self.stats.maxq = self.stats.maxq.max(self.queue.packets());
+        self.queue.push_back(&mut cx.pool, p);
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        self.catch_up(cx.now);
+        let Some(p) = self.queue.pop_front(&cx.pool) else { return Next::Empty };
+        let m = cx.meta(&p);
+        let now = Ticks::at(cx.now);
+        let sojourn = now.since(Ticks::at(m.enqueued));
+        self.law.departed(&self.params, m.wire_len, sojourn, now, self.queue.bytes());
+        Next::Packet(p)
+    }
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        self.queue.drain(out, pool);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.queue.metas(pool).for_each(f);
+    }
+    fn reset(&mut self, cx: &mut Cx) {
+        self.catch_up(cx.now);
+        self.law = PieState::default();
+    }
+    fn stats(&self) -> Stats {
+        Stats {
+            prob: self.law.prob() << 8,
+            delay: self.law.delay().as_nanos().as_micros(),
+            avg_dq_rate: self.law.rate(),
+            ..self.stats
+        }
+    }
+}
+
+impl Pie {
+    /// Makes the updates that have become due.
+    #[inline]
+    fn catch_up(&mut self, now: Instant) {
+        match self.updates.due(now) {
+            0 => {}
+            due => self.law.catch_up(&self.params, self.queue.bytes(), due),
+        }
+    }
+}

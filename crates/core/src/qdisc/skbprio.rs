@@ -1,0 +1,185 @@
+//! skbprio: 64 levels of priority that share one limit; a full queue makes room for a packet by dropping the newest of
+//! the lowest level (tc-skbprio(8)).
+//!
+//! A packet's level is its priority, 63 for all above; the highest level is served first. The levels in use are the bits
+//! of one word, so that each operation is O(1). Memory: 1.5 KiB for the levels, nothing per packet.
+//!
+//! - I1: never more than `limit` packets are queued.
+//! - I2: no packet leaves while one of a higher level waits; within a level, order of arrival is order of departure.
+//! - I3: a packet is dropped only when `limit` packets of its level or above wait or have come since it did.
+//! - Differs from Linux (PARITY.md: skbprio-shrink): a smaller limit is obeyed at once, by dropping what a full queue
+//!   would drop.
+
+use crate::cx::{Cx, Tally};
+use crate::handle::ClassId;
+use crate::meta::Meta;
+use crate::pool::{Deque, List, Pkt, Pool};
+use crate::qdisc::fifo::NoStats;
+use crate::qdisc::{Discipline, FlowShown, Next, Verdict};
+use crate::reason::DropReason;
+use crate::spec::{Env, Flags};
+use crate::units::Packets;
+use crate::value::{Show, Value, Words};
+
+/// A number of packets that tc reads and prints without its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(pub u32);
+
+impl Show for Limit {
+    fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        self.0.text(f)
+    }
+    fn json(&self) -> crate::value::Json {
+        self.0.json()
+    }
+}
+
+impl Value for Limit {
+    const EXPECTED: &'static str = Packets::EXPECTED;
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        Packets::take(words).map(|p| Self(p.0))
+    }
+}
+
+crate::params! {
+    /// Parameters of skbprio.
+    pub struct Config(env) {
+        /// Most packets that wait, in all levels together.
+        limit: Limit = Limit(64), keys ["limit"];
+    }
+}
+
+/// One for each value of the six bits of a DS field (tc-skbprio(8)).
+const LEVELS: usize = 64;
+
+/// A level: what waits in it, and what was dropped of it.
+#[derive(Debug, Default)]
+struct Level {
+    packets: Deque,
+    queued: Tally,
+    drops: u32,
+}
+
+/// Levels of priority under one limit.
+#[derive(Debug)]
+pub struct Skbprio {
+    levels: [Level; LEVELS],
+    /// A bit for each level in which something waits.
+    active: u64,
+    packets: u32,
+    limit: u32,
+}
+
+impl Discipline for Skbprio {
+    const KIND: &'static str = "skbprio";
+    const ABOUT: &'static str =
+        "64 levels of priority under one limit; when full, the lowest level makes room.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    type Config = Config;
+    type Stats = NoStats;
+
+    fn new(cfg: &Config, _env: &Env) -> Self {
+        Self { levels: core::array::from_fn(|_| Level::default()), active: 0, packets: 0, limit: cfg.limit.0 }
+    }
+    fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
+        self.limit = cfg.limit.0;
+        while self.packets > self.limit {
+            self.drop_lowest(DropReason::Purged, cx);
+        }
+    }
+    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+        if self.packets < self.limit { Verdict::Accept } else { Verdict::Full }
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        let m = cx.meta(&p);
+        let (at, wire_len) = (level(m), m.wire_len);
+        if self.packets >= self.limit {
+            if at <= self.lowest() {
+                self.levels[at].drops = self.levels[at].drops.wrapping_add(1);
+                return cx.drop(p, DropReason::Overlimit);
+            }
+            self.drop_lowest(DropReason::Overlimit, cx);
+        }
+        let level = &mut self.levels[at];
+        level.packets.push_back(&mut cx.pool, p);
+        level.queued.add(wire_len);
+        self.active |= 1 << at;
+        self.packets += 1;
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        let Some(highest) = self.active.checked_ilog2() else { return Next::Empty };
+        let p = self.levels[highest as usize].packets.pop_front(&cx.pool);
+        match p {
+            Some(p) => {
+                self.left(highest as usize, cx.meta(&p).wire_len);
+                Next::Packet(p)
+            }
+            // A level whose bit is set is never empty.
+            None => Next::Empty,
+        }
+    }
+    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.levels[self.active.checked_ilog2()? as usize].packets.front(pool)
+    }
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        for level in self.levels.iter_mut().rev() {
+            level.packets.drain(out, pool);
+            level.queued = Tally::default();
+        }
+        (self.active, self.packets) = (0, 0);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.levels.iter().rev().flat_map(|l| l.packets.metas(pool)).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {}
+    fn transparent(&self, _wire_len: u32) -> bool {
+        self.limit > 0
+    }
+    fn flows(&self, _pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
+        for (minor, level) in (1..).zip(&self.levels) {
+            let drops = i64::from(level.drops);
+            f(FlowShown { minor, backlog: level.queued, values: &[("drops", drops), ("overlimits", drops)] });
+        }
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+}
+
+impl Skbprio {
+    /// The lowest level in which something waits; the highest there is if nothing does.
+    fn lowest(&self) -> usize {
+        (self.active.trailing_zeros() as usize).min(LEVELS - 1)
+    }
+
+    /// Drops the newest packet of the lowest level.
+    fn drop_lowest(&mut self, reason: DropReason, cx: &mut Cx) {
+        let lowest = self.lowest();
+        let level = &mut self.levels[lowest];
+        if let Some(p) = level.packets.pop_back(&mut cx.pool) {
+            if reason == DropReason::Overlimit {
+                level.drops = level.drops.wrapping_add(1);
+            }
+            self.left(lowest, cx.meta(&p).wire_len);
+            cx.drop(p, reason);
+        }
+    }
+
+    /// A packet of this level does not wait any more.
+    #[inline]
+    fn left(&mut self, at: usize, wire_len: u32) {
+        let level = &mut self.levels[at];
+        level.queued.packets -= 1;
+        level.queued.bytes -= u64::from(wire_len);
+        if level.packets.is_empty() {
+            self.active &= !(1 << at);
+        }
+        self.packets -= 1;
+    }
+}
+
+/// The level of a packet.
+#[inline]
+fn level(m: &Meta) -> usize {
+    (m.priority as usize).min(LEVELS - 1)
+}
