@@ -63,6 +63,9 @@ pub struct Pool {
     slots: Vec<Slot>,
     /// For packets on a `Deque`, the one before it there. Apart from the slots, which are full.
     back: Vec<u32>,
+    /// Of each packet its number in the order of admission, modulo 2^32. Apart from the slots, which are full.
+    turns: Vec<u32>,
+    turn: u32,
     free: u32,
     live: u32,
 }
@@ -78,7 +81,8 @@ impl Pool {
             next: if next == capacity { NIL } else { next as u32 },
             wire: NIL,
         }));
-        Self { slots, back: alloc::vec![NIL; capacity], free: 0, live: 0 }
+        let turns = alloc::vec![0; capacity];
+        Self { slots, back: alloc::vec![NIL; capacity], turns, turn: 0, free: 0, live: 0 }
     }
 
     /// How many packets it can hold.
@@ -98,7 +102,20 @@ impl Pool {
         self.free = slot.next;
         self.live += 1;
         slot.meta = Meta { enqueued: now, ..meta };
+        self.turns[index as usize] = self.turn;
+        self.turn = self.turn.wrapping_add(1);
         Some(Pkt(index))
+    }
+
+    /// Gives a packet the place of another in the order of admission: for a piece of one that waited.
+    pub(crate) fn set_age(&mut self, p: &Pkt, age: u32) {
+        self.turns[p.index()] = self.turn.wrapping_sub(age);
+    }
+
+    /// How many packets have been admitted since this one, itself included: of two, the one with the greater age came
+    /// first. Modulo 2^32.
+    pub(crate) fn age(&self, p: &Pkt) -> u32 {
+        self.turn.wrapping_sub(self.turns[p.index()])
     }
 
     /// Returns a slot.

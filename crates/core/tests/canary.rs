@@ -312,17 +312,6 @@ bug!(RemembersOverAPurge {
     }
 });
 
-bug!(HandsOutTheNewestFirst {
-    fn drain(q: &mut Bugged<Self>, out: &mut List, pool: &mut Pool) {
-        let mut all = List::new();
-        q.hand_out(&mut all, pool);
-        let mut packets: Vec<Pkt> = std::iter::from_fn(|| all.pop_front(pool)).collect();
-        while let Some(p) = packets.pop() {
-            out.push_back(pool, p);
-        }
-    }
-});
-
 bug!(HidesTheNewest {
     fn queued(q: &Bugged<Self>, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
         q.queue.metas(pool).take(9).for_each(f);
@@ -422,7 +411,7 @@ fn a_fifo_without_a_bug_breaks_nothing() {
 #[test]
 fn the_swarm_cries_out() {
     type Case = (fn() -> Vec<Law>, Law);
-    let cases: [Case; 17] = [
+    let cases: [Case; 16] = [
         (swarm_finds::<LosesOne>, Law::Conservation),
         (swarm_finds::<FreesBehindTheBooks>, Law::Conservation),
         (swarm_finds::<SwapsTwo>, Law::Order),
@@ -433,7 +422,6 @@ fn the_swarm_cries_out() {
         (swarm_finds::<WakesInThePast>, Law::HonestWake),
         (swarm_finds::<TakesOneTooMany>, Law::Bounds),
         (swarm_finds::<IgnoresAShrunkLimit>, Law::Bounds),
-        (swarm_finds::<HandsOutTheNewestFirst>, Law::Order),
         (swarm_finds::<HidesTheNewest>, Law::Conservation),
         (swarm_finds::<KeepsOneOverAPurge>, Law::Reset),
         (swarm_finds::<ShowsAnotherLimit>, Law::RoundTrip),

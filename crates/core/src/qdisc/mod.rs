@@ -145,10 +145,10 @@ pub trait Discipline: Debug + Sized + 'static {
     fn head<'a>(&self, _pool: &'a Pool) -> Option<&'a Meta> {
         None
     }
-    /// Hands out every packet that waits in here, to the back of `out`; packets of one flow in their order. What
+    /// Hands out every packet that waits in here, to the back of `out`, in the order in which `queued` shows them. What
     /// waits in its classes is not its own. Everything else stays as it is: what a law remembers, tokens, counters.
     fn drain(&mut self, out: &mut List, pool: &mut Pool);
-    /// Shows every packet that `drain` would hand out, in the same order.
+    /// Shows every packet that `drain` would hand out; packets of one flow in their order.
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta));
     /// Forgets everything but parameters and counters: it is then like new. Nothing is queued, here or below.
     fn reset(&mut self, cx: &mut Cx);

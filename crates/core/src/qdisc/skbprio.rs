@@ -83,14 +83,6 @@ impl Discipline for Skbprio {
     }
     fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
         self.limit = cfg.limit.0;
-        if cx.swapping() && self.packets > self.limit {
-            // All are queued again: in their order, and not the newest of a flow first.
-            let mut all = List::new();
-            self.drain(&mut all, &mut cx.pool);
-            while let Some(p) = all.pop_front(&cx.pool) {
-                cx.drop(p, DropReason::Purged);
-            }
-        }
         while self.packets > self.limit {
             self.drop_lowest(DropReason::Purged, cx);
         }

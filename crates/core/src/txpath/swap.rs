@@ -36,7 +36,7 @@ impl<F> TxPath<F> {
     /// Changes the tree, between bursts, and keeps the packets that wait. `f` gets the tree and what its operations
     /// need; what it removes is set aside and queued again, with everything else if anything was set aside or the
     /// tree was disturbed (`Tree::disturb`): in order of arrival, each with the time at which it was first queued,
-    /// classified anew. Packets of one flow stay in order, as long as the instants given to `submit` never went back.
+    /// classified anew.
     ///
     /// What the new tree has no room for it drops, with its own reason. A super-packet that it takes only in pieces
     /// is given to `cut` with its metadata and the largest size of a piece, and a function that takes each piece in
@@ -65,7 +65,7 @@ impl<F> TxPath<F> {
         self.settle(None, dev);
         if self.tree.take_disturbed() || !out.is_empty() {
             self.tree.drain(&mut out, &mut self.cx);
-            for (_, p) in self.by_arrival(out) {
+            for p in self.by_arrival(out) {
                 swapped.cut += u64::from(self.move_in(p, dev, &mut cut));
             }
             // There may be room now where there was none.
@@ -78,13 +78,13 @@ impl<F> TxPath<F> {
         (r, swapped)
     }
 
-    /// The packets of a list, oldest first. Of those that came at one instant the order is that of the list.
-    fn by_arrival(&self, mut list: List) -> Vec<(Instant, Pkt)> {
+    /// The packets of a list in the order in which they were admitted.
+    fn by_arrival(&self, mut list: List) -> Vec<Pkt> {
         let mut packets = Vec::with_capacity(self.cx.pool.live());
         while let Some(p) = list.pop_front(&self.cx.pool) {
-            packets.push((self.cx.meta(&p).enqueued, p));
+            packets.push(p);
         }
-        packets.sort_by_key(|(arrival, _)| *arrival);
+        packets.sort_by_key(|p| core::cmp::Reverse(self.cx.pool.age(p)));
         packets
     }
 
@@ -103,8 +103,10 @@ impl<F> TxPath<F> {
             && let Verdict::Cut(max) = self.tree.admit(&m)
             && let Some(frame) = self.frames[p.index()].take()
         {
+            // From the number that the next packet will have: pieces count it on.
+            let mut age = self.cx.pool.age(&p);
             self.cx.pool.free(p);
-            cut(frame, &m, max, &mut |frame, piece| self.move_piece_in(frame, piece, &m, dev));
+            cut(frame, &m, max, &mut |frame, piece| self.move_piece_in(frame, piece, &m, &mut age, dev));
             return true;
         }
         self.tree.root_mut().enqueue(p, &mut self.cx);
@@ -113,7 +115,7 @@ impl<F> TxPath<F> {
     }
 
     /// Queues a piece of a packet that waited, as if it had come when that came.
-    fn move_piece_in<D>(&mut self, frame: F, mut piece: Meta, whole: &Meta, dev: &mut D)
+    fn move_piece_in<D>(&mut self, frame: F, mut piece: Meta, whole: &Meta, age: &mut u32, dev: &mut D)
     where
         D: TxQueue<Frame = F>,
     {
@@ -127,6 +129,8 @@ impl<F> TxPath<F> {
             dev.discard(frame, &piece, why);
             return;
         };
+        *age = age.wrapping_add(1);
+        self.cx.pool.set_age(&p, *age);
         self.frames[p.index()] = Some(frame);
         self.stats.queued += 1;
         self.record(Event::Enqueued, &piece);
