@@ -18,9 +18,10 @@ import sys
 
 import frames
 
-# Time 0 of a job is a multiple of 81.92 s: of 10 ms, hence of every tick, and of 2^20 ns, so that clocks in units of 64 ns or
-# 1024 ns, as some schedulers have, see the same low bits in every recording.
-ALIGN = 81_920_000_000
+# Time 0 of a job is a multiple of 8.192 s: of 1 ms, hence of every tick, and of 2^19 ns, so that clocks in units of 64 ns or
+# 1024 ns, as some schedulers have, see the same low bits in every recording. It comes early: some
+# 20 s after the boot the kernel has work of its own that shifts the time within a grain.
+ALIGN = 8_192_000_000
 # Commands of the set-up begin this long before time 0.
 LEAD = 100_000_000
 # More than any burst needs: the socket's own limits must not drop packets.

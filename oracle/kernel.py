@@ -31,14 +31,15 @@ def play(linux, jobs, seed):
         with open(f"{folder}/jobs.json", "w") as f:
             json.dump(jobs, f)
         command = [linux, "time-travel=inf-cpu", "mem=192M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
-                   f"init={HOME}/init", "con=null", "con0=null,fd:1", "quiet", f"ORACLE_HOME={HOME}", f"ORACLE_JOB={folder}"]
+                   f"init={HOME}/init", "con=null", "con0=null,fd:1", "quiet", f"ORACLE_HOME={HOME}", "ORACLE_JOB=/proc/self/cwd"]
+        # The command line is stirred into the kernel's random numbers: the job's folder, which is a new one each time, is the working directory.
         environment = {**os.environ, "ORACLE_SEED": str(seed)}
         fixed = os.path.join(os.path.dirname(linux), "fixed.so")
         if os.path.exists(fixed):
             environment["LD_PRELOAD"] = fixed
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  env=environment, timeout=BOOT_SECONDS_MAX + 10 * len(jobs))
+                                  env=environment, cwd=folder, timeout=BOOT_SECONDS_MAX + 10 * len(jobs))
             console = done.stdout.decode(errors="replace")
         except subprocess.TimeoutExpired as e:
             console = (e.stdout or b"").decode(errors="replace") + "\n(stopped: it took too long)"

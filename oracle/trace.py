@@ -14,7 +14,7 @@ GRAINS = 512
 
 def header(kind, scenario, job):
     head = {"txweir-trace": VERSION, "kind": kind, "name": scenario["name"]}
-    for key in ("about", "random", "parity"):
+    for key in ("about", "details", "random", "parity"):
         if key in scenario:
             head[key] = scenario[key]
     head["seed"] = scenario.get("seed", 1)

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -10,8 +11,8 @@ use txweir::lab::reproduce::{self, Published, Row};
 use txweir::lab::run::{Options, RunError, run};
 use txweir::lab::scenario::Scenario;
 
-use crate::Failure;
 use crate::bar::Bar;
+use crate::{Failure, replay};
 
 /// Options of `txweir lab`.
 #[derive(Debug, clap::Args)]
@@ -26,6 +27,8 @@ enum Command {
     Run(RunArgs),
     /// Reproduce published results and print them beside the measured ones
     Reproduce(ReproduceArgs),
+    /// Replay traces of the Linux kernel, and compare: order, times, drops, marks, counters
+    Replay(replay::Args),
 }
 
 #[derive(Debug, clap::Args)]
@@ -56,11 +59,13 @@ struct ReproduceArgs {
 }
 
 /// Runs `txweir lab`.
-pub fn main(args: Args) -> Result<(), Failure> {
+pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Run(args) => scenario(args),
         Command::Reproduce(args) => reproduce(&args),
+        Command::Replay(args) => return replay::main(&args),
     }
+    .map(|()| ExitCode::SUCCESS)
 }
 
 fn scenario(args: RunArgs) -> Result<(), Failure> {

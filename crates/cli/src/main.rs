@@ -10,6 +10,7 @@ mod kinds;
 mod lab;
 mod link;
 mod policy;
+mod replay;
 mod run;
 mod tc;
 mod try_policy;
@@ -99,10 +100,10 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
     }
     match cli.command {
         Command::Check(args) => return check::main(args),
+        Command::Lab(args) => return lab::main(args),
         Command::Link(args) => return link::main(link::Args { socket: args.socket.or(socket), ..args }),
         Command::Tc(args) => return tc::main(tc::Args { socket: args.socket.or(socket), ..args }),
         Command::Daemon(args) => daemon::main(daemon::Args { socket: args.socket.or(socket), ..args }),
-        Command::Lab(args) => lab::main(args),
         Command::Try(args) => try_policy::main(args),
         Command::Run(args) => run::main(args),
         Command::Bench(args) => bench::main(args),

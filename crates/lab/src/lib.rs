@@ -14,7 +14,7 @@
 //!
 //! **The story.** [`scenario::Scenario`] reads a net from TOML, [`mod@run`] runs it, [`report::Report`] says what it
 //! measured, [`pcap`] writes what each link carried. [`reproduce`] sets published experiments beside their numbers.
-//! [`trial`] sets policies side by side on one traffic.
+//! [`replay`] compares with what the Linux kernel was recorded to do. [`trial`] sets policies side by side on one traffic.
 
 pub mod app;
 pub mod cpu;
@@ -27,6 +27,7 @@ pub mod net;
 pub mod nic;
 pub mod pcap;
 mod port;
+pub mod replay;
 pub mod report;
 pub mod reproduce;
 pub mod run;

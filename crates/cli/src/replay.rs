@@ -1,0 +1,74 @@
+//! `txweir lab replay`: traces of the Linux kernel, replayed here and compared.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use txweir::lab::replay::{Replayed, Trace, json, table};
+
+use crate::Failure;
+
+/// Something differs.
+const DIFFERS: u8 = 1;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit status: 0 if all is equal to Linux, 1 if anything differs, 2 for what cannot be read."
+)]
+pub struct Args {
+    /// Traces (spec/traces), or folders of them; - is stdin
+    #[arg(required = true, value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// Show what is meant to differ as well
+    #[arg(long)]
+    verbose: bool,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `txweir lab replay`.
+pub fn main(args: &Args) -> Result<ExitCode, Failure> {
+    let mut files = Vec::new();
+    for path in &args.traces {
+        find(path, &mut files)?;
+    }
+    let replays = files.iter().map(|path| replay(path)).collect::<Result<Vec<Replayed>, _>>()?;
+    match args.json {
+        true => println!("{:#}", json(&replays)),
+        false => print!("{}", table(&replays, args.verbose)),
+    }
+    let equal = replays.iter().all(Replayed::is_equal);
+    Ok(ExitCode::from(if equal { 0 } else { DIFFERS }))
+}
+
+/// A file as it is; of a folder, all traces in it and below, by name.
+fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    if !path.is_dir() {
+        files.push(path.into());
+        return Ok(());
+    }
+    let wrong = |e: std::io::Error| Failure::failed(format!("{}: {e}", path.display()));
+    let entries = std::fs::read_dir(path).map_err(wrong)?.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    let mut below: Vec<PathBuf> = entries.into_iter().map(|e| e.path()).collect();
+    below.sort();
+    let before = files.len();
+    for path in below {
+        if path.is_dir() || path.extension().is_some_and(|e| e == "jsonl") {
+            find(&path, files)?;
+        }
+    }
+    match files.len() == before {
+        true => Err(Failure::failed(format!("{}: no trace (NAME.jsonl) in this folder", path.display()))),
+        false => Ok(()),
+    }
+}
+
+fn replay(path: &Path) -> Result<Replayed, Failure> {
+    let (name, text) = match path.to_str() {
+        Some("-") => ("<stdin>".to_string(), std::io::read_to_string(std::io::stdin())),
+        _ => (path.display().to_string(), std::fs::read_to_string(path)),
+    };
+    let text = text.map_err(|e| Failure::failed(format!("{name}: {e}")))?;
+    let trace = Trace::read(&text).map_err(|e| Failure::failed(format!("{name}: {e}")))?;
+    Ok(trace.replay())
+}

@@ -1,0 +1,309 @@
+//! What differs between what a trace says and what happened here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::TOLERANCE_NS;
+use super::play::Played;
+use super::trace::{Departure, Show, Step, Trace};
+
+/// Departures shown before and after the first difference.
+const BEFORE: usize = 3;
+const AFTER: usize = 5;
+/// Packets and counters that are listed by name; the rest is counted.
+const LISTED: usize = 12;
+
+/// What was compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Aspect {
+    /// How a command ended.
+    Status,
+    /// Which packet left after which.
+    Order,
+    /// When a packet left.
+    Time,
+    /// Which packets were dropped.
+    Drops,
+    /// Which packets were marked.
+    Marks,
+    /// A counter or an option that `show` tells.
+    Counters,
+    /// The text that `show` prints.
+    Text,
+}
+
+impl Aspect {
+    /// Its name, as a trace waives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Order => "order",
+            Self::Time => "time",
+            Self::Drops => "drops",
+            Self::Marks => "marks",
+            Self::Counters => "counters",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// A difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// In what.
+    pub aspect: Aspect,
+    /// What differs, in one line.
+    pub what: String,
+    /// What Linux did, and what was done here, line by line.
+    pub rows: Vec<(String, String, String)>,
+    /// The row of PARITY.md by which it is meant.
+    pub meant: Option<String>,
+}
+
+/// All that differs, the first of each aspect.
+pub(super) fn compare(trace: &Trace, played: &Played) -> Vec<Difference> {
+    let mut all = statuses(trace, played);
+    if trace.head.random {
+        all.extend(amounts(trace, played));
+    } else {
+        all.extend(order(trace, played).or_else(|| times(trace, played)));
+        all.extend(drops(trace, played));
+        all.extend(marks(trace, played));
+        all.extend(shows(trace, played));
+    }
+    for difference in &mut all {
+        if difference.meant.is_none() {
+            difference.meant = trace.waived(difference.aspect.name()).map(String::from);
+        }
+    }
+    all
+}
+
+fn difference(aspect: Aspect, what: String, rows: Vec<(String, String, String)>) -> Difference {
+    Difference { aspect, what, rows, meant: None }
+}
+
+fn statuses(trace: &Trace, played: &Played) -> Vec<Difference> {
+    let commands = trace.steps.iter().filter_map(|step| match step {
+        Step::Command { line, status, .. } => Some((line, *status)),
+        _ => None,
+    });
+    let wrong = commands.zip(&played.commands).filter(|((_, there), (here, _))| there != here);
+    wrong
+        .map(|((line, there), (here, said))| {
+            let said = said.lines().next().unwrap_or_default();
+            let row = (String::new(), format!("status {there}"), format!("status {here} {said}"));
+            difference(Aspect::Status, format!("tc {line}"), vec![row])
+        })
+        .collect()
+}
+
+/// A time with its digits in groups, microseconds.
+fn time(ns: i64) -> String {
+    let (us, rest) = (ns.div_euclid(1000), ns.rem_euclid(1000));
+    format!("{us}.{rest:03}")
+}
+
+fn left(trace: &Trace, d: Option<&Departure>) -> String {
+    d.map_or_else(
+        || "-".into(),
+        |d| {
+            let whole = trace.arrivals[d.packet].size == d.len;
+            let len = if whole { String::new() } else { format!(" {} B", d.len) };
+            format!("{} us  #{}{len}", time(d.at), d.packet)
+        },
+    )
+}
+
+fn around(trace: &Trace, played: &Played, at: usize) -> Vec<(String, String, String)> {
+    let rows = trace.departures.len().max(played.departures.len());
+    (at.saturating_sub(BEFORE)..rows.min(at + AFTER))
+        .map(|i| {
+            let mark = if i == at { "> " } else { "" };
+            let (there, here) = (trace.departures.get(i), played.departures.get(i));
+            (format!("{mark}{i}"), left(trace, there), left(trace, here))
+        })
+        .collect()
+}
+
+fn order(trace: &Trace, played: &Played) -> Option<Difference> {
+    let of = |d: &Departure| (d.packet, d.len);
+    let (there, here) = (&trace.departures, &played.departures);
+    let first = (0..there.len().max(here.len())).find(|&i| there.get(i).map(of) != here.get(i).map(of))?;
+    let what = format!("from departure {first} on ({} left there, {} here)", there.len(), here.len());
+    Some(difference(Aspect::Order, what, around(trace, played, first)))
+}
+
+fn times(trace: &Trace, played: &Played) -> Option<Difference> {
+    let off = |(there, here): (&Departure, &Departure)| (there.at - here.at).abs();
+    let pairs = || trace.departures.iter().zip(&played.departures).map(off);
+    let first = pairs().position(|off| off > TOLERANCE_NS)?;
+    let worst = pairs().max().unwrap_or(0);
+    let many = pairs().filter(|off| *off > TOLERANCE_NS).count();
+    let what = format!("of {many} departures, from {first} on, by up to {} us", time(worst));
+    Some(difference(Aspect::Time, what, around(trace, played, first)))
+}
+
+fn list(packets: &[usize]) -> String {
+    let named: Vec<String> = packets.iter().take(LISTED).map(|p| format!("#{p}")).collect();
+    let more = packets.len().saturating_sub(LISTED);
+    match (packets.len(), more) {
+        (0, _) => "none".into(),
+        (_, 0) => named.join(" "),
+        _ => format!("{} and {more} more", named.join(" ")),
+    }
+}
+
+fn drops(trace: &Trace, played: &Played) -> Option<Difference> {
+    let of = |all: &[Departure]| all.iter().map(|d| d.packet).collect::<BTreeSet<usize>>();
+    let (there, here) = (of(&trace.departures), of(&played.departures));
+    let only_here: Vec<usize> = there.difference(&here).copied().collect();
+    let only_there: Vec<usize> = here.difference(&there).copied().collect();
+    if only_here.is_empty() && only_there.is_empty() {
+        return None;
+    }
+    let many = |left: &BTreeSet<usize>| trace.arrivals.len() - left.len();
+    let what = format!("{} did not leave there, {} here", many(&there), many(&here));
+    let row = ("only".into(), list(&only_there), list(&only_here));
+    Some(difference(Aspect::Drops, what, vec![row]))
+}
+
+fn marks(trace: &Trace, played: &Played) -> Option<Difference> {
+    let of = |all: &[Departure]| all.iter().map(|d| (d.packet, d.ds)).collect::<BTreeMap<usize, u8>>();
+    let (there, here) = (of(&trace.departures), of(&played.departures));
+    let differs = |(packet, ds): (&usize, &u8)| here.get(packet).is_some_and(|h| h != ds).then_some(*packet);
+    let wrong: Vec<usize> = there.iter().filter_map(differs).collect();
+    if wrong.is_empty() {
+        return None;
+    }
+    let rows = wrong.iter().take(LISTED).map(|p| {
+        let ds = |of: &BTreeMap<usize, u8>| of.get(p).map_or_else(String::new, |ds| format!("DS {ds:#04x}"));
+        (format!("#{p}"), ds(&there), ds(&here))
+    });
+    Some(difference(Aspect::Marks, format!("of {} packets", wrong.len()), rows.collect()))
+}
+
+/// Of a kind that draws random numbers: how many left, and how many were marked, within four standard deviations of the
+/// difference of two draws, and the few packets that a short run is worth.
+fn amounts(trace: &Trace, played: &Played) -> Vec<Difference> {
+    let n = trace.arrivals.len() as f64;
+    let row = |d: &Departure| &trace.rows[trace.arrivals[d.packet].row];
+    let marked = |d: &&Departure| d.ds != super::packet::ds(row(d));
+    let count = |of: &dyn Fn(&[Departure]) -> usize| (of(&trace.departures), of(&played.departures));
+    let left = count(&|all| all.len());
+    let marks = count(&|all| all.iter().filter(marked).count());
+    let far = |(there, here): (usize, usize)| {
+        let p = ((there + here) as f64 / 2.0 / n.max(1.0)).clamp(0.0, 1.0);
+        there.abs_diff(here) as f64 > 4.0 * (2.0 * n * p * (1.0 - p)).sqrt() + 2.0
+    };
+    [(Aspect::Drops, "packets that left", left), (Aspect::Marks, "packets that were marked", marks)]
+        .into_iter()
+        .filter(|(_, _, pair)| far(*pair))
+        .map(|(aspect, what, (there, here))| {
+            let row = (String::new(), there.to_string(), here.to_string());
+            difference(aspect, format!("{what}, of {n}"), vec![row])
+        })
+        .collect()
+}
+
+fn shows(trace: &Trace, played: &Played) -> Vec<Difference> {
+    let recorded = trace.steps.iter().filter_map(|step| match step {
+        Step::Show(at, show) => Some((*at, show)),
+        _ => None,
+    });
+    let mut all = Vec::new();
+    for ((at, there), here) in recorded.zip(&played.shows) {
+        let mut found = Vec::new();
+        listed(&there.qdisc, &here.qdisc, "qdisc", &mut found);
+        if let (Some(there), Some(here)) = (&there.class, &here.class) {
+            listed(there, here, "class", &mut found);
+        }
+        let super_packets = trace.has_super_packets();
+        found.retain(|(key, _)| !(super_packets && key == "packets"));
+        let (meant, wrong): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(key, _)| trace.waived(key).is_some());
+        let what = format!("at {} us", time(at));
+        for (key, row) in meant {
+            let row_name = trace.waived(&key).map(String::from);
+            all.push(Difference { meant: row_name, ..difference(Aspect::Counters, what.clone(), vec![row]) });
+        }
+        if wrong.is_empty() {
+            all.extend(texts(trace, there, here, &what));
+        } else {
+            let rows = wrong.into_iter().map(|(_, row)| row).collect();
+            all.push(difference(Aspect::Counters, what, rows));
+        }
+    }
+    all
+}
+
+/// A counter's key, and the row that tells how it differs.
+type Wrong = (String, (String, String, String));
+
+/// Compares two lists of qdiscs or classes, found again by handle and place.
+fn listed(there: &[Value], here: &[Value], what: &str, wrong: &mut Vec<Wrong>) {
+    let name = |v: &Value| {
+        let part = |key: &str| v.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
+        format!("{} {}", part("handle"), part("parent")).trim().to_string()
+    };
+    for object in there {
+        let id = name(object);
+        let kind = object.get("kind").or_else(|| object.get("class")).and_then(Value::as_str).unwrap_or(what);
+        match here.iter().find(|o| name(o) == id) {
+            Some(ours) => values("", object, ours, &format!("{kind} {id}"), wrong),
+            None => wrong.push((id.clone(), (format!("{what} {id}"), kind.into(), "-".into()))),
+        }
+    }
+    for object in here {
+        let id = name(object);
+        if !there.iter().any(|o| name(o) == id) {
+            wrong.push((id.clone(), (format!("{what} {id}"), "-".into(), object.to_string())));
+        }
+    }
+}
+
+fn values(key: &str, there: &Value, here: &Value, place: &str, wrong: &mut Vec<Wrong>) {
+    match (there, here) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for key in keys {
+                let none = Value::Null;
+                let (a, b) = (a.get(key).unwrap_or(&none), b.get(key).unwrap_or(&none));
+                values(key, a, b, place, wrong);
+            }
+        }
+        _ if there == here => {}
+        _ => wrong.push((key.to_string(), (format!("{place} {key}"), there.to_string(), here.to_string()))),
+    }
+}
+
+/// The first line that `show` prints differently.
+fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Difference> {
+    let pairs = [(&there.qdisc_text, &here.qdisc_text), (&there.class_text, &here.class_text)];
+    let mut rows = Vec::new();
+    for (there, here) in pairs {
+        let (a, b): (Vec<&str>, Vec<&str>) = (there.lines().collect(), here.lines().collect());
+        let longest = a.len().max(b.len());
+        let line = |lines: &[&str], i: usize| lines.get(i).map(|line| comparable(trace, line));
+        if let Some(i) = (0..longest).find(|&i| line(&a, i) != line(&b, i)) {
+            let quoted = |lines: &[&str]| lines.get(i).map_or_else(|| "-".into(), |l| format!("\"{l}\""));
+            rows.push((format!("line {}", i + 1), quoted(&a), quoted(&b)));
+        }
+    }
+    (!rows.is_empty()).then(|| difference(Aspect::Text, what.into(), rows))
+}
+
+/// A line without the numbers that are not compared: those of counters that the trace waives, and, with super-packets, how many
+/// packets were sent.
+fn comparable(trace: &Trace, line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let super_packets = trace.has_super_packets();
+    let hidden = |i: usize| {
+        let before = i.checked_sub(1).and_then(|b| words.get(b));
+        before.is_some_and(|key| trace.waived(key).is_some())
+            || super_packets && words.get(i + 1).is_some_and(|next| *next == "pkt")
+    };
+    let kept = words.iter().enumerate().map(|(i, word)| if hidden(i) { "_" } else { word });
+    kept.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,255 @@
+//! Drives a path through a trace, in the trace's time.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+use txweir_core::cx::Cx;
+use txweir_core::hash::FlowHasher;
+use txweir_core::pool::Pool;
+use txweir_core::{
+    Admitted, Completed, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath, TxQueue,
+    Wake,
+};
+use txweir_tc::tool::{self, Device, Devices, Hook, Request, SwapDone};
+
+use super::packet;
+use super::trace::{Departure, Show, Step, Trace};
+use super::{GRAIN_NS, TOLERANCE_NS};
+
+/// Where the trace's time 0 lies in the path's: a multiple of 8.192 s, as in the kernel, so that clocks of other grains are in the same
+/// phase, and far enough from 0 for the set-up.
+const ZERO: i64 = 8_192_000_000;
+/// The device's name in the traces.
+const DEVICE: &str = "v0";
+/// Most packets taken on one call.
+const BUDGET: u32 = 64;
+
+/// What happened here.
+#[derive(Debug, Default)]
+pub(super) struct Played {
+    /// What left, in order.
+    pub(super) departures: Vec<Departure>,
+    /// The exit status of each command, and what it said.
+    pub(super) commands: Vec<(u8, String)>,
+    /// What each show told.
+    pub(super) shows: Vec<Show>,
+}
+
+/// Plays the trace with flow hashes of this key.
+pub(super) fn play(trace: &Trace, key: u64) -> Played {
+    let mut player = Player::new(trace, key);
+    for step in &trace.steps {
+        player.run_until(step.at());
+        match step {
+            Step::Command { line, .. } => player.command(line),
+            Step::Arrival(_, packet) => player.arrive(*packet),
+            Step::Show(..) => player.show(),
+        }
+    }
+    player.played
+}
+
+/// A packet on its way: which, and how long it is now.
+type Frame = (usize, u32);
+
+struct Player<'a> {
+    trace: &'a Trace,
+    hasher: FlowHasher,
+    lane: Lane,
+    /// When the path is to be called next.
+    wake: Option<i64>,
+    /// Times at which something left in the kernel, those that lie ahead.
+    recorded: VecDeque<i64>,
+    played: Played,
+}
+
+/// The device as tc sees it.
+struct Lane {
+    path: TxPath<Frame>,
+    device: Always,
+    now: Instant,
+    queues: u32,
+    hook: Option<Hook>,
+}
+
+impl<'a> Player<'a> {
+    fn new(trace: &'a Trace, key: u64) -> Self {
+        let d = &trace.head.device;
+        let env = Env { mtu: d.mtu, tx_queue_len: d.txqueuelen, seed: key, ..Env::default() };
+        let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
+        // Without a byte limit there is nothing to refuse.
+        let path = TxPath::new(config).unwrap_or_else(|e| unreachable!("{e}"));
+        let lane = Lane { path, device: Always::default(), now: Instant::ZERO, queues: d.queues, hook: None };
+        let recorded = trace.departures.iter().map(|d| d.at).collect();
+        let (hasher, played) = (FlowHasher::new(key), Played::default());
+        Self { trace, hasher, lane, wake: None, recorded, played }
+    }
+
+    /// Lets every timer fire that is due before what happens at `at`, and comes to that time.
+    fn run_until(&mut self, at: i64) {
+        while let Some(fires) = self.wake.map(|due| self.fires(due)).filter(|fires| *fires <= at) {
+            self.now(fires);
+            self.drain();
+            // Whoever asks for the same instant again is asked at the next grain, so that time goes on.
+            self.wake = self.wake.map(|due| due.max(fires + 1));
+        }
+        self.now(at);
+    }
+
+    /// When a timer that is due then fires: when it did in the kernel, if something left there within the tolerance, else at the
+    /// next grain of the clock.
+    fn fires(&mut self, due: i64) -> i64 {
+        let grain = due.saturating_add(GRAIN_NS - 1).div_euclid(GRAIN_NS) * GRAIN_NS;
+        let grain = grain.max(self.time());
+        while self.recorded.front().is_some_and(|t| *t < grain) {
+            self.recorded.pop_front();
+        }
+        self.recorded.front().copied().filter(|t| *t <= grain + TOLERANCE_NS).unwrap_or(grain)
+    }
+
+    fn time(&self) -> i64 {
+        self.lane.now.0.cast_signed() - ZERO
+    }
+
+    fn now(&mut self, at: i64) {
+        self.lane.now = Instant((ZERO + at.max(self.time())).cast_unsigned());
+    }
+
+    fn drain(&mut self) {
+        let lane = &mut self.lane;
+        loop {
+            match lane.path.drain(lane.now, BUDGET, &mut lane.device) {
+                Wake::More => {}
+                Wake::At(t, _) => {
+                    self.wake = Some(t.0.cast_signed() - ZERO);
+                    break;
+                }
+                Wake::Idle | Wake::Device => {
+                    self.wake = None;
+                    break;
+                }
+            }
+        }
+        let at = self.time();
+        for ((packet, len), m) in std::mem::take(&mut self.lane.device.sent) {
+            let arrived = packet::ds(&self.trace.rows[self.trace.arrivals[packet].row]);
+            let ds = if m.marked { arrived | 3 } else { arrived };
+            self.played.departures.push(Departure { at, packet, len, ds });
+        }
+    }
+
+    fn arrive(&mut self, number: usize) {
+        let arrival = self.trace.arrivals[number];
+        let row = &self.trace.rows[arrival.row];
+        let seq = u32::try_from(number).unwrap_or(u32::MAX);
+        // The rows and sizes were tried when the trace was read.
+        let bytes = packet::frame(row, seq, arrival.size, arrival.extra).unwrap_or_default();
+        let meta = packet::meta(&bytes, row, &self.hasher);
+        let lane = &mut self.lane;
+        match lane.path.submit(lane.now, (number, meta.len), meta, &mut lane.device) {
+            Admitted::Cut(frame, _) => {
+                for piece in packet::pieces(&meta) {
+                    let frame = (frame.0, piece.len);
+                    // A piece is sent, queued or dropped; what is dropped shows in the departures.
+                    let _ = lane.path.submit(lane.now, frame, piece, &mut lane.device);
+                }
+            }
+            // The departures tell what was dropped, and a forwarder is never told to wait.
+            Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) | Admitted::Full(_) => {}
+        }
+        self.drain();
+    }
+
+    fn tool(&mut self, words: &str) -> tool::Outcome {
+        let args = words.split_whitespace().map(String::from).collect();
+        tool::run(&Request { args, ..Request::default() }, &mut self.lane)
+    }
+
+    fn command(&mut self, line: &str) {
+        let outcome = self.tool(line);
+        self.played.commands.push((outcome.status, outcome.stderr));
+        // A timer that runs keeps its time, as in the kernel: whether a change lets a packet leave earlier, nobody looks before.
+        if self.wake.is_none() {
+            self.drain();
+        }
+    }
+
+    fn show(&mut self) {
+        let json = |text: &str| serde_json::from_str::<Vec<Value>>(text).ok();
+        let detail = if self.trace.head.details { "-s -d" } else { "-s" };
+        let mut ask = |format: &str, what: &str| {
+            self.tool(&format!("{detail} {format} {what} show dev {DEVICE}")).stdout
+        };
+        let show = Show {
+            qdisc: json(&ask("-j", "qdisc")).unwrap_or_default(),
+            class: json(&ask("-j", "class")),
+            qdisc_text: ask("", "qdisc"),
+            class_text: ask("", "class"),
+        };
+        self.played.shows.push(show);
+    }
+}
+
+/// A device that takes every packet at once, as veth does.
+#[derive(Default)]
+struct Always {
+    sent: Vec<(Frame, Meta)>,
+}
+
+impl TxQueue for Always {
+    type Frame = Frame;
+    fn reserve(&mut self, want: u32) -> u32 {
+        want
+    }
+    fn push(&mut self, frame: Frame, m: &Meta) {
+        self.sent.push((frame, *m));
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn reap(&mut self, _: &mut dyn FnMut(Completed<Frame>)) {}
+}
+
+impl Devices for Lane {
+    fn names(&self) -> Vec<String> {
+        vec![DEVICE.into()]
+    }
+    fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
+        (name == DEVICE).then_some(self as &mut dyn Device)
+    }
+}
+
+impl Device for Lane {
+    fn name(&self) -> &str {
+        DEVICE
+    }
+    fn queues(&self) -> u32 {
+        self.queues
+    }
+    fn env(&self) -> Env {
+        *self.path.tree().env()
+    }
+    fn tree(&self) -> &Tree {
+        self.path.tree()
+    }
+    fn pool(&self) -> &Pool {
+        &self.path.cx().pool
+    }
+    fn hook(&self) -> Option<Hook> {
+        self.hook
+    }
+    fn set_hook(&mut self, hook: Option<Hook>) {
+        self.hook = hook;
+    }
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
+        self.path.configure(self.now, &mut self.device, f);
+    }
+    /// No line of a trace asks for a swap: `--atomic` is not tc's.
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
+        self.configure(f);
+        SwapDone::default()
+    }
+    fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        self.path.queued(f);
+    }
+}

@@ -1,0 +1,127 @@
+//! What came out of replays, as text and JSON.
+
+use std::fmt::{self, Write};
+
+use serde_json::{Value, json as value};
+
+use super::compare::Difference;
+use super::play::Played;
+use super::trace::Trace;
+
+/// What came out of one replay.
+#[derive(Clone, Debug)]
+pub struct Replayed {
+    /// `kind/name` of the trace.
+    pub name: String,
+    /// Packets that arrived.
+    pub arrived: usize,
+    /// Packets, or pieces of packets, that left here.
+    pub left: usize,
+    /// Packets of which nothing left here.
+    pub gone: usize,
+    /// Commands.
+    pub commands: usize,
+    /// All differences.
+    pub differences: Vec<Difference>,
+}
+
+impl Replayed {
+    pub(super) fn new(trace: &Trace, played: &Played, differences: Vec<Difference>) -> Self {
+        let mut seen = vec![false; trace.arrivals.len()];
+        for d in &played.departures {
+            seen[d.packet] = true;
+        }
+        Self {
+            name: format!("{}/{}", trace.head.kind, trace.head.name),
+            arrived: trace.arrivals.len(),
+            left: played.departures.len(),
+            gone: seen.iter().filter(|seen| !**seen).count(),
+            commands: played.commands.len(),
+            differences,
+        }
+    }
+
+    /// Whether nothing differs but what is meant to.
+    pub fn is_equal(&self) -> bool {
+        self.differences.iter().all(|d| d.meant.is_some())
+    }
+
+    /// The rows of PARITY.md that its differences are meant by.
+    pub fn meant(&self) -> Vec<&str> {
+        let mut rows: Vec<&str> = self.differences.iter().filter_map(|d| d.meant.as_deref()).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+}
+
+/// A table of the differences: those that are meant too, if `all`.
+impl Replayed {
+    fn write(&self, f: &mut impl Write, all: bool) -> fmt::Result {
+        for d in self.differences.iter().filter(|d| all || d.meant.is_none()) {
+            write!(f, "    {}: {}", d.aspect.name(), d.what)?;
+            match &d.meant {
+                Some(row) => writeln!(f, " (meant: {row})")?,
+                None => writeln!(f)?,
+            }
+            let place = d.rows.iter().map(|r| r.0.len()).max().unwrap_or(0);
+            let there = d.rows.iter().map(|r| r.1.len()).max().unwrap_or(0).max(5);
+            writeln!(f, "      {:place$}  {:there$}  here", "", "Linux")?;
+            for (a, b, c) in &d.rows {
+                writeln!(f, "      {a:>place$}  {b:there$}  {c}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All replays, a line each, with what differs below; `all` shows what is meant to differ as well.
+pub fn table(replays: &[Replayed], all: bool) -> String {
+    let mut out = String::new();
+    let widest = replays.iter().map(|r| r.name.len()).max().unwrap_or(0);
+    for r in replays {
+        let verdict = match (r.is_equal(), r.meant()) {
+            (false, _) => "DIFFERS".to_string(),
+            (true, rows) if rows.is_empty() => "equal".to_string(),
+            (true, rows) => format!("equal but for {}", rows.join(", ")),
+        };
+        let (arrived, gone) = (r.arrived, r.gone);
+        // Writing into a String cannot fail.
+        let _ = writeln!(out, "{:widest$}  {arrived:>5} packets  {gone:>5} not sent  {verdict}", r.name);
+        let _ = r.write(&mut out, all);
+    }
+    let wrong = replays.iter().filter(|r| !r.is_equal()).count();
+    let packets: usize = replays.iter().map(|r| r.arrived).sum();
+    let many = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let _ = write!(out, "{}, {}: ", many(replays.len(), "trace"), many(packets, "packet"));
+    let _ = match wrong {
+        0 => writeln!(out, "all equal to Linux"),
+        _ => writeln!(out, "{wrong} differ"),
+    };
+    out
+}
+
+/// All replays, as a JSON list.
+pub fn json(replays: &[Replayed]) -> Value {
+    let row = |(place, linux, here): &(String, String, String)| value!({"place": place, "linux": linux, "here": here});
+    let one = |d: &Difference| {
+        value!({
+            "aspect": d.aspect.name(),
+            "what": d.what,
+            "meant": d.meant,
+            "rows": d.rows.iter().map(row).collect::<Vec<_>>(),
+        })
+    };
+    let all = replays.iter().map(|r| {
+        value!({
+            "trace": r.name,
+            "equal": r.is_equal(),
+            "packets": r.arrived,
+            "departures": r.left,
+            "not_sent": r.gone,
+            "commands": r.commands,
+            "differences": r.differences.iter().map(one).collect::<Vec<_>>(),
+        })
+    });
+    Value::from(all.collect::<Vec<_>>())
+}
