@@ -102,12 +102,18 @@ impl Tree {
     pub fn visit(&self, f: &mut dyn FnMut(Place, &Node)) {
         fn walk(node: &Node, place: Place, f: &mut dyn FnMut(Place, &Node)) {
             f(place, node);
-            let mut classes: Vec<&Class> = node.qdisc().classes().iter().filter(|c| c.minor != 0).collect();
-            // Classes that commands make are in slots as they came.
-            classes.sort_by_key(|c| c.minor);
-            for class in classes {
+            let mut below = |class: &Class| {
                 let parent = Handle::new(node.handle().major(), class.minor);
                 walk(&class.node, Place { parent, depth: place.depth + 1 }, f);
+            };
+            let classes = node.qdisc().classes();
+            if classes.is_sorted_by_key(|c| c.minor) {
+                classes.iter().filter(|c| c.minor != 0).for_each(below);
+            } else {
+                // Classes that commands make are in slots as they came.
+                let mut sorted: Vec<&Class> = classes.iter().filter(|c| c.minor != 0).collect();
+                sorted.sort_by_key(|c| c.minor);
+                sorted.into_iter().for_each(&mut below);
             }
         }
         walk(&self.root, Place { parent: Handle::ROOT, depth: 0 }, f);
@@ -445,13 +451,13 @@ impl Tree {
 
     /// The handle asked for if nobody else has it, or the next free automatic one.
     fn free_handle(&self, asked: Option<Handle>, parent: Handle) -> Result<Handle, ConfigError> {
-        let taken = |major: u16| {
-            let mut found = false;
-            self.visit(&mut |place, node| {
-                found |= node.handle().major() == major && place.parent != parent;
-            });
-            found
-        };
+        let mut used = alloc::collections::BTreeSet::new();
+        self.visit(&mut |place, node| {
+            if place.parent != parent {
+                used.insert(node.handle().major());
+            }
+        });
+        let taken = |major: u16| used.contains(&major);
         if let Some(h) = asked.filter(|h| h.major() != 0) {
             if h.minor() != 0 || h == Handle::ROOT {
                 let err = ConfigError::new(ErrorKind::BadValue, "qdisc", "a qdisc handle, minor 0", h)
@@ -485,27 +491,39 @@ impl Tree {
 
     /// The qdisc at a place, and how many are above it.
     fn at_mut(&mut self, parent: Handle) -> Result<(&mut Node, usize), ConfigError> {
-        let mut have = String::new();
-        self.visit(&mut |_, node| {
-            let named = |class: &&Class| !node.handle().is_none() && class.minor != 0;
-            for class in node.qdisc().classes().iter().filter(named) {
+        let mut there = false;
+        self.visit(&mut |place, _| there |= place.parent == parent);
+        if !there {
+            return Err(self.no_place(parent));
+        }
+        find(&mut self.root, Handle::ROOT, parent, 0).ok_or_else(|| {
+            ConfigError::new(ErrorKind::NotFound, "qdisc", "root or a class that exists", parent)
+        })
+    }
+
+    /// The refusal of a place that is not there, which says what is.
+    fn no_place(&self, parent: Handle) -> ConfigError {
+        if self.has_class(parent) {
+            let expected = "a class without classes below";
+            return ConfigError::new(ErrorKind::Conflict, "qdisc", expected, parent).key("parent");
+        }
+        let (mut have, mut more) = (String::new(), 0);
+        self.visit(&mut |place, _| match place.parent {
+            Handle::ROOT => {}
+            class if class.major() == 0 => {}
+            _ if have.len() > 100 => more += 1,
+            class => {
                 have.push_str(if have.is_empty() { "" } else { " " });
-                have.push_str(&Handle::new(node.handle().major(), class.minor).to_string());
+                have.push_str(&class.to_string());
             }
         });
-        let inner = self.has_class(parent);
-        find(&mut self.root, Handle::ROOT, parent, 0).ok_or_else(|| {
-            if inner {
-                let expected = "a class without classes below";
-                return ConfigError::new(ErrorKind::Conflict, "qdisc", expected, parent).key("parent");
-            }
-            let err = ConfigError::new(ErrorKind::NotFound, "qdisc", "root or a class that exists", parent)
-                .key("parent");
-            match have.as_str() {
-                "" => err.hint("there are no classes"),
-                have => err.hint(format!("there are: {have}")),
-            }
-        })
+        let err = ConfigError::new(ErrorKind::NotFound, "qdisc", "root or a class that exists", parent)
+            .key("parent");
+        match (have.as_str(), more) {
+            ("", _) => err.hint("there are no classes"),
+            (have, 0) => err.hint(format!("there are: {have}")),
+            (have, more) => err.hint(format!("there are: {have} and {more} more")),
+        }
     }
 }
 

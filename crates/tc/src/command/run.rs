@@ -33,6 +33,10 @@ pub(crate) enum Change {
 }
 
 impl Change {
+    /// Whether the second of two operations of the tree may be refused once the first is done: each is whole in itself.
+    pub(crate) const fn is_two_steps(&self) -> bool {
+        matches!(self, Self::Qdisc(QdiscCommand { stab: Some(_), .. }))
+    }
     /// `None` for what is not about a tree.
     pub(crate) fn of(cmd: &Command) -> Option<Self> {
         match cmd {

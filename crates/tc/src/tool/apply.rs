@@ -69,9 +69,11 @@ pub(super) fn run(source: &Arc<Source>, change: &Change, device: &mut dyn Device
             return Err(err.expected("root, or parent MAJOR:MINOR"));
         }
     }
-    // Rehearsed, so that what is refused is refused before anything is touched.
-    let mut rehearsed = copy(source, device.tree())?;
-    command::run(source, change, &mut rehearsed, &mut scratch_cx())?;
+    if change.is_two_steps() {
+        // Rehearsed, so that what is refused is refused before anything is touched.
+        let mut rehearsed = copy(source, device.tree())?;
+        command::run(source, change, &mut rehearsed, &mut scratch_cx())?;
+    }
     let mut refused = None;
     device.configure(&mut |tree, cx| {
         if let Err(err) = command::run(source, change, tree, cx) {
