@@ -9,7 +9,7 @@ use txweir_core::qdisc::FlowShown;
 use txweir_core::value::text_of;
 use txweir_core::{Bytes, Handle, Tally, Tree};
 
-use super::{Form, books, time_text, write_books};
+use super::{Form, books, in_order, time_text, write_books};
 use crate::json::Object;
 
 /// Which classes are asked for.
@@ -36,7 +36,7 @@ impl Classes {
 pub fn classes(tree: &Tree, pool: &Pool, form: &Form, asked: &Classes) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut objects = Vec::new();
-    tree.visit(&mut |_, node| {
+    in_order(tree, &mut |_, node| {
         if node.handle().is_none() {
             return;
         }
@@ -76,11 +76,11 @@ fn write_class(
     }
     writeln!(out)?;
     if form.statistics {
-        // tbf gives out no counters for its class.
-        if kind != "tbf" {
-            write_books(out, &class.node)?;
+        match kind {
+            // tbf gives out no counters for its class.
+            "tbf" => writeln!(out)?,
+            _ => write_books(out, &class.node)?,
         }
-        writeln!(out)?;
     }
     Ok(())
 }
