@@ -36,6 +36,10 @@ pub struct Books {
     pub dropped: Tally,
     /// Packets and bytes in it now, all levels below included.
     pub queued: Tally,
+    /// Of these the one that a peek has taken out of the qdisc: tc counts it as sent already.
+    pub peeked: Tally,
+    /// Its segments.
+    pub peeked_segs: u64,
     /// Times that a packet had to wait for tokens here, or that a law marked or dropped one.
     pub overlimits: u64,
 }
@@ -235,7 +239,10 @@ impl Node {
     #[inline(always)]
     pub fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let next = match self.held.pop_front(&cx.pool) {
-            Some(p) => Next::Packet(p),
+            Some(p) => {
+                self.let_go();
+                Next::Packet(p)
+            }
             None => self.ask(cx),
         };
         if let Next::Packet(p) = &next {
@@ -269,11 +276,19 @@ impl Node {
     }
 
     /// What `dequeue` would give. If the qdisc can only tell by giving it, the packet is held here until it is
-    /// asked for: it still counts as queued, but not towards the qdisc's own limit.
+    /// asked for: it still counts as queued, and the qdisc is told (`Discipline::holding`).
     #[inline]
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
         if self.sizes.is_some() {
             return self.peek_sized(cx);
+        }
+        if self.held.is_empty() {
+            let before = cx.dropped;
+            let answer = self.qdisc.peek(cx);
+            self.settle(before, cx);
+            if let Some(answer) = answer {
+                return answer;
+            }
         }
         self.look(cx, |_, m| m.wire_len)
     }
@@ -293,7 +308,7 @@ impl Node {
                 return ready(m, &cx.pool);
             }
             match self.ask(cx) {
-                Next::Packet(p) => self.held.push_back(&mut cx.pool, p),
+                Next::Packet(p) => self.hold(p, cx),
                 Next::Empty => return Peek::Empty,
                 Next::At(t, why) => return Peek::At(t, why),
             }
@@ -302,6 +317,20 @@ impl Node {
             Some(m) => ready(m, &cx.pool),
             None => Peek::Empty,
         }
+    }
+
+    fn hold(&mut self, p: Pkt, cx: &mut Cx) {
+        let m = cx.pool.meta(&p);
+        self.books.peeked.add(m.wire_len);
+        self.books.peeked_segs = u64::from(m.segs);
+        self.held.push_back(&mut cx.pool, p);
+        self.qdisc.holding(true);
+    }
+
+    /// The held packet was taken out.
+    fn let_go(&mut self) {
+        (self.books.peeked, self.books.peeked_segs) = (Tally::default(), 0);
+        self.qdisc.holding(false);
     }
 
     /// The packet that the last peek took out of the qdisc, if it has not been asked for since.
@@ -314,6 +343,7 @@ impl Node {
     pub fn purge(&mut self, cx: &mut Cx) {
         let before = (cx.dropped, cx.aside);
         if let Some(p) = self.held.pop_front(&cx.pool) {
+            self.let_go();
             cx.drop(p, DropReason::Purged);
         }
         self.qdisc.purge(cx);
@@ -325,6 +355,7 @@ impl Node {
     pub(crate) fn drain(&mut self, out: &mut List, cx: &mut Cx) {
         let mut own = List::new();
         if let Some(p) = self.held.pop_front(&cx.pool) {
+            self.let_go();
             // It came out of the qdisc before everything that is still there.
             own.push_back(&mut cx.pool, p);
         }

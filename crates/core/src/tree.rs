@@ -99,10 +99,10 @@ impl Tree {
     }
 
     /// Calls `f` on every qdisc, parents first, those below one qdisc in the order of their classes.
-    pub fn visit(&self, f: &mut dyn FnMut(Place, &Node)) {
-        fn walk(node: &Node, place: Place, f: &mut dyn FnMut(Place, &Node)) {
+    pub fn visit<'a>(&'a self, f: &mut dyn FnMut(Place, &'a Node)) {
+        fn walk<'a>(node: &'a Node, place: Place, f: &mut dyn FnMut(Place, &'a Node)) {
             f(place, node);
-            let mut below = |class: &Class| {
+            let mut below = |class: &'a Class| {
                 let parent = Handle::new(node.handle().major(), class.minor);
                 walk(&class.node, Place { parent, depth: place.depth + 1 }, f);
             };
@@ -111,7 +111,7 @@ impl Tree {
                 classes.iter().filter(|c| c.minor != 0).for_each(below);
             } else {
                 // Classes that commands make are in slots as they came.
-                let mut sorted: Vec<&Class> = classes.iter().filter(|c| c.minor != 0).collect();
+                let mut sorted: Vec<&'a Class> = classes.iter().filter(|c| c.minor != 0).collect();
                 sorted.sort_by_key(|c| c.minor);
                 sorted.into_iter().for_each(&mut below);
             }

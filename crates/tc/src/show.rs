@@ -292,12 +292,29 @@ fn push_words(words: &mut Vec<String>, o: &Shown<'_>) {
 
 /// Calls `f` on what is shown: the root, and what was added below.
 fn shown(tree: &Tree, form: &Form, wanted: Wanted<'_>, f: &mut dyn FnMut(Place, &Node)) {
-    tree.visit(&mut |place, node| {
+    in_order(tree, &mut |place, node| {
         let visible = place.depth == 0 || !node.handle().is_none() || form.invisible;
         if visible && wanted(place, node) {
             f(place, node);
         }
     });
+}
+
+/// Calls `f` on every qdisc in the order in which Linux lists them: the root, then by a hash of the handle, and of those with the
+/// same hash the later ones first.
+fn in_order(tree: &Tree, f: &mut dyn FnMut(Place, &Node)) {
+    let mut all: Vec<(Place, &Node)> = Vec::new();
+    tree.visit(&mut |place, node| all.push((place, node)));
+    let mut order: Vec<usize> = (0..all.len()).collect();
+    order.sort_by_key(|i| (*i > 0, bucket(all[*i].1.handle()), std::cmp::Reverse(*i)));
+    for (place, node) in order.into_iter().map(|i| all[i]) {
+        f(place, node);
+    }
+}
+
+/// One of 16 buckets: the top bits of the product with 2^32 over the golden ratio (Knuth, TAOCP 3, section 6.4).
+const fn bucket(handle: Handle) -> u32 {
+    handle.0.wrapping_mul(0x61c8_8647) >> 28
 }
 
 pub(crate) fn handle_text(handle: Handle) -> String {
@@ -335,7 +352,10 @@ fn write_books(out: &mut String, node: &Node) -> std::fmt::Result {
     writeln!(
         out,
         " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues 0) ",
-        b.sent.bytes, b.sent_segs, b.dropped.packets, b.overlimits
+        b.sent.bytes + b.peeked.bytes,
+        b.sent_segs + b.peeked_segs,
+        b.dropped.packets,
+        b.overlimits
     )?;
     writeln!(out, " backlog {} {}p requeues 0", text_of(&Bytes(b.queued.bytes)), b.queued.packets)
 }
@@ -393,8 +413,8 @@ fn object(place: Place, node: &Node, form: &Form) -> String {
 fn books(o: Object, node: &Node) -> Object {
     let b = node.books();
     [
-        ("bytes", b.sent.bytes),
-        ("packets", b.sent_segs),
+        ("bytes", b.sent.bytes + b.peeked.bytes),
+        ("packets", b.sent_segs + b.peeked_segs),
         ("drops", b.dropped.packets),
         ("overlimits", b.overlimits),
         ("requeues", 0),

@@ -123,6 +123,8 @@ pub struct Codel {
     law: CodelState,
     params: CodelParams,
     limit: u32,
+    /// Packets that a peek has taken out of the queue: 0 or 1.
+    held: u32,
     stats: Stats,
 }
 
@@ -143,6 +145,7 @@ impl Discipline for Codel {
                 law: CodelState::default(),
                 params,
                 limit: cfg.limit.0,
+                held: 0,
                 stats: Stats::default(),
             },
             // `resolve` has accepted the same values.
@@ -154,13 +157,13 @@ impl Discipline for Codel {
             self.params = p;
         }
         self.limit = cfg.limit.0;
-        trim(&mut self.queue, cx, |q| q.packets() > self.limit);
+        trim(&mut self.queue, cx, |q| q.packets() + self.held > self.limit);
     }
     fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
-        if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
+        if self.queue.packets() + self.held < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
-        if self.queue.packets() < self.limit {
+        if self.queue.packets() + self.held < self.limit {
             self.stats.maxpacket = self.stats.maxpacket.max(cx.meta(&p).wire_len);
             self.queue.push_back(&mut cx.pool, p);
         } else {
@@ -183,6 +186,9 @@ impl Discipline for Codel {
         let due = self.law.drop_next().since(now);
         self.stats.drop_next = if due.0 > u32::MAX / 2 { 0 } else { due.as_nanos().as_micros() };
         Next::Packet(p)
+    }
+    fn holding(&mut self, held: bool) {
+        self.held = u32::from(held);
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.queue.drain(out, pool);

@@ -138,6 +138,8 @@ pub struct FqCodel {
     new: Turns,
     old: Turns,
     packets: u32,
+    /// Packets that a peek has taken out of the flows: 0 or 1.
+    held: u32,
     bytes: u64,
     memory: u64,
     params: CodelParams,
@@ -182,6 +184,7 @@ impl Discipline for FqCodel {
             new: Turns::new(),
             old: Turns::new(),
             packets: 0,
+            held: 0,
             bytes: 0,
             memory: 0,
             params,
@@ -201,13 +204,13 @@ impl Discipline for FqCodel {
         self.memory_limit = cfg.memory_limit.0;
         self.quantum = cfg.quantum as i32;
         self.drop_batch = cfg.drop_batch;
-        while self.packets > self.limit || self.memory > self.memory_limit {
+        while self.packets + self.held > self.limit || self.memory > self.memory_limit {
             let Next::Packet(p) = self.dequeue(cx) else { return };
             cx.drop(p, DropReason::Purged);
         }
     }
     fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
-        let fits = self.packets < self.limit && self.memory + memory_of(m) <= self.memory_limit;
+        let fits = self.packets + self.held < self.limit && self.memory + memory_of(m) <= self.memory_limit;
         if fits { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
@@ -227,7 +230,7 @@ impl Discipline for FqCodel {
         self.packets += 1;
         self.memory += memory;
         self.stats.maxpacket = self.stats.maxpacket.max(wire_len);
-        while self.packets > self.limit || self.memory > self.memory_limit {
+        while self.packets > 0 && self.packets + self.held > self.limit || self.memory > self.memory_limit {
             self.trim_fattest(cx);
         }
     }
@@ -257,6 +260,9 @@ impl Discipline for FqCodel {
                 self.flows[f as usize].listed = false;
             }
         }
+    }
+    fn holding(&mut self, held: bool) {
+        self.held = u32::from(held);
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         // The flows keep their turns: an empty one on a list is found empty when its turn comes.

@@ -18,7 +18,7 @@ use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
-use crate::node::{Class, Node};
+use crate::node::{Class, Node, Peek};
 use crate::params::{Params, Shown, apply};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassSpec, UserClasses};
@@ -145,6 +145,13 @@ pub trait Discipline: Debug + Sized + 'static {
     fn head<'a>(&self, _pool: &'a Pool) -> Option<&'a Meta> {
         None
     }
+    /// What `dequeue` would give, if that can be told without taking a packet out of here; `None` if not: then the node
+    /// takes it out and holds it. A kind with classes asks those.
+    fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
+        self.head(&cx.pool).map(|m| Peek::Ready { wire_len: m.wire_len, segs: m.segs })
+    }
+    /// A packet that it gave is held by a peek and has not left: a limit on what waits counts it. Or it is no longer.
+    fn holding(&mut self, _held: bool) {}
     /// Hands out every packet that waits in here, to the back of `out`, in the order in which `queued` shows them. What
     /// waits in its classes is not its own. Everything else stays as it is: what a law remembers, tokens, counters.
     fn drain(&mut self, out: &mut List, pool: &mut Pool);
@@ -200,6 +207,10 @@ pub trait Qdisc: Debug {
     fn dequeue(&mut self, cx: &mut Cx) -> Next;
     /// See `Discipline`.
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
+    /// See `Discipline`.
+    fn peek(&mut self, cx: &mut Cx) -> Option<Peek>;
+    /// See `Discipline`.
+    fn holding(&mut self, held: bool);
     /// See `Discipline`.
     fn drain(&mut self, out: &mut List, pool: &mut Pool);
     /// See `Discipline`.
@@ -269,6 +280,12 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.inner.head(pool)
+    }
+    fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
+        self.inner.peek(cx)
+    }
+    fn holding(&mut self, held: bool) {
+        self.inner.holding(held);
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.inner.drain(out, pool);

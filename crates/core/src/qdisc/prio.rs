@@ -8,8 +8,6 @@
 //! - I2: if no band has a packet ready, the answer is the earliest wake-up among them.
 //! - I3: a band's bit in `active` is set from its first packet until it has answered `Empty`, so that an AQM
 //!   below learns of its empty queue.
-//! - Differs from Linux (PARITY.md: peek-limit): below a shaper, the packet that a peek has taken out is in no class's
-//!   limit.
 
 use alloc::vec::Vec;
 
@@ -17,7 +15,7 @@ use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
-use crate::node::{Class, Node};
+use crate::node::{Class, Node, Peek};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::pfifo_fast::PRIOMAP;
@@ -103,6 +101,24 @@ impl Discipline for Prio {
             }
         }
         earliest
+    }
+    fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
+        let mut earliest = Peek::Empty;
+        let mut todo = self.active;
+        while todo != 0 {
+            let band = todo.trailing_zeros();
+            todo &= todo - 1;
+            match self.bands[band as usize].node.peek(cx) {
+                ready @ Peek::Ready { .. } => return Some(ready),
+                Peek::Empty => self.active &= !(1 << band),
+                Peek::At(t, why) => {
+                    if !matches!(&earliest, Peek::At(u, _) if *u <= t) {
+                        earliest = Peek::At(t, why);
+                    }
+                }
+            }
+        }
+        Some(earliest)
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}

@@ -10,7 +10,7 @@ use txweir_core::qdisc::classful::{ClassShown, UserClasses};
 use txweir_core::value::text_of;
 use txweir_core::{Bytes, Handle, Tally, Tree};
 
-use super::{Form, Printed, books, time_text, write_books};
+use super::{Form, Printed, books, in_order, time_text, write_books};
 use crate::json::Object;
 
 /// Which classes are asked for.
@@ -37,7 +37,7 @@ impl Classes {
 pub fn classes(tree: &Tree, pool: &Pool, form: &Form, asked: &Classes) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut objects = Vec::new();
-    tree.visit(&mut |_, node| {
+    in_order(tree, &mut |_, node| {
         if node.handle().is_none() {
             return;
         }
@@ -87,11 +87,11 @@ fn write_class(
     }
     writeln!(out)?;
     if form.statistics {
-        // These give out no counters for their class.
-        if !["red", "tbf"].contains(&kind) {
-            write_books(out, &class.node)?;
+        match kind {
+            // These give out no counters for their class.
+            "red" | "tbf" => writeln!(out)?,
+            _ => write_books(out, &class.node)?,
         }
-        writeln!(out)?;
     }
     Ok(())
 }
