@@ -40,6 +40,8 @@ impl Ecn {
 pub struct Meta {
     /// When the outermost qdisc admitted it; set by the engine. Sojourn times are measured from here.
     pub enqueued: Instant,
+    /// Launch time: before it the packet is not to leave (Linux: `SO_TXTIME`); `ZERO` if it has none.
+    pub txtime: Instant,
     /// Bytes of the frame as handed in, link header included.
     pub len: u32,
     /// Bytes after segmentation: `len` plus the repeated headers of segments 2..; what qdiscs count.
@@ -80,6 +82,7 @@ impl Meta {
     pub const fn new(len: u32) -> Self {
         Self {
             enqueued: Instant::ZERO,
+            txtime: Instant::ZERO,
             len,
             wire_len: len,
             hash: 0,
@@ -110,6 +113,13 @@ impl Meta {
     #[must_use]
     pub const fn priority(mut self, priority: u32) -> Self {
         self.priority = priority;
+        self
+    }
+
+    /// With this launch time.
+    #[must_use]
+    pub const fn txtime(mut self, txtime: Instant) -> Self {
+        self.txtime = txtime;
         self
     }
 

@@ -200,6 +200,25 @@ impl List {
         }
         self.tail = index;
     }
+    /// Inserts a packet behind all in front that are to stay `before` it. O(1) if that is all of them, else a step for
+    /// each of those.
+    #[inline]
+    pub fn insert_by(&mut self, pool: &mut Pool, p: Pkt, before: impl Fn(&Meta) -> bool) {
+        if self.is_empty() || before(&pool.slots[self.tail as usize].meta) {
+            return self.push_back(pool, p);
+        }
+        let (mut prev, mut next) = (NIL, self.head);
+        // It ends: the last is not `before`.
+        while before(&pool.slots[next as usize].meta) {
+            (prev, next) = (next, pool.slots[next as usize].next);
+        }
+        let index = p.into_index();
+        pool.slots[index as usize].next = next;
+        match prev {
+            NIL => self.head = index,
+            _ => pool.slots[prev as usize].next = index,
+        }
+    }
     /// Takes the oldest packet.
     #[inline]
     pub fn pop_front(&mut self, pool: &Pool) -> Option<Pkt> {
@@ -471,6 +490,22 @@ mod tests {
         q.drain(&mut out, &mut pool);
         let p = out.pop_front(&pool);
         assert_eq!((take(&mut pool, p), q.is_empty()), (6, true));
+    }
+
+    #[test]
+    fn a_sorted_list_keeps_arrivals_of_one_key_in_order() {
+        let mut pool = Pool::new(8);
+        let mut l = List::new();
+        for len in [30, 10, 31, 20, 32, 5, 11, 33] {
+            let p = alloc(&mut pool, len).unwrap();
+            l.insert_by(&mut pool, p, |m| m.len / 10 <= len / 10);
+        }
+        let mut seen = Vec::new();
+        while let Some(p) = l.pop_front(&pool) {
+            seen.push(pool.meta(&p).len);
+            pool.free(p);
+        }
+        assert_eq!((seen, l.is_empty()), (alloc::vec![5, 10, 11, 20, 30, 31, 32, 33], true));
     }
 
     #[test]

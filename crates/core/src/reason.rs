@@ -53,6 +53,10 @@ reasons! {
         PoolFull = "pool_full",
         /// The qdisc was reset, replaced, shrunk or deleted with the packet in it.
         Purged = "purged",
+        /// The packet's flow was at its own limit.
+        FlowLimit = "flow_limit",
+        /// The packet's launch time lay further ahead than the qdisc takes.
+        Horizon = "horizon",
     }
 }
 
@@ -71,6 +75,8 @@ reasons! {
     WakeReason {
         /// A shaper has no tokens for the packet at its head.
         Tokens = "tokens",
+        /// A packet waits for its launch time, or a flow for the time that its rate spaces it by.
+        LaunchTime = "launch_time",
     }
 }
 

@@ -464,6 +464,88 @@ impl Value for PrioMap {
     }
 }
 
+/// Bits of a hash that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mask(pub u32);
+
+impl Show for Mask {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+    fn json(&self) -> Json {
+        Json::Uint(u64::from(self.0))
+    }
+}
+
+impl Value for Mask {
+    const EXPECTED: &'static str = "a mask (1023, 0x3ff)";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let w = words.take()?;
+        match w.strip_prefix("0x") {
+            Some(hex) if !hex.starts_with('+') => u32::from_str_radix(hex, 16).ok(),
+            Some(_) => None,
+            None => w.parse().ok(),
+        }
+        .map(Self)
+    }
+}
+
+/// A time whose bare number is nanoseconds, and which JSON has in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NanosBare(pub u64);
+
+impl Show for NanosBare {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            1_000_000_000.. => (1_000_000_000, "s"),
+            1_000_000.. => (1_000_000, "ms"),
+            1_000.. => (1_000, "us"),
+            _ => (1, "ns"),
+        };
+        significant(f, self.0, unit, 3)?;
+        f.write_str(name)
+    }
+    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{}ns", self.0)
+    }
+    fn json(&self) -> Json {
+        Json::Uint(self.0)
+    }
+}
+
+impl Value for NanosBare {
+    const EXPECTED: &'static str = "a time (5ms, 100us, 2s; bare: nanoseconds)";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let word = words.take()?;
+        scaled(word, |suffix| if suffix.is_empty() { Some((1, 1)) } else { time_factor(suffix) }).map(Self)
+    }
+}
+
+/// Three numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Triple(pub [u32; 3]);
+
+impl Show for Triple {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        let [a, b, c] = self.0;
+        write!(f, "{a} {b} {c}")
+    }
+    fn json(&self) -> Json {
+        Json::List(self.0.iter().map(|n| u64::from(*n)).collect())
+    }
+}
+
+impl Value for Triple {
+    const EXPECTED: &'static str = "three numbers";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let mut numbers = [0; 3];
+        for n in &mut numbers {
+            *n = words.take()?.parse().ok()?;
+        }
+        Some(Self(numbers))
+    }
+}
+
 /// `value.text` as a `String`.
 pub fn text_of(value: &dyn Show) -> String {
     let mut s = String::new();
@@ -591,6 +673,31 @@ mod tests {
         let mut w = Words::new(&words);
         assert_eq!(PrioMap::take(&mut w).map(|m| m.0[..4].to_vec()), Some([1, 2, 2, 0].to_vec()));
         assert_eq!(w.peek(), Some("bands"));
+    }
+
+    #[test]
+    fn masks_bare_nanoseconds_and_triples() {
+        for (given, mask) in
+            [("1023", 1023), ("0x3ff", 1023), ("4294967295", u32::MAX), ("0xffffffff", u32::MAX)]
+        {
+            assert_eq!(read::<Mask>(given), Some(Mask(mask)), "{given}");
+        }
+        for bad in ["", "0x", "0x+1", "ff", "4294967296", "-1"] {
+            assert_eq!(read::<Mask>(bad), None, "{bad}");
+        }
+        for (given, ns, shown) in [
+            ("100", 100, "100ns"),
+            ("4.5us", 4_500, "4.5us"),
+            ("10us", 10_000, "10us"),
+            ("0", 0, "0ns"),
+            ("2ms", 2_000_000, "2ms"),
+        ] {
+            let t = read::<NanosBare>(given).unwrap_or_else(|| panic!("{given}"));
+            assert_eq!((t.0, text_of(&t).as_str(), t.json()), (ns, shown, Json::Uint(ns)), "{given}");
+        }
+        let triple = |words: &[&str]| Triple::take(&mut Words::new(words));
+        assert_eq!(triple(&["1", "2", "3", "4"]), Some(Triple([1, 2, 3])));
+        assert_eq!((triple(&["1", "2"]), triple(&["1", "x", "3"])), (None, None));
     }
 
     proptest! {

@@ -2,5 +2,6 @@
 
 pub mod codel;
 pub mod deficit;
+pub mod pace;
 pub mod pie;
 pub mod red;

@@ -4,6 +4,7 @@ pub mod classful;
 pub mod codel;
 pub mod drr;
 pub mod fifo;
+pub mod fq;
 pub mod fq_codel;
 pub mod pfifo_fast;
 pub mod pie;
@@ -33,6 +34,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<fifo::Bfifo>(),
     &Spec::of::<codel::Codel>(),
     &Spec::of::<drr::Drr>(),
+    &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
     &Spec::of::<fifo::Pfifo>(),
     &Spec::of::<pfifo_fast::PfifoFast>(),

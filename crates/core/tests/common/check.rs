@@ -142,6 +142,8 @@ impl Checker {
             // A classful qdisc's limit is that of the qdisc it was made with below; a grafted one has its own.
             let own = classes.iter().all(|c| c.node.handle().is_none());
             qdisc.options(&mut |s| match (s.param.key, s.value.json()) {
+                // That of each of three bands; and 8 packets past them.
+                ("limit", Json::Uint(n)) if spec.kind == "fq" => rule.packets = Some(3 * n + 8),
                 ("limit", Json::Uint(n)) if own && s.param.expected == Packets::EXPECTED => {
                     rule.packets = Some(n)
                 }

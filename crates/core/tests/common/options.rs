@@ -8,7 +8,7 @@ use txweir_core::qdisc::red::Qevent;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::stab::LinkLayer;
-use txweir_core::value::{Json, PrioMap, Value, Words, exact_of, text_of};
+use txweir_core::value::{Json, Mask, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, Env, Nanos, Packets, Rate};
 
 /// True with a chance of `n` in `of`.
@@ -65,6 +65,14 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             text(exact_of(&v), text_of(&v))
         }
         e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
+        e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
+        e if e == NanosBare::EXPECTED => {
+            let v = NanosBare(log_uniform(rng, 2_000_000_000));
+            text(exact_of(&v), text_of(&v))
+        }
+        e if e == Triple::EXPECTED => {
+            (0..3).map(|_| ((1 << 14) + log_uniform(rng, 1 << 20)).to_string()).collect()
+        }
         other => panic!("no generator for values that are \"{other}\": teach `value_words` this type"),
     }
 }

@@ -442,8 +442,8 @@ impl World {
 
 /// Whether a drop was for want of room, so that a sender could have waited instead.
 fn for_room(reason: DropReason) -> bool {
-    use DropReason::{FlowOverlimit, HeadDrop, Overlimit, Overmemory, PoolFull};
-    matches!(reason, Overlimit | HeadDrop | FlowOverlimit | Overmemory | PoolFull)
+    use DropReason::{FlowLimit, FlowOverlimit, HeadDrop, Overlimit, Overmemory, PoolFull};
+    matches!(reason, Overlimit | HeadDrop | FlowOverlimit | FlowLimit | Overmemory | PoolFull)
 }
 
 /// Later by `ns`, but never so late that sums with it saturate.

@@ -1,0 +1,744 @@
+//! fq: fair queueing of flows that are paced: each packet leaves at its launch time, or spaced by `maxrate`, and flows
+//! that may send take turns by deficit round robin in three weighted bands (tc-fq(8); earliest departure time: Saeed and
+//! others, "Carousel", SIGCOMM 2017, and S. Floyd and others' DRR by Shreedhar and Varghese, SIGCOMM 1995).
+//!
+//! O(1) per packet: a flow is found by indexing with its masked hash, and flows that wait for their time are in a wheel
+//! (`crate::wheel`), whose cost does not grow with their number. A packet whose launch time is before that of one that
+//! came earlier in its flow costs a step for each packet of the flow that leaves before it, at most `flow_limit`.
+//!
+//! Memory per flow: one cache line and 24 bytes in the wheel. There are as many as `orphan_mask` has values, rounded up to
+//! a power of two, at most 2^20 (88 MiB): 1024 by default (101 kB with the wheel). All is taken at creation, or by a
+//! change of `orphan_mask`; state never grows with traffic.
+//!
+//! - I1: no packet leaves before its launch time (less `offload_horizon`).
+//! - I2: packets of one flow leave in order of launch time, and of arrival where that is equal or not given.
+//! - I3: a flow is in exactly one place: listed in a band, in the wheel, or idle; in the wheel, its head may not leave before its deadline there.
+//! - I4: a band holds at most `limit` packets; the fast path, beside them, at most 8 while a flow waits or is served.
+//! - Differs from Linux (PARITY.md: fq-flow-key, fq-no-socket, fq-flow-table, fq-timer-slack, fq-refill-grain, fq-shrink,
+//!   fq-bands-shown, fq-delay-shown, flow-hash): the key is the flow hash; flows are a fixed table.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::ClassId;
+use crate::law::pace;
+use crate::meta::Meta;
+use crate::pool::{List, Pkt, Pool, Queue};
+use crate::qdisc::pfifo_fast::PRIOMAP;
+use crate::qdisc::{Discipline, Next, Verdict};
+use crate::reason::{DropReason, MarkReason, WakeReason};
+use crate::spec::{Env, Flags};
+use crate::time::{Instant, Nanos};
+use crate::units::{Packets, Rate};
+use crate::value::{Mask, NanosBare, PrioMap, Triple};
+use crate::wheel::Wheel;
+
+crate::params! {
+    /// Parameters of fq.
+    pub struct Config(env) {
+        /// Most packets that wait in each band.
+        limit: Packets = Packets(10_000), keys ["limit"];
+        /// Most packets that wait in one flow.
+        flow_limit: Packets = Packets(100), keys ["flow_limit"];
+        /// Flows that are kept are at most twice as many before idle ones are forgotten; rounded up to a power of two.
+        buckets: u32 = 1024, keys ["buckets"], "2 to 262144": |b| (2..=262_144).contains(b);
+        /// Bits of the flow hash that tell flows apart.
+        orphan_mask: Mask = Mask(1023), keys ["orphan_mask"];
+        /// Number of bands: there are three.
+        bands: Option<u32> = None, keys ["bands"], "3": |b| b.is_none_or(|b| b == 3);
+        /// Band of each priority, 0 to 2; the default is that of pfifo_fast.
+        priomap: Option<PrioMap> = None, keys ["priomap"];
+        /// Bytes that each band may send per turn, the default is 9:3:1.
+        weights: Option<Triple> = None, keys ["weights"], "16384 to 2147483647 each": weights_in_range;
+        /// Space the packets of a flow by its rate.
+        pacing: bool = true, flags ["pacing" = true, "nopacing" = false];
+        /// Bytes that a flow may send per turn; brought into 256 to 1048576.
+        quantum: u32 = env.frame_max().saturating_mul(2), keys ["quantum"];
+        /// Bytes that a new flow may send in its first turn, unpaced.
+        initial_quantum: u32 = env.frame_max().saturating_mul(10).min(i32::MAX as u32), keys ["initial_quantum"],
+            "at most 2147483647 bytes": |q| i32::try_from(*q).is_ok();
+        /// Rate that no flow exceeds; none unless given.
+        maxrate: Option<Rate> = None, keys ["maxrate"], "at most 4294967295 bytes/s": |r| r.is_none_or(|r| rate_in_range(&r));
+        /// Taken and ignored: it had a meaning once.
+        defrate: Option<Rate> = None, keys ["defrate"];
+        /// At a rate up to this, each packet is spaced; above it, a quantum at once.
+        low_rate_threshold: Rate = Rate(68_750), keys ["low_rate_threshold"], "at most 4294967295 bytes/s": rate_in_range;
+        /// A flow that was idle for longer has its quantum again.
+        refill_delay: Nanos = Nanos::from_millis(40), keys ["refill_delay"], "at most 4294967295us": micros_in_range;
+        /// Delay after its time at which a packet is CE-marked; off unless given.
+        ce_threshold: Option<Nanos> = None, keys ["ce_threshold"], "at most 4294967295us": |t| t.as_ref().is_none_or(micros_in_range);
+        /// How late a timer may be; has no effect here.
+        timer_slack: NanosBare = NanosBare(10_000), keys ["timer_slack"], "at most 4294967295ns": |t| t.0 <= u64::from(u32::MAX);
+        /// How far ahead a launch time may lie.
+        horizon: Nanos = Nanos::from_secs(10), keys ["horizon"], "at most 4294967295us": micros_in_range;
+        /// Drop what lies beyond the horizon, or bring it to the horizon.
+        horizon_drop: bool = true, flags ["horizon_drop" = true, "horizon_cap" = false];
+        /// How long before its time a packet is given to a device that paces itself.
+        offload_horizon: Option<Nanos> = None, keys ["offload_horizon"], "at most 4294967295us": |t| t.as_ref().is_none_or(micros_in_range);
+    }
+}
+
+fn micros_in_range(t: &Nanos) -> bool {
+    t.0 <= u64::from(u32::MAX) * 1_000 + 999
+}
+fn rate_in_range(r: &Rate) -> bool {
+    r.0 <= u64::from(u32::MAX)
+}
+fn weights_in_range(w: &Option<Triple>) -> bool {
+    w.is_none_or(|w| w.0.iter().all(|w| (WEIGHT_MIN..=i32::MAX as u32).contains(w)))
+}
+
+crate::stats! {
+    /// Counters of fq.
+    pub struct Stats {
+        /// Flows that are known now.
+        flows: u32,
+        /// Those of them in which nothing waits.
+        inactive: u32,
+        /// Those of them that wait for their time.
+        throttled_flows: u32,
+        /// Packets that wait in band 0 now.
+        band0_pkts: u32,
+        /// Packets that wait in band 1 now.
+        band1_pkts: u32,
+        /// Packets that wait in band 2 now.
+        band2_pkts: u32,
+        /// Nanoseconds from the last packet that came or left to the earliest time that a flow waits for.
+        next_packet_delay: u64,
+        /// Idle flows that were forgotten.
+        gc: u64,
+        /// Always 0: there is no queue for high priority beside the bands.
+        highprio: u32,
+        /// Packets that took the fast path: past the flows, because nothing there could leave before them.
+        fastpath: u64,
+        /// Times that a flow had to wait for its time.
+        throttled: u64,
+        /// How late waiting flows were released, nanoseconds: a moving average with weight 1/8.
+        latency: u64,
+        /// Packets that left later than `ce_threshold` after their time; those that can be are CE-marked.
+        ce_mark: u64,
+        /// Packets dropped because their flow was at `flow_limit`.
+        flows_plimit: u64,
+        /// Packets that would have spaced the next by more than a second.
+        pkts_too_long: u64,
+        /// Packets dropped because their launch time lay beyond the horizon.
+        horizon_drops: u64,
+        /// Packets whose launch time was brought to the horizon.
+        horizon_caps: u64,
+        /// Packets dropped because band 0 was at `limit`.
+        band0_drops: u64,
+        /// Packets dropped because band 1 was at `limit`.
+        band1_drops: u64,
+        /// Packets dropped because band 2 was at `limit`.
+        band2_drops: u64,
+    }
+}
+
+const BANDS: usize = 3;
+/// 9:3:1, in units of 64 KiB: a turn of a band covers the largest super-packet.
+const WEIGHTS: [u32; BANDS] = [9 << 16, 3 << 16, 1 << 16];
+/// A quarter of the smallest default: a band in debt for a packet is out of it in a few turns.
+const WEIGHT_MIN: u32 = 1 << 14;
+/// A band's debt in turns is at most this: the bound of the loop over bands.
+const DEBT_MAX: i32 = 64;
+/// Most packets that take the fast path before one leaves: beyond it flows shall take turns.
+const FAST_MAX: u32 = 8;
+/// Most flows: 20 bits, 88 MiB. With more bits in the mask, flows are hashed into as many.
+const FLOWS_MAX: u32 = 1 << 20;
+/// 2^32 divided by the golden ratio (Knuth, volume 3, section 6.4): spreads any mask's values over the table.
+const GOLDEN: u32 = 0x9e37_79b9;
+/// A flow that was idle for so long may be forgotten; its credit has been refilled long before.
+const GC_AGE: Nanos = Nanos::from_secs(3);
+/// Flows looked at when a new one makes them too many: the bound of that loop.
+const GC_MAX: u32 = 8;
+
+/// "No flow" in a link.
+const NIL: u32 = u32::MAX;
+
+/// Where a flow is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// Not known: no packet came yet, or it was forgotten.
+    #[default]
+    Unknown,
+    /// Known, and nothing waits in it.
+    Idle,
+    /// On a list of a band.
+    Listed,
+    /// In the wheel.
+    Throttled,
+}
+
+/// A flow: one cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Flow {
+    /// In order of launch time.
+    packets: List,
+    /// Before this nothing of it leaves; zero if it was never paced.
+    next: Instant,
+    /// Since when it is idle.
+    idle: Instant,
+    credit: i32,
+    len: u32,
+    /// The next flow on the same list.
+    link: u32,
+    place: Place,
+    /// The band of the packet that came last: that in which it is listed next.
+    band: u8,
+}
+
+const _: () = assert!(size_of::<Flow>() == 64, "a flow fills exactly one cache line");
+
+/// A list of flows, threaded through their `link`s.
+#[derive(Debug)]
+struct Turns {
+    head: u32,
+    tail: u32,
+}
+
+impl Turns {
+    const fn new() -> Self {
+        Self { head: NIL, tail: NIL }
+    }
+    #[inline]
+    fn push_back(&mut self, flows: &mut [Flow], f: u32) {
+        flows[f as usize].link = NIL;
+        match self.head {
+            NIL => self.head = f,
+            _ => flows[self.tail as usize].link = f,
+        }
+        self.tail = f;
+    }
+    #[inline]
+    fn pop_front(&mut self, flows: &[Flow]) {
+        if let Some(flow) = flows.get(self.head as usize) {
+            self.head = flow.link;
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Band {
+    new: Turns,
+    old: Turns,
+    credit: i32,
+    weight: i32,
+    packets: u32,
+}
+
+/// What is configured, in the form that the data path reads.
+#[derive(Debug)]
+struct Limits {
+    limit: u32,
+    flow_limit: u32,
+    mask: u32,
+    quantum: u32,
+    initial_quantum: i32,
+    /// `None`: nothing is paced by rate.
+    maxrate: Option<u64>,
+    pacing: bool,
+    /// Whether `maxrate` is low enough for each packet to be spaced.
+    low: bool,
+    refill: Nanos,
+    /// `u64::MAX` if off.
+    ce_threshold: u64,
+    horizon: Nanos,
+    horizon_drop: bool,
+    offload: Nanos,
+    gc_above: u32,
+    band_of: [u8; 16],
+}
+
+/// Fair queueing with pacing.
+#[derive(Debug)]
+pub struct Fq {
+    flows: Vec<Flow>,
+    /// Throttled flows, by their `next`.
+    wheel: Wheel,
+    /// The fast path.
+    fast: Queue,
+    bands: [Band; BANDS],
+    /// The band whose turn it is.
+    turn: usize,
+    /// Waiting, the fast path included.
+    packets: u32,
+    /// Flows that are not `Unknown`.
+    known: u32,
+    /// Flows in which something waits, and those of them that are not throttled.
+    busy: u32,
+    active: u32,
+    limits: Limits,
+    /// When a packet last came or left.
+    seen: Instant,
+    stats: Stats,
+    band_drops: [u64; BANDS],
+}
+
+impl Discipline for Fq {
+    const KIND: &'static str = "fq";
+    const ABOUT: &'static str =
+        "Fair queueing of paced flows: launch times, a rate per flow, three weighted bands.";
+    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: false };
+    type Config = Config;
+    type Stats = Stats;
+
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
+        cfg.buckets = cfg.buckets.next_power_of_two();
+        // The largest rate that 32 bits hold is none, as in the reference.
+        cfg.maxrate = cfg.maxrate.filter(|r| r.0 < u64::from(u32::MAX));
+        cfg.defrate = None;
+        cfg.offload_horizon = cfg.offload_horizon.filter(|t| t.0 > 0);
+        let offload = cfg.offload_horizon.unwrap_or_default();
+        if offload > cfg.horizon {
+            let expected = format!("at most horizon, {}", cfg.horizon);
+            let err = ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, offload);
+            return Err(err.key("offload_horizon"));
+        }
+        if let Some(PrioMap(map)) = cfg.priomap
+            && let Some(band) = map.iter().find(|band| usize::from(**band) >= BANDS)
+        {
+            let err = ConfigError::new(ErrorKind::OutOfRange, Self::KIND, "bands 0 to 2", band);
+            return Err(err.key("priomap"));
+        }
+        // What is the default is not said.
+        cfg.priomap = cfg.priomap.filter(|map| map.0 != PRIOMAP);
+        cfg.bands = cfg.priomap.map(|_| BANDS as u32);
+        cfg.weights = cfg.weights.filter(|w| w.0 != WEIGHTS);
+        Ok(())
+    }
+    fn new(cfg: &Config, _env: &Env) -> Self {
+        let limits = Limits::of(cfg);
+        let mut flows = Vec::new();
+        flows.resize_with(limits.flows() as usize, Flow::default);
+        Self {
+            wheel: Wheel::with_capacity(limits.flows()),
+            flows,
+            fast: Queue::new(),
+            bands: weights(cfg).map(|weight| Band {
+                new: Turns::new(),
+                old: Turns::new(),
+                credit: weight,
+                weight,
+                packets: 0,
+            }),
+            turn: 0,
+            packets: 0,
+            known: 0,
+            busy: 0,
+            active: 0,
+            limits,
+            seen: Instant::ZERO,
+            stats: Stats::default(),
+            band_drops: [0; BANDS],
+        }
+    }
+    fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
+        let old = core::mem::replace(&mut self.limits, Limits::of(cfg));
+        // Room is only ever added: flows above a smaller mask empty in their own time.
+        let flows = self.flows.len().max(self.limits.flows() as usize);
+        self.flows.resize_with(flows, Flow::default);
+        self.wheel.reserve(flows as u32);
+        for (band, weight) in self.bands.iter_mut().zip(weights(cfg)) {
+            band.weight = weight;
+        }
+        if (old.mask, old.band_of) != (self.limits.mask, self.limits.band_of) {
+            self.rehome(cx);
+        }
+        while self.packets > self.limits.limit {
+            let Next::Packet(p) = self.dequeue(cx) else { break };
+            cx.drop(p, DropReason::Purged);
+        }
+        // What is left above the limit waits for its time.
+        for f in 0..self.flows.len() {
+            while self.bands.iter().any(|b| b.packets > self.limits.limit) {
+                let Some(p) = self.pop_of(f, cx) else { break };
+                self.bands[self.limits.band(cx.meta(&p))].packets -= 1;
+                cx.drop(p, DropReason::Purged);
+            }
+        }
+    }
+    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+        let limits = &self.limits;
+        let room = self.bands[limits.band(m)].packets < limits.limit;
+        let fast = self.packets == 0 && limits.maxrate.is_none() && m.txtime == Instant::ZERO;
+        let fits = fast || self.flows[limits.flow(m)].len < limits.flow_limit;
+        if room && fits { Verdict::Accept } else { Verdict::Full }
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        let limits = &self.limits;
+        let m = cx.pool.meta_mut(&p);
+        self.seen = cx.now;
+        let band = limits.band(m);
+        if self.bands[band].packets >= limits.limit {
+            self.band_drops[band] += 1;
+            return cx.drop(p, DropReason::Overlimit);
+        }
+        if m.txtime > cx.now + limits.horizon {
+            if limits.horizon_drop {
+                self.stats.horizon_drops += 1;
+                return cx.drop(p, DropReason::Horizon);
+            }
+            self.stats.horizon_caps += 1;
+            m.txtime = cx.now + limits.horizon;
+        }
+        let m = cx.pool.meta(&p);
+        if self.is_fast(m, cx.now, &cx.pool) {
+            self.stats.fastpath += 1;
+            self.packets += 1;
+            return self.fast.push_back(&mut cx.pool, p);
+        }
+        let f = limits.flow(m);
+        if self.flows[f].place == Place::Unknown {
+            self.learn(f, cx.now);
+        }
+        if self.flows[f].len >= self.limits.flow_limit {
+            self.stats.flows_plimit += 1;
+            return cx.drop(p, DropReason::FlowLimit);
+        }
+        self.join(f, band, p, cx);
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        if self.packets == 0 {
+            return Next::Empty;
+        }
+        self.seen = cx.now;
+        if let Some(p) = self.fast.pop_front(&cx.pool) {
+            self.packets -= 1;
+            return Next::Packet(p);
+        }
+        self.release(cx.now);
+        // Each turn of the loop sends, or gives a flow credit (at most its debt / 256 times), or takes one off the
+        // lists, or goes to another band (at most 3 x 64 times).
+        let mut misses = 0;
+        loop {
+            let band = &self.bands[self.turn];
+            let (f, from_new) = match (band.credit > 0, band.new.head) {
+                (false, _) => (NIL, false),
+                (true, NIL) => (band.old.head, false),
+                (true, f) => (f, true),
+            };
+            if f == NIL {
+                if !self.next_band(&mut misses) {
+                    return self.wait();
+                }
+            } else if let Some(p) = self.serve(f, from_new, cx) {
+                return Next::Packet(p);
+            } else {
+                // It may have gone to a band that was found empty before.
+                misses = 0;
+            }
+        }
+    }
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        // Flows stay where they are: an empty one on a list, or in the wheel, is found empty when its turn comes.
+        self.fast.drain(out, pool);
+        for flow in &mut self.flows {
+            out.append(pool, &mut flow.packets);
+            flow.len = 0;
+        }
+        for band in &mut self.bands {
+            band.packets = 0;
+        }
+        (self.packets, self.busy, self.active) = (0, 0, 0);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.fast.metas(pool).for_each(&mut *f);
+        self.flows.iter().flat_map(|flow| flow.packets.metas(pool)).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {
+        self.flows.fill_with(Flow::default);
+        self.wheel.clear();
+        for band in &mut self.bands {
+            (band.new, band.old) = (Turns::new(), Turns::new());
+            band.credit = band.weight;
+        }
+        (self.turn, self.known) = (0, 0);
+    }
+    fn stats(&self) -> Stats {
+        let [band0_pkts, band1_pkts, band2_pkts] = [0, 1, 2].map(|b: usize| self.bands[b].packets);
+        let [band0_drops, band1_drops, band2_drops] = self.band_drops;
+        let throttled_flows = self.busy - self.active;
+        let next = self.wheel.next().filter(|_| throttled_flows > 0).unwrap_or(self.seen);
+        Stats {
+            flows: self.known,
+            inactive: self.known - self.busy,
+            throttled_flows,
+            band0_pkts,
+            band1_pkts,
+            band2_pkts,
+            next_packet_delay: next.saturating_since(self.seen).0,
+            band0_drops,
+            band1_drops,
+            band2_drops,
+            ..self.stats
+        }
+    }
+}
+
+impl Fq {
+    /// Whether the packet may go past the flows: it may leave now, no flow could, and none is paced by rate.
+    #[inline]
+    fn is_fast(&self, m: &Meta, now: Instant, pool: &Pool) -> bool {
+        let until = now + self.limits.offload;
+        let nothing_due = || self.wheel.next().is_none_or(|t| t > until);
+        m.txtime <= until
+            && self.limits.maxrate.is_none()
+            && (self.packets == 0
+                || self.active == 0
+                    && self.fast.packets() < FAST_MAX
+                    && nothing_due()
+                    && self.overtakes_none(m, pool))
+    }
+
+    /// Whether a packet that comes would overtake none of its flow that came without a launch time, as it would after
+    /// `maxrate` was taken away.
+    #[inline]
+    fn overtakes_none(&self, m: &Meta, pool: &Pool) -> bool {
+        let head = self.flows[self.limits.flow(m)].packets.front(pool);
+        head.is_none_or(|head| head.txtime != Instant::ZERO || m.txtime != Instant::ZERO)
+    }
+
+    /// Queues a packet in its flow.
+    #[inline]
+    fn join(&mut self, f: usize, band: usize, p: Pkt, cx: &mut Cx) {
+        let flow = &mut self.flows[f];
+        if flow.len == 0 {
+            self.busy += 1;
+            self.active += u32::from(flow.place != Place::Throttled);
+        }
+        flow.len += 1;
+        self.packets += 1;
+        self.bands[band].packets += 1;
+        let launch = launch_of(cx.pool.meta(&p));
+        flow.packets.insert_by(&mut cx.pool, p, |m| launch_of(m) <= launch);
+        // A flow comes back in the band that it was in, and a new one in band 0, as in the reference.
+        let listed = core::mem::replace(&mut flow.band, band as u8);
+        if flow.place == Place::Idle {
+            if cx.now.saturating_since(flow.idle) > self.limits.refill && flow.credit >= 0 {
+                // quantum is at most 2^20.
+                flow.credit = flow.credit.max(self.limits.quantum as i32);
+            }
+            flow.place = Place::Listed;
+            self.bands[usize::from(listed)].new.push_back(&mut self.flows, f as u32);
+        }
+    }
+
+    /// Begins a flow; where there are many, forgets some that have long been idle.
+    #[cold]
+    fn learn(&mut self, f: usize, now: Instant) {
+        let flow = &mut self.flows[f];
+        (flow.place, flow.credit, flow.idle) = (Place::Idle, self.limits.initial_quantum, now);
+        (flow.next, flow.band) = (Instant::ZERO, 0);
+        self.known += 1;
+        if self.known < self.limits.gc_above || self.known - self.busy <= self.known / 2 {
+            return;
+        }
+        let all = self.flows.len();
+        for other in (1..=GC_MAX as usize).map(|i| (f + i) % all) {
+            let flow = &mut self.flows[other];
+            if other != f && flow.place == Place::Idle && now.saturating_since(flow.idle) > GC_AGE {
+                flow.place = Place::Unknown;
+                self.known -= 1;
+                self.stats.gc += 1;
+            }
+        }
+    }
+
+    /// Lists the flows whose time has come.
+    #[inline]
+    fn release(&mut self, now: Instant) {
+        let until = now + self.limits.offload;
+        let mut first = true;
+        while let Some((f, due)) = self.wheel.pop_due(until) {
+            if core::mem::replace(&mut first, false) {
+                let late = now.saturating_since(due).0;
+                self.stats.latency = self.stats.latency - (self.stats.latency >> 3) + (late >> 3);
+            }
+            let flow = &mut self.flows[f as usize];
+            flow.place = Place::Listed;
+            self.active += u32::from(flow.len > 0);
+            self.bands[usize::from(flow.band)].old.push_back(&mut self.flows, f);
+        }
+    }
+
+    /// Goes to the next band that may send; false after three in a row that might have and had nothing to.
+    fn next_band(&mut self, misses: &mut usize) -> bool {
+        loop {
+            *misses += 1;
+            if *misses > BANDS {
+                return false;
+            }
+            self.turn = if self.turn + 1 == BANDS { 0 } else { self.turn + 1 };
+            let band = &mut self.bands[self.turn];
+            band.credit = band.credit.saturating_add(band.weight).min(band.weight);
+            if band.credit > 0 {
+                return true;
+            }
+            *misses = 0;
+        }
+    }
+
+    /// What to say when no flow may send.
+    fn wait(&self) -> Next {
+        match self.wheel.next() {
+            Some(t) => Next::At(t - self.limits.offload, WakeReason::LaunchTime),
+            None => Next::Empty,
+        }
+    }
+
+    /// The turn of the flow at the front of a list of the current band: its next packet, or its place elsewhere.
+    #[inline]
+    fn serve(&mut self, f: u32, from_new: bool, cx: &mut Cx) -> Option<Pkt> {
+        let flow = &mut self.flows[f as usize];
+        let band = &mut self.bands[self.turn];
+        let list = if from_new { &mut band.new } else { &mut band.old };
+        if flow.credit <= 0 {
+            // quantum is at most 2^20.
+            flow.credit += self.limits.quantum as i32;
+            let to = usize::from(flow.band);
+            list.pop_front(&self.flows);
+            self.bands[to].old.push_back(&mut self.flows, f);
+            return None;
+        }
+        let Some(m) = flow.packets.front(&cx.pool) else {
+            let to = usize::from(flow.band);
+            if from_new {
+                // An emptied new flow waits for its turn among the old ones, so that it cannot starve them.
+                list.pop_front(&self.flows);
+                self.bands[to].old.push_back(&mut self.flows, f);
+            } else {
+                (flow.place, flow.idle) = (Place::Idle, cx.now);
+                list.pop_front(&self.flows);
+            }
+            return None;
+        };
+        let due = launch_of(m).max(flow.next);
+        if due > cx.now + self.limits.offload {
+            (flow.next, flow.place) = (due, Place::Throttled);
+            list.pop_front(&self.flows);
+            self.wheel.insert(f, due);
+            self.active -= 1;
+            self.stats.throttled += 1;
+            return None;
+        }
+        let p = self.pop_of(f as usize, cx)?;
+        if cx.now.saturating_since(due).0 > self.limits.ce_threshold {
+            cx.mark(&p, MarkReason::CeThreshold);
+            self.stats.ce_mark += 1;
+        }
+        self.charge(f as usize, &p, cx);
+        Some(p)
+    }
+
+    /// Takes a flow's next packet off the books.
+    #[inline]
+    fn pop_of(&mut self, f: usize, cx: &Cx) -> Option<Pkt> {
+        let flow = &mut self.flows[f];
+        let p = flow.packets.pop_front(&cx.pool)?;
+        flow.len -= 1;
+        if flow.len == 0 {
+            self.busy -= 1;
+            self.active -= u32::from(flow.place != Place::Throttled);
+        }
+        self.packets -= 1;
+        Some(p)
+    }
+
+    /// Charges a packet to its flow and to the band whose turn it is, and says when the flow's next may leave.
+    #[inline]
+    fn charge(&mut self, f: usize, p: &Pkt, cx: &Cx) {
+        let (flow, limits, m) = (&mut self.flows[f], &self.limits, cx.meta(p));
+        let len = m.wire_len;
+        self.bands[limits.band(m)].packets -= 1;
+        flow.credit = flow.credit.saturating_sub_unsigned(len);
+        let band = &mut self.bands[self.turn];
+        band.credit = band.credit.saturating_sub_unsigned(len).max(band.weight.saturating_mul(-DEBT_MAX));
+        let Some(rate) = limits.maxrate.filter(|_| limits.pacing) else {
+            return;
+        };
+        let mut paced = len;
+        if m.txtime == Instant::ZERO {
+            if limits.low {
+                flow.credit = 0;
+            } else if flow.credit > 0 {
+                return;
+            } else {
+                paced = len.max(limits.quantum);
+            }
+        }
+        let (mut delay, too_long) = pace::delay(paced, rate);
+        self.stats.pkts_too_long += u64::from(too_long);
+        if flow.next != Instant::ZERO {
+            delay = pace::make_up(delay, cx.now.saturating_since(flow.next));
+        }
+        flow.next = cx.now + delay;
+    }
+
+    /// Puts what waits where it belongs now, so that no later packet of its flow overtakes it.
+    fn rehome(&mut self, cx: &mut Cx) {
+        let mut all = List::new();
+        self.drain(&mut all, &mut cx.pool);
+        while let Some(p) = all.pop_front(&cx.pool) {
+            let m = cx.meta(&p);
+            let (f, band) = (self.limits.flow(m), self.limits.band(m));
+            if self.flows[f].place == Place::Unknown {
+                self.learn(f, cx.now);
+            }
+            self.join(f, band, p, cx);
+        }
+    }
+}
+
+/// When a packet may leave: its launch time, or when it came.
+#[inline]
+fn launch_of(m: &Meta) -> Instant {
+    if m.txtime == Instant::ZERO { m.enqueued } else { m.txtime }
+}
+
+fn weights(cfg: &Config) -> [i32; BANDS] {
+    // The declaration has checked them against 31 bits.
+    cfg.weights.map_or(WEIGHTS, |w| w.0).map(|w| i32::try_from(w).unwrap_or(i32::MAX))
+}
+
+impl Limits {
+    fn of(cfg: &Config) -> Self {
+        let maxrate = cfg.maxrate.map(|r| r.0);
+        Self {
+            limit: cfg.limit.0,
+            flow_limit: cfg.flow_limit.0,
+            mask: cfg.orphan_mask.0,
+            quantum: cfg.quantum,
+            // The declaration has checked it against 31 bits.
+            initial_quantum: i32::try_from(cfg.initial_quantum).unwrap_or(i32::MAX),
+            maxrate,
+            pacing: cfg.pacing,
+            low: maxrate.is_some_and(|r| r <= cfg.low_rate_threshold.0),
+            refill: cfg.refill_delay,
+            ce_threshold: cfg.ce_threshold.map_or(u64::MAX, |t| t.0),
+            horizon: cfg.horizon,
+            horizon_drop: cfg.horizon_drop,
+            offload: cfg.offload_horizon.unwrap_or_default(),
+            gc_above: cfg.buckets * 2,
+            band_of: cfg.priomap.map_or(PRIOMAP, |map| map.0),
+        }
+    }
+    /// How many flows there can be.
+    fn flows(&self) -> u32 {
+        (self.mask.min(FLOWS_MAX - 1) + 1).next_power_of_two()
+    }
+    /// The packet's flow.
+    #[inline]
+    fn flow(&self, m: &Meta) -> usize {
+        let key = m.hash & self.mask;
+        let index = if self.mask < FLOWS_MAX { key } else { key.wrapping_mul(GOLDEN) >> (32 - 20) };
+        index as usize
+    }
+    #[inline]
+    fn band(&self, m: &Meta) -> usize {
+        usize::from(self.band_of[(m.priority & 15) as usize])
+    }
+}
