@@ -24,6 +24,8 @@ pub enum Json {
     List(Vec<u64>),
     /// A number that is not whole, or below zero, in digits.
     Number(String),
+    /// `null`: the key alone says it.
+    Null,
 }
 
 /// How a value is printed.

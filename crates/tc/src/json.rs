@@ -36,6 +36,7 @@ impl Object {
         match value {
             Json::Uint(n) => self.uint(key, *n),
             Json::Bool(b) => self.bool(key, *b),
+            Json::Null => self.raw(key, "null"),
             Json::Text(s) => self.text(key, s),
             Json::Number(digits) => self.raw(key, digits),
             Json::List(l) => self.raw(key, &list(l.iter().map(u64::to_string))),

@@ -4,6 +4,7 @@
 //! otherwise than declared are in `STYLES`, in `red` and in `tbf`.
 
 mod class;
+mod fq;
 mod red;
 mod stab;
 mod tbf;
@@ -45,7 +46,7 @@ struct Style {
 const PLAIN: Style =
     Style { kind: "", trailing: false, breaks: &[], hidden: &[], times: &[], words: &[], ends: false };
 
-const STYLES: [Style; 4] = [
+const STYLES: [Style; 5] = [
     Style {
         kind: "codel",
         trailing: true,
@@ -62,6 +63,7 @@ const STYLES: [Style; 4] = [
         hidden: &["ce_mark", "memory_used", "drop_overmemory"],
         ..PLAIN
     },
+    Style { kind: "fq", trailing: true, ..PLAIN },
     Style { kind: "red", ends: true, ..PLAIN },
     Style { kind: "tbf", trailing: true, ..PLAIN },
 ];
@@ -362,6 +364,10 @@ fn write_books(out: &mut String, node: &Node) -> std::fmt::Result {
 
 fn write_stats(out: &mut String, node: &Node) -> std::fmt::Result {
     write_books(out, node)?;
+    if node.qdisc().spec().kind == "fq" {
+        out.push_str(&fq::counters_text(node.qdisc()));
+        return Ok(());
+    }
     let style = style(node.qdisc().spec().kind);
     let mut line = String::new();
     node.qdisc().counters(&mut |counter, n| {
@@ -426,6 +432,9 @@ fn books(o: Object, node: &Node) -> Object {
 }
 
 fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
+    if qdisc.spec().kind == "fq" {
+        return fq::counters_json(o, qdisc);
+    }
     let style = style(qdisc.spec().kind);
     let mut o = Some(o);
     qdisc.counters(&mut |counter, n| {
@@ -442,6 +451,7 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
 /// The options as tc prints them.
 fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     match qdisc.spec().kind {
+        "fq" => return fq::options(qdisc, form),
         "red" => return red::options(qdisc, form),
         "tbf" => return tbf::options(qdisc, form),
         _ => {}
@@ -495,16 +505,20 @@ fn time_text(us: u64) -> String {
         _ => return format!("{us}us"),
     };
     // Of 2^53 us, 285 years, on, the last digits are lost; three are printed.
-    let value = us as f64 / unit;
+    format!("{}{name}", three_digits(us as f64 / unit))
+}
+
+/// A number of at least 1 as C's `%.3g` rounds and writes it.
+fn three_digits(value: f64) -> String {
     let places = if value <= 9.995 { 2 } else { usize::from(value <= 99.95) };
     let plain = format!("{value:.places$}");
     if value < 999.5 {
         let short = if places > 0 { plain.trim_end_matches('0').trim_end_matches('.') } else { &plain };
-        return format!("{short}{name}");
+        return short.into();
     }
     let long = format!("{value:.2e}");
     let (digits, exponent) = long.split_once('e').unwrap_or((&long, "0"));
-    format!("{}e+{exponent:0>2}{name}", digits.trim_end_matches('0').trim_end_matches('.'))
+    format!("{}e+{exponent:0>2}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// A number as C's `%g` writes it: six digits, with an exponent below 1e-4 and from a million on.

@@ -144,7 +144,11 @@ impl<'a> Player<'a> {
         let seq = u32::try_from(number).unwrap_or(u32::MAX);
         // The rows and sizes were tried when the trace was read.
         let bytes = packet::frame(row, seq, arrival.size, arrival.extra).unwrap_or_default();
-        let meta = packet::meta(&bytes, row, &self.hasher);
+        let mut meta = packet::meta(&bytes, row, &self.hasher);
+        if let Some(at) = arrival.extra.txtime {
+            // A launch time before the kernel began is 0 to it: none.
+            meta.txtime = Instant((ZERO + at).max(0).cast_unsigned());
+        }
         let lane = &mut self.lane;
         match lane.path.submit(lane.now, (number, meta.len), meta, &mut lane.device) {
             Admitted::Cut(frame, _) => {

@@ -91,32 +91,6 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .needs(&[&["bands", "strict", "quanta"]]),
     qdisc(
-        &["fq"],
-        &[
-            key(&["limit"], &[U32]),
-            key(&["flow_limit"], &[U32]),
-            key(&["quantum"], &[U32]),
-            key(&["initial_quantum"], &[U32]),
-            key(&["maxrate"], &[Rate]),
-            key(&["low_rate_threshold"], &[Rate]),
-            key(&["ce_threshold"], &[Time]),
-            key(&["defrate"], &[Rate]),
-            key(&["buckets"], &[U32]),
-            key(&["orphan_mask"], &[U32]),
-            key(&["pacing"], &[]),
-            key(&["nopacing"], &[]),
-            key(&["refill_delay"], &[Time]),
-            key(&["timer_slack"], &[Time]),
-            key(&["horizon"], &[Time]),
-            key(&["offload_horizon"], &[Time]),
-            key(&["horizon_cap"], &[]),
-            key(&["horizon_drop"], &[]),
-            key(&["bands"], &[Any]),
-            key(&["priomap"], &[]).list(U8, 16),
-            key(&["weights"], &[]).list(U32, 16),
-        ],
-    ),
-    qdisc(
         &["sfq"],
         &[
             key(&["limit"], &[U32]),
