@@ -198,6 +198,7 @@ pub fn agree(expected: &str, exact: &str, json: &Json) -> bool {
     match json {
         Json::Bool(b) => exact == if *b { "on" } else { "off" } || (exact.is_empty() && !b),
         Json::Text(t) | Json::Number(t) => t == exact,
+        Json::Null => false,
         Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
         Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
             let unit = if expected == Nanos::EXPECTED { 1000 } else { 1 };
