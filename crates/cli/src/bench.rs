@@ -74,6 +74,18 @@ const JOBS: &[Job] = &[
         make: fq_codel_100k,
     },
     Job {
+        name: "fq-20k",
+        about: "fq, 20 000 flows of 2 packets, each paced: 10 million packets a second",
+        peer: false,
+        make: || paced(20_000),
+    },
+    Job {
+        name: "fq-1m",
+        about: "the same with a million flows: the memory, not the code",
+        peer: false,
+        make: || paced(1_000_000),
+    },
+    Job {
         name: "tbf",
         about: "tbf over bfifo, 64 packets standing, never out of tokens",
         peer: false,
@@ -113,10 +125,13 @@ const JOBS: &[Job] = &[
 ];
 
 /// A device that takes everything while it is open and has finished it by the next reap.
+#[derive(Default)]
 struct Sink {
     open: bool,
     packets: u32,
     bytes: u32,
+    /// Flow hashes of what was sent since this was last emptied, if they are asked for.
+    hashes: Option<Vec<u32>>,
 }
 
 impl TxQueue for Sink {
@@ -130,6 +145,9 @@ impl TxQueue for Sink {
         black_box(frame);
         self.packets += 1;
         self.bytes += m.wire_len;
+        if let Some(hashes) = &mut self.hashes {
+            hashes.push(m.hash);
+        }
     }
     #[inline]
     fn commit(&mut self) -> Result<(), DeviceError> {
@@ -159,7 +177,7 @@ fn path(kind: &str, options: &str, pool: usize, bql: bool, standing: u64, kinds:
         Ok(path) => path,
         Err(e) => unreachable!("a benchmark's own options are right: {e}"),
     };
-    let mut dev = Sink { open: false, packets: 0, bytes: 0 };
+    let mut dev = Sink::default();
     let mut next = {
         let mut i = 0usize;
         move || {
@@ -189,6 +207,61 @@ fn path(kind: &str, options: &str, pool: usize, bql: bool, standing: u64, kinds:
             }
         }
         assert_eq!(path.backlog().packets, standing, "{} packets were lost", path.cx().dropped().packets);
+    })
+}
+
+/// So many flows, each at its rate with two packets waiting: for each that leaves, the flow gets another. Time goes on by
+/// what a burst takes at 10 million packets a second.
+fn paced(flows: u32) -> Run {
+    const STEP: Nanos = Nanos(100 * BURST);
+    let interval = u64::from(flows) * 100;
+    let rate = 64 * 1_000_000_000 / interval;
+    let mask = flows.next_power_of_two() - 1;
+    let options =
+        format!("maxrate {rate}bps low_rate_threshold {rate}bps orphan_mask {mask} limit {}", 2 * flows);
+    let words: Vec<&str> = options.split(' ').collect();
+    let config = PathConfig {
+        pool: 2 * flows as usize + 1024,
+        bql: None,
+        role: Role::Forwarder,
+        ..PathConfig::default()
+    };
+    let made = TxPath::new(config).map_err(|e| e.to_string());
+    let mut path = match made.and_then(|p| p.with_qdisc("fq", &words).map_err(|e| e.to_string())) {
+        Ok(path) => path,
+        Err(e) => unreachable!("a benchmark's own options are right: {e}"),
+    };
+    let mut dev = Sink { open: true, hashes: Some(Vec::new()), ..Sink::default() };
+    let mut now = Instant::from_secs(1);
+    // The flows begin one after the other, in no order, over one interval.
+    let mut order: Vec<u32> = (0..flows).collect();
+    let mut rng = Rng::new(4);
+    for i in (1..order.len()).rev() {
+        order.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    let mut again = Vec::new();
+    let mut begin = order.into_iter();
+    let mut total = 0;
+    Box::new(move |packets| {
+        let end = total + packets;
+        while total < end {
+            now += STEP;
+            for hash in begin.by_ref().take(BURST as usize) {
+                for _ in 0..2 {
+                    let _ = path.submit(now, 0, Meta::new(64).hash(hash), &mut dev);
+                }
+            }
+            let _ = path.drain(now, u32::MAX, &mut dev);
+            path.reap(now, &mut dev, |_| {});
+            if let Some(hashes) = &mut dev.hashes {
+                std::mem::swap(hashes, &mut again);
+            }
+            total += again.len() as u64;
+            for hash in again.drain(..) {
+                let _ = path.submit(now, 0, Meta::new(64).hash(hash), &mut dev);
+            }
+        }
+        assert_eq!(path.cx().dropped().packets, 0, "none is lost");
     })
 }
 
@@ -420,7 +493,7 @@ mod tests {
 
     #[test]
     fn every_job_moves_its_packets() {
-        for job in JOBS.iter().filter(|j| !["fq_codel-100k", "cache-miss"].contains(&j.name)) {
+        for job in JOBS.iter().filter(|j| !["fq_codel-100k", "fq-1m", "cache-miss"].contains(&j.name)) {
             (job.make)()(BURST * 4);
         }
     }

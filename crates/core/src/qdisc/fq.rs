@@ -518,7 +518,7 @@ impl Fq {
         // A flow comes back in the band that it was in, and a new one in band 0, as in the reference.
         let listed = core::mem::replace(&mut flow.band, band as u8);
         if flow.place == Place::Idle {
-            if cx.now.saturating_since(flow.idle) > self.limits.refill && flow.credit >= 0 {
+            if cx.now.saturating_since(flow.idle) > self.limits.refill {
                 // quantum is at most 2^20.
                 flow.credit = flow.credit.max(self.limits.quantum as i32);
             }
