@@ -23,6 +23,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod cx;
+pub mod detail;
 pub mod device;
 pub mod dql;
 pub mod error;
@@ -50,6 +51,7 @@ pub mod value;
 pub mod wire;
 
 pub use cx::Tally;
+pub use detail::Detail;
 pub use device::{Completed, DeviceError, TxQueue};
 pub use dql::{Dql, DqlConfig, Unit};
 pub use error::{ConfigError, ErrorKind};

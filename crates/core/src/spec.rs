@@ -64,6 +64,8 @@ pub struct Spec {
     pub params: &'static [Param],
     /// Its counters.
     pub counters: &'static [Counter],
+    /// The counters of each of its parts; empty if it has none.
+    pub parts: &'static [Counter],
     build: Build,
 }
 
@@ -76,6 +78,7 @@ impl Spec {
             flags: D::FLAGS,
             params: D::Config::TABLE,
             counters: D::Stats::TABLE,
+            parts: D::PARTS,
             build: |words, env| {
                 let mut cfg = D::Config::defaults(env);
                 words.know_link_rate(env.link_rate);

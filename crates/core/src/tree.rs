@@ -93,6 +93,13 @@ impl Tree {
         core::mem::replace(&mut self.disturbed, false)
     }
 
+    /// Whether any qdisc wants to know more of a packet than its metadata.
+    pub fn wants_detail(&self) -> bool {
+        let mut wants = false;
+        self.visit(&mut |_, node| wants |= node.qdisc().wants_detail());
+        wants
+    }
+
     /// Calls `f` on every qdisc, parents first.
     pub fn visit(&self, f: &mut dyn FnMut(Place, &Node)) {
         fn walk(node: &Node, place: Place, f: &mut dyn FnMut(Place, &Node)) {

@@ -1,5 +1,6 @@
 //! The author trait `Discipline`, its erased form `Qdisc`, and the registry: one line per kind.
 
+pub mod cake;
 pub mod codel;
 pub mod fifo;
 pub mod fq_codel;
@@ -25,6 +26,7 @@ use crate::value::Words;
 /// Every kind, in alphabetical order.
 pub static KINDS: &[&Spec] = &[
     &Spec::of::<fifo::Bfifo>(),
+    &Spec::of::<cake::Cake>(),
     &Spec::of::<codel::Codel>(),
     &Spec::of::<fq_codel::FqCodel>(),
     &Spec::of::<fifo::Pfifo>(),
@@ -104,6 +106,10 @@ pub trait Discipline: Debug + Sized + 'static {
     const CHANGE: ChangeRule = ChangeRule::Merge;
     /// True if it looks at the class that a packet names in it. If not, nobody works it out.
     const TAKES_CLASS: bool = Self::FLAGS.classful;
+    /// True if it wants to know more of a packet than its metadata (`crate::detail`).
+    const WANTS_DETAIL: bool = false;
+    /// The counters of each of its `parts`, if it has any: the table of a `stats!`.
+    const PARTS: &'static [Counter] = &[];
     /// Its parameters, from `params!`.
     type Config: Params;
     /// Its counters, from `stats!`.
@@ -145,6 +151,8 @@ pub trait Discipline: Debug + Sized + 'static {
     }
     /// Its counters.
     fn stats(&self) -> Self::Stats;
+    /// Shows the counters of `PARTS` that it keeps apart for each of its parts, part after part, each by its name.
+    fn parts(&self, _f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {}
     /// Its classes.
     fn classes(&self) -> &[Class] {
         &[]
@@ -189,6 +197,10 @@ pub trait Qdisc: Debug {
     fn options(&self, f: &mut dyn FnMut(Shown<'_>));
     /// Shows every counter.
     fn counters(&self, f: &mut dyn FnMut(&'static Counter, u64));
+    /// See `Discipline`.
+    fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64));
+    /// See `Discipline::WANTS_DETAIL`.
+    fn wants_detail(&self) -> bool;
     /// See `Discipline`.
     fn classes(&self) -> &[Class];
     /// See `Discipline`.
@@ -279,6 +291,12 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn counters(&self, f: &mut dyn FnMut(&'static Counter, u64)) {
         self.inner.stats().visit(f);
+    }
+    fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {
+        self.inner.parts(f);
+    }
+    fn wants_detail(&self) -> bool {
+        D::WANTS_DETAIL
     }
     fn classes(&self) -> &[Class] {
         self.inner.classes()

@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::cx::{Cx, Tally};
+use crate::detail::Detail;
 use crate::device::TxQueue;
 use crate::dql::OBJECT_MAX;
 use crate::meta::{Ecn, Meta};
@@ -61,6 +62,7 @@ impl<F> TxPath<F> {
         self.cx.begin_swap();
         let r = f(&mut self.tree, &mut self.cx);
         let mut out = self.cx.end_swap();
+        self.cx.pool.keep_details(self.tree.wants_detail());
         self.settled = false;
         self.settle(None, dev);
         if self.tree.take_disturbed() || !out.is_empty() {
@@ -103,8 +105,10 @@ impl<F> TxPath<F> {
             && let Verdict::Cut(max) = self.tree.admit(&m)
             && let Some(frame) = self.frames[p.index()].take()
         {
+            let detail = self.cx.pool.detail(&p).map(|d| d.piece()).unwrap_or_default();
             self.cx.pool.free(p);
-            cut(frame, &m, max, &mut |frame, piece| self.move_piece_in(frame, piece, &m, dev));
+            let whole = (&m, &detail);
+            cut(frame, &m, max, &mut |frame, piece| self.move_piece_in(frame, piece, whole, dev));
             return true;
         }
         self.tree.root_mut().enqueue(p, &mut self.cx);
@@ -113,12 +117,15 @@ impl<F> TxPath<F> {
     }
 
     /// Queues a piece of a packet that waited, as if it had come when that came.
-    fn move_piece_in<D>(&mut self, frame: F, mut piece: Meta, whole: &Meta, dev: &mut D)
+    fn move_piece_in<D>(&mut self, frame: F, mut piece: Meta, (whole, detail): (&Meta, &Detail), dev: &mut D)
     where
         D: TxQueue<Frame = F>,
     {
         if whole.marked {
             (piece.marked, piece.ecn) = (true, Ecn::Ce);
+        }
+        if whole.washed {
+            (piece.washed, piece.ds) = (true, whole.ds);
         }
         let why = if piece.wire_len > OBJECT_MAX { DropReason::Oversize } else { DropReason::PoolFull };
         let room = (why == DropReason::PoolFull).then(|| self.cx.pool.alloc(piece, whole.enqueued));
@@ -127,6 +134,7 @@ impl<F> TxPath<F> {
             dev.discard(frame, &piece, why);
             return;
         };
+        self.cx.pool.set_detail(&p, detail);
         self.frames[p.index()] = Some(frame);
         self.stats.queued += 1;
         self.record(Event::Enqueued, &piece);

@@ -1,7 +1,8 @@
 //! Random configurations from a kind's declarations, and what a qdisc prints of itself.
 
-use txweir_core::params::Param;
+use txweir_core::params::{Group, Param};
 use txweir_core::qdisc::Qdisc;
+use txweir_core::qdisc::cake::{Framing, Mask};
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::stab::LinkLayer;
@@ -57,6 +58,8 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             (0..1 + rng.below(16)).map(|_| rng.below(max).to_string()).collect()
         }
         e if e == LinkLayer::EXPECTED => vec![(*pick(rng, &["ethernet", "atm", "adsl"])).into()],
+        e if e == Framing::EXPECTED => vec![(rng.below(321) as i64 - 64).to_string()],
+        e if e == Mask::EXPECTED => vec![format!("{:#x}", log_uniform(rng, 0xffff_ffff))],
         e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         other => panic!("no generator for values that are \"{other}\": teach `value_words` this type"),
     }
@@ -72,8 +75,9 @@ pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
     let mut words = Vec::new();
     for param in spec.params {
         if chance(rng, n, of) {
-            words.push((*pick(rng, param.words)).to_string());
-            if !param.flag {
+            let alone = !param.alone.is_empty() && chance(rng, 1, 2);
+            words.push((*pick(rng, if alone { param.alone } else { param.words })).to_string());
+            if !param.flag && !alone {
                 words.extend(value_words(param, rng));
             }
         }
@@ -99,7 +103,7 @@ pub fn illegal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
     let tail: &[&str] = match (rng.below(3), keyed.is_empty()) {
         (0, _) | (_, true) => &["no_such_key"],
         (1, _) => &[pick(rng, &keyed).words[0]],
-        _ => &[pick(rng, &keyed).words[0], "-1"],
+        _ => &[pick(rng, &keyed).words[0], "-999"],
     };
     words.extend(tail.iter().map(|w| (*w).to_string()));
     words
@@ -130,8 +134,10 @@ pub fn shown(qdisc: &dyn Qdisc) -> Vec<(&'static str, String, Json)> {
 pub fn printed(qdisc: &dyn Qdisc) -> Vec<String> {
     let mut words = Vec::new();
     qdisc.options(&mut |s| {
-        let Some(word) = s.word.filter(|_| s.value.is_set()) else { return };
-        words.push(word.to_string());
+        if !s.value.is_set() {
+            return;
+        }
+        words.extend(s.word.map(str::to_string));
         if !s.param.flag {
             words.extend(exact_of(s.value).split(' ').map(str::to_string));
         }

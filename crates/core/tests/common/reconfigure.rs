@@ -52,6 +52,9 @@ fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mu
     }
 }
 
+/// Kinds without classes whose options say which queue a flow is in.
+const ASSIGNS: &[&str] = &["cake"];
+
 impl World {
     /// Reconfigures; what is refused must change nothing.
     pub fn reconfigure(&mut self, op: &Op) -> Result<(), Violation> {
@@ -107,7 +110,7 @@ impl World {
                     .path
                     .configure(now, dev, |tree, cx| with_words(&words, |w| tree.change(parent, None, w, cx)));
                 self.totals.changed += u64::from(r.is_ok());
-                r.map(|()| classes > 1).map_err(|e| e.to_string())
+                r.map(|()| classes > 1 || ASSIGNS.contains(&spec.kind)).map_err(|e| e.to_string())
             }
             Op::Illegal { .. } => {
                 let words = illegal(spec, &env, &mut rng);
@@ -128,7 +131,7 @@ impl World {
                     with_words(&words, |w| tree.replace(parent, handle, kind.kind, w, cx))
                 });
                 self.totals.grafted += u64::from(r.is_ok());
-                r.map(|_| kind.flags.classful).map_err(|e| e.to_string())
+                r.map(|_| kind.flags.classful || ASSIGNS.contains(&kind.kind)).map_err(|e| e.to_string())
             }
             Op::Stab { .. } => {
                 let stab = random_stab(&mut rng);
