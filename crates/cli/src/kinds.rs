@@ -3,6 +3,7 @@
 use txweir::core::params::Param;
 use txweir::core::qdisc::{KINDS, kind};
 use txweir::core::spec::Spec;
+use txweir::core::stats::Counter;
 use txweir::core::value::{Value, Words, text_of};
 use txweir::tc::json::{self, Object};
 use txweir::{Bytes, Env, ErrorKind, Rate};
@@ -71,7 +72,8 @@ fn rows(spec: &Spec) -> Vec<Row> {
                 .find(|(key, _)| *key == p.key)
                 .map_or_else(|| "off".into(), |(_, d)| d.clone()),
         };
-        Row { words: p.words.join(", "), value, default, about: p.about }
+        let words: Vec<&str> = p.words.iter().chain(p.alone).copied().collect();
+        Row { words: words.join(", "), value, default, about: p.about }
     };
     spec.params.iter().map(row).collect()
 }
@@ -142,6 +144,12 @@ fn page(spec: &Spec) -> String {
     for c in spec.counters {
         out.push_str(&format!("  {:16} {}\n", c.key, c.about));
     }
+    if !spec.parts.is_empty() {
+        out.push_str("\nCounters of each part\n");
+    }
+    for c in spec.parts {
+        out.push_str(&format!("  {:16} {}\n", c.key, c.about));
+    }
     out
 }
 
@@ -168,6 +176,12 @@ fn markdown(spec: &Spec) -> String {
             out.push_str(&format!("| `{}` | {} |\n", c.key, c.about.replace('|', "\\|")));
         }
     }
+    if !spec.parts.is_empty() {
+        out.push_str("\n| Counter of each part | Meaning |\n|---|---|\n");
+        for c in spec.parts {
+            out.push_str(&format!("| `{}` | {} |\n", c.key, c.about.replace('|', "\\|")));
+        }
+    }
     out.push_str("<!-- end -->\n");
     out
 }
@@ -178,19 +192,22 @@ fn object(spec: &Spec) -> String {
         Object::new()
             .text("key", p.key)
             .raw("words", &quoted(p.words))
+            .raw("alone", &quoted(p.alone))
             .bool("flag", p.flag)
             .text("value", &row.value)
             .text("default", &row.default)
             .text("about", row.about)
             .finish()
     });
-    let counters =
-        spec.counters.iter().map(|c| Object::new().text("key", c.key).text("about", c.about).finish());
+    let counters = |table: &'static [Counter]| {
+        json::list(table.iter().map(|c| Object::new().text("key", c.key).text("about", c.about).finish()))
+    };
     Object::new()
         .text("kind", spec.kind)
         .text("about", spec.about)
         .raw("flags", &quoted(&flags(spec)))
         .raw("parameters", &json::list(rows))
-        .raw("counters", &json::list(counters))
+        .raw("counters", &counters(spec.counters))
+        .raw("parts", &counters(spec.parts))
         .finish()
 }

@@ -1,8 +1,9 @@
 //! A tree as `tc qdisc show` prints it, in text and JSON, and as the commands that would make it.
 //!
 //! What is printed comes from the declarations of parameters and counters; the few things that tc prints
-//! otherwise than declared are in `STYLES` and in `tbf`.
+//! otherwise than declared are in `STYLES`, in `cake` and in `tbf`.
 
+mod cake;
 mod class;
 mod stab;
 mod tbf;
@@ -40,7 +41,8 @@ struct Style {
 
 const PLAIN: Style = Style { kind: "", trailing: false, breaks: &[], hidden: &[], times: &[], words: &[] };
 
-const STYLES: [Style; 3] = [
+const STYLES: [Style; 4] = [
+    Style { kind: "cake", trailing: true, ..PLAIN },
     Style {
         kind: "codel",
         trailing: true,
@@ -289,7 +291,7 @@ fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::
     if let Some(stab) = node.stab().filter(|_| form.details) {
         writeln!(out, " {} ", stab::text(stab))?;
     }
-    if form.statistics { write_stats(out, node) } else { Ok(()) }
+    if form.statistics { write_stats(out, node, form) } else { Ok(()) }
 }
 
 /// The two lines of counters that every qdisc has.
@@ -303,8 +305,11 @@ fn write_books(out: &mut String, node: &Node) -> std::fmt::Result {
     writeln!(out, " backlog {} {}p requeues 0", text_of(&Bytes(b.queued.bytes)), b.queued.packets)
 }
 
-fn write_stats(out: &mut String, node: &Node) -> std::fmt::Result {
+fn write_stats(out: &mut String, node: &Node, form: &Form) -> std::fmt::Result {
     write_books(out, node)?;
+    if node.qdisc().spec().kind == "cake" {
+        return cake::write_stats(out, node.qdisc(), form);
+    }
     let style = style(node.qdisc().spec().kind);
     let mut line = String::new();
     node.qdisc().counters(&mut |counter, n| {
@@ -378,13 +383,16 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
         }
         o = o.take().map(|o| if word { o.bool(key, true) } else { o.uint(key, n) });
     });
-    o.unwrap_or_default()
+    let o = o.unwrap_or_default();
+    if qdisc.spec().kind == "cake" { o.raw("tins", &cake::tin_objects(qdisc)) } else { o }
 }
 
 /// The options as tc prints them.
 fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
-    if qdisc.spec().kind == "tbf" {
-        return tbf::options(qdisc, form);
+    match qdisc.spec().kind {
+        "cake" => return cake::options(qdisc, form),
+        "tbf" => return tbf::options(qdisc, form),
+        _ => {}
     }
     let mut printed = Vec::new();
     qdisc.options(&mut |o| printed.extend(option(&o, form)));

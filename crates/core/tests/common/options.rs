@@ -150,6 +150,7 @@ pub fn agree(expected: &str, exact: &str, json: &Json) -> bool {
     let digits: String = exact.chars().take_while(char::is_ascii_digit).collect();
     match json {
         Json::Bool(b) => exact == if *b { "on" } else { "off" } || (exact.is_empty() && !b),
+        Json::Int(n) => n.to_string() == exact,
         Json::Text(t) => t == exact,
         Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
         Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {

@@ -153,6 +153,7 @@ impl World {
         let (env, kind, before) = (self.env, self.kind, self.path.backlog());
         let (next, epoch) = (self.frames.len(), self.checker.epoch);
         let sized = self.checker.sized;
+        let detailed = self.path.wants_detail();
         let (frames, mut pieces, mut cuts) = (&self.frames, Vec::new(), Vec::new());
         let ((), swapped) = self.path.swap(
             self.now,
@@ -192,6 +193,8 @@ impl World {
         self.account()?;
         self.checker.input();
         self.totals.swapped += 1;
+        // Of what came before they were wanted, details are not known: it may be in another queue than what follows.
+        self.checker.epoch += u32::from(self.path.wants_detail() && !detailed);
         self.totals.kept += swapped.kept.packets;
         self.totals.moved += swapped.moved.packets;
         self.totals.swap_cut += swapped.cut;

@@ -162,6 +162,11 @@ impl Discipline for Cake {
         if (old.framing.overhead, old.framing.raw) != (cfg.framing.overhead, cfg.framing.raw) {
             self.sizes.restart();
         }
+        let queues = |c: &Config| (c.diffserv, c.flowmode, c.fwmark);
+        if cx.swapping() && queues(&old) != queues(cfg) {
+            // Packets of a flow would wait in two queues: those that are here are queued anew.
+            self.purge(0, cx);
+        }
         if old.diffserv != cfg.diffserv {
             self.set_tins(cx);
         }
@@ -561,13 +566,7 @@ impl Cake {
         self.plan = self.cfg.diffserv.plan();
         self.dscps = self.cfg.diffserv.table();
         let tins = self.plan.shares.len();
-        for tin in tins..self.tins.len() {
-            let mut gone = List::new();
-            self.drain_tin(tin, &mut gone, &mut cx.pool);
-            while let Some(p) = gone.pop_front(&cx.pool) {
-                cx.drop(p, DropReason::Purged);
-            }
-        }
+        self.purge(tins, cx);
         self.tins.resize_with(tins, Tin::new);
         let mut backlogs = Backlogs::new(tins * FLOWS);
         let common = (tins * FLOWS).min(self.backlogs.len());
@@ -576,6 +575,17 @@ impl Cake {
         }
         self.backlogs = backlogs;
         self.current %= tins;
+    }
+
+    /// Drops what waits in the tins from `first` on.
+    fn purge(&mut self, first: usize, cx: &mut Cx) {
+        let mut gone = List::new();
+        for tin in first..self.tins.len() {
+            self.drain_tin(tin, &mut gone, &mut cx.pool);
+        }
+        while let Some(p) = gone.pop_front(&cx.pool) {
+            cx.drop(p, DropReason::Purged);
+        }
     }
 
     fn drain_tin(&mut self, tin: usize, out: &mut List, pool: &mut Pool) {
