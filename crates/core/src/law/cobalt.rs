@@ -11,8 +11,9 @@ const ONE: u32 = u32::MAX;
 /// Counts whose inverse square roots are looked up; above, one Newton step from the last value is near enough.
 const TABLE: usize = 16;
 
-/// Newton steps that an entry of the table takes: the value for 15 is then exact to 2^-20.
-const TABLE_STEPS: u32 = 4;
+/// Newton steps that an entry of the table takes, from the one before it: after these no step changes it by more than the
+/// rounding.
+const TABLE_STEPS: u32 = 8;
 
 /// Most signals that a count forgets in one look: what had more is forgotten by then.
 const DECAY_MAX: u32 = 1 << 16;
@@ -204,6 +205,11 @@ impl CobaltState {
     #[must_use]
     pub const fn p_drop(&self) -> u32 {
         self.p_drop
+    }
+    /// How long ago BLUE last changed its mind, ns.
+    #[must_use]
+    pub const fn blue_age(&self, now: Instant) -> i64 {
+        since(now, self.blue_timer)
     }
     /// When the next signal is due.
     #[must_use]

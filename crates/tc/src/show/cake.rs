@@ -63,6 +63,7 @@ fn bandwidth(qdisc: &dyn Qdisc, said: &str, form: &Form) -> Vec<Printed> {
     let mut rate = Rate(number(said, "bandwidth ").unwrap_or(0));
     if follows {
         // One tin has all of it.
+        rate = Rate(0);
         qdisc.parts(&mut |_, counter, n| {
             if counter.key == "threshold_rate" {
                 rate = rate.max(Rate(n));

@@ -119,14 +119,15 @@ fn write_flow(
     for (key, value) in known(flow) {
         match key {
             "dropping" => write!(out, " dropping")?,
-            "ldelay" | "drop_next" => {
+            "ldelay" | "drop_next" | "blue_timer" => {
                 let sign = if value < 0 { "-" } else { "" };
                 write!(out, " {key} {sign}{}", time_text(value.unsigned_abs()))?;
             }
             _ => write!(out, " {key} {value}")?,
         }
     }
-    writeln!(out, "\n")
+    // tc ends most kinds' flows with an empty line.
+    writeln!(out, "{}", if owner.qdisc().spec().kind == "cake" { "" } else { "\n" })
 }
 
 /// Packets that were dropped from a flow, where that is known.
@@ -138,7 +139,13 @@ fn drops(flow: &FlowShown<'_>) -> i64 {
 fn known<'a>(flow: &FlowShown<'a>) -> impl Iterator<Item = (&'static str, i64)> + use<'a> {
     let values = flow.values;
     let dropping = values.iter().any(|(key, value)| *key == "dropping" && *value != 0);
-    let said = move |key: &str| key != "drops" && (dropping || !matches!(key, "dropping" | "drop_next"));
+    let blue = values.iter().any(|(key, value)| *key == "blue_prob" && *value != 0);
+    let said = move |key: &str| match key {
+        "drops" => false,
+        "dropping" | "drop_next" => dropping,
+        "blue_timer" => blue,
+        _ => true,
+    };
     values.iter().copied().filter(move |(key, _)| said(key))
 }
 

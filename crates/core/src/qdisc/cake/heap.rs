@@ -24,14 +24,15 @@ impl Backlogs {
         Self { bytes: alloc::vec![0; queues], at: all.clone(), heap: all, keep: 0 }
     }
 
-    /// How many queues there are.
-    pub fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Says what is in a queue, while the heap is not kept.
-    pub fn set(&mut self, queue: usize, bytes: u64) {
-        self.bytes[queue] = bytes;
+    /// Has room for so many queues from now on, if it had less.
+    pub fn grow(&mut self, queues: usize) {
+        let had = self.bytes.len();
+        self.bytes.resize(queues.max(had), 0);
+        for queue in had..queues {
+            // At the end, where what is empty belongs.
+            self.heap.push(queue as u16); // eight tins of 1024
+            self.at.push(queue as u16); // the same
+        }
     }
 
     /// Bytes in a queue.

@@ -81,6 +81,7 @@ const PACKETS_MAX: u64 = 10_240;
 /// Shaper, tins, fair queueing and law in one.
 #[derive(Debug)]
 pub struct Cake {
+    /// Those of the plan, and behind them those that a plan had before: they are empty, and remember.
     tins: Vec<Tin>,
     plan: &'static Plan,
     /// The tin of each DSCP.
@@ -100,6 +101,8 @@ pub struct Cake {
     memory: u64,
     memory_max: u64,
     memory_limit: u64,
+    /// Packets that came while nothing waited and have to wait for what was sent before: told at the next call for one.
+    held_up: u32,
     /// When it was last called.
     seen: Instant,
 }
@@ -147,6 +150,7 @@ impl Discipline for Cake {
             memory: 0,
             memory_max: 0,
             memory_limit: 0,
+            held_up: 0,
             seen: Instant::ZERO,
         };
         cake.tins.resize_with(cake.plan.shares.len(), Tin::new);
@@ -198,7 +202,7 @@ impl Discipline for Cake {
         if t.stats.backlog_bytes == 0 {
             t.threshold.wake(now);
             if self.packets == 0 && self.schedule.wake(now) {
-                cx.overlimit();
+                self.held_up += 1;
             }
         }
         let offset = cx.pool.detail(&p).and_then(|d| d.l3_offset).map_or(self.frame.1, u32::from);
@@ -221,6 +225,9 @@ impl Discipline for Cake {
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.seen = cx.now;
+        for _ in 0..core::mem::take(&mut self.held_up) {
+            cx.overlimit();
+        }
         // Those that decay are looked at once per call.
         let mut decaying = true;
         // Each round takes a packet, a flow off a list, or a turn: bounded by the flows and the turns that a packet takes.
@@ -270,6 +277,7 @@ impl Discipline for Cake {
                     ("dropping", i64::from(law.dropping())),
                     ("drop_next", law.lag(self.seen) / 1000),
                     ("blue_prob", i64::from(law.p_drop())),
+                    ("blue_timer", law.blue_age(self.seen) / 1000),
                     ("drops", i64::from(flow.dropped)),
                 ];
                 let bytes = self.backlogs.of(usize::from(*tin) * FLOWS + j as usize);
@@ -316,7 +324,7 @@ impl Cake {
     /// The tin of a packet: its firewall mark's, the one that its priority names, its DSCP's.
     #[inline]
     fn tin_of(&self, m: &Meta, class: Option<ClassId>) -> usize {
-        if self.tins.len() == 1 {
+        if self.plan.shares.len() == 1 {
             return 0;
         }
         let numbered = |n: u32| self.plan.order.get(n.checked_sub(1)? as usize).map(|tin| usize::from(*tin));
@@ -329,7 +337,8 @@ impl Cake {
     /// The tin whose turn it is; `None` if nothing waits in any.
     #[inline]
     fn choose(&mut self, now: Instant) -> Option<usize> {
-        if self.tins.len() == 1 {
+        let tins = self.plan.shares.len();
+        if tins == 1 {
             return self.tins[0].flows.is_active().then_some(0);
         }
         if self.schedule.pace.is_unlimited() {
@@ -337,7 +346,7 @@ impl Cake {
         }
         // The last of those that are within their part; if there is none, the one that will be first.
         let mut best: Option<(usize, i64)> = None;
-        for (i, tin) in self.tins.iter().enumerate().filter(|(_, tin)| tin.flows.is_active()) {
+        for (i, tin) in self.tins.iter().take(tins).enumerate().filter(|(_, tin)| tin.flows.is_active()) {
             let slack = tin.threshold.slack(now);
             if slack >= 0 || best.is_none_or(|(_, best)| slack >= best) {
                 best = Some((i, slack));
@@ -348,7 +357,8 @@ impl Cake {
 
     /// Tins take turns in bytes. Bounded: each round gives every tin a turn, and none owes more than one packet.
     fn choose_by_turns(&mut self) -> Option<usize> {
-        if !self.tins.iter().any(|tin| tin.flows.is_active()) {
+        let tins = self.plan.shares.len();
+        if !self.tins.iter().take(tins).any(|tin| tin.flows.is_active()) {
             return None;
         }
         loop {
@@ -359,7 +369,7 @@ impl Cake {
             if tin.deficit <= 0 {
                 tin.deficit += i64::from(tin.turn);
             }
-            self.current = (self.current + 1) % self.tins.len();
+            self.current = (self.current + 1) % tins;
         }
     }
 
@@ -567,13 +577,9 @@ impl Cake {
         self.dscps = self.cfg.diffserv.table();
         let tins = self.plan.shares.len();
         self.purge(tins, cx);
-        self.tins.resize_with(tins, Tin::new);
-        let mut backlogs = Backlogs::new(tins * FLOWS);
-        let common = (tins * FLOWS).min(self.backlogs.len());
-        for queue in 0..common {
-            backlogs.set(queue, self.backlogs.of(queue));
-        }
-        self.backlogs = backlogs;
+        let had = self.tins.len();
+        self.tins.resize_with(tins.max(had), Tin::new);
+        self.backlogs.grow(self.tins.len() * FLOWS);
         self.current %= tins;
     }
 
