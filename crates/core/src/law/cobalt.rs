@@ -47,7 +47,7 @@ const fn roots() -> [u32; TABLE] {
 const fn newton(x: u32, count: u32) -> u32 {
     let x = x as u64;
     let square = (x * x) >> 32;
-    let rest = (3u64 << 32).wrapping_sub(count as u64 * square);
+    let rest = (3u64 << 32).wrapping_sub((count as u64).wrapping_mul(square));
     // Two bits are given up before the multiplication, so that it fits 64.
     ((rest >> 2).wrapping_mul(x) >> 31) as u32
 }
