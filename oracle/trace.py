@@ -1,6 +1,7 @@
 """Writes traces: JSON lines, described in spec/traces/README.md."""
 
 import json
+import re
 import subprocess
 
 import kernel
@@ -14,7 +15,7 @@ GRAINS = 512
 
 def header(kind, scenario, job):
     head = {"txweir-trace": VERSION, "kind": kind, "name": scenario["name"]}
-    for key in ("about", "details", "random", "parity"):
+    for key in ("about", "details", "random", "hashed", "parity"):
         if key in scenario:
             head[key] = scenario[key]
     head["seed"] = scenario.get("seed", 1)
@@ -30,7 +31,7 @@ def chunks(key, items):
     return [compact({key: items[i:i + PER_LINE]}) for i in range(0, len(items), PER_LINE)]
 
 
-def arrivals(job, result):
+def arrivals(head, job, result):
     """Sends, with the times at which they happened, between the commands and shows that happened between them."""
     lines, waiting = [], []
     commands = iter(result["commands"][len(job["setup"]):])
@@ -44,8 +45,8 @@ def arrivals(job, result):
             continue
         lines += chunks("send", waiting)
         waiting = []
-        lines.append(command(next(commands)) if event["do"] == "tc" else show(next(shows)))
-    return lines + chunks("send", waiting), show(next(shows))
+        lines.append(command(next(commands)) if event["do"] == "tc" else show(next(shows), head))
+    return lines + chunks("send", waiting), show(next(shows), head)
 
 
 def command(done):
@@ -53,7 +54,17 @@ def command(done):
     return compact({"at": done["at"], "tc": done["tc"], "status": done["status"], **said})
 
 
-def show(shown):
+def nameless(text):
+    """Classes in text whose numbers are hash values, without them and in the order of what is left; a deficit that is
+    drawn for when a turn is divided is left out."""
+    blocks = re.split(r"^(?=class )", text, flags=re.MULTILINE)
+    blocks = [re.sub(r"^(class \S+ \S*:)\S+", r"\1_", block) for block in blocks]
+    return "".join(sorted(re.sub(r"deficit \S+", "deficit _", block) for block in blocks))
+
+
+def show(shown, head):
+    if head.get("hashed"):
+        shown = {**shown, "class_text": nameless(shown["class_text"])}
     return compact({"at": shown["at"], "show": {key: shown[key] for key in ORDER if key in shown}})
 
 
@@ -83,7 +94,7 @@ def text(head, job, table, result):
     head = {**head, "linux": result["linux"], "iproute2": version.partition("iproute2-")[2].partition(",")[0]}
     lines = [compact(head), compact({"packets": table})]
     lines += [command(done) for done in result["commands"][:len(job["setup"])]]
-    middle, last = arrivals(job, result)
+    middle, last = arrivals(head, job, result)
     lines += middle + chunks("depart", departures(job, result)) + [last]
     return "\n".join(lines) + "\n"
 

@@ -92,7 +92,8 @@ fn rows(spec: &Spec) -> Vec<Row> {
                 .find(|(key, _)| *key == p.key)
                 .map_or_else(|| "off".into(), |(_, d)| d.clone()),
         };
-        Row { words: p.words.join(", "), value: value(p), default, about: p.about }
+        let words: Vec<&str> = p.words.iter().chain(p.alone).copied().collect();
+        Row { words: words.join(", "), value: value(p), default, about: p.about }
     };
     spec.params.iter().map(row).collect()
 }
@@ -159,6 +160,12 @@ fn page(spec: &Spec) -> String {
     for c in spec.counters {
         out.push_str(&format!("  {:16} {}\n", c.key, c.about));
     }
+    if !spec.parts.is_empty() {
+        out.push_str("\nCounters of each part\n");
+    }
+    for c in spec.parts {
+        out.push_str(&format!("  {:16} {}\n", c.key, c.about));
+    }
     let Some(classes) = spec.classes else { return out };
     out.push_str("\nParameters of a class\n");
     push_rows(&mut out, class_rows(classes));
@@ -183,10 +190,10 @@ fn push_rows(out: &mut String, rows: Vec<Row>) {
 fn markdown(spec: &Spec) -> String {
     let mut out = String::new();
     push_table(&mut out, "parameters", "No parameters.", rows(spec));
-    push_counters(&mut out, "counters", spec.counters);
+    push_counters(&mut out, "counters", spec.counters, spec.parts);
     if let Some(classes) = spec.classes {
         push_table(&mut out, "class parameters", "No parameters.", class_rows(classes));
-        push_counters(&mut out, "class counters", classes.counters);
+        push_counters(&mut out, "class counters", classes.counters, &[]);
     }
     out.truncate(out.trim_end().len());
     out.push('\n');
@@ -209,13 +216,19 @@ fn push_table(out: &mut String, name: &str, none: &str, rows: Vec<Row>) {
     out.push_str("<!-- end -->\n\n");
 }
 
-fn push_counters(out: &mut String, name: &str, counters: &[Counter]) {
+fn push_counters(out: &mut String, name: &str, counters: &[Counter], parts: &[Counter]) {
     out.push_str(&format!("<!-- generated: {name} -->\n"));
     if counters.is_empty() {
         out.push_str("No counters of its own.\n");
     } else {
         out.push_str("| Counter | Meaning |\n|---|---|\n");
         for c in counters {
+            out.push_str(&format!("| `{}` | {} |\n", c.key, c.about.replace('|', "\\|")));
+        }
+    }
+    if !parts.is_empty() {
+        out.push_str("\n| Counter of each part | Meaning |\n|---|---|\n");
+        for c in parts {
             out.push_str(&format!("| `{}` | {} |\n", c.key, c.about.replace('|', "\\|")));
         }
     }
@@ -228,6 +241,7 @@ fn object(spec: &Spec) -> String {
         Object::new()
             .text("key", p.key)
             .raw("words", &quoted(p.words))
+            .raw("alone", &quoted(p.alone))
             .bool("flag", p.flag)
             .text("value", &row.value)
             .text("default", &row.default)
@@ -240,7 +254,8 @@ fn object(spec: &Spec) -> String {
         .text("about", spec.about)
         .raw("flags", &quoted(&flags(spec)))
         .raw("parameters", &json::list(spec.params.iter().zip(rows(spec)).map(row)))
-        .raw("counters", &json::list(spec.counters.iter().map(counter)));
+        .raw("counters", &json::list(spec.counters.iter().map(counter)))
+        .raw("parts", &json::list(spec.parts.iter().map(counter)));
     let Some(classes) = spec.classes else { return o.finish() };
     o.raw("class_parameters", &json::list(classes.params.iter().zip(class_rows(classes)).map(row)))
         .raw("class_counters", &json::list(classes.counters.iter().map(counter)))

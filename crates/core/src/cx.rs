@@ -173,6 +173,14 @@ impl Cx {
         true
     }
 
+    /// Clears a packet's DSCP (RFC 2474); its ECN field stays.
+    #[inline]
+    pub fn wash(&mut self, p: &Pkt) {
+        let meta = self.pool.meta_mut(p);
+        meta.washed |= meta.ds >> 2 != 0;
+        meta.ds &= 3;
+    }
+
     /// Counts that a packet had to wait for tokens, or that a law marked or dropped it, at the node being called.
     #[inline]
     pub const fn overlimit(&mut self) {

@@ -18,7 +18,7 @@ pub trait TxQueue {
     /// Promises up to `want` slots, each for one packet of any size that the device takes.
     fn reserve(&mut self, want: u32) -> u32;
 
-    /// Takes a packet into a promised slot. `m.marked` asks for a CE mark on the bytes.
+    /// Takes a packet into a promised slot. `m.marked` asks for a CE mark on the bytes, `m.washed` for a DSCP of 0.
     fn push(&mut self, frame: Self::Frame, m: &Meta);
 
     /// Shows the pushed packets to the device (one doorbell) and gives unused promises back.

@@ -535,6 +535,30 @@ pub const fn tos_priority(tos: u8) -> u32 {
     PRIORITY[(tos >> 1 & 15) as usize]
 }
 
+/// Sets the DSCP to 0 in the bytes that `h` was read from and leaves the ECN field (RFC 2474 section 3). What is not IP
+/// stays as it is. IPv4's header checksum is updated as for `set_ce`.
+pub fn clear_dscp(bytes: &mut [u8], h: &Headers) {
+    let Some(ip) = h.l3_offset.and_then(|at| bytes.get_mut(usize::from(at)..)) else { return };
+    match h.l3 {
+        L3::Ipv4 => {
+            let Some([version, tos, .., c0, c1]) = ip.first_chunk_mut::<12>() else { return };
+            let (old, new) = (be16(*version, *tos), be16(*version, *tos & 3));
+            if old != new {
+                *tos &= 3;
+                [*c0, *c1] = checksum_update(be16(*c0, *c1), old, new).to_be_bytes();
+            }
+        }
+        L3::Ipv6 => {
+            // The traffic class straddles two bytes: the low half of the first, the high half of the second.
+            if let Some([b0, b1]) = ip.first_chunk_mut::<2>() {
+                *b0 &= 0xf0;
+                *b1 &= 0x3f;
+            }
+        }
+        L3::None | L3::Arp => {}
+    }
+}
+
 /// Sets the ECN field to CE in the bytes that `h` was read from, if the transport takes marks: true if the
 /// packet says CE afterwards. A packet that is Not-ECT or not IP stays as it is, and the answer is false
 /// (RFC 3168 section 5: CE must not be set on a packet that is not ECN-capable).

@@ -24,6 +24,7 @@ extern crate std;
 
 pub mod chance;
 pub mod cx;
+pub mod detail;
 pub mod device;
 pub mod dql;
 pub mod error;
@@ -52,6 +53,7 @@ pub mod wheel;
 pub mod wire;
 
 pub use cx::Tally;
+pub use detail::Detail;
 pub use device::{Completed, DeviceError, TxQueue};
 pub use dql::{Dql, DqlConfig, Unit};
 pub use error::{ConfigError, ErrorKind};

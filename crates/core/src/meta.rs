@@ -71,6 +71,8 @@ pub struct Meta {
     pub ecn: Ecn,
     /// True once a qdisc has CE-marked it: the bytes are to be marked on the way out.
     pub marked: bool,
+    /// True once a qdisc has cleared its DSCP: the bytes are to be cleared on the way out.
+    pub washed: bool,
     /// True for a TCP segment that carries control and no data: SYN, SYN-ACK, pure ACK.
     pub tcp_control: bool,
     /// Why it was dropped, once it was.
@@ -97,6 +99,7 @@ impl Meta {
             ds: 0,
             ecn: Ecn::NotEct,
             marked: false,
+            washed: false,
             tcp_control: false,
             reason: None,
         }

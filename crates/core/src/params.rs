@@ -21,6 +21,8 @@ pub struct Param {
     pub words: &'static [&'static str],
     /// True if the word itself is the value (`ecn`, `noecn`).
     pub flag: bool,
+    /// Of a parameter that is also set by words without a value: those. `words` are then keys, not aliases.
+    pub alone: &'static [&'static str],
     /// One sentence of meaning.
     pub about: &'static str,
     /// The type, in words.
@@ -105,18 +107,31 @@ pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Resul
     Ok(())
 }
 
-fn known_keys(table: &[Param]) -> String {
+fn known_keys(table: &'static [Param]) -> String {
     let mut s = String::new();
-    for word in table.iter().flat_map(|p| if p.flag { p.words } else { &p.words[..1] }) {
+    let said = |p: &'static Param| match (p.flag, p.alone) {
+        (false, []) => (&p.words[..1], p.alone),
+        _ => (p.words, p.alone),
+    };
+    for word in table.iter().map(said).flat_map(|(words, alone)| words.iter().chain(alone)) {
         s.push_str(if s.is_empty() { "one of " } else { ", " });
         s.push_str(word);
     }
     if s.is_empty() { "no parameter".into() } else { s }
 }
 
+/// A parameter that is set by several words, each with a value of its own or alone: a mode of `params!`.
+pub trait Group: Show + Clone + PartialEq {
+    /// What follows a key, for error messages and tables.
+    const EXPECTED: &'static str;
+    /// Takes what `key` says, which is one of those declared. `None`: what follows is not such a value.
+    fn read(&mut self, key: &str, words: &mut Words<'_>) -> Option<()>;
+}
+
 /// Declares parameters. Each line: documentation, field, type, default (may use the environment), then
 /// `keys ["word", "alias"]`, `sizes ["word", "alias"]` (a size that a cell may follow) or
-/// `flags ["on-word" = value, "off-word" = value]`, then an optional range in words with its test.
+/// `flags ["on-word" = value, "off-word" = value]`, or for a type that is a `Group` (and prints its own words)
+/// `group (["key"], ["word"])` with the words that take a value and those that stand alone; then an optional range in words with its test.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! params {
@@ -139,8 +154,9 @@ macro_rules! params {
                     key: stringify!($field),
                     words: $crate::params!(@words $mode $keys),
                     flag: $crate::params!(@flag $mode),
+                    alone: $crate::params!(@alone $mode $keys),
                     about: concat!($($doc),+).trim_ascii(),
-                    expected: <$type as $crate::value::Value>::EXPECTED,
+                    expected: $crate::params!(@expected $mode $type),
                     range: concat!($($range)?),
                     default: stringify!($default),
                 },
@@ -198,6 +214,21 @@ macro_rules! params {
 
     (@words keys [$($key:literal),+]) => { &[$($key),+] };
     (@words flags [$($key:literal = $value:expr),+]) => { &[$($key),+] };
+    (@words group ([$($key:literal),*], $alone:tt)) => { &[$($key),*] };
+    (@alone group ($keys:tt, [$($word:literal),*])) => { &[$($word),*] };
+    (@alone $mode:ident $keys:tt) => { &[] };
+    (@expected group $type:ty) => { <$type as $crate::params::Group>::EXPECTED };
+    (@expected $mode:ident $type:ty) => { <$type as $crate::value::Value>::EXPECTED };
+    (@flag group) => { false };
+    (@word group $keys:tt, $field:expr) => { None };
+    (@set group ([$($key:literal),*], [$($word:literal),*]), $field:expr, $type:ty, $given:ident, $words:ident, $at:ident) => {
+        if [$($key,)* $($word),*].contains(&$given) {
+            return match $crate::params::Group::read(&mut $field, $given, $words) {
+                Some(()) => SetOutcome::Set,
+                None => SetOutcome::BadValue(&Self::TABLE[$at]),
+            };
+        }
+    };
     (@words sizes $keys:tt) => { $crate::params!(@words keys $keys) };
     (@flag keys) => { false };
     (@flag sizes) => { false };

@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use crate::detail::Detail;
 use crate::meta::Meta;
 use crate::time::Instant;
 
@@ -66,6 +67,8 @@ pub struct Pool {
     /// Of each packet its number in the order of admission, modulo 2^32. Apart from the slots, which are full.
     turns: Vec<u32>,
     turn: u32,
+    /// Beside each slot, or empty while nobody wants them.
+    details: Vec<Detail>,
     free: u32,
     live: u32,
 }
@@ -82,7 +85,8 @@ impl Pool {
             wire: NIL,
         }));
         let turns = alloc::vec![0; capacity];
-        Self { slots, back: alloc::vec![NIL; capacity], turns, turn: 0, free: 0, live: 0 }
+        let back = alloc::vec![NIL; capacity];
+        Self { slots, back, turns, turn: 0, details: Vec::new(), free: 0, live: 0 }
     }
 
     /// How many packets it can hold.
@@ -131,6 +135,37 @@ impl Pool {
     #[inline]
     pub fn meta(&self, p: &Pkt) -> &Meta {
         &self.slots[p.index()].meta
+    }
+    /// Begins or ends to keep details. What waits already has none. Allocates: between bursts only.
+    pub fn keep_details(&mut self, keep: bool) {
+        if keep == self.details.is_empty() {
+            self.details = Vec::new();
+            self.details.resize(if keep { self.slots.len() } else { 0 }, Detail::default());
+        }
+    }
+    /// Whether details are kept.
+    #[inline]
+    pub const fn keeps_details(&self) -> bool {
+        !self.details.is_empty()
+    }
+    /// What is known of the packet beside its metadata, if that is kept.
+    #[inline]
+    pub fn detail(&self, p: &Pkt) -> Option<&Detail> {
+        self.details.get(p.index())
+    }
+    /// Sets what is known of it, if that is kept.
+    #[inline]
+    pub fn set_detail(&mut self, p: &Pkt, detail: &Detail) {
+        if let Some(slot) = self.details.get_mut(p.index()) {
+            *slot = *detail;
+        }
+    }
+    /// Notes a number of a packet, for the qdisc that it waits in, if details are kept.
+    #[inline]
+    pub(crate) fn set_note(&mut self, p: &Pkt, note: u32) {
+        if let Some(slot) = self.details.get_mut(p.index()) {
+            slot.note = note;
+        }
     }
     /// Charges the packet so many bytes from here on, in place of its wire bytes.
     pub(crate) fn charge(&mut self, p: &Pkt, charged: u32) {
@@ -251,6 +286,26 @@ impl List {
             slot.uncharge();
             at = slot.next;
         }
+    }
+    /// What is known of its packets beside their metadata, oldest first; nothing if that is not kept.
+    pub fn details<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Detail> + use<'a> {
+        let follow = move |index: &u32| pool.slots.get(*index as usize).map(|s| s.next);
+        core::iter::successors(Some(self.head), follow).map_while(|index| pool.details.get(index as usize))
+    }
+    /// Takes the packet at position `n`, 0 being the oldest. O(n).
+    pub fn take_nth(&mut self, pool: &mut Pool, n: usize) -> Option<Pkt> {
+        let Some(steps) = n.checked_sub(1) else { return self.pop_front(pool) };
+        let mut before = self.head;
+        for _ in 0..steps {
+            before = pool.slots.get(before as usize)?.next;
+        }
+        let index = pool.slots.get(before as usize)?.next;
+        let next = pool.slots.get(index as usize)?.next;
+        pool.slots[before as usize].next = next;
+        if index == self.tail {
+            self.tail = before;
+        }
+        Some(Pkt(index))
     }
     /// The metadata of its packets, oldest first.
     pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {

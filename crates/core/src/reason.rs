@@ -49,6 +49,8 @@ reasons! {
         Oversize = "oversize",
         /// No class of the qdisc takes this packet.
         NoClass = "no_class",
+        /// A later acknowledgement in the same queue says all that it said.
+        AckFilter = "ack_filter",
         /// Every packet slot of the transmit path was in use.
         PoolFull = "pool_full",
         /// The qdisc was reset, replaced, shrunk or deleted with the packet in it.

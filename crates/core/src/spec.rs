@@ -67,6 +67,8 @@ pub struct Spec {
     pub counters: &'static [Counter],
     /// What is declared of its classes, if commands make or change them.
     pub classes: Option<&'static ClassSpec>,
+    /// The counters of each of its parts; empty if it has none.
+    pub parts: &'static [Counter],
     build: Build,
 }
 
@@ -80,6 +82,7 @@ impl Spec {
             params: D::Config::TABLE,
             counters: D::Stats::TABLE,
             classes: D::CLASSES,
+            parts: D::PARTS,
             build: |words, env| {
                 let mut cfg = D::Config::defaults(env);
                 words.know_link_rate(env.link_rate);

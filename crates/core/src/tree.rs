@@ -98,6 +98,13 @@ impl Tree {
         core::mem::replace(&mut self.disturbed, false)
     }
 
+    /// Whether any qdisc wants to know more of a packet than its metadata.
+    pub fn wants_detail(&self) -> bool {
+        let mut wants = false;
+        self.visit(&mut |_, node| wants |= node.qdisc().wants_detail());
+        wants
+    }
+
     /// Calls `f` on every qdisc, parents first, those below one qdisc in the order of their classes.
     pub fn visit<'a>(&'a self, f: &mut dyn FnMut(Place, &'a Node)) {
         fn walk<'a>(node: &'a Node, place: Place, f: &mut dyn FnMut(Place, &'a Node)) {

@@ -12,6 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::cx::{Cx, Tally};
+use crate::detail::Detail;
 use crate::device::{Completed, DeviceError, TxQueue};
 use crate::dql::{Dql, DqlConfig, DqlError, OBJECT_MAX};
 use crate::error::ConfigError;
@@ -227,12 +228,29 @@ impl<F> TxPath<F> {
     /// With another root qdisc, before anything is submitted.
     pub fn with_qdisc(mut self, kind: &str, options: &[&str]) -> Result<Self, ConfigError> {
         self.tree.replace(Handle::ROOT, None, kind, &mut Words::new(options), &mut self.cx)?;
+        self.cx.pool.keep_details(self.tree.wants_detail());
         Ok(self)
     }
 
     /// Takes a packet: straight to the device if nothing waits and nothing stops it, else into the qdiscs.
     #[inline(always)]
     pub fn submit<D>(&mut self, now: Instant, frame: F, m: Meta, dev: &mut D) -> Admitted<F>
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.submit_with(now, frame, m, None, dev)
+    }
+
+    /// As `submit`, with what is known of the packet beside its metadata: where `wants_detail` says so.
+    #[inline(always)]
+    pub fn submit_with<D>(
+        &mut self,
+        now: Instant,
+        frame: F,
+        m: Meta,
+        detail: Option<&Detail>,
+        dev: &mut D,
+    ) -> Admitted<F>
     where
         D: TxQueue<Frame = F>,
     {
@@ -247,7 +265,14 @@ impl<F> TxPath<F> {
             self.push(frame, &sent, dev);
             return Admitted::Sent;
         }
-        self.enqueue(frame, m, dev)
+        self.enqueue(frame, m, detail, dev)
+    }
+
+    /// True while a qdisc wants to know more of a packet than its metadata: see `submit_with`. It changes only when the
+    /// tree does.
+    #[inline]
+    pub const fn wants_detail(&self) -> bool {
+        self.cx.pool.keeps_details()
     }
 
     /// Rule DD: every qdisc on the path transparent and empty, no stop, the byte limit not reached. That the
@@ -262,7 +287,7 @@ impl<F> TxPath<F> {
     }
 
     #[inline(always)]
-    fn enqueue<D>(&mut self, frame: F, m: Meta, dev: &mut D) -> Admitted<F>
+    fn enqueue<D>(&mut self, frame: F, m: Meta, detail: Option<&Detail>, dev: &mut D) -> Admitted<F>
     where
         D: TxQueue<Frame = F>,
     {
@@ -289,6 +314,9 @@ impl<F> TxPath<F> {
             }
             return self.refuse(frame, m, DropReason::PoolFull, dev);
         };
+        if self.cx.pool.keeps_details() {
+            self.cx.pool.set_detail(&p, detail.unwrap_or(&Detail::default()));
+        }
         let index = p.index();
         self.frames[index] = Some(frame);
         self.stats.queued += 1;
@@ -522,6 +550,7 @@ impl<F> TxPath<F> {
     {
         self.cx.now = now;
         let r = f(&mut self.tree, &mut self.cx);
+        self.cx.pool.keep_details(self.tree.wants_detail());
         self.settled = false;
         self.settle(None, dev);
         r

@@ -16,6 +16,8 @@ use crate::units::{Bytes, Packets, Rate};
 pub enum Json {
     /// A whole number.
     Uint(u64),
+    /// A whole number that may be negative.
+    Int(i64),
     /// `true` or `false`.
     Bool(bool),
     /// Text.

@@ -75,6 +75,7 @@ impl PartialEq for Limit {
 const LIMIT: &Param = &Param {
     key: "limit",
     words: &["limit"],
+    alone: &[],
     flag: false,
     about: "Most packets that wait.",
     expected: Packets::EXPECTED,

@@ -5,12 +5,16 @@ mod probe;
 
 use std::collections::VecDeque;
 
+use txweir_core::hash::FlowHasher;
+use txweir_core::headers::Headers;
 use txweir_core::txpath::{BULK, PathConfig};
 use txweir_core::wire::{Wire, WireConfig};
-use txweir_core::{Admitted, DropReason, Instant, MarkReason, Meta, Nanos, Rate, Tally, TxPath, Wake};
+use txweir_core::{
+    Admitted, Detail, DropReason, Instant, MarkReason, Meta, Nanos, Rate, Tally, TxPath, Wake,
+};
 
 use crate::engine::{Alarm, Engine};
-use crate::frame::Frame;
+use crate::frame::{ETHERNET, Frame};
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::net::What;
 use crate::pcap::Tap;
@@ -275,7 +279,8 @@ impl Nic {
     #[inline]
     fn admit(&mut self, now: Instant, frame: Frame, m: Meta) -> Admitted<Frame> {
         self.device.begin_submit(now);
-        let admitted = self.path.submit(now, frame, m, &mut self.device);
+        let detail = self.path.wants_detail().then(|| detail_of(&frame, self.path.tree().env().seed));
+        let admitted = self.path.submit_with(now, frame, m, detail.as_ref(), &mut self.device);
         self.device.end_submit();
         self.settle();
         admitted
@@ -381,6 +386,13 @@ impl Nic {
     pub fn next_waiting(&mut self) -> Option<u32> {
         self.waiting.pop_front()
     }
+}
+
+/// What those qdiscs see of a frame that want more. The Ethernet header is counted and not stored.
+fn detail_of(frame: &Frame, seed: u64) -> Detail {
+    let headers = Headers::parse_ip(frame.header());
+    let detail = Detail::of(&headers, frame.header(), &FlowHasher::new(seed));
+    Detail { l3_offset: Some(ETHERNET as u16), ..detail } // 14
 }
 
 /// What a qdisc sees of a frame.

@@ -1,8 +1,8 @@
 //! From bytes to [`Meta`]: what a qdisc may know of a frame. One pass over the headers, total on any bytes.
 
-use txweir_core::Meta;
 use txweir_core::hash::FlowHasher;
 use txweir_core::headers::Headers;
+use txweir_core::{Detail, Meta};
 use txweir_device::{SegmentError, Shape, VnetHdr};
 
 /// Reads frames.
@@ -16,6 +16,12 @@ impl Classifier {
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { hasher: FlowHasher::new(seed) }
+    }
+
+    /// Reads what few qdiscs want to know beyond its metadata.
+    #[must_use]
+    pub fn detail(&self, frame: &[u8]) -> Detail {
+        Detail::of(&Headers::parse_ethernet(frame), frame, &self.hasher)
     }
 
     /// Reads a frame. The priority is what Linux gives a forwarded packet, from the TOS field (tc-prio(8)): 0x10,

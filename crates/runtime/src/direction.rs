@@ -15,7 +15,7 @@ use txweir_core::device::TxQueue;
 use txweir_core::dql::DqlConfig;
 use txweir_core::txpath::{BULK, Swapped};
 use txweir_core::wire::{Departure, Wire, WireConfig};
-use txweir_core::{Admitted, ConfigError, DropReason, Env, ErrorKind, Instant, Meta, Nanos};
+use txweir_core::{Admitted, ConfigError, Detail, DropReason, Env, ErrorKind, Instant, Meta, Nanos};
 use txweir_core::{PathConfig, Rate, Role, Tree, TxPath, Wake};
 use txweir_device::{LinkIo, Segmenter, Sent, VnetHdr};
 
@@ -219,9 +219,10 @@ impl Direction {
     pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl Port) -> io::Result<()> {
         self.advance(now, output)?;
         let Arrival { frame, meta } = arrival;
-        match self.path.submit(now, frame, meta, &mut self.line) {
+        let detail = self.path.wants_detail().then(|| self.classifier.detail(frame.bytes()));
+        match self.path.submit_with(now, frame, meta, detail.as_ref(), &mut self.line) {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
-            Admitted::Cut(frame, _) => self.cut(now, frame, &meta),
+            Admitted::Cut(frame, _) => self.cut(now, frame, &meta, detail.map(Detail::piece)),
             Admitted::Full(frame) => {
                 // A forwarder's path does not say so.
                 self.line.discard(frame, &meta, DropReason::Overlimit);
@@ -365,12 +366,12 @@ impl Direction {
     }
 
     /// Submits a super-frame segment by segment.
-    fn cut(&mut self, now: Instant, whole: Frame, meta: &Meta) {
+    fn cut(&mut self, now: Instant, whole: Frame, meta: &Meta, detail: Option<Detail>) {
         let Self { path, line, stats, .. } = self;
         let mut frames = std::mem::replace(&mut line.frames, Frames::empty());
         cut(&mut frames, stats, whole, meta, &mut |frames, piece, m| {
             std::mem::swap(frames, &mut line.frames);
-            match path.submit(now, piece, m, line) {
+            match path.submit_with(now, piece, m, detail.as_ref(), line) {
                 Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
                 Admitted::Cut(piece, _) | Admitted::Full(piece) => {
                     line.discard(piece, &m, DropReason::Oversize);

@@ -175,9 +175,14 @@ impl TxQueue for Line {
     }
     fn push(&mut self, mut frame: Frame, m: &Meta) {
         self.units += 1;
-        if m.marked {
+        if m.marked || m.washed {
             let headers = Headers::parse_ethernet(frame.bytes());
-            headers::set_ce(frame.bytes_mut(), &headers);
+            if m.marked {
+                headers::set_ce(frame.bytes_mut(), &headers);
+            }
+            if m.washed {
+                headers::clear_dscp(frame.bytes_mut(), &headers);
+            }
         }
         match &mut self.device {
             Device::Wire(wire) => wire.push(frame, m),

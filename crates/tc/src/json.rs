@@ -35,6 +35,7 @@ impl Object {
     pub fn value(self, key: &str, value: &Json) -> Self {
         match value {
             Json::Uint(n) => self.uint(key, *n),
+            Json::Int(n) => self.raw(key, &n.to_string()),
             Json::Bool(b) => self.bool(key, *b),
             Json::Null => self.raw(key, "null"),
             Json::Text(s) => self.text(key, s),

@@ -1,8 +1,9 @@
 //! A tree as `tc qdisc show` prints it, in text and JSON, and as the commands that would make it.
 //!
 //! What is printed comes from the declarations of parameters and counters; the few things that tc prints
-//! otherwise than declared are in `STYLES`, in `red` and in `tbf`.
+//! otherwise than declared are in `STYLES`, in `cake`, in `red` and in `tbf`.
 
+mod cake;
 mod class;
 mod fq;
 mod red;
@@ -46,7 +47,8 @@ struct Style {
 const PLAIN: Style =
     Style { kind: "", trailing: false, breaks: &[], hidden: &[], times: &[], words: &[], ends: false };
 
-const STYLES: [Style; 5] = [
+const STYLES: [Style; 6] = [
+    Style { kind: "cake", trailing: true, ..PLAIN },
     Style {
         kind: "codel",
         trailing: true,
@@ -345,7 +347,7 @@ fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::
     if let Some(stab) = node.stab().filter(|_| form.details) {
         writeln!(out, " {} ", stab::text(stab))?;
     }
-    if form.statistics { write_stats(out, node) } else { Ok(()) }
+    if form.statistics { write_stats(out, node, form) } else { Ok(()) }
 }
 
 /// The two lines of counters that every qdisc has.
@@ -362,11 +364,14 @@ fn write_books(out: &mut String, node: &Node) -> std::fmt::Result {
     writeln!(out, " backlog {} {}p requeues 0", text_of(&Bytes(b.queued.bytes)), b.queued.packets)
 }
 
-fn write_stats(out: &mut String, node: &Node) -> std::fmt::Result {
+fn write_stats(out: &mut String, node: &Node, form: &Form) -> std::fmt::Result {
     write_books(out, node)?;
     if node.qdisc().spec().kind == "fq" {
         out.push_str(&fq::counters_text(node.qdisc()));
         return Ok(());
+    }
+    if node.qdisc().spec().kind == "cake" {
+        return cake::write_stats(out, node.qdisc(), form);
     }
     let style = style(node.qdisc().spec().kind);
     let mut line = String::new();
@@ -445,7 +450,8 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
         }
         o = o.take().map(|o| if word { o.bool(key, true) } else { o.uint(key, n) });
     });
-    o.unwrap_or_default()
+    let o = o.unwrap_or_default();
+    if qdisc.spec().kind == "cake" { o.raw("tins", &cake::tin_objects(qdisc)) } else { o }
 }
 
 /// The options as tc prints them.
@@ -453,6 +459,7 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     match qdisc.spec().kind {
         "fq" => return fq::options(qdisc, form),
         "red" => return red::options(qdisc, form),
+        "cake" => return cake::options(qdisc, form),
         "tbf" => return tbf::options(qdisc, form),
         _ => {}
     }

@@ -1,5 +1,6 @@
 //! Control laws on numbers: no queue, no packet.
 
+pub mod cobalt;
 pub mod codel;
 pub mod deficit;
 pub mod pace;

@@ -1,5 +1,6 @@
 //! The author trait `Discipline`, its erased form `Qdisc`, and the registry: one line per kind.
 
+pub mod cake;
 pub mod classful;
 pub mod codel;
 pub mod drr;
@@ -32,6 +33,7 @@ use crate::value::Words;
 /// Every kind, in alphabetical order.
 pub static KINDS: &[&Spec] = &[
     &Spec::of::<fifo::Bfifo>(),
+    &Spec::of::<cake::Cake>(),
     &Spec::of::<codel::Codel>(),
     &Spec::of::<drr::Drr>(),
     &Spec::of::<fq::Fq>(),
@@ -118,6 +120,10 @@ pub trait Discipline: Debug + Sized + 'static {
     const TAKES_CLASS: bool = Self::FLAGS.classful;
     /// What is declared of its classes, if commands make or change them: `Some(&ClassSpec::of::<Self>())`.
     const CLASSES: Option<&'static ClassSpec> = None;
+    /// True if it wants to know more of a packet than its metadata (`crate::detail`).
+    const WANTS_DETAIL: bool = false;
+    /// The counters of each of its `parts`, if it has any: the table of a `stats!`.
+    const PARTS: &'static [Counter] = &[];
     /// Its parameters, from `params!`.
     type Config: Params;
     /// Its counters, from `stats!`.
@@ -169,6 +175,8 @@ pub trait Discipline: Debug + Sized + 'static {
     }
     /// Its counters.
     fn stats(&self) -> Self::Stats;
+    /// Shows the counters of `PARTS` that it keeps apart for each of its parts, part after part, each by its name.
+    fn parts(&self, _f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {}
     /// Its classes that have a qdisc. A slot with minor 0 is vacant.
     fn classes(&self) -> &[Class] {
         &[]
@@ -227,6 +235,10 @@ pub trait Qdisc: Debug {
     fn options(&self, f: &mut dyn FnMut(Shown<'_>));
     /// Shows every counter.
     fn counters(&self, f: &mut dyn FnMut(&'static Counter, u64));
+    /// See `Discipline`.
+    fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64));
+    /// See `Discipline::WANTS_DETAIL`.
+    fn wants_detail(&self) -> bool;
     /// See `Discipline`.
     fn classes(&self) -> &[Class];
     /// See `Discipline`.
@@ -330,6 +342,12 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn counters(&self, f: &mut dyn FnMut(&'static Counter, u64)) {
         self.inner.stats().visit(f);
+    }
+    fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {
+        self.inner.parts(f);
+    }
+    fn wants_detail(&self) -> bool {
+        D::WANTS_DETAIL
     }
     fn classes(&self) -> &[Class] {
         self.inner.classes()

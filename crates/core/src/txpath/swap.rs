@@ -7,6 +7,7 @@
 use alloc::vec::Vec;
 
 use crate::cx::{Cx, Tally};
+use crate::detail::Detail;
 use crate::device::TxQueue;
 use crate::dql::OBJECT_MAX;
 use crate::meta::{Ecn, Meta};
@@ -36,7 +37,7 @@ impl<F> TxPath<F> {
     /// Changes the tree, between bursts, and keeps the packets that wait. `f` gets the tree and what its operations
     /// need; what it removes is set aside and queued again, with everything else if anything was set aside or the
     /// tree was disturbed (`Tree::disturb`): in order of arrival, each with the time at which it was first queued,
-    /// classified anew.
+    /// classified anew. Packets of one flow stay in order, unless a new qdisc chooses a queue by details (`wants_detail`) that were not kept when they came.
     ///
     /// What the new tree has no room for it drops, with its own reason. A super-packet that it takes only in pieces
     /// is given to `cut` with its metadata and the largest size of a piece, and a function that takes each piece in
@@ -61,6 +62,7 @@ impl<F> TxPath<F> {
         self.cx.begin_swap();
         let r = f(&mut self.tree, &mut self.cx);
         let mut out = self.cx.end_swap();
+        self.cx.pool.keep_details(self.tree.wants_detail());
         self.settled = false;
         self.settle(None, dev);
         if self.tree.take_disturbed() || !out.is_empty() {
@@ -105,8 +107,10 @@ impl<F> TxPath<F> {
         {
             // From the number that the next packet will have: pieces count it on.
             let mut age = self.cx.pool.age(&p);
+            let detail = self.cx.pool.detail(&p).map(|d| d.piece()).unwrap_or_default();
             self.cx.pool.free(p);
-            cut(frame, &m, max, &mut |frame, piece| self.move_piece_in(frame, piece, &m, &mut age, dev));
+            let whole = (&m, &detail);
+            cut(frame, &m, max, &mut |frame, piece| self.move_piece_in(frame, piece, whole, &mut age, dev));
             return true;
         }
         self.tree.root_mut().enqueue(p, &mut self.cx);
@@ -115,12 +119,21 @@ impl<F> TxPath<F> {
     }
 
     /// Queues a piece of a packet that waited, as if it had come when that came.
-    fn move_piece_in<D>(&mut self, frame: F, mut piece: Meta, whole: &Meta, age: &mut u32, dev: &mut D)
-    where
+    fn move_piece_in<D>(
+        &mut self,
+        frame: F,
+        mut piece: Meta,
+        (whole, detail): (&Meta, &Detail),
+        age: &mut u32,
+        dev: &mut D,
+    ) where
         D: TxQueue<Frame = F>,
     {
         if whole.marked {
             (piece.marked, piece.ecn) = (true, Ecn::Ce);
+        }
+        if whole.washed {
+            (piece.washed, piece.ds) = (true, whole.ds);
         }
         let why = if piece.wire_len > OBJECT_MAX { DropReason::Oversize } else { DropReason::PoolFull };
         let room = (why == DropReason::PoolFull).then(|| self.cx.pool.alloc(piece, whole.enqueued));
@@ -131,6 +144,7 @@ impl<F> TxPath<F> {
         };
         *age = age.wrapping_add(1);
         self.cx.pool.set_age(&p, *age);
+        self.cx.pool.set_detail(&p, detail);
         self.frames[p.index()] = Some(frame);
         self.stats.queued += 1;
         self.record(Event::Enqueued, &piece);

@@ -5,7 +5,7 @@ use txweir_core::stats::Counter;
 use txweir_core::testing::VecDevice;
 use txweir_core::value::Words;
 use txweir_core::{
-    Admitted, ConfigError, DropReason, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, Wake,
+    Admitted, ConfigError, Detail, DropReason, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, Wake,
 };
 
 /// What one dequeue gave.
@@ -54,8 +54,13 @@ impl Lane {
 
     /// Queues a packet, never directly.
     pub fn put(&mut self, now: Instant, id: u32, m: Meta) -> Admitted<u32> {
+        self.put_with(now, id, m, &Detail::default())
+    }
+
+    /// As `put`, with what is known of it beside its metadata.
+    pub fn put_with(&mut self, now: Instant, id: u32, m: Meta, detail: &Detail) -> Admitted<u32> {
         self.path.freeze();
-        let answer = self.path.submit(now, id, m, &mut self.dev);
+        let answer = self.path.submit_with(now, id, m, Some(detail), &mut self.dev);
         self.path.thaw();
         answer
     }
@@ -126,5 +131,16 @@ impl Lane {
             }
         });
         value.unwrap_or_else(|| panic!("no counter {key}"))
+    }
+
+    /// A counter of a part of the root.
+    pub fn part(&self, part: &str, key: &str) -> u64 {
+        let mut value = None;
+        self.root().qdisc().parts(&mut |name, c, n| {
+            if (name, c.key) == (part, key) {
+                value = Some(n);
+            }
+        });
+        value.unwrap_or_else(|| panic!("no counter {key} of {part}"))
     }
 }

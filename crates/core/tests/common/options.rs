@@ -1,8 +1,9 @@
 //! Random configurations from a kind's declarations, and what a qdisc prints of itself.
 
 use txweir_core::chance::Probability;
-use txweir_core::params::{Param, Shown};
+use txweir_core::params::{Group, Param, Shown};
 use txweir_core::qdisc::Qdisc;
+use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::classful::{ClassAt, ClassSpec};
 use txweir_core::qdisc::red::Qevent;
 use txweir_core::rng::Rng;
@@ -64,6 +65,8 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             let v = Probability(log_uniform(rng, 1 << 32));
             text(exact_of(&v), text_of(&v))
         }
+        e if e == Framing::EXPECTED => vec![(rng.below(321) as i64 - 64).to_string()],
+        e if e == cake::Mask::EXPECTED => vec![format!("{:#x}", log_uniform(rng, 0xffff_ffff))],
         e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == NanosBare::EXPECTED => {
@@ -93,8 +96,9 @@ pub fn random_of(params: &'static [Param], rng: &mut Rng) -> Vec<String> {
     for param in params {
         // A qevent is always refused.
         if param.expected != Qevent::EXPECTED && chance(rng, n, of) {
-            words.push((*pick(rng, param.words)).to_string());
-            if !param.flag {
+            let alone = !param.alone.is_empty() && chance(rng, 1, 2);
+            words.push((*pick(rng, if alone { param.alone } else { param.words })).to_string());
+            if !param.flag && !alone {
                 words.extend(value_words(param, rng));
             }
         }
@@ -150,7 +154,7 @@ pub fn illegal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
     let tail: &[&str] = match (rng.below(3), keyed.is_empty()) {
         (0, _) | (_, true) => &["no_such_key"],
         (1, _) => &[pick(rng, &keyed).words[0]],
-        _ => &[pick(rng, &keyed).words[0], "-1"],
+        _ => &[pick(rng, &keyed).words[0], "-999"],
     };
     words.extend(tail.iter().map(|w| (*w).to_string()));
     words
@@ -185,8 +189,10 @@ pub fn printed(qdisc: &dyn Qdisc) -> Vec<String> {
 }
 
 fn push_words(words: &mut Vec<String>, s: &Shown<'_>) {
-    let Some(word) = s.word.filter(|_| s.value.is_set()) else { return };
-    words.push(word.to_string());
+    if !s.value.is_set() {
+        return;
+    }
+    words.extend(s.word.map(str::to_string));
     if !s.param.flag {
         words.extend(exact_of(s.value).split(' ').map(str::to_string));
     }
@@ -199,6 +205,7 @@ pub fn agree(expected: &str, exact: &str, json: &Json) -> bool {
         Json::Bool(b) => exact == if *b { "on" } else { "off" } || (exact.is_empty() && !b),
         Json::Text(t) | Json::Number(t) => t == exact,
         Json::Null => false,
+        Json::Int(n) => n.to_string() == exact,
         Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
         Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
             let unit = if expected == Nanos::EXPECTED { 1000 } else { 1 };

@@ -96,6 +96,9 @@ fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mu
     }
 }
 
+/// Kinds without classes whose options say which queue a flow is in.
+const ASSIGNS: &[&str] = &["cake"];
+
 impl World {
     /// Reconfigures; what is refused must change nothing.
     pub fn reconfigure(&mut self, op: &Op) -> Result<(), Violation> {
@@ -160,7 +163,7 @@ impl World {
                     .path
                     .configure(now, dev, |tree, cx| with_words(&words, |w| tree.change(parent, None, w, cx)));
                 self.totals.changed += u64::from(r.is_ok());
-                r.map(|()| classes > 1).map_err(|e| e.to_string())
+                r.map(|()| classes > 1 || ASSIGNS.contains(&spec.kind)).map_err(|e| e.to_string())
             }
             Op::Illegal { .. } => {
                 let words = illegal(spec, &env, &mut rng);
@@ -181,7 +184,7 @@ impl World {
                     with_words(&words, |w| tree.replace(parent, handle, kind.kind, w, cx))
                 });
                 self.totals.grafted += u64::from(r.is_ok());
-                r.map(|_| kind.flags.classful).map_err(|e| e.to_string())
+                r.map(|_| kind.flags.classful || ASSIGNS.contains(&kind.kind)).map_err(|e| e.to_string())
             }
             Op::Class { .. } => {
                 let done = self
@@ -215,6 +218,7 @@ impl World {
         let (env, kind, before) = (self.env, self.kind, self.path.backlog());
         let (next, epoch) = (self.frames.len(), self.checker.epoch);
         let sized = self.checker.sized;
+        let detailed = self.path.wants_detail();
         let (frames, mut pieces, mut cuts) = (&self.frames, Vec::new(), Vec::new());
         let ((), swapped) = self.path.swap(
             self.now,
@@ -254,6 +258,8 @@ impl World {
         self.account()?;
         self.checker.input();
         self.totals.swapped += 1;
+        // Of what came before they were wanted, details are not known: it may be in another queue than what follows.
+        self.checker.epoch += u32::from(self.path.wants_detail() && !detailed);
         self.totals.kept += swapped.kept.packets;
         self.totals.moved += swapped.moved.packets;
         self.totals.swap_cut += swapped.cut;

@@ -2,7 +2,9 @@
 //! checked after every call.
 
 use txweir_core::cx::Tally;
+use txweir_core::detail::{Detail, SACK_BLOCKS, TcpDetail};
 use txweir_core::dql::{Dql, OBJECT_MAX};
+use txweir_core::headers::tcp_flag;
 use txweir_core::node::Node;
 use txweir_core::qdisc::Verdict;
 use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, Wake};
@@ -196,7 +198,8 @@ impl World {
         if self.mode == Mode::Queued {
             self.path.freeze();
         }
-        let answer = self.path.submit(self.now, Frame(id), meta, &mut self.dev);
+        let detail = self.path.wants_detail().then(|| detail(id, &meta));
+        let answer = self.path.submit_with(self.now, Frame(id), meta, detail.as_ref(), &mut self.dev);
         let since = self.logged;
         self.account()?;
         let at = self.frames[id as usize].at;
@@ -449,4 +452,23 @@ fn for_room(reason: DropReason) -> bool {
 /// Later by `ns`, but never so late that sums with it saturate.
 fn later(now: Instant, ns: u64) -> Instant {
     Instant(now.0.saturating_add(ns).min(1 << 62).max(now.0))
+}
+
+/// What a packet's bytes would tell of it: a few hosts, and now and then an acknowledgement.
+fn detail(id: u32, meta: &Meta) -> Detail {
+    let mut detail = Detail { src_host: meta.hash % 5, dst_host: meta.hash % 7, ..Detail::default() };
+    let tcp = TcpDetail {
+        addresses: [[0; 16]; 2],
+        ports: [meta.hash as u16, 80],
+        ack: id,
+        stamps: None,
+        sack: [[0; 2]; SACK_BLOCKS],
+        sacks: 0,
+        flags: tcp_flag::ACK,
+        reserved: false,
+        data: meta.len > 200,
+        plain: true,
+    };
+    detail.tcp = (meta.segs == 1 && meta.hash.is_multiple_of(2)).then_some(tcp);
+    detail
 }

@@ -55,7 +55,10 @@ impl TxQueue for Device {
         if self.shut { 0 } else { self.wire.reserve(want) }
     }
     #[inline]
-    fn push(&mut self, frame: Frame, m: &Meta) {
+    fn push(&mut self, mut frame: Frame, m: &Meta) {
+        if m.washed {
+            frame.ds &= 3;
+        }
         if let Some(probe) = &mut self.probe {
             probe.pushed();
         }

@@ -280,7 +280,8 @@ fn values(key: &str, there: &Value, here: &Value, place: &str, wrong: &mut Vec<W
 
 /// The first line that `show` prints differently.
 fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Difference> {
-    let pairs = [(&there.qdisc_text, &here.qdisc_text), (&there.class_text, &here.class_text)];
+    let classes = if trace.head.hashed { nameless(&here.class_text) } else { here.class_text.clone() };
+    let pairs = [(&there.qdisc_text, &here.qdisc_text), (&there.class_text, &classes)];
     let mut rows = Vec::new();
     for (there, here) in pairs {
         let (a, b): (Vec<&str>, Vec<&str>) = (there.lines().collect(), here.lines().collect());
@@ -292,6 +293,28 @@ fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Differe
         }
     }
     (!rows.is_empty()).then(|| difference(Aspect::Text, what.into(), rows))
+}
+
+/// Classes in text whose numbers are hash values, as the trace has them: without the numbers, in the order of what is left,
+/// and without deficits, which are drawn for when a turn is divided.
+fn nameless(text: &str) -> String {
+    let mut blocks: Vec<String> = Vec::new();
+    for line in text.split_inclusive('\n') {
+        let mut words: Vec<String> = line.split(' ').map(String::from).collect();
+        let class = line.starts_with("class ");
+        if class && let Some((major, _)) = words.get(2).and_then(|id| id.split_once(':')) {
+            words[2] = format!("{major}:_");
+        }
+        if let Some(at) = words.iter().position(|w| w == "deficit").filter(|at| at + 1 < words.len()) {
+            words[at + 1] = "_".into();
+        }
+        match blocks.last_mut() {
+            Some(block) if !class => block.push_str(&words.join(" ")),
+            _ => blocks.push(words.join(" ")),
+        }
+    }
+    blocks.sort();
+    blocks.concat()
 }
 
 /// A line without the numbers that are not compared: those of counters that the trace waives, and, with super-packets, how many

@@ -2,9 +2,9 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use txweir_core::Meta;
 use txweir_core::hash::FlowHasher;
 use txweir_core::headers::{Headers, ethertype, protocol};
+use txweir_core::{Detail, Meta};
 
 use super::trace::{Extra, Row};
 
@@ -35,6 +35,11 @@ pub(super) fn frame(row: &Row, seq: u32, size: u32, extra: Extra) -> Result<Vec<
     }
     f.resize(size as usize, 0);
     Ok(f)
+}
+
+/// What the kinds may know of a frame that want to know more than its metadata.
+pub(super) fn detail(frame: &[u8], hasher: &FlowHasher) -> Detail {
+    Detail::of(&Headers::parse_ethernet(frame), frame, hasher)
 }
 
 /// What a qdisc may know of a frame.

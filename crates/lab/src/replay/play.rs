@@ -7,8 +7,8 @@ use txweir_core::cx::Cx;
 use txweir_core::hash::FlowHasher;
 use txweir_core::pool::Pool;
 use txweir_core::{
-    Admitted, Completed, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath, TxQueue,
-    Wake,
+    Admitted, Completed, Detail, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath,
+    TxQueue, Wake,
 };
 use txweir_tc::tool::{self, Device, Devices, Hook, Request, SwapDone};
 
@@ -133,7 +133,8 @@ impl<'a> Player<'a> {
         let at = self.time();
         for ((packet, len), m) in std::mem::take(&mut self.lane.device.sent) {
             let arrived = packet::ds(&self.trace.rows[self.trace.arrivals[packet].row]);
-            let ds = if m.marked { arrived | 3 } else { arrived };
+            let ds = if m.washed { arrived & 3 } else { arrived };
+            let ds = if m.marked { ds | 3 } else { ds };
             self.played.departures.push(Departure { at, packet, len, ds });
         }
     }
@@ -150,12 +151,15 @@ impl<'a> Player<'a> {
             meta.txtime = Instant((ZERO + at).max(0).cast_unsigned());
         }
         let lane = &mut self.lane;
-        match lane.path.submit(lane.now, (number, meta.len), meta, &mut lane.device) {
+        let detail = lane.path.wants_detail().then(|| packet::detail(&bytes, &self.hasher));
+        let (now, frame) = (lane.now, (number, meta.len));
+        match lane.path.submit_with(now, frame, meta, detail.as_ref(), &mut lane.device) {
             Admitted::Cut(frame, _) => {
                 for piece in packet::pieces(&meta) {
                     let frame = (frame.0, piece.len);
                     // A piece is sent, queued or dropped; what is dropped shows in the departures.
-                    let _ = lane.path.submit(lane.now, frame, piece, &mut lane.device);
+                    let detail = detail.map(Detail::piece);
+                    let _ = lane.path.submit_with(now, frame, piece, detail.as_ref(), &mut lane.device);
                 }
             }
             // The departures tell what was dropped, and a forwarder is never told to wait.

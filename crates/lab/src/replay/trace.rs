@@ -26,6 +26,9 @@ pub struct Head {
     /// The kernel drew random numbers: how many is compared, not which.
     #[serde(default)]
     pub random: bool,
+    /// Classes are flows that the kernel numbers by a hash with a random key.
+    #[serde(default)]
+    pub hashed: bool,
     /// Differences that are meant.
     #[serde(default)]
     pub parity: Vec<Parity>,

@@ -31,6 +31,7 @@ pub(super) static ENGINE: &[Grammar] = &[
             key(&["multiqueue"], &[]),
         ],
     ),
+    qdisc(&["cake"], CAKE),
     qdisc(
         &["codel", "fq_codel"],
         &[
@@ -301,7 +302,7 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["any_ect"], &[]),
         ],
     ),
-    qdisc(&["cake", "cake_mq"], CAKE),
+    qdisc(&["cake_mq"], CAKE),
 ];
 
 /// Clocks of Linux, `CLOCK_` in front or not.

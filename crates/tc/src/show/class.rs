@@ -223,26 +223,39 @@ fn write_flow(
         return Ok(());
     }
     let Tally { packets, bytes } = flow.backlog;
-    writeln!(out, " (dropped 0, overlimits 0 requeues 0) ")?;
+    writeln!(out, " (dropped {}, overlimits 0 requeues 0) ", drops(flow))?;
     write!(out, " backlog {} {packets}p requeues 0\n ", text_of(&Bytes(bytes)))?;
     for (key, value) in known(flow) {
         match key {
             "dropping" => write!(out, " dropping")?,
-            "ldelay" | "drop_next" => {
+            "ldelay" | "drop_next" | "blue_timer" => {
                 let sign = if value < 0 { "-" } else { "" };
                 write!(out, " {key} {sign}{}", time_text(value.unsigned_abs()))?;
             }
             _ => write!(out, " {key} {value}")?,
         }
     }
-    writeln!(out, "\n")
+    // tc ends most kinds' flows with an empty line.
+    writeln!(out, "{}", if owner.qdisc().spec().kind == "cake" { "" } else { "\n" })
+}
+
+/// Packets that were dropped from a flow, where that is known.
+fn drops(flow: &FlowShown<'_>) -> i64 {
+    flow.values.iter().find(|(key, _)| *key == "drops").map_or(0, |(_, n)| *n)
 }
 
 /// What is known of a flow, without what says nothing while it drops nothing.
 fn known<'a>(flow: &FlowShown<'a>) -> impl Iterator<Item = (&'static str, i64)> + use<'a> {
     let values = flow.values;
     let dropping = values.iter().any(|(key, value)| *key == "dropping" && *value != 0);
-    values.iter().copied().filter(move |(key, _)| dropping || !matches!(*key, "dropping" | "drop_next"))
+    let blue = values.iter().any(|(key, value)| *key == "blue_prob" && *value != 0);
+    let said = move |key: &str| match key {
+        "drops" => false,
+        "dropping" | "drop_next" => dropping,
+        "blue_timer" => blue,
+        _ => true,
+    };
+    values.iter().copied().filter(move |(key, _)| said(key))
 }
 
 fn flow_object(owner: &Node, id: Handle, flow: &FlowShown<'_>, form: &Form) -> String {
@@ -250,7 +263,8 @@ fn flow_object(owner: &Node, id: Handle, flow: &FlowShown<'_>, form: &Form) -> S
     if !form.statistics {
         return o.finish();
     }
-    let counts = [("drops", 0), ("overlimits", 0), ("requeues", 0), ("backlog", flow.backlog.bytes)];
+    let o = o.raw("drops", &drops(flow).to_string());
+    let counts = [("overlimits", 0), ("requeues", 0), ("backlog", flow.backlog.bytes)];
     let o = counts.into_iter().chain([("qlen", flow.backlog.packets)]).fold(o, |o, (key, n)| o.uint(key, n));
     let value = |o: Object, (key, value): (&str, i64)| match key {
         "dropping" => o.bool(key, true),

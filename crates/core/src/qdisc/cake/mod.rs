@@ -1,0 +1,610 @@
+//! cake: a shaper without bursts, tins by DSCP, fair queueing among hosts and among their flows, and a control law per
+//! flow, in one (tc-cake(8)).
+//!
+//! Sources: Hoiland-Jorgensen, Taht and Morton, "Piece of CAKE: A Comprehensive Queue Management Solution for Home
+//! Gateways" (2018, arXiv:1804.07617); RFC 8289; RFC 2474; what Linux 6.12 was measured to do. A packet passes through:
+//! tin (`tins`), flow (`flows`), acknowledgement filter (`ack_filter`); then, when its time has come (`shaper`, with
+//! sizes from `framing`), the turns of tins and of flows, and the law (`law::cobalt`).
+//!
+//! O(1) per packet; O(log queues) while queues overflow; with the filter O(packets in its flow). Memory per tin: 1024
+//! flows of one cache line, 4 bytes of tag, 12 of hosts and 12 of backlog each, 94 KiB; taken when it is made.
+//!
+//! - I1: over any interval that begins with something waiting, bytes charged and sent <= rate x time + one packet.
+//! - I2: no more memory is taken than the limit allows, once a call has returned.
+//! - I3: packets of one flow leave in order of arrival.
+//! - I4: the last packet of a flow is never dropped by the law.
+//! - I5: a flow is on at most one list; it is on one while it has packets.
+//! - Differs from Linux (PARITY.md: flow-hash, cake-memory, cake-range, cake-nat, cake-gso-overflow, cake-tin-deficit,
+//!   cake-drop-next, peek-limit).
+
+mod ack_filter;
+mod autorate;
+mod config;
+mod flows;
+mod framing;
+mod heap;
+mod shaper;
+mod tin;
+mod tins;
+
+use alloc::vec::Vec;
+
+use crate::cx::{Cx, Tally};
+use crate::error::ConfigError;
+use crate::handle::{ClassId, Handle};
+use crate::meta::{Ecn, Meta};
+use crate::pool::{List, Pkt, Pool};
+use crate::qdisc::{Discipline, FlowShown, Next, Verdict};
+use crate::reason::{DropReason, MarkReason, WakeReason};
+use crate::spec::{Env, Flags};
+use crate::stats::{Counter, Counters};
+use crate::time::Instant;
+use crate::units::Rate;
+
+use autorate::Estimate;
+use flows::{BULK, FLOWS, Hashes, Place};
+use framing::Sizes;
+use heap::Backlogs;
+use shaper::{Schedule, Threshold};
+use tin::{Tin, TinStats};
+use tins::{Plan, TINS_MAX, dscp_of};
+
+pub use config::{AckFilter, Bandwidth, Cells, Config, Diffserv, FlowMode, Framing, Mask, MemLimit, Rtt};
+
+crate::stats! {
+    /// Counters of cake.
+    pub struct Stats {
+        /// Most memory that waiting packets have taken, bytes.
+        memory_used: u64,
+        /// Most that they may take, bytes.
+        memory_limit: u64,
+        /// What arrives at most, as `autorate-ingress` estimates it, bytes/s; without, the first rate.
+        capacity_estimate: u64,
+        /// Smallest network packet, bytes (frame, if the framing is raw).
+        min_network_size: u32,
+        /// Largest network packet, bytes.
+        max_network_size: u32,
+        /// Least that a packet was charged, bytes.
+        min_adj_size: u32,
+        /// Most that a packet was charged, bytes.
+        max_adj_size: u32,
+        /// Mean bytes in front of the network header.
+        avg_hdr_offset: u32,
+    }
+}
+
+/// The memory that is allowed whatever the rate, unless it is said.
+const MEMORY_MIN: u64 = 4 << 20;
+/// Frames of the device that unsaid memory holds at most.
+const PACKETS_MAX: u64 = 10_240;
+
+/// Shaper, tins, fair queueing and law in one.
+#[derive(Debug)]
+pub struct Cake {
+    /// Those of the plan, and behind them those that a plan had before: they are empty, and remember.
+    tins: Vec<Tin>,
+    plan: &'static Plan,
+    /// The tin of each DSCP.
+    dscps: [u8; 64],
+    schedule: Schedule,
+    /// The rate that is shaped to.
+    rate: Rate,
+    /// The tin whose turn it is while nothing is shaped.
+    current: usize,
+    backlogs: Backlogs,
+    sizes: Sizes,
+    estimate: Estimate,
+    cfg: Config,
+    /// Full frame of the device, and its link header.
+    frame: (u32, u32),
+    packets: u64,
+    memory: u64,
+    memory_max: u64,
+    memory_limit: u64,
+    /// Packets that came while nothing waited and have to wait for what was sent before: told at the next call for one.
+    held_up: u32,
+    /// When it was last called.
+    seen: Instant,
+}
+
+/// The memory that a waiting packet is charged: that of Linux's buffers, so that a limit means the same. A frame with its
+/// headroom and the 320 bytes that follow it in a buffer come in the sizes of its allocator, and 256 bytes describe them.
+/// What does not fit one page beside its headroom lies in pages of its own, but for the link header.
+fn memory_of(m: &Meta) -> u64 {
+    const PAGE: u64 = 4096;
+    let len = u64::from(m.len);
+    let (linear, pages) = if len + 16 < PAGE { (len, 0) } else { (14, (len - 14).next_multiple_of(PAGE)) };
+    let data = (linear + 16).next_multiple_of(64) + 320;
+    let room = if data <= 576 { 576 } else { data.next_power_of_two() };
+    room + 256 + pages
+}
+
+impl Discipline for Cake {
+    const KIND: &'static str = "cake";
+    const ABOUT: &'static str = "Shaper, tins by DSCP, fairness among hosts and flows, and an AQM, in one.";
+    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: false };
+    const TAKES_CLASS: bool = true;
+    const WANTS_DETAIL: bool = true;
+    const PARTS: &'static [Counter] = TinStats::TABLE;
+    type Config = Config;
+    type Stats = Stats;
+
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        cfg.framing.end();
+        Ok(())
+    }
+    fn new(cfg: &Config, env: &Env) -> Self {
+        let mut cake = Self {
+            tins: Vec::new(),
+            plan: cfg.diffserv.plan(),
+            dscps: cfg.diffserv.table(),
+            schedule: Schedule::default(),
+            rate: cfg.bandwidth.rate,
+            current: 0,
+            backlogs: Backlogs::new(0),
+            sizes: Sizes::NONE,
+            estimate: Estimate::new(cfg.bandwidth.rate),
+            cfg: cfg.clone(),
+            frame: (env.frame_max(), env.link_header),
+            packets: 0,
+            memory: 0,
+            memory_max: 0,
+            memory_limit: 0,
+            held_up: 0,
+            seen: Instant::ZERO,
+        };
+        cake.tins.resize_with(cake.plan.shares.len(), Tin::new);
+        cake.backlogs = Backlogs::new(cake.tins.len() * FLOWS);
+        cake.set_rate();
+        cake
+    }
+    fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
+        let old = core::mem::replace(&mut self.cfg, cfg.clone());
+        if old.bandwidth.rate != cfg.bandwidth.rate || !cfg.bandwidth.autorate {
+            self.rate = cfg.bandwidth.rate;
+        }
+        if (old.framing.overhead, old.framing.raw) != (cfg.framing.overhead, cfg.framing.raw) {
+            self.sizes.restart();
+        }
+        let queues = |c: &Config| (c.diffserv, c.flowmode, c.fwmark);
+        if cx.swapping() && queues(&old) != queues(cfg) {
+            // Packets of a flow would wait in two queues: those that are here are queued anew.
+            self.purge(0, cx);
+        }
+        if old.diffserv != cfg.diffserv {
+            self.set_tins(cx);
+        }
+        self.set_rate();
+        self.trim(cx);
+    }
+    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+        if m.segs > 1 && self.cfg.split_gso {
+            // A size table above translates what is said here: none of the pieces is charged more than the whole.
+            let real = m.len.saturating_add((u32::from(m.segs) - 1).saturating_mul(m.header_len.into()));
+            Verdict::Cut(if m.wire_len == real { m.segment_len() } else { m.wire_len.max(m.segment_len()) })
+        } else if self.memory + memory_of(m) <= self.memory_sure() {
+            Verdict::Accept
+        } else {
+            Verdict::Full
+        }
+    }
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        let now = cx.now;
+        self.seen = now;
+        let tin = self.tin_of(cx.meta(&p), class);
+        if self.cfg.wash {
+            cx.wash(&p);
+        }
+        let m = *cx.meta(&p);
+        let hashes = hashes_of(&m, class, &p, &cx.pool);
+        let t = &mut self.tins[tin];
+        let f = t.flows.find(self.cfg.flowmode, &hashes);
+        if t.stats.backlog_bytes == 0 {
+            t.threshold.wake(now);
+            if self.packets == 0 && self.schedule.wake(now) {
+                self.held_up += 1;
+            }
+        }
+        let offset = cx.pool.detail(&p).and_then(|d| d.l3_offset).map_or(self.frame.1, u32::from);
+        let charged = self.sizes.charge(&self.cfg.framing, &m, offset);
+        cx.pool.set_note(&p, charged);
+        t.stats.max_pkt_len = t.stats.max_pkt_len.max(m.wire_len);
+        t.stats.sent_packets += 1;
+        t.stats.sent_bytes += u64::from(m.wire_len);
+        t.stats.backlog_bytes += u64::from(m.wire_len);
+        t.flows.flows[f].packets.push_back(&mut cx.pool, p);
+        self.backlogs.add(tin * FLOWS + f, m.wire_len);
+        self.packets += 1;
+        self.memory += memory_of(&m);
+        let saved = if self.cfg.ack_filter == AckFilter::Off { 0 } else { self.filter(tin, f, cx) };
+        self.follow(i64::from(m.wire_len) - i64::from(saved), now);
+        let t = &mut self.tins[tin];
+        t.flows.joined(self.cfg.flowmode, f, t.quantum, &mut cx.rng);
+        self.memory_max = self.memory_max.max(self.memory);
+        self.trim(cx);
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        self.seen = cx.now;
+        for _ in 0..core::mem::take(&mut self.held_up) {
+            cx.overlimit();
+        }
+        // Those that decay are looked at once per call.
+        let mut decaying = true;
+        // Each round takes a packet, a flow off a list, or a turn: bounded by the flows and the turns that a packet takes.
+        while self.packets > 0 {
+            let due = self.schedule.due();
+            if due > cx.now {
+                cx.overlimit();
+                return Next::At(due, WakeReason::Tokens);
+            }
+            let Some(tin) = self.choose(cx.now) else { break };
+            if let Some(p) = self.serve(tin, &mut decaying, cx) {
+                self.backlogs.sent();
+                return Next::Packet(p);
+            }
+        }
+        Next::Empty
+    }
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        for tin in 0..self.tins.len() {
+            self.drain_tin(tin, out, pool);
+        }
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.tins.iter().flat_map(|t| &t.flows.flows).flat_map(|flow| flow.packets.metas(pool)).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {
+        for tin in &mut self.tins {
+            tin.flows.reset();
+            tin.deficit = 0;
+            tin.threshold = Threshold::default();
+        }
+        self.rate = self.cfg.bandwidth.rate;
+        self.estimate = Estimate::new(self.rate);
+        self.backlogs = Backlogs::new(self.tins.len() * FLOWS);
+        self.schedule.reset();
+        self.current = 0;
+        self.set_rate();
+    }
+    fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
+        for (i, tin) in (0u32..).zip(self.plan.order) {
+            let flows = &self.tins[usize::from(*tin)].flows.flows;
+            for (j, flow) in (0u32..).zip(flows).filter(|(_, flow)| flow.place != Place::None) {
+                let law = &flow.law;
+                let values = [
+                    ("deficit", i64::from(flow.deficit)),
+                    ("count", i64::from(law.count())),
+                    ("dropping", i64::from(law.dropping())),
+                    ("drop_next", law.lag(self.seen) / 1000),
+                    ("blue_prob", i64::from(law.p_drop())),
+                    ("blue_timer", law.blue_age(self.seen) / 1000),
+                    ("drops", i64::from(flow.dropped)),
+                ];
+                let bytes = self.backlogs.of(usize::from(*tin) * FLOWS + j as usize);
+                let packets = flow.packets.metas(pool).count() as u64;
+                let minor = i * FLOWS as u32 + j + 1;
+                f(FlowShown { minor, backlog: Tally { packets, bytes }, values: &values });
+            }
+        }
+    }
+    fn stats(&self) -> Stats {
+        Stats {
+            memory_used: self.memory_max,
+            memory_limit: self.memory_limit,
+            capacity_estimate: self.estimate.peak().0,
+            min_network_size: self.sizes.net.0,
+            max_network_size: self.sizes.net.1,
+            min_adj_size: self.sizes.charged.0,
+            max_adj_size: self.sizes.charged.1,
+            avg_hdr_offset: self.sizes.mean_offset(),
+        }
+    }
+    fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {
+        for (name, tin) in self.plan.names.iter().zip(self.plan.order) {
+            self.tins[usize::from(*tin)].counted().visit(&mut |counter, n| f(name, counter, n));
+        }
+    }
+}
+
+/// The hash values of a packet. A class that names this qdisc overrides that of the flow by its minor and those of both
+/// hosts by its major number, where they are numbers of queues.
+fn hashes_of(m: &Meta, class: Option<ClassId>, p: &Pkt, pool: &Pool) -> Hashes {
+    let hosts = pool.detail(p).map_or([0, 0], |d| [d.src_host, d.dst_host]);
+    let mut hashes = Hashes { flow: m.hash, hosts };
+    // The class is that of a filter: the one in the priority chooses the tin.
+    if class.is_some_and(|c| c.major() == m.class.major()) {
+        let number = |n: u16| (1..=FLOWS as u32).contains(&u32::from(n)).then(|| u32::from(n) - 1);
+        hashes.flow = number(m.class.minor()).unwrap_or(hashes.flow);
+        hashes.hosts = number(m.class.major()).map_or(hashes.hosts, |host| [host, host]);
+    }
+    hashes
+}
+
+impl Cake {
+    /// The tin of a packet: its firewall mark's, the one that its priority names, its DSCP's.
+    #[inline]
+    fn tin_of(&self, m: &Meta, class: Option<ClassId>) -> usize {
+        if self.plan.shares.len() == 1 {
+            return 0;
+        }
+        let numbered = |n: u32| self.plan.order.get(n.checked_sub(1)? as usize).map(|tin| usize::from(*tin));
+        let mask = self.cfg.fwmark.0;
+        let mark = if mask == 0 { 0 } else { (m.mark & mask) >> mask.trailing_zeros() };
+        let named = class.filter(|c| Handle(m.priority) == *c).map_or(0, |c| u32::from(c.minor()));
+        numbered(mark)
+            .or_else(|| numbered(named))
+            .unwrap_or_else(|| usize::from(self.dscps[usize::from(dscp_of(m) & 63)]))
+    }
+
+    /// The tin whose turn it is; `None` if nothing waits in any.
+    #[inline]
+    fn choose(&mut self, now: Instant) -> Option<usize> {
+        let tins = self.plan.shares.len();
+        if tins == 1 {
+            return self.tins[0].flows.is_active().then_some(0);
+        }
+        if self.schedule.pace.is_unlimited() {
+            return self.choose_by_turns();
+        }
+        // The last of those that are within their part; if there is none, the one that will be first.
+        let mut best: Option<(usize, i64)> = None;
+        for (i, tin) in self.tins.iter().take(tins).enumerate().filter(|(_, tin)| tin.flows.is_active()) {
+            let slack = tin.threshold.slack(now);
+            if slack >= 0 || best.is_none_or(|(_, best)| slack >= best) {
+                best = Some((i, slack));
+            }
+        }
+        best.map(|(i, _)| i)
+    }
+
+    /// Tins take turns in bytes. Bounded: each round gives every tin a turn, and none owes more than one packet.
+    fn choose_by_turns(&mut self) -> Option<usize> {
+        let tins = self.plan.shares.len();
+        if !self.tins.iter().take(tins).any(|tin| tin.flows.is_active()) {
+            return None;
+        }
+        loop {
+            let tin = &mut self.tins[self.current];
+            if tin.deficit >= 0 && tin.flows.is_active() {
+                return Some(self.current);
+            }
+            if tin.deficit <= 0 {
+                tin.deficit += i64::from(tin.turn);
+            }
+            self.current = (self.current + 1) % tins;
+        }
+    }
+
+    /// The next packet of a tin; `None` if what had its turn was empty, or what was dropped has used up the time.
+    fn serve(&mut self, tin: usize, decaying: &mut bool, cx: &mut Cx) -> Option<Pkt> {
+        let mode = self.cfg.flowmode;
+        loop {
+            let t = &mut self.tins[tin];
+            let (f, rota) = t.flows.next(core::mem::take(decaying))?;
+            if t.flows.flows[f].deficit <= 0 {
+                t.flows.rotate(mode, f, rota, t.quantum, &mut cx.rng);
+                continue;
+            }
+            let Some(p) = self.pop(tin, f, cx) else {
+                let t = &mut self.tins[tin];
+                let law = &mut t.flows.flows[f].law;
+                t.stats.unresponsive_flows -= u32::from(law.on_empty(&t.law, cx.now));
+                let keep = !law.at_rest(cx.now);
+                t.flows.emptied(mode, f, rota, keep);
+                return None;
+            };
+            if self.passes(tin, f, &p, cx) {
+                self.depart(tin, f, &p, cx);
+                return Some(p);
+            }
+            if self.cfg.ingress {
+                let charged = self.charge(tin, &p, true, cx);
+                self.owe(tin, f, charged);
+            }
+            self.drop(tin, f, p, DropReason::Congested, cx);
+        }
+    }
+
+    /// Takes the oldest packet of a flow out of it.
+    #[inline]
+    fn pop(&mut self, tin: usize, f: usize, cx: &Cx) -> Option<Pkt> {
+        let p = self.tins[tin].flows.flows[f].packets.pop_front(&cx.pool)?;
+        self.left(tin, f, cx.meta(&p));
+        Some(p)
+    }
+
+    /// A packet is no longer in a flow.
+    #[inline]
+    fn left(&mut self, tin: usize, f: usize, m: &Meta) {
+        self.tins[tin].stats.backlog_bytes -= u64::from(m.wire_len);
+        self.backlogs.take(tin * FLOWS + f, m.wire_len);
+        self.packets -= 1;
+        self.memory -= memory_of(m);
+    }
+
+    /// Whether the law lets a packet go; it may mark it.
+    #[inline]
+    fn passes(&mut self, tin: usize, f: usize, p: &Pkt, cx: &mut Cx) -> bool {
+        let t = &mut self.tins[tin];
+        let flow = &mut t.flows.flows[f];
+        let m = cx.meta(p);
+        let waited = cx.now.saturating_since(m.enqueued);
+        let capable = m.ecn != Ecn::NotEct;
+        let lenient = if self.cfg.ingress { t.flows.counts[BULK] } else { 0 };
+        let mut mark = false;
+        let rng = &mut cx.rng;
+        let draw = || rng.next_u64() as u32;
+        let signal = || {
+            mark = capable;
+            capable
+        };
+        let drop = flow.law.on_dequeue(&t.law, cx.now, waited, lenient, signal, draw);
+        let last = flow.packets.is_empty();
+        if mark {
+            cx.mark(p, MarkReason::Congested);
+        }
+        if drop && !last {
+            return false;
+        }
+        t.stats.ecn_mark += u64::from(mark);
+        true
+    }
+
+    /// A packet leaves.
+    #[inline]
+    fn depart(&mut self, tin: usize, f: usize, p: &Pkt, cx: &Cx) {
+        let waited = cx.now.saturating_since(cx.meta(p).enqueued);
+        self.tins[tin].waited(waited.0);
+        let charged = self.charge(tin, p, false, cx);
+        self.owe(tin, f, charged);
+    }
+
+    /// A flow and its tin have used so much of their turns.
+    #[inline]
+    fn owe(&mut self, tin: usize, f: usize, charged: u32) {
+        let t = &mut self.tins[tin];
+        let deficit = &mut t.flows.flows[f].deficit;
+        *deficit = deficit.saturating_sub_unsigned(charged);
+        if self.schedule.pace.is_unlimited() {
+            t.deficit -= i64::from(charged);
+        }
+    }
+
+    /// Charges a packet to the schedules of the link and of its tin: what it is charged.
+    #[inline]
+    fn charge(&mut self, tin: usize, p: &Pkt, dropped: bool, cx: &Cx) -> u32 {
+        let noted = cx.pool.detail(p).map(|d| d.note);
+        let len = noted.unwrap_or_else(|| self.cfg.framing.charge(cx.meta(p).wire_len));
+        if !self.schedule.pace.is_unlimited() {
+            self.tins[tin].threshold.charge(len, cx.now);
+            self.schedule.charge(len, dropped);
+        }
+        len
+    }
+
+    #[cold]
+    fn drop(&mut self, tin: usize, f: usize, p: Pkt, reason: DropReason, cx: &mut Cx) {
+        let t = &mut self.tins[tin];
+        t.stats.drops += 1;
+        t.flows.flows[f].dropped += 1;
+        cx.drop(p, reason);
+    }
+
+    /// Drops the oldest packet of the longest queue until there is memory enough.
+    #[inline]
+    fn trim(&mut self, cx: &mut Cx) {
+        while self.memory > self.memory_limit && self.packets > 0 {
+            self.drop_longest(cx);
+        }
+    }
+
+    #[cold]
+    fn drop_longest(&mut self, cx: &mut Cx) {
+        let mut queue = self.backlogs.longest();
+        if self.backlogs.of(queue) == 0 {
+            // Packets without length weigh nothing; any that waits will do.
+            let waiting = |q: &usize| !self.tins[q / FLOWS].flows.flows[q % FLOWS].packets.is_empty();
+            queue = (0..self.tins.len() * FLOWS).find(waiting).unwrap_or(0);
+        }
+        let (tin, f) = (queue / FLOWS, queue % FLOWS);
+        let Some(p) = self.pop(tin, f, cx) else { return };
+        let t = &mut self.tins[tin];
+        let began = t.flows.flows[f].law.on_full(&t.law, cx.now);
+        t.stats.unresponsive_flows += u32::from(began);
+        if self.cfg.ingress {
+            self.charge(tin, &p, true, cx);
+        }
+        self.drop(tin, f, p, DropReason::Overmemory, cx);
+    }
+
+    /// Drops the acknowledgement that the newest packet of a flow makes needless, if there is one: its bytes.
+    fn filter(&mut self, tin: usize, f: usize, cx: &mut Cx) -> u32 {
+        let t = &mut self.tins[tin];
+        let packets = &mut t.flows.flows[f].packets;
+        let Some(newest) = packets.details(&cx.pool).last().and_then(|d| d.tcp) else { return 0 };
+        let len = packets.details(&cx.pool).count();
+        let aggressive = self.cfg.ack_filter == AckFilter::Aggressive;
+        let needless = ack_filter::needless(packets.details(&cx.pool), &newest, len, aggressive);
+        let Some(p) = needless.and_then(|n| packets.take_nth(&mut cx.pool, n)) else { return 0 };
+        t.stats.ack_drops += 1;
+        let wire_len = cx.meta(&p).wire_len;
+        self.left(tin, f, cx.meta(&p));
+        if self.cfg.ingress {
+            self.charge(tin, &p, true, cx);
+        }
+        cx.drop(p, DropReason::AckFilter);
+        wire_len
+    }
+
+    /// Sees an arrival: the shaper may follow it.
+    #[inline]
+    fn follow(&mut self, bytes: i64, now: Instant) {
+        if !self.cfg.bandwidth.autorate {
+            self.estimate.ignore(now);
+        } else if let Some(rate) = self.estimate.arrived(bytes, now) {
+            self.rate = rate;
+            self.set_rate();
+        }
+    }
+
+    /// The memory that is allowed whatever this arrival says of the rate.
+    fn memory_sure(&self) -> u64 {
+        let follows = self.cfg.bandwidth.autorate && self.cfg.memlimit.0.is_none();
+        if follows { self.memory_limit.min(MEMORY_MIN) } else { self.memory_limit }
+    }
+
+    /// Gives every tin its part of the rate, and bounds the memory.
+    fn set_rate(&mut self) {
+        let (target, interval) = (self.cfg.rtt.target(), self.cfg.rtt.interval());
+        for (tin, share) in self.tins.iter_mut().zip(self.plan.shares) {
+            let eighths = (0..share.eighths).fold(self.rate.0, |rate, _| (u128::from(rate) * 7 / 8) as u64); // less
+            tin.configure(Rate(eighths >> share.halvings), share.quantum, self.frame.0, target, interval);
+        }
+        let shaped = !self.schedule.pace.is_unlimited();
+        self.schedule.pace = self.tins[0].threshold.pace;
+        if shaped && self.schedule.pace.is_unlimited() {
+            self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
+        }
+        let frames = PACKETS_MAX * u64::from(self.frame.0);
+        self.memory_limit = match (self.cfg.memlimit.0, self.rate.0) {
+            (Some(said), _) => said.0,
+            (None, 0) => frames,
+            (None, _) => frames.min(self.rate.bytes_floor(interval).0.saturating_mul(4).max(MEMORY_MIN)),
+        };
+    }
+
+    /// Takes another plan: tins that it does not have lose what they hold.
+    fn set_tins(&mut self, cx: &mut Cx) {
+        self.plan = self.cfg.diffserv.plan();
+        self.dscps = self.cfg.diffserv.table();
+        let tins = self.plan.shares.len();
+        self.purge(tins, cx);
+        let had = self.tins.len();
+        self.tins.resize_with(tins.max(had), Tin::new);
+        self.backlogs.grow(self.tins.len() * FLOWS);
+        self.current %= tins;
+    }
+
+    /// Drops what waits in the tins from `first` on.
+    fn purge(&mut self, first: usize, cx: &mut Cx) {
+        let mut gone = List::new();
+        for tin in first..self.tins.len() {
+            self.drain_tin(tin, &mut gone, &mut cx.pool);
+        }
+        while let Some(p) = gone.pop_front(&cx.pool) {
+            cx.drop(p, DropReason::Purged);
+        }
+    }
+
+    fn drain_tin(&mut self, tin: usize, out: &mut List, pool: &mut Pool) {
+        for f in 0..FLOWS {
+            let mut list = core::mem::take(&mut self.tins[tin].flows.flows[f].packets);
+            for m in list.metas(pool) {
+                self.left(tin, f, m);
+            }
+            out.append(pool, &mut list);
+        }
+    }
+}
+
+const _: () = assert!(TINS_MAX * FLOWS < u16::MAX as usize, "queues of all tins are numbered in 16 bits");

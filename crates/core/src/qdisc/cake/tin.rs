@@ -1,0 +1,145 @@
+//! A tin: its flows, its part of the link, its law, and what is counted of it.
+
+use crate::law::cobalt::CobaltParams;
+use crate::qdisc::cake::autorate::{lopsided, mean};
+use crate::qdisc::cake::flows::{BULK, DECAYING, Flows, SPARSE};
+use crate::qdisc::cake::shaper::{Pace, Threshold};
+use crate::time::Nanos;
+use crate::units::Rate;
+
+crate::stats! {
+    /// Counters of a tin.
+    pub struct TinStats {
+        /// The rate below which it goes before others, bytes/s; 0: nothing is shaped.
+        threshold_rate: u64,
+        /// Bytes that came into it.
+        sent_bytes: u64,
+        /// Bytes that wait in it.
+        backlog_bytes: u64,
+        /// Standing delay that is acceptable here, microseconds: at least one and a half frames.
+        target_us: u64,
+        /// Time over which it must stay above, microseconds.
+        interval_us: u64,
+        /// Delay of packets that left it, microseconds: a mean that rises quickly and falls slowly.
+        peak_delay_us: u64,
+        /// The same: a mean that moves slowly.
+        avg_delay_us: u64,
+        /// The same: a mean that falls quickly and rises slowly, the delay of flows that send little.
+        base_delay_us: u64,
+        /// Packets that came into it.
+        sent_packets: u64,
+        /// Packets whose flow was in another queue of its set than its hash says.
+        way_indirect_hits: u32,
+        /// Flows that took a queue that was not theirs before.
+        way_misses: u32,
+        /// Packets whose flow had to share a queue, because all of its set were taken.
+        way_collisions: u32,
+        /// Packets dropped from it: by the law, or because there was no room.
+        drops: u64,
+        /// Packets marked instead of dropped.
+        ecn_mark: u64,
+        /// Acknowledgements that the filter dropped.
+        ack_drops: u64,
+        /// Flows that send little, and those that are empty and remembered.
+        sparse_flows: u32,
+        /// Flows that have used up a turn.
+        bulk_flows: u32,
+        /// Flows that BLUE drops from.
+        unresponsive_flows: u32,
+        /// Largest packet that came into it, bytes.
+        max_pkt_len: u32,
+        /// Bytes that a flow may send per turn, before its host's part.
+        flow_quantum: u32,
+    }
+}
+
+/// Bytes that a flow may send per turn while nothing is shaped, and the most that it ever may.
+const QUANTUM_MAX: u64 = 1514;
+/// The least: a large packet then takes several turns, and small ones go by.
+const QUANTUM_MIN: u64 = 300;
+/// A turn takes at least a 4096th of a second.
+const QUANTUM_SHIFT: u32 = 12;
+
+/// A part of the traffic.
+#[derive(Debug)]
+pub struct Tin {
+    /// Its flows.
+    pub flows: Flows,
+    /// Until when it is within its part.
+    pub threshold: Threshold,
+    /// Its law.
+    pub law: CobaltParams,
+    /// Bytes that it may still send while tins take turns.
+    pub deficit: i64,
+    /// Bytes that it gets per turn.
+    pub turn: u16,
+    /// Bytes that a flow gets per turn.
+    pub quantum: u32,
+    /// What is counted as it happens; the rest is filled in when it is shown.
+    pub stats: TinStats,
+    /// Means of the delay, ns: peak, average, base.
+    delays: [u64; 3],
+}
+
+impl Tin {
+    /// Without a part.
+    pub fn new() -> Self {
+        Self {
+            flows: Flows::new(),
+            threshold: Threshold::default(),
+            law: CobaltParams::default(),
+            deficit: 0,
+            turn: 0,
+            quantum: 0,
+            stats: TinStats::default(),
+            delays: [0; 3],
+        }
+    }
+
+    /// Gives it a rate, and a law for frames of `mtu` bytes at that rate.
+    pub fn configure(&mut self, rate: Rate, turn: u16, mtu: u32, target: Nanos, interval: Nanos) {
+        let pace = Pace::new(rate);
+        self.threshold.pace = pace;
+        self.turn = turn;
+        self.quantum = match rate.0 {
+            0 => QUANTUM_MAX,
+            rate => (rate >> QUANTUM_SHIFT).clamp(QUANTUM_MIN, QUANTUM_MAX),
+        } as u32; // at most QUANTUM_MAX
+        let mtu_time = pace.time(mtu).0;
+        let slow = (mtu_time.saturating_mul(3) / 2).max(target.0);
+        let interval = interval.0.saturating_add(slow - target.0).max(slow.saturating_mul(2));
+        self.law = CobaltParams { target: slow, interval, mtu_time };
+        self.stats.threshold_rate = rate.0;
+    }
+
+    /// A packet leaves that waited so long.
+    #[inline]
+    pub fn waited(&mut self, delay: u64) {
+        let [peak, average, base] = self.delays;
+        self.delays = [
+            lopsided(peak, delay, delay > peak),
+            mean(average, delay, 8),
+            lopsided(base, delay, delay < base),
+        ];
+    }
+
+    /// What is counted of it.
+    pub fn counted(&self) -> TinStats {
+        let [peak, average, base] = self.delays.map(|ns| ns / 1000);
+        let [sparse, bulk, decaying] = [SPARSE, BULK, DECAYING].map(|i| self.flows.counts[i]);
+        TinStats {
+            target_us: self.law.target / 1000,
+            interval_us: self.law.interval / 1000,
+            peak_delay_us: peak,
+            avg_delay_us: average,
+            base_delay_us: base,
+            way_indirect_hits: self.flows.ways.indirect,
+            way_misses: self.flows.ways.misses,
+            way_collisions: self.flows.ways.collisions,
+            sparse_flows: sparse + decaying,
+            bulk_flows: bulk,
+            flow_quantum: self.quantum,
+            ..self.stats
+        }
+    }
+}
