@@ -142,7 +142,8 @@ class Player:
     def tc(self, line):
         at = now() - self.zero
         status, out, err = run(["tc", *shlex.split(line)])
-        self.result["commands"].append({"at": at, "tc": line, "status": status, "says": err or out})
+        done = now() - self.zero
+        self.result["commands"].append({"at": at, "done": done, "tc": line, "status": status, "says": err or out})
 
     def show(self):
         at = now() - self.zero
@@ -159,6 +160,7 @@ class Player:
                 # Some kinds of class are text although JSON was asked for.
                 del show[what]
             show[what + "_text"] = run(["tc", *detail, *command])[1]
+        show["done"] = now() - self.zero
         self.result["shows"].append(show)
 
     def send(self, event, stamp):

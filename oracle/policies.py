@@ -1,5 +1,7 @@
 """Random policies and arrivals, for oracle/fuzz. A kind takes part when it has its function in `KINDS`."""
 
+import re
+
 from scenario import Random
 
 
@@ -100,7 +102,13 @@ class Policy:
         if kind == "pfifo_fast" or kind == "tbf" and any("fifo" in k for k in below):
             return None
         rate = self.rate * self.draw.between(5, 20) // 10
-        return f"qdisc change dev v0 {place} handle {handle:x}: {kind}{KINDS[kind](self.draw, rate)}"
+        options = KINDS[kind](self.draw, rate)
+        if "fifo" in kind:
+            # fifo-shrink: a limit only grows.
+            options = f" limit {self.draw.between(60, 100)}" if kind != "bfifo" else f" limit {self.draw.between(60000, 90000)}"
+        # fq-codel-flows: Linux refuses any number of flows in a change, also the present one.
+        options = re.sub(r" flows \d+", "", options)
+        return f"qdisc change dev v0 {place} handle {handle:x}: {kind}{options}"
 
 
 def scenario(seed, kinds):

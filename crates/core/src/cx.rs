@@ -55,6 +55,8 @@ pub struct Cx {
     /// What was charged above the wire bytes, of packets dropped and of packets set aside, since the node with the
     /// size table last settled.
     excess: (i64, i64),
+    /// During a change: what a peek has taken out of the qdisc that is changed.
+    pub(crate) peeked: List,
     /// Of the node being called and of those above it: each takes off its own before it returns.
     pub(crate) overlimits: u64,
     drops: [u64; DropReason::COUNT],
@@ -75,10 +77,16 @@ impl Cx {
             aside: Tally::default(),
             aside_list: List::new(),
             excess: (0, 0),
+            peeked: List::new(),
             overlimits: 0,
             drops: [0; DropReason::COUNT],
             marks: [0; MarkReason::COUNT],
         }
+    }
+
+    /// During a change: the packet that a peek has taken out of the qdisc, which is the oldest that it has to drop.
+    pub fn take_peeked(&mut self) -> Option<Pkt> {
+        self.peeked.pop_front(&self.pool)
     }
 
     /// The packet's metadata.

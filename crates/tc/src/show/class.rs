@@ -126,7 +126,7 @@ fn write_flow(
             _ => write!(out, " {key} {value}")?,
         }
     }
-    writeln!(out, "\n")
+    writeln!(out)
 }
 
 /// What is known of a flow, without what says nothing while it drops nothing.
