@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use common::lane::{Lane, Out};
 use txweir_core::cx::Cx;
 use txweir_core::dql::OBJECT_MAX;
+use txweir_core::hash::FlowHasher;
+use txweir_core::headers::Headers;
 use txweir_core::qdisc::kind;
 use txweir_core::testing::VecDevice;
 use txweir_core::value::{Words, exact_of};
@@ -146,6 +148,28 @@ fn saying_the_present_number_of_flows_again_changes_nothing() {
     lane.change(T0, Handle::ROOT, "flows 64 quantum 600").unwrap();
     let refused = lane.change(T0, Handle::ROOT, "flows 128").unwrap_err();
     assert!(refused.to_string().contains("cannot change while running"), "{refused}");
+}
+
+/// fq-codel-shrink
+#[test]
+fn what_a_smaller_limit_of_fq_codel_drops_is_counted_as_dropped() {
+    let mut lane = Lane::new("fq_codel", "limit 10");
+    lane.fill(T0, 0, 5, Meta::new(100));
+    lane.change(T0, Handle::ROOT, "limit 2").unwrap();
+    let books = *lane.path.tree().root().books();
+    assert_eq!((books.sent.packets, books.dropped.packets, books.queued.packets), (0, 3, 2));
+}
+
+/// flow-hash
+#[test]
+fn a_tag_does_not_make_another_flow() {
+    // Ethernet, IPv4 (header of 20 bytes, UDP), ports; and the same with a tag in front.
+    let ip = [&[0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 3, 233, 7, 209, 0, 8, 0, 0][..]].concat();
+    let plain = [&[0; 12][..], &[8, 0], &ip].concat();
+    let tagged = [&[0; 12][..], &[0x81, 0, 0, 5, 8, 0], &ip].concat();
+    let hash = |frame: &[u8]| FlowHasher::new(7).five_tuple(&Headers::parse_ethernet(frame));
+    assert_eq!(Headers::parse_ethernet(&tagged).dst_port, 2001);
+    assert_eq!(hash(&plain), hash(&tagged));
 }
 
 /// tbf-own-child

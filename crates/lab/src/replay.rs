@@ -23,9 +23,10 @@ pub const TOLERANCE_NS: i64 = 1000;
 /// The grain of the kernel's clock, nanoseconds.
 const GRAIN_NS: i64 = 256;
 
-/// Flow hashes are keyed, here and in the kernel, and the traces are those whose outcome no key changed there. Two flows of a trace
-/// may meet in one bucket here all the same: then another key is tried, so many times.
-const KEYS: u64 = 4;
+/// Flow hashes are keyed, here and in the kernel, and the traces are those whose outcome did not change with the key there. Two flows of
+/// a trace may meet in one bucket here all the same, or a tie be broken by the order of the buckets: then another key is tried, so
+/// many times.
+const KEYS: u64 = 32;
 
 impl Trace {
     /// Replays the trace.

@@ -119,6 +119,16 @@ fn what_is_meant_is_named_and_not_counted() {
 }
 
 #[test]
+fn of_a_random_kind_amounts_are_compared() {
+    let random = SMALL.replacen("\"seed\":1,", "\"seed\":1,\"random\":true,", 1);
+    assert_eq!(differences(&random.replacen("[900608,1]", "[900608,3]", 1)), []);
+    // Sixty packets more, of which Linux dropped all and we none: far beyond chance.
+    let many: Vec<String> = (0..60).map(|i| format!("[{},0,100]", 400_000_000 + i * 1_000_000)).collect();
+    let more = format!("{{\"send\":[{}]}}\n{{\"depart\":", many.join(","));
+    assert_eq!(differences(&random.replacen("{\"depart\":", &more, 1)), [Aspect::Drops]);
+}
+
+#[test]
 fn a_text_that_is_no_trace_says_why() {
     let lines: Vec<&str> = SMALL.lines().collect();
     let said = |text: &str| Trace::read(text).expect_err(text).to_string();

@@ -10,8 +10,9 @@
 //! - I4: between two turns of a backlogged flow every other backlogged flow has a turn; a turn sends at most
 //!   `quantum` bytes plus one packet (RFC 8290 section 4.2).
 //! - Differs from Linux (PARITY.md: fq-codel-memory, fq-codel-range, codel-empty-disarms, codel-newton-range,
-//!   direct-at-rest, flow-hash, fq-codel-flows): memory is what this engine uses, and is brought below its limit whatever it takes;
-//!   values out of range are refused; the law as in codel; the hash is keyed by a seed that is given.
+//!   direct-at-rest, flow-hash, fq-codel-flows, fq-codel-shrink): memory is what this engine uses, and is brought below its
+//!   limit whatever it takes; values out of range are refused; the law as in codel; the hash is keyed by a seed that is
+//!   given.
 
 use alloc::format;
 use alloc::vec::Vec;
