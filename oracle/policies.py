@@ -103,6 +103,9 @@ class Policy:
             return None
         rate = self.rate * self.draw.between(5, 20) // 10
         options = KINDS[kind](self.draw, rate)
+        if kind == "tbf":
+            # The same, of the fifo that it came with.
+            options = re.sub(r" (limit \d+|latency \d+ms)", " limit 90000", options)
         if "fifo" in kind:
             # fifo-shrink: a limit only grows.
             options = f" limit {self.draw.between(60, 100)}" if kind != "bfifo" else f" limit {self.draw.between(60000, 90000)}"

@@ -234,7 +234,8 @@ impl Discipline for Tbf {
         let lacking = tokens.min(peak_tokens);
         if lacking < 0 {
             cx.overlimit();
-            return Next::At(cx.now + Nanos(lacking.unsigned_abs()), WakeReason::Tokens);
+            let (t, why) = cx.earliest(cx.now + Nanos(lacking.unsigned_abs()), WakeReason::Tokens);
+            return Next::At(t, why);
         }
         self.filled = cx.now;
         self.tokens = tokens;
