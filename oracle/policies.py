@@ -52,7 +52,8 @@ def tbf(d, rate):
     burst = d.of(1600, 2000, 3000, 5000, 20000)
     peak = d.sometimes(25, f" peakrate {rate * d.between(11, 30) // 10}bit mtu {d.of(1600, 2000, 4000)}")
     end = d.of(f"limit {d.between(1600, 80000)}", f"latency {d.of(5, 20, 50, 200)}ms")
-    return f" rate {rate}bit burst {burst} {end}{peak}" + d.sometimes(10, f" mpu {d.of(64, 200)}") + d.sometimes(10, f" overhead {d.of(4, 24)}")
+    charged = d.sometimes(10, f" mpu {d.of(64, 200)}") + d.sometimes(10, f" overhead {d.of(4, 24)}")
+    return f" rate {rate}bit burst {burst} {end}{peak}{charged}"
 
 
 # Rows of PARITY.md that any case may show.

@@ -164,7 +164,10 @@ fn what_a_smaller_limit_of_fq_codel_drops_is_counted_as_dropped() {
 #[test]
 fn a_tag_does_not_make_another_flow() {
     // Ethernet, IPv4 (header of 20 bytes, UDP), ports; and the same with a tag in front.
-    let ip = [&[0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 3, 233, 7, 209, 0, 8, 0, 0][..]].concat();
+    let ip = [&[
+        0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 3, 233, 7, 209, 0, 8, 0, 0,
+    ][..]]
+    .concat();
     let plain = [&[0; 12][..], &[8, 0], &ip].concat();
     let tagged = [&[0; 12][..], &[0x81, 0, 0, 5, 8, 0], &ip].concat();
     let hash = |frame: &[u8]| FlowHasher::new(7).five_tuple(&Headers::parse_ethernet(frame));

@@ -56,9 +56,14 @@ fn every_kind_has_enough_traces_and_they_change_it_under_load() {
         let dropped = traces.iter().filter(|path| read(path).replay().gone > 0).count();
         let changed = |path: &&PathBuf| {
             let lines = fs::read_to_string(path).expect("a trace");
-            lines.lines().any(|line| line.starts_with("{\"at\":") && !line.starts_with("{\"at\":-") && line.contains("\"tc\""))
+            lines.lines().any(|line| {
+                line.starts_with("{\"at\":") && !line.starts_with("{\"at\":-") && line.contains("\"tc\"")
+            })
         };
-        assert!(dropped > 0 && traces.iter().any(|p| changed(&p)), "{kind}: no overload, or no change under load");
+        assert!(
+            dropped > 0 && traces.iter().any(|p| changed(&p)),
+            "{kind}: no overload, or no change under load"
+        );
     }
 }
 
@@ -147,13 +152,13 @@ fn a_text_that_is_no_trace_says_why() {
     assert_eq!(with(1, &lines[0].replace("\"seed\":1,", "")), "line 1: missing field `seed`");
     assert_eq!(with(3, "{\"at\":1}"), "line 3: expected packets, tc, send, depart or show");
     assert_eq!(with(3, "[1]"), "line 3: expected a JSON object");
-    assert_eq!(with(3, "{\"tc\":\"qdisc show\",\"status\":0}"), "line 3: expected `at`, a time in nanoseconds");
+    assert_eq!(
+        with(3, "{\"tc\":\"qdisc show\",\"status\":0}"),
+        "line 3: expected `at`, a time in nanoseconds"
+    );
     assert_eq!(with(3, "{\"at\":1,\"tc\":\"qdisc show\"}"), "line 3: expected `status`, an exit status");
     assert_eq!(with(4, "{\"send\":[[0,7,100]]}"), "line 4: there is no row 7 in the packet table");
-    assert_eq!(
-        with(4, "{\"send\":[[0,0,20]]}"),
-        "line 4: a size of 20 bytes, but the headers alone are 42"
-    );
+    assert_eq!(with(4, "{\"send\":[[0,0,20]]}"), "line 4: a size of 20 bytes, but the headers alone are 42");
     assert_eq!(
         with(4, "{\"send\":[[5,0,100],[4,0,100]]}"),
         "line 4: it happens before what stands in front of it"

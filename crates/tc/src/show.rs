@@ -324,7 +324,8 @@ fn write_books(out: &mut String, node: &Node) -> std::fmt::Result {
         " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues 0) ",
         b.sent.bytes + b.peeked.bytes,
         b.sent_segs + b.peeked_segs,
-        b.dropped.packets, b.overlimits
+        b.dropped.packets,
+        b.overlimits
     )?;
     writeln!(out, " backlog {} {}p requeues 0", text_of(&Bytes(b.queued.bytes)), b.queued.packets)
 }
