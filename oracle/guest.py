@@ -1,8 +1,8 @@
 """Inside the reference kernel: plays the jobs of a folder, each a device, tc commands and packets in virtual time.
 
 One process does everything: it sleeps until the next event, sends (AF_PACKET) or runs tc, and at the end reads what arrived at
-the peer, which the kernel has stamped (SO_TIMESTAMPNS). The processor's work takes no virtual time; each clock reading of a process
-takes 256 ns, the clock's grain. A packet meets the qdisc at exactly the time that was read before it was sent.
+the peer, which the kernel has stamped (SO_TIMESTAMPNS). The processor's work takes no virtual time; each clock reading of a
+process takes 256 ns, the clock's grain. A packet meets the qdisc at exactly the time that was read before it was sent.
 """
 
 import array

@@ -1,9 +1,10 @@
 //! Replays what the Linux kernel was recorded to do: the same arrivals through the same policy here, and what differs.
 //!
 //! A *trace* is what the oracle wrote (`spec/traces/README.md`): tc commands and packets with their times, what left when,
-//! and the counters. The replay sets the policy with the same command lines, gives the same bytes to the same parser, and drives a
-//! [`TxPath`](txweir_core::TxPath) over a device that takes every packet at once, as veth does. Then it compares: the order
-//! of the departures exactly, their times within a microsecond, who was dropped, marks, exit statuses, and all that `show` tells.
+//! and the counters. The replay sets the policy with the same command lines, gives the same bytes to the same parser, and
+//! drives a [`TxPath`](txweir_core::TxPath) over a device that takes every packet at once, as veth does. Then it compares:
+//! the order of the departures exactly, their times within a microsecond, who was dropped, marks, exit statuses, and all
+//! that `show` tells.
 //!
 //! Timers fire here when they fired in the kernel, if that is within the tolerance of when they should: the kernel's clock
 //! has a grain, and without that the difference of one grain could change a later decision and look like another law.
