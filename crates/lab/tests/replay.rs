@@ -68,7 +68,7 @@ fn every_kind_has_enough_traces_and_they_change_it_under_load() {
 }
 
 #[test]
-fn what_a_trace_waives_is_a_row_of_parity_and_really_differs() {
+fn what_a_trace_waives_is_a_row_of_parity() {
     let parity = fs::read_to_string(root().join("PARITY.md")).expect("PARITY.md");
     for path in kinds().into_iter().flat_map(|(_, traces)| traces) {
         let trace = read(&path);
