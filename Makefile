@@ -4,13 +4,15 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TXWEIR := target/release/txweir
 
-.PHONY: help build demo test bench bench-gate lint setup clean
+.PHONY: help build demo test bench bench-gate lint setup clean oracle oracle-fuzz
 
 help:
 	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
 	@echo "make test        every test: unit, laws, golden vectors, transcripts; live ones when root"
 	@echo "make bench       time the path beside other queues on this machine"
 	@echo "make bench-gate  compare instruction counts with the checked-in table (valgrind)"
+	@echo "make oracle      record what Linux does with oracle/scenarios, into spec/traces (builds a kernel, once)"
+	@echo "make oracle-fuzz SEED=1 COUNT=100   random policies and packets, compared with Linux"
 	@echo "make lint        format, clippy with warnings denied, tidy checks"
 
 build:
@@ -39,6 +41,17 @@ bench: build
 
 bench-gate: build setup
 	cargo xtask gate
+
+# The kernel is built once, into a cache. What is recorded belongs into a commit; `make test` replays it.
+oracle:
+	oracle/build
+	oracle/record oracle/scenarios/*.toml
+
+SEED ?= 1
+COUNT ?= 100
+oracle-fuzz: build
+	oracle/build
+	oracle/fuzz --seed $(SEED) --count $(COUNT)
 
 lint:
 	cargo fmt --all --check

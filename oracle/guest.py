@@ -1,8 +1,8 @@
 """Inside the reference kernel: plays the jobs of a folder, each a device, tc commands and packets in virtual time.
 
-One process does everything: it sleeps until the next event, sends (AF_PACKET) or runs tc, and at the end reads what arrived at the
-peer, which the kernel has stamped (SO_TIMESTAMPNS). The processor's work takes no virtual time; each clock reading of a process
-takes 256 ns, the clock's grain. A packet meets the qdisc at exactly the time that was read before it was sent.
+One process does everything: it sleeps until the next event, sends (AF_PACKET) or runs tc, and at the end reads what arrived at
+the peer, which the kernel has stamped (SO_TIMESTAMPNS). The processor's work takes no virtual time; each clock reading of a
+process takes 256 ns, the clock's grain. A packet meets the qdisc at exactly the time that was read before it was sent.
 """
 
 import array
@@ -142,7 +142,8 @@ class Player:
     def tc(self, line):
         at = now() - self.zero
         status, out, err = run(["tc", *shlex.split(line)])
-        self.result["commands"].append({"at": at, "tc": line, "status": status, "says": err or out})
+        done = now() - self.zero
+        self.result["commands"].append({"at": at, "done": done, "tc": line, "status": status, "says": err or out})
 
     def show(self):
         at = now() - self.zero
@@ -159,6 +160,7 @@ class Player:
                 # Some kinds of class are text although JSON was asked for.
                 del show[what]
             show[what + "_text"] = run(["tc", *detail, *command])[1]
+        show["done"] = now() - self.zero
         self.result["shows"].append(show)
 
     def send(self, event, stamp):

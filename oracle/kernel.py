@@ -32,7 +32,8 @@ def play(linux, jobs, seed):
             json.dump(jobs, f)
         command = [linux, "time-travel=inf-cpu", "mem=192M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
                    f"init={HOME}/init", "con=null", "con0=null,fd:1", "quiet", f"ORACLE_HOME={HOME}", "ORACLE_JOB=/proc/self/cwd"]
-        # The command line is stirred into the kernel's random numbers: the job's folder, which is a new one each time, is the working directory.
+        # The command line is stirred into the kernel's random numbers, so it must not name the job's folder, which is a new one
+        # each time: that is the working directory.
         environment = {**os.environ, "ORACLE_SEED": str(seed)}
         fixed = os.path.join(os.path.dirname(linux), "fixed.so")
         if os.path.exists(fixed):

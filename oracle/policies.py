@@ -1,5 +1,7 @@
 """Random policies and arrivals, for oracle/fuzz. A kind takes part when it has its function in `KINDS`."""
 
+import re
+
 from scenario import Random
 
 
@@ -50,7 +52,8 @@ def tbf(d, rate):
     burst = d.of(1600, 2000, 3000, 5000, 20000)
     peak = d.sometimes(25, f" peakrate {rate * d.between(11, 30) // 10}bit mtu {d.of(1600, 2000, 4000)}")
     end = d.of(f"limit {d.between(1600, 80000)}", f"latency {d.of(5, 20, 50, 200)}ms")
-    return f" rate {rate}bit burst {burst} {end}{peak}" + d.sometimes(10, f" mpu {d.of(64, 200)}") + d.sometimes(10, f" overhead {d.of(4, 24)}")
+    charged = d.sometimes(10, f" mpu {d.of(64, 200)}") + d.sometimes(10, f" overhead {d.of(4, 24)}")
+    return f" rate {rate}bit burst {burst} {end}{peak}{charged}"
 
 
 # Rows of PARITY.md that any case may show.
@@ -100,7 +103,16 @@ class Policy:
         if kind == "pfifo_fast" or kind == "tbf" and any("fifo" in k for k in below):
             return None
         rate = self.rate * self.draw.between(5, 20) // 10
-        return f"qdisc change dev v0 {place} handle {handle:x}: {kind}{KINDS[kind](self.draw, rate)}"
+        options = KINDS[kind](self.draw, rate)
+        if kind == "tbf":
+            # The same, of the fifo that it came with.
+            options = re.sub(r" (limit \d+|latency \d+ms)", " limit 90000", options)
+        if "fifo" in kind:
+            # fifo-shrink: a limit only grows.
+            options = f" limit {self.draw.between(60, 100)}" if kind != "bfifo" else f" limit {self.draw.between(60000, 90000)}"
+        # fq-codel-flows: Linux refuses any number of flows in a change, also the present one.
+        options = re.sub(r" flows \d+", "", options)
+        return f"qdisc change dev v0 {place} handle {handle:x}: {kind}{options}"
 
 
 def scenario(seed, kinds):

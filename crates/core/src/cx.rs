@@ -2,7 +2,7 @@
 
 use crate::meta::{Ecn, Meta};
 use crate::pool::{List, Pkt, Pool};
-use crate::reason::{DropReason, MarkReason};
+use crate::reason::{DropReason, MarkReason, WakeReason};
 use crate::rng::Rng;
 use crate::time::Instant;
 use crate::trace::{Event, Record, Trace};
@@ -55,6 +55,10 @@ pub struct Cx {
     /// What was charged above the wire bytes, of packets dropped and of packets set aside, since the node with the
     /// size table last settled.
     excess: (i64, i64),
+    /// During a change: what a peek has taken out of the qdisc that is changed.
+    pub(crate) peeked: List,
+    /// The earliest time that a qdisc below has named, of those that lost to a packet that was ready beside it.
+    earlier: Option<(Instant, WakeReason)>,
     /// Of the node being called and of those above it: each takes off its own before it returns.
     pub(crate) overlimits: u64,
     drops: [u64; DropReason::COUNT],
@@ -75,10 +79,35 @@ impl Cx {
             aside: Tally::default(),
             aside_list: List::new(),
             excess: (0, 0),
+            peeked: List::new(),
+            earlier: None,
             overlimits: 0,
             drops: [0; DropReason::COUNT],
             marks: [0; MarkReason::COUNT],
         }
+    }
+
+    /// During a change: the packet that a peek has taken out of the qdisc, which is the oldest that it has to drop.
+    pub fn take_peeked(&mut self) -> Option<Pkt> {
+        self.peeked.pop_front(&self.pool)
+    }
+
+    /// A class will have a packet at `t`, but another has one now. If that one has to wait for a shaper above, `t` may be
+    /// the time to ask again: what is ready then may be smaller, and leave at once.
+    pub fn may_be_ready(&mut self, t: Instant, why: WakeReason) {
+        if self.earlier.is_none_or(|(u, _)| t < u) {
+            self.earlier = Some((t, why));
+        }
+    }
+
+    /// The earlier of a shaper's own time and of those that `may_be_ready` was told since the path was last asked.
+    pub fn earliest(&self, t: Instant, why: WakeReason) -> (Instant, WakeReason) {
+        self.earlier.filter(|(u, _)| *u < t).unwrap_or((t, why))
+    }
+
+    /// The path is asked anew.
+    pub(crate) const fn forget_earlier(&mut self) {
+        self.earlier = None;
     }
 
     /// The packet's metadata.

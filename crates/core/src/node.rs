@@ -36,7 +36,8 @@ pub struct Books {
     pub dropped: Tally,
     /// Packets and bytes in it now, all levels below included.
     pub queued: Tally,
-    /// Of these the one that a peek has taken out of the qdisc: tc counts it as sent already.
+    /// What a peek has taken out of the qdisc and has not left: tc counts it as sent already, and still does if it is dropped
+    /// then (`Cx::take_peeked`).
     pub peeked: Tally,
     /// Its segments.
     pub peeked_segs: u64,
@@ -240,7 +241,7 @@ impl Node {
     pub fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let next = match self.held.pop_front(&cx.pool) {
             Some(p) => {
-                self.let_go();
+                self.let_go(&p, cx);
                 Next::Packet(p)
             }
             None => self.ask(cx),
@@ -322,14 +323,16 @@ impl Node {
     fn hold(&mut self, p: Pkt, cx: &mut Cx) {
         let m = cx.pool.meta(&p);
         self.books.peeked.add(m.wire_len);
-        self.books.peeked_segs = u64::from(m.segs);
+        self.books.peeked_segs += u64::from(m.segs);
         self.held.push_back(&mut cx.pool, p);
         self.qdisc.holding(true);
     }
 
     /// The held packet was taken out.
-    fn let_go(&mut self) {
-        (self.books.peeked, self.books.peeked_segs) = (Tally::default(), 0);
+    fn let_go(&mut self, p: &Pkt, cx: &Cx) {
+        let m = cx.pool.meta(p);
+        self.books.peeked = self.books.peeked.since(Tally { packets: 1, bytes: u64::from(m.wire_len) });
+        self.books.peeked_segs -= u64::from(m.segs);
         self.qdisc.holding(false);
     }
 
@@ -343,7 +346,7 @@ impl Node {
     pub fn purge(&mut self, cx: &mut Cx) {
         let before = (cx.dropped, cx.aside);
         if let Some(p) = self.held.pop_front(&cx.pool) {
-            self.let_go();
+            self.let_go(&p, cx);
             cx.drop(p, DropReason::Purged);
         }
         self.qdisc.purge(cx);
@@ -355,7 +358,7 @@ impl Node {
     pub(crate) fn drain(&mut self, out: &mut List, cx: &mut Cx) {
         let mut own = List::new();
         if let Some(p) = self.held.pop_front(&cx.pool) {
-            self.let_go();
+            self.let_go(&p, cx);
             // It came out of the qdisc before everything that is still there.
             own.push_back(&mut cx.pool, p);
         }
@@ -383,7 +386,9 @@ impl Node {
     /// Runs `f` on the qdisc and settles what it dropped.
     pub(crate) fn with<R>(&mut self, cx: &mut Cx, f: impl FnOnce(&mut dyn Qdisc, &mut Cx) -> R) -> R {
         let before = (cx.dropped, cx.aside);
+        let outer = core::mem::replace(&mut cx.peeked, core::mem::take(&mut self.held));
         let r = f(&mut *self.qdisc, cx);
+        self.held = core::mem::replace(&mut cx.peeked, outer);
         self.settle_all(before, cx);
         r
     }

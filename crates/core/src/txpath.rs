@@ -355,6 +355,7 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         self.cx.now = now;
+        self.cx.forget_earlier();
         let wake = self.run(budget, dev);
         if self.uncommitted {
             self.uncommitted = false;

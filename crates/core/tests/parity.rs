@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use common::lane::{Lane, Out};
 use txweir_core::cx::Cx;
 use txweir_core::dql::OBJECT_MAX;
+use txweir_core::hash::FlowHasher;
+use txweir_core::headers::Headers;
 use txweir_core::qdisc::kind;
 use txweir_core::testing::VecDevice;
 use txweir_core::value::{Words, exact_of};
@@ -105,14 +107,12 @@ fn the_lowest_free_handle_is_given_in_each_tree() {
     assert_eq!(add(&mut Tree::new(Env::default()), Handle::ROOT), "8001:");
 }
 
-/// peek-limit
+/// As in Linux: what a shaper's peek has taken out counts towards the limit of the qdisc it came from.
 #[test]
-fn a_packet_held_by_a_peek_does_not_count_towards_the_limit_it_came_from() {
-    // How many packets wait below tbf at most: those of the limit, and the one held. The FIFO kinds tell their head
-    // without giving it away.
+fn a_packet_held_by_a_peek_counts_towards_the_limit_it_came_from() {
     for (below, options, most) in [
-        ("codel", "limit 2", 3),
-        ("fq_codel", "limit 2", 3),
+        ("codel", "limit 2", 2),
+        ("fq_codel", "limit 2", 2),
         ("pfifo", "limit 2", 2),
         ("bfifo", "limit 2000", 2),
         ("pfifo_head_drop", "limit 2", 2),
@@ -121,11 +121,11 @@ fn a_packet_held_by_a_peek_does_not_count_towards_the_limit_it_came_from() {
         lane.graft(T0, Handle::new(0x8001, 1), below, options);
         assert_eq!(most_behind_the_shaper(&mut lane), most, "{below}");
     }
-    // The packet that waits in prio is none of its class's.
+    // prio asks its classes, and takes nothing out.
     let mut lane = Lane::new("tbf", "rate 1kbps burst 1500 limit 100000");
     let prio = lane.graft(T0, Handle::new(0x8001, 1), "prio", "");
     lane.graft(T0, Handle::new(prio.major(), 2), "pfifo", "limit 2");
-    assert_eq!(most_behind_the_shaper(&mut lane), 3, "prio");
+    assert_eq!(most_behind_the_shaper(&mut lane), 2, "prio");
 }
 
 /// Sends one packet to empty the bucket, offers ten more, and gives the most that ever waited.
@@ -139,6 +139,40 @@ fn most_behind_the_shaper(lane: &mut Lane) -> u64 {
         most = most.max(lane.backlog());
     }
     most
+}
+
+/// fq-codel-flows
+#[test]
+fn saying_the_present_number_of_flows_again_changes_nothing() {
+    let mut lane = Lane::new("fq_codel", "flows 64 quantum 300");
+    lane.change(T0, Handle::ROOT, "flows 64 quantum 600").unwrap();
+    let refused = lane.change(T0, Handle::ROOT, "flows 128").unwrap_err();
+    assert!(refused.to_string().contains("cannot change while running"), "{refused}");
+}
+
+/// fq-codel-shrink
+#[test]
+fn what_a_smaller_limit_of_fq_codel_drops_is_counted_as_dropped() {
+    let mut lane = Lane::new("fq_codel", "limit 10");
+    lane.fill(T0, 0, 5, Meta::new(100));
+    lane.change(T0, Handle::ROOT, "limit 2").unwrap();
+    let books = *lane.path.tree().root().books();
+    assert_eq!((books.sent.packets, books.dropped.packets, books.queued.packets), (0, 3, 2));
+}
+
+/// flow-hash
+#[test]
+fn a_tag_does_not_make_another_flow() {
+    // Ethernet, IPv4 (header of 20 bytes, UDP), ports; and the same with a tag in front.
+    let ip = [&[
+        0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 3, 233, 7, 209, 0, 8, 0, 0,
+    ][..]]
+    .concat();
+    let plain = [&[0; 12][..], &[8, 0], &ip].concat();
+    let tagged = [&[0; 12][..], &[0x81, 0, 0, 5, 8, 0], &ip].concat();
+    let hash = |frame: &[u8]| FlowHasher::new(7).five_tuple(&Headers::parse_ethernet(frame));
+    assert_eq!(Headers::parse_ethernet(&tagged).dst_port, 2001);
+    assert_eq!(hash(&plain), hash(&tagged));
 }
 
 /// tbf-own-child

@@ -1,9 +1,10 @@
 //! Replays what the Linux kernel was recorded to do: the same arrivals through the same policy here, and what differs.
 //!
-//! A *trace* is what the oracle wrote (`spec/traces/README.md`): tc commands and packets with their times, what left when, and the
-//! counters. The replay sets the policy with the same command lines, gives the same bytes to the same parser, and drives a
-//! [`TxPath`](txweir_core::TxPath) over a device that takes every packet at once, as veth does. Then it compares: the order
-//! of the departures exactly, their times within a microsecond, who was dropped, marks, exit statuses, and all that `show` tells.
+//! A *trace* is what the oracle wrote (`spec/traces/README.md`): tc commands and packets with their times, what left when,
+//! and the counters. The replay sets the policy with the same command lines, gives the same bytes to the same parser, and
+//! drives a [`TxPath`](txweir_core::TxPath) over a device that takes every packet at once, as veth does. Then it compares:
+//! the order of the departures exactly, their times within a microsecond, who was dropped, marks, exit statuses, and all
+//! that `show` tells.
 //!
 //! Timers fire here when they fired in the kernel, if that is within the tolerance of when they should: the kernel's clock
 //! has a grain, and without that the difference of one grain could change a later decision and look like another law.
@@ -23,9 +24,10 @@ pub const TOLERANCE_NS: i64 = 1000;
 /// The grain of the kernel's clock, nanoseconds.
 const GRAIN_NS: i64 = 256;
 
-/// Flow hashes are keyed, here and in the kernel, and the traces are those whose outcome no key changed there. Two flows of a trace
-/// may meet in one bucket here all the same: then another key is tried, so many times.
-const KEYS: u64 = 4;
+/// Flow hashes are keyed, here and in the kernel, and the traces are those whose outcome did not change with the key there.
+/// Two flows of a trace may meet in one bucket here all the same, or a tie be broken by the order of the buckets: then
+/// another key is tried, so many times.
+const KEYS: u64 = 32;
 
 impl Trace {
     /// Replays the trace.

@@ -223,12 +223,12 @@ fn counters_of_the_kinds_that_have_some() {
         show::text(path.tree(), None, true).lines().skip(2).collect::<Vec<_>>(),
         [
             " backlog 4000b 4p requeues 0",
-            "  maxpacket 1000 drop_overlimit 1 new_flow_count 5 ecn_mark 0 memory_used 4256",
+            "  maxpacket 0 drop_overlimit 1 new_flow_count 5 ecn_mark 0 memory_used 4256",
             "  new_flows_len 5 old_flows_len 0",
         ]
     );
     assert!(show::json(path.tree(), None, true).ends_with(concat!(
-        r#""backlog":4000,"qlen":4,"maxpacket":1000,"drop_overlimit":1,"new_flow_count":5,"ecn_mark":0,"#,
+        r#""backlog":4000,"qlen":4,"maxpacket":0,"drop_overlimit":1,"new_flow_count":5,"ecn_mark":0,"#,
         r#""memory_used":4256,"new_flows_len":5,"old_flows_len":0}]"#
     )));
 

@@ -175,7 +175,7 @@ fn classes_in_text_and_json() {
     assert_eq!(
         good(&mut devices, "-s class show dev eth0 classid 1:2"),
         "class prio 1:2 parent 1: leaf 20: \n Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n \
-         backlog 100b 1p requeues 0\n\n"
+         backlog 100b 1p requeues 0\n"
     );
     assert_eq!(
         good(&mut devices, "-j class show dev eth0"),

@@ -157,6 +157,12 @@ impl Discipline for Codel {
             self.params = p;
         }
         self.limit = cfg.limit.0;
+        if self.queue.packets() + self.held > self.limit
+            && let Some(p) = cx.take_peeked()
+        {
+            self.held = 0;
+            cx.drop(p, DropReason::Purged);
+        }
         trim(&mut self.queue, cx, |q| q.packets() + self.held > self.limit);
     }
     fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
@@ -164,7 +170,6 @@ impl Discipline for Codel {
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         if self.queue.packets() + self.held < self.limit {
-            self.stats.maxpacket = self.stats.maxpacket.max(cx.meta(&p).wire_len);
             self.queue.push_back(&mut cx.pool, p);
         } else {
             self.stats.drop_overlimit += 1;
@@ -173,9 +178,10 @@ impl Discipline for Codel {
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let (ecn, ce) = (cx.marks(MarkReason::Congested), cx.marks(MarkReason::CeThreshold));
-        let queue = &mut self.queue;
+        let (queue, maxpacket) = (&mut self.queue, &mut self.stats.maxpacket);
         let p = next(&mut self.law, &self.params, cx, |cx| {
             let p = queue.pop_front(&cx.pool)?;
+            *maxpacket = (*maxpacket).max(cx.meta(&p).wire_len);
             Some((p, queue.bytes()))
         });
         self.stats.ecn_mark += cx.marks(MarkReason::Congested) - ecn;

@@ -10,8 +10,9 @@
 //! - I4: between two turns of a backlogged flow every other backlogged flow has a turn; a turn sends at most
 //!   `quantum` bytes plus one packet (RFC 8290 section 4.2).
 //! - Differs from Linux (PARITY.md: fq-codel-memory, fq-codel-range, codel-empty-disarms, codel-newton-range,
-//!   direct-at-rest, flow-hash): memory is what this engine uses, and is brought below its limit whatever it takes;
-//!   values out of range are refused; the law as in codel; the hash is keyed by a seed that is given.
+//!   direct-at-rest, flow-hash, fq-codel-flows, fq-codel-shrink): memory is what this engine uses, and is brought below its
+//!   limit whatever it takes; values out of range are refused; the law as in codel; the hash is keyed by a seed that is
+//!   given.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -204,6 +205,12 @@ impl Discipline for FqCodel {
         self.memory_limit = cfg.memory_limit.0;
         self.quantum = cfg.quantum as i32;
         self.drop_batch = cfg.drop_batch;
+        if self.packets + self.held > self.limit
+            && let Some(p) = cx.take_peeked()
+        {
+            self.held = 0;
+            cx.drop(p, DropReason::Purged);
+        }
         while self.packets + self.held > self.limit || self.memory > self.memory_limit {
             let Next::Packet(p) = self.dequeue(cx) else { return };
             cx.drop(p, DropReason::Purged);
@@ -229,7 +236,6 @@ impl Discipline for FqCodel {
         self.bytes += u64::from(wire_len);
         self.packets += 1;
         self.memory += memory;
-        self.stats.maxpacket = self.stats.maxpacket.max(wire_len);
         while self.packets > 0 && self.packets + self.held > self.limit || self.memory > self.memory_limit {
             self.trim_fattest(cx);
         }
@@ -337,6 +343,7 @@ impl FqCodel {
         let p = next(law, &self.params, cx, |cx| {
             let p = packets.pop_front(&cx.pool)?;
             let m = cx.meta(&p);
+            self.stats.maxpacket = self.stats.maxpacket.max(m.wire_len);
             *backlog -= u64::from(m.wire_len);
             self.bytes -= u64::from(m.wire_len);
             self.memory -= memory_of(m);

@@ -109,7 +109,12 @@ impl Discipline for Prio {
             let band = todo.trailing_zeros();
             todo &= todo - 1;
             match self.bands[band as usize].node.peek(cx) {
-                ready @ Peek::Ready { .. } => return Some(ready),
+                ready @ Peek::Ready { .. } => {
+                    if let Peek::At(t, why) = earliest {
+                        cx.may_be_ready(t, why);
+                    }
+                    return Some(ready);
+                }
                 Peek::Empty => self.active &= !(1 << band),
                 Peek::At(t, why) => {
                     if !matches!(&earliest, Peek::At(u, _) if *u <= t) {

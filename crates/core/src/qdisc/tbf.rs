@@ -7,9 +7,8 @@
 //! - I2: tokens are only charged for a packet that leaves.
 //! - I3: after `At(t)`, the packet at the head conforms at t exactly: no packet above `max_size` is let in, and
 //!   one that a change made too large is dropped when it comes to the head, so a full bucket is always enough.
-//! - Differs from Linux (PARITY.md: tbf-gso-cut, tbf-shrunk-bucket, tbf-deleted-child, tbf-own-child, peek-limit): what
-//!   can never leave is cut before it is admitted, or dropped; the child's limit is this qdisc's only while the child
-//!   is its own; a packet that a peek has taken out of the child is not in the child's limit.
+//! - Differs from Linux (PARITY.md: tbf-gso-cut, tbf-shrunk-bucket, tbf-deleted-child, tbf-own-child): what can never
+//!   leave is cut before it is admitted, or dropped; the child's limit is this qdisc's only while the child is its own.
 
 use alloc::format;
 
@@ -235,7 +234,8 @@ impl Discipline for Tbf {
         let lacking = tokens.min(peak_tokens);
         if lacking < 0 {
             cx.overlimit();
-            return Next::At(cx.now + Nanos(lacking.unsigned_abs()), WakeReason::Tokens);
+            let (t, why) = cx.earliest(cx.now + Nanos(lacking.unsigned_abs()), WakeReason::Tokens);
+            return Next::At(t, why);
         }
         self.filled = cx.now;
         self.tokens = tokens;

@@ -136,7 +136,7 @@ fn order(trace: &Trace, played: &Played) -> Option<Difference> {
 }
 
 fn times(trace: &Trace, played: &Played) -> Option<Difference> {
-    let off = |(there, here): (&Departure, &Departure)| (there.at - here.at).abs();
+    let off = |(there, here): (&Departure, &Departure)| there.at.saturating_sub(here.at).saturating_abs();
     let pairs = || trace.departures.iter().zip(&played.departures).map(off);
     let first = pairs().position(|off| off > TOLERANCE_NS)?;
     let worst = pairs().max().unwrap_or(0);
@@ -281,7 +281,8 @@ fn values(key: &str, there: &Value, here: &Value, place: &str, wrong: &mut Vec<W
 /// The first line that `show` prints differently.
 fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Difference> {
     let classes = if trace.head.hashed { nameless(&here.class_text) } else { here.class_text.clone() };
-    let pairs = [(&there.qdisc_text, &here.qdisc_text), (&there.class_text, &classes)];
+    let classes = (flows_apart(&there.class_text), flows_apart(&classes));
+    let pairs = [(&there.qdisc_text, &here.qdisc_text), (&classes.0, &classes.1)];
     let mut rows = Vec::new();
     for (there, here) in pairs {
         let (a, b): (Vec<&str>, Vec<&str>) = (there.lines().collect(), here.lines().collect());
@@ -314,6 +315,33 @@ fn nameless(text: &str) -> String {
         }
     }
     blocks.sort();
+    blocks.concat()
+}
+
+/// Kinds whose classes are flows, numbered by a hash with a random key.
+const HASHED: [&str; 3] = ["class fq_codel ", "class sfq ", "class cake "];
+
+/// The text with classes that are flows without their numbers, those of each qdisc in an order of their own.
+fn flows_apart(text: &str) -> String {
+    let mut blocks: Vec<String> = Vec::new();
+    for line in text.split_inclusive('\n') {
+        match blocks.last_mut() {
+            Some(block) if !line.starts_with("class ") => block.push_str(line),
+            _ => blocks.push(line.into()),
+        }
+    }
+    for block in &mut blocks {
+        if let Some(kind) = HASHED.iter().find(|kind| block.starts_with(**kind)) {
+            let rest = &block[kind.len()..];
+            let major = rest.split(':').next().unwrap_or_default().to_string();
+            let behind = rest.split_once(' ').map_or("", |(_, behind)| behind).to_string();
+            *block = format!("{kind}{major}:* {behind}");
+        }
+    }
+    let kind = |block: &str| HASHED.iter().any(|kind| block.starts_with(kind));
+    for run in blocks.chunk_by_mut(|a, b| kind(a) && kind(b)) {
+        run.sort();
+    }
     blocks.concat()
 }
 

@@ -1,4 +1,5 @@
-//! The bytes of a packet from its row of the table, as `oracle/frames.py` makes them, and from the bytes what a qdisc may know of it.
+//! The bytes of a packet from its row of the table, as `oracle/frames.py` makes them, and from the bytes what a qdisc may
+//! know of it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

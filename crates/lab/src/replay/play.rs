@@ -16,8 +16,8 @@ use super::packet;
 use super::trace::{Departure, Show, Step, Trace};
 use super::{GRAIN_NS, TOLERANCE_NS};
 
-/// Where the trace's time 0 lies in the path's: a multiple of 8.192 s, as in the kernel, so that clocks of other grains are in the same
-/// phase, and far enough from 0 for the set-up.
+/// Where the trace's time 0 lies in the path's: a multiple of 8.192 s, as in the kernel, so that clocks of other grains are
+/// in the same phase, and far enough from 0 for the set-up.
 const ZERO: i64 = 8_192_000_000;
 /// The device's name in the traces.
 const DEVICE: &str = "v0";
@@ -85,9 +85,11 @@ impl<'a> Player<'a> {
         Self { trace, hasher, lane, wake: None, recorded, played }
     }
 
-    /// Lets every timer fire that is due before what happens at `at`, and comes to that time.
+    /// Lets every timer fire that is due before what happens at `at`, and comes to that time. The process that does it
+    /// woke one grain earlier, read the clock, which took the grain, and went on before any timer that was due in between.
     fn run_until(&mut self, at: i64) {
-        while let Some(fires) = self.wake.map(|due| self.fires(due)).filter(|fires| *fires <= at) {
+        let woke = at.saturating_sub(GRAIN_NS);
+        while let Some(fires) = self.wake.map(|due| self.fires(due)).filter(|fires| *fires <= woke) {
             self.now(fires);
             self.drain();
             // Whoever asks for the same instant again is asked at the next grain, so that time goes on.
@@ -112,7 +114,7 @@ impl<'a> Player<'a> {
     }
 
     fn now(&mut self, at: i64) {
-        self.lane.now = Instant((ZERO + at.max(self.time())).cast_unsigned());
+        self.lane.now = Instant(ZERO.saturating_add(at.max(self.time())).cast_unsigned());
     }
 
     fn drain(&mut self) {
@@ -121,7 +123,7 @@ impl<'a> Player<'a> {
             match lane.path.drain(lane.now, BUDGET, &mut lane.device) {
                 Wake::More => {}
                 Wake::At(t, _) => {
-                    self.wake = Some(t.0.cast_signed() - ZERO);
+                    self.wake = Some(i64::try_from(t.0).unwrap_or(i64::MAX) - ZERO);
                     break;
                 }
                 Wake::Idle | Wake::Device => {

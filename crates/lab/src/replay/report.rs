@@ -96,6 +96,7 @@ pub fn table(replays: &[Replayed], all: bool) -> String {
     let _ = write!(out, "{}, {}: ", many(replays.len(), "trace"), many(packets, "packet"));
     let _ = match wrong {
         0 => writeln!(out, "all equal to Linux"),
+        1 => writeln!(out, "1 differs"),
         _ => writeln!(out, "{wrong} differ"),
     };
     out

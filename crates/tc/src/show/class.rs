@@ -235,8 +235,7 @@ fn write_flow(
             _ => write!(out, " {key} {value}")?,
         }
     }
-    // tc ends most kinds' flows with an empty line.
-    writeln!(out, "{}", if owner.qdisc().spec().kind == "cake" { "" } else { "\n" })
+    writeln!(out)
 }
 
 /// Packets that were dropped from a flow, where that is known.

@@ -27,10 +27,10 @@ impl Bucket {
     fn size(&self) -> Bytes {
         self.rate.bytes_floor(Nanos::from_micros(self.micros()))
     }
-    /// The time in which `limit` drains once the bucket is empty, microseconds: what is printed, times the rate.
-    fn latency(&self, limit: u64) -> (i128, i128) {
-        let rate = i128::from(self.rate.0.max(1));
-        (i128::from(limit) * 1_000_000 - i128::from(self.micros()) * rate, rate)
+    /// The time in which `limit` drains once the bucket is empty, microseconds, as tc reckons it: in floating point, the division
+    /// first, so that a whole number may come out just below.
+    fn latency(&self, limit: u64) -> f64 {
+        1e6 * (limit as f64 / self.rate.0.max(1) as f64) - self.micros() as f64
     }
 }
 
@@ -66,22 +66,18 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         printed.push(Printed { json: None, ..rate("peakrate", peak.rate, form) });
         push_bucket(&mut printed, if form.details { "mtu" } else { "minburst" }, peak, mpu, form);
     }
-    let (mut latency, mut per) = burst.latency(limit);
-    if let Some((peak_latency, peak_per)) = peak.map(|peak| peak.latency(limit))
-        && peak_latency * per > latency * peak_per
-    {
-        (latency, per) = (peak_latency, peak_per);
-    }
-    let latency = u64::try_from(latency).ok().map(|l| i128::from(l) / per);
-    match latency.and_then(|us| u64::try_from(us).ok()) {
-        Some(us) => {
-            printed.push(time("lat", us));
+    let latency = burst.latency(limit);
+    let latency = peak.map_or(latency, |peak| latency.max(peak.latency(limit)));
+    match latency >= 0.0 {
+        true => {
+            // Truncated, as tc does; a limit is below 2^32 and a rate at least 1, so it fits.
+            printed.push(time("lat", latency as u64));
             if form.raw {
                 let raw = Some(format!("limit {}", text_of(&Bytes(limit))));
                 printed.push(Printed { key: "limit", text: raw, json: Some(Json::Uint(limit)) });
             }
         }
-        None => printed.push(Printed::new("limit", &Bytes(limit))),
+        false => printed.push(Printed::new("limit", &Bytes(limit))),
     }
     if overhead > 0 {
         let text = Some(format!("overhead {overhead}"));
