@@ -855,3 +855,24 @@ fn what_is_read_and_what_is_refused() {
         assert_eq!(options(words), Err(message.to_string()), "{words}");
     }
 }
+
+/// cake-long-interval: Linux reckons with 32 bits of nanoseconds, and gives the second signal after 997 ms.
+#[test]
+fn an_interval_of_more_than_four_seconds_is_kept_whole() {
+    let mut lane = Lane::new("cake", "bandwidth 10mbit besteffort flowblind rtt 10s memlimit 200mb");
+    lane.fill(T0, 0, 90_000, Meta::new(125));
+    run(&mut lane, T0, Instant::from_secs(10));
+    let dropped: Vec<u32> = lane.drops().iter().map(|(id, _)| *id).collect();
+    // The first after half a second, the second 7.07 s later.
+    assert_eq!(dropped, [5002, 75_713]);
+}
+
+/// cake-idle-timer
+#[test]
+fn an_empty_cake_asks_for_no_wake() {
+    let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flows");
+    lane.fill(T0, 0, 40, Meta::new(1000));
+    run(&mut lane, T0, Instant::MAX);
+    assert!(!lane.drops().is_empty(), "its law has something to forget");
+    assert_eq!((lane.take(Instant::from_secs(1)), lane.backlog()), (Out::Nothing, 0));
+}

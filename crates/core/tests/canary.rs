@@ -77,6 +77,7 @@ const LIMIT: &Param = &Param {
     words: &["limit"],
     alone: &[],
     flag: false,
+    alone: &[],
     about: "Most packets that wait.",
     expected: Packets::EXPECTED,
     range: "",
