@@ -48,7 +48,8 @@ pub struct TcpDetail {
     pub plain: bool,
 }
 
-const _: () = assert!(size_of::<Detail>() <= 120, "what a path keeps beside each slot for the kinds that want it");
+const _: () =
+    assert!(size_of::<Detail>() <= 120, "what a path keeps beside each slot for the kinds that want it");
 
 impl Detail {
     /// What `bytes`, of which `h` was read, say; `hasher` keys the hashes of hosts.

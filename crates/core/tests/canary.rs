@@ -77,7 +77,6 @@ const LIMIT: &Param = &Param {
     words: &["limit"],
     alone: &[],
     flag: false,
-    alone: &[],
     about: "Most packets that wait.",
     expected: Packets::EXPECTED,
     range: "",
