@@ -66,6 +66,12 @@ const JOBS: &[Job] = &[
     Job { name: "fifo-queued", about: "pfifo, 64 packets standing", peer: false, make: fifo },
     Job { name: "prio-3", about: "prio, 3 bands at random", peer: false, make: || prio(3) },
     Job { name: "prio-16", about: "prio, 16 bands at random", peer: false, make: || prio(16) },
+    Job {
+        name: "cake",
+        about: "cake at 100 Gbit/s, 3 tins, 256 flows, 256 packets standing",
+        peer: false,
+        make: cake,
+    },
     Job { name: "fq_codel-1k", about: "fq_codel, 1024 flows x 4 packets", peer: false, make: fq_codel_1k },
     Job {
         name: "fq_codel-100k",
@@ -283,6 +289,12 @@ fn prio(bands: u32) -> Run {
         256,
         draw(1 << 16, |r| (r.below(16) as u32, 0)),
     )
+}
+
+/// Packets of 64 bytes at a rate that never holds them up: every step of cake but the wait.
+fn cake() -> Run {
+    let kinds = (0..256u32).map(|i| (0, i.wrapping_mul(0x9e37_79b9))).collect();
+    path("cake", "bandwidth 100gbit memlimit 100mb rtt 100s", 1024, true, 256, kinds)
 }
 
 fn fq_codel_1k() -> Run {

@@ -48,6 +48,9 @@ pub struct TcpDetail {
     pub plain: bool,
 }
 
+const _: () =
+    assert!(size_of::<Detail>() <= 120, "what a path keeps beside each slot for the kinds that want it");
+
 impl Detail {
     /// What `bytes`, of which `h` was read, say; `hasher` keys the hashes of hosts.
     pub fn of(h: &Headers, bytes: &[u8], hasher: &FlowHasher) -> Self {

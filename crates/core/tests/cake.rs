@@ -36,7 +36,7 @@ fn run(lane: &mut Lane, mut now: Instant, end: Instant) -> Vec<(Instant, u32)> {
 #[test]
 fn drops_of_a_standing_queue_as_measured() {
     let mut lane = Lane::new("cake", "bandwidth 10mbit besteffort flowblind rtt 1s memlimit 200mb");
-    lane.fill(T0, 0, 35_000, Meta::new(125));
+    lane.fill(T0, 0, 19_000, Meta::new(125));
     // The kernel's timers fire up to two grains of 256 ns late, and so did those packets wait a little longer.
     let (mut sent, mut now) = (Vec::new(), T0);
     loop {
@@ -47,9 +47,9 @@ fn drops_of_a_standing_queue_as_measured() {
         }
     }
     let dropped: Vec<u32> = lane.drops().iter().map(|(id, _)| *id).collect();
-    assert_eq!(dropped[..8], [501, 7573, 13_347, 18_348, 22_821, 26_905, 30_685, 34_222]);
+    assert_eq!(dropped, [501, 7573, 13_347, 18_348]);
     assert_eq!(sent[500], (Instant(50_000_256), 500));
-    assert_eq!((sent.len(), dropped.len(), lane.counter("memory_used")), (34_992, 8, 35_000 * 832));
+    assert_eq!((sent.len(), dropped.len(), lane.counter("memory_used")), (18_996, 4, 19_000 * 832));
 }
 
 /// The times of signals: the sum of interval / sqrt(n), the first at once.
@@ -745,7 +745,7 @@ proptest! {
 fn autorate_settles_a_little_below_what_arrives() {
     let mut lane = Lane::new("cake", "bandwidth 40mbit autorate-ingress besteffort flowblind");
     let (mut now, mut rng) = (ms(1000), Rng::new(5));
-    for i in 0..20_000 {
+    for i in 0..8000 {
         now += Nanos(1_900_000 + rng.below(200_000));
         let _ = lane.put(now, i, Meta::new(1000));
         run(&mut lane, now, now + Nanos(1_900_000));
@@ -854,4 +854,25 @@ fn what_is_read_and_what_is_refused() {
     ] {
         assert_eq!(options(words), Err(message.to_string()), "{words}");
     }
+}
+
+/// cake-long-interval: Linux reckons with 32 bits of nanoseconds, and gives the second signal after 997 ms.
+#[test]
+fn an_interval_of_more_than_four_seconds_is_kept_whole() {
+    let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flowblind rtt 10s memlimit 200mb");
+    lane.fill(T0, 0, 9000, Meta::new(125));
+    run(&mut lane, T0, Instant::from_secs(10));
+    let dropped: Vec<u32> = lane.drops().iter().map(|(id, _)| *id).collect();
+    // The first after half a second, the second 7.07 s later.
+    assert_eq!(dropped, [502, 7574]);
+}
+
+/// cake-idle-timer
+#[test]
+fn an_empty_cake_asks_for_no_wake() {
+    let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flows");
+    lane.fill(T0, 0, 40, Meta::new(1000));
+    run(&mut lane, T0, Instant::MAX);
+    assert!(!lane.drops().is_empty(), "its law has something to forget");
+    assert_eq!((lane.take(Instant::from_secs(1)), lane.backlog()), (Out::Nothing, 0));
 }

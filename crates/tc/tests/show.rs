@@ -46,6 +46,22 @@ fn one_line_for_each_kind() {
             "fq_codel 8001: dev eth0 root refcnt 2 limit 1000p flows 1024 quantum 1514 target 5ms ce_threshold \
             1.02s interval 100ms memory_limit 100000b drop_batch 64 ",
         ),
+        (
+            "cake",
+            "cake 8001: dev eth0 root refcnt 2 bandwidth unlimited diffserv3 triple-isolate nonat nowash \
+            no-ack-filter split-gso rtt 100ms raw overhead 0 ",
+        ),
+        (
+            "cake bandwidth 10mbit autorate-ingress diffserv4 dual-srchost nat wash ingress ack-filter-aggressive \
+            no-split-gso lan ethernet ether-vlan memlimit 32mb fwmark 0xff",
+            "cake 8001: dev eth0 root refcnt 2 bandwidth 10Mbit autorate-ingress diffserv4 dual-srchost nat wash \
+            ingress ack-filter-aggressive no-split-gso rtt 1ms noatm overhead 42 mpu 84 memlimit 32Mb fwmark 0xff ",
+        ),
+        (
+            "cake interplanetary raw atm overhead -4 besteffort flowblind",
+            "cake 8001: dev eth0 root refcnt 2 bandwidth unlimited besteffort flowblind nonat nowash \
+            no-ack-filter split-gso rtt 1e+03s raw atm overhead -4 ",
+        ),
         ("codel", "codel 8001: dev eth0 root refcnt 2 limit 1000p target 5ms interval 100ms "),
         (
             "codel ecn limit 1500",
@@ -104,6 +120,22 @@ fn json_for_each_kind() {
             concat!(
                 r#""options":{"limit":10240,"flows":1024,"quantum":1514,"target":4999,"#,
                 r#""interval":99999,"memory_limit":33554432,"ecn":true,"drop_batch":64}"#
+            ),
+        ),
+        (
+            "cake bandwidth 8mbit atm overhead -4 mpu 64 memlimit 1kb fwmark 4 ack-filter",
+            concat!(
+                r#""options":{"bandwidth":1000000,"diffserv":"diffserv3","flowmode":"triple-isolate","nat":false,"#,
+                r#""wash":false,"ingress":false,"ack-filter":"enabled","split_gso":true,"rtt":100000,"raw":false,"#,
+                r#""atm":"atm","overhead":-4,"mpu":64,"memlimit":1024,"fwmark":"0x4"}"#
+            ),
+        ),
+        (
+            "cake autorate-ingress",
+            concat!(
+                r#""options":{"bandwidth":"unlimited","autorate":"autorate-ingress","diffserv":"diffserv3","#,
+                r#""flowmode":"triple-isolate","nat":false,"wash":false,"ingress":false,"ack-filter":"disabled","#,
+                r#""split_gso":true,"rtt":100000,"raw":true,"overhead":0,"fwmark":"0"}"#
             ),
         ),
         ("codel", r#""options":{"limit":1000,"target":4999,"interval":99999}"#),
@@ -248,6 +280,67 @@ fn counters_of_the_kinds_that_have_some() {
     let shown = show::text(path.tree(), None, true);
     assert!(shown.contains("  count 1 lastcount 1 ldelay 130ms dropping drop_next 100ms\n"), "{shown}");
     assert!(show::json(path.tree(), None, true).contains(r#""dropping":true,"drop_next":"#));
+}
+
+/// As iproute2 6.1 prints it of Linux 6.12.
+#[test]
+fn the_table_of_cakes_tins() {
+    let tree = tree("qdisc add root handle 1: cake bandwidth 10mbit diffserv4");
+    let lines = [
+        "qdisc cake 1: root refcnt 2 bandwidth 10Mbit diffserv4 triple-isolate nonat nowash no-ack-filter split-gso rtt 100ms raw overhead 0 ",
+        " Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) ",
+        " backlog 0b 0p requeues 0",
+        " memory used: 0b of 4Mb",
+        " capacity estimate: 10Mbit",
+        " min/max network layer size:        65535 /       0",
+        " min/max overhead-adjusted size:    65535 /       0",
+        " average network hdr offset:            0",
+        "",
+        "                   Bulk  Best Effort        Video        Voice",
+        "  thresh        625Kbit       10Mbit        5Mbit     2500Kbit",
+        "  target         29.1ms          5ms          5ms       7.27ms",
+        "  interval        124ms        100ms        100ms        102ms",
+        "  pk_delay          0us          0us          0us          0us",
+        "  av_delay          0us          0us          0us          0us",
+        "  sp_delay          0us          0us          0us          0us",
+        "  backlog            0b           0b           0b           0b",
+        "  pkts                0            0            0            0",
+        "  bytes               0            0            0            0",
+        "  way_inds            0            0            0            0",
+        "  way_miss            0            0            0            0",
+        "  way_cols            0            0            0            0",
+        "  drops               0            0            0            0",
+        "  marks               0            0            0            0",
+        "  ack_drop            0            0            0            0",
+        "  sp_flows            0            0            0            0",
+        "  bk_flows            0            0            0            0",
+        "  un_flows            0            0            0            0",
+        "  max_len             0            0            0            0",
+        "  quantum           300          305          300          300",
+        "",
+    ];
+    assert_eq!(show::text(&tree, None, true), lines.join("\n") + "\n");
+    assert!(show::json(&tree, None, true).ends_with(concat!(
+        r#""bytes":0,"packets":0,"drops":0,"overlimits":0,"requeues":0,"backlog":0,"qlen":0,"memory_used":"#,
+        r#"0,"memory_limit":4194304,"capacity_estimate":1250000,"min_network_size":65535,"max_network_size"#,
+        r#"":0,"min_adj_size":65535,"max_adj_size":0,"avg_hdr_offset":0,"tins":[{"threshold_rate":78125,"s"#,
+        r#"ent_bytes":0,"backlog_bytes":0,"target_us":29068,"interval_us":124068,"peak_delay_us":0,"avg_de"#,
+        r#"lay_us":0,"base_delay_us":0,"sent_packets":0,"way_indirect_hits":0,"way_misses":0,"way_collisio"#,
+        r#"ns":0,"drops":0,"ecn_mark":0,"ack_drops":0,"sparse_flows":0,"bulk_flows":0,"unresponsive_flows""#,
+        r#":0,"max_pkt_len":0,"flow_quantum":300},{"threshold_rate":1250000,"sent_bytes":0,"backlog_bytes""#,
+        r#":0,"target_us":5000,"interval_us":100000,"peak_delay_us":0,"avg_delay_us":0,"base_delay_us":0,""#,
+        r#"sent_packets":0,"way_indirect_hits":0,"way_misses":0,"way_collisions":0,"drops":0,"ecn_mark":0,"#,
+        r#""ack_drops":0,"sparse_flows":0,"bulk_flows":0,"unresponsive_flows":0,"max_pkt_len":0,"flow_quan"#,
+        r#"tum":305},{"threshold_rate":625000,"sent_bytes":0,"backlog_bytes":0,"target_us":5000,"interval_"#,
+        r#"us":100000,"peak_delay_us":0,"avg_delay_us":0,"base_delay_us":0,"sent_packets":0,"way_indirect_"#,
+        r#"hits":0,"way_misses":0,"way_collisions":0,"drops":0,"ecn_mark":0,"ack_drops":0,"sparse_flows":0"#,
+        r#","bulk_flows":0,"unresponsive_flows":0,"max_pkt_len":0,"flow_quantum":300},{"threshold_rate":31"#,
+        r#"2500,"sent_bytes":0,"backlog_bytes":0,"target_us":7267,"interval_us":102267,"peak_delay_us":0,""#,
+        r#"avg_delay_us":0,"base_delay_us":0,"sent_packets":0,"way_indirect_hits":0,"way_misses":0,"way_co"#,
+        r#"llisions":0,"drops":0,"ecn_mark":0,"ack_drops":0,"sparse_flows":0,"bulk_flows":0,"unresponsive_"#,
+        r#"flows":0,"max_pkt_len":0,"flow_quantum":300}]}"#,
+        "]"
+    )));
 }
 
 #[test]

@@ -14,12 +14,15 @@ pub struct Sizes {
     offset: u32,
 }
 
+/// The least that was seen while nothing was: what 16 bits hold, as tc prints it.
+const NOTHING: (u32, u32) = (65_535, 0);
+
 /// How much a new sample weighs: one part in 256.
 const OFFSET_SHIFT: u32 = 8;
 
 impl Sizes {
     /// Nothing seen.
-    pub const NONE: Self = Self { net: (u32::MAX, 0), charged: (u32::MAX, 0), offset: 0 };
+    pub const NONE: Self = Self { net: NOTHING, charged: NOTHING, offset: 0 };
 
     /// Forgets the extremes, which were of another framing.
     pub const fn restart(&mut self) {
