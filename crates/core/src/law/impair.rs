@@ -209,7 +209,7 @@ impl Distribution {
                 // A table has 1 to 16 384 entries.
                 let entry = table.get(drawn as usize % table.len().max(1)).copied().unwrap_or(0);
                 let product = i128::from(deviation) * i128::from(entry);
-                let rounded = product + i128::from(product.signum()) * i128::from(SIGMA / 2);
+                let rounded = product + product.signum() * i128::from(SIGMA / 2);
                 middle.saturating_add((rounded / i128::from(SIGMA)) as i64)
             }
         }
