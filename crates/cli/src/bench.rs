@@ -15,6 +15,9 @@ const BURST: u64 = 32;
 /// Time from burst to burst: short enough that no standing queue here ever looks old to CoDel.
 const BURST_TIME: Nanos = Nanos(100);
 
+/// Time before the first burst: longer than any job's delay, and nothing to CoDel.
+const STANDING_TIME: Nanos = Nanos(10_000);
+
 /// Options of `txweir bench`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -96,6 +99,13 @@ const JOBS: &[Job] = &[
         about: "tbf over bfifo, 64 packets standing, never out of tokens",
         peer: false,
         make: tbf,
+    },
+    Job { name: "red", about: "red over bfifo, 64 packets standing, below min", peer: false, make: red },
+    Job {
+        name: "netem",
+        about: "netem with a constant delay, 1024 packets standing in the deadline wheel",
+        peer: false,
+        make: netem,
     },
     Job { name: "rtrb", about: "single-producer ring, crate rtrb", peer: true, make: rtrb_ring },
     Job {
@@ -197,6 +207,8 @@ fn path(kind: &str, options: &str, pool: usize, bql: bool, standing: u64, kinds:
         let _ = path.submit(now, frame, next(), &mut dev);
     }
     dev.open = true;
+    // What is delayed is due by then.
+    now += STANDING_TIME;
     Box::new(move |packets| {
         for burst in 0..packets / BURST {
             now += BURST_TIME;
@@ -311,6 +323,15 @@ fn fq_codel_100k() -> Run {
 
 fn tbf() -> Run {
     path("tbf", "rate 1tbit burst 1mb limit 100mb", 1024, true, 64, vec![(0, 1)])
+}
+
+fn red() -> Run {
+    path("red", "limit 1mb min 100kb max 300kb avpkt 64 burst 3000", 1024, true, 64, vec![(0, 1)])
+}
+
+fn netem() -> Run {
+    // A packet is due 10 bursts after its own, and its turn comes after 32.
+    path("netem", "delay 1us limit 2000", 4096, true, 1024, vec![(0, 1)])
 }
 
 fn draw(n: usize, mut f: impl FnMut(&mut Rng) -> (u32, u32)) -> Vec<(u32, u32)> {

@@ -1,5 +1,7 @@
 //! `Cx`: what a qdisc may reach during one call. It is the only way to drop or mark a packet.
 
+use alloc::vec::Vec;
+
 use crate::meta::{Ecn, Meta};
 use crate::pool::{List, Pkt, Pool};
 use crate::reason::{DropReason, MarkReason, WakeReason};
@@ -29,6 +31,18 @@ impl Tally {
         Self { packets: self.packets - earlier.packets, bytes: self.bytes - earlier.bytes }
     }
 }
+
+/// What a qdisc asks of the owner of the frames, of the packet in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// A copy.
+    Copy(usize),
+    /// This bit turned over.
+    Flip(usize, u32),
+}
+
+/// Requests of one call, at most: what is asked beyond them is not done.
+const REQUESTS_MAX: usize = 64;
 
 /// The surroundings of a qdisc call: the time, the packets, and where decisions are told to.
 ///
@@ -61,6 +75,12 @@ pub struct Cx {
     earlier: Option<(Instant, WakeReason)>,
     /// Of the node being called and of those above it: each takes off its own before it returns.
     pub(crate) overlimits: u64,
+    /// What is asked of the owner of the frames; never more than there is room for.
+    requests: Vec<Request>,
+    /// Set while a copy is being queued: see `copying`.
+    pub(crate) copying: bool,
+    /// Set while packets that waited in another tree are queued: see `again`.
+    pub(crate) requeueing: bool,
     drops: [u64; DropReason::COUNT],
     marks: [u64; MarkReason::COUNT],
 }
@@ -82,6 +102,9 @@ impl Cx {
             peeked: List::new(),
             earlier: None,
             overlimits: 0,
+            requests: Vec::with_capacity(REQUESTS_MAX),
+            copying: false,
+            requeueing: false,
             drops: [0; DropReason::COUNT],
             marks: [0; MarkReason::COUNT],
         }
@@ -148,6 +171,47 @@ impl Cx {
     /// again. A kind that is changed then keeps what a change would otherwise give away anew, as tokens.
     pub const fn swapping(&self) -> bool {
         self.swapping
+    }
+
+    /// True for a packet that waited in another tree and is queued again: what becomes of it was decided by then.
+    #[inline]
+    pub const fn again(&self) -> bool {
+        self.requeueing
+    }
+
+    /// True for a copy that was asked for: of it none is made.
+    #[inline]
+    pub const fn copying(&self) -> bool {
+        self.copying
+    }
+
+    /// Asks for a copy of a packet that is being queued, to enter at the root behind it.
+    pub fn request_copy(&mut self, p: &Pkt) {
+        self.request(Request::Copy(p.index()));
+    }
+
+    /// Asks for one bit of a packet's frame to be turned over, counted from its first.
+    pub fn request_flip(&mut self, p: &Pkt, bit: u32) {
+        self.request(Request::Flip(p.index(), bit));
+    }
+
+    fn request(&mut self, request: Request) {
+        // One packet at a time comes from outside; only one emulated link behind another may take in many at once.
+        if self.requests.len() < REQUESTS_MAX {
+            self.requests.push(request);
+        }
+    }
+
+    /// The last thing asked of the owner of the frames; taken.
+    #[inline]
+    pub(crate) fn take_request(&mut self) -> Option<Request> {
+        self.requests.pop()
+    }
+
+    /// Whether anything is.
+    #[inline]
+    pub(crate) const fn requests(&self) -> bool {
+        !self.requests.is_empty()
     }
 
     #[cold]

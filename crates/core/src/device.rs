@@ -27,9 +27,29 @@ pub trait TxQueue {
     /// Reports what the device has finished since the last call, in one round.
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Self::Frame>));
 
+    /// A copy of a frame that waits, as an emulated link asks. The default has none to give: then there is no second
+    /// packet, and it is counted.
+    fn copy(&mut self, frame: &Self::Frame) -> Option<Self::Frame> {
+        let _ = frame;
+        None
+    }
+
+    /// Turns over one bit of a frame that waits, counted from its first, as an emulated link asks: `flip_bit` does it.
+    /// The default has no bytes.
+    fn corrupt(&mut self, frame: &mut Self::Frame, bit: u32) {
+        let _ = (frame, bit);
+    }
+
     /// Takes back the frame of a packet that was dropped. The default lets it go.
     fn discard(&mut self, frame: Self::Frame, m: &Meta, reason: DropReason) {
         let _ = (frame, m, reason);
+    }
+}
+
+/// Turns over one bit of a frame, counted from its first; none where it has not so many.
+pub fn flip_bit(frame: &mut [u8], bit: u32) {
+    if let Some(byte) = frame.get_mut(bit as usize / 8) {
+        *byte ^= 1 << (bit % 8);
     }
 }
 

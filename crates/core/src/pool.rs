@@ -167,6 +167,11 @@ impl Pool {
             slot.note = note;
         }
     }
+    /// What the packet in slot `index` was when it came: its metadata without what a size table charges.
+    pub(crate) fn as_it_came(&self, index: usize) -> Meta {
+        let m = &self.slots[index].meta;
+        Meta { wire_len: self.wire_len(m), ..*m }
+    }
     /// Charges the packet so many bytes from here on, in place of its wire bytes.
     pub(crate) fn charge(&mut self, p: &Pkt, charged: u32) {
         let slot = &mut self.slots[p.index()];
@@ -253,6 +258,13 @@ impl List {
             NIL => self.head = index,
             _ => pool.slots[prev as usize].next = index,
         }
+    }
+    /// Puts a packet before all others.
+    #[inline]
+    pub fn push_front(&mut self, pool: &mut Pool, p: Pkt) {
+        let mut behind = core::mem::take(self);
+        self.push_back(pool, p);
+        self.append(pool, &mut behind);
     }
     /// Takes the oldest packet.
     #[inline]
@@ -416,6 +428,13 @@ impl Queue {
         self.packets += 1;
         self.bytes += u64::from(pool.meta(&p).wire_len);
         self.list.push_back(pool, p);
+    }
+    /// Puts a packet before all others.
+    #[inline]
+    pub fn push_front(&mut self, pool: &mut Pool, p: Pkt) {
+        self.packets += 1;
+        self.bytes += u64::from(pool.meta(&p).wire_len);
+        self.list.push_front(pool, p);
     }
     /// Takes the oldest packet.
     #[inline]

@@ -47,6 +47,8 @@ reasons! {
         Congested = "congested",
         /// The packet is larger than a shaper's bucket or the largest object of a byte limit: it could never leave.
         Oversize = "oversize",
+        /// An emulated link lost the packet.
+        Lost = "lost",
         /// No class of the qdisc takes this packet.
         NoClass = "no_class",
         /// A later acknowledgement in the same queue says all that it said.
@@ -69,6 +71,8 @@ reasons! {
         Congested = "congested",
         /// The packet waited longer than the configured CE threshold.
         CeThreshold = "ce_threshold",
+        /// An emulated link would have lost the packet, and marks instead.
+        Lost = "lost",
     }
 }
 
@@ -79,6 +83,8 @@ reasons! {
         Tokens = "tokens",
         /// A packet waits for its launch time, or a flow for the time that its rate spaces it by.
         LaunchTime = "launch_time",
+        /// The packets in an emulated link have not waited long enough, or its next slot has not come.
+        Delay = "delay",
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Env {
     pub tx_queue_len: u32,
     /// The link's rate, if known: what a rate in percent is a part of (`rate 50%`). No default depends on it.
     pub link_rate: Option<Rate>,
+    /// Packets that can wait on the path at once, in all qdiscs together: more room than that nobody needs to take.
+    pub packets: u32,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
 }
@@ -35,7 +37,7 @@ impl Env {
 impl Default for Env {
     /// Ethernet: MTU 1500, header 14, queue length 1000.
     fn default() -> Self {
-        Self { mtu: 1500, link_header: 14, tx_queue_len: 1000, link_rate: None, seed: 0 }
+        Self { mtu: 1500, link_header: 14, tx_queue_len: 1000, link_rate: None, packets: 16_384, seed: 0 }
     }
 }
 

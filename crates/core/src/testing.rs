@@ -17,6 +17,7 @@ pub struct VecDevice<F> {
     metas: Vec<Meta>,
     discarded: Vec<(F, DropReason)>,
     doorbells: u64,
+    flipped: Vec<u32>,
 }
 
 impl<F> VecDevice<F> {
@@ -30,6 +31,7 @@ impl<F> VecDevice<F> {
             metas: Vec::new(),
             discarded: Vec::new(),
             doorbells: 0,
+            flipped: Vec::new(),
         }
     }
     /// Finishes the `n` oldest packets (fewer if there are fewer): the next reap reports them.
@@ -53,6 +55,10 @@ impl<F> VecDevice<F> {
     pub fn discarded(&self) -> &[(F, DropReason)] {
         &self.discarded
     }
+    /// Every bit that was to be turned over, in order.
+    pub fn flipped(&self) -> &[u32] {
+        &self.flipped
+    }
     /// Doorbells rung.
     pub fn doorbells(&self) -> u64 {
         self.doorbells
@@ -63,7 +69,7 @@ impl<F> VecDevice<F> {
     }
 }
 
-impl<F> TxQueue for VecDevice<F> {
+impl<F: Clone> TxQueue for VecDevice<F> {
     type Frame = F;
 
     fn reserve(&mut self, want: u32) -> u32 {
@@ -82,6 +88,12 @@ impl<F> TxQueue for VecDevice<F> {
         for bytes in self.finished.drain(..) {
             sink(Completed { packets: 1, bytes, frame: None });
         }
+    }
+    fn corrupt(&mut self, _frame: &mut F, bit: u32) {
+        self.flipped.push(bit);
+    }
+    fn copy(&mut self, frame: &F) -> Option<F> {
+        Some(frame.clone())
     }
     fn discard(&mut self, frame: F, _m: &Meta, reason: DropReason) {
         self.discarded.push((frame, reason));

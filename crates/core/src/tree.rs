@@ -203,6 +203,7 @@ impl Tree {
             let err = ConfigError::new(ErrorKind::Conflict, object, format!("its kind, {present}"), given);
             return Err(err.hint("a change keeps the kind: use replace"));
         }
+        self.check_copies(parent, false, present, options)?;
         let (mut changed, mut disturbed) = (Ok(()), false);
         at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
             let classful = node.qdisc().spec().flags.classful;
@@ -430,6 +431,39 @@ impl Tree {
         Ok(())
     }
 
+    /// One that makes copies must be the only one of its kind: copies enter at the root, where another one would copy
+    /// them again, and again. What is at `parent` is not counted, and with `whole` nothing below it either.
+    fn check_copies(
+        &self,
+        parent: Handle,
+        whole: bool,
+        kind_name: &str,
+        options: &Words<'_>,
+    ) -> Result<(), ConfigError> {
+        let (mut others, mut copies) = (0, false);
+        let mut below = None;
+        self.visit(&mut |place, node| {
+            below = below.filter(|depth| place.depth > *depth);
+            let here = place.parent == parent;
+            if here && whole {
+                below = Some(place.depth);
+            }
+            if !here && below.is_none() && node.qdisc().spec().kind == kind_name {
+                others += 1;
+                copies |= node.qdisc().copies();
+            }
+        });
+        if others == 0 {
+            return Ok(());
+        }
+        let candidate = kind(kind_name)?.build(&mut options.clone(), &self.env)?;
+        if copies || candidate.copies() {
+            let expected = "no other one in the tree: one that duplicates is alone";
+            return Err(ConfigError::new(ErrorKind::Conflict, kind_name, expected, "a second one"));
+        }
+        Ok(())
+    }
+
     fn put(
         &mut self,
         parent: Handle,
@@ -451,6 +485,7 @@ impl Tree {
             return Err(ConfigError::new(ErrorKind::Unsupported, place_name(parent), expected, kind_name));
         }
         let handle = self.free_handle(handle, parent)?;
+        self.check_copies(parent, true, kind_name, options)?;
         let qdisc = spec.build(options, &self.env)?;
         self.graft(parent, Node::new(handle, qdisc), cx)?;
         Ok(handle)

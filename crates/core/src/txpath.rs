@@ -11,7 +11,7 @@ mod swap;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::cx::{Cx, Tally};
+use crate::cx::{Cx, Request, Tally};
 use crate::detail::Detail;
 use crate::device::{Completed, DeviceError, TxQueue};
 use crate::dql::{Dql, DqlConfig, DqlError, OBJECT_MAX};
@@ -114,6 +114,10 @@ crate::stats! {
         direct: u64,
         /// Packets that entered the root qdisc, pieces that a swap made of one included.
         queued: u64,
+        /// Copies that entered the root qdisc, because an emulated link asked for them.
+        copies: u64,
+        /// Copies that were asked for, of frames that the device does not copy.
+        uncopied: u64,
         /// Packets handed to the device, direct ones included.
         tx_packets: u64,
         /// Wire bytes handed to the device.
@@ -206,11 +210,12 @@ impl<F> TxPath<F> {
     /// A path with the default root qdisc, pfifo_fast. All memory for packets is taken here.
     pub fn new(config: PathConfig) -> Result<Self, DqlError> {
         let mut cx = Cx::new(config.pool, config.env.seed);
+        let env = Env { packets: u32::try_from(config.pool).unwrap_or(u32::MAX), ..config.env };
         cx.trace = Trace::new(config.trace);
         let mut frames = Vec::new();
         frames.resize_with(cx.pool.capacity(), || None);
         Ok(Self {
-            tree: Tree::new(config.env),
+            tree: Tree::new(env),
             cx,
             frames,
             dql: config.bql.map(|c| Dql::new(&c, Instant::ZERO)).transpose()?,
@@ -323,10 +328,55 @@ impl<F> TxPath<F> {
         self.record(Event::Enqueued, &m);
         self.settled = false;
         self.tree.root_mut().enqueue_new(p, &m, &mut self.cx);
+        if self.cx.requests() {
+            self.carry_out(dev);
+        }
         match self.settle(Some(index), dev) {
             Some(reason) => Admitted::Dropped(reason),
             None => Admitted::Queued,
         }
+    }
+
+    /// Does what qdiscs have asked of the owner of the frames.
+    #[cold]
+    fn carry_out<D>(&mut self, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        // A copy asks for no other, so this ends.
+        while let Some(request) = self.cx.take_request() {
+            match request {
+                Request::Copy(original) => self.copy_in(original, dev),
+                Request::Flip(index, bit) => {
+                    if let Some(frame) = self.frames.get_mut(index).and_then(Option::as_mut) {
+                        dev.corrupt(frame, bit);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Queues the copy that was asked for of the packet in slot `original`, which has just been queued.
+    fn copy_in<D>(&mut self, original: usize, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        let Some(frame) = self.frames.get(original).and_then(Option::as_ref) else { return };
+        let Some(copy) = dev.copy(frame) else {
+            self.stats.uncopied += 1;
+            return;
+        };
+        let m = self.cx.pool.as_it_came(original);
+        let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
+            let _ = self.refuse(copy, m, DropReason::PoolFull, dev);
+            return;
+        };
+        self.frames[p.index()] = Some(copy);
+        self.stats.copies += 1;
+        self.record(Event::Enqueued, &m);
+        self.cx.copying = true;
+        self.tree.root_mut().enqueue(p, &mut self.cx);
+        self.cx.copying = false;
     }
 
     /// Drops a packet that no qdisc has seen.
@@ -418,6 +468,9 @@ impl<F> TxPath<F> {
                 return Some(Wake::Device);
             }
             let next = self.tree.root_mut().dequeue(&mut self.cx);
+            if self.cx.requests() {
+                self.carry_out(dev);
+            }
             match next {
                 Next::Packet(p) => {
                     self.send(p, dev);

@@ -28,6 +28,8 @@ pub enum Json {
     Number(String),
     /// `null`: the key alone says it.
     Null,
+    /// An object.
+    Members(Vec<(&'static str, Json)>),
 }
 
 /// How a value is printed.
@@ -365,6 +367,22 @@ impl Show for u32 {
 
 impl Value for u32 {
     const EXPECTED: &'static str = "a whole number";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        words.take()?.parse().ok()
+    }
+}
+
+impl Show for u64 {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{self}")
+    }
+    fn json(&self) -> Json {
+        Json::Uint(*self)
+    }
+}
+
+impl Value for u64 {
+    const EXPECTED: &'static str = "a whole number of up to 64 bits";
     fn take(words: &mut Words<'_>) -> Option<Self> {
         words.take()?.parse().ok()
     }

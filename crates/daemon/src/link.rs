@@ -128,6 +128,7 @@ impl Link {
             link_rate: wire.as_ref().map(|spec| spec.wire.rate),
             // What the standard library keys its own hashes with: from the system's random source.
             seed: RandomState::new().hash_one(change.name.as_str()),
+            ..Env::default()
         };
         let (model, bql) = match wire.clone() {
             Some(WireSpec { wire, bql }) => (Some(wire), bql),

@@ -107,6 +107,13 @@ impl Frames {
         }
     }
 
+    /// A copy of a frame; `None` if there is no room.
+    pub fn copy(&mut self, frame: &Frame) -> Option<Frame> {
+        let mut buffer = self.take(frame.len)?;
+        buffer[..frame.len].copy_from_slice(frame.bytes());
+        Some(Frame { hdr: frame.hdr, buffer, len: frame.len })
+    }
+
     /// Takes a frame's buffer back.
     pub fn give(&mut self, frame: Frame) {
         self.free[class(frame.buffer.len())].push(frame.buffer);

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use txweir_core::device::{Completed, DeviceError, TxQueue};
+use txweir_core::device::{Completed, DeviceError, TxQueue, flip_bit};
 use txweir_core::headers::{self, Headers};
 use txweir_core::txpath::BULK;
 use txweir_core::wire::{Departure, Wire, WireConfig};
@@ -209,6 +209,12 @@ impl TxQueue for Line {
                 }
             }
         }
+    }
+    fn corrupt(&mut self, frame: &mut Frame, bit: u32) {
+        flip_bit(frame.bytes_mut(), bit);
+    }
+    fn copy(&mut self, frame: &Frame) -> Option<Frame> {
+        self.frames.copy(frame)
     }
     fn discard(&mut self, frame: Frame, _: &Meta, _: DropReason) {
         self.dropped += 1;

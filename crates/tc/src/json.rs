@@ -40,6 +40,10 @@ impl Object {
             Json::Null => self.raw(key, "null"),
             Json::Text(s) => self.text(key, s),
             Json::Number(digits) => self.raw(key, digits),
+            Json::Members(members) => {
+                let object = members.iter().fold(Self::new(), |o, (key, value)| o.value(key, value));
+                self.raw(key, &object.finish())
+            }
             Json::List(l) => self.raw(key, &list(l.iter().map(u64::to_string))),
         }
     }

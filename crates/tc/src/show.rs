@@ -1,11 +1,12 @@
 //! A tree as `tc qdisc show` prints it, in text and JSON, and as the commands that would make it.
 //!
 //! What is printed comes from the declarations of parameters and counters; the few things that tc prints
-//! otherwise than declared are in `STYLES`, in `cake`, in `red` and in `tbf`.
+//! otherwise than declared are in `STYLES` and in the modules of kinds.
 
 mod cake;
 mod class;
 mod fq;
+mod netem;
 mod red;
 mod stab;
 mod tbf;
@@ -458,6 +459,7 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
 fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     match qdisc.spec().kind {
         "fq" => return fq::options(qdisc, form),
+        "netem" => return netem::options(qdisc, form),
         "red" => return red::options(qdisc, form),
         "cake" => return cake::options(qdisc, form),
         "tbf" => return tbf::options(qdisc, form),
@@ -528,16 +530,17 @@ fn three_digits(value: f64) -> String {
     format!("{}e+{exponent:0>2}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A number as C's `%g` writes it: six digits, with an exponent below 1e-4 and from a million on.
-fn general(value: f64) -> String {
-    let long = format!("{value:.5e}");
+/// A number as C's `%.{digits}g` writes it: with an exponent below 1e-4, and from where it has more digits.
+fn general(value: f64, digits: usize) -> String {
+    let most = i32::try_from(digits).unwrap_or(i32::MAX) - 1;
+    let long = format!("{value:.*e}", digits - 1);
     let (digits, exponent) = long.split_once('e').unwrap_or((&long, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let short = |text: &str| match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
         false => text.to_string(),
     };
-    match usize::try_from(5 - exponent) {
+    match usize::try_from(most - exponent) {
         Ok(places) if exponent >= -4 => short(&format!("{value:.places$}")),
         _ => format!("{}e{}{:02}", short(digits), if exponent < 0 { '-' } else { '+' }, exponent.abs()),
     }
@@ -605,7 +608,7 @@ mod tests {
             (1_234_567.0, "1.23457e+06"),
             (999_999.7, "1e+06"),
         ] {
-            assert_eq!(general(value), text);
+            assert_eq!(general(value, 6), text);
         }
     }
 

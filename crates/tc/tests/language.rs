@@ -168,7 +168,6 @@ fn messages() {
             "t:1:15: cake overhead: 300 is out of range (expected a whole number from -64 to 256)",
         ),
         ("qdisc", "qfq quantum 5", "t:1:5: qfq takes no parameters, given \"quantum\""),
-        ("qdisc", "netem reorder 25%", "t:1:7: netem reorder needs a delay"),
         (
             "filter",
             "u32 match ip dport 22",

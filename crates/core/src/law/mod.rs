@@ -3,6 +3,7 @@
 pub mod cobalt;
 pub mod codel;
 pub mod deficit;
+pub mod impair;
 pub mod pace;
 pub mod pie;
 pub mod red;

@@ -7,6 +7,7 @@ pub mod drr;
 pub mod fifo;
 pub mod fq;
 pub mod fq_codel;
+pub mod netem;
 pub mod pfifo_fast;
 pub mod pie;
 pub mod prio;
@@ -38,6 +39,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<drr::Drr>(),
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
+    &Spec::of::<netem::Netem>(),
     &Spec::of::<fifo::Pfifo>(),
     &Spec::of::<pfifo_fast::PfifoFast>(),
     &Spec::of::<fifo::PfifoHeadDrop>(),
@@ -173,6 +175,11 @@ pub trait Discipline: Debug + Sized + 'static {
     fn transparent(&self, _wire_len: u32) -> bool {
         false
     }
+    /// True if it may ask for copies of packets. Of all qdiscs in a tree that emulate a link it must be the only one, so
+    /// that copies are not copied again, here or further on.
+    fn copies(&self) -> bool {
+        false
+    }
     /// Its counters.
     fn stats(&self) -> Self::Stats;
     /// Shows the counters of `PARTS` that it keeps apart for each of its parts, part after part, each by its name.
@@ -229,6 +236,8 @@ pub trait Qdisc: Debug {
     fn purge(&mut self, cx: &mut Cx);
     /// See `Discipline`.
     fn transparent(&self, wire_len: u32) -> bool;
+    /// See `Discipline`.
+    fn copies(&self) -> bool;
     /// Reads and applies new parameters, all or nothing.
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
     /// Shows every parameter with its present value.
@@ -320,6 +329,9 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn transparent(&self, wire_len: u32) -> bool {
         self.inner.transparent(wire_len)
+    }
+    fn copies(&self) -> bool {
+        self.inner.copies()
     }
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
         let mut cfg = match D::CHANGE {

@@ -5,9 +5,9 @@
 //! - I1: below an average of `min` bytes no packet is marked or dropped but for `limit`.
 //! - I2: from an average of `max` bytes on every packet is, unless `nodrop` lets one pass that cannot be marked.
 //! - I3: a change starts the average anew.
-//! - Differs from Linux (PARITY.md: red-own-child, red-idle-child, red-idle-peek, red-idle-cells, red-probability): a change
-//!   leaves a qdisc that was added; a child that holds packets back is not idle, and a shaper above does not hide
-//!   that the queue is; the table of idle times has no overflow; a probability is at most 1.
+//! - Differs from Linux (PARITY.md: red-own-child, red-idle-child, red-idle-cells, red-probability, red-shown-probability):
+//!   a change leaves a qdisc that was added; a child that holds packets back is not idle; the table of idle times has no
+//!   overflow; a probability is at most 1, and shown as it was given.
 
 use alloc::string::ToString;
 use core::fmt;
@@ -20,7 +20,7 @@ use crate::law::red::{
     IdleTable, RedAction, RedError, RedParams, RedState, probability_of_one, weight_for_burst,
 };
 use crate::meta::Meta;
-use crate::node::{Class, Node};
+use crate::node::{Class, Node, Peek};
 use crate::pool::Pkt;
 use crate::pool::{List, Pool};
 use crate::qdisc::fifo::{Bfifo, ByteLimit};
@@ -223,6 +223,10 @@ impl Discipline for Red {
             Err(e) => unreachable!("{e}"),
         }
     }
+    fn start(&mut self, now: Instant) {
+        self.law = RedState::new(&self.params, now);
+        self.law.start_idle(now);
+    }
     fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
         if let Ok(params) = law(cfg) {
             self.params = params;
@@ -274,6 +278,11 @@ impl Discipline for Red {
             self.law.start_idle(cx.now);
         }
         next
+    }
+    /// As in the reference, a peek does not tell the law that nothing is queued: below a shaper that looks first, it never
+    /// learns it, and the average sinks with arrivals only.
+    fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
+        Some(self.inner[0].node.peek(cx))
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}

@@ -67,9 +67,11 @@ impl<F> TxPath<F> {
         self.settle(None, dev);
         if self.tree.take_disturbed() || !out.is_empty() {
             self.tree.drain(&mut out, &mut self.cx);
+            self.cx.requeueing = true;
             for p in self.by_arrival(out) {
                 swapped.cut += u64::from(self.move_in(p, dev, &mut cut));
             }
+            self.cx.requeueing = false;
             // There may be room now where there was none.
             self.freed = true;
             swapped.moved = self.backlog();

@@ -1,6 +1,7 @@
 //! Random configurations from a kind's declarations, and what a qdisc prints of itself.
 
-use txweir_core::chance::Probability;
+use txweir_core::chance::{Percent, Probability};
+use txweir_core::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot};
 use txweir_core::params::{Group, Param, Shown};
 use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::cake::{self, Framing};
@@ -67,6 +68,43 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         }
         e if e == Framing::EXPECTED => vec![(rng.below(321) as i64 - 64).to_string()],
         e if e == cake::Mask::EXPECTED => vec![format!("{:#x}", log_uniform(rng, 0xffff_ffff))],
+        e if e == Places::EXPECTED => vec![log_uniform(rng, 2000).to_string()],
+        e if e == Delay::EXPECTED => {
+            let mut words = vec![exact_of(&Nanos(log_uniform(rng, 1_000_000_000)))];
+            if chance(rng, 1, 2) {
+                words.push(exact_of(&Nanos(log_uniform(rng, 100_000_000))));
+                words.extend(chance(rng, 1, 3).then(|| "25%".to_string()));
+            }
+            words
+        }
+        e if e == Chance::EXPECTED => percents(rng, 2),
+        e if e == Loss::EXPECTED => match rng.below(3) {
+            0 => percents(rng, 2),
+            1 => [vec!["state".into()], percents(rng, 5)].concat(),
+            _ => [vec!["gemodel".into()], percents(rng, 4)].concat(),
+        },
+        e if e == LinkRate::EXPECTED => {
+            let mut words = vec![exact_of(&Rate(log_uniform(rng, 1_000_000_000)))];
+            let more = ["-14", "48", "5"].map(String::from);
+            words.extend(more.into_iter().take(rng.below(4) as usize));
+            words
+        }
+        e if e == Shape::EXPECTED => vec![(*pick(rng, &SHAPES)).into()],
+        e if e == Slot::EXPECTED => {
+            let mut words = match chance(rng, 1, 3) {
+                true => vec!["distribution".into(), (*pick(rng, &SHAPES)).into(), "1ms".into()],
+                false => vec!["500us".into()],
+            };
+            words.push(exact_of(&Nanos(500_000 + log_uniform(rng, 100_000_000))));
+            words.extend(
+                chance(rng, 1, 2)
+                    .then(|| ["packets".into(), log_uniform(rng, 50).to_string()])
+                    .into_iter()
+                    .flatten(),
+            );
+            words
+        }
+        e if e == u64::EXPECTED => vec![rng.next_u64().to_string()],
         e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == NanosBare::EXPECTED => {
@@ -78,6 +116,14 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         }
         other => panic!("no generator for values that are \"{other}\": teach `value_words` this type"),
     }
+}
+
+/// Shapes of distributions, in tc's words and as numbers.
+const SHAPES: [&str; 5] = ["uniform", "normal", "pareto", "paretonormal", "-8192,0,4096,9000"];
+
+/// One to `n` percentages.
+fn percents(rng: &mut Rng, n: u64) -> Vec<String> {
+    (0..1 + rng.below(n)).map(|_| exact_of(&Percent(log_uniform(rng, u64::from(u32::MAX)) as u32))).collect()
 }
 
 fn starts_with_digit(word: &str) -> bool {
@@ -206,6 +252,7 @@ pub fn agree(expected: &str, exact: &str, json: &Json) -> bool {
         Json::Text(t) | Json::Number(t) => t == exact,
         Json::Null => false,
         Json::Int(n) => n.to_string() == exact,
+        Json::Members(_) => false,
         Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
         Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
             let unit = if expected == Nanos::EXPECTED { 1000 } else { 1 };

@@ -124,7 +124,7 @@ fn no_classes(source: &Arc<Source>, at: &Word, kind: &str) -> Diagnostic {
     let message = format!("{kind} has no classes that can be added, changed or deleted");
     let hint = match kind {
         "prio" => "its classes come with it: 1:1 to 1:BANDS",
-        "red" | "tbf" => "its class comes with it: 1:1",
+        "netem" | "red" | "tbf" => "its class comes with it: 1:1",
         _ => "it has no classes to put qdiscs in",
     };
     Diagnostic::error(code::UNSUPPORTED, source, at.span.clone(), message).hint(Some(hint.into()))

@@ -24,8 +24,27 @@ pub(crate) const BEFORE_KIND: [&str; 4] = ["dev", "root", "parent", "handle"];
 const CUT_SHORT: [&str; 4] = ["estimator", "stab", "ingress_block", "egress_block"];
 
 /// Keys that tc lets be cut short, in the order in which it tries them.
-const KEYS_CUT_SHORT: [(&str, &[&str]); 1] =
-    [("tbf", &["limit", "latency", "burst", "peakrate", "overhead", "linklayer"])];
+const KEYS_CUT_SHORT: [(&str, &[&str]); 2] = [
+    (
+        "netem",
+        &[
+            "limit",
+            "latency",
+            "delay",
+            "loss",
+            "drop",
+            "ecn",
+            "reorder",
+            "corrupt",
+            "gap",
+            "duplicate",
+            "distribution",
+            "rate",
+            "slot",
+        ],
+    ),
+    ("tbf", &["limit", "latency", "burst", "peakrate", "overhead", "linklayer"]),
+];
 
 /// The entry of a kind that the engine has.
 pub(crate) fn spec_of(kind: &Word) -> Option<&'static Spec> {
@@ -212,8 +231,9 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
     }
 }
 
-/// What tbf must be told once: of all kinds that are here, tc minds it with this one only.
-const ONCE: [(&str, &[&str]); 1] = [("tbf", &["rate", "burst", "limit", "latency", "peakrate", "mtu"])];
+/// What must be told once: of all kinds that are here, tc minds it with these only.
+const ONCE: [(&str, &[&str]); 2] =
+    [("netem", &["loss"]), ("tbf", &["rate", "burst", "limit", "latency", "peakrate", "mtu"])];
 
 fn once(source: &Arc<Source>, cmd: &QdiscCommand, spec: &Spec) -> Result<(), Failure> {
     let keys = ONCE.iter().find(|(kind, _)| *kind == spec.kind).map_or(&[][..], |(_, keys)| keys);
@@ -245,6 +265,8 @@ fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
         // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
         (ErrorKind::OutOfRange, "bfifo" | "red" | "tbf", _) => UNPARSABLE,
         (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
+        // tc itself wants these together; that one which duplicates is alone is the kernel's rule.
+        (ErrorKind::Conflict, "netem", key) if !key.is_empty() => UNPARSABLE,
         (ErrorKind::Conflict, "prio", "priomap") if seen(words) => UNPARSABLE,
         _ => REFUSED,
     }

@@ -49,6 +49,42 @@ pub(super) static ENGINE: &[Grammar] = &[
         ],
     ),
     qdisc(
+        &["netem"],
+        &[
+            key(&["limit"], &[Size]),
+            key(&["delay", "latency"], &[Time]).may(&[Time, Percent]),
+            key(&["loss", "drop"], &[]).then(netem_loss),
+            key(&["ecn"], &[]),
+            key(&["reorder"], &[Percent]).may(&[Percent]),
+            key(&["corrupt"], &[Percent]).may(&[Percent]),
+            key(&["gap"], &[U32]),
+            key(&["duplicate"], &[Percent]).may(&[Percent]),
+            // Or a table of the machine's own.
+            key(&["distribution"], &[Any]),
+            key(&["rate"], &[Rate]).may(&[I32, U32, I32]),
+            key(&["slot"], &[]).then(netem_slot),
+            key(&["seed"], &[U64]),
+        ],
+    )
+    .cut()
+    .once(&["loss"]),
+    qdisc(
+        &["red"],
+        &[
+            key(&["limit"], &[Size]),
+            key(&["min"], &[Size]),
+            key(&["max"], &[Size]),
+            key(&["burst"], &[U32]),
+            key(&["avpkt"], &[Size]),
+            key(&["probability"], &[Decimal]),
+            key(&["bandwidth"], &[Rate]),
+            key(&["adaptive", "adaptative"], &[]),
+            key(&["ecn"], &[]),
+            key(&["harddrop"], &[]),
+            key(&["nodrop"], &[]),
+        ],
+    ),
+    qdisc(
         &["tbf"],
         &[
             key(&["limit"], &[Size]),
@@ -166,26 +202,6 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["ecn_prob"], &[Uint(0, 100)]),
         ],
     ),
-    qdisc(
-        &["netem"],
-        &[
-            key(&["limit"], &[Size]),
-            key(&["delay", "latency"], &[Time]).may(&[Time, Percent]),
-            key(&["loss", "drop"], &[]).then(netem_loss),
-            key(&["ecn"], &[]),
-            key(&["reorder"], &[Percent]).may(&[Percent]),
-            key(&["corrupt"], &[Percent]).may(&[Percent]),
-            key(&["gap"], &[U32]),
-            key(&["duplicate"], &[Percent]).may(&[Percent]),
-            // Or a table of the machine's own.
-            key(&["distribution"], &[Any]),
-            key(&["rate"], &[Rate]).may(&[I32, U32, I32]),
-            key(&["slot"], &[]).then(netem_slot),
-            key(&["seed"], &[U64]),
-        ],
-    )
-    .cut()
-    .once(&["loss"]),
     qdisc(
         &["sfb"],
         &[

@@ -53,7 +53,9 @@ pub fn classes(tree: &Tree, pool: &Pool, form: &Form, asked: &Classes) -> (Strin
         }
         for class in node.qdisc().classes() {
             let id = Handle::new(node.handle().major(), class.minor);
-            if asked.wants(id) {
+            // netem has a class only while there is something in it.
+            let there = node.qdisc().spec().kind != "netem" || !class.node.handle().is_none();
+            if there && asked.wants(id) {
                 // Writing into a String cannot fail.
                 let _ = write_class(&mut text, node, class, form, asked);
                 objects.push(object(node, class, form));
@@ -89,7 +91,7 @@ fn write_class(
     if form.statistics {
         match kind {
             // These give out no counters for their class.
-            "red" | "tbf" => writeln!(out)?,
+            "netem" | "red" | "tbf" => writeln!(out)?,
             _ => write_books(out, &class.node)?,
         }
     }

@@ -32,7 +32,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     let time = packet_time(Rate(number("bandwidth")), bits32("avpkt"));
     let cell_log = IdleTable::new(wlog, time).cell_log();
     let chance = match value("probability") {
-        Some(Json::Number(digits)) => general(digits.parse().unwrap_or(0.0)),
+        Some(Json::Number(digits)) => general(digits.parse().unwrap_or(0.0), 6),
         _ => "0".into(),
     };
     let mut push = |key: &'static str, text: String, json: Json| {

@@ -148,3 +148,12 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(RedParams::new(1000, 2000, 6, 0, idle()), Err(RedError::NoProbability));
     assert!(RedParams::new(1000, 1000, 6, 1, idle()).is_ok());
 }
+
+/// red-idle-cells: tc's table runs over 32 bits where cells are coarse, and an average then comes back to life.
+#[test]
+fn the_longer_the_idle_time_the_less_is_left() {
+    for (wlog, micros) in [(7, 187_500), (9, 187_500), (17, 1_200), (12, 1_000_000)] {
+        let t = IdleTable::new(wlog, Nanos::from_micros(micros));
+        assert!(t.shifts.windows(2).all(|w| w[0] <= w[1]), "{wlog} {micros}");
+    }
+}

@@ -1,0 +1,314 @@
+//! What a bad link does to packets, on numbers: correlated chances, two models of loss in bursts, times drawn from a
+//! distribution, and the time that a packet takes in cells (tc-netem(8)).
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::rng::Rng;
+use crate::units::Rate;
+
+/// A number drawn for a decision: 32 bits.
+fn draw(rng: &mut Rng) -> u32 {
+    (rng.next_u64() >> 32) as u32
+}
+
+/// Numbers of which each is a mixture of the last one and a new one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Correlated {
+    /// The weight of the last one, in units of 2^-32 and one more, or 0: none at all.
+    rho: u32,
+    last: Option<u32>,
+}
+
+impl Correlated {
+    /// With this correlation in units of 1/(2^32 - 1).
+    pub const fn new(rho: u32) -> Self {
+        Self { rho, last: None }
+    }
+
+    /// Forgets the last number.
+    pub const fn forget(&mut self) {
+        self.last = None;
+    }
+
+    /// The next number. The mixture is a moving average: with a high correlation the numbers stay near the middle, and
+    /// small chances come about more seldom than they say (tc-netem(8) warns of it).
+    #[inline]
+    pub fn next(&mut self, rng: &mut Rng) -> u32 {
+        let fresh = draw(rng);
+        if self.rho == 0 {
+            return fresh;
+        }
+        let last = self.last.unwrap_or_else(|| draw(rng));
+        let rho = u64::from(self.rho) + 1;
+        // Two weights that add up to 2^32 and numbers below it: the sum is below 2^64.
+        let mixed = (u64::from(fresh) * ((1 << 32) - rho) + u64::from(last) * rho) >> 32;
+        self.last = Some(mixed as u32);
+        mixed as u32
+    }
+}
+
+/// A chance in units of 1/(2^32 - 1), decided by correlated numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dice {
+    chance: u32,
+    numbers: Correlated,
+}
+
+impl Dice {
+    /// Such a chance.
+    pub const fn new(chance: u32, rho: u32) -> Self {
+        Self { chance, numbers: Correlated::new(rho) }
+    }
+    /// True if it never happens.
+    pub const fn is_never(&self) -> bool {
+        self.chance == 0
+    }
+    /// Forgets the last number.
+    pub const fn forget(&mut self) {
+        self.numbers.forget();
+    }
+    /// Whether it happens. Nothing is drawn for what never happens.
+    #[inline]
+    pub fn roll(&mut self, rng: &mut Rng) -> bool {
+        self.chance > 0 && self.chance >= self.numbers.next(rng)
+    }
+}
+
+/// A model of loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossModel {
+    /// Each packet by itself, or with correlation.
+    Random(Dice),
+    /// A chain of four states: received, received within a burst of losses, lost in a burst, lost alone (Salsano,
+    /// Ludovici, Ordine, "Definition of a general and intuitive loss model for packet networks").
+    Markov {
+        /// From received to lost in a burst.
+        p13: u32,
+        /// And back.
+        p31: u32,
+        /// From lost in a burst to received within it.
+        p32: u32,
+        /// And back.
+        p23: u32,
+        /// From received to lost alone; the way back is taken with the next packet.
+        p14: u32,
+        /// Where it stands.
+        state: MarkovState,
+    },
+    /// A link that is good or bad, and loses packets with a chance in each state (Gilbert 1960, Elliott 1963).
+    GilbertElliott {
+        /// From good to bad.
+        p: u32,
+        /// From bad to good.
+        r: u32,
+        /// Chance of a loss while bad.
+        bad: u32,
+        /// Chance of a loss while good.
+        good: u32,
+        /// Where it stands.
+        is_bad: bool,
+    },
+}
+
+/// A state of the chain of four.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MarkovState {
+    /// Packets are received.
+    #[default]
+    Gap,
+    /// Packets are received, within a burst of losses.
+    Burst,
+    /// Packets are lost, in a burst.
+    LostInBurst,
+    /// One packet was lost by itself.
+    LostAlone,
+}
+
+impl LossModel {
+    /// Begins anew, in the good state.
+    pub fn forget(&mut self) {
+        match self {
+            Self::Random(dice) => dice.forget(),
+            Self::Markov { state, .. } => *state = MarkovState::default(),
+            Self::GilbertElliott { is_bad, .. } => *is_bad = false,
+        }
+    }
+
+    /// Whether the next packet is lost.
+    #[inline]
+    pub fn loses(&mut self, rng: &mut Rng) -> bool {
+        match self {
+            Self::Random(dice) => dice.roll(rng),
+            Self::Markov { p13, p31, p32, p23, p14, state } => {
+                *state = markov(*state, [*p13, *p31, *p32, *p23, *p14], draw(rng));
+                matches!(state, MarkovState::LostInBurst | MarkovState::LostAlone)
+            }
+            Self::GilbertElliott { p, r, bad, good, is_bad } => {
+                // The state before the step decides about the packet.
+                let (turn, loss) = if *is_bad { (*r, *bad) } else { (*p, *good) };
+                *is_bad ^= draw(rng) < turn;
+                loss == u32::MAX || draw(rng) < loss
+            }
+        }
+    }
+}
+
+fn markov(state: MarkovState, [p13, p31, p32, p23, p14]: [u32; 5], drawn: u32) -> MarkovState {
+    // Two of the chances share one draw: what is below the first takes the one way, what is below their sum the other.
+    let of_two =
+        |first: u32, second: u32| (drawn < first, u64::from(drawn) < u64::from(first) + u64::from(second));
+    match state {
+        MarkovState::Gap => match of_two(p14, p13) {
+            (true, _) => MarkovState::LostAlone,
+            (_, true) => MarkovState::LostInBurst,
+            _ => MarkovState::Gap,
+        },
+        MarkovState::Burst if drawn < p23 => MarkovState::LostInBurst,
+        MarkovState::Burst => MarkovState::Burst,
+        MarkovState::LostInBurst => match of_two(p32, p31) {
+            (true, _) => MarkovState::Burst,
+            (_, true) => MarkovState::Gap,
+            _ => MarkovState::LostInBurst,
+        },
+        MarkovState::LostAlone => MarkovState::Gap,
+    }
+}
+
+/// Entries of the tables that are worked out here.
+pub const TABLE: usize = 4096;
+
+/// One standard deviation in a table.
+const SIGMA: i64 = 8192;
+
+/// Largest number of entries of a table that is given.
+pub const TABLE_MAX: usize = 16_384;
+
+/// How times are distributed about their middle.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// All times within the deviation are as likely.
+    Uniform,
+    /// The inverse of its distribution function: at entry i of n the deviation below which a share of i/n lies, where
+    /// 8192 is one standard deviation.
+    Table(Arc<[i16]>),
+}
+
+impl Distribution {
+    /// A time: `middle`, and a deviation of about `deviation`, at most 2^31, on either side, ns.
+    #[inline]
+    pub fn time(&self, middle: i64, deviation: i64, numbers: &mut Correlated, rng: &mut Rng) -> i64 {
+        if deviation == 0 {
+            return middle;
+        }
+        let drawn = i64::from(numbers.next(rng));
+        match self {
+            Self::Uniform => middle.saturating_add(drawn % (2 * deviation) - deviation),
+            Self::Table(table) => {
+                // A table has 1 to 16 384 entries.
+                let entry = table.get(drawn as usize % table.len().max(1)).copied().unwrap_or(0);
+                let product = i128::from(deviation) * i128::from(entry);
+                let rounded = product + product.signum() * i128::from(SIGMA / 2);
+                middle.saturating_add((rounded / i128::from(SIGMA)) as i64)
+            }
+        }
+    }
+}
+
+/// Standard normal.
+pub fn normal() -> Vec<i16> {
+    // Half of the bell, in steps of 1/8192 of a standard deviation: the density in the middle of each step is that of the
+    // last one times a ratio, exp(-h x), and the ratio shrinks by exp(-h^2) each time. In units of 2^-62.
+    const ONE: u128 = 1 << 62;
+    // exp(-2^-26) = 1 - 2^-26 + 2^-53 - ...
+    const SHRINK: u128 = ONE - (ONE >> 26) + (ONE >> 53);
+    // h / sqrt(2 pi), h = 2^-13: 0.398 942 280 401 432 677 94.
+    const DENSITY: u128 = (398_942_280_401_432_678 * ONE / 1_000_000_000_000_000_000) >> 13;
+    // From the middle of the first step, at h/2: exp(-h^2 / 8) = 1 - 2^-29.
+    let (mut density, mut ratio) = (DENSITY - (DENSITY >> 29), SHRINK);
+    let (mut below, mut x) = (0u128, 0i16);
+    let half = TABLE / 2;
+    let mut upper = Vec::with_capacity(half);
+    for entry in 0..half {
+        let share = entry as u128 * ONE / TABLE as u128;
+        while x < i16::MAX && below + density / 2 < share {
+            below += density;
+            density = (density * ratio) >> 62;
+            ratio = (ratio * SHRINK) >> 62;
+            x += 1;
+        }
+        upper.push(x);
+    }
+    // Nothing lies below the first entry.
+    let lower = core::iter::once(i16::MIN).chain(upper[1..].iter().rev().map(|x| -x));
+    lower.chain(upper.iter().copied()).collect()
+}
+
+/// Pareto with exponent 3, its mean in the middle, 4/3 of its deviation to a standard deviation.
+pub fn pareto() -> Vec<i16> {
+    // ((1 - i/n)^(-1/3) - 3/2) 4/3 8192: twice the first part is a cube root of 2^60 / (27 m), m = n - i.
+    let entry = |m: u128| {
+        let twice = cube_root((1u128 << 60) / (27 * m));
+        i16::try_from(twice.div_ceil(2) as i64 - 2 * SIGMA).unwrap_or(i16::MAX)
+    };
+    (1..=TABLE as u128).rev().map(entry).collect()
+}
+
+/// The largest whole number whose cube is at most `n`.
+fn cube_root(n: u128) -> u128 {
+    let mut root = 0u128;
+    for bit in (0..42).rev() {
+        let tried = root | 1 << bit;
+        if tried * tried * tried <= n {
+            root = tried;
+        }
+    }
+    root
+}
+
+/// A quarter normal and three quarters Pareto.
+pub fn pareto_normal() -> Vec<i16> {
+    let mix = |(normal, pareto): (i16, i16)| {
+        let mixed = (i32::from(normal) + 3 * i32::from(pareto) + 2).div_euclid(4);
+        // An average of numbers of 16 bits.
+        mixed as i16
+    };
+    normal().into_iter().zip(pareto()).map(mix).collect()
+}
+
+/// What a packet takes on a link of a rate, in cells if it has any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellRate {
+    /// The rate; above 0.
+    pub rate: Rate,
+    /// Bytes added to each packet, or taken off.
+    pub overhead: i32,
+    /// Bytes of a packet that a cell carries; 0 is no cells.
+    pub cell: u32,
+    /// Bytes added to each cell, or taken off.
+    pub cell_overhead: i32,
+}
+
+impl CellRate {
+    /// Nanoseconds for a packet of `len` bytes, rounded down.
+    #[inline]
+    pub fn time(&self, len: u32) -> i64 {
+        let mut len = (i64::from(len) + i64::from(self.overhead)).max(0);
+        if self.cell > 0 {
+            let cell = i64::from(self.cell);
+            let cells = (len + cell - 1) / cell;
+            len = cells.saturating_mul((cell + i64::from(self.cell_overhead)).max(0));
+        }
+        let ns = i128::from(len) * 1_000_000_000 / i128::from(self.rate.0.max(1));
+        i64::try_from(ns).unwrap_or(i64::MAX)
+    }
+}
+
+/// The entries of a table, shared by all who use it.
+pub fn shared(entries: Vec<i16>) -> Distribution {
+    Distribution::Table(Box::<[i16]>::from(entries).into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,487 @@
+//! netem: an emulated link (tc-netem(8)): packets are delayed, lost, corrupted, duplicated, reordered, timed at a rate and
+//! held for slots. What has waited its time leaves, or goes through the qdisc in class 1:1 if one was added. O(1) per
+//! packet; 40 bytes for each packet of `limit`, at most of the path's pool.
+//!
+//! - I1: no packet leaves before its time, nor outside of a slot; of those that wait for the same time the first is first.
+//! - I2: never more than `limit` packets wait, those in the class included.
+//! - I3: a copy is made at most once of a packet, and never of a copy.
+//! - I4: without a random part nothing is drawn: a constant delay, a rate, slots of a fixed gap are exact.
+//! - Differs from Linux (PARITY.md: netem-asks-once, netem-corrupt-gso, netem-duplicate-one, netem-duplicate-room, netem-ecn-drops,
+//!   netem-forgets, netem-requeues, netem-swap, netem-tables): super-packets are cut before they may be corrupted; one that
+//!   duplicates is alone in its tree; a copy takes room as any packet; a mark is no drop; a change forgets what has no
+//!   effect; reordered packets are no requeues; a swap emulates nothing twice; tables are worked out or given.
+
+use crate::chance::Percent;
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::ClassId;
+use crate::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot, SlotGap};
+use crate::law::impair::{CellRate, Correlated, Dice, Distribution, LossModel, MarkovState};
+use crate::meta::Meta;
+use crate::node::Class;
+use crate::pool::{List, Pkt, Pool, Queue};
+use crate::qdisc::fifo::NoStats;
+use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::reason::{DropReason, MarkReason, WakeReason};
+use crate::rng::Rng;
+use crate::spec::{Env, Flags};
+use crate::time::{Instant, Nanos};
+use crate::timeline::Timeline;
+use crate::units::Rate;
+
+crate::params! {
+    /// Parameters of netem.
+    pub struct Config(env) {
+        /// Most packets that wait.
+        limit: Places = Places(1000), keys ["limit"];
+        /// How long each packet is held, how much that varies, and how much each time is like the last.
+        delay: Option<Delay> = None, keys ["delay", "latency"];
+        /// How the delay varies: uniform if not said. Needs a jitter.
+        distribution: Option<Shape> = None, keys ["distribution"];
+        /// Which packets are lost: by chance, or by a model of bursts.
+        loss: Option<Loss> = None, keys ["loss", "drop"];
+        /// Mark ECN-capable packets instead of losing them. Needs `loss`.
+        ecn: bool = false, flags ["ecn" = true];
+        /// How often one bit of a packet is turned over.
+        corrupt: Option<Chance> = None, keys ["corrupt"];
+        /// How often a packet comes twice.
+        duplicate: Option<Chance> = None, keys ["duplicate"];
+        /// How often a packet leaves at once, ahead of those that are delayed. Needs `delay`.
+        reorder: Option<Chance> = None, keys ["reorder"];
+        /// Only every so many packets may be reordered. Needs `reorder`; 0 is 1.
+        gap: u32 = 0, keys ["gap"];
+        /// Packets leave one after another at a rate, each with an overhead, in cells with theirs.
+        rate: Option<LinkRate> = None, keys ["rate"];
+        /// Packets leave in slots only: the time between them, and how much fits one.
+        slot: Option<Slot> = None, keys ["slot"];
+        /// Where its random numbers begin: the same seed gives the same ones. Without it they are the path's.
+        seed: Option<u64> = None, keys ["seed"];
+    }
+}
+
+/// Grain of a delay: the reference's clock.
+const GRAIN: u64 = 64;
+
+/// A span as the reference holds it: whole grains of whole microseconds.
+pub fn in_grains(t: Nanos) -> i64 {
+    // At most 274 s, by its type.
+    let ns = t.as_micros().saturating_mul(1000) / GRAIN * GRAIN;
+    i64::try_from(ns).unwrap_or(i64::MAX)
+}
+
+/// The largest deviation of the reference: 2.1 s.
+const DEVIATION_MAX: i64 = i32::MAX as i64;
+
+/// A deviation as the reference holds it.
+pub fn most_deviation(t: Nanos) -> i64 {
+    in_grains(t).min(DEVIATION_MAX)
+}
+
+/// A span of at most 292 years, by its type.
+fn signed(t: Nanos) -> i64 {
+    i64::try_from(t.0).unwrap_or(i64::MAX)
+}
+
+/// What it does with packets, from the parameters.
+#[derive(Debug)]
+struct Rules {
+    limit: u32,
+    delay: i64,
+    jitter: i64,
+    jitters: Correlated,
+    shape: Distribution,
+    loss: Option<LossModel>,
+    ecn: bool,
+    corrupt: Dice,
+    duplicate: Dice,
+    reorder: Dice,
+    gap: u32,
+    rate: Option<CellRate>,
+    slots: Option<Slots>,
+}
+
+/// When packets may leave, from the parameters.
+#[derive(Debug, PartialEq)]
+struct Slots {
+    gap: i64,
+    /// How much longer a gap may be, or its deviation.
+    spread: i64,
+    shape: Option<Distribution>,
+    packets: i64,
+    bytes: i64,
+}
+
+/// The slot that packets leave in, or wait for.
+#[derive(Clone, Copy, Debug)]
+struct OpenSlot {
+    at: Instant,
+    packets: i64,
+    bytes: i64,
+}
+
+fn dice(chance: Option<Chance>) -> Dice {
+    chance.map_or(Dice::new(0, 0), |c| Dice::new(c.share.0, c.correlation.unwrap_or_default().0))
+}
+
+impl Rules {
+    fn of(cfg: &Config) -> Self {
+        let delay = cfg.delay;
+        let correlation = delay.and_then(|d| d.correlation).unwrap_or_default();
+        Self {
+            limit: cfg.limit.0,
+            delay: delay.map_or(0, |d| in_grains(d.time)),
+            jitter: delay.map_or(0, |d| most_deviation(d.jitter)),
+            jitters: Correlated::new(correlation.0),
+            shape: cfg.distribution.as_ref().map_or(Distribution::Uniform, Shape::distribution),
+            loss: cfg.loss.map(loss_model),
+            ecn: cfg.ecn,
+            corrupt: dice(cfg.corrupt),
+            duplicate: dice(cfg.duplicate),
+            reorder: dice(cfg.reorder),
+            gap: cfg.gap,
+            rate: cfg.rate.map(|r| CellRate {
+                rate: r.rate,
+                overhead: r.overhead,
+                cell: r.cell,
+                cell_overhead: r.cell_overhead,
+            }),
+            slots: cfg.slot.as_ref().map(Slots::of),
+        }
+    }
+}
+
+impl Slots {
+    fn of(slot: &Slot) -> Self {
+        let (gap, spread, shape) = match &slot.gap {
+            SlotGap::Between(min, max) => (signed(*min), signed(max.saturating_sub(*min)), None),
+            SlotGap::Shaped(shape, delay, jitter) => {
+                (signed(*delay), signed(*jitter).min(DEVIATION_MAX), Some(shape.distribution()))
+            }
+        };
+        let most = |n: u32| if n == 0 { i64::from(i32::MAX) } else { i64::from(n) };
+        Self { gap, spread, shape, packets: most(slot.packets), bytes: most(slot.bytes) }
+    }
+
+    /// The slot after `now`.
+    fn next(&self, now: Instant, rng: &mut Rng) -> OpenSlot {
+        let gap = match &self.shape {
+            None if self.spread == 0 => self.gap,
+            None => {
+                self.gap
+                    + ((u128::from(rng.next_u64() >> 32) * self.spread.unsigned_abs() as u128) >> 32) as i64
+            }
+            Some(shape) => shape.time(self.gap, self.spread, &mut Correlated::default(), rng),
+        };
+        OpenSlot { at: later(now, gap), packets: self.packets, bytes: self.bytes }
+    }
+}
+
+/// `ns` after, or before.
+fn later(t: Instant, ns: i64) -> Instant {
+    Instant(t.0.saturating_add_signed(ns))
+}
+
+fn loss_model(loss: Loss) -> LossModel {
+    match loss {
+        Loss::Random(chance) => LossModel::Random(dice(Some(chance))),
+        Loss::State(p) => {
+            let [p13, p31, p32, p23, p14] = p.map(|p| p.0);
+            LossModel::Markov { p13, p31, p32, p23, p14, state: MarkovState::default() }
+        }
+        Loss::Gemodel(p) => {
+            let [p, r, bad, good] = p.map(|p| p.0);
+            LossModel::GilbertElliott { p, r, bad, good, is_bad: false }
+        }
+    }
+}
+
+/// An emulated link.
+#[derive(Debug)]
+pub struct Netem {
+    rules: Rules,
+    inner: [Class; 1],
+    delayed: Timeline,
+    /// Reordered: they leave next, the newest first.
+    ahead: Queue,
+    /// When the newest of those was put there.
+    ahead_at: Instant,
+    /// Packets since the last reordered one.
+    count: u32,
+    slot: Option<OpenSlot>,
+    /// Packets that a peek holds: in the reference they count towards the limit.
+    held: u32,
+    seed: Option<u64>,
+    own: Option<Rng>,
+}
+
+impl Discipline for Netem {
+    const KIND: &'static str = "netem";
+    const ABOUT: &'static str = "An emulated link: delays, losses, duplicates, reordering, rates, slots.";
+    const FLAGS: Flags = Flags { shapes: true, reorders: true, classful: true };
+    const CHANGE: ChangeRule = ChangeRule::Replace;
+    const TAKES_CLASS: bool = false;
+    type Config = Config;
+    type Stats = NoStats;
+
+    fn resolve(cfg: &mut Config, old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        let conflict = |key: &str, expected: &str, given: &str| {
+            Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, given).key(key))
+        };
+        let delay = cfg.delay.map_or(0, |d| in_grains(d.time));
+        let jitter = cfg.delay.map_or(0, |d| in_grains(d.jitter));
+        let reorders = cfg.reorder.is_some_and(|r| r.share > Percent(0));
+        if reorders && delay == 0 {
+            return conflict(
+                "reorder",
+                "a delay with it: reordered packets are those that do not wait",
+                "without",
+            );
+        }
+        if cfg.gap > 0 && !reorders {
+            return conflict("gap", "reorder with it: how often", "without");
+        }
+        if cfg.distribution.is_some() && (delay == 0 || jitter == 0) {
+            return conflict("distribution", "a delay and a jitter with it", "without");
+        }
+        if cfg.ecn && cfg.loss.is_none() {
+            return conflict("ecn", "loss with it: what is marked instead of being lost", "without");
+        }
+        if reorders && cfg.gap == 0 {
+            cfg.gap = 1;
+        }
+        if let Some(old) = old {
+            keep(cfg, old, jitter > 0);
+        }
+        // What never happens is not set.
+        let happens = |c: &Chance| c.share > Percent(0);
+        cfg.corrupt = cfg.corrupt.filter(happens);
+        cfg.duplicate = cfg.duplicate.filter(happens);
+        cfg.reorder = cfg.reorder.filter(happens);
+        cfg.delay = cfg.delay.filter(|d| in_grains(d.time) > 0 || in_grains(d.jitter) > 0);
+        cfg.rate = cfg.rate.filter(|r| r.rate > Rate(0));
+        cfg.slot = cfg.slot.take().filter(|s| s.gap != SlotGap::Between(Nanos(0), Nanos(0)));
+        Ok(())
+    }
+    fn new(cfg: &Config, env: &Env) -> Self {
+        let mut netem = Self {
+            inner: [Class { minor: 1, node: Self::default_child(cfg, env) }],
+            delayed: Timeline::with_capacity(cfg.limit.0.min(env.packets)),
+            ahead: Queue::new(),
+            ahead_at: Instant::ZERO,
+            count: 0,
+            slot: None,
+            held: 0,
+            seed: cfg.seed,
+            own: cfg.seed.map(Rng::new),
+            rules: Rules::of(cfg),
+        };
+        netem.open_slot(Instant::ZERO);
+        netem
+    }
+    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+        let before = core::mem::replace(&mut self.rules, Rules::of(cfg));
+        self.delayed.reserve(cfg.limit.0.min(env.packets));
+        self.seed = cfg.seed;
+        self.own = cfg.seed.map(Rng::new);
+        self.count = 0;
+        if before.slots != self.rules.slots {
+            self.open_slot(cx.now);
+        }
+        while self.len() > self.rules.limit {
+            let oldest = self.ahead.pop_front(&cx.pool).or_else(|| self.delayed.pop_oldest(&cx.pool));
+            let Some(p) = oldest else { break };
+            cx.drop(p, DropReason::Purged);
+        }
+    }
+    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+        if m.segs > 1 && !self.rules.corrupt.is_never() {
+            Verdict::Cut(m.segment_len())
+        } else if self.len() < self.rules.limit {
+            Verdict::Accept
+        } else {
+            Verdict::Full
+        }
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        if cx.again() {
+            // It was lost, marked or copied, or not, when it first came: only its time is told anew.
+            let start = cx.meta(&p).enqueued;
+            return self.delay(p, start, cx);
+        }
+        let Self { rules, own, .. } = self;
+        let copying = cx.copying();
+        let rng = own.as_mut().unwrap_or(&mut cx.rng);
+        let mut copy = !copying && rules.duplicate.roll(rng);
+        let lost = rules.loss.as_mut().is_some_and(|model| model.loses(rng));
+        if lost && !(rules.ecn && cx.mark(&p, MarkReason::Lost)) && !core::mem::take(&mut copy) {
+            return cx.drop(p, DropReason::Lost);
+        }
+        let rng = own.as_mut().unwrap_or(&mut cx.rng);
+        let corrupt = rules.corrupt.roll(rng);
+        if self.len() >= self.rules.limit {
+            return cx.drop(p, DropReason::Overlimit);
+        }
+        // The last one asked for is done first: the copy is made before the bit is turned over.
+        if corrupt {
+            let bits = u64::from(cx.meta(&p).len) * 8;
+            let bit = self.own.as_mut().unwrap_or(&mut cx.rng).below(bits.min(u32::MAX.into()));
+            cx.request_flip(&p, u32::try_from(bit).unwrap_or(0));
+        }
+        if copy {
+            cx.request_copy(&p);
+        }
+        let now = cx.now;
+        self.delay(p, now, cx);
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        if let Some(p) = self.ahead.pop_front(&cx.pool) {
+            return Next::Packet(p);
+        }
+        let grafted = !self.inner[0].node.handle().is_none();
+        // Each turn takes one packet out of the line.
+        let own = loop {
+            let Some(due) = self.delayed.next() else { break None };
+            let open = self.slot_for(due, cx);
+            if due.max(open) > cx.now {
+                break Some(due.max(open));
+            }
+            let Some(p) = self.delayed.pop_due(&cx.pool, cx.now) else { continue };
+            self.use_slot(cx.meta(&p).wire_len, cx);
+            if !grafted {
+                return Next::Packet(p);
+            }
+            self.inner[0].node.enqueue(p, cx);
+        };
+        let inner = if grafted { self.inner[0].node.dequeue(cx) } else { Next::Empty };
+        match (own, inner) {
+            (_, Next::Packet(p)) => Next::Packet(p),
+            (Some(due), Next::At(t, _)) if due <= t => Next::At(due, WakeReason::Delay),
+            (_, Next::At(t, why)) => Next::At(t, why),
+            (Some(due), Next::Empty) => Next::At(due, WakeReason::Delay),
+            (None, Next::Empty) => Next::Empty,
+        }
+    }
+    fn holding(&mut self, held: bool) {
+        self.held = u32::from(held);
+    }
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        self.ahead.drain(out, pool);
+        self.delayed.drain(out, pool);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.ahead.metas(pool).chain(self.delayed.metas(pool)).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {
+        let Rules { jitters, loss, corrupt, duplicate, reorder, .. } = &mut self.rules;
+        [corrupt, duplicate, reorder].into_iter().for_each(Dice::forget);
+        jitters.forget();
+        if let Some(loss) = loss {
+            loss.forget();
+        }
+        self.own = self.seed.map(Rng::new);
+        self.count = 0;
+        self.open_slot(Instant::ZERO);
+    }
+    fn copies(&self) -> bool {
+        !self.rules.duplicate.is_never()
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+    fn classes(&self) -> &[Class] {
+        &self.inner
+    }
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut self.inner
+    }
+}
+
+/// What a change leaves as it is if it does not name it.
+fn keep(cfg: &mut Config, old: &Config, jitter: bool) {
+    cfg.corrupt = cfg.corrupt.or(old.corrupt);
+    cfg.rate = cfg.rate.or(old.rate);
+    cfg.slot = cfg.slot.take().or_else(|| old.slot.clone());
+    if jitter {
+        cfg.distribution = cfg.distribution.take().or_else(|| old.distribution.clone());
+    }
+    let random = |loss: Option<Loss>| match loss {
+        Some(Loss::Random(chance)) => chance.correlation,
+        _ => None,
+    };
+    // Correlations are changed together: where one is named, those that are not are none.
+    let named =
+        [cfg.delay.and_then(|d| d.correlation), random(cfg.loss), cfg.duplicate.and_then(|d| d.correlation)];
+    if named == [None; 3] {
+        if let Some(delay) = &mut cfg.delay {
+            delay.correlation = old.delay.and_then(|d| d.correlation);
+        }
+        if let Some(Loss::Random(chance)) = &mut cfg.loss {
+            chance.correlation = random(old.loss);
+        }
+        if let Some(chance) = &mut cfg.duplicate {
+            chance.correlation = old.duplicate.and_then(|d| d.correlation);
+        }
+    }
+}
+
+impl Netem {
+    /// Packets in it, those in the class included.
+    fn len(&self) -> u32 {
+        let inner = u32::try_from(self.inner[0].node.books().queued.packets).unwrap_or(u32::MAX);
+        inner.saturating_add(self.delayed.len()).saturating_add(self.ahead.packets() + self.held)
+    }
+
+    /// Puts a packet where it waits: its time runs from `start`.
+    fn delay(&mut self, p: Pkt, start: Instant, cx: &mut Cx) {
+        let Self { rules, own, .. } = self;
+        let rng = own.as_mut().unwrap_or(&mut cx.rng);
+        let may_reorder = rules.gap > 0 && self.count >= rules.gap - 1;
+        if may_reorder && rules.reorder.roll(rng) {
+            self.count = 0;
+            self.ahead_at = start;
+            return self.ahead.push_front(&mut cx.pool, p);
+        }
+        let mut delay = rules.shape.time(rules.delay, rules.jitter, &mut rules.jitters, rng);
+        let mut from = start;
+        if let Some(rate) = &rules.rate {
+            let ahead = (!self.ahead.is_empty()).then_some(self.ahead_at);
+            if let Some(last) = self.delayed.latest().max(ahead) {
+                // It follows the last one: what of its delay that takes up anyway it does not wait again.
+                let taken =
+                    i64::try_from(last.0).unwrap_or(i64::MAX) - i64::try_from(start.0).unwrap_or(i64::MAX);
+                delay = (delay - taken).max(0);
+                from = last;
+            }
+            delay = delay.saturating_add(rate.time(cx.pool.meta(&p).wire_len));
+        }
+        self.count = self.count.saturating_add(1);
+        if let Err(p) = self.delayed.push(&mut cx.pool, p, later(from, delay)) {
+            cx.drop(p, DropReason::Overlimit);
+        }
+    }
+
+    /// The first slot opens at `now`. One that opened before a packet is due is over for it.
+    fn open_slot(&mut self, now: Instant) {
+        let open = |slots: &Slots| OpenSlot { at: now, packets: slots.packets, bytes: slots.bytes };
+        self.slot = self.rules.slots.as_ref().map(open);
+    }
+
+    /// When the slot opens in which a packet that is due then may leave.
+    fn slot_for(&mut self, due: Instant, cx: &mut Cx) -> Instant {
+        let (Some(slots), Some(slot)) = (&self.rules.slots, &mut self.slot) else { return Instant::ZERO };
+        if slot.at < due {
+            *slot = slots.next(cx.now, self.own.as_mut().unwrap_or(&mut cx.rng));
+        }
+        slot.at
+    }
+
+    /// A packet leaves in the open slot.
+    fn use_slot(&mut self, wire_len: u32, cx: &mut Cx) {
+        let (Some(slots), Some(slot)) = (&self.rules.slots, &mut self.slot) else { return };
+        slot.packets -= 1;
+        slot.bytes -= i64::from(wire_len);
+        if slot.packets <= 0 || slot.bytes <= 0 {
+            *slot = slots.next(cx.now, self.own.as_mut().unwrap_or(&mut cx.rng));
+        }
+    }
+}
