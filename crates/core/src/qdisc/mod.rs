@@ -11,6 +11,7 @@ pub mod pfifo_fast;
 pub mod pie;
 pub mod prio;
 pub mod red;
+pub mod sfq;
 pub mod skbprio;
 pub mod tbf;
 
@@ -44,6 +45,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<pie::Pie>(),
     &Spec::of::<prio::Prio>(),
     &Spec::of::<red::Red>(),
+    &Spec::of::<sfq::Sfq>(),
     &Spec::of::<skbprio::Skbprio>(),
     &Spec::of::<tbf::Tbf>(),
 ];

@@ -94,6 +94,10 @@ pub struct Pie {
     updates: Updates,
     limit: u32,
     ecn: bool,
+    /// A packet that a peek has taken out and that still waits: it counts towards limit and backlog.
+    held: Option<u32>,
+    /// Bytes of the packet that it gave last.
+    given: u32,
     stats: Stats,
 }
 
@@ -155,6 +159,8 @@ impl Discipline for Pie {
             updates: Updates::new(Instant::ZERO, cfg.tupdate),
             limit: cfg.limit.0,
             ecn: cfg.ecn,
+            held: None,
+            given: 0,
             stats: Stats::default(),
         }
     }
@@ -166,20 +172,22 @@ impl Discipline for Pie {
         self.params = law_params(cfg, env);
         self.updates.set_every(cfg.tupdate);
         (self.limit, self.ecn) = (cfg.limit.0, cfg.ecn);
-        trim(&mut self.queue, cx, |q| q.packets() > self.limit);
+        let held = u32::from(self.held.is_some());
+        trim(&mut self.queue, cx, |q| q.packets() + held > self.limit);
     }
     fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
-        if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
+        if self.waiting() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         self.catch_up(cx.now);
-        let reason = if self.queue.packets() >= self.limit {
+        let (waiting, backlog) = (self.waiting(), self.backlog());
+        let reason = if waiting >= self.limit {
             self.stats.overlimit += 1;
             Some(DropReason::Overlimit)
         } else {
             let Cx { pool, rng, .. } = cx;
             let len = pool.meta(&p).wire_len;
-            let drops = self.law.drops(&self.params, len, self.queue.bytes(), || rng.next_u64());
+            let drops = self.law.drops(&self.params, len, backlog, || rng.next_u64());
             let marked = drops && self.ecn && self.law.marks() && cx.mark(&p, MarkReason::Congested);
             self.stats.ecn_mark += u64::from(marked);
             (drops && !marked).then_some(DropReason::Congested)
@@ -190,7 +198,7 @@ impl Discipline for Pie {
             return cx.drop(p, reason);
         }
         self.stats.pkts_in += 1;
-        self.stats.maxq = self.stats.maxq.max(self.queue.packets());
+        self.stats.maxq = self.stats.maxq.max(waiting);
         self.queue.push_back(&mut cx.pool, p);
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
@@ -199,8 +207,12 @@ impl Discipline for Pie {
         let m = cx.meta(&p);
         let now = Ticks::at(cx.now);
         let sojourn = now.since(Ticks::at(m.enqueued));
+        self.given = m.wire_len;
         self.law.departed(&self.params, m.wire_len, sojourn, now, self.queue.bytes());
         Next::Packet(p)
+    }
+    fn holding(&mut self, held: bool) {
+        self.held = held.then_some(self.given);
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.queue.drain(out, pool);
@@ -228,7 +240,17 @@ impl Pie {
     fn catch_up(&mut self, now: Instant) {
         match self.updates.due(now) {
             0 => {}
-            due => self.law.catch_up(&self.params, self.queue.bytes(), due),
+            due => self.law.catch_up(&self.params, self.backlog(), due),
         }
+    }
+
+    #[inline]
+    const fn waiting(&self) -> u32 {
+        self.queue.packets() + self.held.is_some() as u32
+    }
+
+    #[inline]
+    fn backlog(&self) -> u64 {
+        self.queue.bytes() + u64::from(self.held.unwrap_or(0))
     }
 }

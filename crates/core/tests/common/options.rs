@@ -6,6 +6,7 @@ use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::classful::{ClassAt, ClassSpec};
 use txweir_core::qdisc::red::Qevent;
+use txweir_core::qdisc::sfq::Seconds;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::stab::LinkLayer;
@@ -67,6 +68,7 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         }
         e if e == Framing::EXPECTED => vec![(rng.below(321) as i64 - 64).to_string()],
         e if e == cake::Mask::EXPECTED => vec![format!("{:#x}", log_uniform(rng, 0xffff_ffff))],
+        e if e == Seconds::EXPECTED => vec![(log_uniform(rng, 100) as i64 - 1).to_string()],
         e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == NanosBare::EXPECTED => {
