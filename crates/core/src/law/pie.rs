@@ -305,7 +305,7 @@ impl PieState {
             0 => 0,
             n => 2 * n - 1,
         };
-        let gain = |g: u32| i128::from((u64::from(g) * (ONE / TICKS_PER_S) >> 4) >> shift);
+        let gain = |g: u32| i128::from((u64::from(g) * (ONE / TICKS_PER_S)) >> 4 >> shift);
         let between = |a: Ticks, b: Ticks| i128::from(a.0) - i128::from(b.0);
         let mut step = gain(p.alpha) * between(delay, p.target) + gain(p.beta) * between(delay, old);
         if self.prob >= TEN_PERCENT {

@@ -15,24 +15,27 @@
 //!   nothing and are no error; flows find their new buckets when a packet is next asked for; the hash is keyed by a seed.
 
 mod flows;
+mod red;
 
 use alloc::format;
 use core::fmt;
 
+use crate::chance::Probability;
 use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::hash::reciprocal_scale;
+use crate::law::red::RedAction;
 use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::fifo::NoStats;
 use crate::qdisc::{Discipline, FlowShown, Next, Verdict};
-use crate::reason::DropReason;
+use crate::reason::{DropReason, MarkReason};
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
 use crate::units::{Bytes, Packets};
 use crate::value::{Json, Show, Value, Words};
 use flows::Flows;
+use red::Red;
 
 crate::params! {
     /// Parameters of sfq. None can change while it runs.
@@ -51,6 +54,40 @@ crate::params! {
         divisor: u32 = 1024, keys ["divisor"], "a power of two from 1 to 65536": |d| d.is_power_of_two() && *d <= 1 << 16;
         /// Time after which flows get other buckets, so that two that share one do not for ever.
         perturb: Seconds = Seconds(0), keys ["perturb"], "0 to 2147483 seconds": |s| (0..=PERTURB_MAX).contains(&s.0);
+        /// Puts each flow under RED; what `max` is reckoned from, in bytes.
+        redflowlimit: Option<Bytes> = None, keys ["redflowlimit"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
+        /// Average of a flow, in bytes, from which on packets are marked: a third of `max`.
+        min: Option<Bytes> = None, keys ["min"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
+        /// Average of a flow from which on every packet is marked: a quarter of `redflowlimit`.
+        max: Option<Bytes> = None, keys ["max"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
+        /// Size of an average packet, 1000 bytes: with `burst`, how fast the average follows the flow.
+        avpkt: Option<Bytes> = None, keys ["avpkt"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
+        /// Packets of a flow that may arrive at once without a mark: (2 `min` + `max`) / (3 `avpkt`).
+        burst: Option<u32> = None, keys ["burst"], "at least 1": |b| b.is_none_or(|b| b > 0);
+        /// Chance of a mark when the average is just below `max`, 0.02.
+        probability: Option<Probability> = None, keys ["probability"], "at most 1": |p| p.is_none_or(|p| p <= Probability::ONE);
+        /// RED marks ECN-capable packets instead of dropping them.
+        ecn: bool = false, flags ["ecn" = true];
+        /// RED drops, and does not mark, when the average is at `max` or above.
+        harddrop: bool = false, flags ["harddrop" = true];
+    }
+}
+
+crate::stats! {
+    /// Counters of sfq: what RED did.
+    pub struct Stats {
+        /// Arriving packets marked by chance.
+        prob_mark: u64,
+        /// Packets at the front of a flow marked by chance, in place of one that arrived (`headdrop`).
+        prob_mark_head: u64,
+        /// Packets dropped by chance.
+        prob_drop: u64,
+        /// Arriving packets marked because the average was at `max`.
+        forced_mark: u64,
+        /// Packets at the front of a flow marked because the average was at `max` (`headdrop`).
+        forced_mark_head: u64,
+        /// Packets dropped because the average was at `max`.
+        forced_drop: u64,
     }
 }
 
@@ -59,11 +96,15 @@ const DEPTH_MAX: u32 = 127;
 /// Most flows: the reference numbers flows and lengths together in 16 bits.
 const FLOWS_MAX: u32 = (1 << 16) - 1 - DEPTH_MAX;
 /// Most packets that wait if nothing else is said.
-const LIMIT: u32 = 127;
+pub const LIMIT: u32 = 127;
 /// Least quantum: a flow is not to need many turns for one packet.
 const QUANTUM_MIN: u64 = 256;
 /// Most seconds whose milliseconds the reference can hold.
 const PERTURB_MAX: i64 = 2_147_483;
+
+fn in_u32(b: &Bytes) -> bool {
+    (1..=u64::from(u32::MAX)).contains(&b.0)
+}
 
 /// Whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +146,8 @@ pub struct Sfq {
     next_perturb: Instant,
     /// What sends a hash to its bucket; 0 until flows have first been perturbed.
     salt: u64,
+    red: Option<Red>,
+    stats: Stats,
 }
 
 impl Discipline for Sfq {
@@ -113,7 +156,7 @@ impl Discipline for Sfq {
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
     const TAKES_CLASS: bool = true;
     type Config = Config;
-    type Stats = NoStats;
+    type Stats = Stats;
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         cfg.quantum = Bytes(cfg.quantum.0.clamp(QUANTUM_MIN, 1 << 20));
@@ -128,8 +171,14 @@ impl Discipline for Sfq {
                 return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, given).key("limit"));
             }
         }
+        red::resolve(cfg)?;
         if old.is_some_and(|old| old != cfg) {
-            let err = ConfigError::new(ErrorKind::Conflict, Self::KIND, "no change while it runs", "another option");
+            let err = ConfigError::new(
+                ErrorKind::Conflict,
+                Self::KIND,
+                "no change while it runs",
+                "another option",
+            );
             return Err(err.hint("delete it and add it anew, or replace it under another handle"));
         }
         Ok(())
@@ -147,6 +196,8 @@ impl Discipline for Sfq {
             perturb: Nanos::from_secs(cfg.perturb.0.unsigned_abs()),
             next_perturb: Instant::ZERO + Nanos::from_secs(cfg.perturb.0.unsigned_abs()),
             salt: 0,
+            red: Red::of(cfg),
+            stats: Stats::default(),
         }
     }
     fn start(&mut self, now: Instant) {
@@ -215,8 +266,8 @@ impl Discipline for Sfq {
             f(FlowShown { minor: bucket % self.divisor + 1, backlog, values: &[("allot", flow.allot)] });
         }
     }
-    fn stats(&self) -> NoStats {
-        NoStats {}
+    fn stats(&self) -> Stats {
+        self.stats
     }
 }
 
@@ -243,24 +294,68 @@ impl Sfq {
         (z >> 32) as u32
     }
 
-    /// Queues a packet in the flow of this bucket, if there is room in it.
+    /// Queues a packet in the flow of this bucket, if RED lets it and there is room in it.
     #[inline]
     fn put(&mut self, p: Pkt, bucket: u32, cx: &mut Cx) {
-        let flow = match self.flows.of(bucket) {
-            Some(f) => Some(f),
-            None => self.flows.open(bucket, self.quantum),
-        };
-        let Some(f) = flow else { return cx.drop(p, DropReason::Overlimit) };
+        let Some(f) = self.flow_of(bucket, cx.now) else { return cx.drop(p, DropReason::Overlimit) };
+        let congested = self.red.is_some() && self.red_drops(f, &p, cx);
         let full = self.flows.flow(f).len >= self.depth;
-        if full && !self.headdrop {
-            return cx.drop(p, DropReason::Overlimit);
+        let reason = if congested { DropReason::Congested } else { DropReason::Overlimit };
+        if (congested || full) && !self.headdrop {
+            return cx.drop(p, reason);
         }
+        self.push(f, p, cx);
+        if congested || full {
+            self.drop_of(f, if congested { reason } else { DropReason::HeadDrop }, cx);
+        }
+    }
+
+    /// The flow of a bucket, opened if need be and if a slot is free.
+    #[inline]
+    fn flow_of(&mut self, bucket: u32, now: Instant) -> Option<u32> {
+        if let Some(f) = self.flows.of(bucket) {
+            return Some(f);
+        }
+        let f = self.flows.open(bucket, self.quantum)?;
+        if let Some(red) = &mut self.red {
+            red.begin(f, now);
+        }
+        Some(f)
+    }
+
+    #[inline]
+    fn push(&mut self, f: u32, p: Pkt, cx: &mut Cx) {
         let wire_len = cx.meta(&p).wire_len;
         self.flows.push(f, p, wire_len, &mut cx.pool);
         self.packets += 1;
-        if full {
-            self.drop_of(f, DropReason::HeadDrop, cx);
+    }
+
+    /// Asks RED about a packet that comes to a flow: true if one is to be dropped. A mark may do instead, with `headdrop` of the
+    /// packet at the front, whose sender hears of it first.
+    #[cold]
+    fn red_drops(&mut self, f: u32, p: &Pkt, cx: &mut Cx) -> bool {
+        let Some(red) = &mut self.red else { return false };
+        let action = red.on_arrival(f, self.flows.flow(f).bytes, cx);
+        if action == RedAction::Pass {
+            return false;
         }
+        cx.overlimit();
+        let forced = action == RedAction::Forced;
+        let s = &mut self.stats;
+        let [mark, mark_head, drop] = match forced {
+            true => [&mut s.forced_mark, &mut s.forced_mark_head, &mut s.forced_drop],
+            false => [&mut s.prob_mark, &mut s.prob_mark_head, &mut s.prob_drop],
+        };
+        let marks = red.marks(forced);
+        let (counter, drops) = if marks && self.headdrop && self.flows.mark_front(f, cx) {
+            (mark_head, false)
+        } else if marks && cx.mark(p, MarkReason::Congested) {
+            (mark, false)
+        } else {
+            (drop, true)
+        };
+        *counter += 1;
+        drops
     }
 
     /// The longest flow loses a packet.
@@ -285,7 +380,8 @@ impl Sfq {
     /// All flows were given a quantum and none may send yet: gives them at once as many as leave them just so.
     #[cold]
     fn skip_rounds(&mut self) {
-        let owed = |f: u32| self.flows.flow(f).allot.min(0).unsigned_abs() / self.quantum.unsigned_abs().max(1);
+        let owed =
+            |f: u32| self.flows.flow(f).allot.min(0).unsigned_abs() / self.quantum.unsigned_abs().max(1);
         let rounds = self.flows.ring().map(owed).min().unwrap_or(0).cast_signed();
         for _ in 0..self.flows.in_use() {
             let Some(f) = self.flows.front() else { return };
@@ -307,13 +403,22 @@ impl Sfq {
     #[cold]
     fn perturb_now(&mut self, cx: &mut Cx) {
         let passed = cx.now.saturating_since(self.next_perturb).0 / self.perturb.0;
-        self.next_perturb = self.next_perturb + Nanos(self.perturb.0.saturating_mul(passed + 1));
+        self.next_perturb += Nanos(self.perturb.0.saturating_mul(passed + 1));
         self.salt = cx.rng.next_u64() | 1;
         let mut all = List::new();
         self.packets -= self.flows.drain_below(self.divisor, &mut all, &mut cx.pool);
         while let Some(p) = all.pop_front(&cx.pool) {
             let bucket = self.bucket(cx.meta(&p), None);
-            self.put(p, bucket, cx);
+            match self.flow_of(bucket, cx.now).filter(|f| self.flows.flow(*f).len < self.depth) {
+                Some(f) => {
+                    if let Some(red) = &mut self.red {
+                        // Only its average is brought up to date: the packet has been let in before.
+                        let _ = red.on_arrival(f, self.flows.flow(f).bytes, cx);
+                    }
+                    self.push(f, p, cx);
+                }
+                None => cx.drop(p, DropReason::Overlimit),
+            }
         }
     }
 }

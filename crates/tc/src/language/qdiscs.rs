@@ -49,6 +49,43 @@ pub(super) static ENGINE: &[Grammar] = &[
         ],
     ),
     qdisc(
+        &["pie"],
+        &[
+            key(&["limit"], &[U32]),
+            key(&["target"], &[Time]),
+            key(&["tupdate"], &[Time]),
+            key(&["alpha"], &[Uint(0, 32)]),
+            key(&["beta"], &[Uint(0, 32)]),
+            key(&["ecn"], &[]),
+            key(&["noecn"], &[]),
+            key(&["bytemode"], &[]),
+            key(&["nobytemode"], &[]),
+            key(&["dq_rate_estimator"], &[]),
+            key(&["no_dq_rate_estimator"], &[]),
+        ],
+    ),
+    qdisc(
+        &["sfq"],
+        &[
+            key(&["limit"], &[U32]),
+            key(&["perturb"], &[I32]),
+            key(&["quantum"], &[Size]),
+            key(&["divisor"], &[U32]),
+            key(&["flows"], &[U32]),
+            key(&["depth"], &[U32]),
+            key(&["headdrop"], &[]),
+            key(&["redflowlimit"], &[U32]),
+            key(&["min"], &[U32]),
+            key(&["max"], &[U32]),
+            key(&["avpkt"], &[Size]),
+            key(&["burst"], &[U32]),
+            key(&["probability"], &[Decimal]),
+            key(&["ecn"], &[]),
+            key(&["harddrop"], &[]),
+        ],
+    ),
+    qdisc(&["skbprio"], &[key(&["limit"], &[U32])]),
+    qdisc(
         &["tbf"],
         &[
             key(&["limit"], &[Size]),
@@ -92,26 +129,6 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .needs(&[&["bands", "strict", "quanta"]]),
     qdisc(
-        &["sfq"],
-        &[
-            key(&["limit"], &[U32]),
-            key(&["perturb"], &[I32]),
-            key(&["quantum"], &[Size]),
-            key(&["divisor"], &[U32]),
-            key(&["flows"], &[U32]),
-            key(&["depth"], &[U32]),
-            key(&["headdrop"], &[]),
-            key(&["redflowlimit"], &[U32]),
-            key(&["min"], &[U32]),
-            key(&["max"], &[U32]),
-            key(&["avpkt"], &[Size]),
-            key(&["burst"], &[U32]),
-            key(&["probability"], &[Decimal]),
-            key(&["ecn"], &[]),
-            key(&["harddrop"], &[]),
-        ],
-    ),
-    qdisc(
         &["gred"],
         &[
             key(&["setup"], &[]),
@@ -147,7 +164,7 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .needs(&[&["limit"], &["bandwidth"]]),
     qdisc(
-        &["pie", "fq_pie"],
+        &["fq_pie"],
         &[
             key(&["limit"], &[U32]),
             key(&["target"], &[Time]),
@@ -212,7 +229,6 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["non_hh_weight"], &[U32]),
         ],
     ),
-    qdisc(&["skbprio"], &[key(&["limit"], &[U32])]),
     qdisc(
         &["mqprio"],
         &[

@@ -182,7 +182,7 @@ fn the_rate_is_measured_over_16_kib_that_leave_a_queue_behind() {
         assert_eq!(s.burst, burst, "{i}");
     }
     // 17 000 bytes in 2500 ticks are 1740 / 256 of a byte in each; in 2656 they are 1638, of which an eighth counts.
-    assert_eq!(s.rate(), (1740 - 217 + 204) * TICKS_PER_S >> 8);
+    assert_eq!(s.rate(), ((1740 - 217 + 204) * TICKS_PER_S) >> 8);
     s.update(&p, 100_000);
     assert_eq!(s.delay(), Ticks((100_000 << 8) / 1727));
 }

@@ -3,8 +3,10 @@
 use alloc::vec::Vec;
 
 use super::DEPTH_MAX;
+use crate::cx::Cx;
 use crate::meta::Meta;
 use crate::pool::{Deque, List, Pkt, Pool};
+use crate::reason::MarkReason;
 
 /// "No flow" in a link, "no slot" of a bucket.
 pub const NIL: u32 = u32::MAX;
@@ -175,6 +177,10 @@ impl Flows {
             self.longest = len - 1;
         }
         Some(p)
+    }
+    /// Marks the oldest packet of a flow, if there is one and it can be.
+    pub fn mark_front(&self, f: u32, cx: &mut Cx) -> bool {
+        self.slots[f as usize].packets.with_front(|p| cx.mark(p, MarkReason::Congested)).unwrap_or(false)
     }
     #[inline]
     fn unlink(&mut self, f: u32) {
