@@ -7,9 +7,9 @@
 //! - I2: order of arrival is order of departure.
 //! - I3: the law drops no packet that comes to less than two full frames, nor during the first 150 ms of a burst.
 //! - I4: the law is as if updated whenever an update is due (`Updates`), however rarely it is called.
-//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show, pie-range): a probability is at most
+//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show, pie-range, peek-trim): a probability is at most
 //!   one; one late mark does not mark every packet after it; time is in ticks of 1 ms, whatever the kernel's; what is shown
-//!   is as of the last packet; a target is not cut to 32 bits.
+//!   is as of the last packet; a target is not cut to 32 bits; a smaller limit spares what a peek holds.
 
 use crate::cx::Cx;
 use crate::error::ConfigError;
@@ -98,6 +98,8 @@ pub struct Pie {
     held: Option<u32>,
     /// Bytes of the packet that it gave last.
     given: u32,
+    /// Bytes of a packet that was held and left since the last call: it still waited when updates until now were due.
+    leaving: u32,
     stats: Stats,
 }
 
@@ -198,6 +200,7 @@ impl Discipline for Pie {
             ecn: cfg.ecn,
             held: None,
             given: 0,
+            leaving: 0,
             stats: Stats::default(),
         }
     }
@@ -249,6 +252,9 @@ impl Discipline for Pie {
         Next::Packet(p)
     }
     fn holding(&mut self, held: bool) {
+        if !held {
+            self.leaving = self.held.unwrap_or(0);
+        }
         self.held = held.then_some(self.given);
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
@@ -275,9 +281,10 @@ impl Pie {
     /// Makes the updates that have become due.
     #[inline]
     fn catch_up(&mut self, now: Instant) {
+        let leaving = core::mem::take(&mut self.leaving);
         match self.updates.due(now) {
             0 => {}
-            due => self.law.catch_up(&self.params, self.backlog(), due),
+            due => self.law.catch_up(&self.params, self.backlog() + u64::from(leaving), due),
         }
     }
 

@@ -125,6 +125,17 @@ fn a_drop_is_never_soon_nor_late() {
     }
 }
 
+/// In Linux the sum stays, and every packet after a late mark is marked.
+#[test]
+fn a_late_mark_does_not_bring_on_others() {
+    let late = PieState { prob: ONE / 20, sum: SUM_HIGH, ..waiting(20_000) };
+    let marked = |strict_linux: bool| {
+        let (mut s, p) = (late, PieParams { strict_linux, ..PARAMS });
+        (0..100).filter(|_| s.drops(&p, 1514, 100_000, || u64::MAX)).count()
+    };
+    assert_eq!((marked(false), marked(true)), (1, 100));
+}
+
 #[test]
 fn as_many_are_dropped_as_the_spacing_makes_of_the_probability() {
     // No drop within the first k = ceil(0.85 / p) - 1 packets, then each with p: one in k + 1 / p.
