@@ -70,12 +70,10 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
 fn counters(qdisc: &dyn Qdisc, printed: &mut Vec<Printed>) {
     let mut all = Vec::new();
     qdisc.counters(&mut |counter, n| all.push((counter.key, n)));
-    for line in LINES {
-        let of_line = || all.iter().filter(|(key, _)| line.contains(key));
-        let text: Vec<String> = of_line().map(|(key, n)| format!("{key} {n}")).collect();
-        // The blank before the first ends the line of the options.
-        let text = format!("\n  {}", text.join(" "));
-        printed.push(Printed { key: "", text: Some(text), json: None });
-        printed.extend(of_line().map(|(key, n)| Printed { key, text: None, json: Some(Json::Uint(*n)) }));
-    }
+    let of = |line: &'static [&'static str]| all.iter().filter(|(key, _)| line.contains(key));
+    let line = |keys| of(keys).map(|(key, n)| format!("{key} {n}")).collect::<Vec<_>>().join(" ");
+    // The blank before the first line ends that of the options.
+    let text = LINES.map(line).map(|line| format!("\n  {line}")).concat();
+    printed.push(Printed { key: "", text: Some(text), json: None });
+    printed.extend(all.iter().map(|(key, n)| Printed { key, text: None, json: Some(Json::Uint(*n)) }));
 }
