@@ -232,5 +232,5 @@ fn the_law_is_linuxs_given_the_coin() {
     println!(
         "{traces} recordings; the coin was asked of {tossed:?} packets that passed, were dropped, were marked"
     );
-    assert!(traces >= 7 && tossed[0] > 3000 && tossed[1] > 3000 && tossed[2] > 10, "{traces} {tossed:?}");
+    assert!(traces >= 7 && tossed[0] > 3000 && tossed[1] > 3000 && tossed[2] > 2, "{traces} {tossed:?}");
 }
