@@ -82,6 +82,14 @@ const JOBS: &[Job] = &[
         peer: false,
         make: fq_codel_100k,
     },
+    Job { name: "pie", about: "pie, 64 packets standing, below its target", peer: false, make: pie },
+    Job { name: "sfq-1k", about: "sfq, 1024 flows x 4 packets", peer: false, make: sfq_1k },
+    Job {
+        name: "skbprio",
+        about: "skbprio, 256 packets standing, 64 levels at random",
+        peer: false,
+        make: skbprio,
+    },
     Job {
         name: "fq-20k",
         about: "fq, 20 000 flows of 2 packets, each paced: 10 million packets a second",
@@ -319,6 +327,19 @@ fn fq_codel_100k() -> Run {
     let hashes: Vec<u32> = (0..100_000).map(|_| rng.next_u64() as u32).collect();
     let flows = draw(1 << 20, |r| (0, hashes[r.below(100_000) as usize]));
     path("fq_codel", "flows 65536 limit 1000000 memory_limit 1gb", 500_000, true, 400_000, flows)
+}
+
+fn pie() -> Run {
+    path("pie", "limit 1000", 1024, true, 64, vec![(0, 1)])
+}
+
+fn sfq_1k() -> Run {
+    let flows = draw(1 << 16, |r| (0, (r.below(1024) << 22) as u32));
+    path("sfq", "limit 20000 flows 1024 divisor 1024", 8192, true, 4096, flows)
+}
+
+fn skbprio() -> Run {
+    path("skbprio", "limit 1000", 4096, true, 256, draw(1 << 16, |r| (r.below(64) as u32, 0)))
 }
 
 fn tbf() -> Run {

@@ -8,6 +8,7 @@ mod class;
 mod fq;
 mod netem;
 mod red;
+mod sfq;
 mod stab;
 mod tbf;
 
@@ -41,14 +42,30 @@ struct Style {
     times: &'static [&'static str],
     /// Counters that are printed as a word alone, while they are not zero.
     words: &'static [&'static str],
+    /// Counters that are parts of 2^64.
+    parts: &'static [&'static str],
+    /// Counters that are printed only with an option, and that option.
+    with: &'static [(&'static str, &'static str)],
+    /// Its counters are printed with its options.
+    early: bool,
     /// Its counters end in a blank.
     ends: bool,
 }
 
-const PLAIN: Style =
-    Style { kind: "", trailing: false, breaks: &[], hidden: &[], times: &[], words: &[], ends: false };
+const PLAIN: Style = Style {
+    kind: "",
+    trailing: false,
+    breaks: &[],
+    hidden: &[],
+    times: &[],
+    words: &[],
+    parts: &[],
+    with: &[],
+    early: false,
+    ends: false,
+};
 
-const STYLES: [Style; 6] = [
+const STYLES: [Style; 9] = [
     Style { kind: "cake", trailing: true, ..PLAIN },
     Style {
         kind: "codel",
@@ -67,7 +84,18 @@ const STYLES: [Style; 6] = [
         ..PLAIN
     },
     Style { kind: "fq", trailing: true, ..PLAIN },
+    Style {
+        kind: "pie",
+        trailing: true,
+        breaks: &["pkts_in"],
+        times: &["delay"],
+        parts: &["prob"],
+        with: &[("avg_dq_rate", "dq_rate_estimator")],
+        ..PLAIN
+    },
     Style { kind: "red", ends: true, ..PLAIN },
+    Style { kind: "sfq", early: true, ..PLAIN },
+    Style { kind: "skbprio", trailing: true, ..PLAIN },
     Style { kind: "tbf", trailing: true, ..PLAIN },
 ];
 
@@ -376,11 +404,7 @@ fn write_stats(out: &mut String, node: &Node, form: &Form) -> std::fmt::Result {
     }
     let style = style(node.qdisc().spec().kind);
     let mut line = String::new();
-    node.qdisc().counters(&mut |counter, n| {
-        let key = counter.key;
-        if n == 0 && (style.hidden.contains(&key) || style.words.contains(&key)) {
-            return;
-        }
+    own_counters(node.qdisc(), &mut |key, n| {
         if style.breaks.contains(&key) {
             line.push_str("\n ");
         } else if line.is_empty() {
@@ -390,6 +414,8 @@ fn write_stats(out: &mut String, node: &Node, form: &Form) -> std::fmt::Result {
         line.push_str(key);
         if style.times.contains(&key) {
             line.push_str(&format!(" {}", time_text(n)));
+        } else if style.parts.contains(&key) {
+            line.push_str(&format!(" {}", part(n)));
         } else if !style.words.contains(&key) {
             line.push_str(&format!(" {n}"));
         }
@@ -443,16 +469,37 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
     }
     let style = style(qdisc.spec().kind);
     let mut o = Some(o);
-    qdisc.counters(&mut |counter, n| {
-        let key = counter.key;
-        let word = style.words.contains(&key);
-        if n == 0 && (word || style.hidden.contains(&key)) {
-            return;
-        }
-        o = o.take().map(|o| if word { o.bool(key, true) } else { o.uint(key, n) });
+    own_counters(qdisc, &mut |key, n| {
+        o = o.take().map(|o| match () {
+            () if style.words.contains(&key) => o.bool(key, true),
+            () if style.parts.contains(&key) => o.raw(key, &part(n)),
+            () => o.uint(key, n),
+        });
     });
     let o = o.unwrap_or_default();
     if qdisc.spec().kind == "cake" { o.raw("tins", &cake::tin_objects(qdisc)) } else { o }
+}
+
+/// Shows the counters of a kind's own that are printed behind those of every qdisc.
+fn own_counters(qdisc: &dyn Qdisc, f: &mut dyn FnMut(&'static str, u64)) {
+    let style = style(qdisc.spec().kind);
+    let mut on = Vec::new();
+    if !style.with.is_empty() {
+        qdisc.options(&mut |o| on.extend((o.value.json() == Json::Bool(true)).then_some(o.param.key)));
+    }
+    qdisc.counters(&mut |counter, n| {
+        let key = counter.key;
+        let silent = n == 0 && (style.hidden.contains(&key) || style.words.contains(&key));
+        let off = style.with.iter().any(|(counter, option)| *counter == key && !on.contains(option));
+        if !silent && !off && !style.early {
+            f(key, n);
+        }
+    });
+}
+
+/// So many parts of 2^64, as tc prints a number that is not whole.
+fn part(n: u64) -> String {
+    general(n as f64 / u64::MAX as f64, 6)
 }
 
 /// The options as tc prints them.
@@ -462,6 +509,7 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         "netem" => return netem::options(qdisc, form),
         "red" => return red::options(qdisc, form),
         "cake" => return cake::options(qdisc, form),
+        "sfq" => return sfq::options(qdisc, form),
         "tbf" => return tbf::options(qdisc, form),
         _ => {}
     }

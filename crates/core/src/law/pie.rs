@@ -120,8 +120,10 @@ pub struct PieParams {
     pub estimates_rate: bool,
     /// A full frame, bytes.
     pub mtu: u32,
-    /// Follows Linux where it leaves RFC 8033, for differential tests only: the probability is not bounded by one, so that
-    /// what a long overload has added on top must be worked off again.
+    /// Follows Linux where it leaves RFC 8033. For differential tests only:
+    /// - the probability is not bounded by one, so that what a long overload has added on top must be worked off again;
+    /// - a mark that is made because none was for long does not begin the sum anew, so that every packet after it is marked,
+    ///   until one is dropped or the queue is calm.
     pub strict_linux: bool,
 }
 
@@ -179,6 +181,9 @@ impl PieState {
             return false;
         }
         if self.sum >= SUM_HIGH {
+            if !p.strict_linux {
+                self.sum = 0;
+            }
             return true;
         }
         let unlucky = coin() >> 8 < prob;
@@ -300,7 +305,7 @@ impl PieState {
             0 => 0,
             n => 2 * n - 1,
         };
-        let gain = |g: u32| i128::from((u64::from(g) * (ONE / TICKS_PER_S) >> 4) >> shift);
+        let gain = |g: u32| i128::from((u64::from(g) * (ONE / TICKS_PER_S)) >> 4 >> shift);
         let between = |a: Ticks, b: Ticks| i128::from(a.0) - i128::from(b.0);
         let mut step = gain(p.alpha) * between(delay, p.target) + gain(p.beta) * between(delay, old);
         if self.prob >= TEN_PERCENT {

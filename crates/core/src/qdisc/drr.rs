@@ -7,7 +7,7 @@
 //! - I1: a class is in the round from its first packet until it has none, and gets its turns while it is.
 //! - I2: over any time in which two classes are never empty, bytes sent divided by quanta differ by at most one packet and
 //!   one quantum each.
-//! - Differs from Linux (PARITY.md: drr-silent-child, peek-limit): a class whose qdisc turns out to be empty when it is
+//! - Differs from Linux (PARITY.md: drr-silent-child): a class whose qdisc turns out to be empty when it is
 //!   asked loses its turn, and the next is served at once.
 
 use alloc::vec::Vec;

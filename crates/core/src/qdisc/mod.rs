@@ -12,6 +12,7 @@ pub mod pfifo_fast;
 pub mod pie;
 pub mod prio;
 pub mod red;
+pub mod sfq;
 pub mod skbprio;
 pub mod tbf;
 
@@ -46,6 +47,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<pie::Pie>(),
     &Spec::of::<prio::Prio>(),
     &Spec::of::<red::Red>(),
+    &Spec::of::<sfq::Sfq>(),
     &Spec::of::<skbprio::Skbprio>(),
     &Spec::of::<tbf::Tbf>(),
 ];

@@ -6,12 +6,13 @@
 //! - I1: never more than `limit` packets are queued.
 //! - I2: order of arrival is order of departure.
 //! - I3: the law drops no packet that comes to less than two full frames, nor during the first 150 ms of a burst.
-//! - I4: the law is as if updated at every instant `start` + 500 ms + n x `tupdate`, whenever it is called.
-//! - Differs from Linux (PARITY.md: pie-bounded, pie-jiffies, pie-idle-show, pie-range, pie-coin): a probability is at most
-//!   one; the updates come when they are due, and not a tick of the kernel's clock later; what is shown is as of the last
-//!   packet.
+//! - I4: the law is as if updated whenever an update is due (`Updates`), however rarely it is called.
+//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show, pie-range, peek-trim): a probability is at most
+//!   one; one late mark does not mark every packet after it; time is in ticks of 1 ms, whatever the kernel's; what is shown
+//!   is as of the last packet; a target is not cut to 32 bits; a smaller limit spares what a peek holds.
 
 use crate::cx::Cx;
+use crate::error::ConfigError;
 use crate::handle::ClassId;
 use crate::law::pie::{PieParams, PieState, Ticks};
 use crate::meta::Meta;
@@ -40,8 +41,8 @@ crate::params! {
         limit: Packets = Packets(1000), keys ["limit"];
         /// Delay to hold.
         target: Ticks = TARGET, keys ["target"], "at most 4294967us": |t| *t <= TARGET_MAX;
-        /// Time from one update of the probability to the next.
-        tupdate: Nanos = TUPDATE, keys ["tupdate"], "100us to 4294s": tupdate_in_range;
+        /// Time from one update of the probability to the next, in whole milliseconds; a further one passes before each.
+        tupdate: Nanos = TUPDATE, keys ["tupdate"], "1us to 4294s": tupdate_in_range;
         /// How fast the distance from the target moves the probability, in 16ths of one per second.
         alpha: u32 = 2, keys ["alpha"], "0 to 32": |n| *n <= GAIN_MAX;
         /// How fast the trend of the delay moves it, in 16ths of one per second.
@@ -58,9 +59,8 @@ crate::params! {
 /// Most that tc takes for a gain.
 const GAIN_MAX: u32 = 32;
 
-/// At most ten updates a millisecond: a qdisc that is called must not be long at them.
 fn tupdate_in_range(t: &Nanos) -> bool {
-    (Nanos::from_micros(100)..=Nanos::from_secs(4294)).contains(t)
+    (Nanos::from_micros(1)..=Nanos::from_secs(4294)).contains(t)
 }
 
 crate::stats! {
@@ -94,37 +94,76 @@ pub struct Pie {
     updates: Updates,
     limit: u32,
     ecn: bool,
+    /// A packet that a peek has taken out and that still waits: it counts towards limit and backlog.
+    held: Option<u32>,
+    /// Bytes of the packet that it gave last.
+    given: u32,
+    /// Bytes of a packet that was held and left since the last call: it still waited when updates until now were due.
+    leaving: u32,
     stats: Stats,
 }
 
-/// When updates are due.
+/// When updates are due: as a timer of the reference fires, on a kernel of 1000 ticks a second. It is set to so many ticks
+/// after the present one and comes one later, so that it is never early; and one that is far ahead lies in a coarser slot of
+/// the wheel of timers, which fires as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Updates {
-    next: Instant,
-    every: Nanos,
+    /// Ticks.
+    next: u64,
+    every: u64,
 }
+
+/// A tick, nanoseconds.
+const TICK: u64 = 1_000_000;
+/// The finest slots of the wheel, of one tick, reach so far; those of each further level eight times as far, and are eight
+/// times as wide.
+const FINE: u64 = 63;
+/// Levels above the finest.
+const LEVELS: u32 = 8;
 
 impl Updates {
     /// From `start` on, each `tupdate`.
     pub fn new(start: Instant, tupdate: Nanos) -> Self {
-        Self { next: start + FIRST_UPDATE, every: tupdate }
+        Self { next: fires(start.0 / TICK, FIRST_UPDATE.0 / TICK), every: ticks(tupdate) }
+    }
+    /// Begins at `start`.
+    pub fn restart(&mut self, start: Instant) {
+        self.next = fires(start.0 / TICK, FIRST_UPDATE.0 / TICK);
     }
     /// Changes the time between updates. That until the next one stays.
-    pub const fn set_every(&mut self, tupdate: Nanos) {
-        self.every = tupdate;
+    pub fn set_every(&mut self, tupdate: Nanos) {
+        self.every = ticks(tupdate);
     }
     /// How many have become due by `now` since this was last asked.
     #[inline]
     pub fn due(&mut self, now: Instant) -> u64 {
-        if now < self.next { 0 } else { self.count(now) }
+        if now.0 < self.next.saturating_mul(TICK) { 0 } else { self.count(now) }
     }
     #[cold]
     fn count(&mut self, now: Instant) -> u64 {
-        let every = self.every.0.max(1);
-        let due = now.saturating_since(self.next).0 / every + 1;
-        self.next = Instant(self.next.0.saturating_add(due.saturating_mul(every)));
-        due
+        let now = now.0 / TICK;
+        // The second lies at a border of its slot, and all that follow at equal distances.
+        let second = fires(self.next, self.every);
+        if now < second {
+            self.next = second;
+            return 1;
+        }
+        let each = fires(second, self.every) - second;
+        let more = (now - second) / each + 1;
+        self.next = second + more * each;
+        1 + more
     }
+}
+
+/// The tick at which a timer fires that is set at `tick` to so many later.
+fn fires(tick: u64, after: u64) -> u64 {
+    let level = (0..LEVELS).find(|level| after < FINE << (3 * level)).unwrap_or(LEVELS);
+    (((tick + after) >> (3 * level)) + 1) << (3 * level)
+}
+
+/// Whole ticks, rounded up.
+const fn ticks(span: Nanos) -> u64 {
+    span.0.div_ceil(TICK)
 }
 
 /// The law's parameters.
@@ -147,6 +186,10 @@ impl Discipline for Pie {
     type Config = Config;
     type Stats = Stats;
 
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        cfg.tupdate = Nanos(ticks(cfg.tupdate) * TICK);
+        Ok(())
+    }
     fn new(cfg: &Config, env: &Env) -> Self {
         Self {
             queue: Queue::new(),
@@ -155,31 +198,36 @@ impl Discipline for Pie {
             updates: Updates::new(Instant::ZERO, cfg.tupdate),
             limit: cfg.limit.0,
             ecn: cfg.ecn,
+            held: None,
+            given: 0,
+            leaving: 0,
             stats: Stats::default(),
         }
     }
     fn start(&mut self, now: Instant) {
-        self.updates = Updates::new(now, self.updates.every);
+        self.updates.restart(now);
     }
     fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
         self.catch_up(cx.now);
         self.params = law_params(cfg, env);
         self.updates.set_every(cfg.tupdate);
         (self.limit, self.ecn) = (cfg.limit.0, cfg.ecn);
-        trim(&mut self.queue, cx, |q| q.packets() > self.limit);
+        let held = u32::from(self.held.is_some());
+        trim(&mut self.queue, cx, |q| q.packets() + held > self.limit);
     }
     fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
-        if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
+        if self.waiting() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         self.catch_up(cx.now);
-        let reason = if self.queue.packets() >= self.limit {
+        let (waiting, backlog) = (self.waiting(), self.backlog());
+        let reason = if waiting >= self.limit {
             self.stats.overlimit += 1;
             Some(DropReason::Overlimit)
         } else {
             let Cx { pool, rng, .. } = cx;
             let len = pool.meta(&p).wire_len;
-            let drops = self.law.drops(&self.params, len, self.queue.bytes(), || rng.next_u64());
+            let drops = self.law.drops(&self.params, len, backlog, || rng.next_u64());
             let marked = drops && self.ecn && self.law.marks() && cx.mark(&p, MarkReason::Congested);
             self.stats.ecn_mark += u64::from(marked);
             (drops && !marked).then_some(DropReason::Congested)
@@ -190,7 +238,7 @@ impl Discipline for Pie {
             return cx.drop(p, reason);
         }
         self.stats.pkts_in += 1;
-        self.stats.maxq = self.stats.maxq.max(self.queue.packets());
+        self.stats.maxq = self.stats.maxq.max(waiting);
         self.queue.push_back(&mut cx.pool, p);
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
@@ -199,8 +247,15 @@ impl Discipline for Pie {
         let m = cx.meta(&p);
         let now = Ticks::at(cx.now);
         let sojourn = now.since(Ticks::at(m.enqueued));
+        self.given = m.wire_len;
         self.law.departed(&self.params, m.wire_len, sojourn, now, self.queue.bytes());
         Next::Packet(p)
+    }
+    fn holding(&mut self, held: bool) {
+        if !held {
+            self.leaving = self.held.unwrap_or(0);
+        }
+        self.held = held.then_some(self.given);
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.queue.drain(out, pool);
@@ -226,9 +281,20 @@ impl Pie {
     /// Makes the updates that have become due.
     #[inline]
     fn catch_up(&mut self, now: Instant) {
+        let leaving = core::mem::take(&mut self.leaving);
         match self.updates.due(now) {
             0 => {}
-            due => self.law.catch_up(&self.params, self.queue.bytes(), due),
+            due => self.law.catch_up(&self.params, self.backlog() + u64::from(leaving), due),
         }
+    }
+
+    #[inline]
+    const fn waiting(&self) -> u32 {
+        self.queue.packets() + self.held.is_some() as u32
+    }
+
+    #[inline]
+    fn backlog(&self) -> u64 {
+        self.queue.bytes() + u64::from(self.held.unwrap_or(0))
     }
 }

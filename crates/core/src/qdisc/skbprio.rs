@@ -2,7 +2,7 @@
 //! the lowest level (tc-skbprio(8)).
 //!
 //! A packet's level is its priority, 63 for all above; the highest level is served first. The levels in use are the bits
-//! of one word, so that each operation is O(1). Memory: 1.5 KiB for the levels, nothing per packet.
+//! of one word, so that each operation is O(1). Memory: 2 KiB for the levels, nothing per packet.
 //!
 //! - I1: never more than `limit` packets are queued.
 //! - I2: no packet leaves while one of a higher level waits; within a level, order of arrival is order of departure.
@@ -67,6 +67,8 @@ pub struct Skbprio {
     /// A bit for each level in which something waits.
     active: u64,
     packets: u32,
+    /// A packet that a peek has taken out and that still waits counts towards the limit: 0 or 1.
+    held: u32,
     limit: u32,
 }
 
@@ -79,21 +81,27 @@ impl Discipline for Skbprio {
     type Stats = NoStats;
 
     fn new(cfg: &Config, _env: &Env) -> Self {
-        Self { levels: core::array::from_fn(|_| Level::default()), active: 0, packets: 0, limit: cfg.limit.0 }
+        Self {
+            levels: core::array::from_fn(|_| Level::default()),
+            active: 0,
+            packets: 0,
+            held: 0,
+            limit: cfg.limit.0,
+        }
     }
     fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
         self.limit = cfg.limit.0;
-        while self.packets > self.limit {
+        while self.packets > 0 && self.packets + self.held > self.limit {
             self.drop_lowest(DropReason::Purged, cx);
         }
     }
     fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
-        if self.packets < self.limit { Verdict::Accept } else { Verdict::Full }
+        if self.packets + self.held < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         let m = cx.meta(&p);
         let (at, wire_len) = (level(m), m.wire_len);
-        if self.packets >= self.limit {
+        if self.packets + self.held >= self.limit {
             if at <= self.lowest() {
                 self.levels[at].drops = self.levels[at].drops.wrapping_add(1);
                 return cx.drop(p, DropReason::Overlimit);
@@ -118,8 +126,8 @@ impl Discipline for Skbprio {
             None => Next::Empty,
         }
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
-        self.levels[self.active.checked_ilog2()? as usize].packets.front(pool)
+    fn holding(&mut self, held: bool) {
+        self.held = u32::from(held);
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         for level in self.levels.iter_mut().rev() {

@@ -85,6 +85,43 @@ pub(super) static ENGINE: &[Grammar] = &[
         ],
     ),
     qdisc(
+        &["pie"],
+        &[
+            key(&["limit"], &[U32]),
+            key(&["target"], &[Time]),
+            key(&["tupdate"], &[Time]),
+            key(&["alpha"], &[Uint(0, 32)]),
+            key(&["beta"], &[Uint(0, 32)]),
+            key(&["ecn"], &[]),
+            key(&["noecn"], &[]),
+            key(&["bytemode"], &[]),
+            key(&["nobytemode"], &[]),
+            key(&["dq_rate_estimator"], &[]),
+            key(&["no_dq_rate_estimator"], &[]),
+        ],
+    ),
+    qdisc(
+        &["sfq"],
+        &[
+            key(&["limit"], &[U32]),
+            key(&["perturb"], &[I32]),
+            key(&["quantum"], &[Size]),
+            key(&["divisor"], &[U32]),
+            key(&["flows"], &[U32]),
+            key(&["depth"], &[U32]),
+            key(&["headdrop"], &[]),
+            key(&["redflowlimit"], &[U32]),
+            key(&["min"], &[U32]),
+            key(&["max"], &[U32]),
+            key(&["avpkt"], &[Size]),
+            key(&["burst"], &[U32]),
+            key(&["probability"], &[Decimal]),
+            key(&["ecn"], &[]),
+            key(&["harddrop"], &[]),
+        ],
+    ),
+    qdisc(&["skbprio"], &[key(&["limit"], &[U32])]),
+    qdisc(
         &["tbf"],
         &[
             key(&["limit"], &[Size]),
@@ -128,26 +165,6 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .needs(&[&["bands", "strict", "quanta"]]),
     qdisc(
-        &["sfq"],
-        &[
-            key(&["limit"], &[U32]),
-            key(&["perturb"], &[I32]),
-            key(&["quantum"], &[Size]),
-            key(&["divisor"], &[U32]),
-            key(&["flows"], &[U32]),
-            key(&["depth"], &[U32]),
-            key(&["headdrop"], &[]),
-            key(&["redflowlimit"], &[U32]),
-            key(&["min"], &[U32]),
-            key(&["max"], &[U32]),
-            key(&["avpkt"], &[Size]),
-            key(&["burst"], &[U32]),
-            key(&["probability"], &[Decimal]),
-            key(&["ecn"], &[]),
-            key(&["harddrop"], &[]),
-        ],
-    ),
-    qdisc(
         &["gred"],
         &[
             key(&["setup"], &[]),
@@ -183,7 +200,7 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .needs(&[&["limit"], &["bandwidth"]]),
     qdisc(
-        &["pie", "fq_pie"],
+        &["fq_pie"],
         &[
             key(&["limit"], &[U32]),
             key(&["target"], &[Time]),
@@ -228,7 +245,6 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["non_hh_weight"], &[U32]),
         ],
     ),
-    qdisc(&["skbprio"], &[key(&["limit"], &[U32])]),
     qdisc(
         &["mqprio"],
         &[

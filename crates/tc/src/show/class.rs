@@ -225,9 +225,13 @@ fn write_flow(
         return Ok(());
     }
     let Tally { packets, bytes } = flow.backlog;
-    writeln!(out, " (dropped {}, overlimits 0 requeues 0) ", drops(flow))?;
-    write!(out, " backlog {} {packets}p requeues 0\n ", text_of(&Bytes(bytes)))?;
-    for (key, value) in known(flow) {
+    let [drops, overlimits] = refused(flow);
+    writeln!(out, " (dropped {drops}, overlimits {overlimits} requeues 0) ")?;
+    writeln!(out, " backlog {} {packets}p requeues 0", text_of(&Bytes(bytes)))?;
+    for (i, (key, value)) in known(flow).enumerate() {
+        if i == 0 {
+            write!(out, " ")?;
+        }
         match key {
             "dropping" => write!(out, " dropping")?,
             "ldelay" | "drop_next" | "blue_timer" => {
@@ -237,13 +241,19 @@ fn write_flow(
             _ => write!(out, " {key} {value}")?,
         }
     }
-    writeln!(out)
+    if known(flow).next().is_some() {
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
-/// Packets that were dropped from a flow, where that is known.
-fn drops(flow: &FlowShown<'_>) -> i64 {
-    flow.values.iter().find(|(key, _)| *key == "drops").map_or(0, |(_, n)| *n)
+/// What a flow has dropped, and how often for want of room.
+fn refused(flow: &FlowShown<'_>) -> [i64; 2] {
+    REFUSED.map(|key| flow.values.iter().find(|(k, _)| *k == key).map_or(0, |(_, n)| *n))
 }
+
+/// Values of a flow that tc prints as those of any class.
+const REFUSED: [&str; 2] = ["drops", "overlimits"];
 
 /// What is known of a flow, without what says nothing while it drops nothing.
 fn known<'a>(flow: &FlowShown<'a>) -> impl Iterator<Item = (&'static str, i64)> + use<'a> {
@@ -251,7 +261,7 @@ fn known<'a>(flow: &FlowShown<'a>) -> impl Iterator<Item = (&'static str, i64)> 
     let dropping = values.iter().any(|(key, value)| *key == "dropping" && *value != 0);
     let blue = values.iter().any(|(key, value)| *key == "blue_prob" && *value != 0);
     let said = move |key: &str| match key {
-        "drops" => false,
+        "drops" | "overlimits" => false,
         "dropping" | "drop_next" => dropping,
         "blue_timer" => blue,
         _ => true,
@@ -264,9 +274,16 @@ fn flow_object(owner: &Node, id: Handle, flow: &FlowShown<'_>, form: &Form) -> S
     if !form.statistics {
         return o.finish();
     }
-    let o = o.raw("drops", &drops(flow).to_string());
-    let counts = [("overlimits", 0), ("requeues", 0), ("backlog", flow.backlog.bytes)];
-    let o = counts.into_iter().chain([("qlen", flow.backlog.packets)]).fold(o, |o, (key, n)| o.uint(key, n));
+    let [drops, overlimits] = refused(flow).map(i64::unsigned_abs);
+    let Tally { packets, bytes } = flow.backlog;
+    let counts = [
+        ("drops", drops),
+        ("overlimits", overlimits),
+        ("requeues", 0),
+        ("backlog", bytes),
+        ("qlen", packets),
+    ];
+    let o = counts.into_iter().fold(o, |o, (key, n)| o.uint(key, n));
     let value = |o: Object, (key, value): (&str, i64)| match key {
         "dropping" => o.bool(key, true),
         _ => o.raw(key, &value.to_string()),

@@ -125,6 +125,17 @@ fn a_drop_is_never_soon_nor_late() {
     }
 }
 
+/// In Linux the sum stays, and every packet after a late mark is marked.
+#[test]
+fn a_late_mark_does_not_bring_on_others() {
+    let late = PieState { prob: ONE / 20, sum: SUM_HIGH, ..waiting(20_000) };
+    let marked = |strict_linux: bool| {
+        let (mut s, p) = (late, PieParams { strict_linux, ..PARAMS });
+        (0..100).filter(|_| s.drops(&p, 1514, 100_000, || u64::MAX)).count()
+    };
+    assert_eq!((marked(false), marked(true)), (1, 100));
+}
+
 #[test]
 fn as_many_are_dropped_as_the_spacing_makes_of_the_probability() {
     // No drop within the first k = ceil(0.85 / p) - 1 packets, then each with p: one in k + 1 / p.
@@ -182,7 +193,7 @@ fn the_rate_is_measured_over_16_kib_that_leave_a_queue_behind() {
         assert_eq!(s.burst, burst, "{i}");
     }
     // 17 000 bytes in 2500 ticks are 1740 / 256 of a byte in each; in 2656 they are 1638, of which an eighth counts.
-    assert_eq!(s.rate(), (1740 - 217 + 204) * TICKS_PER_S >> 8);
+    assert_eq!(s.rate(), ((1740 - 217 + 204) * TICKS_PER_S) >> 8);
     s.update(&p, 100_000);
     assert_eq!(s.delay(), Ticks((100_000 << 8) / 1727));
 }

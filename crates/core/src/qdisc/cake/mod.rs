@@ -15,7 +15,7 @@
 //! - I4: the last packet of a flow is never dropped by the law.
 //! - I5: a flow is on at most one list; it is on one while it has packets.
 //! - Differs from Linux (PARITY.md: flow-hash, cake-memory, cake-range, cake-nat, cake-gso-cut, cake-cleared-tins,
-//!   cake-tin-deficit, cake-drop-next, cake-idle-timer, cake-long-interval, cake-override, peek-limit): memory is charged
+//!   cake-tin-deficit, cake-drop-next, cake-idle-timer, cake-long-interval, cake-override): memory is charged
 //!   as if every packet had come through a packet socket; super-packets are cut before they are offered; what a change
 //!   of tins drops is counted; no turns are owed from a time with a rate; intervals above 4.29 s are kept whole.
 
