@@ -2,6 +2,7 @@
 
 use crate::meta::{Ecn, Meta};
 use crate::pool::{List, Pkt, Pool};
+use crate::queues::QueueSet;
 use crate::reason::{DropReason, MarkReason};
 use crate::rng::Rng;
 use crate::time::Instant;
@@ -57,6 +58,8 @@ pub struct Cx {
     excess: (i64, i64),
     /// Of the node being called and of those above it: each takes off its own before it returns.
     pub(crate) overlimits: u64,
+    /// Transmit queues that may not transmit.
+    pub(crate) stopped: QueueSet,
     drops: [u64; DropReason::COUNT],
     marks: [u64; MarkReason::COUNT],
 }
@@ -76,6 +79,7 @@ impl Cx {
             aside_list: List::new(),
             excess: (0, 0),
             overlimits: 0,
+            stopped: QueueSet::new(),
             drops: [0; DropReason::COUNT],
             marks: [0; MarkReason::COUNT],
         }
@@ -185,6 +189,13 @@ impl Cx {
     #[inline]
     pub const fn overlimit(&mut self) {
         self.overlimits += 1;
+    }
+
+    /// The transmit queues that may not transmit now, where one path feeds a device of several. A kind that knows for which
+    /// queue a packet is keeps those that are for one of these.
+    #[inline]
+    pub const fn stopped_queues(&self) -> &QueueSet {
+        &self.stopped
     }
 
     /// Packets dropped for `reason` since the start.

@@ -79,6 +79,8 @@ reasons! {
         Tokens = "tokens",
         /// A packet waits for its launch time, or a flow for the time that its rate spaces it by.
         LaunchTime = "launch_time",
+        /// All that waits is for transmit queues that may not transmit: the instant is the end of time.
+        Queue = "queue",
     }
 }
 

@@ -47,7 +47,7 @@ struct Style {
 const PLAIN: Style =
     Style { kind: "", trailing: false, breaks: &[], hidden: &[], times: &[], words: &[], ends: false };
 
-const STYLES: [Style; 6] = [
+const STYLES: [Style; 9] = [
     Style { kind: "cake", trailing: true, ..PLAIN },
     Style {
         kind: "codel",
@@ -58,6 +58,8 @@ const STYLES: [Style; 6] = [
         words: &["dropping"],
         ..PLAIN
     },
+    Style { kind: "drr", trailing: true, ..PLAIN },
+    Style { kind: "ets", trailing: true, ..PLAIN },
     Style {
         kind: "fq_codel",
         trailing: true,
@@ -66,6 +68,7 @@ const STYLES: [Style; 6] = [
         ..PLAIN
     },
     Style { kind: "fq", trailing: true, ..PLAIN },
+    Style { kind: "multiq", trailing: true, ..PLAIN },
     Style { kind: "red", ends: true, ..PLAIN },
     Style { kind: "tbf", trailing: true, ..PLAIN },
 ];
@@ -467,6 +470,12 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     qdisc.options(&mut |o| printed.extend(option(&o, form)));
     let multiqueue = Printed { key: "multiqueue", text: None, json: Some(Json::Bool(false)) };
     match qdisc.spec().kind {
+        "multiq" => {
+            // A class for each queue that the device has, and as many as it can have.
+            let bands = qdisc.classes().len() as u64;
+            let text = Some(format!("bands {bands}/{bands}"));
+            printed.push(Printed { key: "bands", text, json: Some(Json::Uint(bands)) });
+        }
         "prio" => printed.push(multiqueue),
         "pfifo_fast" => {
             printed.push(Printed::new("bands", &3u32));

@@ -197,8 +197,9 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
             _ => Err(Failure::unparsable(refusal::unknown_kind(source, kind))),
         };
     };
-    // Without words there is nothing to read, and a deletion takes no notice of them.
-    if cmd.options.is_empty() && matches!(cmd.verb, Verb::Change | Verb::Delete) || cmd.verb == Verb::Delete {
+    // Without words there is nothing to read, but that ets must have some; a deletion takes no notice of them.
+    let unsaid = cmd.options.is_empty() && spec.kind != "ets";
+    if unsaid && cmd.verb == Verb::Change || cmd.verb == Verb::Delete {
         return Ok(());
     }
     once(source, cmd, spec)?;
@@ -212,8 +213,11 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
     }
 }
 
-/// What tbf must be told once: of all kinds that are here, tc minds it with this one only.
-const ONCE: [(&str, &[&str]); 1] = [("tbf", &["rate", "burst", "limit", "latency", "peakrate", "mtu"])];
+/// What is to be said once: of all kinds that are here, tc minds it with these only.
+const ONCE: [(&str, &[&str]); 2] = [
+    ("ets", &["bands", "strict", "quanta", "priomap"]),
+    ("tbf", &["rate", "burst", "limit", "latency", "peakrate", "mtu"]),
+];
 
 fn once(source: &Arc<Source>, cmd: &QdiscCommand, spec: &Spec) -> Result<(), Failure> {
     let keys = ONCE.iter().find(|(kind, _)| *kind == spec.kind).map_or(&[][..], |(_, keys)| keys);
@@ -245,6 +249,9 @@ fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
         // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
         (ErrorKind::OutOfRange, "bfifo" | "red" | "tbf", _) => UNPARSABLE,
         (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
+        // tc knows all bounds but that on strict bands and quanta together.
+        (ErrorKind::OutOfRange, "ets", "quanta") if err.given.parse().is_ok_and(|n: u32| n > 16) => REFUSED,
+        (ErrorKind::OutOfRange | ErrorKind::Conflict, "ets", _) => UNPARSABLE,
         (ErrorKind::Conflict, "prio", "priomap") if seen(words) => UNPARSABLE,
         _ => REFUSED,
     }
