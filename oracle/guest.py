@@ -10,6 +10,7 @@ import ctypes
 import fcntl
 import json
 import os
+import re
 import shlex
 import socket
 import struct
@@ -24,6 +25,8 @@ import frames
 ALIGN = 8_192_000_000
 # Commands of the set-up begin this long before time 0.
 LEAD = 100_000_000
+# Marks from here on choose a transmit queue.
+QUEUE_MARK = 0x5100_0000
 # More than any burst needs: the socket's own limits must not drop packets.
 SOCKET_BYTES = 1 << 26
 SOL_PACKET, PACKET_VNET_HDR, PACKET_AUXDATA = 263, 15, 8
@@ -105,6 +108,7 @@ class Player:
         self.result = {"linux": os.uname().release, "commands": [], "sends": [], "shows": []}
         self.sockets = {}
         self.options = {}
+        self.marks = {}
 
     def play(self):
         libc.unshare(CLONE_NEWNET)
@@ -118,6 +122,7 @@ class Player:
         before, real, after = now(1), now(0), now(1)
         self.real = real - (before + after) // 2
         self.zero = (now() + LEAD) // ALIGN * ALIGN + ALIGN
+        self.choose_queues()
         sleep_until(self.zero - LEAD)
         for line in self.job["setup"]:
             self.tc(line)
@@ -139,6 +144,17 @@ class Player:
         self.result["departures"] = self.receive(receiver)
         return self.result
 
+    def choose_queues(self):
+        """Nothing tells the kernel a packet's queue from outside but a filter in front of the queues: by the mark, which it takes away."""
+        queues = {event["packet"].get("queue", 0) for event in self.job["events"] if event["do"] == "send"} - {0}
+        # Queue 0 has its filter too: without one the kernel chooses by a hash.
+        self.marks = {queue: QUEUE_MARK + queue for queue in queues | {0}} if queues else {}
+        if self.marks:
+            must(["tc", "qdisc", "add", "dev", "v0", "clsact"])
+        for queue, mark in self.marks.items():
+            must(["tc", "filter", "add", "dev", "v0", "egress", "protocol", "all", "prio", "1", "handle", str(mark), "fw",
+                  "action", "skbedit", "queue_mapping", str(queue), "mark", "0"])
+
     def tc(self, line):
         at = now() - self.zero
         status, out, err = run(["tc", *shlex.split(line)])
@@ -157,9 +173,14 @@ class Player:
             except ValueError:
                 show[what] = out
             if not isinstance(show[what], list):
-                # Some kinds of class are text although JSON was asked for.
+                # Some kinds of class, and multiq, are text although JSON was asked for.
                 del show[what]
             show[what + "_text"] = run(["tc", *detail, *command])[1]
+            if self.marks and what == "qdisc":
+                if what in show:
+                    show[what] = [q for q in show[what] if q["kind"] != "clsact"]
+                blocks = re.split(r"^(?=qdisc )", show["qdisc_text"], flags=re.M)
+                show["qdisc_text"] = "".join(q for q in blocks if not q.startswith("qdisc clsact "))
         show["done"] = now() - self.zero
         self.result["shows"].append(show)
 
@@ -170,7 +191,8 @@ class Player:
         if flags not in self.sockets:
             self.sockets[flags] = senders(flags)
         s = self.sockets[flags]
-        options = (packet.get("priority", 0), packet.get("mark", 0))
+        mark = self.marks[packet.get("queue", 0)] if self.marks else packet.get("mark", 0)
+        options = (packet.get("priority", 0), mark)
         if self.options.get(flags, (0, 0)) != options:
             s.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, struct.pack("I", options[0]))
             s.setsockopt(socket.SOL_SOCKET, SO_MARK, struct.pack("I", options[1]))

@@ -9,7 +9,7 @@ DEVICE = {"mtu": 1500, "txqueuelen": 1000, "queues": 1}
 DEVICE_KEYS = {*DEVICE, "tso", "gso", "sg", "tx_checksum"}
 SCENARIO_KEYS = {"name", "about", "seed", "device", "tc", "changes", "end", "stream", "details", "random", "hashed", "parity"}
 # What a packet is, the same for all of a stream and flow: a row of the trace's packet table.
-ROW_KEYS = ["proto", "src", "dst", "sport", "dport", "priority", "mark", "dscp", "ecn", "flags", "window", "options", "label",
+ROW_KEYS = ["proto", "src", "dst", "sport", "dport", "priority", "mark", "queue", "dscp", "ecn", "flags", "window", "options", "label",
             "vlan", "gso", "txtime_clock", "ethertype"]
 STREAM_KEYS = {*ROW_KEYS, "flow", "flow_order", "size", "start", "gap", "burst", "count", "at", "ack", "ack_step", "tcp_seq",
                "seq_step", "txtime", "v6"}
@@ -98,12 +98,14 @@ def row(stream, flow):
         fields["sport"] = stream.get("sport", 1000 + flow)
         if proto != "icmp":
             fields["dport"] = stream.get("dport", 2000 + flow)
-    for key in ("priority", "mark", "dscp", "label", "gso"):
+    for key in ("priority", "mark", "queue", "dscp", "label", "gso"):
         if number(stream.get(key, 0)):
             fields[key] = number(stream[key])
     ecn = stream.get("ecn", "not")
     if ECN.get(ecn, ecn):
         fields["ecn"] = ECN.get(ecn, ecn)
+    if fields.get("queue", 0) and fields.get("mark", 0):
+        raise Mistake("queue and mark: the oracle chooses the queue by the mark, so only one of them")
     for key in ("flags", "window", "options", "vlan", "txtime_clock"):
         if key in stream:
             fields[key] = stream[key]

@@ -5,7 +5,8 @@ use std::time::Instant as Clock;
 
 use txweir::core::device::{Completed, DeviceError, TxQueue};
 use txweir::core::rng::Rng;
-use txweir::core::{DqlConfig, Instant, Meta, Nanos, PathConfig, Role, TxPath};
+use txweir::core::value::Words;
+use txweir::core::{DqlConfig, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath};
 
 use crate::Failure;
 
@@ -90,6 +91,8 @@ const JOBS: &[Job] = &[
         peer: false,
         make: skbprio,
     },
+    Job { name: "drr-1k", about: "drr, 1000 classes x 4 packets", peer: false, make: drr_1k },
+    Job { name: "ets", about: "ets, 16 bands at random, 4 of them strict", peer: false, make: ets },
     Job {
         name: "fq-20k",
         about: "fq, 20 000 flows of 2 packets, each paced: 10 million packets a second",
@@ -197,10 +200,14 @@ fn path(kind: &str, options: &str, pool: usize, bql: bool, standing: u64, kinds:
     };
     let words: Vec<&str> = options.split_whitespace().collect();
     let made = TxPath::new(config).map_err(|e| e.to_string());
-    let mut path = match made.and_then(|p| p.with_qdisc(kind, &words).map_err(|e| e.to_string())) {
-        Ok(path) => path,
+    match made.and_then(|p| p.with_qdisc(kind, &words).map_err(|e| e.to_string())) {
+        Ok(path) => bursts(path, standing, kinds),
         Err(e) => unreachable!("a benchmark's own options are right: {e}"),
-    };
+    }
+}
+
+/// Bursts through a path: see `path`.
+fn bursts(mut path: TxPath<u64>, standing: u64, kinds: Vec<(u32, u32)>) -> Run {
     let mut dev = Sink::default();
     let mut next = {
         let mut i = 0usize;
@@ -315,6 +322,34 @@ fn prio(bands: u32) -> Run {
 fn cake() -> Run {
     let kinds = (0..256u32).map(|i| (0, i.wrapping_mul(0x9e37_79b9))).collect();
     path("cake", "bandwidth 100gbit memlimit 100mb rtt 100s", 1024, true, 256, kinds)
+}
+
+/// The classes of `drr_1k`.
+const CLASSES: u16 = 1000;
+
+fn drr_1k() -> Run {
+    let config = PathConfig { pool: 8192, role: Role::Forwarder, ..PathConfig::default() };
+    let made = TxPath::new(config).map_err(|e| e.to_string());
+    let made = made.and_then(|p| p.with_qdisc("drr", &[]).map_err(|e| e.to_string()));
+    let mut path = made.unwrap_or_else(|e| unreachable!("a benchmark's own options are right: {e}"));
+    let mut dev = Sink::default();
+    let root = path.tree().root().handle();
+    path.configure(Instant::ZERO, &mut dev, |tree, cx| {
+        for minor in 1..=CLASSES {
+            let class = Handle::new(root.major(), minor);
+            if let Err(e) = tree.add_class(root, class, None, &mut Words::new(&[]), cx) {
+                unreachable!("a benchmark's own classes are right: {e}");
+            }
+        }
+    });
+    let classes = draw(1 << 16, |r| (root.0 + 1 + r.below(CLASSES.into()) as u32, 0));
+    bursts(path, 4 * u64::from(CLASSES), classes)
+}
+
+fn ets() -> Run {
+    let map: String = (0..16).map(|i| format!(" {i}")).collect();
+    let options = format!("bands 16 strict 4 quanta 1000 1500 3000 6000 priomap{map}");
+    path("ets", &options, 4096, true, 256, draw(1 << 16, |r| (r.below(16) as u32, 0)))
 }
 
 fn fq_codel_1k() -> Run {

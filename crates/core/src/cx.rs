@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::meta::{Ecn, Meta};
 use crate::pool::{List, Pkt, Pool};
+use crate::queues::QueueSet;
 use crate::reason::{DropReason, MarkReason, WakeReason};
 use crate::rng::Rng;
 use crate::time::Instant;
@@ -81,6 +82,8 @@ pub struct Cx {
     pub(crate) copying: bool,
     /// Set while packets that waited in another tree are queued: see `again`.
     pub(crate) requeueing: bool,
+    /// Transmit queues that may not transmit.
+    pub(crate) stopped: QueueSet,
     drops: [u64; DropReason::COUNT],
     marks: [u64; MarkReason::COUNT],
 }
@@ -105,6 +108,7 @@ impl Cx {
             requests: Vec::with_capacity(REQUESTS_MAX),
             copying: false,
             requeueing: false,
+            stopped: QueueSet::new(),
             drops: [0; DropReason::COUNT],
             marks: [0; MarkReason::COUNT],
         }
@@ -278,6 +282,13 @@ impl Cx {
     #[inline]
     pub const fn overlimit(&mut self) {
         self.overlimits += 1;
+    }
+
+    /// The transmit queues that may not transmit now, where one path feeds a device of several. A kind that knows for which
+    /// queue a packet is keeps those that are for one of these.
+    #[inline]
+    pub const fn stopped_queues(&self) -> &QueueSet {
+        &self.stopped
     }
 
     /// Packets dropped for `reason` since the start.

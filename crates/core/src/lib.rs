@@ -38,6 +38,7 @@ pub mod node;
 pub mod params;
 pub mod pool;
 pub mod qdisc;
+pub mod queues;
 pub mod reason;
 pub mod rng;
 pub mod spec;

@@ -85,6 +85,8 @@ reasons! {
         LaunchTime = "launch_time",
         /// The packets in an emulated link have not waited long enough, or its next slot has not come.
         Delay = "delay",
+        /// All that waits is for transmit queues that may not transmit: the instant is the end of time.
+        Queue = "queue",
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Env {
     pub link_header: u32,
     /// The device's transmit queue length, packets: the default limit of the FIFO kinds.
     pub tx_queue_len: u32,
+    /// Its transmit queues, all fed by this tree; at least 1, at most `QueueSet::QUEUES_MAX`.
+    pub queues: u16,
     /// The link's rate, if known: what a rate in percent is a part of (`rate 50%`). No default depends on it.
     pub link_rate: Option<Rate>,
     /// Packets that can wait on the path at once, in all qdiscs together: more room than that nobody needs to take.
@@ -35,9 +37,17 @@ impl Env {
 }
 
 impl Default for Env {
-    /// Ethernet: MTU 1500, header 14, queue length 1000.
+    /// Ethernet: MTU 1500, header 14, queue length 1000, one queue.
     fn default() -> Self {
-        Self { mtu: 1500, link_header: 14, tx_queue_len: 1000, link_rate: None, packets: 16_384, seed: 0 }
+        Self {
+            mtu: 1500,
+            link_header: 14,
+            tx_queue_len: 1000,
+            queues: 1,
+            link_rate: None,
+            packets: 16_384,
+            seed: 0,
+        }
     }
 }
 

@@ -99,7 +99,8 @@ pub enum Admitted<F> {
 pub enum Wake {
     /// Nobody: nothing waits.
     Idle,
-    /// Whoever sees the device finish something (or thaws it): packets wait and the device does not take them.
+    /// Whoever sees the device finish something (or thaws it, or starts a queue): packets wait and the device does not take
+    /// them.
     Device,
     /// A timer: nothing may leave before this instant.
     At(Instant, WakeReason),
@@ -482,6 +483,10 @@ impl<F> TxPath<F> {
                     self.settle_any(dev);
                     return Some(Wake::Idle);
                 }
+                Next::At(_, WakeReason::Queue) => {
+                    self.settle_any(dev);
+                    return Some(Wake::Device);
+                }
                 Next::At(t, why) => {
                     self.settle_any(dev);
                     return Some(Wake::At(t, why));
@@ -617,6 +622,16 @@ impl<F> TxPath<F> {
     /// Ends `freeze`; call `drain` afterwards.
     pub const fn thaw(&mut self) {
         self.stops.clear(Stops::FROZEN);
+    }
+    /// One of several transmit queues that this path feeds may not transmit, until `start_queue`. Kinds that know for which
+    /// queue a packet is (`Meta::queue`) keep what is for it; to the others it means nothing: a device that takes
+    /// nothing at all promises no slot. From `QueueSet::QUEUES_MAX` on there is no such queue.
+    pub fn stop_queue(&mut self, queue: u16) {
+        self.cx.stopped.insert(queue);
+    }
+    /// Ends `stop_queue`; call `drain` afterwards.
+    pub fn start_queue(&mut self, queue: u16) {
+        self.cx.stopped.remove(queue);
     }
     /// The device was reset and has forgotten everything pushed: what was in flight will not be reported.
     pub fn device_reset(&mut self, now: Instant) {

@@ -154,7 +154,8 @@ fn load(path: &mut TxPath<u32>, ring: &mut Ring, rng: &mut Rng, packets: u32, me
 }
 
 fn path(role: Role, trace: usize) -> TxPath<u32> {
-    TxPath::new(PathConfig { role, trace, pool: 2000, ..PathConfig::default() }).unwrap()
+    let env = Env { queues: 4, ..Env::default() };
+    TxPath::new(PathConfig { env, role, trace, pool: 2000, ..PathConfig::default() }).unwrap()
 }
 
 /// Puts a kind with random legal options at `parent`, handles counting up from `1:`.

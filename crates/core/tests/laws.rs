@@ -16,7 +16,7 @@ use txweir_core::qdisc::KINDS;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
-use txweir_core::{Instant, Nanos, PathConfig, TxPath};
+use txweir_core::{Env, Instant, Nanos, PathConfig, TxPath};
 
 fn env<T: FromStr>(name: &str) -> Option<T> {
     let text = std::env::var(name).ok()?;
@@ -107,6 +107,7 @@ fn add(sum: &mut Totals, t: &Totals) {
     sum.moved += t.moved;
     sum.swap_cut += t.swap_cut;
     sum.purged += t.purged;
+    sum.queues_stopped += t.queues_stopped;
     sum.depth = sum.depth.max(t.depth);
     sum.stops += t.stops;
     sum.wakes += t.wakes;
@@ -140,6 +141,7 @@ fn everything_was_met(t: &Totals) {
         ("classes deleted", t.classes_deleted, 100),
         ("operations", t.ops, 1_000_000),
         ("purges", t.purged, 50),
+        ("queues stopped", t.queues_stopped, 100),
         ("depth", t.depth, 4),
         ("stops", t.stops, 1000),
     ] {
@@ -195,10 +197,12 @@ fn in_flight_is_what_the_wire_holds() {
         let config = WireConfig { completion, latency, descriptors, ring, seed, ..WireConfig::default() };
         let mut wire = Wire::new(config).map_err(|e| e.to_string())?;
         let words: Vec<&str> = plan.words.iter().map(String::as_str).collect();
-        let mut path = TxPath::new(PathConfig { role: plan.setup.role, pool: 500, ..PathConfig::default() })
-            .map_err(|e| e.to_string())?
-            .with_qdisc(spec.kind, &words)
-            .map_err(|e| e.to_string())?;
+        let env = Env { queues: plan.setup.env.queues, ..Env::default() };
+        let mut path =
+            TxPath::new(PathConfig { env, role: plan.setup.role, pool: 500, ..PathConfig::default() })
+                .map_err(|e| e.to_string())?
+                .with_qdisc(spec.kind, &words)
+                .map_err(|e| e.to_string())?;
         let (mut now, mut left, mut most) = (Instant::from_secs(1), 0, 0);
         let mut check = |path: &TxPath<u32>, wire: &Wire<u32>, left: u64| {
             let dql = path.dql().map_or((0, 0), |d| (u64::from(d.inflight()), u64::from(d.limit())));

@@ -34,7 +34,7 @@ fn counters(tree: &Tree) -> Vec<(Handle, &'static str, u64)> {
 /// counters stay.
 #[test]
 fn what_is_taken_out_is_what_was_shown() {
-    let env = Env::default();
+    let env = Env { queues: 4, ..Env::default() };
     let mut taken = 0;
     for spec in KINDS {
         for seed in 0..50 {
@@ -109,6 +109,9 @@ fn ample(kind: &str) -> &'static str {
         "red" => "limit 100mb avpkt 1000 min 1mb max 3mb burst 1500 probability 1",
         "codel" => "limit 10000 target 100s interval 100s",
         "fq_codel" => "limit 10000 target 100s interval 100s memory_limit 1gb",
+        "ets" => "bands 4 strict 2",
+        "cake" => "unlimited no-split-gso rtt 1000s memlimit 1gb",
+        "fq" => "limit 100000 flow_limit 100000 horizon 4000s",
         "tbf" => "rate 1mbit burst 100kb limit 100mb",
         _ => "",
     }
@@ -138,7 +141,7 @@ fn a_swap_with_room_loses_nothing_and_keeps_every_flow_in_order() {
     for seed in 0..300 {
         let mut rng = Rng::new(seed);
         // The default qdiscs have room as well.
-        let env = Env { tx_queue_len: 10_000, ..Env::default() };
+        let env = Env { tx_queue_len: 10_000, queues: 4, ..Env::default() };
         let role = *pick(&mut rng, &[Role::Origin, Role::Forwarder]);
         let config = PathConfig { env, role, ..PathConfig::default() };
         let mut path: TxPath<u32> = TxPath::new(config).unwrap();

@@ -8,7 +8,7 @@ use txweir_core::spec::Spec;
 use txweir_core::testing::VecDevice;
 use txweir_core::tree::DEPTH_MAX;
 use txweir_core::value::Words;
-use txweir_core::{Admitted, ConfigError, Handle, Instant, Meta, PathConfig, Role, Tally, TxPath, Wake};
+use txweir_core::{Admitted, ConfigError, Env, Handle, Instant, Meta, PathConfig, Role, Tally, TxPath, Wake};
 
 /// What the root is told, and each of its classes.
 fn words(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
@@ -33,7 +33,8 @@ struct Lane {
 impl Lane {
     fn new(spec: &'static Spec) -> Option<Self> {
         let (root, class) = words(spec.kind);
-        let config = PathConfig { role: Role::Forwarder, bql: None, ..PathConfig::default() };
+        let env = Env { queues: 4, ..Env::default() };
+        let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
         let path = TxPath::new(config).unwrap();
         let mut lane = Self { path, dev: VecDevice::with_slots(0), now: Instant::from_secs(1), next: 0 };
         if ONE_CLASS.contains(&spec.kind) {
@@ -78,6 +79,7 @@ impl Lane {
     fn put(&mut self, minor: u16, below: Handle, len: u32) -> Admitted<u32> {
         let mut meta = Meta::new(len).priority(Handle::new(1, minor).0);
         meta.class = below;
+        meta.queue = minor - 1;
         self.next += 1;
         self.path.submit(self.now, self.next, meta, &mut self.dev)
     }

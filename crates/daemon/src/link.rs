@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use txweir_core::cx::Tally;
+use txweir_core::queues::QueueSet;
 use txweir_core::value::text_of;
 use txweir_core::wire::{DescriptorCost, WireConfig};
 use txweir_core::{Env, Instant, Rate};
@@ -125,6 +126,8 @@ impl Link {
             mtu: change.mtu.or(found_mtu).unwrap_or(MTU),
             link_header: LINK_HEADER,
             tx_queue_len: change.txqueuelen.unwrap_or(TXQUEUELEN),
+            // The grammar takes at most 4096.
+            queues: u16::try_from(queues).unwrap_or(QueueSet::QUEUES_MAX),
             link_rate: wire.as_ref().map(|spec| spec.wire.rate),
             // What the standard library keys its own hashes with: from the system's random source.
             seed: RandomState::new().hash_one(change.name.as_str()),

@@ -65,7 +65,7 @@ const PLAIN: Style = Style {
     ends: false,
 };
 
-const STYLES: [Style; 9] = [
+const STYLES: [Style; 12] = [
     Style { kind: "cake", trailing: true, ..PLAIN },
     Style {
         kind: "codel",
@@ -76,6 +76,8 @@ const STYLES: [Style; 9] = [
         words: &["dropping"],
         ..PLAIN
     },
+    Style { kind: "drr", trailing: true, ..PLAIN },
+    Style { kind: "ets", trailing: true, ..PLAIN },
     Style {
         kind: "fq_codel",
         trailing: true,
@@ -84,6 +86,7 @@ const STYLES: [Style; 9] = [
         ..PLAIN
     },
     Style { kind: "fq", trailing: true, ..PLAIN },
+    Style { kind: "multiq", trailing: true, ..PLAIN },
     Style {
         kind: "pie",
         trailing: true,
@@ -517,6 +520,12 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     qdisc.options(&mut |o| printed.extend(option(&o, form)));
     let multiqueue = Printed { key: "multiqueue", text: None, json: Some(Json::Bool(false)) };
     match qdisc.spec().kind {
+        "multiq" => {
+            // A class for each queue that the device has, and as many as it can have.
+            let bands = qdisc.classes().len() as u64;
+            let text = Some(format!("bands {bands}/{bands}"));
+            printed.push(Printed { key: "bands", text, json: Some(Json::Uint(bands)) });
+        }
         "prio" => printed.push(multiqueue),
         "pfifo_fast" => {
             printed.push(Printed::new("bands", &3u32));

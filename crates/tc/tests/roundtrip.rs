@@ -29,7 +29,7 @@ fn value(rng: &mut Rng) -> Vec<String> {
 
 fn accepted(spec: &Spec, options: &[String]) -> Result<(), (ErrorKind, Option<String>)> {
     let words: Vec<&str> = options.iter().map(String::as_str).collect();
-    spec.build(&mut Words::new(&words), &Env::default()).map(|_| ()).map_err(|e| (e.kind, e.key))
+    spec.build(&mut Words::new(&words), &env()).map(|_| ()).map_err(|e| (e.kind, e.key))
 }
 
 /// Options that the kind accepts: each is tried, with several values, and kept if what is there is still
@@ -55,6 +55,11 @@ fn options(spec: &Spec, rng: &mut Rng) -> Option<Vec<String>> {
     accepted(spec, &options).ok().map(|()| options)
 }
 
+/// A device of several queues, so that every kind can be on it.
+fn env() -> Env {
+    Env { queues: 4, ..Env::default() }
+}
+
 /// Options for the classes of a kind, each tried and kept if it can be read.
 fn class_options(classes: &ClassSpec, rng: &mut Rng) -> Vec<String> {
     let mut options = Vec::new();
@@ -70,7 +75,7 @@ fn class_options(classes: &ClassSpec, rng: &mut Rng) -> Vec<String> {
                 tried.extend(value(rng));
             }
             let words: Vec<&str> = tried.iter().map(String::as_str).collect();
-            if classes.read(&mut Words::new(&words), &Env::default()).is_ok() {
+            if classes.read(&mut Words::new(&words), &env()).is_ok() {
                 options = tried;
                 break;
             }
@@ -102,7 +107,7 @@ fn with_classes(tree: &mut Tree, handle: Handle, spec: &Spec, rng: &mut Rng) -> 
 
 /// A tree with that kind at the root or below a class, and the handle of it.
 fn tree(spec: &Spec, options: &[String], below: bool) -> (Tree, Handle) {
-    let (mut tree, mut cx) = (Tree::new(Env::default()), Cx::new(1, 0));
+    let (mut tree, mut cx) = (Tree::new(env()), Cx::new(1, 0));
     let mut parent = Handle::ROOT;
     if below {
         tree.add(parent, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[]), &mut cx).expect("prio");

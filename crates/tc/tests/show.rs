@@ -1,8 +1,9 @@
 //! `show` against what tc (iproute2) prints for the same qdiscs.
 
 use txweir_core::testing::VecDevice;
+use txweir_core::value::Words;
 use txweir_core::{
-    Admitted, DqlConfig, Ecn, Env, Instant, Meta, PathConfig, Role, Tree, TxPath, Wake, cx::Cx,
+    Admitted, DqlConfig, Ecn, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath, Wake, cx::Cx,
 };
 use txweir_tc::{Policy, show};
 
@@ -139,6 +140,11 @@ fn json_for_each_kind() {
             ),
         ),
         ("codel", r#""options":{"limit":1000,"target":4999,"interval":99999}"#),
+        (
+            "ets bands 4 strict 2 quanta 1000 priomap 0 1 2",
+            r#""options":{"bands":4,"strict":2,"quanta":[1000,1514],"priomap":[0,1,2,3,3,3,3,3,3,3,3,3,3,3,3,3]}"#,
+        ),
+        ("ets strict 2", r#""options":{"bands":2,"strict":2,"priomap":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}"#),
         ("tbf rate 1mbit burst 5kb latency 50ms", r#""options":{"rate":125000,"burst":5120,"lat":50000}"#),
         (
             "tbf rate 1mbit burst 5kb limit 10000 peakrate 2mbit mtu 1540 mpu 64 overhead 24",
@@ -358,4 +364,15 @@ fn a_refused_policy_leaves_the_packets_where_they_are() {
     device.set_slots(3);
     assert_eq!(path.drain(Instant::ZERO, 64, &mut device), Wake::Idle);
     assert_eq!((device.sent(), device.discarded().len()), (&[0, 1, 2][..], 0));
+}
+
+/// multiq-json: tc prints this as text, in the middle of its JSON.
+#[test]
+fn multiq_in_text_and_json() {
+    let mut cx = Cx::new(1, 0);
+    let mut tree = Tree::new(Env { queues: 4, ..Env::default() });
+    tree.add(Handle::ROOT, Some(Handle::new(1, 0)), "multiq", &mut Words::new(&[]), &mut cx).unwrap();
+    assert_eq!(show::text(&tree, None, false), "qdisc multiq 1: root refcnt 2 bands 4/4 \n");
+    let json = r#"[{"kind":"multiq","handle":"1:","root":true,"refcnt":2,"options":{"bands":4}}]"#;
+    assert_eq!(show::json(&tree, None, false), json);
 }

@@ -94,11 +94,15 @@ impl<'a> ClassShown<'a> {
     /// A class directly below the qdisc whose counters are those of the qdisc in it.
     pub const fn of(class: &'a Class) -> Self {
         let books = class.node.books();
+        // What a peek has taken out of that is sent as far as it is concerned.
+        let Tally { packets, bytes } = books.sent;
+        let peeked = books.peeked;
+        let sent = Tally { packets: packets + peeked.packets, bytes: bytes + peeked.bytes };
         Self {
             at: ClassAt { minor: class.minor, parent: 0 },
             leaf: Some(&class.node),
-            sent: books.sent,
-            sent_segs: books.sent_segs,
+            sent,
+            sent_segs: books.sent_segs + books.peeked_segs,
             drops: books.dropped.packets,
             overlimits: books.overlimits,
             backlog: books.queued,

@@ -7,20 +7,21 @@
 //! - I1: a class is in the round from its first packet until it has none, and gets its turns while it is.
 //! - I2: over any time in which two classes are never empty, bytes sent divided by quanta differ by at most one packet and
 //!   one quantum each.
-//! - Differs from Linux (PARITY.md: drr-silent-child): a class whose qdisc turns out to be empty when it is
-//!   asked loses its turn, and the next is served at once.
+//! - Differs from Linux (PARITY.md: drr-silent-child, class-number, class-order): a class whose qdisc turns out to be
+//!   empty when it is asked loses its turn, and the next is served at once.
 
 use alloc::vec::Vec;
 
-use crate::cx::Cx;
+use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::law::deficit::Round;
 use crate::meta::Meta;
-use crate::node::{Class, Peek};
+use crate::node::Class;
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, Minors, UserClasses, vacant};
 use crate::qdisc::fifo::NoStats;
+use crate::qdisc::turns::{quantum_in_range, take_turn};
 use crate::qdisc::{Discipline, Next, Verdict};
 use crate::reason::DropReason;
 use crate::spec::{Env, Flags};
@@ -35,7 +36,8 @@ crate::params! {
 crate::params! {
     /// Parameters of a class of drr.
     pub struct ClassConfig(env) {
-        /// Bytes that the class may send in one round; at least one full frame saves turns.
+        /// Bytes that the class may send in one round; at least one full frame saves turns. Below 256 it counts as 256,
+        /// above 1 MiB as 1 MiB.
         quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"], "1 to 4294967295 bytes": in_u32;
     }
 }
@@ -48,10 +50,19 @@ fn in_u32(b: &Bytes) -> bool {
 #[derive(Debug, Default)]
 pub struct Drr {
     classes: Vec<Class>,
+    /// What left through each class, whatever qdiscs it has had.
+    sent: Vec<Sent>,
     configs: Vec<ClassConfig>,
     round: Round,
     minors: Minors,
     free: Vec<usize>,
+}
+
+/// Packets and bytes that left, and their segments.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    tally: Tally,
+    segs: u64,
 }
 
 impl Discipline for Drr {
@@ -82,32 +93,13 @@ impl Discipline for Drr {
         }
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        let mut unpaid = 0;
-        while let Some(i) = self.round.front() {
-            let node = &mut self.classes[i].node;
-            let bytes = match node.peek(cx) {
-                Peek::Ready { wire_len, .. } => wire_len,
-                Peek::At(t, why) => return Next::At(t, why),
-                Peek::Empty => {
-                    self.round.leave(i);
-                    unpaid = 0;
-                    continue;
-                }
-            };
-            if self.round.charge(i, bytes) {
-                let next = node.dequeue(cx);
-                if node.is_empty() {
-                    self.round.leave(i);
-                }
-                return next;
-            }
-            unpaid += 1;
-            if unpaid == self.round.len() {
-                unpaid = 0;
-                self.pass_rounds(cx);
-            }
+        let next = take_turn(&mut self.round, &mut self.classes, cx);
+        if let (Next::Packet(p), i) = &next {
+            let m = cx.meta(p);
+            self.sent[*i].tally.add(m.wire_len);
+            self.sent[*i].segs += u64::from(m.segs);
         }
-        Next::Empty
+        next.0
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {
         // Whoever drains takes out what waits in the classes next.
@@ -138,23 +130,6 @@ impl Drr {
     fn slot(&self, class: Option<ClassId>) -> Option<usize> {
         self.minors.slot(class?.minor())
     }
-
-    /// Everybody has had a turn and could not pay: goes on to the round in which the first can, in one pass.
-    #[cold]
-    fn pass_rounds(&mut self, cx: &mut Cx) {
-        let mut rounds = u64::MAX;
-        for i in self.round.iter() {
-            let short = match self.classes[i].node.peek(cx) {
-                Peek::Ready { wire_len, .. } => self.round.turns_short(i, wire_len),
-                // It ends the search as soon as its turn comes.
-                Peek::At(..) | Peek::Empty => 0,
-            };
-            rounds = rounds.min(short);
-        }
-        if rounds != u64::MAX {
-            self.round.advance(rounds);
-        }
-    }
 }
 
 impl Classful for Drr {
@@ -166,7 +141,7 @@ impl Classful for Drr {
         &self,
         name: &str,
         _at: ClassAt,
-        _cfg: &mut ClassConfig,
+        cfg: &mut ClassConfig,
         old: Option<&ClassConfig>,
         _env: &Env,
     ) -> Result<(), ConfigError> {
@@ -174,6 +149,7 @@ impl Classful for Drr {
             let expected = alloc::format!("at most {} classes", Round::MEMBERS_MAX);
             return Err(ConfigError::new(ErrorKind::OutOfRange, name, expected, "one more"));
         }
+        cfg.quantum = Bytes(quantum(cfg).into());
         Ok(())
     }
     fn add_class(&mut self, at: ClassAt, cfg: ClassConfig, env: &Env, _cx: &mut Cx) {
@@ -181,6 +157,7 @@ impl Classful for Drr {
             Some(slot) => slot,
             None => {
                 self.classes.push(vacant(env));
+                self.sent.push(Sent::default());
                 self.configs.push(cfg.clone());
                 self.round.add(0);
                 self.classes.len() - 1
@@ -188,6 +165,7 @@ impl Classful for Drr {
         };
         self.round.set_quantum(slot, quantum(&cfg));
         self.configs[slot] = cfg;
+        self.sent[slot] = Sent::default();
         self.classes[slot].minor = at.minor;
         self.minors.set(at.minor, Some(slot));
     }
@@ -213,12 +191,13 @@ impl Classful for Drr {
             let class = &self.classes[slot];
             let deficit = if class.node.is_empty() { 0 } else { self.round.deficit(slot) };
             let values = [i64::try_from(deficit).unwrap_or(i64::MAX)];
-            f(ClassShown { values: &values, ..ClassShown::of(class) });
+            let Sent { tally: sent, segs: sent_segs } = self.sent[slot];
+            f(ClassShown { values: &values, sent, sent_segs, ..ClassShown::of(class) });
         }
     }
 }
 
-/// Its range is that of 32 bits.
+/// Its range is that of 32 bits; of that, what takes effect.
 fn quantum(cfg: &ClassConfig) -> u32 {
-    u32::try_from(cfg.quantum.0).unwrap_or(u32::MAX)
+    quantum_in_range(u32::try_from(cfg.quantum.0).unwrap_or(u32::MAX))
 }

@@ -4,9 +4,11 @@ pub mod cake;
 pub mod classful;
 pub mod codel;
 pub mod drr;
+pub mod ets;
 pub mod fifo;
 pub mod fq;
 pub mod fq_codel;
+pub mod multiq;
 pub mod netem;
 pub mod pfifo_fast;
 pub mod pie;
@@ -15,6 +17,7 @@ pub mod red;
 pub mod sfq;
 pub mod skbprio;
 pub mod tbf;
+pub mod turns;
 
 use core::fmt::Debug;
 
@@ -38,8 +41,10 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<cake::Cake>(),
     &Spec::of::<codel::Codel>(),
     &Spec::of::<drr::Drr>(),
+    &Spec::of::<ets::Ets>(),
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
+    &Spec::of::<multiq::Multiq>(),
     &Spec::of::<netem::Netem>(),
     &Spec::of::<fifo::Pfifo>(),
     &Spec::of::<pfifo_fast::PfifoFast>(),
@@ -182,6 +187,8 @@ pub trait Discipline: Debug + Sized + 'static {
     fn copies(&self) -> bool {
         false
     }
+    /// Brings its parameters up to date, where commands to its classes change them.
+    fn refresh(&self, _cfg: &mut Self::Config) {}
     /// Its counters.
     fn stats(&self) -> Self::Stats;
     /// Shows the counters of `PARTS` that it keeps apart for each of its parts, part after part, each by its name.
@@ -336,6 +343,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
         self.inner.copies()
     }
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
+        self.inner.refresh(&mut self.cfg);
         let mut cfg = match D::CHANGE {
             ChangeRule::Merge => self.cfg.clone(),
             ChangeRule::Replace => D::Config::defaults(env),
@@ -352,7 +360,9 @@ impl<D: Discipline> Qdisc for Erased<D> {
         Ok(())
     }
     fn options(&self, f: &mut dyn FnMut(Shown<'_>)) {
-        self.cfg.visit(f);
+        let mut cfg = self.cfg.clone();
+        self.inner.refresh(&mut cfg);
+        cfg.visit(f);
     }
     fn counters(&self, f: &mut dyn FnMut(&'static Counter, u64)) {
         self.inner.stats().visit(f);

@@ -321,7 +321,8 @@ impl Checker {
                 );
             }
             Wake::Device => {
-                let busy = dev.held_packets() > 0 || dev.last_promise == Some(0);
+                let stopped = !path.cx().stopped_queues().is_empty();
+                let busy = dev.held_packets() > 0 || dev.last_promise == Some(0) || stopped;
                 hold!(Liveness, queued > 0, "Device with nothing queued");
                 hold!(Liveness, frozen || busy, "Device, which holds nothing and would take more");
             }
@@ -333,7 +334,9 @@ impl Checker {
                 let mut kept = None;
                 path.tree().visit(&mut |place, node| {
                     let rule = rules.next().cloned().unwrap_or_default();
-                    if rule.leaf && !rule.shaped && !node.is_empty() {
+                    // Below multiq a packet may be for a queue that is stopped, and one at the front holds up the others.
+                    let stopped = !path.cx().stopped_queues().is_empty() && self.by_queue();
+                    if rule.leaf && !rule.shaped && !node.is_empty() && !stopped {
                         kept = Some((rule.kind, place.parent));
                     }
                 });
@@ -345,6 +348,11 @@ impl Checker {
             }
         }
         Ok(())
+    }
+
+    /// Whether a qdisc of the tree keeps packets for stopped queues.
+    fn by_queue(&self) -> bool {
+        self.rules.iter().any(|rule| rule.kind == "multiq")
     }
 
     /// Law 4, from one wake to the next.

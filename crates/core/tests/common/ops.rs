@@ -28,6 +28,8 @@ pub enum Op {
     TakeWake,
     /// Freezes, or thaws.
     Freeze(bool),
+    /// Stops one of the transmit queues that the path feeds, or starts it.
+    Queue { queue: u16, stop: bool },
     /// The device forgets what it holds.
     DeviceReset,
     /// Drops everything queued.
@@ -56,6 +58,8 @@ pub enum Op {
 const SORTS: usize = 20;
 /// Which of them is about classes.
 const CLASS: usize = 19;
+/// Packets are for so many transmit queues; the device may have fewer.
+const QUEUES: u32 = 6;
 /// From here on in the list they purge or reconfigure.
 const FIRST_RARE: usize = 9;
 
@@ -145,7 +149,10 @@ impl Swarm {
             6 => Op::Finish(log_uniform(rng, 200) as u32),
             7 => Op::Reap,
             8 => Op::TakeWake,
-            9 => Op::Freeze(chance(rng, 1, 3)),
+            9 => match (place % 2, chance(rng, 1, 3)) {
+                (0, stop) => Op::Queue { queue: (place / 2 % QUEUES) as u16, stop },
+                (_, freeze) => Op::Freeze(freeze),
+            },
             10 => Op::DeviceReset,
             11 => Op::Purge,
             12 => Op::Change { place, seed },
@@ -175,7 +182,10 @@ impl Swarm {
             _ => Meta::new(size),
         };
         let ecn = if self.ecn { Ecn::from_ds(rng.below(4) as u8) } else { Ecn::NotEct };
-        meta.hash(hash).priority(*pick(rng, &self.priorities)).ecn(ecn)
+        let mut meta = meta.hash(hash).priority(*pick(rng, &self.priorities)).ecn(ecn);
+        // A flow has one queue, or its packets would overtake each other.
+        meta.queue = (hash % QUEUES) as u16;
+        meta
     }
 }
 

@@ -6,6 +6,7 @@ use txweir_core::params::{Group, Param, Shown};
 use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::classful::{ClassAt, ClassSpec};
+use txweir_core::qdisc::ets::Quanta;
 use txweir_core::qdisc::red::Qevent;
 use txweir_core::qdisc::sfq::Seconds;
 use txweir_core::rng::Rng;
@@ -61,6 +62,9 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         e if e == PrioMap::EXPECTED => {
             let max = 1 + rng.below(16);
             (0..1 + rng.below(16)).map(|_| rng.below(max).to_string()).collect()
+        }
+        e if e == Quanta::EXPECTED => {
+            (0..1 + rng.below(8)).map(|_| log_uniform(rng, 1 << 14).to_string()).collect()
         }
         e if e == LinkLayer::EXPECTED => vec![(*pick(rng, &["ethernet", "atm", "adsl"])).into()],
         e if e == Probability::EXPECTED => {

@@ -98,6 +98,8 @@ impl Plan {
 /// Lets everything out: whatever waits leaves in bounded time once nothing stops it.
 fn finish(world: &mut World) -> Result<(), Violation> {
     world.path.thaw();
+    (0..64).for_each(|queue| world.path.start_queue(queue));
+    world.checker.input();
     world.dev.slots = 1000;
     // Each round either sends something or goes to the next instant named; a shaper may need a round per packet
     // and level.

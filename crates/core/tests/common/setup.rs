@@ -39,6 +39,8 @@ pub struct Totals {
     /// Operations, of whatever sort.
     pub ops: u64,
     pub purged: u64,
+    /// Transmit queues that were stopped, and answers that the device says when because of one.
+    pub queues_stopped: u64,
     pub depth: u64,
     pub stops: u64,
     pub wakes: u64,
@@ -68,13 +70,16 @@ impl Setup {
             0 => 0,
             _ => rng.below(12),
         };
+        let mut env = Env {
+            mtu: *pick(rng, &[68, 1500, 1500, 9000]),
+            tx_queue_len: *pick(rng, &[1, 5, 50, 1000]),
+            seed: rng.next_u64(),
+            ..Env::default()
+        };
+        // Several, so that every kind can be anywhere.
+        env.queues = [2, 4, 5, 9][(env.seed % 4) as usize];
         Self {
-            env: Env {
-                mtu: *pick(rng, &[68, 1500, 1500, 9000]),
-                tx_queue_len: *pick(rng, &[1, 5, 50, 1000]),
-                seed: rng.next_u64(),
-                ..Env::default()
-            },
+            env,
             role: *pick(rng, &[Role::Origin, Role::Forwarder]),
             pool: *pick(rng, &[1, 20, 500, 4000]),
             bql: chance(rng, 2, 3).then_some(bql),

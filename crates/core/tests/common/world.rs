@@ -161,6 +161,15 @@ impl World {
                     self.path.thaw();
                 }
             }
+            Op::Queue { queue, stop } => {
+                // What may leave now has changed.
+                self.checker.input();
+                self.totals.queues_stopped += u64::from(stop);
+                match stop {
+                    true => self.path.stop_queue(queue),
+                    false => self.path.start_queue(queue),
+                }
+            }
             Op::DeviceReset => {
                 self.dev.reset();
                 self.path.device_reset(self.now);

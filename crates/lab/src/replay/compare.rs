@@ -215,7 +215,9 @@ fn shows(trace: &Trace, played: &Played) -> Vec<Difference> {
     let mut all = Vec::new();
     for ((at, there), here) in recorded.zip(&played.shows) {
         let mut found = Vec::new();
-        listed(&there.qdisc, &here.qdisc, "qdisc", &mut found);
+        if let (Some(there), Some(here)) = (&there.qdisc, &here.qdisc) {
+            listed(there, here, "qdisc", &mut found);
+        }
         if let (Some(there), Some(here)) = (&there.class, &here.class) {
             listed(there, here, "class", &mut found);
         }

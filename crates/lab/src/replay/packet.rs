@@ -53,6 +53,7 @@ pub(super) fn meta(frame: &[u8], row: &Row, hasher: &FlowHasher) -> Meta {
         .ecn(h.ecn())
         .gso(if row.gso > 0 { h.header_len } else { 0 }, row.gso);
     meta.mark = row.mark;
+    meta.queue = row.queue;
     meta.ds = h.ds;
     meta.protocol = h.ethertype;
     meta.tcp_control = h.is_tcp_control();

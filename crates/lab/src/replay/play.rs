@@ -75,7 +75,13 @@ struct Lane {
 impl<'a> Player<'a> {
     fn new(trace: &'a Trace, key: u64) -> Self {
         let d = &trace.head.device;
-        let env = Env { mtu: d.mtu, tx_queue_len: d.txqueuelen, seed: key, ..Env::default() };
+        let env = Env {
+            mtu: d.mtu,
+            tx_queue_len: d.txqueuelen,
+            queues: u16::try_from(d.queues).unwrap_or(u16::MAX),
+            seed: key,
+            ..Env::default()
+        };
         let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
         // Without a byte limit there is nothing to refuse.
         let path = TxPath::new(config).unwrap_or_else(|e| unreachable!("{e}"));
@@ -191,7 +197,7 @@ impl<'a> Player<'a> {
             self.tool(&format!("{detail} {format} {what} show dev {DEVICE}")).stdout
         };
         let show = Show {
-            qdisc: json(&ask("-j", "qdisc")).unwrap_or_default(),
+            qdisc: json(&ask("-j", "qdisc")),
             class: json(&ask("-j", "class")),
             qdisc_text: ask("", "qdisc"),
             class_text: ask("", "class"),

@@ -101,6 +101,8 @@ pub struct Row {
     pub priority: u32,
     /// What SO_MARK sets.
     pub mark: u32,
+    /// The transmit queue that is chosen for it.
+    pub queue: u16,
     /// Differentiated services code point.
     pub dscp: u8,
     /// The ECN field.
@@ -176,8 +178,8 @@ struct DepartureItem(i64, usize, #[serde(default)] Changed);
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Show {
-    /// `tc -s -j qdisc show`.
-    pub qdisc: Vec<Value>,
+    /// `tc -s -j qdisc show`, where that is JSON.
+    pub qdisc: Option<Vec<Value>>,
     /// `tc -s -j class show`, where that is JSON.
     pub class: Option<Vec<Value>>,
     /// `tc -s qdisc show`.

@@ -110,11 +110,18 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
 /// Whether tc would read the words after the kind; what only the kernel refuses is left to the engine.
 fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &ClassSpec) -> Result<(), Failure> {
     let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
+    let mut quanta = cmd.options.iter().filter(|w| classes.kind == "ets" && w.text == "quantum");
+    if let (Some(_), Some(again)) = (quanta.next(), quanta.next()) {
+        let message = "ets quantum is given twice";
+        let err = Diagnostic::error(code::CONFLICT, source, again.span.clone(), message);
+        return Err(Failure::unparsable(err.hint(Some("leave one of them out".into()))));
+    }
     let Err(err) = classes.read(&mut Words::new(&words), &Env::default()) else { return Ok(()) };
     let status = match err.kind {
         ErrorKind::NoLinkRate => return Ok(()),
         ErrorKind::BadValue if err.given.is_empty() => USAGE,
         ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing => UNPARSABLE,
+        ErrorKind::OutOfRange if classes.kind == "ets" => UNPARSABLE,
         _ => return Ok(()),
     };
     Err(Failure { status, diagnostic: refusal::of(source, cmd, &err) })

@@ -216,8 +216,9 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
             _ => Err(Failure::unparsable(refusal::unknown_kind(source, kind))),
         };
     };
-    // Without words there is nothing to read, and a deletion takes no notice of them.
-    if cmd.options.is_empty() && matches!(cmd.verb, Verb::Change | Verb::Delete) || cmd.verb == Verb::Delete {
+    // Without words there is nothing to read, but that ets must have some; a deletion takes no notice of them.
+    let unsaid = cmd.options.is_empty() && spec.kind != "ets";
+    if unsaid && cmd.verb == Verb::Change || cmd.verb == Verb::Delete {
         return Ok(());
     }
     once(source, cmd, spec)?;
@@ -232,8 +233,11 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
 }
 
 /// What must be told once: of all kinds that are here, tc minds it with these only.
-const ONCE: [(&str, &[&str]); 2] =
-    [("netem", &["loss"]), ("tbf", &["rate", "burst", "limit", "latency", "peakrate", "mtu"])];
+const ONCE: [(&str, &[&str]); 3] = [
+    ("ets", &["bands", "strict", "quanta", "priomap"]),
+    ("netem", &["loss"]),
+    ("tbf", &["rate", "burst", "limit", "latency", "peakrate", "mtu"]),
+];
 
 fn once(source: &Arc<Source>, cmd: &QdiscCommand, spec: &Spec) -> Result<(), Failure> {
     let keys = ONCE.iter().find(|(kind, _)| *kind == spec.kind).map_or(&[][..], |(_, keys)| keys);
@@ -267,6 +271,9 @@ fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
         (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
         // tc itself wants these together; that one which duplicates is alone is the kernel's rule.
         (ErrorKind::Conflict, "netem", key) if !key.is_empty() => UNPARSABLE,
+        // tc knows all bounds but that on strict bands and quanta together.
+        (ErrorKind::OutOfRange, "ets", "quanta") if err.given.parse().is_ok_and(|n: u32| n > 16) => REFUSED,
+        (ErrorKind::OutOfRange | ErrorKind::Conflict, "ets", _) => UNPARSABLE,
         (ErrorKind::Conflict, "prio", "priomap") if seen(words) => UNPARSABLE,
         _ => REFUSED,
     }

@@ -43,12 +43,14 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .cut()
     .needs(&[&["rt", "ls", "sc"]]),
-    class(&["ets"], &[key(&["quantum"], &[Arg::Uint(1, u32::MAX as u64)])]).once(&["quantum"]),
     class(&["qfq"], &[key(&["weight"], &[U32]), key(&["maxpkt"], &[U32])]).cut(),
 ];
 
 /// Those of kinds that the engine has: it reads the words itself, and a check what they set.
-pub(super) static ENGINE: &[Grammar] = &[class(&["drr"], &[key(&["quantum"], &[Size])])];
+pub(super) static ENGINE: &[Grammar] = &[
+    class(&["drr"], &[key(&["quantum"], &[Size])]),
+    class(&["ets"], &[key(&["quantum"], &[Arg::Uint(1, u32::MAX as u64)])]).once(&["quantum"]),
+];
 
 /// `[m1 RATE d TIME] m2 RATE` or `[umax SIZE dmax TIME] rate RATE` (tc-hfsc(8)).
 fn curve(walk: &mut Walk<'_>) -> Done {

@@ -22,7 +22,16 @@ const PRIOMAP: (Arg, usize) = (U8, 16);
 /// Those of kinds that the engine has.
 pub(super) static ENGINE: &[Grammar] = &[
     qdisc(&["pfifo", "bfifo", "pfifo_head_drop"], &[key(&["limit"], &[Size])]),
-    qdisc(&["drr", "pfifo_fast"], &[]),
+    qdisc(&["drr", "multiq", "pfifo_fast"], &[]),
+    qdisc(
+        &["ets"],
+        &[
+            key(&["bands"], &[Uint(1, 16)]),
+            key(&["strict"], &[Uint(0, 16)]),
+            key(&["quanta"], &[]).list(Uint(1, u32::MAX as u64), 64),
+            key(&["priomap"], &[]).list(Uint(0, 15), 16),
+        ],
+    ),
     qdisc(
         &["prio"],
         &[
@@ -152,18 +161,7 @@ pub(super) static TABLE: &[Grammar] = &[
     )
     .cut(),
     qdisc(&["hfsc"], &[key(&["default"], &[Hex(u16::MAX as u64)])]).cut().once(&["default"]),
-    qdisc(&["qfq", "mq", "multiq", "teql0", "noqueue", "noop", "ingress", "clsact"], &[]),
-    qdisc(
-        &["ets"],
-        &[
-            key(&["bands"], &[Uint(1, 16)]),
-            key(&["strict"], &[Uint(0, 16)]),
-            // The kernel refuses what is more than the bands; tc does not count.
-            key(&["quanta"], &[]).list(Uint(1, u32::MAX as u64), 64),
-            key(&["priomap"], &[]).list(Uint(0, 15), 16),
-        ],
-    )
-    .needs(&[&["bands", "strict", "quanta"]]),
+    qdisc(&["qfq", "mq", "teql0", "noqueue", "noop", "ingress", "clsact"], &[]),
     qdisc(
         &["gred"],
         &[
@@ -408,35 +406,7 @@ pub(super) fn finish(walk: &Walk<'_>, kind: &str) -> Done {
         "gred" if has("setup").is_some() && (has("vqs").is_none() || has("default").is_none()) => {
             return Err(walk.missing("vqs and default after setup"));
         }
-        "ets" => return ets(walk),
         _ => {}
-    }
-    Ok(())
-}
-
-/// Bands hold what is strict, shared and mapped to.
-fn ets(walk: &Walk<'_>) -> Done {
-    let setting = |key: &str| walk.settings.iter().find(|s| s.key == key);
-    let number = |key: &str| -> Option<usize> {
-        setting(key).and_then(|s| walk.words.get(s.words.start + 1)?.text.parse().ok())
-    };
-    let strict = number("strict").unwrap_or(0);
-    let quanta = setting("quanta").map_or(0, |s| s.words.len() - 1);
-    let bands = number("bands").unwrap_or(strict + quanta);
-    if let Some(s) = setting("bands").filter(|_| strict + quanta > bands) {
-        let message = format!("ets has {bands} bands, and {strict} strict and {quanta} with a quantum");
-        return Err(walk
-            .error(code::CONFLICT, s.words.start + 1, message)
-            .expected(format!("{}", strict + quanta)));
-    }
-    let Some(map) = setting("priomap") else { return Ok(()) };
-    for at in map.words.start + 1..map.words.end {
-        let band = walk.words.get(at).and_then(|w| w.text.parse::<usize>().ok());
-        if band.is_some_and(|b| b >= bands) {
-            let message = format!("ets priomap names band {}, and there are {bands}", band.unwrap_or(0));
-            let expected = format!("a band from 0 to {}", bands.saturating_sub(1));
-            return Err(walk.error(code::OUT_OF_RANGE, at, message).expected(expected));
-        }
     }
     Ok(())
 }

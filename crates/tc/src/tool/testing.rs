@@ -56,6 +56,7 @@ impl Memory {
 impl MemoryDevice {
     /// A device with its default qdisc.
     pub fn new(name: &str, queues: u32, env: Env) -> Self {
+        let env = Env { queues: u16::try_from(queues).unwrap_or(u16::MAX), ..env };
         let (tree, cx) = (Tree::new(env), Cx::new(POOL, env.seed));
         Self { name: name.into(), queues, tree, cx, hook: None, waiting: Vec::new() }
     }

@@ -1,0 +1,69 @@
+//! Taking turns among classes by deficit round robin: what drr does with all of its classes, and ets with those that
+//! share. Who is in the round, and with which credit, is `law::deficit`; here it meets the classes' qdiscs.
+//!
+//! - I1: a class at the front that may not send yet holds up the others: its answer is everybody's.
+//! - I2: one call asks each class at most twice more than it finds classes empty.
+
+use crate::cx::Cx;
+use crate::law::deficit::Round;
+use crate::node::{Class, Peek};
+use crate::qdisc::Next;
+
+/// Least quantum: Linux raises smaller ones to it without a word. A packet then costs few turns.
+pub const QUANTUM_MIN: u32 = 256;
+/// Greatest quantum: Linux lowers greater ones to it without a word. One turn is then bounded.
+pub const QUANTUM_MAX: u32 = 1 << 20;
+
+/// A quantum as it takes effect.
+pub fn quantum_in_range(quantum: u32) -> u32 {
+    quantum.clamp(QUANTUM_MIN, QUANTUM_MAX)
+}
+
+/// The packet of the class whose turn it is, and which class that is (nobody's, without a packet). Members of the round are
+/// the indexes of `classes`; a class that is found empty loses its turn, and the next is asked.
+#[inline]
+pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> (Next, usize) {
+    let mut unpaid = 0;
+    while let Some(i) = round.front() {
+        let node = &mut classes[i].node;
+        let bytes = match node.peek(cx) {
+            Peek::Ready { wire_len, .. } => wire_len,
+            Peek::At(t, why) => return (Next::At(t, why), i),
+            Peek::Empty => {
+                round.leave(i);
+                unpaid = 0;
+                continue;
+            }
+        };
+        if round.charge(i, bytes) {
+            let next = node.dequeue(cx);
+            if node.is_empty() {
+                round.leave(i);
+            }
+            return (next, i);
+        }
+        unpaid += 1;
+        if unpaid == round.len() {
+            unpaid = 0;
+            pass_rounds(round, classes, cx);
+        }
+    }
+    (Next::Empty, 0)
+}
+
+/// Everybody has had a turn and could not pay: goes on to the round in which the first can, in one pass.
+#[cold]
+fn pass_rounds(round: &mut Round, classes: &mut [Class], cx: &mut Cx) {
+    let mut rounds = u64::MAX;
+    for i in round.iter() {
+        let short = match classes[i].node.peek(cx) {
+            Peek::Ready { wire_len, .. } => round.turns_short(i, wire_len),
+            // It ends the search as soon as its turn comes.
+            Peek::At(..) | Peek::Empty => 0,
+        };
+        rounds = rounds.min(short);
+    }
+    if rounds != u64::MAX {
+        round.advance(rounds);
+    }
+}
