@@ -7,6 +7,7 @@ pub mod drr;
 pub mod fifo;
 pub mod fq;
 pub mod fq_codel;
+pub mod htb;
 pub mod pfifo_fast;
 pub mod pie;
 pub mod prio;
@@ -38,6 +39,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<drr::Drr>(),
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
+    &Spec::of::<htb::Htb>(),
     &Spec::of::<fifo::Pfifo>(),
     &Spec::of::<pfifo_fast::PfifoFast>(),
     &Spec::of::<fifo::PfifoHeadDrop>(),
