@@ -1,11 +1,12 @@
 //! A tree as `tc qdisc show` prints it, in text and JSON, and as the commands that would make it.
 //!
 //! What is printed comes from the declarations of parameters and counters; the few things that tc prints
-//! otherwise than declared are in `STYLES`, in `cake`, in `red` and in `tbf`.
+//! otherwise than declared are in `STYLES`, in `cake`, in `htb`, in `red` and in `tbf`.
 
 mod cake;
 mod class;
 mod fq;
+mod htb;
 mod red;
 mod stab;
 mod tbf;
@@ -40,14 +41,24 @@ struct Style {
     times: &'static [&'static str],
     /// Counters that are printed as a word alone, while they are not zero.
     words: &'static [&'static str],
+    /// Counters that are printed among the options.
+    among: &'static [&'static str],
     /// Its counters end in a blank.
     ends: bool,
 }
 
-const PLAIN: Style =
-    Style { kind: "", trailing: false, breaks: &[], hidden: &[], times: &[], words: &[], ends: false };
+const PLAIN: Style = Style {
+    kind: "",
+    trailing: false,
+    breaks: &[],
+    hidden: &[],
+    times: &[],
+    words: &[],
+    among: &[],
+    ends: false,
+};
 
-const STYLES: [Style; 6] = [
+const STYLES: [Style; 7] = [
     Style { kind: "cake", trailing: true, ..PLAIN },
     Style {
         kind: "codel",
@@ -66,6 +77,7 @@ const STYLES: [Style; 6] = [
         ..PLAIN
     },
     Style { kind: "fq", trailing: true, ..PLAIN },
+    Style { kind: "htb", among: &["direct_packets_stat"], ..PLAIN },
     Style { kind: "red", ends: true, ..PLAIN },
     Style { kind: "tbf", trailing: true, ..PLAIN },
 ];
@@ -377,7 +389,7 @@ fn write_stats(out: &mut String, node: &Node, form: &Form) -> std::fmt::Result {
     let mut line = String::new();
     node.qdisc().counters(&mut |counter, n| {
         let key = counter.key;
-        if n == 0 && (style.hidden.contains(&key) || style.words.contains(&key)) {
+        if style.among.contains(&key) || n == 0 && (style.hidden.contains(&key) || style.words.contains(&key)) {
             return;
         }
         if style.breaks.contains(&key) {
@@ -445,7 +457,7 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
     qdisc.counters(&mut |counter, n| {
         let key = counter.key;
         let word = style.words.contains(&key);
-        if n == 0 && (word || style.hidden.contains(&key)) {
+        if style.among.contains(&key) || n == 0 && (word || style.hidden.contains(&key)) {
             return;
         }
         o = o.take().map(|o| if word { o.bool(key, true) } else { o.uint(key, n) });
@@ -458,6 +470,7 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
 fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     match qdisc.spec().kind {
         "fq" => return fq::options(qdisc, form),
+        "htb" => return htb::options(qdisc, form),
         "red" => return red::options(qdisc, form),
         "cake" => return cake::options(qdisc, form),
         "tbf" => return tbf::options(qdisc, form),

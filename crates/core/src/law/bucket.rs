@@ -48,11 +48,11 @@ pub const TICK_NS: u64 = 64;
 const TICKS_PER_US: f64 = 15.625;
 
 /// The depth of a bucket of `size` bytes in ticks, as tc reckons it: the time in floating point, cut to whole
-/// microseconds, and that cut to ticks. What does not fit 32 bits is the most that does.
+/// microseconds, and that cut to ticks; of both the low 32 bits.
 pub fn ticks(rate: Rate, size: Bytes) -> u32 {
-    // Not the data path. The casts cut towards zero, and stop at the ends of the range.
-    let us = (1e6 * (size.0 as f64 / rate.0.max(1) as f64)) as u32;
-    (f64::from(us) * TICKS_PER_US) as u32
+    // Not the data path. Casts from floating point cut towards zero; those to 32 bits keep the low ones, as tc's do.
+    let us = (1e6 * (size.0 as f64 / rate.0.max(1) as f64)) as u64 as u32;
+    (f64::from(us) * TICKS_PER_US) as u64 as u32
 }
 
 /// The size that tc shows for a bucket of so many ticks: whole microseconds at the rate.
@@ -77,12 +77,14 @@ mod tests {
             (8_000_000_000, 1_601, 15, 0),
             (3_000, 10_240, 426_666_656, 10_240),
             (3_000, 9_000, 375_000_000, 9_000),
+            // Beyond 32 bits of ticks, and of microseconds.
+            (8, 1_600, 3_525_163_520, 225),
+            (1_000_000, 4_294_967_295, 2_684_354_435, 21_474_835),
         ] {
             let rate = Rate::from_bits(bits);
             let depth = ticks(rate, Bytes(size));
             assert_eq!((depth, shown_size(rate, depth.into()).0), (expected, shown), "{size} at {bits}");
         }
-        assert_eq!(ticks(Rate(1), Bytes(u64::MAX)), u32::MAX);
     }
 
     #[test]

@@ -59,7 +59,7 @@ crate::params! {
         /// Of a leaf: lower ones are served first; above 7 is 7.
         prio: u32 = 0, keys ["prio"];
         /// Of a leaf: bytes of a turn among its like. Without it, or with 0: rate/r2q, between 1000 and 200000.
-        quantum: Option<u32> = None, keys ["quantum"], "0 to 2147483647 bytes": in_i32;
+        quantum: Option<u32> = None, keys ["quantum"];
         /// Size of a bucket that is not given.
         mtu: u32 = MTU, keys ["mtu"];
         /// Smallest size that a packet is charged, after the overhead.
@@ -92,10 +92,6 @@ fn in_u32(b: &Option<Bytes>) -> bool {
     b.is_none_or(|b| b.0 <= u64::from(u32::MAX))
 }
 
-fn in_i32(q: &Option<u32>) -> bool {
-    q.is_none_or(|q| i32::try_from(q).is_ok())
-}
-
 impl ClassConfig {
     /// Its ceiling.
     pub fn ceiling(&self) -> Rate {
@@ -123,8 +119,8 @@ impl ClassConfig {
                 mpu: self.mpu.into(),
                 layer: self.linklayer,
             },
-            // At most 200 000 where it is reckoned.
-            quantum: self.quantum.unwrap_or(reckoned as u32),
+            // At most 200 000 where it is reckoned; turns are signed.
+            quantum: self.quantum.unwrap_or(reckoned as u32).min(i32::MAX.unsigned_abs()),
             prio: self.prio.min(PRIO_MAX) as u8,
         }
     }

@@ -15,6 +15,24 @@ const fn class(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar 
 
 pub(super) static TABLE: &[Grammar] = &[
     class(
+        &["hfsc"],
+        &[
+            key(&["rt"], &[]).then(curve),
+            key(&["ls"], &[]).then(curve),
+            key(&["sc"], &[]).then(curve),
+            key(&["ul"], &[]).then(curve),
+        ],
+    )
+    .cut()
+    .needs(&[&["rt", "ls", "sc"]]),
+    class(&["ets"], &[key(&["quantum"], &[Arg::Uint(1, u32::MAX as u64)])]).once(&["quantum"]),
+    class(&["qfq"], &[key(&["weight"], &[U32]), key(&["maxpkt"], &[U32])]).cut(),
+];
+
+/// Those of kinds that the engine has: it reads the words itself, and a check what they set.
+pub(super) static ENGINE: &[Grammar] = &[
+    class(&["drr"], &[key(&["quantum"], &[Size])]),
+    class(
         &["htb"],
         &[
             key(&["prio"], &[U32]),
@@ -32,23 +50,7 @@ pub(super) static TABLE: &[Grammar] = &[
     .cut()
     .once(&["rate", "ceil"])
     .needs(&[&["rate"]]),
-    class(
-        &["hfsc"],
-        &[
-            key(&["rt"], &[]).then(curve),
-            key(&["ls"], &[]).then(curve),
-            key(&["sc"], &[]).then(curve),
-            key(&["ul"], &[]).then(curve),
-        ],
-    )
-    .cut()
-    .needs(&[&["rt", "ls", "sc"]]),
-    class(&["ets"], &[key(&["quantum"], &[Arg::Uint(1, u32::MAX as u64)])]).once(&["quantum"]),
-    class(&["qfq"], &[key(&["weight"], &[U32]), key(&["maxpkt"], &[U32])]).cut(),
 ];
-
-/// Those of kinds that the engine has: it reads the words itself, and a check what they set.
-pub(super) static ENGINE: &[Grammar] = &[class(&["drr"], &[key(&["quantum"], &[Size])])];
 
 /// `[m1 RATE d TIME] m2 RATE` or `[umax SIZE dmax TIME] rate RATE` (tc-hfsc(8)).
 fn curve(walk: &mut Walk<'_>) -> Done {
