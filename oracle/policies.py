@@ -1,5 +1,6 @@
 """Random policies and arrivals, for oracle/fuzz. A kind takes part when it has its function in `KINDS`."""
 
+import policies_htb
 from scenario import Random
 
 
@@ -105,6 +106,8 @@ class Policy:
 
 def scenario(seed, kinds):
     """A whole random scenario, as a table of a scenario file."""
+    if kinds == ["htb"]:
+        return policies_htb.scenario(seed)
     d = Draw(seed, 0x66757A7A)
     policy = Policy(d, kinds)
     streams, budget = [], d.between(60, 220)

@@ -183,12 +183,18 @@ fn write_out_keys(cmd: &mut QdiscCommand) {
     write_out(&mut cmd.options, keys, spec.params);
 }
 
-/// Writes out the words that begin one of `keys`, unless they are keys themselves.
+/// Writes out the words that begin one of `keys`, unless they are keys themselves, or the value of one: each has one word.
 pub(super) fn write_out(words: &mut [Word], keys: &[&str], params: &[Param]) {
-    for word in words {
-        let exact = params.iter().any(|p| p.words.contains(&word.text.as_str()));
-        if let Some(key) = whole(&word.text, keys.iter().copied()).filter(|_| !exact) {
+    let mut words = words.iter_mut();
+    while let Some(word) = words.next() {
+        let param = |text: &str| params.iter().find(|p| p.words.contains(&text));
+        if param(&word.text).is_none()
+            && let Some(key) = whole(&word.text, keys.iter().copied())
+        {
             word.text = key.to_string();
+        }
+        if param(&word.text).is_some_and(|p| !p.flag) {
+            words.next();
         }
     }
 }
