@@ -2,6 +2,7 @@
 
 import re
 
+import policies_htb
 from scenario import Random
 
 
@@ -117,6 +118,8 @@ class Policy:
 
 def scenario(seed, kinds):
     """A whole random scenario, as a table of a scenario file."""
+    if kinds == ["htb"]:
+        return policies_htb.scenario(seed)
     d = Draw(seed, 0x66757A7A)
     policy = Policy(d, kinds)
     streams, budget = [], d.between(60, 220)

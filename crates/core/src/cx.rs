@@ -62,6 +62,7 @@ pub struct Cx {
     pub trace: Trace,
     pub(crate) dropped: Tally,
     pub(crate) dropped_list: List,
+    last_dropped_hash: u32,
     /// Set while a tree is swapped for another: see `swapping`.
     swapping: bool,
     /// What has been set aside instead of dropped.
@@ -98,6 +99,7 @@ impl Cx {
             trace: Trace::default(),
             dropped: Tally::default(),
             dropped_list: List::new(),
+            last_dropped_hash: 0,
             swapping: false,
             aside: Tally::default(),
             aside_list: List::new(),
@@ -158,6 +160,7 @@ impl Cx {
         let meta = self.pool.meta_mut(&p);
         meta.reason = Some(reason);
         let (hash, wire_len) = (meta.hash, meta.wire_len);
+        self.last_dropped_hash = hash;
         self.count_drop(hash, wire_len, reason);
         self.dropped_list.push_back(&mut self.pool, p);
     }
@@ -302,6 +305,12 @@ impl Cx {
     /// All packets and bytes dropped since the start.
     pub const fn dropped(&self) -> Tally {
         self.dropped
+    }
+
+    /// The flow hash of the packet dropped last.
+    #[cold]
+    pub(crate) const fn last_dropped_hash(&self) -> u32 {
+        self.last_dropped_hash
     }
 
     /// Takes back the oldest dropped packet's slot: its frame's index, metadata and reason.

@@ -388,6 +388,56 @@ impl Value for u64 {
     }
 }
 
+impl Show for u16 {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{self}")
+    }
+    fn json(&self) -> Json {
+        Json::Uint(u64::from(*self))
+    }
+}
+
+impl Value for u16 {
+    const EXPECTED: &'static str = "a whole number up to 65535";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        words.take()?.parse().ok()
+    }
+}
+
+/// A number that tc reads and prints in hexadecimal, with `0x` in front or without.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hex(pub u32);
+
+impl Hex {
+    /// As the minor number of a class: the low 16 bits.
+    pub const fn minor(self) -> u16 {
+        self.0 as u16
+    }
+}
+
+impl Show for Hex {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("0"),
+            n => write!(f, "{n:#x}"),
+        }
+    }
+    fn json(&self) -> Json {
+        Json::Text(text_of(self))
+    }
+}
+
+impl Value for Hex {
+    const EXPECTED: &'static str = "a hexadecimal number";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let word = words.take()?;
+        let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")).unwrap_or(word);
+        // What `from_str_radix` would take as well: a sign.
+        let plain = digits.bytes().all(|b| b.is_ascii_hexdigit());
+        u32::from_str_radix(digits, 16).ok().filter(|_| plain).map(Self)
+    }
+}
+
 /// An on/off parameter. In text it is one of two words, declared with the parameter.
 impl Show for bool {
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
@@ -687,6 +737,23 @@ mod tests {
         assert_eq!(read::<Ticks>("5ms"), Some(Ticks(4882)));
         assert_eq!(Ticks(4882).json(), Json::Uint(4999));
         assert_eq!(text_of(&Ticks(4882)), "5ms");
+    }
+
+    #[test]
+    fn hexadecimal_numbers_as_tc_reads_and_prints_them() {
+        for (given, n, shown) in
+            [("10", 16, "0x10"), ("0xfF", 255, "0xff"), ("0", 0, "0"), ("ffffffff", u32::MAX, "0xffffffff")]
+        {
+            let hex = read::<Hex>(given).unwrap_or_else(|| panic!("{given}"));
+            assert_eq!((hex.0, text_of(&hex).as_str()), (n, shown), "{given}");
+        }
+        for bad in ["", "0x", "+1", "-1", "g", "100000000", "1 "] {
+            assert_eq!(read::<Hex>(bad), None, "{bad:?}");
+        }
+        assert_eq!(
+            (Hex(0x1_0010).minor(), read::<u16>("65535"), read::<u16>("65536")),
+            (0x10, Some(65_535), None)
+        );
     }
 
     #[test]

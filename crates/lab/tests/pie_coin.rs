@@ -197,7 +197,8 @@ impl Replay {
                     self.arrive(now, *id, arrival.size, markable, fates[*id]);
                 }
                 Step::Show(_, show) => {
-                    let pie = show.qdisc.iter().flatten().find(|q| q["kind"] == "pie").unwrap_or(&Value::Null);
+                    let pie =
+                        show.qdisc.iter().flatten().find(|q| q["kind"] == "pie").unwrap_or(&Value::Null);
                     self.show(now, pie);
                 }
             }

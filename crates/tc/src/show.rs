@@ -6,6 +6,7 @@
 mod cake;
 mod class;
 mod fq;
+mod htb;
 mod netem;
 mod red;
 mod sfq;
@@ -65,7 +66,7 @@ const PLAIN: Style = Style {
     ends: false,
 };
 
-const STYLES: [Style; 12] = [
+const STYLES: [Style; 13] = [
     Style { kind: "cake", trailing: true, ..PLAIN },
     Style {
         kind: "codel",
@@ -86,6 +87,7 @@ const STYLES: [Style; 12] = [
         ..PLAIN
     },
     Style { kind: "fq", trailing: true, ..PLAIN },
+    Style { kind: "htb", early: true, ..PLAIN },
     Style { kind: "multiq", trailing: true, ..PLAIN },
     Style {
         kind: "pie",
@@ -509,6 +511,7 @@ fn part(n: u64) -> String {
 fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     match qdisc.spec().kind {
         "fq" => return fq::options(qdisc, form),
+        "htb" => return htb::options(qdisc, form),
         "netem" => return netem::options(qdisc, form),
         "red" => return red::options(qdisc, form),
         "cake" => return cake::options(qdisc, form),

@@ -1,5 +1,8 @@
 //! Control laws on numbers: no queue, no packet.
 
+pub mod bits;
+pub mod borrow;
+pub mod bucket;
 pub mod cobalt;
 pub mod codel;
 pub mod deficit;

@@ -42,7 +42,8 @@ impl ClassSpec {
             read: |words, env| {
                 let mut cfg = D::Class::defaults(env);
                 words.know_link_rate(env.link_rate);
-                apply(&mut cfg, D::KIND, words)
+                apply(&mut cfg, D::KIND, words)?;
+                D::complete_class(D::KIND, &mut cfg, env)
             },
             defaults: |env, f| D::Class::defaults(env).visit(f),
         }
@@ -123,6 +124,10 @@ pub trait Classful: Discipline {
     /// What a change does to options not named.
     const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
 
+    /// Brings the parameters of a class by themselves to one form, and refuses those that lack something.
+    fn complete_class(_name: &str, _cfg: &mut Self::Class, _env: &Env) -> Result<(), ConfigError> {
+        Ok(())
+    }
     /// Brings parameters to one form, and refuses what cannot be: an impossible place, parameters that contradict each
     /// other or those of other classes, a change that is not possible while running. `old` are the present ones, or `None`
     /// for a new class; `name` is the class, for errors. After it nothing can fail.
@@ -216,6 +221,7 @@ impl<D: Classful> UserClasses for D {
         let mut cfg = D::Class::defaults(env);
         words.know_link_rate(env.link_rate);
         apply(&mut cfg, D::KIND, words)?;
+        D::complete_class(name, &mut cfg, env)?;
         self.resolve_class(name, at, &mut cfg, None, env)?;
         self.add_class(at, cfg, env, cx);
         Ok(())
@@ -237,6 +243,7 @@ impl<D: Classful> UserClasses for D {
         };
         words.know_link_rate(env.link_rate);
         apply(&mut cfg, D::KIND, words)?;
+        D::complete_class(name, &mut cfg, env)?;
         self.resolve_class(name, at, &mut cfg, Some(&old), env)?;
         if !(cx.swapping() && cfg == old) {
             self.change_class(minor, cfg, env, cx);

@@ -8,6 +8,7 @@ pub mod ets;
 pub mod fifo;
 pub mod fq;
 pub mod fq_codel;
+pub mod htb;
 pub mod multiq;
 pub mod netem;
 pub mod pfifo_fast;
@@ -44,6 +45,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<ets::Ets>(),
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
+    &Spec::of::<htb::Htb>(),
     &Spec::of::<multiq::Multiq>(),
     &Spec::of::<netem::Netem>(),
     &Spec::of::<fifo::Pfifo>(),

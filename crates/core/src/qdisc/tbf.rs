@@ -15,6 +15,7 @@ use alloc::format;
 use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::{ClassId, Handle};
+use crate::law::bucket::{Sizing, cost, to_i64};
 use crate::meta::Meta;
 use crate::node::{Class, Node, Peek};
 use crate::pool::{List, Pkt, Pool};
@@ -22,7 +23,7 @@ use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags};
-use crate::stab::{CELL, CELL_PAYLOAD, LinkLayer};
+use crate::stab::LinkLayer;
 use crate::time::{Instant, Nanos};
 use crate::units::{Bytes, Rate, RateMul};
 use crate::value::Words;
@@ -78,9 +79,7 @@ pub struct Tbf {
 struct Charge {
     rate: RateMul,
     peak: Option<RateMul>,
-    overhead: u32,
-    mpu: u32,
-    layer: LinkLayer,
+    sizing: Sizing,
 }
 
 impl Charge {
@@ -88,22 +87,13 @@ impl Charge {
         Self {
             rate: RateMul::new(cfg.rate),
             peak: cfg.peakrate.map(RateMul::new),
-            overhead: cfg.overhead,
-            mpu: cfg.mpu,
-            layer: cfg.linklayer,
-        }
-    }
-    fn size(&self, len: u32) -> u64 {
-        let size = (u64::from(len) + u64::from(self.overhead)).max(u64::from(self.mpu));
-        match self.layer {
-            LinkLayer::Ethernet => size,
-            LinkLayer::Atm => size.div_ceil(CELL_PAYLOAD) * CELL,
+            sizing: Sizing { overhead: cfg.overhead, mpu: cfg.mpu, layer: cfg.linklayer },
         }
     }
     /// Nanoseconds at `rate` and at `peakrate` (0 without one).
     fn ns(&self, len: u32) -> (i64, i64) {
-        let size = self.size(len);
-        (to_i64(self.rate.time_floor(size)), self.peak.map_or(0, |p| to_i64(p.time_floor(size))))
+        let size = self.sizing.size(len);
+        (cost(self.rate, size), self.peak.map_or(0, |p| cost(p, size)))
     }
 }
 
@@ -115,10 +105,6 @@ fn rates(cfg: &Config) -> (Rate, Rate) {
 fn at_rate(tokens: i64, old: Rate, new: Rate) -> i64 {
     let scaled = i128::from(tokens) * i128::from(old.0) / i128::from(new.0.max(1));
     i64::try_from(scaled).unwrap_or(i64::MAX)
-}
-
-fn to_i64(t: Nanos) -> i64 {
-    i64::try_from(t.0).unwrap_or(i64::MAX)
 }
 
 impl Discipline for Tbf {

@@ -284,9 +284,10 @@ fn values(key: &str, there: &Value, here: &Value, place: &str, wrong: &mut Vec<W
 fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Difference> {
     let classes = if trace.head.hashed { nameless(&here.class_text) } else { here.class_text.clone() };
     let classes = (flows_apart(&there.class_text), flows_apart(&classes));
-    let pairs = [(&there.qdisc_text, &here.qdisc_text), (&classes.0, &classes.1)];
+    let pairs = [(&there.qdisc_text, &here.qdisc_text), (&classes.0, &classes.1)]
+        .map(|(there, here)| (by_class(there), by_class(here)));
     let mut rows = Vec::new();
-    for (there, here) in pairs {
+    for (there, here) in &pairs {
         let (a, b): (Vec<&str>, Vec<&str>) = (there.lines().collect(), here.lines().collect());
         let longest = a.len().max(b.len());
         let line = |lines: &[&str], i: usize| lines.get(i).map(|line| comparable(trace, line));
@@ -345,6 +346,16 @@ fn flows_apart(text: &str) -> String {
         run.sort();
     }
     blocks.concat()
+}
+
+/// A text with its classes in the order of their first lines: the kernel's is that of a hash table (PARITY.md: class-order).
+fn by_class(text: &str) -> String {
+    let starts = text.match_indices("class ").map(|(at, _)| at);
+    let mut starts: Vec<usize> = starts.filter(|at| *at == 0 || text[..*at].ends_with('\n')).collect();
+    starts.push(text.len());
+    let mut classes: Vec<&str> = starts.windows(2).map(|at| &text[at[0]..at[1]]).collect();
+    classes.sort_unstable();
+    [&text[..starts[0]]].into_iter().chain(classes).collect()
 }
 
 /// A line without the numbers that are not compared: those of counters that the trace waives, and, with super-packets, how many

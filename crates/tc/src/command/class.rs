@@ -7,7 +7,7 @@ use txweir_core::qdisc::classful::ClassSpec;
 use txweir_core::value::Words;
 use txweir_core::{Env, ErrorKind, Handle};
 
-use super::qdisc::options;
+use super::qdisc::{options, said_once, write_out};
 use super::reader::Reader;
 use super::stab::estimator;
 use super::{Failure, Part, UNPARSABLE, USAGE, whole};
@@ -37,6 +37,7 @@ pub(super) fn read(part: &Part<'_>) -> Result<ClassCommand, Failure> {
             continue;
         }
         cmd.options = reader.rest().to_vec();
+        write_out_keys(word, &mut cmd);
         check_kind(part, word, &cmd)?;
         cmd.kind = Some(word.clone());
     }
@@ -92,6 +93,20 @@ fn read_word(
     Ok(true)
 }
 
+/// Keys that tc lets be cut short, in the order in which it tries them.
+const KEYS_CUT_SHORT: [(&str, &[&str]); 1] =
+    [("htb", &["prio", "mtu", "mpu", "overhead", "linklayer", "quantum", "burst", "cburst"])];
+
+/// What a class must be told once.
+const ONCE: [(&str, &[&str]); 1] = [("htb", &["rate", "ceil"])];
+
+fn write_out_keys(kind: &Word, cmd: &mut ClassCommand) {
+    let Some(classes) = super::spec_of(kind).and_then(|spec| spec.classes) else { return };
+    if let Some((_, keys)) = KEYS_CUT_SHORT.iter().find(|(of, _)| *of == classes.kind) {
+        write_out(&mut cmd.options, keys, classes.params);
+    }
+}
+
 /// Only some kinds have classes that lines are about; those of the others come with their qdisc.
 fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Failure> {
     if language::knows(Object::Class, &kind.text) {
@@ -109,6 +124,8 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
 
 /// Whether tc would read the words after the kind; what only the kernel refuses is left to the engine.
 fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &ClassSpec) -> Result<(), Failure> {
+    let once = ONCE.iter().find(|(kind, _)| *kind == classes.kind).map_or(&[][..], |(_, keys)| keys);
+    said_once(source, classes.kind, &cmd.options, once, classes.params)?;
     let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     let mut quanta = cmd.options.iter().filter(|w| classes.kind == "ets" && w.text == "quantum");
     if let (Some(_), Some(again)) = (quanta.next(), quanta.next()) {

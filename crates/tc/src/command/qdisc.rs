@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use txweir_core::params::Param;
 use txweir_core::qdisc::KINDS;
 use txweir_core::spec::Spec;
 use txweir_core::value::Words;
@@ -24,7 +25,8 @@ pub(crate) const BEFORE_KIND: [&str; 4] = ["dev", "root", "parent", "handle"];
 const CUT_SHORT: [&str; 4] = ["estimator", "stab", "ingress_block", "egress_block"];
 
 /// Keys that tc lets be cut short, in the order in which it tries them.
-const KEYS_CUT_SHORT: [(&str, &[&str]); 2] = [
+const KEYS_CUT_SHORT: [(&str, &[&str]); 3] = [
+    ("htb", &["r2q", "default", "debug", "direct_qlen", "offload"]),
     (
         "netem",
         &[
@@ -196,10 +198,21 @@ fn one_place(
 fn write_out_keys(cmd: &mut QdiscCommand) {
     let Some(spec) = cmd.kind.as_ref().and_then(spec_of) else { return };
     let Some((_, keys)) = KEYS_CUT_SHORT.iter().find(|(kind, _)| *kind == spec.kind) else { return };
-    for word in &mut cmd.options {
-        let exact = spec.params.iter().any(|p| p.words.contains(&word.text.as_str()));
-        if let Some(key) = whole(&word.text, keys.iter().copied()).filter(|_| !exact) {
+    write_out(&mut cmd.options, keys, spec.params);
+}
+
+/// Writes out the words that begin one of `keys`, unless they are keys themselves, or the value of one: each has one word.
+pub(super) fn write_out(words: &mut [Word], keys: &[&str], params: &[Param]) {
+    let mut words = words.iter_mut();
+    while let Some(word) = words.next() {
+        let param = |text: &str| params.iter().find(|p| p.words.contains(&text));
+        if param(&word.text).is_none()
+            && let Some(key) = whole(&word.text, keys.iter().copied())
+        {
             word.text = key.to_string();
+        }
+        if param(&word.text).is_some_and(|p| !p.flag) {
+            words.next();
         }
     }
 }
@@ -241,10 +254,21 @@ const ONCE: [(&str, &[&str]); 3] = [
 
 fn once(source: &Arc<Source>, cmd: &QdiscCommand, spec: &Spec) -> Result<(), Failure> {
     let keys = ONCE.iter().find(|(kind, _)| *kind == spec.kind).map_or(&[][..], |(_, keys)| keys);
-    for param in spec.params.iter().filter(|p| keys.contains(&p.key)) {
-        let mut said = cmd.options.iter().filter(|w| param.words.contains(&w.text.as_str()));
+    said_once(source, spec.kind, &cmd.options, keys, spec.params)
+}
+
+/// Refuses to be told twice what `keys` set.
+pub(super) fn said_once(
+    source: &Arc<Source>,
+    kind: &str,
+    words: &[Word],
+    keys: &[&str],
+    params: &[Param],
+) -> Result<(), Failure> {
+    for param in params.iter().filter(|p| keys.contains(&p.key)) {
+        let mut said = words.iter().filter(|w| param.words.contains(&w.text.as_str()));
         if let (Some(_), Some(again)) = (said.next(), said.next()) {
-            let message = format!("{} {} is given twice", spec.kind, param.key);
+            let message = format!("{kind} {} is given twice", param.key);
             let err = Diagnostic::error(code::CONFLICT, source, again.span.clone(), message);
             return Err(Failure::unparsable(err.hint(Some("leave one of them out".into()))));
         }

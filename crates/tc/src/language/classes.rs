@@ -15,24 +15,6 @@ const fn class(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar 
 
 pub(super) static TABLE: &[Grammar] = &[
     class(
-        &["htb"],
-        &[
-            key(&["prio"], &[U32]),
-            key(&["mtu"], &[U32]),
-            key(&["mpu"], &[Arg::Uint(0, u16::MAX as u64)]),
-            key(&["overhead"], &[Arg::Uint(0, u16::MAX as u64)]),
-            key(&["linklayer"], &[LINKLAYERS]),
-            key(&["quantum"], &[U32]),
-            key(&["burst", "buffer", "maxburst"], &[SizeCell]),
-            key(&["cburst", "cbuffer", "cmaxburst"], &[SizeCell]),
-            key(&["ceil"], &[Rate]),
-            key(&["rate"], &[Rate]),
-        ],
-    )
-    .cut()
-    .once(&["rate", "ceil"])
-    .needs(&[&["rate"]]),
-    class(
         &["hfsc"],
         &[
             key(&["rt"], &[]).then(curve),
@@ -50,6 +32,24 @@ pub(super) static TABLE: &[Grammar] = &[
 pub(super) static ENGINE: &[Grammar] = &[
     class(&["drr"], &[key(&["quantum"], &[Size])]),
     class(&["ets"], &[key(&["quantum"], &[Arg::Uint(1, u32::MAX as u64)])]).once(&["quantum"]),
+    class(
+        &["htb"],
+        &[
+            key(&["prio"], &[U32]),
+            key(&["mtu"], &[U32]),
+            key(&["mpu"], &[Arg::Uint(0, u16::MAX as u64)]),
+            key(&["overhead"], &[Arg::Uint(0, u16::MAX as u64)]),
+            key(&["linklayer"], &[LINKLAYERS]),
+            key(&["quantum"], &[U32]),
+            key(&["burst", "buffer", "maxburst"], &[SizeCell]),
+            key(&["cburst", "cbuffer", "cmaxburst"], &[SizeCell]),
+            key(&["ceil"], &[Rate]),
+            key(&["rate"], &[Rate]),
+        ],
+    )
+    .cut()
+    .once(&["rate", "ceil"])
+    .needs(&[&["rate"]]),
 ];
 
 /// `[m1 RATE d TIME] m2 RATE` or `[umax SIZE dmax TIME] rate RATE` (tc-hfsc(8)).

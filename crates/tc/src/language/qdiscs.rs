@@ -58,6 +58,17 @@ pub(super) static ENGINE: &[Grammar] = &[
         ],
     ),
     qdisc(
+        &["htb"],
+        &[
+            key(&["r2q"], &[U32]),
+            key(&["default"], &[Hex(u32::MAX as u64)]),
+            key(&["debug"], &[U32]),
+            key(&["direct_qlen"], &[U32]),
+            key(&["offload"], &[]),
+        ],
+    )
+    .cut(),
+    qdisc(
         &["netem"],
         &[
             key(&["limit"], &[Size]),
@@ -149,17 +160,6 @@ pub(super) static ENGINE: &[Grammar] = &[
 
 /// Those of all others.
 pub(super) static TABLE: &[Grammar] = &[
-    qdisc(
-        &["htb"],
-        &[
-            key(&["r2q"], &[U32]),
-            key(&["default"], &[Hex(u32::MAX as u64)]),
-            key(&["debug"], &[U32]),
-            key(&["direct_qlen"], &[U32]),
-            key(&["offload"], &[]),
-        ],
-    )
-    .cut(),
     qdisc(&["hfsc"], &[key(&["default"], &[Hex(u16::MAX as u64)])]).cut().once(&["default"]),
     qdisc(&["qfq", "mq", "teql0", "noqueue", "noop", "ingress", "clsact"], &[]),
     qdisc(

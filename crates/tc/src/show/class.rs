@@ -10,7 +10,7 @@ use txweir_core::qdisc::classful::{ClassShown, UserClasses};
 use txweir_core::value::text_of;
 use txweir_core::{Bytes, Handle, Tally, Tree};
 
-use super::{Form, Printed, books, in_order, time_text, write_books};
+use super::{Form, Printed, books, htb, in_order, time_text, write_books};
 use crate::json::Object;
 
 /// Which classes are asked for.
@@ -134,6 +134,7 @@ fn write_user_class(
     let Tally { packets, bytes } = class.backlog;
     writeln!(out, " backlog {} {packets}p requeues 0", text_of(&Bytes(bytes)))?;
     match (classes.class_spec().kind, class.values) {
+        ("htb", _) => write!(out, "{}", htb::class_counters(class)),
         ("drr", [deficit]) => writeln!(out, " deficit {} ", text_of(&Bytes(deficit.unsigned_abs()))),
         _ => Ok(()),
     }
@@ -141,6 +142,9 @@ fn write_user_class(
 
 /// The options of a class as tc prints them.
 fn class_options(classes: &dyn UserClasses, class: &ClassShown<'_>, form: &Form) -> Vec<Printed> {
+    if classes.class_spec().kind == "htb" {
+        return htb::class_options(classes, class, form);
+    }
     let mut printed = Vec::new();
     classes.options(class.at.minor, &mut |o| printed.extend(super::option(&o, form)));
     printed

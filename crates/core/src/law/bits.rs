@@ -1,0 +1,231 @@
+//! A set of small numbers in order: membership is a bit, and one word above sums up 64 below, so that the next member
+//! is found in at most five steps whatever the set's size (van Emde Boas, "Preserving order in a forest", 1977, cut
+//! down to words).
+//!
+//! Memory: one bit and 1/63 for each number that it has room for. Nothing is allocated after [`Bits::reserve`].
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Levels of words: 64^3 numbers, more than the 65 536 that there can be.
+const LEVELS: usize = 3;
+
+/// Members below 65 536.
+#[derive(Clone, Debug, Default)]
+pub struct Bits {
+    /// The members, then a bit for each word of them that is not zero, then the same of those.
+    words: Vec<u64>,
+    /// Where each level begins, and the end.
+    start: [u16; LEVELS + 1],
+}
+
+impl Bits {
+    /// An empty set without room.
+    pub const fn new() -> Self {
+        Self { words: Vec::new(), start: [0; LEVELS + 1] }
+    }
+    /// Makes room for the numbers below `capacity`, at most 65 536. Allocates: not for the data path.
+    pub fn reserve(&mut self, capacity: usize) {
+        debug_assert!(capacity <= 1 << 16);
+        if capacity <= self.capacity() {
+            return;
+        }
+        // Grown by doubling, so that one at a time costs no more than all at once.
+        let mut count = capacity.next_power_of_two().div_ceil(64);
+        let mut grown = Self { words: Vec::new(), start: [0; LEVELS + 1] };
+        let mut end = 0;
+        for level in 0..LEVELS {
+            end += count;
+            // At most 1024 + 16 + 1 words.
+            grown.start[level + 1] = end as u16;
+            count = count.div_ceil(64);
+        }
+        grown.words = vec![0; end];
+        let mut at = 0;
+        while let Some(i) = self.next(at) {
+            grown.set(i);
+            at = i + 1;
+        }
+        *self = grown;
+    }
+    /// Numbers below this have room.
+    pub const fn capacity(&self) -> usize {
+        self.start[1] as usize * 64
+    }
+    /// True without members.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.words.last().is_none_or(|top| *top == 0)
+    }
+    /// True if `i` is a member.
+    #[inline]
+    pub fn has(&self, i: usize) -> bool {
+        i < self.capacity() && self.words[i >> 6] & (1 << (i & 63)) != 0
+    }
+    /// Makes `i` a member.
+    ///
+    /// # Panics
+    /// If there is no room for it.
+    #[inline]
+    pub fn set(&mut self, mut i: usize) {
+        for level in 0..LEVELS {
+            let word = &mut self.words[usize::from(self.start[level]) + (i >> 6)];
+            let before = *word;
+            *word |= 1 << (i & 63);
+            if before != 0 {
+                return;
+            }
+            i >>= 6;
+        }
+    }
+    /// Makes `i` no member.
+    #[inline]
+    pub fn clear(&mut self, mut i: usize) {
+        if i >= self.capacity() {
+            return;
+        }
+        for level in 0..LEVELS {
+            let word = &mut self.words[usize::from(self.start[level]) + (i >> 6)];
+            *word &= !(1 << (i & 63));
+            if *word != 0 {
+                return;
+            }
+            i >>= 6;
+        }
+    }
+    /// The first member that is not below `i`.
+    #[inline]
+    pub fn next(&self, mut i: usize) -> Option<usize> {
+        let mut level = 0;
+        // Up until a word has a bit there or behind it: at most `LEVELS` steps.
+        loop {
+            let (from, to) = (usize::from(*self.start.get(level)?), usize::from(*self.start.get(level + 1)?));
+            let word = from + (i >> 6);
+            if word < to {
+                let bits = self.words[word] >> (i & 63);
+                if bits != 0 {
+                    i += bits.trailing_zeros() as usize;
+                    break;
+                }
+            }
+            i = (i >> 6) + 1;
+            level += 1;
+        }
+        // Down to the member.
+        while level > 0 {
+            level -= 1;
+            i = (i << 6) + self.words[usize::from(self.start[level]) + i].trailing_zeros() as usize;
+        }
+        Some(i)
+    }
+    /// Makes place for a new number `i`, which is no member: those from there on count one more. There is room for them.
+    pub fn shift_up(&mut self, i: usize) {
+        let mut carry = 0;
+        for w in i >> 6..usize::from(self.start[1]) {
+            let at = if w == i >> 6 { i & 63 } else { 0 };
+            let below = (1u64 << at) - 1;
+            let word = self.words[w];
+            self.words[w] = word & below | (word & !below) << 1 | carry << at;
+            carry = word >> 63;
+        }
+        self.sum_up();
+    }
+    /// Lets go of the number `i`: those behind it count one less.
+    pub fn shift_down(&mut self, i: usize) {
+        let words = usize::from(self.start[1]);
+        for w in i >> 6..words {
+            let at = if w == i >> 6 { i & 63 } else { 0 };
+            let below = (1u64 << at) - 1;
+            let first_behind = if w + 1 < words { self.words[w + 1] & 1 } else { 0 };
+            let word = self.words[w];
+            self.words[w] = word & below | (word >> 1) & !below | first_behind << 63;
+        }
+        self.sum_up();
+    }
+
+    /// The upper levels anew.
+    fn sum_up(&mut self) {
+        for level in 1..LEVELS {
+            let (from, to, end) = (self.start[level - 1], self.start[level], self.start[level + 1]);
+            for w in 0..usize::from(end - to) {
+                let below = usize::from(from) + w * 64;
+                let until = (below + 64).min(usize::from(to));
+                let bit = |(b, word): (usize, &u64)| u64::from(*word != 0) << b;
+                self.words[usize::from(to) + w] = self.words[below..until].iter().enumerate().map(bit).sum();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Op {
+        Set(usize),
+        Clear(usize),
+        Up(usize),
+        Down(usize),
+    }
+
+    fn number() -> impl Strategy<Value = usize> {
+        prop_oneof![0..200usize, 4000..4200usize, 65_000..65_535usize]
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            4 => number().prop_map(Op::Set),
+            2 => number().prop_map(Op::Clear),
+            1 => number().prop_map(Op::Up),
+            1 => number().prop_map(Op::Down),
+        ]
+    }
+
+    fn members(bits: &Bits) -> Vec<usize> {
+        core::iter::successors(bits.next(0), |i| bits.next(i + 1)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn is_a_sorted_set(ops in prop::collection::vec(op(), 1..120), first in 1..70usize) {
+            let mut bits = Bits::new();
+            prop_assert!(bits.is_empty() && bits.next(0).is_none() && !bits.has(0));
+            bits.reserve(first);
+            let mut model = BTreeSet::new();
+            for op in ops {
+                match op {
+                    Op::Set(i) => {
+                        bits.reserve(i + 2);
+                        bits.set(i);
+                        model.insert(i);
+                    }
+                    Op::Clear(i) => {
+                        bits.clear(i);
+                        model.remove(&i);
+                    }
+                    Op::Up(i) if model.last().is_none_or(|last| last + 1 < bits.capacity()) => {
+                        bits.shift_up(i);
+                        model = model.iter().map(|m| m + usize::from(*m >= i)).collect();
+                    }
+                    Op::Up(_) => {}
+                    Op::Down(i) => {
+                        bits.shift_down(i);
+                        model.remove(&i);
+                        model = model.iter().map(|m| m - usize::from(*m > i)).collect();
+                    }
+                }
+                prop_assert_eq!(bits.is_empty(), model.is_empty());
+                prop_assert_eq!(members(&bits), model.iter().copied().collect::<Vec<_>>());
+                for i in [0, 63, 64, 100, 4095, 4096, 65_000] {
+                    prop_assert_eq!(bits.next(i), model.range(i..).next().copied());
+                    prop_assert_eq!(bits.has(i), model.contains(&i));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! Hierarchical token buckets with borrowing, on numbers: which class may send, in whose turn, and who is charged
+//! (M. Devera, "Hierarchical token bucket theory", 2002).
+//!
+//! A class has tokens for its rate and for its ceiling. With both it *can send*; without those of its rate it *may
+//! borrow* from the class above; without those of its ceiling it can do neither. Who can send stands, if it or something
+//! below it has packets, in the *row* of its level and of the packets' priority; who may borrow stands in the *feed* of
+//! the class above. A row leads to a leaf through feeds: the leaf sends, with the tokens of the class in the row. Rows and
+//! feeds are in the order of minor numbers, and each has a turn. Who is out of tokens waits for the time at which they
+//! will be there.
+//!
+//! - I1: a class is in one row, or in one feed, or in none, for each priority that waits in it or below.
+//! - I2: whoever cannot send waits on the wheel, or is on the list of what is due.
+//! - I3: a feed has members if and only if the class above is active in that priority.
+//!
+//! **Cost.** To find a leaf is a step for each level of the tree (16-bit sets, see [`Bits`]); to charge as well. What
+//! becomes due is O(1) for each ([`Wheel`]), once between two packets of its own. No cost grows with the number of
+//! classes but that of making one, which moves its later siblings.
+//!
+//! **Memory.** 128 bytes for each class (two cache lines), 12 of numbers that few packets touch, 24 of the wheel, two for each
+//! minor number; for a class with classes below 280 and two bytes for each of them; bits for each row and feed in use.
+
+mod turns;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::bits::Bits;
+use super::bucket::{Sizing, TICK_NS};
+use crate::qdisc::classful::Minors;
+use crate::stab::LinkLayer;
+use crate::time::Instant;
+use crate::units::RateMul;
+use crate::wheel::Wheel;
+
+/// Levels of classes (tc-htb(8): "depth 8"). Leaves are level 0, a root class with classes below is level 7.
+pub const LEVELS: usize = 8;
+/// Priorities of packets.
+pub const PRIOS: usize = 8;
+/// Most classes: indexes above are marks.
+pub const CLASSES_MAX: usize = OUT as usize;
+
+/// No class.
+const NONE: u16 = u16::MAX;
+/// In place of the one before: not listed.
+const OUT: u16 = u16::MAX - 1;
+/// Tokens are kept within this of zero, ns: what a class saves or owes is forgotten after a minute.
+const SPAN: i64 = 60_000_000_000;
+/// A look for a leaf ends after so many steps, whatever the tree: each feed is wound up at most once in it.
+const STEPS_MAX: usize = u16::MAX as usize;
+
+/// Whether a class has tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    CanSend,
+    MayBorrow,
+    CantSend,
+}
+
+/// What a class is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// What it may send by its own right.
+    pub rate: RateMul,
+    /// What it may send at most, with what it borrows.
+    pub ceil: RateMul,
+    /// Depth of the rate's bucket, in ticks of 64 ns.
+    pub buffer: u32,
+    /// Depth of the ceiling's bucket, in ticks of 64 ns.
+    pub cbuffer: u32,
+    /// What its packets are charged; overhead and mpu are 16 bits.
+    pub sizing: Sizing,
+    /// Bytes that it sends in one turn, at most 2^31 - 1.
+    pub quantum: u32,
+    /// Below 8; lower ones first.
+    pub prio: u8,
+}
+
+/// A class, as each of its packets touches it: two cache lines.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Hot {
+    tokens: i64,
+    ctokens: i64,
+    /// When `tokens` and `ctokens` were right.
+    checked: Instant,
+    bytes: u64,
+    segs: u64,
+    /// Of a leaf: for each level, the bytes it may still send in its turn there (an `i32`). Of one with classes below: for
+    /// each priority, the turn in its feed (see `Turn`).
+    turns: [u32; LEVELS],
+    rate: RateMul,
+    ceil: RateMul,
+    buffer: u32,
+    cbuffer: u32,
+    lent: u32,
+    borrowed: u32,
+    quantum: u32,
+    overhead: u16,
+    mpu: u16,
+    parent: u16,
+    minor: u16,
+    /// Its place among its siblings.
+    rank: u16,
+    /// Which of `inner` it is, if it has classes below.
+    inner: u16,
+    /// Of the list of what is due.
+    due_prev: u16,
+    due_next: u16,
+    layer: LinkLayer,
+    mode: Mode,
+    level: u8,
+    /// A bit for each priority that waits in it, or in its feeds.
+    active: u8,
+}
+
+const _: () = assert!(size_of::<Hot>() == 128, "the module says what a class costs");
+
+/// What few packets touch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cold {
+    overlimits: u32,
+    drops: u32,
+    prio: u8,
+}
+
+/// What a class with classes below has in addition.
+#[derive(Clone, Debug, Default)]
+struct Inner {
+    /// By minor number.
+    children: Vec<u16>,
+    /// For each priority, the ranks of the children that may borrow and have packets.
+    feeds: [Bits; PRIOS],
+}
+
+/// Whose turn it is in a feed: a member; or none, and then the first from a minor number on.
+#[derive(Clone, Copy)]
+struct Turn {
+    at: u16,
+    from: u16,
+}
+
+impl Turn {
+    const fn of(bits: u32) -> Self {
+        Self { at: (bits >> 16) as u16, from: bits as u16 }
+    }
+    const fn bits(self) -> u32 {
+        (self.at as u32) << 16 | self.from as u32
+    }
+}
+
+/// An inner class whose feeds nobody has looked at.
+const NO_TURN: u32 = Turn { at: NONE, from: 0 }.bits();
+
+/// First and last of a list.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    head: u16,
+    tail: u16,
+}
+
+/// The classes.
+#[derive(Clone, Debug)]
+pub struct Borrow {
+    hot: Vec<Hot>,
+    cold: Vec<Cold>,
+    inner: Vec<Inner>,
+    free: Vec<u16>,
+    free_inner: Vec<u16>,
+    minors: Minors,
+    /// For each level and priority, the minor numbers of those that can send and have packets.
+    rows: Box<[Bits; LEVELS * PRIOS]>,
+    /// Whose turn it is in each.
+    row_turns: Box<[u16; LEVELS * PRIOS]>,
+    /// For each level, a bit for each priority whose row has members.
+    row_mask: [u8; LEVELS],
+    /// Who waits for tokens.
+    wheel: Wheel,
+    /// For each level, who has waited long enough and has not been looked at.
+    due: [Ends; LEVELS],
+    /// A bit for each level whose list of these is not empty.
+    due_mask: u8,
+    /// Leaves that are active.
+    leaves: u32,
+    /// Times that a class ran out of its ceiling's tokens, since it was last asked.
+    overlimits: u32,
+}
+
+/// The numbers of a class that are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Wire bytes and segments that left through it.
+    pub sent: (u64, u64),
+    /// Packets that it sent, or let send, with its own tokens.
+    pub lent: u32,
+    /// Packets that it sent with those of a class above.
+    pub borrowed: u32,
+    /// Tokens of its rate, in ticks.
+    pub tokens: i64,
+    /// Tokens of its ceiling, in ticks.
+    pub ctokens: i64,
+    /// Times that it ran out of the ceiling's tokens.
+    pub overlimits: u32,
+    /// Packets dropped on their way into it.
+    pub drops: u32,
+    /// Bytes of a turn.
+    pub quantum: u32,
+    /// 0 for a leaf.
+    pub level: u8,
+}
+
+impl Default for Borrow {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Borrow {
+    /// No classes.
+    pub fn new() -> Self {
+        Self {
+            hot: Vec::new(),
+            cold: Vec::new(),
+            inner: Vec::new(),
+            free: Vec::new(),
+            free_inner: Vec::new(),
+            minors: Minors::default(),
+            rows: Box::new([const { Bits::new() }; LEVELS * PRIOS]),
+            row_turns: Box::new([NONE; LEVELS * PRIOS]),
+            row_mask: [0; LEVELS],
+            wheel: Wheel::with_capacity(0),
+            due: [Ends { head: NONE, tail: NONE }; LEVELS],
+            due_mask: 0,
+            leaves: 0,
+            overlimits: 0,
+        }
+    }
+
+    // --- classes
+
+    /// How many slots there are, vacant ones included.
+    pub fn slots(&self) -> usize {
+        self.hot.len()
+    }
+    /// True if there is no room for one more class.
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty() && self.hot.len() >= CLASSES_MAX
+    }
+    /// The slot of a class.
+    #[inline]
+    pub fn slot(&self, minor: u16) -> Option<usize> {
+        self.minors.slot(minor)
+    }
+    /// The classes and their slots, by minor number.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, usize)> + '_ {
+        self.minors.iter()
+    }
+    /// The minor number of the class in a slot.
+    pub fn minor(&self, i: usize) -> u16 {
+        self.hot[i].minor
+    }
+    /// The minor number of the class above; 0 if there is none.
+    pub fn parent(&self, i: usize) -> u16 {
+        self.hot.get(usize::from(self.hot[i].parent)).map_or(0, |p| p.minor)
+    }
+    /// True if it has no classes below.
+    #[inline]
+    pub fn is_leaf(&self, i: usize) -> bool {
+        self.hot[i].level == 0
+    }
+    /// The classes below, by minor number.
+    pub fn children(&self, i: usize) -> &[u16] {
+        self.inner.get(usize::from(self.hot[i].inner)).map_or(&[], |inner| &inner.children)
+    }
+    /// True if a class below this one would be too deep.
+    pub fn is_deepest(&self, i: usize) -> bool {
+        // The class above may itself be a leaf still only if this is a root class.
+        let above = self.hot.get(usize::from(self.hot[i].parent));
+        above.is_some_and(|above| above.level < 2)
+    }
+
+    /// Adds a class with full buckets, of which there is none of this number, below the one in a slot or at the root.
+    /// One above it that was a leaf is none any longer: nothing waits in it. Gives its slot.
+    pub fn add(&mut self, minor: u16, parent: Option<usize>, shape: &Shape, now: Instant) -> usize {
+        let i = match self.free.pop() {
+            Some(i) => usize::from(i),
+            None => {
+                self.hot.push(vacant());
+                self.cold.push(Cold::default());
+                self.wheel.reserve(self.hot.len() as u32);
+                self.hot.len() - 1
+            }
+        };
+        self.hot[i] = Hot { minor, checked: now, ..vacant() };
+        self.cold[i] = Cold::default();
+        self.minors.set(minor, Some(i));
+        if let Some(p) = parent {
+            self.adopt(p, i);
+        }
+        self.set(i, shape);
+        let hot = &mut self.hot[i];
+        hot.tokens = i64::from(shape.buffer) * TICK_NS as i64;
+        hot.ctokens = i64::from(shape.cbuffer) * TICK_NS as i64;
+        i
+    }
+
+    /// Gives a class another shape; its tokens, its mode and its turns stay, and the priority in which it waits now.
+    pub fn set(&mut self, i: usize, shape: &Shape) {
+        let narrow = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
+        let hot = &mut self.hot[i];
+        (hot.rate, hot.ceil) = (shape.rate, shape.ceil);
+        (hot.buffer, hot.cbuffer) = (shape.buffer, shape.cbuffer);
+        (hot.overhead, hot.mpu) = (narrow(shape.sizing.overhead), narrow(shape.sizing.mpu));
+        hot.layer = shape.sizing.layer;
+        if hot.level == 0 {
+            hot.quantum = shape.quantum;
+            self.cold[i].prio = shape.prio & 7;
+        }
+        self.make_room(i);
+    }
+
+    /// Removes a leaf in which nothing waits. Gives the slot of the class above if that is a leaf again, with full
+    /// buckets.
+    pub fn remove(&mut self, i: usize, now: Instant) -> Option<usize> {
+        self.deactivate(i);
+        self.unwait(i);
+        let Hot { parent, minor, rank, .. } = self.hot[i];
+        self.minors.set(minor, None);
+        self.hot[i] = vacant();
+        // Fewer than `CLASSES_MAX`.
+        self.free.push(i as u16);
+        let p = usize::from(parent);
+        let inner = usize::from(self.hot.get(p)?.inner);
+        self.inner[inner].children.remove(usize::from(rank));
+        for feed in &mut self.inner[inner].feeds {
+            feed.shift_down(usize::from(rank));
+        }
+        for at in usize::from(rank)..self.inner[inner].children.len() {
+            self.hot[usize::from(self.inner[inner].children[at])].rank = at as u16;
+        }
+        if !self.inner[inner].children.is_empty() {
+            return None;
+        }
+        self.unwait(p);
+        self.free_inner.push(inner as u16);
+        let hot = &mut self.hot[p];
+        (hot.level, hot.inner, hot.mode, hot.turns) = (0, NONE, Mode::CanSend, [0; LEVELS]);
+        hot.checked = now;
+        hot.tokens = i64::from(hot.buffer) * TICK_NS as i64;
+        hot.ctokens = i64::from(hot.cbuffer) * TICK_NS as i64;
+        Some(p)
+    }
+
+    /// Nobody is active, and all buckets are full.
+    pub fn reset(&mut self, now: Instant) {
+        self.rest();
+        for i in 0..self.hot.len() {
+            self.unwait(i);
+            let hot = &mut self.hot[i];
+            hot.mode = Mode::CanSend;
+            hot.checked = now;
+            hot.tokens = i64::from(hot.buffer) * TICK_NS as i64;
+            hot.ctokens = i64::from(hot.cbuffer) * TICK_NS as i64;
+            hot.turns = [if hot.level == 0 { 0 } else { NO_TURN }; LEVELS];
+        }
+        self.row_turns.fill(NONE);
+        self.overlimits = 0;
+    }
+
+    /// Nobody is active.
+    pub fn rest(&mut self) {
+        for i in 0..self.hot.len() {
+            if self.hot[i].level == 0 {
+                self.deactivate(i);
+            }
+        }
+    }
+
+    /// The numbers of a class.
+    pub fn shown(&self, i: usize) -> Shown {
+        let (hot, cold) = (&self.hot[i], &self.cold[i]);
+        let ticks = |ns: i64| ns.div_euclid(TICK_NS as i64).clamp(i32::MIN.into(), i32::MAX.into());
+        Shown {
+            sent: (hot.bytes, hot.segs),
+            lent: hot.lent,
+            borrowed: hot.borrowed,
+            tokens: ticks(hot.tokens),
+            ctokens: ticks(hot.ctokens),
+            overlimits: cold.overlimits,
+            drops: cold.drops,
+            quantum: hot.quantum,
+            level: hot.level,
+        }
+    }
+    /// Counts a packet that was dropped on its way into a class.
+    #[cold]
+    pub fn count_drop(&mut self, i: usize) {
+        self.cold[i].drops = self.cold[i].drops.wrapping_add(1);
+    }
+
+    /// Puts a class below another.
+    fn adopt(&mut self, p: usize, i: usize) {
+        if self.hot[p].level == 0 {
+            self.deactivate(p);
+            self.unwait(p);
+            let above =
+                self.hot.get(usize::from(self.hot[p].parent)).map_or(LEVELS as u8, |above| above.level);
+            let inner = self.free_inner.pop().unwrap_or_else(|| {
+                self.inner.push(Inner::default());
+                // As many as there are classes at most.
+                (self.inner.len() - 1) as u16
+            });
+            let hot = &mut self.hot[p];
+            (hot.level, hot.inner) = (above.saturating_sub(1).max(1), inner);
+            (hot.mode, hot.turns) = (Mode::CanSend, [NO_TURN; LEVELS]);
+        }
+        let minor = self.hot[i].minor;
+        let inner = &mut self.inner[usize::from(self.hot[p].inner)];
+        let rank = inner.children.partition_point(|c| self.hot[usize::from(*c)].minor < minor);
+        inner.children.insert(rank, i as u16);
+        for at in rank..inner.children.len() {
+            self.hot[usize::from(inner.children[at])].rank = at as u16;
+        }
+        for feed in inner.feeds.iter_mut().filter(|feed| feed.capacity() > 0) {
+            feed.reserve(inner.children.len());
+            feed.shift_up(rank);
+        }
+        self.hot[i].parent = p as u16;
+    }
+
+    /// Makes room in every row and feed in which a class or those above may stand for its packets.
+    fn make_room(&mut self, i: usize) {
+        let prio = usize::from(self.cold[i].prio);
+        let mut at = i;
+        // At most `LEVELS` turns.
+        loop {
+            let Hot { level, minor, parent, .. } = self.hot[at];
+            self.rows[usize::from(level) * PRIOS + prio].reserve(usize::from(minor) + 1);
+            let Some(above) = self.hot.get(usize::from(parent)) else { return };
+            let inner = &mut self.inner[usize::from(above.inner)];
+            inner.feeds[prio].reserve(inner.children.len());
+            at = usize::from(parent);
+        }
+    }
+}
+
+fn vacant() -> Hot {
+    let rate = RateMul::new(crate::units::Rate(1));
+    Hot {
+        tokens: 0,
+        ctokens: 0,
+        checked: Instant::ZERO,
+        bytes: 0,
+        segs: 0,
+        turns: [0; LEVELS],
+        rate,
+        ceil: rate,
+        buffer: 0,
+        cbuffer: 0,
+        lent: 0,
+        borrowed: 0,
+        quantum: 0,
+        overhead: 0,
+        mpu: 0,
+        parent: NONE,
+        minor: 0,
+        rank: 0,
+        inner: NONE,
+        due_prev: OUT,
+        due_next: NONE,
+        layer: LinkLayer::Ethernet,
+        mode: Mode::CanSend,
+        level: 0,
+        active: 0,
+    }
+}
+
+/// The bits of a mask, lowest first.
+fn bits(mut mask: u8) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = mask.trailing_zeros() as usize;
+        mask &= mask.wrapping_sub(1);
+        (bit < 8).then_some(bit)
+    })
+}

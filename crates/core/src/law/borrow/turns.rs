@@ -1,0 +1,388 @@
+//! What happens between two packets: who becomes due, whose turn it is, who is charged.
+
+use super::{Borrow, Hot, LEVELS, Mode, NONE, OUT, PRIOS, SPAN, STEPS_MAX, Turn, bits};
+use crate::law::bucket::{Sizing, cost, to_i64};
+use crate::time::{Instant, Nanos};
+
+/// In place of an inner class: the row.
+const ROW: u16 = NONE;
+
+impl Hot {
+    /// The mode at the time at which its tokens are `since` ns older than they look, and how long until a better one.
+    #[inline]
+    fn mode_after(&self, since: i64) -> (Mode, i64) {
+        let ctokens = self.ctokens + since;
+        if ctokens < 0 {
+            return (Mode::CantSend, -ctokens);
+        }
+        let tokens = self.tokens + since;
+        if tokens < 0 { (Mode::MayBorrow, -tokens) } else { (Mode::CanSend, 0) }
+    }
+    /// Nanoseconds since its tokens were right, within the span that counts.
+    #[inline]
+    fn since(&self, now: Instant) -> i64 {
+        to_i64(now.saturating_since(self.checked)).min(SPAN)
+    }
+}
+
+/// Tokens after `since` ns and a packet of `price`, in a bucket of `depth` ticks.
+#[inline]
+fn spent(tokens: i64, since: i64, depth: u32, price: i64) -> i64 {
+    let full = i64::from(depth) * super::TICK_NS as i64;
+    let left = (tokens + since).min(full).saturating_sub(price);
+    left.max(1 - SPAN)
+}
+
+impl Borrow {
+    /// True if nobody is active.
+    #[inline]
+    pub const fn is_idle(&self) -> bool {
+        self.leaves == 0
+    }
+    /// True if a leaf is active: it has had packets since it was last deactivated.
+    #[inline]
+    pub fn is_active(&self, i: usize) -> bool {
+        self.hot[i].active != 0
+    }
+    /// How many leaves are active.
+    #[inline]
+    pub const fn active_leaves(&self) -> u32 {
+        self.leaves
+    }
+
+    /// A leaf has its first packet.
+    #[inline]
+    pub fn activate(&mut self, i: usize) {
+        if self.hot[i].active == 0 {
+            self.hot[i].active = 1 << self.cold[i].prio;
+            self.leaves += 1;
+            self.join(i);
+        }
+    }
+
+    /// A leaf has no packets any longer. Twice is as good as once.
+    #[inline]
+    pub fn deactivate(&mut self, i: usize) {
+        if self.hot[i].active != 0 {
+            self.leave(i);
+            self.hot[i].active = 0;
+            self.leaves -= 1;
+        }
+    }
+
+    /// Takes note of the time: who waited for it is due.
+    #[inline]
+    pub fn begin(&mut self, now: Instant) {
+        while let Some((i, _)) = self.wheel.pop_due(now) {
+            // Ids of the wheel are slots, fewer than `CLASSES_MAX`.
+            self.list_due(i as u16);
+        }
+    }
+
+    /// The first level from `from` on where somebody is due or stands in a row.
+    #[inline]
+    pub fn next_level(&self, from: usize) -> Option<usize> {
+        (from..LEVELS).find(|level| self.row_mask[*level] != 0 || self.due_mask >> level & 1 != 0)
+    }
+
+    /// Looks at those of a level that are due.
+    #[inline]
+    pub fn serve_due(&mut self, level: usize, now: Instant) {
+        // Whoever goes on waiting does so on the wheel: each is met once.
+        while self.due_mask >> level & 1 != 0 {
+            let i = usize::from(self.due[level].head);
+            self.unlist_due(i);
+            let since = self.hot[i].since(now);
+            let (mode, wait) = self.hot[i].mode_after(since);
+            self.take_mode(i, mode);
+            if mode != Mode::CanSend {
+                self.wait(i, now, wait);
+            }
+        }
+    }
+
+    /// The priorities of a level in which somebody stands in the row.
+    #[inline]
+    pub const fn prios(&self, level: usize) -> u8 {
+        self.row_mask[level]
+    }
+
+    /// When the next class is due, or earlier, if all that were due have been served.
+    #[inline]
+    pub fn next_due(&self) -> Option<Instant> {
+        self.wheel.next()
+    }
+
+    /// The leaf whose turn it is at a level, in a priority.
+    #[inline]
+    pub fn leaf(&mut self, level: usize, prio: usize) -> Option<usize> {
+        let mut at = ROW;
+        for _ in 0..STEPS_MAX {
+            let turn = self.turn(at, level, prio);
+            let mut next = turn.at;
+            if next == NONE && turn.from != 0 {
+                next = self.member_from(at, prio, turn.from);
+            }
+            if next == NONE {
+                // The end: begin anew, after a turn for whoever comes next above.
+                next = self.member(at, level, prio, 0);
+                self.set_turn(at, level, prio, Turn { at: next, from: 0 });
+                if at != ROW {
+                    at = self.above(at, level);
+                    self.advance(at, level, prio);
+                } else if next == NONE {
+                    return None;
+                }
+                continue;
+            }
+            if next != turn.at || turn.from != 0 {
+                self.set_turn(at, level, prio, Turn { at: next, from: 0 });
+            }
+            if self.hot[usize::from(next)].level == 0 {
+                return Some(usize::from(next));
+            }
+            at = next;
+        }
+        None
+    }
+
+    /// Gives the turn that a leaf has at a level to the next one.
+    #[inline]
+    pub fn pass(&mut self, i: usize, level: usize, prio: usize) {
+        let at = if level == 0 { ROW } else { self.hot[i].parent };
+        self.advance(at, level, prio);
+    }
+
+    /// Takes a packet's bytes off a leaf's turn at a level: when that is used up, the next one has its turn.
+    #[inline]
+    pub fn spend(&mut self, i: usize, level: usize, prio: usize, wire_len: u32) {
+        let hot = &mut self.hot[i];
+        // The bits of an `i32`. Quanta below the packets' sizes would let it sink for ever.
+        let left = (hot.turns[level] as i32).saturating_sub_unsigned(wire_len);
+        let over = left < 0;
+        hot.turns[level] = if over { left.saturating_add_unsigned(hot.quantum) } else { left } as u32;
+        if over {
+            self.pass(i, level, prio);
+        }
+    }
+
+    /// Charges a leaf and those above it for a packet that left with the tokens of the class of `level` on that way.
+    #[inline]
+    pub fn charge(&mut self, i: usize, level: usize, now: Instant, wire_len: u32, segs: u16) {
+        let mut at = i;
+        // At most `LEVELS` turns.
+        loop {
+            let hot = &mut self.hot[at];
+            let since = hot.since(now);
+            let sizing = Sizing { overhead: hot.overhead.into(), mpu: hot.mpu.into(), layer: hot.layer };
+            let size = sizing.size(wire_len);
+            if usize::from(hot.level) >= level {
+                hot.lent = hot.lent.wrapping_add(u32::from(usize::from(hot.level) == level));
+                hot.tokens = spent(hot.tokens, since, hot.buffer, cost(hot.rate, size));
+            } else {
+                hot.borrowed = hot.borrowed.wrapping_add(1);
+                // Time passes, and nothing is paid; what is above the depth goes at the next payment.
+                hot.tokens += since;
+            }
+            hot.ctokens = spent(hot.ctokens, since, hot.cbuffer, cost(hot.ceil, size));
+            hot.checked = now;
+            hot.bytes += u64::from(wire_len);
+            hot.segs += u64::from(segs);
+            let (old, above) = (hot.mode, usize::from(hot.parent));
+            let (mode, wait) = hot.mode_after(0);
+            if mode != old {
+                self.take_mode(at, mode);
+                self.unwait(at);
+                if mode != Mode::CanSend {
+                    self.wait(at, now, wait);
+                }
+            }
+            if above >= self.hot.len() {
+                return;
+            }
+            at = above;
+        }
+    }
+
+    /// Times that a class ran out of its ceiling's tokens since this was last asked.
+    #[inline]
+    pub const fn take_overlimits(&mut self) -> u32 {
+        core::mem::replace(&mut self.overlimits, 0)
+    }
+
+    /// Takes another mode, and the place that goes with it.
+    fn take_mode(&mut self, i: usize, mode: Mode) {
+        let old = self.hot[i].mode;
+        if old == mode {
+            return;
+        }
+        if mode == Mode::CantSend {
+            self.cold[i].overlimits = self.cold[i].overlimits.wrapping_add(1);
+            self.overlimits += 1;
+        }
+        if self.hot[i].active != 0 && old != Mode::CantSend {
+            self.leave(i);
+        }
+        self.hot[i].mode = mode;
+        if self.hot[i].active != 0 && mode != Mode::CantSend {
+            self.join(i);
+        }
+    }
+
+    /// Puts an active class where its mode has it, and those above as far as it takes.
+    fn join(&mut self, mut i: usize) {
+        let mut mask = self.hot[i].active;
+        // At most `LEVELS` turns.
+        while mask != 0 && self.hot[i].mode == Mode::MayBorrow {
+            let Hot { parent, rank, .. } = self.hot[i];
+            let Some(above) = self.hot.get_mut(usize::from(parent)) else { return };
+            let inner = &mut self.inner[usize::from(above.inner)];
+            above.active |= mask;
+            for prio in bits(mask) {
+                let feed = &mut inner.feeds[prio];
+                if !feed.is_empty() {
+                    // The class above stands where it does for this priority already.
+                    mask &= !(1 << prio);
+                }
+                feed.set(usize::from(rank));
+            }
+            i = usize::from(parent);
+        }
+        let Hot { mode, level, minor, .. } = self.hot[i];
+        if mode == Mode::CanSend {
+            for prio in bits(mask) {
+                self.rows[usize::from(level) * PRIOS + prio].set(usize::from(minor));
+            }
+            self.row_mask[usize::from(level)] |= mask;
+        }
+    }
+
+    /// Takes an active class from there, and those above as far as it takes.
+    fn leave(&mut self, mut i: usize) {
+        let mut mask = self.hot[i].active;
+        // At most `LEVELS` turns.
+        while mask != 0 && self.hot[i].mode == Mode::MayBorrow {
+            let Hot { parent, rank, minor, .. } = self.hot[i];
+            let Some(above) = self.hot.get_mut(usize::from(parent)) else { return };
+            let inner = &mut self.inner[usize::from(above.inner)];
+            let mut emptied = 0;
+            for prio in bits(mask) {
+                if usize::from(Turn::of(above.turns[prio]).at) == i {
+                    // Whoever comes behind it has the turn, or it itself, if it is back by then.
+                    above.turns[prio] = Turn { at: NONE, from: minor }.bits();
+                }
+                inner.feeds[prio].clear(usize::from(rank));
+                emptied |= u8::from(inner.feeds[prio].is_empty()) << prio;
+            }
+            mask = emptied;
+            above.active &= !mask;
+            i = usize::from(parent);
+        }
+        let Hot { mode, level, minor, .. } = self.hot[i];
+        if mode != Mode::CanSend {
+            return;
+        }
+        for prio in bits(mask) {
+            let at = usize::from(level) * PRIOS + prio;
+            if usize::from(self.row_turns[at]) == i {
+                self.advance(ROW, level.into(), prio);
+            }
+            self.rows[at].clear(usize::from(minor));
+            if self.rows[at].is_empty() {
+                self.row_mask[usize::from(level)] &= !(1 << prio);
+            }
+        }
+    }
+
+    /// Whose turn it is in the row, or in the feed of a class.
+    #[inline]
+    fn turn(&self, at: u16, level: usize, prio: usize) -> Turn {
+        match self.hot.get(usize::from(at)) {
+            None => Turn { at: self.row_turns[level * PRIOS + prio], from: 0 },
+            Some(hot) => Turn::of(hot.turns[prio]),
+        }
+    }
+    #[inline]
+    fn set_turn(&mut self, at: u16, level: usize, prio: usize, turn: Turn) {
+        match self.hot.get_mut(usize::from(at)) {
+            None => self.row_turns[level * PRIOS + prio] = turn.at,
+            Some(hot) => hot.turns[prio] = turn.bits(),
+        }
+    }
+    /// The first member of the row from a minor number on, or of a feed from a rank on; `NONE` if there is none.
+    #[inline]
+    fn member(&self, at: u16, level: usize, prio: usize, from: usize) -> u16 {
+        let found = match self.hot.get(usize::from(at)) {
+            // A minor number is that of a class that is there.
+            None => self.rows[level * PRIOS + prio].next(from).and_then(|m| self.minors.slot(m as u16)),
+            Some(hot) => {
+                let inner = &self.inner[usize::from(hot.inner)];
+                inner.feeds[prio].next(from).map(|rank| usize::from(inner.children[rank]))
+            }
+        };
+        found.map_or(NONE, |i| i as u16)
+    }
+    /// The first member of a feed from a minor number on.
+    fn member_from(&self, at: u16, prio: usize, minor: u16) -> u16 {
+        let children = &self.inner[usize::from(self.hot[usize::from(at)].inner)].children;
+        let rank = children.partition_point(|c| self.hot[usize::from(*c)].minor < minor);
+        self.member(at, 0, prio, rank)
+    }
+    /// Gives the turn to the next member, or to nobody at the end.
+    #[inline]
+    fn advance(&mut self, at: u16, level: usize, prio: usize) {
+        let turn = self.turn(at, level, prio);
+        let Some(hot) = self.hot.get(usize::from(turn.at)) else { return };
+        let behind = usize::from(if at == ROW { hot.minor } else { hot.rank }) + 1;
+        let next = self.member(at, level, prio, behind);
+        self.set_turn(at, level, prio, Turn { at: next, from: turn.from });
+    }
+    /// The class above one that a look from a row of `level` has come to; the row above those in it.
+    #[inline]
+    fn above(&self, at: u16, level: usize) -> u16 {
+        let hot = &self.hot[usize::from(at)];
+        if usize::from(hot.level) == level { ROW } else { hot.parent }
+    }
+
+    /// Lets a class wait for tokens.
+    #[inline]
+    fn wait(&mut self, i: usize, now: Instant, ns: i64) {
+        self.wheel.insert(i as u32, now + Nanos(ns.max(1).unsigned_abs()));
+    }
+    /// Lets it wait no longer.
+    #[inline]
+    pub(super) fn unwait(&mut self, i: usize) {
+        if self.hot[i].due_prev == OUT {
+            self.wheel.remove(i as u32);
+        } else {
+            self.unlist_due(i);
+        }
+    }
+    fn list_due(&mut self, i: u16) {
+        let level = usize::from(self.hot[usize::from(i)].level);
+        let last = core::mem::replace(&mut self.due[level].tail, i);
+        match self.hot.get_mut(usize::from(last)) {
+            Some(before) => before.due_next = i,
+            None => self.due[level].head = i,
+        }
+        let hot = &mut self.hot[usize::from(i)];
+        (hot.due_prev, hot.due_next) = (last, NONE);
+        self.due_mask |= 1 << level;
+    }
+    fn unlist_due(&mut self, i: usize) {
+        let Hot { due_prev, due_next, level, .. } = self.hot[i];
+        let level = usize::from(level);
+        match self.hot.get_mut(usize::from(due_prev)) {
+            Some(before) => before.due_next = due_next,
+            None => self.due[level].head = due_next,
+        }
+        match self.hot.get_mut(usize::from(due_next)) {
+            Some(after) => after.due_prev = due_prev,
+            None => self.due[level].tail = due_prev,
+        }
+        self.hot[i].due_prev = OUT;
+        if self.due[level].head == NONE {
+            self.due_mask &= !(1 << level);
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What the kinds with buckets of tokens share: what a packet is charged, and the grain in which tc gives the depth of a
+//! bucket to the kernel and takes it back.
+//!
+//! Tokens are nanoseconds of sending at the bucket's rate.
+
+use crate::stab::{CELL, CELL_PAYLOAD, LinkLayer};
+use crate::time::Nanos;
+use crate::units::{Bytes, Rate, RateMul};
+
+/// What a link makes of a packet: a header more, a smallest size, cells (tc-tbf(8), tc-stab(8)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizing {
+    /// Bytes added to each packet.
+    pub overhead: u32,
+    /// Smallest size, bytes, after the overhead.
+    pub mpu: u32,
+    /// Whole, or in cells.
+    pub layer: LinkLayer,
+}
+
+impl Sizing {
+    /// The bytes that a packet of `len` bytes is charged.
+    #[inline]
+    pub fn size(self, len: u32) -> u64 {
+        let size = (u64::from(len) + u64::from(self.overhead)).max(u64::from(self.mpu));
+        match self.layer {
+            LinkLayer::Ethernet => size,
+            LinkLayer::Atm => size.div_ceil(CELL_PAYLOAD) * CELL,
+        }
+    }
+}
+
+/// The tokens that so many charged bytes cost at a rate.
+#[inline]
+pub fn cost(rate: RateMul, size: u64) -> i64 {
+    to_i64(rate.time_floor(size))
+}
+
+/// A time as a number that may be taken off another.
+#[inline]
+pub fn to_i64(t: Nanos) -> i64 {
+    i64::try_from(t.0).unwrap_or(i64::MAX)
+}
+
+/// Nanoseconds of one tick of the kernel's packet scheduler clock: `/proc/net/psched` says so.
+pub const TICK_NS: u64 = 64;
+/// Ticks of a microsecond.
+const TICKS_PER_US: f64 = 15.625;
+
+/// The depth of a bucket of `size` bytes in ticks, as tc reckons it: the time in floating point, cut to whole
+/// microseconds, and that cut to ticks; of both the low 32 bits.
+pub fn ticks(rate: Rate, size: Bytes) -> u32 {
+    // Not the data path. Casts from floating point cut towards zero; those to 32 bits keep the low ones, as tc's do.
+    let us = (1e6 * (size.0 as f64 / rate.0.max(1) as f64)) as u64 as u32;
+    (f64::from(us) * TICKS_PER_US) as u64 as u32
+}
+
+/// The size that tc shows for a bucket of so many ticks: whole microseconds at the rate.
+pub fn shown_size(rate: Rate, ticks: u64) -> Bytes {
+    rate.bytes_floor(Nanos::from_micros(ticks.saturating_mul(TICK_NS) / 1_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What tc 6.1 gave to a kernel, and showed of it.
+    #[test]
+    fn depths_are_those_of_tc() {
+        for (bits, size, expected, shown) in [
+            (1_000_000, 10_240, 1_280_000, 10_240),
+            (10_000_000, 20_480, 256_000, 20_480),
+            (6_000_000, 1_600, 33_328, 1_599),
+            (1_000_000_000, 1_600, 187, 1_375),
+            (2_000_000_000, 1_600, 93, 1_250),
+            (3_000_000_000, 15_360, 625, 15_000),
+            (8_000_000_000, 1_601, 15, 0),
+            (3_000, 10_240, 426_666_656, 10_240),
+            (3_000, 9_000, 375_000_000, 9_000),
+            // Beyond 32 bits of ticks, and of microseconds.
+            (8, 1_600, 3_525_163_520, 225),
+            (1_000_000, 4_294_967_295, 2_684_354_435, 21_474_835),
+        ] {
+            let rate = Rate::from_bits(bits);
+            let depth = ticks(rate, Bytes(size));
+            assert_eq!((depth, shown_size(rate, depth.into()).0), (expected, shown), "{size} at {bits}");
+        }
+    }
+
+    #[test]
+    fn a_packet_is_charged_what_the_link_makes_of_it() {
+        let plain = Sizing::default();
+        let atm = Sizing { overhead: 8, mpu: 64, layer: LinkLayer::Atm };
+        assert_eq!((plain.size(60), plain.size(0), plain.size(u32::MAX)), (60, 0, 0xffff_ffff));
+        assert_eq!((atm.size(40), atm.size(88), atm.size(89)), (106, 106, 159));
+    }
+}

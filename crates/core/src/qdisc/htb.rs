@@ -1,0 +1,500 @@
+//! htb: classes in a tree, each with a rate that it is promised, a ceiling, and a priority; what a class does not use, the others of
+//! the class above may borrow (tc-htb(8); M. Devera, "Hierarchical token bucket theory" and the HTB user guide, 2002).
+//!
+//! The algorithm is in [`crate::law::borrow`]; here are its parameters and its packets. O(depth) per packet, whatever the number
+//! of classes. Memory per class: 170 bytes there, two for each minor number up to the greatest, its parameters, its qdisc.
+//!
+//! - I1: over any interval, a class sends at most its ceiling times that and the ceiling's bucket.
+//! - I2: a class that has packets gets its rate, as long as those above do not run out of their ceilings' tokens.
+//! - I3: after `At(t)` nothing may leave before t; every class that cannot send is waited for.
+//! - I4: who is active has had packets; a class whose qdisc turns out to be empty leaves, and its siblings stay.
+//! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-debug, htb-range, htb-class-drops, class-order).
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::cx::{Cx, Tally};
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::ClassId;
+use crate::law::borrow::{Borrow, CLASSES_MAX, LEVELS, PRIOS, Shape, Shown};
+use crate::law::bucket::{Sizing, ticks};
+use crate::meta::Meta;
+use crate::node::Class;
+use crate::pool::{List, Pkt, Pool, Queue};
+use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses, vacant};
+use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::reason::{DropReason, WakeReason};
+use crate::spec::{Env, Flags};
+use crate::stab::LinkLayer;
+use crate::stats::Counter;
+use crate::time::Instant;
+use crate::units::{Bytes, Rate, RateMul};
+use crate::value::Hex;
+
+crate::params! {
+    /// Parameters of htb.
+    pub struct Config(env) {
+        /// A quantum that is not given is the class's rate in bytes per second divided by this; 0 is 1.
+        r2q: u32 = 10, keys ["r2q"];
+        /// Minor number of the class for packets that name none; without such a leaf they are sent at once, unshaped.
+        default: Hex = Hex(0), keys ["default"];
+        /// Most packets that wait to be sent unshaped.
+        direct_qlen: u32 = env.tx_queue_len.max(DIRECT_MIN), keys ["direct_qlen"];
+        /// Not here: there is no hardware to do it.
+        offload: bool = false, flags ["offload" = true];
+    }
+}
+
+crate::params! {
+    /// Parameters of a class of htb.
+    pub struct ClassConfig(env) {
+        /// What the class may send by its own right. Must be given.
+        rate: Rate = Rate(0), keys ["rate"];
+        /// What it may send at most, with what it borrows. Without it, the rate.
+        ceil: Option<Rate> = None, keys ["ceil"];
+        /// Size of the rate's bucket; 0 for the default: mtu, and what 1 ns brings.
+        burst: Option<Bytes> = None, sizes ["burst", "buffer", "maxburst"], "0 to 4294967295 bytes": in_u32;
+        /// Size of the ceiling's bucket; 0 for the default: mtu, and what 1 ns brings.
+        cburst: Option<Bytes> = None, sizes ["cburst", "cbuffer", "cmaxburst"], "0 to 4294967295 bytes": in_u32;
+        /// Of a leaf: lower ones are served first; above 7 is 7.
+        prio: u32 = 0, keys ["prio"];
+        /// Of a leaf: bytes of a turn among its like. Without it, or with 0: rate/r2q, between 1000 and 200000.
+        quantum: Option<u32> = None, keys ["quantum"];
+        /// Size of a bucket that is not given.
+        mtu: u32 = MTU, keys ["mtu"];
+        /// Smallest size that a packet is charged, after the overhead.
+        mpu: u16 = 0, keys ["mpu"];
+        /// Bytes added to each packet before charging.
+        overhead: u16 = 0, keys ["overhead"];
+        /// How the link carries a packet: whole, or (`atm`, `adsl`) in cells of 53 bytes that carry 48.
+        linklayer: LinkLayer = LinkLayer::Ethernet, keys ["linklayer"];
+    }
+}
+
+crate::stats! {
+    /// Counters of htb.
+    pub struct Stats {
+        /// Packets sent unshaped: they named the qdisc itself, or no leaf while there is no default.
+        direct_packets_stat: u64,
+    }
+}
+
+/// tc-htb(8): mtu of a class.
+const MTU: u32 = 1600;
+/// Devices without a queue length have room for so many, as in the reference.
+const DIRECT_MIN: u32 = 2;
+/// Priorities are 3 bits.
+const PRIO_MAX: u32 = PRIOS as u32 - 1;
+/// Quanta that are reckoned lie in this range (tc-htb(8)).
+const QUANTUM: (u64, u64) = (1000, 200_000);
+
+fn in_u32(b: &Option<Bytes>) -> bool {
+    b.is_none_or(|b| b.0 <= u64::from(u32::MAX))
+}
+
+impl ClassConfig {
+    /// Its ceiling.
+    pub fn ceiling(&self) -> Rate {
+        self.ceil.unwrap_or(self.rate)
+    }
+    /// Depths of the two buckets, in ticks of 64 ns.
+    pub fn depths(&self) -> (u32, u32) {
+        let depth = |rate: Rate, size: Option<Bytes>| {
+            // tc adds what one tick of the kernel's timers brings; those tick in nanoseconds.
+            let default = (rate.0 / 1_000_000_000).saturating_add(self.mtu.into());
+            ticks(rate, size.unwrap_or(Bytes(default)))
+        };
+        (depth(self.rate, self.burst), depth(self.ceiling(), self.cburst))
+    }
+    fn shape(&self, r2q: u32) -> Shape {
+        let (buffer, cbuffer) = self.depths();
+        let reckoned = (self.rate.0 / u64::from(r2q.max(1))).clamp(QUANTUM.0, QUANTUM.1);
+        Shape {
+            rate: RateMul::new(self.rate),
+            ceil: RateMul::new(self.ceiling()),
+            buffer,
+            cbuffer,
+            sizing: Sizing { overhead: self.overhead.into(), mpu: self.mpu.into(), layer: self.linklayer },
+            // At most 200 000 where it is reckoned; turns are signed.
+            quantum: self.quantum.unwrap_or(reckoned as u32).min(i32::MAX.unsigned_abs()),
+            prio: self.prio.min(PRIO_MAX) as u8,
+        }
+    }
+}
+
+/// Hierarchical token buckets.
+#[derive(Debug)]
+pub struct Htb {
+    law: Borrow,
+    /// By slot. One with classes below is vacant here.
+    classes: Vec<Class>,
+    configs: Vec<ClassConfig>,
+    direct: Queue,
+    direct_packets: u64,
+    direct_qlen: u32,
+    default: u16,
+    r2q: u32,
+}
+
+impl Discipline for Htb {
+    const KIND: &'static str = "htb";
+    const ABOUT: &'static str = "A tree of classes with rates and ceilings, which borrow from those above.";
+    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: true };
+    const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
+    type Config = Config;
+    type Stats = Stats;
+
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        if cfg.offload {
+            let err = ConfigError::new(ErrorKind::Unsupported, Self::KIND, "no offload", "offload");
+            return Err(err.key("offload").hint("there is no hardware here that could shape: leave it out"));
+        }
+        cfg.r2q = cfg.r2q.max(1);
+        Ok(())
+    }
+    fn new(cfg: &Config, _env: &Env) -> Self {
+        Self {
+            law: Borrow::new(),
+            classes: Vec::new(),
+            configs: Vec::new(),
+            direct: Queue::new(),
+            direct_packets: 0,
+            direct_qlen: cfg.direct_qlen,
+            default: cfg.default.minor(),
+            r2q: cfg.r2q,
+        }
+    }
+    fn change(&mut self, cfg: &Config, _env: &Env, _cx: &mut Cx) {
+        self.direct_qlen = cfg.direct_qlen;
+        self.default = cfg.default.minor();
+        self.r2q = cfg.r2q;
+        for (_, slot) in self.law.iter().collect::<Vec<_>>() {
+            self.law.set(slot, &self.configs[slot].shape(self.r2q));
+        }
+    }
+    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
+        match self.leaf(class) {
+            Some(i) => self.classes[i].node.admit(m),
+            None if self.direct.packets() < self.direct_qlen => Verdict::Accept,
+            None => Verdict::Full,
+        }
+    }
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        let Some(i) = self.leaf(class) else { return self.enqueue_direct(p, cx) };
+        let hash = cx.meta(&p).hash;
+        let dropped = cx.dropped().packets;
+        let node = &mut self.classes[i].node;
+        node.enqueue(p, cx);
+        if cx.dropped().packets != dropped && cx.last_dropped_hash() == hash {
+            self.law.count_drop(i);
+        }
+        if !node.is_empty() {
+            self.law.activate(i);
+        }
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        if let Some(p) = self.direct.pop_front(&cx.pool) {
+            return Next::Packet(p);
+        }
+        if self.law.is_idle() {
+            return Next::Empty;
+        }
+        self.law.begin(cx.now);
+        let (mut wake, mut found) = (None, None);
+        let mut from = 0;
+        while let Some(level) = self.law.next_level(from) {
+            self.law.serve_due(level, cx.now);
+            found = self.serve_level(level, &mut wake, cx);
+            if found.is_some() {
+                break;
+            }
+            from = level + 1;
+        }
+        for _ in 0..self.law.take_overlimits() {
+            cx.overlimit();
+        }
+        if let Some(p) = found {
+            return Next::Packet(p);
+        }
+        let due = self.law.next_due().map(|t| (t, WakeReason::Tokens));
+        match wake.into_iter().chain(due).min_by_key(|(t, _)| *t) {
+            Some((t, why)) if !self.law.is_idle() => Next::At(t, why),
+            _ => Next::Empty,
+        }
+    }
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        self.direct.drain(out, pool);
+        // Whoever drains takes out what waits in the classes next.
+        self.law.rest();
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.direct.metas(pool).for_each(f);
+    }
+    fn reset(&mut self, cx: &mut Cx) {
+        self.law.reset(cx.now);
+    }
+    fn stats(&self) -> Stats {
+        Stats { direct_packets_stat: self.direct_packets }
+    }
+    fn classes(&self) -> &[Class] {
+        &self.classes
+    }
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut self.classes
+    }
+    fn user_classes(&self) -> Option<&dyn UserClasses> {
+        Some(self)
+    }
+    fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
+        Some(self)
+    }
+}
+
+impl Htb {
+    /// The slot of the leaf that a packet goes to; `None` for one that is sent unshaped.
+    #[inline]
+    fn leaf(&self, class: Option<ClassId>) -> Option<usize> {
+        let leaf = |minor: u16| self.law.slot(minor).filter(|i| self.law.is_leaf(*i));
+        match class {
+            // The qdisc itself.
+            Some(class) if class.minor() == 0 => None,
+            Some(class) => leaf(class.minor()).or_else(|| leaf(self.default)),
+            None => leaf(self.default),
+        }
+    }
+
+    fn enqueue_direct(&mut self, p: Pkt, cx: &mut Cx) {
+        if self.direct.packets() < self.direct_qlen {
+            self.direct.push_back(&mut cx.pool, p);
+            self.direct_packets += 1;
+        } else {
+            cx.drop(p, DropReason::Overlimit);
+        }
+    }
+
+    /// A packet from the leaves that the rows of a level lead to, lowest priority number first.
+    #[inline]
+    fn serve_level(
+        &mut self,
+        level: usize,
+        wake: &mut Option<(Instant, WakeReason)>,
+        cx: &mut Cx,
+    ) -> Option<Pkt> {
+        let mut prios = self.law.prios(level);
+        while prios != 0 {
+            let prio = prios.trailing_zeros() as usize;
+            prios &= prios - 1;
+            if let Some(p) = self.serve(level, prio, wake, cx) {
+                return Some(p);
+            }
+        }
+        None
+    }
+
+    /// A packet from the leaves that one row leads to.
+    #[inline]
+    fn serve(
+        &mut self,
+        level: usize,
+        prio: usize,
+        wake: &mut Option<(Instant, WakeReason)>,
+        cx: &mut Cx,
+    ) -> Option<Pkt> {
+        let mut at = self.law.leaf(level, prio)?;
+        let mut first = at;
+        // Each turn of this loop takes a leaf off the active ones, or goes on to the next until it is the first again.
+        let mut turns = self.law.active_leaves();
+        while turns > 0 {
+            turns -= 1;
+            let node = &mut self.classes[at].node;
+            if node.is_empty() {
+                self.law.deactivate(at);
+                let next = self.law.leaf(level, prio)?;
+                first = if at == first { next } else { first };
+                at = next;
+                continue;
+            }
+            let dropped = cx.dropped().packets;
+            let next = node.dequeue(cx);
+            let empty = node.is_empty();
+            if empty && cx.dropped().packets != dropped {
+                // Its qdisc has dropped what it had left: told of that first, the reference takes it out before its turn.
+                self.law.deactivate(at);
+            }
+            match next {
+                Next::Packet(p) => {
+                    let m = cx.meta(&p);
+                    let (wire_len, segs) = (m.wire_len, m.segs);
+                    self.law.spend(at, level, prio, wire_len);
+                    if empty {
+                        self.law.deactivate(at);
+                    }
+                    self.law.charge(at, level, cx.now, wire_len, segs);
+                    return Some(p);
+                }
+                // Its qdisc holds its packets back.
+                Next::At(t, why) if wake.is_none_or(|(earliest, _)| t < earliest) => *wake = Some((t, why)),
+                Next::At(..) | Next::Empty => {}
+            }
+            self.law.pass(at, level, prio);
+            at = self.law.leaf(level, prio)?;
+            if at == first {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn shape(&self, cfg: &ClassConfig) -> Shape {
+        cfg.shape(self.r2q)
+    }
+}
+
+fn conflict(name: &str, expected: impl alloc::string::ToString, given: &str) -> ConfigError {
+    ConfigError::new(ErrorKind::Conflict, name, expected, given)
+}
+
+impl Classful for Htb {
+    type Class = ClassConfig;
+    const COUNTERS: &'static [Counter] = &[
+        Counter { key: "lended", about: "Packets that it sent, or let send, with its own tokens." },
+        Counter { key: "borrowed", about: "Packets that it sent, or let send, with those of a class above." },
+        Counter { key: "giants", about: "Always 0: no packet is too large." },
+        Counter { key: "tokens", about: "Tokens of its rate, in ticks of 64 ns." },
+        Counter { key: "ctokens", about: "Tokens of its ceiling, in ticks of 64 ns." },
+        Counter { key: "quantum", about: "Bytes of its turn, as given or reckoned." },
+        Counter {
+            key: "level",
+            about: "0 for a leaf; 7 for a root class with classes below, and one less for each level.",
+        },
+    ];
+    const CLASS_CHANGE: ChangeRule = ChangeRule::Replace;
+
+    fn complete_class(name: &str, cfg: &mut ClassConfig, _env: &Env) -> Result<(), ConfigError> {
+        if cfg.rate.0 == 0 {
+            return Err(ConfigError::new(ErrorKind::Missing, name, "a rate, at least 8bit", "").key("rate"));
+        }
+        if cfg.ceil == Some(Rate(0)) {
+            cfg.ceil = None;
+        }
+        cfg.prio = cfg.prio.min(PRIO_MAX);
+        cfg.burst = cfg.burst.filter(|b| b.0 > 0);
+        cfg.cburst = cfg.cburst.filter(|b| b.0 > 0);
+        cfg.quantum = cfg.quantum.filter(|q| *q > 0);
+        Ok(())
+    }
+    fn resolve_class(
+        &self,
+        name: &str,
+        at: ClassAt,
+        cfg: &mut ClassConfig,
+        old: Option<&ClassConfig>,
+        _env: &Env,
+    ) -> Result<(), ConfigError> {
+        let parent = self.law.slot(at.parent);
+        if let Some(old) = old {
+            let here = self.class_parent(at.minor);
+            let asked = parent.map_or(0, |_| at.parent);
+            if here != asked {
+                let expected = format!("below class {here:x}, where it is");
+                let err = conflict(name, expected, &format!("{asked:x}")).key("parent");
+                return Err(err.hint("a class cannot be moved: delete it, and add it there"));
+            }
+            if self.law.slot(at.minor).is_some_and(|i| !self.law.is_leaf(i)) {
+                // They are a leaf's; if it becomes one again, it has what it had.
+                (cfg.prio, cfg.quantum) = (old.prio, old.quantum);
+            }
+            return Ok(());
+        }
+        if self.law.is_full() {
+            let expected = format!("at most {CLASSES_MAX} classes");
+            return Err(ConfigError::new(ErrorKind::OutOfRange, name, expected, "one more"));
+        }
+        if parent.is_some_and(|p| self.law.is_deepest(p)) {
+            let expected = format!("at most {LEVELS} levels of classes");
+            return Err(ConfigError::new(ErrorKind::Unsupported, name, expected, "one more").key("parent"));
+        }
+        Ok(())
+    }
+    fn add_class(&mut self, at: ClassAt, cfg: ClassConfig, env: &Env, cx: &mut Cx) {
+        // As in the reference, what is below no class that is there is a root class.
+        let parent = self.law.slot(at.parent);
+        if let Some(p) = parent.filter(|p| self.law.is_leaf(*p)) {
+            self.classes[p].node.purge(cx);
+            self.classes[p] = vacant(env);
+        }
+        let slot = self.law.add(at.minor, parent, &self.shape(&cfg), cx.now);
+        if slot == self.classes.len() {
+            self.classes.push(vacant(env));
+            self.configs.push(cfg);
+        } else {
+            self.configs[slot] = cfg;
+        }
+        self.classes[slot].minor = at.minor;
+    }
+    fn change_class(&mut self, minor: u16, cfg: ClassConfig, _env: &Env, _cx: &mut Cx) {
+        if let Some(slot) = self.law.slot(minor) {
+            self.law.set(slot, &self.shape(&cfg));
+            self.configs[slot] = cfg;
+        }
+    }
+    fn may_delete(&self, name: &str, minor: u16) -> Result<(), ConfigError> {
+        match self.law.slot(minor) {
+            Some(i) if !self.law.is_leaf(i) => {
+                let below = self.law.children(i).len();
+                let err = conflict(name, "a class without classes below", &format!("{below} of them"));
+                Err(err.hint("delete those first"))
+            }
+            _ => Ok(()),
+        }
+    }
+    fn delete_class(&mut self, minor: u16, env: &Env, cx: &mut Cx) {
+        let Some(slot) = self.law.slot(minor) else { return };
+        self.classes[slot].node.purge(cx);
+        self.classes[slot] = vacant(env);
+        let above = self.class_parent(minor);
+        if let Some(p) = self.law.remove(slot, cx.now) {
+            self.classes[p].minor = above;
+        }
+    }
+    fn class_config(&self, minor: u16) -> Option<&ClassConfig> {
+        self.law.slot(minor).map(|slot| &self.configs[slot])
+    }
+    fn class_parent(&self, minor: u16) -> u16 {
+        self.law.slot(minor).map_or(0, |slot| self.law.parent(slot))
+    }
+    fn list_classes(&self, f: &mut dyn FnMut(ClassShown<'_>)) {
+        // Those above first: a root class, those below it, and so on; at most `LEVELS` at once.
+        for (minor, slot) in self.law.iter() {
+            if self.law.parent(slot) == 0 {
+                self.list_below(minor, slot, f);
+            }
+        }
+    }
+}
+
+impl Htb {
+    /// Shows a class and those below it; no deeper than the levels of classes.
+    fn list_below(&self, minor: u16, slot: usize, f: &mut dyn FnMut(ClassShown<'_>)) {
+        let Shown { sent, lent, borrowed, tokens, ctokens, overlimits, drops, quantum, level } =
+            self.law.shown(slot);
+        let class = &self.classes[slot];
+        let leaf = self.law.is_leaf(slot).then_some(&class.node);
+        let values = [lent.into(), borrowed.into(), 0, tokens, ctokens, quantum.into(), level.into()];
+        f(ClassShown {
+            at: ClassAt { minor, parent: self.law.parent(slot) },
+            leaf,
+            // Of its packets, htb counts the segments.
+            sent: Tally { packets: sent.1, bytes: sent.0 },
+            sent_segs: sent.1,
+            drops: drops.into(),
+            overlimits: overlimits.into(),
+            backlog: leaf.map_or_else(Tally::default, |leaf| leaf.books().queued),
+            values: &values,
+        });
+        for child in self.law.children(slot) {
+            let child = usize::from(*child);
+            self.list_below(self.law.minor(child), child, f);
+        }
+    }
+}
