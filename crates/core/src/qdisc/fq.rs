@@ -14,8 +14,9 @@
 //! - I2: packets of one flow leave in order of launch time, and of arrival where that is equal or not given.
 //! - I3: a flow is in exactly one place: listed in a band, in the wheel, or idle; in the wheel, its head may not leave before its deadline there.
 //! - I4: a band holds at most `limit` packets; the fast path, beside them, at most 8 while a flow waits or is served.
-//! - Differs from Linux (PARITY.md: fq-flow-key, fq-no-socket, fq-flow-table, fq-timer-slack, fq-refill-grain, fq-shrink,
-//!   fq-bands-shown, fq-delay-shown, flow-hash): the key is the flow hash; flows are a fixed table.
+//! - Differs from Linux (PARITY.md: fq-flow-key, fq-no-socket, fq-flow-table, fq-timer-slack, fq-latency,
+//!   fq-refill-grain, fq-shrink, fq-remap, fq-fast-order, fq-range, fq-bands-shown, fq-delay-shown, flow-hash): the key is
+//!   the flow hash, in a table of fixed size; there are no sockets; times are exact; what waits keeps its order.
 
 use alloc::format;
 use alloc::vec::Vec;
