@@ -433,20 +433,20 @@ fn fq_counts_as_tc_does() {
         [
             " Sent 1400 bytes 2 pkt (dropped 2, overlimits 0 requeues 0) ",
             " backlog 2000b 2p requeues 0",
-            "  flows 3 (inactive 1 throttled 1) next_packet_delay 950ms",
+            "  flows 2 (inactive 1 throttled 1) next_packet_delay 950ms",
             "  gc 0 highprio 0 throttled 1 flows_plimit 1",
             " pkts_too_long 1 horizon_drops 1",
         ]
     );
     assert!(show::json(path.tree(), None, true).ends_with(concat!(
-        r#""qlen":2,"flows":3,"inactive":1,"throttled":1,"next_packet_delay":949987840,"gc":0,"highprio":0,"#,
+        r#""qlen":2,"flows":2,"inactive":1,"throttled":1,"next_packet_delay":949987840,"gc":0,"highprio":0,"#,
         r#""throttled":1,"flows_plimit":1,"pkts_too_long":1,"horizon_drops":1}]"#
     )));
     let _ = path.drain(Instant(1_000_000_129), 64, &mut device);
     assert_eq!(
         show::text(path.tree(), None, true).lines().skip(3).collect::<Vec<_>>(),
         [
-            "  flows 3 (inactive 2 throttled 1) next_packet_delay 1s",
+            "  flows 2 (inactive 1 throttled 1) next_packet_delay 1e+03ms",
             "  gc 0 highprio 0 throttled 2 latency 16ns ce_mark 1 flows_plimit 1",
             " pkts_too_long 2 horizon_drops 1",
         ]
