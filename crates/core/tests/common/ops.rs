@@ -1,7 +1,7 @@
 //! Random operations as data, so that a run can be repeated, compared and cut down.
 
 use txweir_core::rng::Rng;
-use txweir_core::{Ecn, Meta};
+use txweir_core::{Ecn, Instant, Meta};
 
 use crate::common::options::{chance, log_uniform, pick};
 
@@ -71,6 +71,8 @@ pub struct Swarm {
     steps: u64,
     slots: u64,
     ecn: bool,
+    /// One packet in so many has a launch time; 0: none has.
+    stamps: u64,
 }
 
 /// Which operations a run may hold.
@@ -117,6 +119,7 @@ impl Swarm {
             steps: 1 << (10 + rng.below(27)),
             slots: log_uniform(rng, 300),
             ecn: chance(rng, 1, 2),
+            stamps: *pick(rng, &[0, 0, 2, 20]),
         }
     }
 
@@ -175,7 +178,10 @@ impl Swarm {
             _ => Meta::new(size),
         };
         let ecn = if self.ecn { Ecn::from_ds(rng.below(4) as u8) } else { Ecn::NotEct };
-        meta.hash(hash).priority(*pick(rng, &self.priorities)).ecn(ecn)
+        let meta = meta.hash(hash).priority(*pick(rng, &self.priorities)).ecn(ecn);
+        // Past or near, and now and then beyond any horizon.
+        let stamped = self.stamps > 0 && chance(rng, 1, self.stamps);
+        if stamped { meta.txtime(Instant(log_uniform(rng, 1 << 44))) } else { meta }
     }
 }
 
