@@ -18,11 +18,22 @@ use txweir_core::{
 };
 
 /// Counters of every qdisc but those that tell of the present.
+/// Counters that tell what waits now.
+const GAUGES: [&str; 7] = [
+    "memory_used",
+    "inactive",
+    "throttled_flows",
+    "next_packet_delay",
+    "band0_pkts",
+    "band1_pkts",
+    "band2_pkts",
+];
+
 fn counters(tree: &Tree) -> Vec<(Handle, &'static str, u64)> {
     let mut all = Vec::new();
     tree.visit(&mut |_, node| {
         node.qdisc().counters(&mut |c, n| {
-            if c.key != "memory_used" {
+            if !GAUGES.contains(&c.key) {
                 all.push((node.handle(), c.key, n));
             }
         });

@@ -376,3 +376,109 @@ fn multiq_in_text_and_json() {
     let json = r#"[{"kind":"multiq","handle":"1:","root":true,"refcnt":2,"options":{"bands":4}}]"#;
     assert_eq!(show::json(&tree, None, false), json);
 }
+
+#[test]
+fn fq_is_shown_as_tc_shows_it() {
+    for (options, shown) in [
+        (
+            "fq",
+            "limit 10000p flow_limit 100p buckets 1024 orphan_mask 1023 quantum 3028b initial_quantum 15140b \
+             low_rate_threshold 550Kbit refill_delay 40ms timer_slack 10us horizon 10s horizon_drop ",
+        ),
+        (
+            "fq nopacing maxrate 10mbit timer_slack 0 ce_threshold 1ms horizon_cap horizon 2s buckets 1000 \
+             orphan_mask 7 low_rate_threshold 0 refill_delay 100ms quantum 1048577",
+            "limit 10000p flow_limit 100p buckets 1024 orphan_mask 7 nopacing quantum 1Mb initial_quantum 15140b \
+             maxrate 10Mbit refill_delay 100ms ce_threshold 1ms timer_slack 0ns horizon 2s horizon_cap ",
+        ),
+        (
+            "fq timer_slack 4.5us ce_threshold 0 horizon 4000s maxrate 34359738360",
+            "limit 10000p flow_limit 100p buckets 1024 orphan_mask 1023 quantum 3028b initial_quantum 15140b \
+             low_rate_threshold 550Kbit refill_delay 40ms ce_threshold 0us timer_slack 4.5us horizon 4e+03s \
+             horizon_drop ",
+        ),
+        (
+            "fq bands 3 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 weights 20000 30000 40000 offload_horizon 1ms",
+            "limit 10000p flow_limit 100p buckets 1024 orphan_mask 1023 bands 3 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1 \
+             weights 20000 30000 40000 quantum 3028b initial_quantum 15140b low_rate_threshold 550Kbit refill_delay \
+             40ms timer_slack 10us horizon 10s horizon_drop offload_horizon 1ms ",
+        ),
+    ] {
+        let line = format!("qdisc fq 8001: dev eth0 root refcnt 2 {shown}\n");
+        assert_eq!(text(&format!("qdisc add root {options}")), line, "{options}");
+    }
+    for (options, shown) in [
+        (
+            "fq",
+            concat!(
+                r#"{"limit":10000,"flow_limit":100,"buckets":1024,"orphan_mask":1023,"quantum":3028,"#,
+                r#""initial_quantum":15140,"low_rate_threshold":68750,"refill_delay":40000,"timer_slack":10000,"#,
+                r#""horizon":10000000,"horizon_drop":null}"#
+            ),
+        ),
+        (
+            "fq nopacing maxrate 10mbit timer_slack 0 ce_threshold 1ms horizon_cap low_rate_threshold 0",
+            concat!(
+                r#"{"limit":10000,"flow_limit":100,"buckets":1024,"orphan_mask":1023,"pacing":false,"quantum":3028,"#,
+                r#""initial_quantum":15140,"maxrate":1250000,"refill_delay":40000,"ce_threshold":1000,"timer_slack":0,"#,
+                r#""horizon":10000000,"horizon_cap":null}"#
+            ),
+        ),
+    ] {
+        let object = json(&format!("qdisc add root {options}"));
+        assert!(object.ends_with(&format!(r#""options":{shown}}}]"#)), "{options}: {object}");
+    }
+}
+
+#[test]
+fn fq_counts_as_tc_does() {
+    let (mut path, mut device) =
+        stalled("qdisc add root handle 1: fq maxrate 4kbit flow_limit 2 ce_threshold 0 horizon 10ms");
+    device.set_slots(64);
+    let mut put = |now, n, m: Meta| {
+        let _ = path.submit(Instant(now), n, m, &mut device);
+        let _ = path.drain(Instant(now), 64, &mut device);
+    };
+    put(1, 0, Meta::new(1000).hash(1));
+    put(1, 1, Meta::new(1000).hash(1));
+    put(1, 2, Meta::new(1000).hash(1));
+    put(1, 3, Meta::new(1000).hash(1));
+    put(1, 4, Meta::new(1000).hash(2).txtime(Instant(1_000_000_000)));
+    put(50_012_161, 5, Meta::new(400).hash(3));
+    assert_eq!(
+        show::text(path.tree(), None, true).lines().skip(1).collect::<Vec<_>>(),
+        [
+            " Sent 1400 bytes 2 pkt (dropped 2, overlimits 0 requeues 0) ",
+            " backlog 2000b 2p requeues 0",
+            "  flows 2 (inactive 1 throttled 1) next_packet_delay 950ms",
+            "  gc 0 highprio 0 throttled 1 flows_plimit 1",
+            " pkts_too_long 1 horizon_drops 1",
+        ]
+    );
+    assert!(show::json(path.tree(), None, true).ends_with(concat!(
+        r#""qlen":2,"flows":2,"inactive":1,"throttled":1,"next_packet_delay":949987840,"gc":0,"highprio":0,"#,
+        r#""throttled":1,"flows_plimit":1,"pkts_too_long":1,"horizon_drops":1}]"#
+    )));
+    let _ = path.drain(Instant(1_000_000_129), 64, &mut device);
+    assert_eq!(
+        show::text(path.tree(), None, true).lines().skip(3).collect::<Vec<_>>(),
+        [
+            "  flows 2 (inactive 1 throttled 1) next_packet_delay 1e+03ms",
+            "  gc 0 highprio 0 throttled 2 latency 16ns ce_mark 1 flows_plimit 1",
+            " pkts_too_long 2 horizon_drops 1",
+        ]
+    );
+
+    let (mut path, mut device) = stalled("qdisc add root handle 1: fq horizon 10ms horizon_cap");
+    let _ = path.submit(Instant(1), 0, Meta::new(1000).txtime(Instant(20_000_000)), &mut device);
+    device.set_slots(1);
+    let _ = path.drain(Instant(1_010_001), 64, &mut device);
+    assert_eq!(
+        show::text(path.tree(), None, true).lines().skip(3).collect::<Vec<_>>(),
+        [
+            "  flows 1 (inactive 0 throttled 1) next_packet_delay 8.99ms",
+            "  gc 0 highprio 0 throttled 1",
+            "  horizon_caps 1",
+        ]
+    );
+}

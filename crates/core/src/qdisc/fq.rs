@@ -12,143 +12,36 @@
 //!
 //! - I1: no packet leaves before its launch time (less `offload_horizon`).
 //! - I2: packets of one flow leave in order of launch time, and of arrival where that is equal or not given.
-//! - I3: a flow is in exactly one place: listed in a band, in the wheel, or idle; in the wheel, its head may not leave before its deadline there.
+//! - I3: a flow is in exactly one place: listed in a band, in the wheel, or idle; in the wheel, its head may not
+//!   leave before its deadline there.
 //! - I4: a band holds at most `limit` packets; the fast path, beside them, at most 8 while a flow waits or is served.
-//! - Differs from Linux (PARITY.md: fq-flow-key, fq-no-socket, fq-flow-table, fq-timer-slack, fq-refill-grain, fq-shrink,
-//!   fq-bands-shown, fq-delay-shown, flow-hash): the key is the flow hash; flows are a fixed table.
+//! - Differs from Linux (PARITY.md: fq-flow-key, fq-no-socket, fq-flow-table, fq-timer-slack, fq-latency,
+//!   fq-refill-grain, fq-shrink, fq-remap, fq-fast-order, fq-range, fq-bands-shown, fq-delay-shown, flow-hash): the key is
+//!   the flow hash, in a table of fixed size; there are no sockets; times are exact; what waits keeps its order.
 
-use alloc::format;
+mod config;
+
 use alloc::vec::Vec;
 
 use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
+use crate::error::ConfigError;
 use crate::handle::ClassId;
 use crate::law::pace;
 use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool, Queue};
-use crate::qdisc::pfifo_fast::PRIOMAP;
 use crate::qdisc::{Discipline, Next, Verdict};
 use crate::reason::{DropReason, MarkReason, WakeReason};
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
-use crate::units::{Packets, Rate};
-use crate::value::{Mask, NanosBare, PrioMap, Triple};
 use crate::wheel::Wheel;
 
-crate::params! {
-    /// Parameters of fq.
-    pub struct Config(env) {
-        /// Most packets that wait in each band.
-        limit: Packets = Packets(10_000), keys ["limit"];
-        /// Most packets that wait in one flow.
-        flow_limit: Packets = Packets(100), keys ["flow_limit"];
-        /// Flows that are kept are at most twice as many before idle ones are forgotten; rounded up to a power of two.
-        buckets: u32 = 1024, keys ["buckets"], "2 to 262144": |b| (2..=262_144).contains(b);
-        /// Bits of the flow hash that tell flows apart.
-        orphan_mask: Mask = Mask(1023), keys ["orphan_mask"];
-        /// Number of bands: there are three.
-        bands: Option<u32> = None, keys ["bands"], "3": |b| b.is_none_or(|b| b == 3);
-        /// Band of each priority, 0 to 2; the default is that of pfifo_fast.
-        priomap: Option<PrioMap> = None, keys ["priomap"];
-        /// Bytes that each band may send per turn, the default is 9:3:1.
-        weights: Option<Triple> = None, keys ["weights"], "16384 to 2147483647 each": weights_in_range;
-        /// Space the packets of a flow by its rate.
-        pacing: bool = true, flags ["pacing" = true, "nopacing" = false];
-        /// Bytes that a flow may send per turn; brought into 256 to 1048576.
-        quantum: u32 = env.frame_max().saturating_mul(2), keys ["quantum"];
-        /// Bytes that a new flow may send in its first turn, unpaced.
-        initial_quantum: u32 = env.frame_max().saturating_mul(10).min(i32::MAX as u32), keys ["initial_quantum"],
-            "at most 2147483647 bytes": |q| i32::try_from(*q).is_ok();
-        /// Rate that no flow exceeds; none unless given.
-        maxrate: Option<Rate> = None, keys ["maxrate"], "at most 4294967295 bytes/s": |r| r.is_none_or(|r| rate_in_range(&r));
-        /// Taken and ignored: it had a meaning once.
-        defrate: Option<Rate> = None, keys ["defrate"];
-        /// At a rate up to this, each packet is spaced; above it, a quantum at once.
-        low_rate_threshold: Rate = Rate(68_750), keys ["low_rate_threshold"], "at most 4294967295 bytes/s": rate_in_range;
-        /// A flow that was idle for longer has its quantum again.
-        refill_delay: Nanos = Nanos::from_millis(40), keys ["refill_delay"], "at most 4294967295us": micros_in_range;
-        /// Delay after its time at which a packet is CE-marked; off unless given.
-        ce_threshold: Option<Nanos> = None, keys ["ce_threshold"], "at most 4294967295us": |t| t.as_ref().is_none_or(micros_in_range);
-        /// How late a timer may be; has no effect here.
-        timer_slack: NanosBare = NanosBare(10_000), keys ["timer_slack"], "at most 4294967295ns": |t| t.0 <= u64::from(u32::MAX);
-        /// How far ahead a launch time may lie.
-        horizon: Nanos = Nanos::from_secs(10), keys ["horizon"], "at most 4294967295us": micros_in_range;
-        /// Drop what lies beyond the horizon, or bring it to the horizon.
-        horizon_drop: bool = true, flags ["horizon_drop" = true, "horizon_cap" = false];
-        /// How long before its time a packet is given to a device that paces itself.
-        offload_horizon: Option<Nanos> = None, keys ["offload_horizon"], "at most 4294967295us": |t| t.as_ref().is_none_or(micros_in_range);
-    }
-}
+use config::{BANDS, Limits, weights};
+pub use config::{Config, Stats};
 
-fn micros_in_range(t: &Nanos) -> bool {
-    t.0 <= u64::from(u32::MAX) * 1_000 + 999
-}
-fn rate_in_range(r: &Rate) -> bool {
-    r.0 <= u64::from(u32::MAX)
-}
-fn weights_in_range(w: &Option<Triple>) -> bool {
-    w.is_none_or(|w| w.0.iter().all(|w| (WEIGHT_MIN..=i32::MAX as u32).contains(w)))
-}
-
-crate::stats! {
-    /// Counters of fq.
-    pub struct Stats {
-        /// Flows that are known now.
-        flows: u32,
-        /// Those of them in which nothing waits.
-        inactive: u32,
-        /// Those of them that wait for their time.
-        throttled_flows: u32,
-        /// Packets that wait in band 0 now.
-        band0_pkts: u32,
-        /// Packets that wait in band 1 now.
-        band1_pkts: u32,
-        /// Packets that wait in band 2 now.
-        band2_pkts: u32,
-        /// Nanoseconds from the last packet that came or left to the earliest time that a flow waits for.
-        next_packet_delay: u64,
-        /// Idle flows that were forgotten.
-        gc: u64,
-        /// Always 0: there is no queue for high priority beside the bands.
-        highprio: u32,
-        /// Packets that took the fast path: past the flows, because nothing there could leave before them.
-        fastpath: u64,
-        /// Times that a flow had to wait for its time.
-        throttled: u64,
-        /// How late waiting flows were released, nanoseconds: a moving average with weight 1/8.
-        latency: u64,
-        /// Packets that left later than `ce_threshold` after their time; those that can be are CE-marked.
-        ce_mark: u64,
-        /// Packets dropped because their flow was at `flow_limit`.
-        flows_plimit: u64,
-        /// Packets that would have spaced the next by more than a second.
-        pkts_too_long: u64,
-        /// Packets dropped because their launch time lay beyond the horizon.
-        horizon_drops: u64,
-        /// Packets whose launch time was brought to the horizon.
-        horizon_caps: u64,
-        /// Packets dropped because band 0 was at `limit`.
-        band0_drops: u64,
-        /// Packets dropped because band 1 was at `limit`.
-        band1_drops: u64,
-        /// Packets dropped because band 2 was at `limit`.
-        band2_drops: u64,
-    }
-}
-
-const BANDS: usize = 3;
-/// 9:3:1, in units of 64 KiB: a turn of a band covers the largest super-packet.
-const WEIGHTS: [u32; BANDS] = [9 << 16, 3 << 16, 1 << 16];
-/// A quarter of the smallest default: a band in debt for a packet is out of it in a few turns.
-const WEIGHT_MIN: u32 = 1 << 14;
 /// A band's debt in turns is at most this: the bound of the loop over bands.
 const DEBT_MAX: i32 = 64;
 /// Most packets that take the fast path before one leaves: beyond it flows shall take turns.
 const FAST_MAX: u32 = 8;
-/// Most flows: 20 bits, 88 MiB. With more bits in the mask, flows are hashed into as many.
-const FLOWS_MAX: u32 = 1 << 20;
-/// 2^32 divided by the golden ratio (Knuth, volume 3, section 6.4): spreads any mask's values over the table.
-const GOLDEN: u32 = 0x9e37_79b9;
 /// A flow that was idle for so long may be forgotten; its credit has been refilled long before.
 const GC_AGE: Nanos = Nanos::from_secs(3);
 /// Flows looked at when a new one makes them too many: the bound of that loop.
@@ -229,29 +122,6 @@ struct Band {
     packets: u32,
 }
 
-/// What is configured, in the form that the data path reads.
-#[derive(Debug)]
-struct Limits {
-    limit: u32,
-    flow_limit: u32,
-    mask: u32,
-    quantum: u32,
-    initial_quantum: i32,
-    /// `None`: nothing is paced by rate.
-    maxrate: Option<u64>,
-    pacing: bool,
-    /// Whether `maxrate` is low enough for each packet to be spaced.
-    low: bool,
-    refill: Nanos,
-    /// `u64::MAX` if off.
-    ce_threshold: u64,
-    horizon: Nanos,
-    horizon_drop: bool,
-    offload: Nanos,
-    gc_above: u32,
-    band_of: [u8; 16],
-}
-
 /// Fair queueing with pacing.
 #[derive(Debug)]
 pub struct Fq {
@@ -286,29 +156,7 @@ impl Discipline for Fq {
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
-        cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
-        cfg.buckets = cfg.buckets.next_power_of_two();
-        // The largest rate that 32 bits hold is none, as in the reference.
-        cfg.maxrate = cfg.maxrate.filter(|r| r.0 < u64::from(u32::MAX));
-        cfg.defrate = None;
-        cfg.offload_horizon = cfg.offload_horizon.filter(|t| t.0 > 0);
-        let offload = cfg.offload_horizon.unwrap_or_default();
-        if offload > cfg.horizon {
-            let expected = format!("at most horizon, {}", cfg.horizon);
-            let err = ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, offload);
-            return Err(err.key("offload_horizon"));
-        }
-        if let Some(PrioMap(map)) = cfg.priomap
-            && let Some(band) = map.iter().find(|band| usize::from(**band) >= BANDS)
-        {
-            let err = ConfigError::new(ErrorKind::OutOfRange, Self::KIND, "bands 0 to 2", band);
-            return Err(err.key("priomap"));
-        }
-        // What is the default is not said.
-        cfg.priomap = cfg.priomap.filter(|map| map.0 != PRIOMAP);
-        cfg.bands = cfg.priomap.map(|_| BANDS as u32);
-        cfg.weights = cfg.weights.filter(|w| w.0 != WEIGHTS);
-        Ok(())
+        cfg.resolve(Self::KIND)
     }
     fn new(cfg: &Config, _env: &Env) -> Self {
         let limits = Limits::of(cfg);
@@ -697,48 +545,4 @@ impl Fq {
 #[inline]
 fn launch_of(m: &Meta) -> Instant {
     if m.txtime == Instant::ZERO { m.enqueued } else { m.txtime }
-}
-
-fn weights(cfg: &Config) -> [i32; BANDS] {
-    // The declaration has checked them against 31 bits.
-    cfg.weights.map_or(WEIGHTS, |w| w.0).map(|w| i32::try_from(w).unwrap_or(i32::MAX))
-}
-
-impl Limits {
-    fn of(cfg: &Config) -> Self {
-        let maxrate = cfg.maxrate.map(|r| r.0);
-        Self {
-            limit: cfg.limit.0,
-            flow_limit: cfg.flow_limit.0,
-            mask: cfg.orphan_mask.0,
-            quantum: cfg.quantum,
-            // The declaration has checked it against 31 bits.
-            initial_quantum: i32::try_from(cfg.initial_quantum).unwrap_or(i32::MAX),
-            maxrate,
-            pacing: cfg.pacing,
-            low: maxrate.is_some_and(|r| r <= cfg.low_rate_threshold.0),
-            refill: cfg.refill_delay,
-            ce_threshold: cfg.ce_threshold.map_or(u64::MAX, |t| t.0),
-            horizon: cfg.horizon,
-            horizon_drop: cfg.horizon_drop,
-            offload: cfg.offload_horizon.unwrap_or_default(),
-            gc_above: cfg.buckets * 2,
-            band_of: cfg.priomap.map_or(PRIOMAP, |map| map.0),
-        }
-    }
-    /// How many flows there can be.
-    fn flows(&self) -> u32 {
-        (self.mask.min(FLOWS_MAX - 1) + 1).next_power_of_two()
-    }
-    /// The packet's flow.
-    #[inline]
-    fn flow(&self, m: &Meta) -> usize {
-        let key = m.hash & self.mask;
-        let index = if self.mask < FLOWS_MAX { key } else { key.wrapping_mul(GOLDEN) >> (32 - 20) };
-        index as usize
-    }
-    #[inline]
-    fn band(&self, m: &Meta) -> usize {
-        usize::from(self.band_of[(m.priority & 15) as usize])
-    }
 }

@@ -56,6 +56,9 @@ pub struct Checker {
     rules: Vec<NodeRule>,
     places: Vec<Handle>,
     reorders: bool,
+    /// A packet with a launch time has come: fq then sends packets of a flow in order of their times.
+    pub stamped: bool,
+    timed: bool,
     /// The root has, or had, a size table.
     pub sized: bool,
     promise: Option<Instant>,
@@ -132,6 +135,7 @@ impl Checker {
             deepest = deepest.max(place.depth);
             places.push(place.parent);
             reorders |= spec.flags.reorders;
+            self.timed |= spec.kind == "fq";
             let classes = qdisc.classes();
             let mut rule = NodeRule {
                 leaf: classes.is_empty() && !spec.flags.classful,
@@ -230,7 +234,7 @@ impl Checker {
                     let last = self.last_of_flow.insert((hash, priority, class, epoch), turn);
                     hold!(
                         Order,
-                        self.reorders || last.is_none_or(|last| last < turn),
+                        self.reorders || self.stamped && self.timed || last.is_none_or(|last| last < turn),
                         "frame {} left after {last:?} of the same flow",
                         s.id
                     );

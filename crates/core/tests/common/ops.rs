@@ -1,7 +1,7 @@
 //! Random operations as data, so that a run can be repeated, compared and cut down.
 
 use txweir_core::rng::Rng;
-use txweir_core::{Ecn, Meta};
+use txweir_core::{Ecn, Instant, Meta};
 
 use crate::common::options::{chance, log_uniform, pick};
 
@@ -75,6 +75,8 @@ pub struct Swarm {
     steps: u64,
     slots: u64,
     ecn: bool,
+    /// One packet in so many has a launch time; 0: none has.
+    stamps: u64,
 }
 
 /// Which operations a run may hold.
@@ -121,6 +123,7 @@ impl Swarm {
             steps: 1 << (10 + rng.below(27)),
             slots: log_uniform(rng, 300),
             ecn: chance(rng, 1, 2),
+            stamps: *pick(rng, &[0, 0, 2, 20]),
         }
     }
 
@@ -185,7 +188,9 @@ impl Swarm {
         let mut meta = meta.hash(hash).priority(*pick(rng, &self.priorities)).ecn(ecn);
         // A flow has one queue, or its packets would overtake each other.
         meta.queue = (hash % QUEUES) as u16;
-        meta
+        // Past or near, and now and then beyond any horizon.
+        let stamped = self.stamps > 0 && chance(rng, 1, self.stamps);
+        if stamped { meta.txtime(Instant(log_uniform(rng, 1 << 44))) } else { meta }
     }
 }
 

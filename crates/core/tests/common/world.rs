@@ -196,6 +196,7 @@ impl World {
     /// One packet in.
     pub fn submit(&mut self, meta: Meta) -> Result<(), Violation> {
         self.checker.input();
+        self.checker.stamped |= meta.txtime != Instant::ZERO;
         let id = self.frames.len() as u32;
         let flow = (meta.hash, meta.priority, meta.class);
         let (epoch, wire_len) = (self.checker.epoch, meta.wire_len);
