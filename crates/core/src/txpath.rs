@@ -6,12 +6,13 @@
 //! device has finished something. Spurious calls are harmless. What `drain` answers says who must call it
 //! next: nobody (`Idle`), whoever sees the device finish (`Device`), a timer (`At`), or at once (`More`).
 
+mod requests;
 mod swap;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::cx::{Cx, Request, Tally};
+use crate::cx::{Cx, Tally};
 use crate::detail::Detail;
 use crate::device::{Completed, DeviceError, TxQueue};
 use crate::dql::{Dql, DqlConfig, DqlError, OBJECT_MAX};
@@ -336,48 +337,6 @@ impl<F> TxPath<F> {
             Some(reason) => Admitted::Dropped(reason),
             None => Admitted::Queued,
         }
-    }
-
-    /// Does what qdiscs have asked of the owner of the frames.
-    #[cold]
-    fn carry_out<D>(&mut self, dev: &mut D)
-    where
-        D: TxQueue<Frame = F>,
-    {
-        // A copy asks for no other, so this ends.
-        while let Some(request) = self.cx.take_request() {
-            match request {
-                Request::Copy(original) => self.copy_in(original, dev),
-                Request::Flip(index, bit) => {
-                    if let Some(frame) = self.frames.get_mut(index).and_then(Option::as_mut) {
-                        dev.corrupt(frame, bit);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Queues the copy that was asked for of the packet in slot `original`, which has just been queued.
-    fn copy_in<D>(&mut self, original: usize, dev: &mut D)
-    where
-        D: TxQueue<Frame = F>,
-    {
-        let Some(frame) = self.frames.get(original).and_then(Option::as_ref) else { return };
-        let Some(copy) = dev.copy(frame) else {
-            self.stats.uncopied += 1;
-            return;
-        };
-        let m = self.cx.pool.as_it_came(original);
-        let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
-            let _ = self.refuse(copy, m, DropReason::PoolFull, dev);
-            return;
-        };
-        self.frames[p.index()] = Some(copy);
-        self.stats.copies += 1;
-        self.record(Event::Enqueued, &m);
-        self.cx.copying = true;
-        self.tree.root_mut().enqueue(p, &mut self.cx);
-        self.cx.copying = false;
     }
 
     /// Drops a packet that no qdisc has seen.
