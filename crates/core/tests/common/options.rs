@@ -9,7 +9,7 @@ use txweir_core::qdisc::red::Qevent;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::stab::LinkLayer;
-use txweir_core::value::{Json, Mask, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of};
+use txweir_core::value::{Hex, Json, Mask, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, Env, Nanos, Packets, Rate};
 
 /// True with a chance of `n` in `of`.
@@ -67,6 +67,8 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         }
         e if e == Framing::EXPECTED => vec![(rng.below(321) as i64 - 64).to_string()],
         e if e == cake::Mask::EXPECTED => vec![format!("{:#x}", log_uniform(rng, 0xffff_ffff))],
+        e if e == Hex::EXPECTED => vec![format!("{:x}", log_uniform(rng, 0xffff_ffff))],
+        e if e == u16::EXPECTED => vec![log_uniform(rng, u64::from(u16::MAX)).to_string()],
         e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
         e if e == NanosBare::EXPECTED => {

@@ -240,7 +240,8 @@ fn write_flow(
         }
     }
     // tc ends most kinds' flows with an empty line.
-    writeln!(out, "{}", if owner.qdisc().spec().kind == "cake" { "" } else { "\n" })
+    let ends = matches!(owner.qdisc().spec().kind, "cake" | "fq_codel");
+    writeln!(out, "{}", if ends { "" } else { "\n" })
 }
 
 /// Packets that were dropped from a flow, where that is known.
