@@ -360,6 +360,7 @@ impl Borrow {
             self.unwait(i);
             self.refill(i);
         }
+        self.wheel.clear();
         self.row_turns.fill(NONE);
         self.overlimits = 0;
     }
