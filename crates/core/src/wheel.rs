@@ -187,11 +187,12 @@ impl Wheel {
         }
     }
 
-    /// Nothing waits any longer. O(number that waited).
+    /// Nothing waits any longer, and the wheel is as it was made. O(number that waited).
     pub fn clear(&mut self) {
         while let Some(slot) = self.first() {
             self.unlink(self.slots[usize::from(slot)].head);
         }
+        self.base = 0;
     }
 
     /// The occupied slot with the earliest deadlines.

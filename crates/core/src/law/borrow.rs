@@ -16,7 +16,7 @@
 //! becomes due is O(1) for each ([`Wheel`]), once between two packets of its own. No cost grows with the number of
 //! classes but that of making one, which moves its later siblings.
 //!
-//! **Memory.** 128 bytes for each class (two cache lines), 12 of numbers that few packets touch, 24 of the wheel, two for each
+//! **Memory.** 128 bytes for each class (two cache lines), 28 of numbers that few packets touch, 24 of the wheel, two for each
 //! minor number; for a class with classes below 280 and two bytes for each of them; bits for each row and feed in use.
 
 mod turns;
@@ -118,6 +118,9 @@ const _: () = assert!(size_of::<Hot>() == 128, "the module says what a class cos
 /// What few packets touch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cold {
+    /// When its buckets were made full, and how deep they were then, ticks.
+    filled: Instant,
+    depths: (u32, u32),
     overlimits: u32,
     drops: u32,
     prio: u8,
@@ -297,9 +300,9 @@ impl Borrow {
             self.adopt(p, i);
         }
         self.set(i, shape);
-        let hot = &mut self.hot[i];
-        hot.tokens = i64::from(shape.buffer) * TICK_NS as i64;
-        hot.ctokens = i64::from(shape.cbuffer) * TICK_NS as i64;
+        self.cold[i].depths = (shape.buffer, shape.cbuffer);
+        self.cold[i].filled = now;
+        self.refill(i);
         i
     }
 
@@ -343,27 +346,32 @@ impl Borrow {
         self.unwait(p);
         self.free_inner.push(inner as u16);
         let hot = &mut self.hot[p];
-        (hot.level, hot.inner, hot.mode, hot.turns) = (0, NONE, Mode::CanSend, [0; LEVELS]);
-        hot.checked = now;
-        hot.tokens = i64::from(hot.buffer) * TICK_NS as i64;
-        hot.ctokens = i64::from(hot.cbuffer) * TICK_NS as i64;
+        (hot.level, hot.inner) = (0, NONE);
+        self.cold[p].depths = (hot.buffer, hot.cbuffer);
+        self.cold[p].filled = now;
+        self.refill(p);
         Some(p)
     }
 
-    /// Nobody is active, and all buckets are full.
-    pub fn reset(&mut self, now: Instant) {
+    /// Nobody is active, and the buckets are as if no packet had ever come.
+    pub fn reset(&mut self) {
         self.rest();
         for i in 0..self.hot.len() {
             self.unwait(i);
-            let hot = &mut self.hot[i];
-            hot.mode = Mode::CanSend;
-            hot.checked = now;
-            hot.tokens = i64::from(hot.buffer) * TICK_NS as i64;
-            hot.ctokens = i64::from(hot.cbuffer) * TICK_NS as i64;
-            hot.turns = [if hot.level == 0 { 0 } else { NO_TURN }; LEVELS];
+            self.refill(i);
         }
+        self.wheel.clear();
         self.row_turns.fill(NONE);
         self.overlimits = 0;
+    }
+
+    /// As when its buckets were made full.
+    fn refill(&mut self, i: usize) {
+        let (Cold { filled, depths, .. }, hot) = (self.cold[i], &mut self.hot[i]);
+        (hot.mode, hot.checked) = (Mode::CanSend, filled);
+        hot.tokens = i64::from(depths.0) * TICK_NS as i64;
+        hot.ctokens = i64::from(depths.1) * TICK_NS as i64;
+        hot.turns = [if hot.level == 0 { 0 } else { NO_TURN }; LEVELS];
     }
 
     /// Nobody is active.

@@ -230,8 +230,8 @@ impl Discipline for Htb {
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
         self.direct.metas(pool).for_each(f);
     }
-    fn reset(&mut self, cx: &mut Cx) {
-        self.law.reset(cx.now);
+    fn reset(&mut self, _cx: &mut Cx) {
+        self.law.reset();
     }
     fn stats(&self) -> Stats {
         Stats { direct_packets_stat: self.direct_packets }

@@ -16,7 +16,7 @@ use crate::common::options::{agree, build, classes_of, printed, shown, with_word
 use crate::common::world::{Known, Seen};
 
 /// Classful kinds that also queue packets of their own, beside those in their classes.
-const OWN_QUEUE: &[&str] = &["netem"];
+const OWN_QUEUE: &[&str] = &["htb", "netem"];
 
 /// Kinds in which a class that may not send yet holds up the others, as in Linux: below one of these a shaper holds back
 /// everything.

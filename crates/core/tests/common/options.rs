@@ -12,7 +12,7 @@ use txweir_core::qdisc::sfq::Seconds;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::stab::LinkLayer;
-use txweir_core::value::{Json, Mask, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of};
+use txweir_core::value::{Hex, Json, Mask, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, Env, Nanos, Packets, Rate};
 
 /// True with a chance of `n` in `of`.
@@ -73,6 +73,8 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         }
         e if e == Framing::EXPECTED => vec![(rng.below(321) as i64 - 64).to_string()],
         e if e == cake::Mask::EXPECTED => vec![format!("{:#x}", log_uniform(rng, 0xffff_ffff))],
+        e if e == Hex::EXPECTED => vec![format!("{:x}", log_uniform(rng, 0xffff_ffff))],
+        e if e == u16::EXPECTED => vec![log_uniform(rng, u64::from(u16::MAX)).to_string()],
         e if e == Places::EXPECTED => vec![log_uniform(rng, 2000).to_string()],
         e if e == Delay::EXPECTED => {
             let mut words = vec![exact_of(&Nanos(log_uniform(rng, 1_000_000_000)))];
