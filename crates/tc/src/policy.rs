@@ -189,8 +189,8 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     match spec.build(&mut Words::new(&options), &Env::default()) {
         Ok(_) => Ok(()),
-        // A part of the rate of a link that is not known yet.
-        Err(e) if e.kind == ErrorKind::NoLinkRate => Ok(()),
+        // A part of the rate of a link that is not known yet, or what only some devices can.
+        Err(e) if matches!(e.kind, ErrorKind::NoLinkRate | ErrorKind::Unsupported) => Ok(()),
         Err(e) => Err(refusal::of(source, cmd, &e)),
     }
 }
