@@ -732,7 +732,10 @@ mod tests {
         for bad in ["", "0x", "+1", "-1", "g", "100000000", "1 "] {
             assert_eq!(read::<Hex>(bad), None, "{bad:?}");
         }
-        assert_eq!((Hex(0x1_0010).minor(), read::<u16>("65535"), read::<u16>("65536")), (0x10, Some(65_535), None));
+        assert_eq!(
+            (Hex(0x1_0010).minor(), read::<u16>("65535"), read::<u16>("65536")),
+            (0x10, Some(65_535), None)
+        );
     }
 
     #[test]

@@ -226,6 +226,7 @@ fn what_the_classes_refuse() {
         offload,
         "htb offload: expected no offload, given \"offload\" (there is no hardware here that could shape: leave it out)"
     );
+    assert!(lane.change(now, Handle::ROOT, "debug 0").is_err());
     // Eight levels, and no more.
     for minor in 2..8 {
         add(&mut lane, now, minor, minor - 1, "rate 1mbit").unwrap();
@@ -260,6 +261,23 @@ fn a_class_cannot_be_moved_and_an_option_of_htb_can_be_changed() {
 }
 
 #[test]
+fn a_shaper_in_a_leaf_is_asked_when_a_class_is_due() {
+    let mut lane = htb("", &[(0x10, 0, "rate 80mbit"), (0x20, 0, "rate 8mbit burst 1000 cburst 1000")]);
+    let tbf = lane.graft(Instant::ZERO, at(0x10), "tbf", "rate 8kbit burst 1600 limit 100000");
+    fill(&mut lane, 0x20, 1000, 8);
+    fill(&mut lane, 0x10, 1600, 2);
+    // The second packet of the tbf leaves after 1.6 s; until then it is asked whenever the other class is due.
+    assert_eq!(run(&mut lane, 0, 2000 * MS).last(), Some(&(1600 * MS, 0x10_0001)));
+    let mut overlimits = 0;
+    lane.path.tree().visit(&mut |_, node| {
+        if node.handle() == tbf {
+            overlimits = node.books().overlimits;
+        }
+    });
+    assert!(overlimits > 1, "{overlimits}");
+}
+
+#[test]
 fn a_class_counts_drops_of_packets_that_came_to_it() {
     let mut lane = htb("", &[(0x10, 0, "rate 8kbit")]);
     lane.graft(Instant::ZERO, at(0x10), "pfifo", "limit 2");
@@ -289,7 +307,11 @@ fn ceilings_hold_and_books_balance_in_random_trees_that_change() {
             let minor = 1 + rng.below(14) as u16;
             let parent = rng.below(15) as u16;
             let rate = 1000 * (1 + rng.below(4000));
-            let options = format!("rate {rate}bps ceil {}bps prio {} burst 3000", rate * (1 + rng.below(3)), rng.below(3));
+            let options = format!(
+                "rate {rate}bps ceil {}bps prio {} burst 3000",
+                rate * (1 + rng.below(3)),
+                rng.below(3)
+            );
             match rng.below(12) {
                 0 if add(&mut lane, Instant(now), minor, parent, &options).is_ok() => {
                     above.insert(minor, if above.contains_key(&parent) { parent } else { 0 });
@@ -302,7 +324,10 @@ fn ceilings_hold_and_books_balance_in_random_trees_that_change() {
                         above.remove(&minor);
                     }
                 }
-                2 => assert_eq!(change(&mut lane, Instant(now), minor, &options).is_ok(), above.contains_key(&minor)),
+                2 => assert_eq!(
+                    change(&mut lane, Instant(now), minor, &options).is_ok(),
+                    above.contains_key(&minor)
+                ),
                 3..8 => {
                     for _ in 0..rng.below(6) {
                         id += 1;
@@ -324,9 +349,15 @@ fn ceilings_hold_and_books_balance_in_random_trees_that_change() {
             assert_eq!(u64::from(id), gone.sent.packets + gone.dropped.packets + gone.queued.packets);
             for minor in above.keys() {
                 let level = shown(&lane, *minor).4[6];
-                let depth = std::iter::successors(Some(*minor), |m| above.get(m).copied().filter(|p| *p != 0)).count();
+                let depth =
+                    std::iter::successors(Some(*minor), |m| above.get(m).copied().filter(|p| *p != 0))
+                        .count();
                 let inner = above.values().any(|p| p == minor);
-                assert_eq!(level, if inner { 8 - depth as i64 } else { 0 }, "seed {seed}: class {minor} {above:?}");
+                assert_eq!(
+                    level,
+                    if inner { 8 - depth as i64 } else { 0 },
+                    "seed {seed}: class {minor} {above:?}"
+                );
             }
         }
         // A minute at the lowest rate's clamp, as often as it takes: all of it leaves.

@@ -389,7 +389,8 @@ fn write_stats(out: &mut String, node: &Node, form: &Form) -> std::fmt::Result {
     let mut line = String::new();
     node.qdisc().counters(&mut |counter, n| {
         let key = counter.key;
-        if style.among.contains(&key) || n == 0 && (style.hidden.contains(&key) || style.words.contains(&key)) {
+        if style.among.contains(&key) || n == 0 && (style.hidden.contains(&key) || style.words.contains(&key))
+        {
             return;
         }
         if style.breaks.contains(&key) {

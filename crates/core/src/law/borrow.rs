@@ -410,7 +410,8 @@ impl Borrow {
         if self.hot[p].level == 0 {
             self.deactivate(p);
             self.unwait(p);
-            let above = self.hot.get(usize::from(self.hot[p].parent)).map_or(LEVELS as u8, |above| above.level);
+            let above =
+                self.hot.get(usize::from(self.hot[p].parent)).map_or(LEVELS as u8, |above| above.level);
             let inner = self.free_inner.pop().unwrap_or_else(|| {
                 self.inner.push(Inner::default());
                 // As many as there are classes at most.

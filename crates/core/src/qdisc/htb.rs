@@ -8,7 +8,8 @@
 //! - I2: a class that has packets gets its rate, as long as those above do not run out of their ceilings' tokens.
 //! - I3: after `At(t)` nothing may leave before t; every class that cannot send is waited for.
 //! - I4: who is active has had packets; a class whose qdisc turns out to be empty leaves, and its siblings stay.
-//! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-debug, htb-range, htb-class-drops, class-order).
+//! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-debug, htb-range, htb-class-drops, htb-wakes,
+//!   class-order).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -114,11 +115,7 @@ impl ClassConfig {
             ceil: RateMul::new(self.ceiling()),
             buffer,
             cbuffer,
-            sizing: Sizing {
-                overhead: self.overhead.into(),
-                mpu: self.mpu.into(),
-                layer: self.linklayer,
-            },
+            sizing: Sizing { overhead: self.overhead.into(), mpu: self.mpu.into(), layer: self.linklayer },
             // At most 200 000 where it is reckoned; turns are signed.
             quantum: self.quantum.unwrap_or(reckoned as u32).min(i32::MAX.unsigned_abs()),
             prio: self.prio.min(PRIO_MAX) as u8,
@@ -367,7 +364,10 @@ impl Classful for Htb {
         Counter { key: "tokens", about: "Tokens of its rate, in ticks of 64 ns." },
         Counter { key: "ctokens", about: "Tokens of its ceiling, in ticks of 64 ns." },
         Counter { key: "quantum", about: "Bytes of its turn, as given or reckoned." },
-        Counter { key: "level", about: "0 for a leaf; 7 for a root class with classes below, and one less for each level." },
+        Counter {
+            key: "level",
+            about: "0 for a leaf; 7 for a root class with classes below, and one less for each level.",
+        },
     ];
     const CLASS_CHANGE: ChangeRule = ChangeRule::Replace;
 

@@ -43,11 +43,7 @@ fn config(classes: &dyn UserClasses, class: &ClassShown<'_>) -> Option<ClassConf
 }
 
 /// The options of a class.
-pub(super) fn class_options(
-    classes: &dyn UserClasses,
-    class: &ClassShown<'_>,
-    form: &Form,
-) -> Vec<Printed> {
+pub(super) fn class_options(classes: &dyn UserClasses, class: &ClassShown<'_>, form: &Form) -> Vec<Printed> {
     let Some(cfg) = config(classes, class) else { return Vec::new() };
     let [.., quantum, level] = class.values else { return Vec::new() };
     let number = |key, n: u64| Printed { key, text: Some(format!("{key} {n}")), json: Some(Json::Uint(n)) };
@@ -99,7 +95,11 @@ fn push_bucket(
     printed.push(Printed { key, text: Some(format!("{key} {cell}")), json: Some(Json::Text(cell)) });
     // One key once: the smallest size is the same for both.
     let json = (key == "burst").then(|| Json::Uint(cfg.mpu.into()));
-    printed.push(Printed { key: "mpu", text: Some(format!("mpu {}", text_of(&Bytes(cfg.mpu.into())))), json });
+    printed.push(Printed {
+        key: "mpu",
+        text: Some(format!("mpu {}", text_of(&Bytes(cfg.mpu.into())))),
+        json,
+    });
 }
 
 /// The counters of a class.
