@@ -226,6 +226,7 @@ fn what_the_classes_refuse() {
         offload,
         "htb offload: expected no offload, given \"offload\" (there is no hardware here that could shape: leave it out)"
     );
+    assert!(lane.change(now, Handle::ROOT, "debug 0").is_err());
     // Eight levels, and no more.
     for minor in 2..8 {
         add(&mut lane, now, minor, minor - 1, "rate 1mbit").unwrap();
@@ -257,6 +258,23 @@ fn a_class_cannot_be_moved_and_an_option_of_htb_can_be_changed() {
     // A quantum beyond the range of turns is the largest there is.
     change(&mut lane, Instant::ZERO, 0x10, "rate 1mbit quantum 4294967295").unwrap();
     assert_eq!(shown(&lane, 0x10).4[5], i64::from(i32::MAX));
+}
+
+#[test]
+fn a_shaper_in_a_leaf_is_asked_when_a_class_is_due() {
+    let mut lane = htb("", &[(0x10, 0, "rate 80mbit"), (0x20, 0, "rate 8mbit burst 1000 cburst 1000")]);
+    let tbf = lane.graft(Instant::ZERO, at(0x10), "tbf", "rate 8kbit burst 1600 limit 100000");
+    fill(&mut lane, 0x20, 1000, 8);
+    fill(&mut lane, 0x10, 1600, 2);
+    // The second packet of the tbf leaves after 1.6 s; until then it is asked whenever the other class is due.
+    assert_eq!(run(&mut lane, 0, 2000 * MS).last(), Some(&(1600 * MS, 0x10_0001)));
+    let mut overlimits = 0;
+    lane.path.tree().visit(&mut |_, node| {
+        if node.handle() == tbf {
+            overlimits = node.books().overlimits;
+        }
+    });
+    assert!(overlimits > 1, "{overlimits}");
 }
 
 #[test]

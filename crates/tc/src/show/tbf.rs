@@ -1,15 +1,13 @@
 //! tbf as tc prints it: the buckets as packets are charged for them, overhead, minimum and cells included, in the grain of
 //! the kernel's clock and of tc's microseconds; the limit as the latency that it amounts to once the bucket is empty.
 
+use txweir_core::law::bucket::{TICK_NS, shown_size};
 use txweir_core::qdisc::Qdisc;
 use txweir_core::units::RateMul;
 use txweir_core::value::{Json, text_of};
-use txweir_core::{Bytes, Nanos, Rate};
+use txweir_core::{Bytes, Rate};
 
 use super::{Form, Printed, rate, time};
-
-/// Nanoseconds of one tick of the kernel's packet scheduler clock.
-const TICK: u64 = 64;
 
 /// A bucket as the kernel gives it out and as tc prints it.
 struct Bucket {
@@ -21,11 +19,11 @@ struct Bucket {
 impl Bucket {
     /// The time that tc makes of it, whole microseconds.
     const fn micros(&self) -> u64 {
-        self.ticks * TICK / 1_000
+        self.ticks * TICK_NS / 1_000
     }
     /// The size that tc makes of that.
     fn size(&self) -> Bytes {
-        self.rate.bytes_floor(Nanos::from_micros(self.micros()))
+        shown_size(self.rate, self.ticks)
     }
     /// The time in which `limit` drains once the bucket is empty, microseconds, as tc reckons it: in floating point, the division
     /// first, so that a whole number may come out just below.
@@ -53,7 +51,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     };
     let bucket = |rate: u64, size: u64| {
         let rate = Rate(rate);
-        Bucket { rate, ticks: RateMul::new(rate).time_floor(charged(size)).0 / TICK }
+        Bucket { rate, ticks: RateMul::new(rate).time_floor(charged(size)).0 / TICK_NS }
     };
     let limit = number("limit").unwrap_or(0);
     let burst = bucket(number("rate").unwrap_or(0), number("burst").unwrap_or(0));
