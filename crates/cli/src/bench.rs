@@ -72,7 +72,7 @@ const JOBS: &[Job] = &[
     Job { name: "prio-16", about: "prio, 16 bands at random", peer: false, make: || prio(16) },
     Job {
         name: "cake",
-        about: "cake at 400 Gbit/s, 3 tins, 256 flows, 256 packets standing",
+        about: "cake at 400 Gbit/s, 3 tins, 1024 flows x 4 packets",
         peer: false,
         make: cake,
     },
@@ -320,8 +320,8 @@ fn prio(bands: u32) -> Run {
 
 /// Packets of 64 bytes at a rate at which a burst takes less time than until the next: every step of cake but the wait.
 fn cake() -> Run {
-    let kinds = (0..256u32).map(|i| (0, i.wrapping_mul(0x9e37_79b9))).collect();
-    path("cake", "bandwidth 400gbit memlimit 100mb rtt 100s", 1024, true, 256, kinds)
+    let flows = draw(1 << 16, |r| (0, r.below(1024) as u32));
+    path("cake", "bandwidth 400gbit memlimit 100mb rtt 100s", 8192, true, 4096, flows)
 }
 
 /// The classes of `drr_1k`.

@@ -131,7 +131,8 @@ pub trait Group: Show + Clone + PartialEq {
 /// Declares parameters. Each line: documentation, field, type, default (may use the environment), then
 /// `keys ["word", "alias"]`, `sizes ["word", "alias"]` (a size that a cell may follow) or
 /// `flags ["on-word" = value, "off-word" = value]`, or for a type that is a `Group` (and prints its own words)
-/// `group (["key"], ["word"])` with the words that take a value and those that stand alone; then an optional range in words with its test.
+/// `group (["key"], ["word"])` with the words that take a value and those that stand alone; then an optional range in
+/// words with its test.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! params {

@@ -160,6 +160,13 @@ impl Pool {
             *slot = *detail;
         }
     }
+    /// Says that nothing is known of it. Field by field: of an acknowledgement only that there is none is written.
+    #[inline]
+    pub(crate) fn clear_detail(&mut self, p: &Pkt) {
+        if let Some(slot) = self.details.get_mut(p.index()) {
+            (slot.src_host, slot.dst_host, slot.l3_offset, slot.tcp) = (0, 0, None, None);
+        }
+    }
     /// Notes a number of a packet, for the qdisc that it waits in, if details are kept.
     #[inline]
     pub(crate) fn set_note(&mut self, p: &Pkt, note: u32) {

@@ -322,7 +322,10 @@ impl<F> TxPath<F> {
             return self.refuse(frame, m, DropReason::PoolFull, dev);
         };
         if self.cx.pool.keeps_details() {
-            self.cx.pool.set_detail(&p, detail.unwrap_or(&Detail::default()));
+            match detail {
+                Some(detail) => self.cx.pool.set_detail(&p, detail),
+                None => self.cx.pool.clear_detail(&p),
+            }
         }
         let index = p.index();
         self.frames[index] = Some(frame);

@@ -159,13 +159,13 @@ fn messages() {
         ),
         (
             "qdisc",
-            "cake bandwith 10mbit",
-            "t:1:6: cake has no parameter \"bandwith\" (did you mean \"bandwidth\"?)",
+            "cake_mq bandwith 10mbit",
+            "t:1:9: cake_mq has no parameter \"bandwith\" (did you mean \"bandwidth\"?)",
         ),
         (
             "qdisc",
-            "cake overhead 300",
-            "t:1:15: cake overhead: 300 is out of range (expected a whole number from -64 to 256)",
+            "cake_mq overhead 300",
+            "t:1:18: cake_mq overhead: 300 is out of range (expected a whole number from -64 to 256)",
         ),
         ("qdisc", "qfq quantum 5", "t:1:5: qfq takes no parameters, given \"quantum\""),
         (

@@ -42,8 +42,10 @@ fn options(spec: &Spec, rng: &mut Rng) -> Option<Vec<String>> {
         }
         for _ in 0..40 {
             let mut tried = options.clone();
-            tried.push(param.words[rng.below(param.words.len() as u64) as usize].to_string());
-            if !param.flag {
+            let alone = !param.alone.is_empty() && rng.below(2) == 0;
+            let words = if alone { param.alone } else { param.words };
+            tried.push(words[rng.below(words.len() as u64) as usize].to_string());
+            if !param.flag && !alone {
                 tried.extend(value(rng));
             }
             if matches!(accepted(spec, &tried), Ok(()) | Err((ErrorKind::Missing, _))) {

@@ -293,7 +293,8 @@ fn counters_of_the_kinds_that_have_some() {
 fn the_table_of_cakes_tins() {
     let tree = tree("qdisc add root handle 1: cake bandwidth 10mbit diffserv4");
     let lines = [
-        "qdisc cake 1: root refcnt 2 bandwidth 10Mbit diffserv4 triple-isolate nonat nowash no-ack-filter split-gso rtt 100ms raw overhead 0 ",
+        "qdisc cake 1: root refcnt 2 bandwidth 10Mbit diffserv4 triple-isolate nonat nowash no-ack-filter split-gso rtt \
+         100ms raw overhead 0 ",
         " Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) ",
         " backlog 0b 0p requeues 0",
         " memory used: 0b of 4Mb",

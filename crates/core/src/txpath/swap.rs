@@ -37,7 +37,8 @@ impl<F> TxPath<F> {
     /// Changes the tree, between bursts, and keeps the packets that wait. `f` gets the tree and what its operations
     /// need; what it removes is set aside and queued again, with everything else if anything was set aside or the
     /// tree was disturbed (`Tree::disturb`): in order of arrival, each with the time at which it was first queued,
-    /// classified anew. Packets of one flow stay in order, unless a new qdisc chooses a queue by details (`wants_detail`) that were not kept when they came.
+    /// classified anew. Packets of one flow stay in order, unless a new qdisc chooses a queue by details (`wants_detail`)
+    /// that were not kept when they came.
     ///
     /// What the new tree has no room for it drops, with its own reason. A super-packet that it takes only in pieces
     /// is given to `cut` with its metadata and the largest size of a piece, and a function that takes each piece in

@@ -291,6 +291,7 @@ fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
         // tc makes something of any number here.
         (ErrorKind::OutOfRange, "red", "probability") if err.expected == "at most 1" => REFUSED,
         // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
+        (ErrorKind::OutOfRange, "cake", "overhead" | "mpu") => UNPARSABLE,
         (ErrorKind::OutOfRange, "bfifo" | "red" | "tbf", _) => UNPARSABLE,
         (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
         // tc itself wants these together; that one which duplicates is alone is the kernel's rule.

@@ -25,6 +25,7 @@ mod config;
 mod flows;
 mod framing;
 mod heap;
+mod memory;
 mod shaper;
 mod tin;
 mod tins;
@@ -75,11 +76,6 @@ crate::stats! {
     }
 }
 
-/// The memory that is allowed whatever the rate, unless it is said.
-const MEMORY_MIN: u64 = 4 << 20;
-/// Frames of the device that unsaid memory holds at most.
-const PACKETS_MAX: u64 = 10_240;
-
 /// Shaper, tins, fair queueing and law in one.
 #[derive(Debug)]
 pub struct Cake {
@@ -107,18 +103,6 @@ pub struct Cake {
     held_up: u32,
     /// When it was last called.
     seen: Instant,
-}
-
-/// The memory that a waiting packet is charged: that of Linux's buffers, so that a limit means the same. A frame with its
-/// headroom and the 320 bytes that follow it in a buffer come in the sizes of its allocator, and 256 bytes describe them.
-/// What does not fit one page beside its headroom lies in pages of its own, but for the link header.
-fn memory_of(m: &Meta) -> u64 {
-    const PAGE: u64 = 4096;
-    let len = u64::from(m.len);
-    let (linear, pages) = if len + 16 < PAGE { (len, 0) } else { (14, (len - 14).next_multiple_of(PAGE)) };
-    let data = (linear + 16).next_multiple_of(64) + 320;
-    let room = if data <= 576 { 576 } else { data.next_power_of_two() };
-    room + 256 + pages
 }
 
 impl Discipline for Cake {
@@ -184,7 +168,7 @@ impl Discipline for Cake {
             // A size table above translates what is said here: none of the pieces is charged more than the whole.
             let real = m.len.saturating_add((u32::from(m.segs) - 1).saturating_mul(m.header_len.into()));
             Verdict::Cut(if m.wire_len == real { m.segment_len() } else { m.wire_len.max(m.segment_len()) })
-        } else if self.memory + memory_of(m) <= self.memory_sure() {
+        } else if self.memory + memory::of(m) <= self.memory_sure() {
             Verdict::Accept
         } else {
             Verdict::Full
@@ -217,7 +201,7 @@ impl Discipline for Cake {
         t.flows.flows[f].packets.push_back(&mut cx.pool, p);
         self.backlogs.add(tin * FLOWS + f, m.wire_len);
         self.packets += 1;
-        self.memory += memory_of(&m);
+        self.memory += memory::of(&m);
         let saved = if self.cfg.ack_filter == AckFilter::Off { 0 } else { self.filter(tin, f, cx) };
         self.follow(i64::from(m.wire_len) - i64::from(saved), now);
         let t = &mut self.tins[tin];
@@ -421,7 +405,7 @@ impl Cake {
         self.tins[tin].stats.backlog_bytes -= u64::from(m.wire_len);
         self.backlogs.take(tin * FLOWS + f, m.wire_len);
         self.packets -= 1;
-        self.memory -= memory_of(m);
+        self.memory -= memory::of(m);
     }
 
     /// Whether the law lets a packet go; it may mark it.
@@ -552,7 +536,7 @@ impl Cake {
     /// The memory that is allowed whatever this arrival says of the rate.
     fn memory_sure(&self) -> u64 {
         let follows = self.cfg.bandwidth.autorate && self.cfg.memlimit.0.is_none();
-        if follows { self.memory_limit.min(MEMORY_MIN) } else { self.memory_limit }
+        if follows { self.memory_limit.min(memory::LEAST) } else { self.memory_limit }
     }
 
     /// Gives every tin its part of the rate, and bounds the memory.
@@ -567,12 +551,8 @@ impl Cake {
         if shaped && self.schedule.pace.is_unlimited() {
             self.tins.iter_mut().for_each(|tin| tin.deficit = 0);
         }
-        let frames = PACKETS_MAX * u64::from(self.frame.0);
-        self.memory_limit = match (self.cfg.memlimit.0, self.rate.0) {
-            (Some(said), _) => said.0,
-            (None, 0) => frames,
-            (None, _) => frames.min(self.rate.bytes_floor(interval).0.saturating_mul(4).max(MEMORY_MIN)),
-        };
+        let unsaid = || memory::limit(self.rate, interval, self.frame.0);
+        self.memory_limit = self.cfg.memlimit.0.map_or_else(unsaid, |said| said.0);
     }
 
     /// Takes another plan: tins that it does not have lose what they hold.

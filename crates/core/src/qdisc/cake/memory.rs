@@ -1,0 +1,33 @@
+//! What waiting packets take of memory, and how much they may.
+
+use crate::meta::Meta;
+use crate::time::Nanos;
+use crate::units::Rate;
+
+/// The memory that is allowed whatever the rate, unless it is said.
+pub const LEAST: u64 = 4 << 20;
+/// Frames of the device that unsaid memory holds at most.
+const PACKETS_MAX: u64 = 10_240;
+
+/// The memory that a waiting packet is charged: that of Linux's buffers, so that a limit means the same. A frame with its
+/// headroom and the 320 bytes that follow it in a buffer come in the sizes of its allocator, and 256 bytes describe them.
+/// What does not fit one page beside its headroom lies in pages of its own, but for the link header.
+#[inline]
+pub fn of(m: &Meta) -> u64 {
+    const PAGE: u64 = 4096;
+    let len = u64::from(m.len);
+    let (linear, pages) = if len + 16 < PAGE { (len, 0) } else { (14, (len - 14).next_multiple_of(PAGE)) };
+    let data = (linear + 16).next_multiple_of(64) + 320;
+    let room = if data <= 576 { 576 } else { data.next_power_of_two() };
+    room + 256 + pages
+}
+
+/// The memory that is allowed unless it is said: four times what the rate carries in an `interval`, and not more than
+/// full frames of the device's `frame` bytes.
+pub fn limit(rate: Rate, interval: Nanos, frame: u32) -> u64 {
+    let frames = PACKETS_MAX * u64::from(frame);
+    match rate.0 {
+        0 => frames,
+        _ => frames.min(rate.bytes_floor(interval).0.saturating_mul(4).max(LEAST)),
+    }
+}
