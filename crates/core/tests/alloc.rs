@@ -161,7 +161,13 @@ fn path(role: Role, trace: usize) -> TxPath<u32> {
 /// Puts a kind with random legal options at `parent`, handles counting up from `1:`.
 fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind: &str, rng: &mut Rng) {
     let spec = txweir_core::qdisc::kind(kind).unwrap();
-    let words = legal(spec, path.tree().env(), rng);
+    // Of several netems in a tree none may duplicate.
+    let words = loop {
+        let words = legal(spec, path.tree().env(), rng);
+        if !words.iter().any(|w| w == "duplicate") {
+            break words;
+        }
+    };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     path.configure(Instant::ZERO, ring, |tree, cx| {
         tree.replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(&words), cx)

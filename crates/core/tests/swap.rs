@@ -65,7 +65,8 @@ fn what_is_taken_out_is_what_was_shown() {
                 cx.now = Instant(n * 1000);
                 let m = Meta::new(60 + rng.below(1400) as u32);
                 let mut m = m.hash(rng.below(7) as u32 * 0x1111_1111).priority(rng.below(16) as u32);
-                m.mark = n as u32;
+                // Its number, where nobody looks at it.
+                m.header_len = n as u16;
                 let p = cx.pool.alloc(m, cx.now).unwrap();
                 tree.root_mut().enqueue(p, &mut cx);
                 if n % 3 == 0
@@ -84,8 +85,12 @@ fn what_is_taken_out_is_what_was_shown() {
             let (mut sum, mut last) = (Tally::default(), BTreeMap::new());
             for (i, m) in out.metas(&cx.pool).enumerate() {
                 assert_eq!(*m, shown[i], "{}", spec.kind);
-                let before = last.insert((m.hash, m.priority), m.mark);
-                assert!(before.is_none_or(|before| before < m.mark), "{}: order of a flow", spec.kind);
+                let before = last.insert((m.hash, m.priority), m.header_len);
+                assert!(
+                    before.is_none_or(|before| before < m.header_len),
+                    "{} {words:?}: order of a flow",
+                    spec.kind
+                );
                 sum.packets += 1;
                 sum.bytes += u64::from(m.wire_len);
             }
@@ -121,6 +126,9 @@ fn ample(kind: &str) -> &'static str {
         "codel" => "limit 10000 target 100s interval 100s",
         "fq_codel" => "limit 10000 target 100s interval 100s memory_limit 1gb",
         "ets" => "bands 4 strict 2",
+        "htb" => "direct_qlen 10000",
+        "netem" => "limit 10000",
+        "sfq" => "limit 10000 divisor 65536",
         "cake" => "unlimited no-split-gso rtt 1000s memlimit 1gb",
         "fq" => "limit 100000 flow_limit 100000 horizon 4000s",
         "tbf" => "rate 1mbit burst 100kb limit 100mb",

@@ -187,11 +187,16 @@ impl Swarm {
         let ecn = if self.ecn { Ecn::from_ds(rng.below(4) as u8) } else { Ecn::NotEct };
         let mut meta = meta.hash(hash).priority(*pick(rng, &self.priorities)).ecn(ecn);
         // A flow has one queue, or its packets would overtake each other.
-        meta.queue = (hash % QUEUES) as u16;
+        meta.queue = queue_of(&meta);
         // Past or near, and now and then beyond any horizon.
         let stamped = self.stamps > 0 && chance(rng, 1, self.stamps);
         if stamped { meta.txtime(Instant(log_uniform(rng, 1 << 44))) } else { meta }
     }
+}
+
+/// The transmit queue of a packet's flow.
+pub fn queue_of(meta: &Meta) -> u16 {
+    (meta.hash % QUEUES) as u16
 }
 
 /// A priority: a band, or the name of a class that may or may not exist.

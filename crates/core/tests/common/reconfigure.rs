@@ -150,10 +150,8 @@ impl World {
         };
         let (parent, crowded) = (places[place], places.len() > 48);
         let mut there = Vec::new();
-        self.path
-            .tree()
-            .visit(&mut |_, node| there.push((node.qdisc().spec(), node.qdisc().classes().len())));
-        let (spec, classes) = there[place];
+        self.path.tree().visit(&mut |_, node| there.push(node.qdisc().spec()));
+        let spec = there[place];
         let (now, dev) = (self.now, &mut self.dev);
         Some(match op {
             Op::Change { .. } => {
@@ -163,7 +161,7 @@ impl World {
                     .path
                     .configure(now, dev, |tree, cx| with_words(&words, |w| tree.change(parent, None, w, cx)));
                 self.totals.changed += u64::from(r.is_ok());
-                r.map(|()| classes > 1 || ASSIGNS.contains(&spec.kind)).map_err(|e| e.to_string())
+                r.map(|()| spec.flags.classful || ASSIGNS.contains(&spec.kind)).map_err(|e| e.to_string())
             }
             Op::Illegal { .. } => {
                 let words = illegal(spec, &env, &mut rng);

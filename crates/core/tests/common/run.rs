@@ -6,7 +6,7 @@ use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::{Handle, Meta, Wake};
 
-use crate::common::ops::{Op, Scope, Swarm};
+use crate::common::ops::{Op, Scope, Swarm, queue_of};
 use crate::common::options::{build, chance, illegal, legal, pick, printed, shown};
 use crate::common::setup::{Setup, Totals};
 use crate::common::world::{Mode, World};
@@ -177,7 +177,8 @@ pub fn purged_is_fresh(spec: &'static Spec, seed: u64, ops: usize) -> Result<(),
 fn standing(rng: &mut Rng) -> Vec<Op> {
     let (step, flows) = (1 << (20 + rng.below(6)), 1 + rng.below(3) as u32);
     let round = |i: u32| {
-        let meta = Meta::new(1000).hash((i % flows).wrapping_mul(0x9e37_79b9));
+        let mut meta = Meta::new(1000).hash((i % flows).wrapping_mul(0x9e37_79b9));
+        meta.queue = queue_of(&meta);
         [
             Op::Slots(1000),
             // Nothing goes directly, or nothing would ever stand.
