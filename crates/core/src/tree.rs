@@ -128,7 +128,7 @@ impl Tree {
         walk(&self.root, Place { parent: Handle::ROOT, depth: 0 }, f);
     }
 
-    /// Hands out every packet that waits to the back of `out`, those of one flow in their order. The books forget
+    /// Hands out every packet that waits to the back of `out`, in the order in which `queued` shows them. The books forget
     /// that they were admitted; what the qdiscs know and have counted stays: the tokens of a shaper, the memory of
     /// an AQM. The caller queues the packets again, or drops them.
     pub fn drain(&mut self, out: &mut List, cx: &mut Cx) {
