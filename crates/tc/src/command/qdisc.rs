@@ -181,6 +181,12 @@ fn write_out_keys(cmd: &mut QdiscCommand) {
     let Some(spec) = cmd.kind.as_ref().and_then(spec_of) else { return };
     let Some((_, keys)) = KEYS_CUT_SHORT.iter().find(|(kind, _)| *kind == spec.kind) else { return };
     write_out(&mut cmd.options, keys, spec.params);
+    // tc reads a number for it, and the kernel takes no notice.
+    if let Some(at) = cmd.options.iter().position(|w| spec.kind == "htb" && w.text == "debug")
+        && at + 1 < cmd.options.len()
+    {
+        cmd.options.drain(at..at + 2);
+    }
 }
 
 /// Writes out the words that begin one of `keys`, unless they are keys themselves, or the value of one: each has one word.
