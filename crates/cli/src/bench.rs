@@ -3,9 +3,11 @@
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
+use txweir::core::cx::Cx;
 use txweir::core::device::{Completed, DeviceError, TxQueue};
 use txweir::core::rng::Rng;
-use txweir::core::{DqlConfig, Instant, Meta, Nanos, PathConfig, Role, TxPath};
+use txweir::core::value::Words;
+use txweir::core::{ConfigError, DqlConfig, Handle, Instant, Meta, Nanos, PathConfig, Role, Tree, TxPath};
 
 use crate::Failure;
 
@@ -86,6 +88,13 @@ const JOBS: &[Job] = &[
         make: || paced(1_000_000),
     },
     Job {
+        name: "htb-1k",
+        about: "htb, 1000 leaves x 4 packets that borrow from one class",
+        peer: false,
+        make: || htb(1_000),
+    },
+    Job { name: "htb-10k", about: "the same with 10 000 leaves", peer: false, make: || htb(10_000) },
+    Job {
         name: "tbf",
         about: "tbf over bfifo, 64 packets standing, never out of tokens",
         peer: false,
@@ -165,6 +174,19 @@ impl TxQueue for Sink {
 /// A path that holds `standing` packets between bursts. Packets take priority and flow hash from `kinds` in turn;
 /// the number of kinds is a power of two.
 fn path(kind: &str, options: &str, pool: usize, bql: bool, standing: u64, kinds: Vec<(u32, u32)>) -> Run {
+    path_with(kind, options, pool, bql, standing, kinds, |_, _| Ok(()))
+}
+
+/// The same with a tree that is made further.
+fn path_with(
+    kind: &str,
+    options: &str,
+    pool: usize,
+    bql: bool,
+    standing: u64,
+    kinds: Vec<(u32, u32)>,
+    grow: impl FnOnce(&mut Tree, &mut Cx) -> Result<(), ConfigError>,
+) -> Run {
     let config = PathConfig {
         pool,
         bql: bql.then(DqlConfig::default),
@@ -178,6 +200,9 @@ fn path(kind: &str, options: &str, pool: usize, bql: bool, standing: u64, kinds:
         Err(e) => unreachable!("a benchmark's own options are right: {e}"),
     };
     let mut dev = Sink::default();
+    if let Err(e) = path.configure(Instant::ZERO, &mut dev, grow) {
+        unreachable!("a benchmark's own tree is right: {e}");
+    }
     let mut next = {
         let mut i = 0usize;
         move || {
@@ -295,6 +320,20 @@ fn fq_codel_100k() -> Run {
     let hashes: Vec<u32> = (0..100_000).map(|_| rng.next_u64() as u32).collect();
     let flows = draw(1 << 20, |r| (0, hashes[r.below(100_000) as usize]));
     path("fq_codel", "flows 65536 limit 1000000 memory_limit 1gb", 500_000, true, 400_000, flows)
+}
+
+/// Leaves that have used up their own rates, below one class that has not.
+fn htb(leaves: u32) -> Run {
+    let class = |minor: u32| Handle::new(0x8001, u16::try_from(minor).unwrap_or(u16::MAX));
+    let packets = draw(1 << 16, |r| (class(2 + r.below(leaves.into()) as u32).0, 0));
+    path_with("htb", "", 1 << 17, true, u64::from(leaves) * 4, packets, |tree, cx| {
+        let mut add = |parent, minor, words: &[&str]| {
+            tree.add_class(class(parent), class(minor), None, &mut Words::new(words), cx)
+        };
+        add(0, 1, &["rate", "1tbit", "burst", "1gb", "cburst", "1gb"])?;
+        let leaf = ["rate", "8kbit", "ceil", "1tbit", "burst", "100", "cburst", "1gb", "quantum", "1514"];
+        (0..leaves).try_for_each(|i| add(1, 2 + i, &leaf))
+    })
 }
 
 fn tbf() -> Run {
