@@ -106,6 +106,13 @@ const JOBS: &[Job] = &[
         make: || paced(1_000_000),
     },
     Job {
+        name: "htb-1k",
+        about: "htb, 1000 leaves x 4 packets that borrow from one class",
+        peer: false,
+        make: || htb(1_000),
+    },
+    Job { name: "htb-10k", about: "the same with 10 000 leaves", peer: false, make: || htb(10_000) },
+    Job {
         name: "tbf",
         about: "tbf over bfifo, 64 packets standing, never out of tokens",
         peer: false,
@@ -327,21 +334,33 @@ fn cake() -> Run {
 /// The classes of `drr_1k`.
 const CLASSES: u16 = 1000;
 
-fn drr_1k() -> Run {
-    let config = PathConfig { pool: 8192, role: Role::Forwarder, ..PathConfig::default() };
+/// A path with a root of this kind and a class for each number, told by `class`: the one above it and its options.
+fn with_classes<'a>(
+    kind: &str,
+    pool: usize,
+    count: u16,
+    class: impl Fn(u16) -> (u16, &'a [&'a str]),
+) -> TxPath<u64> {
+    let config = PathConfig { pool, role: Role::Forwarder, ..PathConfig::default() };
     let made = TxPath::new(config).map_err(|e| e.to_string());
-    let made = made.and_then(|p| p.with_qdisc("drr", &[]).map_err(|e| e.to_string()));
+    let made = made.and_then(|p| p.with_qdisc(kind, &[]).map_err(|e| e.to_string()));
     let mut path = made.unwrap_or_else(|e| unreachable!("a benchmark's own options are right: {e}"));
-    let mut dev = Sink::default();
-    let root = path.tree().root().handle();
-    path.configure(Instant::ZERO, &mut dev, |tree, cx| {
-        for minor in 1..=CLASSES {
-            let class = Handle::new(root.major(), minor);
-            if let Err(e) = tree.add_class(root, class, None, &mut Words::new(&[]), cx) {
+    let major = path.tree().root().handle().major();
+    path.configure(Instant::ZERO, &mut Sink::default(), |tree, cx| {
+        for minor in 1..=count {
+            let (above, words) = class(minor);
+            let (above, id) = (Handle::new(major, above), Handle::new(major, minor));
+            if let Err(e) = tree.add_class(above, id, None, &mut Words::new(words), cx) {
                 unreachable!("a benchmark's own classes are right: {e}");
             }
         }
     });
+    path
+}
+
+fn drr_1k() -> Run {
+    let path = with_classes("drr", 8192, CLASSES, |_| (0, &[]));
+    let root = path.tree().root().handle();
     let classes = draw(1 << 16, |r| (root.0 + 1 + r.below(CLASSES.into()) as u32, 0));
     bursts(path, 4 * u64::from(CLASSES), classes)
 }
@@ -375,6 +394,20 @@ fn sfq_1k() -> Run {
 
 fn skbprio() -> Run {
     path("skbprio", "limit 1000", 4096, true, 256, draw(1 << 16, |r| (r.below(64) as u32, 0)))
+}
+
+/// Leaves that have used up their own rates, below one class that has not.
+fn htb(leaves: u16) -> Run {
+    const ABOVE: &[&str] = &["rate", "1tbit", "burst", "1gb", "cburst", "1gb"];
+    const LEAF: &[&str] =
+        &["rate", "8kbit", "ceil", "1tbit", "burst", "100", "cburst", "1gb", "quantum", "1514"];
+    let path = with_classes("htb", 1 << 17, leaves + 1, |minor| match minor {
+        1 => (0, ABOVE),
+        _ => (1, LEAF),
+    });
+    let root = path.tree().root().handle();
+    let packets = draw(1 << 16, |r| (root.0 + 2 + r.below(leaves.into()) as u32, 0));
+    bursts(path, 4 * u64::from(leaves), packets)
 }
 
 fn tbf() -> Run {

@@ -204,7 +204,7 @@ fn values() {
         [
             "error bare-rate p:6:53: htb rate 10 means 10 bit/s (write the unit: 10kbit, 10mbit, or 10bit if it is meant)",
             "error bare-rate p:7:49: tbf rate 8 means 8 bit/s (write the unit: 8kbit, 8mbit, or 8bit if it is meant)",
-            "error bad-value p:8:53: htb class rate: \"10mbitt\" is not a rate (did you mean \"10mbit\"?)",
+            "error bad-value p:8:53: htb rate: \"10mbitt\" is not a rate (did you mean \"10mbit\"?)",
             "error unknown-key p:9:38: fq_codel has no parameter \"limt\" (did you mean \"limit\"?)",
             "error split-value p:10:45: \"5 ms\" is two words: a value and its unit are one (join them: \"5ms\")",
             "error unknown-key p:11:34: cake has no parameter \"bandwith\" (did you mean \"bandwidth\"?)",
@@ -515,12 +515,7 @@ fn one_fault_is_said_once() {
 fn kinds_of_linux_are_noted_once() {
     let report = report(HTB);
     let notes: Vec<_> = report.diagnostics.iter().map(|d| (d.severity, d.message.as_str())).collect();
-    assert_eq!(
-        notes,
-        [
-            (Severity::Note, "u32 is checked by its grammar; txweir cannot run it"),
-        ]
-    );
+    assert_eq!(notes, [(Severity::Note, "u32 is checked by its grammar; txweir cannot run it"),]);
     assert_eq!(
         (report.count(Severity::Error), report.count(Severity::Warning), report.count(Severity::Note)),
         (0, 0, 1)

@@ -126,37 +126,30 @@ fn the_table_is_what_tc_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The same of classes that the engine has.
+#[test]
+fn messages_of_classes() {
+    for (options, said) in [
+        ("rate 10mbitt", "htb rate: \"10mbitt\" is not a rate (did you mean \"10mbit\"?)"),
+        ("ceil 10mbit", "htb needs rate (expected a rate, at least 8bit)"),
+        ("rate 1mbit ceil", "htb ceil needs a value"),
+        ("rate 1mbit ceil prio 1", "htb ceil needs a value"),
+        ("rate 1mbit rate 2mbit", "htb rate is given twice (leave one of them out)"),
+        ("rat 1mbit", "htb has no parameter \"rat\""),
+    ] {
+        let line = format!("class add dev e parent 1: classid 1:1 htb {options}");
+        let source = Arc::new(Source::new("t", &line));
+        let words = lex::lines(&source, 0..line.len()).into_iter().next().expect("a line").expect("quotes");
+        let brief = txweir_tc::command::parse(&source, &words).expect_err(options).brief();
+        assert!(brief.contains(said), "{options}: {brief}");
+    }
+}
+
 /// What is said, in one line each.
 #[test]
 fn messages() {
     let brief = |object: &str, line: &str| read(object, line).expect_err(line).brief();
     for (object, line, said) in [
-        (
-            "class",
-            "htb rate 10mbitt",
-            "t:1:10: htb class rate: \"10mbitt\" is not a rate (did you mean \"10mbit\"?)",
-        ),
-        (
-            "class",
-            "htb rate 10 mbit",
-            "t:1:10: \"10 mbit\" is two words: a value and its unit are one (join them: \"10mbit\")",
-        ),
-        ("class", "htb ceil 10mbit", "t:1:1: htb class needs rate"),
-        (
-            "class",
-            "htb rate 1mbit ceil",
-            "t:1:16: htb class ceil needs a value (expected a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s))",
-        ),
-        (
-            "class",
-            "htb rate 1mbit ceil prio 1",
-            "t:1:16: htb class ceil needs a value (expected a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s))",
-        ),
-        (
-            "class",
-            "htb rate 1mbit rate 2mbit",
-            "t:1:16: htb class rate is given twice (leave one of them out)",
-        ),
         (
             "qdisc",
             "cake_mq bandwith 10mbit",

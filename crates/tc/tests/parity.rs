@@ -90,7 +90,7 @@ fn options_of_a_delete_are_refused() {
 #[test]
 fn what_is_not_there_is_refused() {
     for line in [
-        "class add parent 1: classid 1:1 htb rate 1mbit",
+        "class add parent 1: classid 1:1 hfsc ls m2 1mbit",
         "filter add matchall",
         "chain add",
         "actions add action drop",

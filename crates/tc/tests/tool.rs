@@ -162,6 +162,43 @@ fn all_devices_are_shown_unless_one_is_asked_for() {
     assert_eq!((tc(&mut devices, "").status, tc(&mut devices, "qdisc help").status), (0, 0));
 }
 
+/// What tc 6.1 prints on Linux 6.12, but for the order: there it is that of a hash table.
+#[test]
+fn classes_of_htb_in_text_and_json() {
+    let mut devices = devices();
+    for line in [
+        "qdisc add dev eth0 root handle 1: htb default 11 r2q 10",
+        "class add dev eth0 parent 1: classid 1:1 htb rate 10mbit overhead 8",
+        "class add dev eth0 parent 1:1 classid 1:11 htb rate 1mbit ceil 10mbit prio 1 burst 10kb cburst 20kb linklayer adsl",
+        "class add dev eth0 parent 1: classid 1:2 htb rate 1gbit",
+        "qdisc add dev eth0 parent 1:11 handle 11: pfifo",
+    ] {
+        good(&mut devices, line);
+    }
+    assert_eq!(
+        good(&mut devices, "qdisc show dev eth0 root"),
+        "qdisc htb 1: root refcnt 2 r2q 10 default 0x11 direct_packets_stat 0 direct_qlen 1000\n"
+    );
+    assert_eq!(
+        good(&mut devices, "class show dev eth0"),
+        "class htb 1:1 root rate 10Mbit overhead 8 ceil 10Mbit burst 1600b cburst 1600b \n\
+         class htb 1:11 parent 1:1 leaf 11: prio 1 rate 1Mbit ceil 10Mbit linklayer atm burst 10Kb cburst 20Kb \n\
+         class htb 1:2 root prio 0 rate 1Gbit ceil 1Gbit burst 1375b cburst 1375b \n"
+    );
+    assert_eq!(
+        good(&mut devices, "-s -d class show dev eth0 classid 1:11"),
+        "class htb 1:11 parent 1:1 leaf 11: prio 1 quantum 12500 rate 1Mbit ceil 10Mbit linklayer atm burst 10Kb/1 mpu 0b \
+         cburst 20Kb/1 mpu 0b level 0 \n Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n \
+         backlog 0b 0p requeues 0\n lended: 0 borrowed: 0 giants: 0\n tokens: 1280000 ctokens: 256000\n\n"
+    );
+    assert_eq!(
+        good(&mut devices, "-s -j class show dev eth0 classid 1:2"),
+        "[{\"class\":\"htb\",\"handle\":\"1:2\",\"root\":true,\"options\":{\"prio\":0,\"rate\":125000000,\"ceil\":125000000,\
+         \"burst\":1375,\"cburst\":1375},\"bytes\":0,\"packets\":0,\"drops\":0,\"overlimits\":0,\"requeues\":0,\"backlog\":0,\
+         \"qlen\":0,\"lended\":0,\"borrowed\":0,\"giants\":0,\"tokens\":187,\"ctokens\":187,\"quantum\":200000,\"level\":0}]\n"
+    );
+}
+
 #[test]
 fn classes_in_text_and_json() {
     let mut devices = devices();

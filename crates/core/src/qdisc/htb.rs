@@ -8,7 +8,7 @@
 //! - I2: a class that has packets gets its rate, as long as those above do not run out of their ceilings' tokens.
 //! - I3: after `At(t)` nothing may leave before t; every class that cannot send is waited for.
 //! - I4: who is active has had packets; a class whose qdisc turns out to be empty leaves, and its siblings stay.
-//! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-debug, htb-range, htb-class-drops, htb-wakes,
+//! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-range, htb-class-drops, htb-wakes,
 //!   class-order).
 
 use alloc::format;

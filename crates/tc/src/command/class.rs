@@ -38,8 +38,8 @@ pub(super) fn read(part: &Part<'_>) -> Result<ClassCommand, Failure> {
         }
         cmd.options = reader.rest().to_vec();
         write_out_keys(word, &mut cmd);
-        check_kind(part, word, &cmd)?;
         cmd.kind = Some(word.clone());
+        check_kind(part, word, &cmd)?;
     }
     Ok(cmd)
 }

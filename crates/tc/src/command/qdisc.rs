@@ -199,6 +199,12 @@ fn write_out_keys(cmd: &mut QdiscCommand) {
     let Some(spec) = cmd.kind.as_ref().and_then(spec_of) else { return };
     let Some((_, keys)) = KEYS_CUT_SHORT.iter().find(|(kind, _)| *kind == spec.kind) else { return };
     write_out(&mut cmd.options, keys, spec.params);
+    // tc reads a number for it, and the kernel takes no notice.
+    if let Some(at) = cmd.options.iter().position(|w| spec.kind == "htb" && w.text == "debug")
+        && at + 1 < cmd.options.len()
+    {
+        cmd.options.drain(at..at + 2);
+    }
 }
 
 /// Writes out the words that begin one of `keys`, unless they are keys themselves, or the value of one: each has one word.
@@ -292,6 +298,7 @@ fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
         (ErrorKind::OutOfRange, "red", "probability") if err.expected == "at most 1" => REFUSED,
         // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
         (ErrorKind::OutOfRange, "cake", "overhead" | "mpu") => UNPARSABLE,
+        (ErrorKind::OutOfRange, "pie", "alpha" | "beta") => UNPARSABLE,
         (ErrorKind::OutOfRange, "bfifo" | "red" | "tbf", _) => UNPARSABLE,
         (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
         // tc itself wants these together; that one which duplicates is alone is the kernel's rule.
