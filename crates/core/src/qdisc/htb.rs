@@ -1,5 +1,5 @@
-//! htb: classes in a tree, each with a rate that it is promised, a ceiling, and a priority; what a class does not use, the others of
-//! the class above may borrow (tc-htb(8); M. Devera, "Hierarchical token bucket theory" and the HTB user guide, 2002).
+//! htb: classes in a tree, each with a rate that it is promised, a ceiling, and a priority; what a class does not use, the
+//! others of the class above may borrow (tc-htb(8); M. Devera, "Hierarchical token bucket theory" and the HTB user guide, 2002).
 //!
 //! The algorithm is in [`crate::law::borrow`]; here are its parameters and its packets. O(depth) per packet, whatever the number
 //! of classes. Memory per class: 170 bytes there, two for each minor number up to the greatest, its parameters, its qdisc.
