@@ -2,6 +2,8 @@
 //!
 //! Text is read exactly, in decimal, without floating point: `1.5mbit` is 1 500 000 bit/s to the bit.
 
+mod hex;
+
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,6 +12,8 @@ use crate::error::ErrorKind;
 use crate::law::codel::Ticks;
 use crate::time::Nanos;
 use crate::units::{Bytes, Packets, Rate};
+
+pub use hex::Hex;
 
 /// A value as JSON sees it. Rates are bytes/s and times microseconds, as `tc -j` prints them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -401,40 +405,6 @@ impl Value for u16 {
     const EXPECTED: &'static str = "a whole number up to 65535";
     fn take(words: &mut Words<'_>) -> Option<Self> {
         words.take()?.parse().ok()
-    }
-}
-
-/// A number that tc reads and prints in hexadecimal, with `0x` in front or without.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hex(pub u32);
-
-impl Hex {
-    /// As the minor number of a class: the low 16 bits.
-    pub const fn minor(self) -> u16 {
-        self.0 as u16
-    }
-}
-
-impl Show for Hex {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        match self.0 {
-            0 => f.write_str("0"),
-            n => write!(f, "{n:#x}"),
-        }
-    }
-    fn json(&self) -> Json {
-        Json::Text(text_of(self))
-    }
-}
-
-impl Value for Hex {
-    const EXPECTED: &'static str = "a hexadecimal number";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let word = words.take()?;
-        let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")).unwrap_or(word);
-        // What `from_str_radix` would take as well: a sign.
-        let plain = digits.bytes().all(|b| b.is_ascii_hexdigit());
-        u32::from_str_radix(digits, 16).ok().filter(|_| plain).map(Self)
     }
 }
 

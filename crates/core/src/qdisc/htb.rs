@@ -1,8 +1,8 @@
-//! htb: classes in a tree, each with a rate that it is promised, a ceiling, and a priority; what a class does not use, the others of
-//! the class above may borrow (tc-htb(8); M. Devera, "Hierarchical token bucket theory" and the HTB user guide, 2002).
+//! htb: classes in a tree, each with a rate that it is promised, a ceiling, and a priority; what a class does not use, the
+//! others of the class above may borrow (tc-htb(8); M. Devera, "Hierarchical token bucket theory" and the HTB user guide, 2002).
 //!
 //! The algorithm is in [`crate::law::borrow`]; here are its parameters and its packets. O(depth) per packet, whatever the number
-//! of classes. Memory per class: 170 bytes there, two for each minor number up to the greatest, its parameters, its qdisc.
+//! of classes. Memory per class: 184 bytes there, two for each minor number up to the greatest, its parameters, its qdisc.
 //!
 //! - I1: over any interval, a class sends at most its ceiling times that and the ceiling's bucket.
 //! - I2: a class that has packets gets its rate, as long as those above do not run out of their ceilings' tokens.
