@@ -360,52 +360,31 @@ impl Value for Nanos {
     }
 }
 
-impl Show for u32 {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        write!(f, "{self}")
-    }
-    fn json(&self) -> Json {
-        Json::Uint(u64::from(*self))
-    }
+/// Whole numbers as they are.
+macro_rules! whole {
+    ($($number:ty: $expected:literal,)*) => { $(
+        impl Show for $number {
+            fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+                write!(f, "{self}")
+            }
+            fn json(&self) -> Json {
+                Json::Uint(u64::from(*self))
+            }
+        }
+
+        impl Value for $number {
+            const EXPECTED: &'static str = $expected;
+            fn take(words: &mut Words<'_>) -> Option<Self> {
+                words.take()?.parse().ok()
+            }
+        }
+    )* };
 }
 
-impl Value for u32 {
-    const EXPECTED: &'static str = "a whole number";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        words.take()?.parse().ok()
-    }
-}
-
-impl Show for u64 {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        write!(f, "{self}")
-    }
-    fn json(&self) -> Json {
-        Json::Uint(*self)
-    }
-}
-
-impl Value for u64 {
-    const EXPECTED: &'static str = "a whole number of up to 64 bits";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        words.take()?.parse().ok()
-    }
-}
-
-impl Show for u16 {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        write!(f, "{self}")
-    }
-    fn json(&self) -> Json {
-        Json::Uint(u64::from(*self))
-    }
-}
-
-impl Value for u16 {
-    const EXPECTED: &'static str = "a whole number up to 65535";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        words.take()?.parse().ok()
-    }
+whole! {
+    u16: "a whole number up to 65535",
+    u32: "a whole number",
+    u64: "a whole number of up to 64 bits",
 }
 
 /// An on/off parameter. In text it is one of two words, declared with the parameter.

@@ -11,7 +11,7 @@ use txweir_core::cx::Cx;
 use txweir_core::dql::OBJECT_MAX;
 use txweir_core::hash::FlowHasher;
 use txweir_core::headers::Headers;
-use txweir_core::qdisc::kind;
+use txweir_core::qdisc::{KINDS, kind};
 use txweir_core::testing::VecDevice;
 use txweir_core::value::{Words, exact_of};
 use txweir_core::{
@@ -338,6 +338,36 @@ fn every_law_of_the_architecture_names_a_test_that_exists() {
         laws_seen += 1;
     }
     assert!(laws_seen >= 13, "{laws_seen} laws");
+}
+
+/// Every link of the comparison leads to something, every test that it names exists, and no kind is left out.
+#[test]
+fn the_comparison_names_pages_and_tests_that_exist() {
+    let file = repository().join("docs/COMPARE.md");
+    let (text, tests) = (read(&file), tests());
+    let links: Vec<&str> = text.split("](").skip(1).filter_map(|t| t.split([')', '#']).next()).collect();
+    for link in &links {
+        assert!(repository().join("docs").join(link).exists(), "docs/COMPARE.md: {link} is not there");
+    }
+    let mut named = 0;
+    for line in text.lines().filter(|l| l.starts_with("| ") && !l.starts_with("| |")) {
+        let cell = line.split(" | ").nth(1).unwrap();
+        for name in quoted(cell).filter(|n| n.contains('_')) {
+            assert!(tests.contains(name), "docs/COMPARE.md: there is no test {name}");
+            named += 1;
+        }
+        let answered = cell.starts_with("no") || cell.contains("](") || cell.contains('`') || cell == "yes";
+        assert!(answered, "docs/COMPARE.md: neither page nor test: {line}");
+    }
+    assert!(named > 25 && links.len() > 30, "{named} tests, {} links", links.len());
+    for spec in KINDS {
+        let page = ["bfifo"].contains(&spec.kind);
+        assert!(
+            page || text.contains(&format!("qdisc/{}.md", spec.kind)),
+            "docs/COMPARE.md: no {}",
+            spec.kind
+        );
+    }
 }
 
 /// A page about a kind, the module that it is about, and the table agree on which differences there are.

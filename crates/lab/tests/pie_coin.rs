@@ -1,5 +1,5 @@
-//! PIE against recordings of Linux in which packets were dropped by chance: given the kernel's coin, packet by packet, the law does
-//! what the kernel did, and every counter of every show is the same to the last digit that tc prints.
+//! PIE against recordings of Linux in which packets were dropped by chance: given the kernel's coin, packet by packet, the law
+//! does what the kernel did, and every counter of every show is the same to the last digit that tc prints.
 //!
 //! The recordings are of pie below a tbf, which peeks: a packet leaves pie when the one before it leaves the shaper, or when it
 //! arrives at an idle one.

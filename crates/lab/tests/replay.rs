@@ -119,7 +119,7 @@ fn what_is_meant_is_named_and_not_counted() {
     let replayed = Trace::read(&text).expect("a trace").replay();
     assert!(replayed.is_equal());
     assert_eq!(replayed.meant(), ["fifo-shrink"]);
-    assert!(table(&[replayed.clone()], false).contains("equal but for fifo-shrink"));
+    assert!(table(std::slice::from_ref(&replayed), false).contains("equal but for fifo-shrink"));
     assert_eq!(json(&[replayed])[0]["equal"], true);
 }
 

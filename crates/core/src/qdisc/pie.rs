@@ -7,9 +7,9 @@
 //! - I2: order of arrival is order of departure.
 //! - I3: the law drops no packet that comes to less than two full frames, nor during the first 150 ms of a burst.
 //! - I4: the law is as if updated whenever an update is due (`Updates`), however rarely it is called.
-//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show, pie-range, peek-trim): a probability is at most
-//!   one; one late mark does not mark every packet after it; time is in ticks of 1 ms, whatever the kernel's; what is shown
-//!   is as of the last packet; a target is not cut to 32 bits; a smaller limit spares what a peek holds.
+//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show, pie-range, peek-trim): a probability is
+//!   at most one; one late mark does not mark every packet after it; time is in ticks of 1 ms, whatever the kernel's; what is
+//!   shown is as of the last packet; a target is not cut to 32 bits; a smaller limit spares what a peek holds.
 
 use crate::cx::Cx;
 use crate::error::ConfigError;

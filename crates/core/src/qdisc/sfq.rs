@@ -3,8 +3,8 @@
 //!
 //! A packet's bucket is the class that it names, or its hash; a bucket in use has one of `flows` slots. The slots are
 //! threaded on a ring of turns, and on one list for each length that a flow may have, so that the longest is at hand:
-//! O(1) per packet. Memory, all taken at creation: 48 bytes per flow, with RED as many more, and 8 per bucket: 14 KiB by default, 3.6 MB
-//! at most, 6.8 MB with RED; nothing per packet.
+//! O(1) per packet. Memory, all taken at creation: 48 bytes per flow, with RED as many more, and 8 per bucket: 14 KiB by default,
+//! 3.6 MB at most, 6.8 MB with RED; nothing per packet.
 //!
 //! - I1: never more than `limit` packets are queued, nor more than `depth` of one flow, nor more than `flows` flows.
 //! - I2: packets of one flow leave in order of arrival, also when its bucket changes (`perturb`).
@@ -38,13 +38,17 @@ use crate::value::{Json, Show, Value, Words};
 use flows::Flows;
 use red::Red;
 
+fn up_to_1_mb(b: &Bytes) -> bool {
+    (1..=1 << 20).contains(&b.0)
+}
+
 crate::params! {
     /// Parameters of sfq. None can change while it runs.
     pub struct Config(env) {
         /// Most packets that wait, in all flows together: 127, or what is given, at most `depth` x `flows`.
         limit: Option<Packets> = None, keys ["limit"], "at least 2 packets": |l| l.is_none_or(|l| l.0 >= 2);
         /// Bytes that a flow may send per turn; the default is one full frame, and the least 256.
-        quantum: Bytes = Bytes(u64::from(env.frame_max())), keys ["quantum"], "1 to 1048576 bytes": |q| (1..=1 << 20).contains(&q.0);
+        quantum: Bytes = Bytes(u64::from(env.frame_max())), keys ["quantum"], "1 to 1048576 bytes": up_to_1_mb;
         /// Most packets that wait in one flow; the most there can be is 127.
         depth: u32 = DEPTH_MAX, keys ["depth"], "at least 1 packet": |d| *d > 0;
         /// Drop the oldest packet of a flow and not its newest.

@@ -225,7 +225,7 @@ impl TxQueue for Always {
     }
     fn reap(&mut self, _: &mut dyn FnMut(Completed<Frame>)) {}
     fn copy(&mut self, frame: &Frame) -> Option<Frame> {
-        Some(frame.clone())
+        Some(*frame)
     }
 }
 

@@ -246,7 +246,8 @@ proptest! {
 
     #[test]
     fn a_long_silence_is_soon_made_up_for(
-        prob in 0..ONE, delay in 0..1u64 << 40, backlog in 0..1_000_000u64, gains in (0..33u32, 0..33u32), target in 0..1u64 << 30,
+        prob in 0..ONE, delay in 0..1u64 << 40, backlog in 0..1_000_000u64, gains in (0..33u32, 0..33u32),
+        target in 0..1u64 << 30,
     ) {
         let params = PieParams { target: Ticks(target), alpha: gains.0, beta: gains.1, ..PARAMS };
         let mut s = PieState { prob, delay: Ticks(delay), ..waiting(0) };
