@@ -44,6 +44,13 @@ pub(super) fn general(value: f64, digits: usize) -> String {
     }
 }
 
+/// A probability as tc shows what the kernel was told: in parts of 2^32, cut off, and of that six digits.
+pub(super) fn probability(given: f64) -> String {
+    const PARTS: f64 = 4_294_967_296.0;
+    // Half a millionth of a part: what is lost in the digits of a whole number of parts.
+    general((given * PARTS + 5e-7).floor() / PARTS, 6)
+}
+
 /// A rate, with `iec` in units of 1024 as `tc -iec` prints it.
 pub(crate) fn rate_text(rate: Rate, iec: bool) -> String {
     if !iec {
@@ -103,6 +110,13 @@ mod tests {
             (999_999.7, "1e+06"),
         ] {
             assert_eq!(general(value, 6), text);
+        }
+    }
+
+    #[test]
+    fn probabilities_are_parts_of_2_to_the_32() {
+        for (given, text) in [(0.02, "0.02"), (0.5, "0.5"), (1.0, "1"), (0.000_01, "9.99984e-06")] {
+            assert_eq!(probability(given), text);
         }
     }
 

@@ -6,7 +6,8 @@ use txweir_core::qdisc::red::packet_time;
 use txweir_core::value::Json;
 use txweir_core::{Bytes, Rate};
 
-use super::{Form, Printed, general};
+use super::number::probability;
+use super::{Form, Printed};
 
 pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     let mut given = Vec::new();
@@ -32,7 +33,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     let time = packet_time(Rate(number("bandwidth")), bits32("avpkt"));
     let cell_log = IdleTable::new(wlog, time).cell_log();
     let chance = match value("probability") {
-        Some(Json::Number(digits)) => general(digits.parse().unwrap_or(0.0), 6),
+        Some(Json::Number(digits)) => probability(digits.parse().unwrap_or(0.0)),
         _ => "0".into(),
     };
     let mut push = |key: &'static str, text: String, json: Json| {

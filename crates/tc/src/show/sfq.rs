@@ -7,7 +7,8 @@ use txweir_core::qdisc::sfq::LIMIT;
 use txweir_core::value::Json;
 use txweir_core::{Bytes, Packets};
 
-use super::{Form, Printed, general};
+use super::number::probability;
+use super::{Form, Printed};
 
 /// Of these the counters of RED are two lines.
 const LINES: [&[&str]; 2] =
@@ -48,7 +49,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         printed.push(Printed::new("ewma", &u32::from(wlog)));
         printed.extend(["min", "max"].map(|key| Printed::new(key, &Bytes(number(key).unwrap_or(0)))));
         let chance = match value("probability") {
-            Some(Json::Number(digits)) => general(digits.parse().unwrap_or(0.0), 6),
+            Some(Json::Number(digits)) => probability(digits.parse().unwrap_or(0.0)),
             _ => "0".into(),
         };
         let text = Some(format!("probability {chance}"));
