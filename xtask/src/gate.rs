@@ -9,8 +9,25 @@ use std::process::Command;
 const TABLE: &str = "spec/instructions.txt";
 
 /// Jobs that are counted. The 100 000-flow job is left to the clock: it measures the memory, not the code.
-const JOBS: [&str; 8] =
-    ["fifo-direct", "fifo-direct-nobql", "fifo-queued", "prio-3", "prio-16", "fq_codel-1k", "fq-20k", "tbf"];
+const JOBS: [&str; 17] = [
+    "fifo-direct",
+    "fifo-direct-nobql",
+    "fifo-queued",
+    "prio-3",
+    "prio-16",
+    "cake",
+    "drr-1k",
+    "ets",
+    "fq_codel-1k",
+    "fq-20k",
+    "htb-1k",
+    "netem",
+    "pie",
+    "red",
+    "sfq-1k",
+    "skbprio",
+    "tbf",
+];
 
 /// Packets in the shorter run; the longer has twice as many.
 const PACKETS: u64 = 65_536;
