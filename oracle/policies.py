@@ -36,6 +36,25 @@ def prio(d, rate):
     return f" bands {bands}" + (d.sometimes(50, f" priomap {priomap}") if bands >= 3 else f" priomap {priomap}")
 
 
+def ets(d, rate):
+    strict = d.between(0, 3)
+    quanta = " ".join(str(d.of(300, 1514, 3000, 9000)) for _ in range(d.between(1, 4)))
+    bands = strict + len(quanta.split())
+    priomap = " ".join(str(d.between(0, bands - 1)) for _ in range(16))
+    return f" bands {bands} strict {strict} quanta {quanta} priomap {priomap}"
+
+
+def netem(d, rate):
+    # What draws by chance cannot be compared packet by packet.
+    return (d.sometimes(80, f" delay {d.between(1, 30)}.{d.between(1, 999):03}ms") + d.sometimes(30, f" limit {d.between(2, 60)}")
+            + d.sometimes(30, f" rate {rate * d.between(8, 30) // 10}bit"))
+
+
+def sfq(d, rate):
+    return (d.sometimes(50, f" limit {d.between(10, 120)}") + d.sometimes(40, f" quantum {d.of(600, 1514, 3000)}")
+            + d.sometimes(40, f" depth {d.between(2, 60)}") + d.sometimes(20, " headdrop") + " divisor 65536")
+
+
 def codel(d, rate):
     return (d.sometimes(50, f" limit {d.between(2, 60)}") + d.sometimes(50, f" target {d.of(1, 2, 5, 10)}ms")
             + d.sometimes(50, f" interval {d.of(10, 20, 50, 100)}ms") + d.sometimes(40, d.of(" ecn", " noecn"))
@@ -65,7 +84,7 @@ MEANT = [
 
 KINDS = {
     "pfifo": pfifo, "bfifo": bfifo, "pfifo_head_drop": pfifo, "pfifo_fast": lambda d, rate: "", "prio": prio, "codel": codel,
-    "fq_codel": fq_codel, "tbf": tbf,
+    "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "netem": netem, "sfq": sfq,
 }
 
 
@@ -73,7 +92,7 @@ def children(kind, options):
     """The minor numbers of a kind's classes."""
     if kind == "tbf":
         return [1]
-    if kind == "prio":
+    if kind in ("prio", "ets"):
         return range(1, int(options.split("bands ")[1].split()[0]) + 1)
     return []
 
@@ -94,14 +113,14 @@ class Policy:
         self.nodes.append((place, handle, kind))
         for minor in children(kind, options):
             if depth < 3 and self.draw.chance(100 if depth == 0 else 60):
-                child = self.draw.of(*(k for k in self.kinds if not (depth == 2 and k in ("prio", "tbf"))))
+                child = self.draw.of(*(k for k in self.kinds if not (depth == 2 and k in ("prio", "ets", "tbf"))))
                 self.add(f"parent {handle:x}:{minor:x}", child, rate * self.draw.between(3, 9) // 10, depth + 1)
 
     def change(self):
         place, handle, kind = self.draw.of(*self.nodes)
         below = [k for p, _, k in self.nodes if p.startswith(f"parent {handle:x}:")]
         # tbf-own-child: a change of tbf's limit reaches into a FIFO below it.
-        if kind == "pfifo_fast" or kind == "tbf" and any("fifo" in k for k in below):
+        if kind in ("pfifo_fast", "sfq", "netem") or kind == "tbf" and any("fifo" in k for k in below):
             return None
         rate = self.rate * self.draw.between(5, 20) // 10
         options = KINDS[kind](self.draw, rate)
