@@ -44,12 +44,6 @@ def ets(d, rate):
     return f" bands {bands} strict {strict} quanta {quanta} priomap {priomap}"
 
 
-def netem(d, rate):
-    # What draws by chance cannot be compared packet by packet.
-    return (d.sometimes(80, f" delay {d.between(1, 30)}.{d.between(1, 999):03}ms") + d.sometimes(30, f" limit {d.between(2, 60)}")
-            + d.sometimes(30, f" rate {rate * d.between(8, 30) // 10}bit"))
-
-
 def sfq(d, rate):
     return (d.sometimes(50, f" limit {d.between(10, 120)}") + d.sometimes(40, f" quantum {d.of(600, 1514, 3000)}")
             + d.sometimes(40, f" depth {d.between(2, 60)}") + d.sometimes(20, " headdrop") + " divisor 65536")
@@ -84,7 +78,7 @@ MEANT = [
 
 KINDS = {
     "pfifo": pfifo, "bfifo": bfifo, "pfifo_head_drop": pfifo, "pfifo_fast": lambda d, rate: "", "prio": prio, "codel": codel,
-    "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "netem": netem, "sfq": sfq,
+    "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq,
 }
 
 
@@ -120,7 +114,7 @@ class Policy:
         place, handle, kind = self.draw.of(*self.nodes)
         below = [k for p, _, k in self.nodes if p.startswith(f"parent {handle:x}:")]
         # tbf-own-child: a change of tbf's limit reaches into a FIFO below it.
-        if kind in ("pfifo_fast", "sfq", "netem") or kind == "tbf" and any("fifo" in k for k in below):
+        if kind in ("pfifo_fast", "sfq") or kind == "tbf" and any("fifo" in k for k in below):
             return None
         rate = self.rate * self.draw.between(5, 20) // 10
         options = KINDS[kind](self.draw, rate)
