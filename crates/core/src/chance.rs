@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::value::{Json, Show, Value, Words, exact_of, fraction};
+use crate::value::{Json, Show, Value, Words, decimal, exact_of, fraction};
 
 /// A chance in units of 2^-32; 2^32 is certainty, and what is above it is for a range to refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,21 +15,6 @@ impl Probability {
 
 /// Decimal places that tell every multiple of 2^-32 from the next.
 const PLACES: u32 = 12;
-
-/// A decimal number of so many units of `10^-places`, without zeros at its end.
-fn decimal(f: &mut dyn fmt::Write, units: u128, places: u32) -> fmt::Result {
-    let one = 10u128.pow(places);
-    write!(f, "{}", units / one)?;
-    let (mut part, mut width) = (units % one, places as usize);
-    if part == 0 {
-        return Ok(());
-    }
-    while part % 10 == 0 {
-        part /= 10;
-        width -= 1;
-    }
-    write!(f, ".{part:0width$}")
-}
 
 impl Show for Probability {
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {

@@ -208,9 +208,14 @@ fn significant(f: &mut dyn fmt::Write, num: u64, den: u64, digits: u32) -> fmt::
     let whole_digits = (num / den).checked_ilog10().map_or(1, |d| d + 1);
     let places = digits.saturating_sub(whole_digits);
     let scale = 10u128.pow(places);
-    let rounded = (num * scale + den / 2) / den;
-    write!(f, "{}", rounded / scale)?;
-    let (mut part, mut width) = (rounded % scale, places as usize);
+    decimal(f, (num * scale + den / 2) / den, places)
+}
+
+/// A decimal number of so many units of `10^-places`, without zeros at its end.
+pub(crate) fn decimal(f: &mut dyn fmt::Write, units: u128, places: u32) -> fmt::Result {
+    let one = 10u128.pow(places);
+    write!(f, "{}", units / one)?;
+    let (mut part, mut width) = (units % one, places as usize);
     if part == 0 {
         return Ok(());
     }
@@ -430,25 +435,33 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// A time in CoDel's clock, shown in microseconds as tc does: 5 ms is 4882 ticks and shows as 4999 us.
-impl Show for Ticks {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        self.as_nanos().text(f)
-    }
-    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        self.as_nanos().exact(f)
-    }
-    fn json(&self) -> Json {
-        self.as_nanos().json()
-    }
-}
+/// Makes a time that a law counts in ticks of its own a parameter: read as any time, shown in what its ticks amount to.
+macro_rules! time_in_ticks {
+    ($ticks:ty) => {
+        impl $crate::value::Show for $ticks {
+            fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
+                self.as_nanos().text(f)
+            }
+            fn exact(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
+                self.as_nanos().exact(f)
+            }
+            fn json(&self) -> $crate::value::Json {
+                self.as_nanos().json()
+            }
+        }
 
-impl Value for Ticks {
-    const EXPECTED: &'static str = Nanos::EXPECTED;
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        Nanos::take(words).map(Self::span)
-    }
+        impl $crate::value::Value for $ticks {
+            const EXPECTED: &'static str = $crate::time::Nanos::EXPECTED;
+            fn take(words: &mut $crate::value::Words<'_>) -> Option<Self> {
+                $crate::time::Nanos::take(words).map(Self::span)
+            }
+        }
+    };
 }
+pub(crate) use time_in_ticks;
+
+// 5 ms are 4882 of CoDel's ticks, and show as 4999 us, as tc has it.
+time_in_ticks!(Ticks);
 
 /// Sixteen band numbers, one for each value of the low four bits of a packet's priority (tc-prio(8)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

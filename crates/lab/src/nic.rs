@@ -392,7 +392,7 @@ impl Nic {
 fn detail_of(frame: &Frame, seed: u64) -> Detail {
     let headers = Headers::parse_ip(frame.header());
     let detail = Detail::of(&headers, frame.header(), &FlowHasher::new(seed));
-    Detail { l3_offset: Some(ETHERNET as u16), ..detail } // 14
+    Detail { l3_offset: Some(ETHERNET as u16), ..detail }
 }
 
 /// What a qdisc sees of a frame.

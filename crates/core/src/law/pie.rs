@@ -7,10 +7,8 @@
 //!
 //! Arithmetic is on integers: a probability is a part of 2^56 - 1, time runs in ticks of 64 ns.
 
-use core::fmt;
-
 use crate::time::{Instant, Nanos};
-use crate::value::{Json, Show, Value, Words};
+use crate::value::time_in_ticks;
 
 /// A tick is 64 ns.
 const TICK_SHIFT: u32 = 6;
@@ -85,25 +83,8 @@ impl Ticks {
     }
 }
 
-/// Shown in microseconds, as tc does: 14.999 ms are 234 359 ticks and show as 14 998 us.
-impl Show for Ticks {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        self.as_nanos().text(f)
-    }
-    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        self.as_nanos().exact(f)
-    }
-    fn json(&self) -> Json {
-        self.as_nanos().json()
-    }
-}
-
-impl Value for Ticks {
-    const EXPECTED: &'static str = Nanos::EXPECTED;
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        Nanos::take(words).map(Self::span)
-    }
-}
+// 14.999 ms are 234 359 ticks, and show as 14 998 us, as tc has it.
+time_in_ticks!(Ticks);
 
 /// The parameters of the law: one record per qdisc, shared by all its queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use crate::node::{Class, Node};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::turns::{quantum_in_range, take_turn};
+use crate::qdisc::turns::{earlier, quantum_in_range, take_strictly, take_turn};
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
 use crate::spec::{Env, Flags};
 use crate::value::{Json, PrioMap, Show, Value, Words};
@@ -242,17 +242,10 @@ impl Discipline for Ets {
         }
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        let mut earliest = Next::Empty;
-        let mut todo = self.active;
-        while todo != 0 {
-            let band = todo.trailing_zeros();
-            todo &= todo - 1;
-            match self.bands[band as usize].node.dequeue(cx) {
-                Next::Packet(p) => return Next::Packet(p),
-                Next::Empty => self.active &= !(1 << band),
-                at @ Next::At(..) => earliest = earlier(earliest, at),
-            }
-        }
+        let earliest = match take_strictly(&mut self.active, &mut self.bands, cx) {
+            Next::Packet(p) => return Next::Packet(p),
+            other => other,
+        };
         match take_turn(&mut self.round, &mut self.bands, cx).0 {
             Next::Packet(p) => Next::Packet(p),
             Next::Empty => earliest,
@@ -286,14 +279,6 @@ impl Discipline for Ets {
     }
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
         Some(self)
-    }
-}
-
-/// Of two answers that nothing may leave now, the one that ends first.
-fn earlier(a: Next, b: Next) -> Next {
-    match (&a, &b) {
-        (Next::At(t, _), Next::At(u, _)) if t <= u => a,
-        _ => b,
     }
 }
 

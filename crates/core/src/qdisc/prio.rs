@@ -19,6 +19,7 @@ use crate::node::{Class, Node, Peek};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::pfifo_fast::PRIOMAP;
+use crate::qdisc::turns::take_strictly;
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
 use crate::spec::{Env, Flags};
 use crate::value::PrioMap;
@@ -85,22 +86,7 @@ impl Discipline for Prio {
         self.bands[band].node.enqueue(p, cx);
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        let mut earliest = Next::Empty;
-        let mut todo = self.active;
-        while todo != 0 {
-            let band = todo.trailing_zeros();
-            todo &= todo - 1;
-            match self.bands[band as usize].node.dequeue(cx) {
-                Next::Packet(p) => return Next::Packet(p),
-                Next::Empty => self.active &= !(1 << band),
-                Next::At(t, why) => {
-                    if !matches!(&earliest, Next::At(u, _) if *u <= t) {
-                        earliest = Next::At(t, why);
-                    }
-                }
-            }
-        }
-        earliest
+        take_strictly(&mut self.active, &mut self.bands, cx)
     }
     fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
         let mut earliest = Peek::Empty;

@@ -1,5 +1,5 @@
-//! Taking turns among classes by deficit round robin: what drr does with all of its classes, and ets with those that
-//! share. Who is in the round, and with which credit, is `law::deficit`; here it meets the classes' qdiscs.
+//! Choosing among classes: in strict order, as prio does with all of its bands and ets with the first of them; and in turns by
+//! deficit round robin, as drr does with all of its classes and ets with those that share. Who is in the round, and with which credit, is `law::deficit`; here it meets the classes' qdiscs.
 //!
 //! - I1: a class at the front that may not send yet holds up the others: its answer is everybody's.
 //! - I2: one call asks each class at most twice more than it finds classes empty.
@@ -17,6 +17,32 @@ pub const QUANTUM_MAX: u32 = 1 << 20;
 /// A quantum as it takes effect.
 pub fn quantum_in_range(quantum: u32) -> u32 {
     quantum.clamp(QUANTUM_MIN, QUANTUM_MAX)
+}
+
+/// The packet of the first class that has one that may leave; if none has, the earliest time that any of them named. A bit of
+/// `active` is set for each class that has had a packet since it last answered that it is empty: only those are asked.
+#[inline(always)]
+pub fn take_strictly(active: &mut u32, classes: &mut [Class], cx: &mut Cx) -> Next {
+    let mut earliest = Next::Empty;
+    let mut todo = *active;
+    while todo != 0 {
+        let band = todo.trailing_zeros();
+        todo &= todo - 1;
+        match classes[band as usize].node.dequeue(cx) {
+            Next::Packet(p) => return Next::Packet(p),
+            Next::Empty => *active &= !(1 << band),
+            at @ Next::At(..) => earliest = earlier(earliest, at),
+        }
+    }
+    earliest
+}
+
+/// Of two answers that nothing may leave now, the one that ends first.
+pub fn earlier(a: Next, b: Next) -> Next {
+    match (&a, &b) {
+        (Next::At(t, _), Next::At(u, _)) if t <= u => a,
+        _ => b,
+    }
 }
 
 /// The packet of the class whose turn it is, and which class that is (nobody's, without a packet). Members of the round are
