@@ -1,5 +1,6 @@
-//! Choosing among classes: in strict order, as prio does with all of its bands and ets with the first of them; and in turns by
-//! deficit round robin, as drr does with all of its classes and ets with those that share. Who is in the round, and with which credit, is `law::deficit`; here it meets the classes' qdiscs.
+//! Choosing among classes: in strict order, as prio does with all of its bands and ets with the first of them; and in turns
+//! by deficit round robin, as drr does with all of its classes and ets with those that share. Who is in the round, and with
+//! which credit, is `law::deficit`; here it meets the classes' qdiscs.
 //!
 //! - I1: a class at the front that may not send yet holds up the others: its answer is everybody's.
 //! - I2: one call asks each class at most twice more than it finds classes empty.
