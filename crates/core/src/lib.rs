@@ -22,12 +22,14 @@ extern crate alloc;
 #[cfg(any(test, doctest))]
 extern crate std;
 
+pub mod action;
 pub mod chance;
 pub mod cx;
 pub mod detail;
 pub mod device;
 pub mod dql;
 pub mod error;
+pub mod filter;
 pub mod handle;
 pub mod hash;
 pub mod headers;
@@ -35,6 +37,7 @@ pub mod impairment;
 pub mod law;
 pub mod meta;
 pub mod node;
+pub mod packet;
 pub mod params;
 pub mod pool;
 pub mod qdisc;

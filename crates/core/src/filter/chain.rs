@@ -1,0 +1,384 @@
+//! Blocks, chains and tables, and the operations on them: each applies whole or not at all.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::{ANY_PROTOCOL, Bound, Decision, Goal, RESTARTS_MAX, Rule, Run, Tables, Verdict};
+use crate::action::{ActionId, Actions, Control, State};
+use crate::error::{ConfigError, ErrorKind};
+use crate::packet::Packet;
+use crate::time::Instant;
+
+/// The first priority that a filter gets which was added without one, as in the reference; each further one is asked before.
+const AUTO_PRIO: u16 = 0xc000;
+
+/// A block of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(u32);
+
+/// What a line may find: add, replace or change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It must not be there.
+    Add,
+    /// It may be.
+    Replace,
+    /// It must be.
+    Change,
+}
+
+/// Where a filter is, or is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The chain.
+    pub chain: u32,
+    /// The priority; `None` for one that is made up.
+    pub prio: Option<u16>,
+    /// The protocol; `None` for what is there already, or all.
+    pub protocol: Option<u16>,
+    /// The filter among those of its table.
+    pub handle: Option<u32>,
+}
+
+/// The filters of one kind, priority and protocol.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Asked in this order, the lowest first.
+    pub prio: u16,
+    /// Which packets are asked about.
+    pub protocol: u16,
+    tables: Arc<Tables>,
+}
+
+impl Table {
+    /// The kind.
+    pub fn kind(&self) -> &'static str {
+        self.tables.kind()
+    }
+    /// Shows all filters, in tc's order.
+    pub fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound)) {
+        self.tables.visit(f);
+    }
+}
+
+/// A chain of tables.
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    /// Its number.
+    pub index: u32,
+    /// By priority.
+    pub tables: Vec<Table>,
+    /// It was made by a command of its own, and stays when it is empty; what its filters must be like, if that was said.
+    pub kept: bool,
+    /// The kind of its filters, and what they may match, if the chain was made so.
+    pub template: Option<Box<Rule>>,
+}
+
+/// What is asked at one place.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    /// By number.
+    pub chains: Vec<Chain>,
+}
+
+/// All filters and actions of one owner.
+#[derive(Clone, Debug, Default)]
+pub struct Filters {
+    /// The actions.
+    pub actions: Actions,
+    blocks: Vec<Option<Block>>,
+    /// The next number of a counter.
+    hits: u32,
+}
+
+/// A filter of that handle is there already.
+pub(super) fn exists(kind: &str, handle: u32) -> ConfigError {
+    ConfigError::new(
+        ErrorKind::Exists,
+        format!("filter {kind}"),
+        "no such filter yet",
+        format!("{handle:#x}"),
+    )
+    .key("handle")
+}
+
+/// There is none of that handle.
+pub(super) fn not_found(kind: &str, handle: u32) -> ConfigError {
+    ConfigError::new(
+        ErrorKind::NotFound,
+        format!("filter {kind}"),
+        "a filter that exists",
+        format!("{handle:#x}"),
+    )
+    .key("handle")
+}
+
+/// A table has filters of one kind.
+pub(super) fn other_kind(given: &str) -> ConfigError {
+    let expected = "the kind of the filters with this priority";
+    ConfigError::new(ErrorKind::Conflict, "filter", expected, given).key("kind")
+}
+
+impl Filters {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A new, empty block.
+    pub fn add_block(&mut self) -> BlockId {
+        let slot = match self.blocks.iter().position(Option::is_none) {
+            Some(slot) => {
+                self.blocks[slot] = Some(Block::default());
+                slot
+            }
+            None => {
+                self.blocks.push(Some(Block::default()));
+                self.blocks.len() - 1
+            }
+        };
+        BlockId(u32::try_from(slot).unwrap_or(u32::MAX))
+    }
+
+    /// Takes a block away, with all that is in it.
+    pub fn delete_block(&mut self, block: BlockId) {
+        self.clear(block, None);
+        if let Some(slot) = self.blocks.get_mut(block.0 as usize) {
+            *slot = None;
+        }
+    }
+
+    /// A block.
+    #[inline]
+    pub fn block(&self, block: BlockId) -> Option<&Block> {
+        self.blocks.get(block.0 as usize)?.as_ref()
+    }
+
+    fn block_mut(&mut self, block: BlockId) -> Result<&mut Block, ConfigError> {
+        let found = self.blocks.get_mut(block.0 as usize).and_then(Option::as_mut);
+        found.ok_or_else(|| ConfigError::new(ErrorKind::NotFound, "block", "a block that exists", block.0))
+    }
+
+    /// Makes room in a reader's state for all that there is: to be called after every change, between packets.
+    pub fn fit(&self, state: &mut State) {
+        state.fit(&self.actions, self.hits as usize);
+    }
+
+    /// Adds, replaces or changes a filter. Gives where it is.
+    pub fn put(
+        &mut self,
+        block: BlockId,
+        named: Named,
+        rule: &Rule,
+        goal: &Goal,
+        what: What,
+        now: Instant,
+    ) -> Result<Named, ConfigError> {
+        let prio = self.place(block, &named, rule, what)?;
+        let actions = self.actions.bind(&goal.actions, now)?;
+        let bound = Bound { class: goal.class, actions };
+        let protocol = named.protocol.unwrap_or(ANY_PROTOCOL);
+        let mut hits = self.hits;
+        let done = self.block_mut(block)?.put(named, prio, protocol, rule, bound, what, &mut hits);
+        self.hits = hits;
+        match done {
+            Ok((handle, old)) => {
+                self.actions.unbind(&old.map(|b| b.actions).unwrap_or_default());
+                Ok(Named {
+                    chain: named.chain,
+                    prio: Some(prio),
+                    protocol: Some(protocol),
+                    handle: Some(handle),
+                })
+            }
+            Err((err, unused)) => {
+                self.actions.unbind(&unused.actions);
+                Err(err)
+            }
+        }
+    }
+
+    /// The priority of the table that a filter belongs into, if that can be.
+    fn place(&mut self, block: BlockId, named: &Named, rule: &Rule, what: What) -> Result<u16, ConfigError> {
+        let chain = self.block_mut(block)?.chains.iter().find(|c| c.index == named.chain);
+        let tables = chain.map_or(&[][..], |c| &c.tables);
+        let Some(prio) = named.prio.filter(|p| *p != 0) else {
+            if what == What::Change {
+                return Err(ConfigError::new(ErrorKind::Missing, "filter", "a priority", "").key("prio"));
+            }
+            return Ok(tables.first().map_or(AUTO_PRIO, |t| t.prio.saturating_sub(1).max(1)));
+        };
+        let Some(table) = tables.iter().find(|t| t.prio == prio) else {
+            if what == What::Change {
+                return Err(
+                    ConfigError::new(ErrorKind::NotFound, "filter", "a priority in use", prio).key("prio")
+                );
+            }
+            return Ok(prio);
+        };
+        if named.protocol.is_some_and(|p| p != table.protocol) {
+            let expected = format!("protocol {:#06x}, which priority {prio} has", table.protocol);
+            let given = format!("{:#06x}", named.protocol.unwrap_or(0));
+            return Err(ConfigError::new(ErrorKind::Conflict, "filter", expected, given).key("protocol"));
+        }
+        if table.kind() != rule.kind() {
+            return Err(other_kind(rule.kind()).hint(format!("priority {prio} has {}", table.kind())));
+        }
+        Ok(prio)
+    }
+
+    /// Takes filters away: one; with no handle, all of a priority; with no priority, all of a chain. `kind`, if given, must
+    /// be theirs.
+    pub fn delete(&mut self, block: BlockId, named: Named, kind: Option<&str>) -> Result<(), ConfigError> {
+        let Some(prio) = named.prio.filter(|p| *p != 0) else {
+            if named.handle.is_some() || named.protocol.is_some() || kind.is_some() {
+                let err = ConfigError::new(ErrorKind::Missing, "filter", "a priority", "");
+                return Err(err
+                    .key("prio")
+                    .hint("without one all filters of the chain go, and nothing else is to be said"));
+            }
+            self.block_mut(block)?;
+            self.clear(block, Some(named.chain));
+            return Ok(());
+        };
+        let chain = self.block_mut(block)?.chains.iter_mut().find(|c| c.index == named.chain);
+        let Some(chain) = chain else {
+            return Err(ConfigError::new(ErrorKind::NotFound, "filter", "a chain that exists", named.chain)
+                .key("chain"));
+        };
+        let Some(at) = chain.tables.iter().position(|t| t.prio == prio) else {
+            return Err(
+                ConfigError::new(ErrorKind::NotFound, "filter", "a priority in use", prio).key("prio")
+            );
+        };
+        let table = &mut chain.tables[at];
+        if named.protocol.is_some_and(|p| p != table.protocol) {
+            let expected = format!("protocol {:#06x}, which priority {prio} has", table.protocol);
+            let given = format!("{:#06x}", named.protocol.unwrap_or(0));
+            return Err(ConfigError::new(ErrorKind::NotFound, "filter", expected, given).key("protocol"));
+        }
+        if let Some(given) = kind.filter(|k| *k != table.kind()) {
+            return Err(other_kind(given));
+        }
+        let mut gone = Vec::new();
+        match named.handle.filter(|h| *h != 0) {
+            Some(handle) => gone.extend(Arc::make_mut(&mut table.tables).delete(handle)?),
+            None => table.tables.visit(&mut |_, _, goal| gone.push(goal.clone())),
+        }
+        if named.handle.is_none_or(|h| h == 0) || table.tables.is_empty() {
+            chain.tables.remove(at);
+        }
+        self.release(&gone);
+        self.forget_empty(block);
+        Ok(())
+    }
+
+    /// Takes all filters of a chain, or of all chains, away.
+    fn clear(&mut self, block: BlockId, chain: Option<u32>) {
+        let mut gone = Vec::new();
+        if let Ok(found) = self.block_mut(block) {
+            for chain in found.chains.iter_mut().filter(|c| chain.is_none_or(|n| c.index == n)) {
+                for table in chain.tables.drain(..) {
+                    table.tables.visit(&mut |_, _, goal| gone.push(goal.clone()));
+                }
+            }
+        }
+        self.release(&gone);
+        self.forget_empty(block);
+    }
+
+    fn release(&mut self, gone: &[Bound]) {
+        let ids: Vec<ActionId> = gone.iter().flat_map(|b| b.actions.iter().copied()).collect();
+        self.actions.unbind(&ids);
+    }
+
+    fn forget_empty(&mut self, block: BlockId) {
+        if let Ok(found) = self.block_mut(block) {
+            found.chains.retain(|c| c.kept || !c.tables.is_empty());
+        }
+    }
+
+    /// Classifies a packet at a block. Total and bounded; allocates nothing.
+    #[inline]
+    pub fn classify(&self, block: BlockId, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Verdict {
+        self.block(block).map_or(Verdict::Unmatched, |b| b.classify(packet, run))
+    }
+}
+
+impl Block {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one step of `Filters::put`, taken apart for the borrow of the block"
+    )]
+    fn put(
+        &mut self,
+        named: Named,
+        prio: u16,
+        protocol: u16,
+        rule: &Rule,
+        goal: Bound,
+        what: What,
+        hits: &mut u32,
+    ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
+        let at = match self.chains.binary_search_by_key(&named.chain, |c| c.index) {
+            Ok(at) => at,
+            Err(at) => {
+                self.chains.insert(at, Chain { index: named.chain, ..Chain::default() });
+                at
+            }
+        };
+        let chain = &mut self.chains[at];
+        let done = match chain.tables.binary_search_by_key(&prio, |t| t.prio) {
+            Ok(at) => Arc::make_mut(&mut chain.tables[at].tables).put(named.handle, rule, goal, what, hits),
+            Err(at) => {
+                let mut tables = Tables::for_rule(rule);
+                tables.put(named.handle, rule, goal, what, hits).inspect(|_| {
+                    chain.tables.insert(at, Table { prio, protocol, tables: Arc::new(tables) });
+                })
+            }
+        };
+        self.chains.retain(|c| c.kept || !c.tables.is_empty());
+        done
+    }
+
+    fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Verdict {
+        let Some(first) = self.chains.first().filter(|c| c.index == 0) else { return Verdict::Unmatched };
+        let mut chain = first;
+        for _ in 0..=RESTARTS_MAX {
+            match chain.walk(packet, run) {
+                Decision::Next => return Verdict::Unmatched,
+                Decision::Made(Control::Reclassify, _) => chain = first,
+                Decision::Made(Control::Goto(index), _) => {
+                    match self.chains.binary_search_by_key(&index, |c| c.index) {
+                        Ok(at) => chain = &self.chains[at],
+                        // A chain without filters has nothing to say.
+                        Err(_) => return Verdict::Unmatched,
+                    }
+                }
+                Decision::Made(Control::Drop, _) => return Verdict::Drop,
+                Decision::Made(Control::Stolen | Control::Queued | Control::Trap, _) => {
+                    return Verdict::Stolen;
+                }
+                Decision::Made(_, class) => return Verdict::Class(class),
+            }
+        }
+        Verdict::Drop
+    }
+}
+
+impl Chain {
+    /// Asks its tables in their order.
+    fn walk(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        for table in &self.tables {
+            if table.protocol == ANY_PROTOCOL || table.protocol == packet.protocol() {
+                match table.tables.classify(packet, run) {
+                    Decision::Next => {}
+                    made => return made,
+                }
+            }
+        }
+        Decision::Next
+    }
+}
