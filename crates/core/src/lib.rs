@@ -44,6 +44,7 @@ pub mod qdisc;
 pub mod queues;
 pub mod reason;
 pub mod rng;
+pub mod select;
 pub mod spec;
 pub mod stab;
 pub mod stats;
