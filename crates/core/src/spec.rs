@@ -25,8 +25,21 @@ pub struct Env {
     pub link_rate: Option<Rate>,
     /// Packets that can wait on the path at once, in all qdiscs together: more room than that nobody needs to take.
     pub packets: u32,
+    /// What the device's own scheduler can do.
+    pub offload: Offload,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
+}
+
+/// What a device can do by itself with traffic classes, so that qdiscs may leave it to the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// It has traffic classes of queues, and schedules among them (mqprio `hw 1`).
+    pub classes: bool,
+    /// It keeps least and greatest rates for each class (`shaper bw_rlimit`).
+    pub rates: bool,
+    /// It can interrupt a frame of a preemptible class for one of an express class (IEEE 802.1Qbu).
+    pub preemption: bool,
 }
 
 impl Env {
@@ -46,6 +59,7 @@ impl Default for Env {
             queues: 1,
             link_rate: None,
             packets: 16_384,
+            offload: Offload::default(),
             seed: 0,
         }
     }
@@ -73,6 +87,8 @@ pub struct Spec {
     pub about: &'static str,
     /// What it does to packets.
     pub flags: Flags,
+    /// It is for the root only: see `Discipline::ROOT_ONLY`.
+    pub root_only: bool,
     /// Its parameters.
     pub params: &'static [Param],
     /// Its counters.
@@ -91,6 +107,7 @@ impl Spec {
             kind: D::KIND,
             about: D::ABOUT,
             flags: D::FLAGS,
+            root_only: D::ROOT_ONLY,
             params: D::Config::TABLE,
             counters: D::Stats::TABLE,
             classes: D::CLASSES,

@@ -453,6 +453,11 @@ impl Tree {
             let expected = format!("at most {DEPTH_MAX} levels of qdiscs");
             return Err(ConfigError::new(ErrorKind::Unsupported, place_name(parent), expected, kind_name));
         }
+        if spec.root_only && parent != Handle::ROOT {
+            let err =
+                ConfigError::new(ErrorKind::Unsupported, place_name(parent), "root", kind_name).key("parent");
+            return Err(err.hint(format!("the classes of {kind_name} are the device's transmit queues")));
+        }
         let handle = self.free_handle(handle, parent)?;
         self.check_copies(parent, true, kind_name, options)?;
         let qdisc = spec.build(options, &self.env)?;

@@ -133,6 +133,7 @@ fn ample(kind: &str) -> &'static str {
         "sfq" => "limit 10000 divisor 65536",
         "cake" => "unlimited no-split-gso rtt 1000s memlimit 1gb",
         "fq" => "limit 100000 flow_limit 100000 horizon 4000s",
+        "mqprio" => "num_tc 2 map 0 1 1 queues 1@0 1@1 hw 0",
         "tbf" => "rate 1mbit burst 100kb limit 100mb",
         _ => "",
     }
@@ -145,7 +146,7 @@ fn grow(tree: &mut Tree, cx: &mut Cx, rng: &mut Rng) {
         tree.visit(&mut |place, _| places.push(place));
         let place = *pick(rng, &places);
         let kind = if place.depth < 3 { *pick(rng, KINDS) } else { KINDS[1] };
-        if NO_DEFAULT.contains(&kind.kind) {
+        if NO_DEFAULT.contains(&kind.kind) || kind.root_only && place.depth > 0 {
             continue;
         }
         let words: Vec<&str> = ample(kind.kind).split_whitespace().collect();

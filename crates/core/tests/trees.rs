@@ -15,6 +15,7 @@ fn words(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match kind {
         "ets" => (&["bands", "3"], &[]),
         "htb" => (&[], &["rate", "100gbit", "burst", "1mb", "cburst", "1mb"]),
+        "mqprio" => (&["num_tc", "2", "map", "0", "1", "1", "queues", "1@0", "3@1", "hw", "0"], &[]),
         _ => (&[], &[]),
     }
 }

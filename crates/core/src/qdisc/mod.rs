@@ -1,5 +1,6 @@
 //! The author trait `Discipline`, its erased form `Qdisc`, and the registry: one line per kind.
 
+pub mod by_queue;
 pub mod cake;
 pub mod classful;
 pub mod codel;
@@ -9,6 +10,8 @@ pub mod fifo;
 pub mod fq;
 pub mod fq_codel;
 pub mod htb;
+pub mod mq;
+pub mod mqprio;
 pub mod multiq;
 pub mod netem;
 pub mod pfifo_fast;
@@ -46,6 +49,8 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
     &Spec::of::<htb::Htb>(),
+    &Spec::of::<mq::Mq>(),
+    &Spec::of::<mqprio::Mqprio>(),
     &Spec::of::<multiq::Multiq>(),
     &Spec::of::<netem::Netem>(),
     &Spec::of::<fifo::Pfifo>(),
@@ -129,6 +134,8 @@ pub trait Discipline: Debug + Sized + 'static {
     const CHANGE: ChangeRule = ChangeRule::Merge;
     /// True if it looks at the class that a packet names in it. If not, nobody works it out.
     const TAKES_CLASS: bool = Self::FLAGS.classful;
+    /// True if it stands at the root of a device only: its classes are the device's transmit queues.
+    const ROOT_ONLY: bool = false;
     /// What is declared of its classes, if commands make or change them: `Some(&ClassSpec::of::<Self>())`.
     const CLASSES: Option<&'static ClassSpec> = None;
     /// True if it wants to know more of a packet than its metadata (`crate::detail`).

@@ -356,7 +356,7 @@ impl Checker {
 
     /// Whether a qdisc of the tree keeps packets for stopped queues.
     fn by_queue(&self) -> bool {
-        self.rules.iter().any(|rule| rule.kind == "multiq")
+        self.rules.iter().any(|rule| ["mq", "mqprio", "multiq"].contains(&rule.kind))
     }
 
     /// Law 4, from one wake to the next.

@@ -29,7 +29,7 @@ impl Plan {
         // Now and then the kind is not the root, but below one that has classes.
         let classful: Vec<_> = KINDS.iter().filter(|k| k.flags.classful).collect();
         let registered = KINDS.iter().any(|k| k.kind == spec.kind);
-        let below = registered && scope == Scope::All && chance(&mut rng, 1, 3);
+        let below = registered && scope == Scope::All && !spec.root_only && chance(&mut rng, 1, 3);
         let spec = if below { **pick(&mut rng, &classful) } else { spec };
         if below {
             setup.nest.push(Op::Graft { place: rng.next_u64() as u32, seed: rng.next_u64() });
