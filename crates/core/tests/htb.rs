@@ -1,4 +1,4 @@
-//! htb: literal schedules, an independent model on random trees, and conservation while classes come and go.
+//! htb: literal schedules, and conservation while classes come and go. (`htb_model.rs`: a model on random trees.)
 
 mod common;
 
