@@ -240,6 +240,17 @@ fn what_the_classes_refuse() {
     assert_eq!(shown(&lane, 0x30).4[6], 0);
 }
 
+/// class-number
+#[test]
+fn a_class_of_htb_needs_a_number() {
+    let mut lane = htb("", &[(1, 0, "rate 8mbit")]);
+    let none = add(&mut lane, Instant::ZERO, 0, 0, "rate 8mbit").unwrap_err().to_string();
+    assert_eq!(none, "class classid: expected a class, MAJOR:MINOR, given nothing");
+    let mut classes = 0;
+    lane.root().qdisc().user_classes().unwrap().list(&mut |_| classes += 1);
+    assert_eq!(classes, 1);
+}
+
 #[test]
 fn a_class_cannot_be_moved_and_an_option_of_htb_can_be_changed() {
     let mut lane = htb("r2q 10", &[(1, 0, "rate 8mbit"), (0x10, 1, "rate 1mbit"), (2, 0, "rate 8mbit")]);
