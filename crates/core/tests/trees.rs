@@ -18,7 +18,7 @@ fn words(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match kind {
         "ets" => (&["bands", "3"], &[]),
         "htb" => (&[], &["rate", "100gbit", "burst", "1mb", "cburst", "1mb"]),
-        "red" => (&["limit", "100000"], &[]),
+        "red" => (&["limit", "100000", "avpkt", "1000", "bandwidth", "10mbit"], &[]),
         "tbf" => (&["rate", "8mbit", "burst", "2000", "limit", "100000"], &[]),
         _ => (&[], &[]),
     }
