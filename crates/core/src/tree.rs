@@ -442,14 +442,12 @@ impl Tree {
     /// The place that a handle names: itself, but that any number names the one class of a kind that has no more
     /// (`Spec::one_class`), as in the reference.
     pub fn named(&self, parent: Handle) -> Handle {
-        let mut place = parent;
+        let mut one = false;
         self.visit(&mut |_, node| {
             let owner = !node.handle().is_none() && node.handle() == parent.qdisc() && parent.minor() != 0;
-            if owner && node.qdisc().spec().one_class {
-                place = Handle::new(parent.major(), 1);
-            }
+            one |= owner && node.qdisc().spec().one_class;
         });
-        place
+        if one { Handle::new(parent.major(), 1) } else { parent }
     }
 
     fn put(

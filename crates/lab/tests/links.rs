@@ -152,7 +152,8 @@ fn an_emulated_link_copies_frames_and_makes_bits_wrong() {
         let r = report(&call(
             20,
             &format!(
-                "one_way = true\npolicy = 'qdisc add root netem {options}'\n[[link]]\nfrom = 'b'\nto = 'a'\none_way = true\nrate = '10mbit'"
+                "one_way = true\npolicy = 'qdisc add root netem {options}'\n\
+                 [[link]]\nfrom = 'b'\nto = 'a'\none_way = true\nrate = '10mbit'"
             ),
         ));
         let packets = r.traffic[0].packets.unwrap();
