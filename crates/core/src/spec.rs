@@ -95,6 +95,8 @@ pub struct Spec {
     pub counters: &'static [Counter],
     /// What is declared of its classes, if commands make or change them.
     pub classes: Option<&'static ClassSpec>,
+    /// True if it has one class, which any number names.
+    pub one_class: bool,
     /// The counters of each of its parts; empty if it has none.
     pub parts: &'static [Counter],
     build: Build,
@@ -111,6 +113,7 @@ impl Spec {
             params: D::Config::TABLE,
             counters: D::Stats::TABLE,
             classes: D::CLASSES,
+            one_class: D::ONE_CLASS,
             parts: D::PARTS,
             build: |words, env| {
                 let mut cfg = D::Config::defaults(env);

@@ -162,6 +162,7 @@ impl Tree {
         options: &mut Words<'_>,
         cx: &mut Cx,
     ) -> Result<Handle, ConfigError> {
+        let parent = self.named(parent);
         self.put(parent, handle, kind_name, options, false, cx)
     }
 
@@ -175,6 +176,7 @@ impl Tree {
         options: &mut Words<'_>,
         cx: &mut Cx,
     ) -> Result<Handle, ConfigError> {
+        let parent = self.named(parent);
         let (node, _) = self.at_mut(parent)?;
         let present = node.handle();
         let same = handle.is_none_or(|h| h.qdisc().is_none() || h.qdisc() == present);
@@ -193,6 +195,7 @@ impl Tree {
         options: &mut Words<'_>,
         cx: &mut Cx,
     ) -> Result<(), ConfigError> {
+        let parent = self.named(parent);
         let env = self.env;
         let (node, _) = self.at_mut(parent)?;
         let present = node.qdisc().spec().kind;
@@ -221,6 +224,7 @@ impl Tree {
     /// is queued there stays charged as it was. At most one may be on the way from the root to a leaf; one that was
     /// taken away counts until what it has charged has left.
     pub fn set_stab(&mut self, parent: Handle, stab: Option<Stab>, _cx: &mut Cx) -> Result<(), ConfigError> {
+        let parent = self.named(parent);
         let (node, _) = self.at_mut(parent)?;
         if node.handle().is_none() {
             let err = ConfigError::new(ErrorKind::NotFound, place_name(parent), "a qdisc that was added", "");
@@ -259,6 +263,7 @@ impl Tree {
 
     /// Deletes the qdisc at `parent`, dropping what is queued; a default one takes its place.
     pub fn delete(&mut self, parent: Handle, cx: &mut Cx) -> Result<(), ConfigError> {
+        let parent = self.named(parent);
         let env = self.env;
         let (node, _) = self.at_mut(parent)?;
         if node.handle().is_none() {
@@ -420,6 +425,7 @@ impl Tree {
 
     /// Puts `new` at `parent` and drops what the old one had queued, as all ancestors see.
     pub fn graft(&mut self, parent: Handle, new: Node, cx: &mut Cx) -> Result<(), ConfigError> {
+        let parent = self.named(parent);
         self.at_mut(parent)?;
         self.disturb();
         let mut new = Some(new);
@@ -431,6 +437,17 @@ impl Tree {
             }
         });
         Ok(())
+    }
+
+    /// The place that a handle names: itself, but that any number names the one class of a kind that has no more
+    /// (`Spec::one_class`), as in the reference.
+    pub fn named(&self, parent: Handle) -> Handle {
+        let mut one = false;
+        self.visit(&mut |_, node| {
+            let owner = !node.handle().is_none() && node.handle() == parent.qdisc() && parent.minor() != 0;
+            one |= owner && node.qdisc().spec().one_class;
+        });
+        if one { Handle::new(parent.major(), 1) } else { parent }
     }
 
     fn put(

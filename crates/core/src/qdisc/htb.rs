@@ -9,7 +9,7 @@
 //! - I3: after `At(t)` nothing may leave before t; every class that cannot send is waited for.
 //! - I4: who is active has had packets; a class whose qdisc turns out to be empty leaves, and its siblings stay.
 //! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-range, htb-class-drops, htb-wakes,
-//!   class-order).
+//!   class-number, class-order).
 
 use alloc::format;
 use alloc::vec::Vec;

@@ -138,6 +138,8 @@ pub trait Discipline: Debug + Sized + 'static {
     const ROOT_ONLY: bool = false;
     /// What is declared of its classes, if commands make or change them: `Some(&ClassSpec::of::<Self>())`.
     const CLASSES: Option<&'static ClassSpec> = None;
+    /// True if it has one class, number 1, which any other number names as well.
+    const ONE_CLASS: bool = false;
     /// True if it wants to know more of a packet than its metadata (`crate::detail`).
     const WANTS_DETAIL: bool = false;
     /// The counters of each of its `parts`, if it has any: the table of a `stats!`.

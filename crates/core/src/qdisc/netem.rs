@@ -7,10 +7,10 @@
 //! - I3: a copy is made at most once of a packet, and never of a copy.
 //! - I4: without a random part nothing is drawn: a constant delay, a rate, slots of a fixed gap are exact.
 //! - Differs from Linux (PARITY.md: netem-asks-once, netem-corrupt-gso, netem-duplicate-one, netem-duplicate-room,
-//!   netem-ecn-drops, netem-forgets, netem-requeues, netem-swap, netem-tables): the class is asked once; super-packets are cut
-//!   before they may be corrupted; one that duplicates is alone in its tree; a copy takes room as any packet; a mark is no
-//!   drop; a change forgets what has no effect; reordered packets are no requeues; a swap emulates nothing twice; tables are
-//!   worked out or given.
+//!   netem-ecn-drops, netem-forgets, netem-requeues, netem-swap, netem-tables, class-only): the class is asked once;
+//!   super-packets are cut before they may be corrupted; one that duplicates is alone in its tree; a copy takes room
+//!   as any packet; a mark is no drop; a change forgets what has no effect; reordered packets are no requeues; a swap emulates
+//!   nothing twice; tables are worked out or given.
 
 use crate::chance::Percent;
 use crate::cx::Cx;
@@ -219,6 +219,7 @@ impl Discipline for Netem {
     const KIND: &'static str = "netem";
     const ABOUT: &'static str = "An emulated link: delays, losses, duplicates, reordering, rates, slots.";
     const FLAGS: Flags = Flags { shapes: true, reorders: true, classful: true };
+    const ONE_CLASS: bool = true;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     const TAKES_CLASS: bool = false;
     type Config = Config;
