@@ -33,7 +33,7 @@ use crate::qdisc::{Discipline, Next, Verdict};
 use crate::reason::{DropReason, MarkReason, WakeReason};
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
-use crate::wheel::Wheel;
+use crate::wheel::PackedWheel;
 
 use config::{BANDS, Limits, weights};
 pub use config::{Config, Stats};
@@ -127,7 +127,7 @@ struct Band {
 pub struct Fq {
     flows: Vec<Flow>,
     /// Throttled flows, by their `next`.
-    wheel: Wheel,
+    wheel: PackedWheel,
     /// The fast path.
     fast: Queue,
     bands: [Band; BANDS],
@@ -163,7 +163,7 @@ impl Discipline for Fq {
         let mut flows = Vec::new();
         flows.resize_with(limits.flows() as usize, Flow::default);
         Self {
-            wheel: Wheel::with_capacity(limits.flows()),
+            wheel: PackedWheel::with_capacity(limits.flows()),
             flows,
             fast: Queue::new(),
             bands: weights(cfg).map(|weight| Band {
