@@ -1,8 +1,8 @@
 //! `Wheel`: ids with a deadline each, handed out in order of deadline. One of it serves everything that waits in a
 //! qdisc for a time: throttled flows, classes out of tokens, packets with a launch time, gates that open.
 //!
-//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): 11 levels of 64 slots, level `l` of slots 64^l ns
-//! wide, which covers every `u64`. A deadline lies on the level of the highest base-64 digit in which it differs from
+//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): 8 levels of 256 slots, level `l` of slots 256^l ns
+//! wide, which covers every `u64`. A deadline lies on the level of the highest base-256 digit in which it differs from
 //! the wheel's `base`, in the slot of its own digit there; so level 0 holds exact nanoseconds, and the first occupied
 //! slot of the lowest occupied level holds the earliest deadline. Nothing ticks: each slot knows a lower bound of its
 //! deadlines, and the base jumps there when that is due. The slot's ids then move to lower levels, in order.
@@ -11,11 +11,11 @@
 //! share a slot at any time, lists are first in first out, and a slot is emptied before the base enters its span.)
 //!
 //! **Cost.** Insert and remove are O(1): a count of leading zeroes, a list link, a bit. To pop is O(1) and a move of
-//! each id at most once per level that it descends: at most 10 moves in its stay, whatever is removed in between, and
-//! 1 to 3 where deadlines are microseconds to milliseconds ahead; an id that is alone in its slot is popped from
+//! each id at most once per level that it descends: at most 7 moves in its stay, whatever is removed in between, and
+//! 1 or 2 where deadlines are microseconds to milliseconds ahead; an id that is alone in its slot is popped from
 //! there. No cost grows with the number of ids that wait. The one exception is documented at [`Wheel::insert`].
 //!
-//! **Memory.** 24 bytes for each id that it has room for, 11.4 kB for the wheel. Nothing is allocated after
+//! **Memory.** 24 bytes for each id that it has room for, 37 kB for the wheel. Nothing is allocated after
 //! [`Wheel::with_capacity`] but by [`Wheel::reserve`].
 
 mod packed;
@@ -29,10 +29,11 @@ pub use packed::PackedWheel;
 
 /// "No id" in a link.
 const NIL: u32 = u32::MAX;
-/// Bits of a digit: 64 slots fill the one word whose trailing zeroes name the first that is occupied.
-const BITS: u32 = 6;
-/// 11 digits of 6 bits cover the 64 bits of a deadline.
-const LEVELS: usize = 11;
+/// Bits of a digit: with whole bytes, a level is found without a division; and an id that waits for some microseconds to
+/// seconds, as most do, descends 1 to 3 levels.
+const BITS: u32 = 8;
+/// 8 digits of 8 bits are the 64 bits of a deadline.
+const LEVELS: usize = 8;
 /// Of all levels, and of the one below them, of which only `LATE` is used.
 const SLOTS: usize = (LEVELS + 1) << BITS;
 /// In place of a slot: the list of what was late already when it was inserted. It comes before all others.
@@ -74,13 +75,8 @@ pub struct Wheel {
 impl Wheel {
     /// An empty wheel with room for the ids below `capacity`.
     pub fn with_capacity(capacity: u32) -> Self {
-        let mut wheel = Self {
-            base: 0,
-            len: 0,
-            levels: Levels::NONE,
-            slots: vec![EMPTY; SLOTS],
-            entries: Vec::new(),
-        };
+        let mut wheel =
+            Self { base: 0, len: 0, levels: Levels::NONE, slots: vec![EMPTY; SLOTS], entries: Vec::new() };
         wheel.reserve(capacity);
         wheel
     }
@@ -166,7 +162,7 @@ impl Wheel {
     /// Takes the earliest of what is due at `now`, its deadline included.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
-        // Each turn but the last moves ids to a lower level: at most 10 turns.
+        // Each turn but the last moves ids to a lower level: at most 7 turns.
         loop {
             let Some(slot) = self.levels.first() else {
                 self.base = self.base.max(now.0);
@@ -275,34 +271,39 @@ impl Wheel {
     }
 }
 
-/// Which slots are occupied. Slot `d` of level `l` has the number 64 (l + 1) + d.
+/// A set of slots: those that are occupied. Slot `d` of level `l` has the number 256 (l + 1) + d.
 #[derive(Clone, Copy, Debug)]
 struct Levels {
-    /// Bit `l` is set if word `l` is not 0.
-    summary: u16,
-    words: [u64; LEVELS + 1],
+    /// Bit `w` is set if word `w` is not 0.
+    summary: u64,
+    /// A bit for each slot.
+    words: [u64; SLOTS / 64],
 }
 
 impl Levels {
-    const NONE: Self = Self { summary: 0, words: [0; LEVELS + 1] };
+    const NONE: Self = Self { summary: 0, words: [0; SLOTS / 64] };
 
     #[inline]
     fn set(&mut self, slot: usize) {
-        self.words[slot >> BITS] |= 1 << (slot & 63);
-        self.summary |= 1 << (slot >> BITS);
+        self.words[slot / 64] |= 1 << (slot % 64);
+        self.summary |= 1 << (slot / 64);
     }
     #[inline]
     fn clear(&mut self, slot: usize) {
-        let word = &mut self.words[slot >> BITS];
-        *word &= !(1 << (slot & 63));
-        self.summary &= !(u16::from(*word == 0) << (slot >> BITS));
+        let word = &mut self.words[slot / 64];
+        *word &= !(1 << (slot % 64));
+        self.summary &= !(u64::from(*word == 0) << (slot / 64));
     }
-    /// The occupied slot with the earliest deadlines.
+    #[inline]
+    fn has(&self, slot: usize) -> bool {
+        self.words[slot / 64] >> (slot % 64) & 1 != 0
+    }
+    /// The first of them: if they are those that are occupied, that with the earliest deadlines.
     #[inline]
     fn first(&self) -> Option<usize> {
-        let level = self.summary.trailing_zeros() as usize;
-        let word = self.words.get(level)?;
-        Some((level << BITS) + word.trailing_zeros() as usize)
+        let at = self.summary.trailing_zeros() as usize;
+        let word = self.words.get(at)?;
+        Some(at * 64 + word.trailing_zeros() as usize)
     }
 }
 
@@ -315,11 +316,13 @@ const fn is_exact(slot: usize) -> bool {
 /// The slot of a deadline that is not before `base`.
 #[inline]
 const fn place(when: u64, base: u64) -> usize {
-    // A zero counts as its lowest digit.
-    let level = (63 - ((when ^ base) | 1).leading_zeros()) / BITS;
-    let digit = (when >> (level * BITS)) & 63;
-    (((level + 1) << BITS) + digit as u32) as usize
+    // The lowest bit of the highest digit that differs; a zero counts as its lowest digit.
+    let shift = (63 - ((when ^ base) | 1).leading_zeros()) & !(BITS - 1);
+    let digit = (when >> shift) & 0xff;
+    ((shift as usize + 8) << 5) + digit as usize
 }
+
+const _: () = assert!(BITS == 8 && SLOTS / 64 <= 64, "a level is 8 bits, and the words fit the summary");
 
 #[cfg(test)]
 mod tests {
@@ -369,15 +372,16 @@ mod tests {
     #[test]
     fn after_a_removal_next_is_early_and_then_right() {
         let mut w = Wheel::with_capacity(3);
-        for (id, when) in [(0, 5_000), (1, 6_000), (2, 7_000)] {
+        // All in one slot.
+        for (id, when) in [(0, 5_200), (1, 5_250), (2, 5_300)] {
             w.insert(id, at(when));
         }
         w.remove(0);
-        assert_eq!(w.next(), Some(at(5_000)));
-        assert_eq!((w.pop_due(at(5_500)), w.next()), (None, Some(at(6_000))));
+        assert_eq!(w.next(), Some(at(5_200)));
+        assert_eq!((w.pop_due(at(5_225)), w.next()), (None, Some(at(5_250))));
         w.reschedule(1, at(9_000));
         assert_eq!((w.deadline(1), w.contains(0)), (Some(at(9_000)), false));
-        assert_eq!((w.pop_due(at(7_000)), w.next()), (Some((2, at(7_000))), Some(at(9_000))));
+        assert_eq!((w.pop_due(at(5_300)), w.next()), (Some((2, at(5_300))), Some(at(9_000))));
         w.clear();
         assert_eq!((w.len(), w.next(), w.contains(1)), (0, None, false));
         w.reserve(5);
@@ -418,7 +422,7 @@ mod tests {
 
     const IDS: u32 = 24;
 
-    fn time() -> impl Strategy<Value = u64> {
+    pub(super) fn time() -> impl Strategy<Value = u64> {
         prop_oneof![
             4 => 0..200u64,
             4 => 0..200_000u64,
