@@ -46,6 +46,31 @@ pub trait TxQueue {
     }
 }
 
+impl<Q: TxQueue + ?Sized> TxQueue for &mut Q {
+    type Frame = Q::Frame;
+    fn reserve(&mut self, want: u32) -> u32 {
+        (**self).reserve(want)
+    }
+    fn push(&mut self, frame: Q::Frame, m: &Meta) {
+        (**self).push(frame, m);
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        (**self).commit()
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<Q::Frame>)) {
+        (**self).reap(sink);
+    }
+    fn copy(&mut self, frame: &Q::Frame) -> Option<Q::Frame> {
+        (**self).copy(frame)
+    }
+    fn corrupt(&mut self, frame: &mut Q::Frame, bit: u32) {
+        (**self).corrupt(frame, bit);
+    }
+    fn discard(&mut self, frame: Q::Frame, m: &Meta, reason: DropReason) {
+        (**self).discard(frame, m, reason);
+    }
+}
+
 /// Turns over one bit of a frame, counted from its first; none where it has not so many.
 pub fn flip_bit(frame: &mut [u8], bit: u32) {
     if let Some(byte) = frame.get_mut(bit as usize / 8) {

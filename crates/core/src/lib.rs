@@ -40,6 +40,7 @@ pub mod node;
 pub mod packet;
 pub mod params;
 pub mod pool;
+pub mod port;
 pub mod qdisc;
 pub mod queues;
 pub mod reason;

@@ -45,6 +45,26 @@ pub struct Books {
     pub overlimits: u64,
 }
 
+impl Books {
+    /// Those of two nodes together.
+    #[must_use]
+    pub const fn plus(&self, o: &Self) -> Self {
+        const fn both(a: Tally, b: Tally) -> Tally {
+            Tally { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
+        }
+        Self {
+            admitted: both(self.admitted, o.admitted),
+            sent: both(self.sent, o.sent),
+            sent_segs: self.sent_segs + o.sent_segs,
+            dropped: both(self.dropped, o.dropped),
+            queued: both(self.queued, o.queued),
+            peeked: both(self.peeked, o.peeked),
+            peeked_segs: self.peeked_segs + o.peeked_segs,
+            overlimits: self.overlimits + o.overlimits,
+        }
+    }
+}
+
 /// The answer to a peek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek {

@@ -23,7 +23,7 @@ use crate::value::{Words, exact_of};
 pub const DEPTH_MAX: usize = 8;
 
 /// The first handle given out to qdiscs that were added without one, as in the reference.
-const AUTO_MAJOR: u16 = 0x8001;
+pub(crate) const AUTO_MAJOR: u16 = 0x8001;
 
 /// Does something to the classes of a qdisc, given the name of the class that it is about.
 type OnClasses<'a> = &'a mut dyn FnMut(&str, &mut dyn UserClasses, &mut Cx) -> Result<(), ConfigError>;
@@ -87,6 +87,11 @@ impl Tree {
         self.root.purge(cx);
         self.root = node;
         self.root.qdisc_mut().start(cx.now);
+    }
+
+    /// Its root alone.
+    pub(crate) fn into_root(self) -> Node {
+        self.root
     }
 
     /// Says that packets which come now may be classified otherwise than those which wait were: the structure, an

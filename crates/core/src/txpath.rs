@@ -31,6 +31,7 @@ use crate::value::Words;
 
 pub use stops::Stops;
 pub use swap::Swapped;
+pub(crate) use swap::Waiting;
 
 /// Most packets taken from the qdiscs on one promise: bounds the burst that a scheduler cannot revise any
 /// more, and the time until the owner looks at anything else.
@@ -108,6 +109,29 @@ crate::stats! {
         device_errors: u64,
         /// Completions that did not match what was posted; the byte limit was reset each time.
         dql_errors: u64,
+    }
+}
+
+impl PathStats {
+    /// Those of two paths together.
+    #[must_use]
+    pub const fn plus(&self, o: &Self) -> Self {
+        Self {
+            direct: self.direct + o.direct,
+            queued: self.queued + o.queued,
+            copies: self.copies + o.copies,
+            uncopied: self.uncopied + o.uncopied,
+            tx_packets: self.tx_packets + o.tx_packets,
+            tx_bytes: self.tx_bytes + o.tx_bytes,
+            full: self.full + o.full,
+            cut: self.cut + o.cut,
+            stop_drv: self.stop_drv + o.stop_drv,
+            stop_stack: self.stop_stack + o.stop_stack,
+            tx_wake: self.tx_wake + o.tx_wake,
+            commits: self.commits + o.commits,
+            device_errors: self.device_errors + o.device_errors,
+            dql_errors: self.dql_errors + o.dql_errors,
+        }
     }
 }
 

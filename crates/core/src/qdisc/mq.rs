@@ -9,7 +9,7 @@
 
 use crate::cx::Cx;
 use crate::error::ConfigError;
-use crate::handle::ClassId;
+use crate::handle::{ClassId, Handle};
 use crate::meta::Meta;
 use crate::node::{Class, Node, Peek};
 use crate::pool::{List, Pkt, Pool};
@@ -30,11 +30,19 @@ pub struct Mq(ByQueue);
 
 /// What each queue has until something is grafted.
 pub(crate) fn default_child(env: &Env) -> Node {
-    Node::new(crate::handle::Handle::NONE, alloc::boxed::Box::new(pfifo_fast::default_root(env)))
+    Node::new(Handle::NONE, alloc::boxed::Box::new(pfifo_fast::default_root(env)))
+}
+
+/// Its word.
+pub(crate) const KIND: &str = "mq";
+
+/// What a device with several queues has at its root at first.
+pub(crate) fn default_root(env: &Env) -> Option<Node> {
+    Node::of::<Mq>(Handle::NONE, Config {}, env).ok()
 }
 
 impl Discipline for Mq {
-    const KIND: &'static str = "mq";
+    const KIND: &'static str = KIND;
     const ABOUT: &'static str = "A qdisc of its own for each transmit queue of the device.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
     const CHANGE: ChangeRule = ChangeRule::Merge;
