@@ -27,6 +27,9 @@ pub struct Env {
     pub packets: u32,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
+    /// Has the laws of codel, fq_codel and pie do what Linux does where they leave it (`CodelParams::with_strict_linux`,
+    /// `PieParams::strict_linux`): for comparison with Linux only.
+    pub strict_linux: bool,
 }
 
 impl Env {
@@ -47,6 +50,7 @@ impl Default for Env {
             link_rate: None,
             packets: 16_384,
             seed: 0,
+            strict_linux: false,
         }
     }
 }
