@@ -167,6 +167,38 @@ fn a_shaper_in_the_class_is_asked_once() {
     assert_eq!(lane.root().qdisc().classes()[0].node.books().overlimits, 1);
 }
 
+/// own-timers.
+#[test]
+fn a_timer_that_another_has_overtaken_asks_nobody() {
+    let mut lane = Lane::new("tbf", "rate 1mbit burst 1000 limit 100000");
+    let class = |major: u16, minor| Handle::new(major, minor);
+    let root = lane.root().handle().major();
+    let prio =
+        lane.graft(Instant::ZERO, class(root, 1), "prio", "bands 2 priomap 0 1 0 1 0 1 0 1 0 1 0 1 0 1 0 1");
+    lane.graft(Instant::ZERO, class(prio.major(), 2), "netem", "delay 3ms");
+    let _ = lane.put(Instant::ZERO, 0, Meta::new(1000));
+    assert_eq!(lane.take(Instant::ZERO).id(), Some(0));
+    let _ = lane.put(Instant::from_millis(1), 1, Meta::new(1000).priority(1));
+    assert_eq!(lane.take(Instant::from_millis(1)), Out::Wait(Instant::from_millis(4)));
+    // What comes now is ready at once, and waits for the tokens: until 8 ms there is nothing to ask for.
+    let _ = lane.put(Instant::from_millis(2), 2, Meta::new(1000));
+    assert_eq!(lane.take(Instant::from_millis(2)), Out::Wait(Instant::from_millis(8)));
+    assert_eq!(lane.take(Instant::from_millis(8)).id(), Some(2));
+    assert_eq!(lane.root().books().overlimits, 1);
+}
+
+/// netem-shrink.
+#[test]
+fn a_smaller_limit_drops_what_has_waited_longest() {
+    let mut lane = Lane::new("netem", "delay 10ms");
+    for id in 0..5 {
+        assert_eq!(lane.put(Instant::ZERO, id, Meta::new(100)), Admitted::Queued);
+    }
+    lane.change(Instant::ZERO, Handle::ROOT, "delay 10ms limit 2").unwrap();
+    assert_eq!(lane.root().books().dropped.packets, 3);
+    assert_eq!(lane.ids(Instant::from_millis(10), 9), [3, 4]);
+}
+
 /// netem-corrupt-gso.
 #[test]
 fn a_super_packet_is_cut_before_it_may_be_corrupted() {
