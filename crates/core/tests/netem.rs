@@ -83,6 +83,28 @@ fn what_has_waited_goes_through_the_qdisc_in_the_class() {
     );
 }
 
+/// The law of the qdisc in the class does not see the link's delay.
+#[test]
+fn a_packet_begins_to_wait_in_the_class_when_it_comes_out_of_the_link() {
+    let mut lane = Lane::new("netem", "delay 10ms");
+    let class = Handle::new(lane.root().handle().major(), 1);
+    lane.graft(Instant::ZERO, class, "codel", "target 1ms interval 5ms");
+    for id in 0..3 {
+        let _ = lane.put(Instant::ZERO, id, Meta::new(1000));
+    }
+    for (id, ms) in [(0, 10), (1, 10), (2, 13)] {
+        assert_eq!(lane.take(Instant::from_millis(ms)).id(), Some(id));
+        let mut waited = None;
+        lane.root().qdisc().classes()[0].node.qdisc().counters(&mut |c, n| {
+            if c.key == "ldelay" {
+                waited = Some(n);
+            }
+        });
+        // In the law's ticks of 1024 ns.
+        assert_eq!(waited, Some(if ms == 10 { 0 } else { 3000 }));
+    }
+}
+
 /// How many of 20 000 packets left, and how many left marked; each is sent a millisecond after the last.
 fn counts(options: &str) -> (usize, usize) {
     let mut lane = Lane::new("netem", options);

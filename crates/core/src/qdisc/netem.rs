@@ -351,6 +351,8 @@ impl Discipline for Netem {
             if !grafted {
                 return Next::Packet(p);
             }
+            // It begins to wait there now: an AQM is not to see the link's delay.
+            cx.pool.meta_mut(&p).enqueued = cx.now;
             self.inner[0].node.enqueue(p, cx);
         };
         let inner = if grafted { self.inner[0].node.dequeue(cx) } else { Next::Empty };
