@@ -101,7 +101,12 @@ impl Discipline for Multiq {
         let mut search = Search::from(self.last);
         while let Some(band) = search.next(&self.active, cx.stopped_queues()) {
             match self.bands[usize::from(band)].node.peek(cx) {
-                ready @ Peek::Ready { .. } => return Some(ready),
+                ready @ Peek::Ready { .. } => {
+                    if let Some((t, why)) = search.earliest {
+                        cx.may_be_ready(t, why);
+                    }
+                    return Some(ready);
+                }
                 Peek::Empty => self.active.remove(band),
                 Peek::At(t, why) => search.wait_until(t, why),
             }
