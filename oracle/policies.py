@@ -263,12 +263,14 @@ class Policy:
         return re.sub(r" flows \d+", "", options)
 
 
-def meant(policy, by_chance):
+def meant(policy):
     """The rows of PARITY.md that a tree may show."""
     kinds = {kind for _, _, kind, _ in policy.nodes}
     rows = [row for kind in MEANT if kind in kinds for row in MEANT[kind]]
     if [k for _, _, k, _ in policy.nodes].count("tbf") > 1 or "htb" in kinds:
         rows.append({"row": "own-timers", "waives": ["overlimits"]})
+    if policy.queues > 1:
+        rows.append(MEANT["multiq"][0])
     return [row for index, row in enumerate(rows) if row not in rows[:index]]
 
 
@@ -320,7 +322,7 @@ def scenario(seed, kinds):
     device = {"mtu": 1500, "txqueuelen": d.of(1000, 1000, 20, 5), "queues": queues}
     kinds = {kind for _, _, kind, _ in policy.nodes}
     drawn = {"name": f"case-{seed}", "seed": seed, "device": device, "tc": policy.lines, "changes": changes, "stream": streams,
-             "parity": meant(policy, by_chance)}
+             "parity": meant(policy)}
     if "pie" in kinds and by_chance:
         drawn["random"] = True
     if "cake" in kinds:
