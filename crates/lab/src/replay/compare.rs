@@ -370,7 +370,7 @@ fn only_listed<'a>(there: &[&str], here: &[&'a str], trace: &Trace) -> Vec<&'a s
     let mut listed: Vec<&str> = there.iter().copied().filter(starts).collect();
     let mut kept = true;
     let keep = |line: &&&str| {
-        if starts(*line) {
+        if starts(line) {
             let found = listed.iter().position(|l| comparable(trace, l) == comparable(trace, line));
             kept = found.is_some();
             found.map(|at| listed.swap_remove(at));
