@@ -29,6 +29,9 @@ pub struct Env {
     pub offload: Offload,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
+    /// Has the laws of codel, fq_codel and pie do what Linux does where they leave it (`CodelParams::with_strict_linux`,
+    /// `PieParams::strict_linux`): for comparison with Linux only.
+    pub strict_linux: bool,
 }
 
 /// What a device can do by itself with traffic classes, so that qdiscs may leave it to the device.
@@ -61,6 +64,7 @@ impl Default for Env {
             packets: 16_384,
             offload: Offload::default(),
             seed: 0,
+            strict_linux: false,
         }
     }
 }

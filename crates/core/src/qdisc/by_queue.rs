@@ -88,7 +88,12 @@ impl ByQueue {
         let mut search = Search::from(self.last);
         while let Some(band) = search.next(&self.active, cx.stopped_queues()) {
             match self.bands[usize::from(band)].node.peek(cx) {
-                ready @ Peek::Ready { .. } => return ready,
+                ready @ Peek::Ready { .. } => {
+                    if let Some((t, why)) = search.earliest {
+                        cx.may_be_ready(t, why);
+                    }
+                    return ready;
+                }
                 Peek::Empty => self.active.remove(band),
                 Peek::At(t, why) => search.wait_until(t, why),
             }

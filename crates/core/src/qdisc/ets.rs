@@ -9,8 +9,8 @@
 //!   packet and one quantum each.
 //! - I3: a strict band's bit in `active` is set from its first packet until it has answered `Empty`; a sharing band is in
 //!   the round from its first packet until it has none.
-//! - Differs from Linux (PARITY.md: drr-silent-child): a sharing band whose qdisc turns out to be empty when it
-//!   is asked loses its turn, and the next is served at once.
+//! - Differs from Linux (PARITY.md: drr-silent-child, ets-asks-again): a sharing band whose qdisc turns out to be empty
+//!   when it is asked loses its turn, and the next is served at once; a strict band is asked once for each packet.
 
 use alloc::format;
 use alloc::vec::Vec;

@@ -7,7 +7,7 @@
 //! - I2: tokens are only charged for a packet that leaves.
 //! - I3: after `At(t)`, the packet at the head conforms at t exactly: no packet above `max_size` is let in, and
 //!   one that a change made too large is dropped when it comes to the head, so a full bucket is always enough.
-//! - Differs from Linux (PARITY.md: tbf-gso-cut, tbf-shrunk-bucket, tbf-deleted-child, tbf-own-child, class-only): what can never
+//! - Differs from Linux (PARITY.md: class-only, own-timers, tbf-gso-cut, tbf-shrunk-bucket, tbf-deleted-child, tbf-own-child): what can never
 //!   leave is cut before it is admitted, or dropped; the child's limit is this qdisc's only while the child is its own.
 
 use alloc::format;
