@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use crate::meta::{Ecn, Meta};
 use crate::pool::{List, Pkt, Pool};
+use crate::qdisc::Next;
 use crate::queues::QueueSet;
 use crate::reason::{DropReason, MarkReason, WakeReason};
 use crate::rng::Rng;
@@ -61,7 +62,9 @@ pub struct Cx {
     /// Event records.
     pub trace: Trace,
     pub(crate) dropped: Tally,
-    pub(crate) dropped_list: List,
+    dropped_list: List,
+    /// The owner of the frames has something to do: to take back what was dropped, or what is asked of it.
+    owing: bool,
     last_dropped_hash: u32,
     /// Set while a tree is swapped for another: see `swapping`.
     swapping: bool,
@@ -75,6 +78,8 @@ pub struct Cx {
     pub(crate) peeked: List,
     /// The earliest time that a qdisc below has named, of those that lost to a packet that was ready beside it.
     earlier: Option<(Instant, WakeReason)>,
+    /// Why a qdisc has just given no packet: the time to ask again, or that it is empty.
+    answer: Option<(Instant, WakeReason)>,
     /// Of the node being called and of those above it: each takes off its own before it returns.
     pub(crate) overlimits: u64,
     /// What is asked of the owner of the frames; never more than there is room for.
@@ -99,6 +104,7 @@ impl Cx {
             trace: Trace::default(),
             dropped: Tally::default(),
             dropped_list: List::new(),
+            owing: false,
             last_dropped_hash: 0,
             swapping: false,
             aside: Tally::default(),
@@ -106,6 +112,7 @@ impl Cx {
             excess: (0, 0),
             peeked: List::new(),
             earlier: None,
+            answer: None,
             overlimits: 0,
             requests: Vec::with_capacity(REQUESTS_MAX),
             copying: false,
@@ -132,6 +139,24 @@ impl Cx {
     /// The earlier of a shaper's own time and of those that `may_be_ready` was told since the path was last asked.
     pub fn earliest(&self, t: Instant, why: WakeReason) -> (Instant, WakeReason) {
         self.earlier.filter(|(u, _)| *u < t).unwrap_or((t, why))
+    }
+
+    /// Why the qdisc that was asked last has given no packet. Apart from the packet, which so stays in a register.
+    #[inline(always)]
+    pub(crate) const fn answer(&self) -> Next {
+        match self.answer {
+            Some((t, why)) => Next::At(t, why),
+            None => Next::Empty,
+        }
+    }
+
+    /// What `answer` is to tell.
+    #[inline(always)]
+    pub(crate) fn set_answer(&mut self, next: Next) {
+        self.answer = match next {
+            Next::At(t, why) => Some((t, why)),
+            Next::Packet(_) | Next::Empty => None,
+        };
     }
 
     /// The path is asked anew.
@@ -163,6 +188,7 @@ impl Cx {
         self.last_dropped_hash = hash;
         self.count_drop(hash, wire_len, reason);
         self.dropped_list.push_back(&mut self.pool, p);
+        self.owing = true;
     }
 
     /// A packet that a size table has charged is dropped: all below the table count what it was charged.
@@ -206,6 +232,7 @@ impl Cx {
         // One packet at a time comes from outside; only one emulated link behind another may take in many at once.
         if self.requests.len() < REQUESTS_MAX {
             self.requests.push(request);
+            self.owing = true;
         }
     }
 
@@ -215,10 +242,14 @@ impl Cx {
         self.requests.pop()
     }
 
-    /// Whether anything is.
+    /// Whether anything was dropped, or asked of the owner of the frames, since this was last asked.
     #[inline]
-    pub(crate) const fn requests(&self) -> bool {
-        !self.requests.is_empty()
+    pub(crate) const fn take_owing(&mut self) -> bool {
+        let owing = self.owing;
+        if owing {
+            self.owing = false;
+        }
+        owing
     }
 
     #[cold]

@@ -290,23 +290,29 @@ impl<F> TxPath<F> {
             return self.refuse(frame, m, DropReason::PoolFull, dev);
         };
         if self.cx.pool.keeps_details() {
-            match detail {
-                Some(detail) => self.cx.pool.set_detail(&p, detail),
-                None => self.cx.pool.clear_detail(&p),
-            }
+            self.note_detail(&p, detail);
         }
         let index = p.index();
         self.frames[index] = Some(frame);
         self.stats.queued += 1;
         self.record(Event::Enqueued, &m);
         self.settled = false;
-        self.tree.root_mut().enqueue_new(p, &m, &mut self.cx);
-        if self.cx.requests() {
+        self.tree.root_mut().enqueue(p, &mut self.cx);
+        if self.cx.take_owing() {
             self.carry_out(dev);
+            if let Some(reason) = self.settle(Some(index), dev) {
+                return Admitted::Dropped(reason);
+            }
         }
-        match self.settle(Some(index), dev) {
-            Some(reason) => Admitted::Dropped(reason),
-            None => Admitted::Queued,
+        Admitted::Queued
+    }
+
+    /// Notes what is known of a packet beside its metadata: apart, because few trees ask.
+    #[inline(never)]
+    fn note_detail(&mut self, p: &Pkt, detail: Option<&Detail>) {
+        match detail {
+            Some(detail) => self.cx.pool.set_detail(p, detail),
+            None => self.cx.pool.clear_detail(p),
         }
     }
 
@@ -399,28 +405,28 @@ impl<F> TxPath<F> {
                 return Some(Wake::Device);
             }
             let next = self.tree.root_mut().dequeue(&mut self.cx);
-            if self.cx.requests() {
+            let owing = self.cx.take_owing();
+            if owing {
                 self.carry_out(dev);
             }
-            match next {
+            let wake = match next {
                 Next::Packet(p) => {
                     self.send(p, dev);
-                    self.settle_any(dev);
+                    None
                 }
                 // Empty although something was queued: what was queued has just been dropped.
                 Next::Empty => {
                     self.settled = self.tree.root().is_settled();
-                    self.settle_any(dev);
-                    return Some(Wake::Idle);
+                    Some(Wake::Idle)
                 }
-                Next::At(_, WakeReason::Queue) => {
-                    self.settle_any(dev);
-                    return Some(Wake::Device);
-                }
-                Next::At(t, why) => {
-                    self.settle_any(dev);
-                    return Some(Wake::At(t, why));
-                }
+                Next::At(_, WakeReason::Queue) => Some(Wake::Device),
+                Next::At(t, why) => Some(Wake::At(t, why)),
+            };
+            if owing {
+                self.settle(None, dev);
+            }
+            if wake.is_some() {
+                return wake;
             }
             if self.tree.root().is_empty() {
                 return None;
@@ -459,18 +465,9 @@ impl<F> TxPath<F> {
         dev.push(frame, m);
     }
 
-    /// Gives the frames of dropped packets back, if there are any.
-    #[inline]
-    fn settle_any<D>(&mut self, dev: &mut D)
-    where
-        D: TxQueue<Frame = F>,
-    {
-        if !self.cx.dropped_list.is_empty() {
-            self.settle(None, dev);
-        }
-    }
-
     /// Gives the frames of dropped packets back; the reason, if `newcomer` was among them.
+    #[cold]
+    #[inline(never)]
     fn settle<D>(&mut self, newcomer: Option<usize>, dev: &mut D) -> Option<DropReason>
     where
         D: TxQueue<Frame = F>,
@@ -582,7 +579,7 @@ impl<F> TxPath<F> {
     }
     /// Packets and bytes waiting in the qdiscs: wire bytes, or what the root's size table charges.
     pub const fn backlog(&self) -> Tally {
-        self.tree.root().books().queued
+        self.tree.root().backlog()
     }
     /// The byte queue limit, if there is one.
     pub const fn dql(&self) -> Option<&Dql> {
@@ -621,10 +618,11 @@ impl<F> TxPath<F> {
 /// Books a packet that goes to the device.
 #[inline]
 fn post(dql: Option<&mut Dql>, stats: &mut PathStats, m: &Meta, now: Instant) {
+    // On both sides of that branch, so that nobody makes one addition of vectors of the two.
+    stats.tx_packets += 1;
     if let Some(dql) = dql {
         // Units above the largest object were refused at admission.
         let _ = dql.queued(dql.unit().cost(m.wire_len, 1), now);
     }
-    stats.tx_packets += 1;
     stats.tx_bytes += u64::from(m.wire_len);
 }

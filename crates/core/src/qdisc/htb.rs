@@ -490,7 +490,7 @@ impl Htb {
             sent_segs: sent.1,
             drops: drops.into(),
             overlimits: overlimits.into(),
-            backlog: leaf.map_or_else(Tally::default, |leaf| leaf.books().queued),
+            backlog: leaf.map_or_else(Tally::default, |leaf| leaf.backlog()),
             values: &values,
         });
         for child in self.law.children(slot) {

@@ -26,7 +26,7 @@ use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
+use crate::node::{Account, Before, Class, Node, Peek};
 use crate::params::{Params, Shown, apply};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassSpec, UserClasses};
@@ -81,6 +81,18 @@ pub enum Next {
     Empty,
     /// Something is queued, but nothing may leave before this instant.
     At(Instant, WakeReason),
+}
+
+/// The answer of a qdisc to a request for a packet of at most so many bytes.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Within {
+    /// This packet is to be sent now.
+    Packet(Pkt),
+    /// The next packet has more wire bytes than that, so many; it stays.
+    Larger(u32),
+    /// It cannot tell without giving a packet, or has none that may leave: to be peeked at.
+    Unknown,
 }
 
 /// The answer to "would you take it?".
@@ -229,10 +241,12 @@ pub trait Qdisc: Debug {
     fn start(&mut self, now: Instant);
     /// See `Discipline`.
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
-    /// See `Discipline`.
-    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
-    /// See `Discipline`.
-    fn dequeue(&mut self, cx: &mut Cx) -> Next;
+    /// See `Discipline`; keeps the account of its node.
+    fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
+    /// See `Discipline`; keeps the account of its node. Without a packet, `Cx::answer` tells why.
+    fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt>;
+    /// As `dequeue`, if `head` can tell the next packet and it has at most so many wire bytes.
+    fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within;
     /// See `Discipline`.
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
     /// See `Discipline`.
@@ -306,11 +320,38 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
         self.inner.admit(m, class)
     }
-    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+    #[inline]
+    fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {
+        let m = cx.pool.meta(&p);
+        account.enter(m);
+        let class = if D::TAKES_CLASS { account.classify(m) } else { None };
+        let before = Before::of(cx);
         self.inner.enqueue(p, class, cx);
+        account.settle(before, cx);
     }
-    fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        self.inner.dequeue(cx)
+    #[inline]
+    fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {
+        let before = Before::of(cx);
+        let next = self.inner.dequeue(cx);
+        account.settle(before, cx);
+        match next {
+            Next::Packet(p) => {
+                account.leave(cx.pool.meta(&p));
+                Some(p)
+            }
+            other => {
+                cx.set_answer(other);
+                None
+            }
+        }
+    }
+    #[inline]
+    fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within {
+        match self.inner.head(&cx.pool).map(|m| m.wire_len) {
+            Some(wire_len) if u64::from(wire_len) > most => Within::Larger(wire_len),
+            Some(_) => self.dequeue(account, cx).map_or(Within::Unknown, Within::Packet),
+            None => Within::Unknown,
+        }
     }
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.inner.head(pool)

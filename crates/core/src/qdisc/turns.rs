@@ -7,7 +7,7 @@
 
 use crate::cx::Cx;
 use crate::law::deficit::Round;
-use crate::node::{Class, Peek};
+use crate::node::{Class, Offer, Peek};
 use crate::qdisc::Next;
 
 /// Least quantum: Linux raises smaller ones to it without a word. A packet then costs few turns.
@@ -53,21 +53,21 @@ pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> (Next
     let mut unpaid = 0;
     while let Some(i) = round.front() {
         let node = &mut classes[i].node;
-        let bytes = match node.peek(cx) {
-            Peek::Ready { wire_len, .. } => wire_len,
-            Peek::At(t, why) => return (Next::At(t, why), i),
-            Peek::Empty => {
+        match node.dequeue_within(round.deficit(i), cx) {
+            Offer::Packet(p) => {
+                round.pay(i, cx.meta(&p).wire_len);
+                if node.is_empty() {
+                    round.leave(i);
+                }
+                return (Next::Packet(p), i);
+            }
+            Offer::Larger(_) => round.defer(i),
+            Offer::At(t, why) => return (Next::At(t, why), i),
+            Offer::Empty => {
                 round.leave(i);
                 unpaid = 0;
                 continue;
             }
-        };
-        if round.charge(i, bytes) {
-            let next = node.dequeue(cx);
-            if node.is_empty() {
-                round.leave(i);
-            }
-            return (next, i);
         }
         unpaid += 1;
         if unpaid == round.len() {

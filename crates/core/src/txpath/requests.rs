@@ -9,6 +9,7 @@ use crate::txpath::TxPath;
 impl<F> TxPath<F> {
     /// Does what qdiscs have asked of the owner of the frames.
     #[cold]
+    #[inline(never)]
     pub(super) fn carry_out<D>(&mut self, dev: &mut D)
     where
         D: TxQueue<Frame = F>,

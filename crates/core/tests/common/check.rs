@@ -405,7 +405,7 @@ fn moves(path: &TxPath<Frame>) -> u32 {
 
 /// Laws 1 and 5 at one node.
 fn node_laws(path: &TxPath<Frame>, node: &txweir_core::node::Node, rule: &NodeRule) -> Verdict {
-    let Books { admitted, sent, dropped, queued, .. } = *node.books();
+    let Books { admitted, sent, dropped, queued, .. } = node.books();
     let sum = Tally {
         packets: sent.packets + dropped.packets + queued.packets,
         bytes: sent.bytes + dropped.bytes + queued.bytes,
@@ -462,7 +462,7 @@ pub struct Snapshot {
 pub fn snapshot(path: &TxPath<Frame>) -> Snapshot {
     let (mut nodes, mut classes) = (Vec::new(), Vec::new());
     path.tree().visit(&mut |_, node| {
-        nodes.push((node.handle(), node.qdisc().spec().kind, shown(node.qdisc()), *node.books()));
+        nodes.push((node.handle(), node.qdisc().spec().kind, shown(node.qdisc()), node.books()));
         classes.extend(classes_of(node.qdisc()).into_iter().map(|(at, words)| (node.handle(), at, words)));
     });
     Snapshot { nodes, classes, dropped: path.cx().dropped(), live: path.cx().pool.live() }
