@@ -242,14 +242,15 @@ impl Cx {
         self.requests.pop()
     }
 
-    /// Whether anything was dropped, or asked of the owner of the frames, since this was last asked.
+    /// Whether anything was dropped, or asked of the owner of the frames, since `pay_up`.
     #[inline]
-    pub(crate) const fn take_owing(&mut self) -> bool {
-        let owing = self.owing;
-        if owing {
-            self.owing = false;
-        }
-        owing
+    pub(crate) const fn owing(&self) -> bool {
+        self.owing
+    }
+
+    /// The owner of the frames sees to it now.
+    pub(crate) const fn pay_up(&mut self) {
+        self.owing = false;
     }
 
     #[cold]

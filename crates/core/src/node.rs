@@ -131,9 +131,9 @@ impl Account {
     }
     /// A packet comes in.
     #[inline(always)]
-    pub(crate) fn enter(&mut self, m: &Meta) {
+    pub(crate) fn enter(&mut self, wire_len: u32) {
         self.in_packets += 1;
-        self.in_bytes += u64::from(m.wire_len);
+        self.in_bytes += u64::from(wire_len);
     }
     /// A packet leaves towards the device.
     #[inline(always)]
@@ -327,7 +327,7 @@ impl Node {
     /// Charges a packet that went to the device directly.
     #[inline]
     pub(crate) fn charge_direct(&mut self, m: &Meta) {
-        self.account.enter(m);
+        self.account.enter(m.wire_len);
         self.account.leave(m);
     }
 
@@ -399,21 +399,29 @@ impl Node {
     }
 
     /// The next packet, if it may leave now and has at most so many wire bytes.
-    #[inline(always)]
     pub fn dequeue_within(&mut self, most: u64, cx: &mut Cx) -> Offer {
-        if self.account.special == 0 {
-            match self.qdisc.dequeue_within(most, &mut self.account, cx) {
-                Within::Packet(p) => return Offer::Packet(p),
-                Within::Larger(wire_len) => return Offer::Larger(wire_len),
-                Within::Unknown => {}
-            }
+        match self.try_within(most, cx) {
+            (Within::Packet(p), _) => Offer::Packet(p),
+            (Within::Larger(wire_len), _) => Offer::Larger(wire_len),
+            (Within::Unknown, _) => self.peek_within(most, cx),
         }
-        self.peek_within(most, cx)
+    }
+
+    /// The part of `dequeue_within` that is short; `Unknown`, if it takes more than that. With the packet, its wire bytes.
+    #[inline(always)]
+    pub(crate) fn try_within(&mut self, most: u64, cx: &mut Cx) -> (Within, u64) {
+        if self.account.special != 0 {
+            return (Within::Unknown, 0);
+        }
+        let before = self.account.out_bytes;
+        let within = self.qdisc.dequeue_within(most, &mut self.account, cx);
+        // It drops nothing on the way: what has gone has left.
+        (within, self.account.out_bytes - before)
     }
 
     /// As `dequeue_within`, of a qdisc that cannot tell its next packet.
     #[inline(never)]
-    fn peek_within(&mut self, most: u64, cx: &mut Cx) -> Offer {
+    pub(crate) fn peek_within(&mut self, most: u64, cx: &mut Cx) -> Offer {
         match self.peek(cx) {
             Peek::Ready { wire_len, .. } if u64::from(wire_len) > most => Offer::Larger(wire_len),
             Peek::Ready { .. } => match self.dequeue(cx) {

@@ -120,10 +120,18 @@ impl Pool {
     /// Returns a slot.
     #[inline]
     pub fn free(&mut self, p: Pkt) {
+        let _ = self.release(p);
+    }
+
+    /// Returns a slot, for a last look at what was in it.
+    #[inline]
+    pub(crate) fn release(&mut self, p: Pkt) -> &Meta {
         let index = p.into_index();
-        self.slots[index as usize].next = self.free;
+        let slot = &mut self.slots[index as usize];
+        slot.next = self.free;
         self.free = index;
         self.live -= 1;
+        &slot.meta
     }
 
     /// The packet's metadata.

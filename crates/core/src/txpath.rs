@@ -281,13 +281,15 @@ impl<F> TxPath<F> {
         }
         if m.wire_len > OBJECT_MAX {
             // More than the byte limit can count: no device takes such a unit.
-            return self.refuse(frame, m, DropReason::Oversize, dev);
+            let refused = m;
+            return self.refuse(frame, &refused, DropReason::Oversize, dev);
         }
         let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
             if origin {
                 return self.full(frame);
             }
-            return self.refuse(frame, m, DropReason::PoolFull, dev);
+            let refused = m;
+            return self.refuse(frame, &refused, DropReason::PoolFull, dev);
         };
         if self.cx.pool.keeps_details() {
             self.note_detail(&p, detail);
@@ -298,13 +300,24 @@ impl<F> TxPath<F> {
         self.record(Event::Enqueued, &m);
         self.settled = false;
         self.tree.root_mut().enqueue(p, &mut self.cx);
-        if self.cx.take_owing() {
-            self.carry_out(dev);
-            if let Some(reason) = self.settle(Some(index), dev) {
-                return Admitted::Dropped(reason);
-            }
+        match self.cx.owing() {
+            false => Admitted::Queued,
+            true => self.see_to_newcomer(index, dev),
         }
-        Admitted::Queued
+    }
+
+    /// Something was dropped or asked for when a packet came.
+    #[inline(never)]
+    fn see_to_newcomer<D>(&mut self, index: usize, dev: &mut D) -> Admitted<F>
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.cx.pay_up();
+        self.carry_out(dev);
+        match self.settle(Some(index), dev) {
+            Some(reason) => Admitted::Dropped(reason),
+            None => Admitted::Queued,
+        }
     }
 
     /// Notes what is known of a packet beside its metadata: apart, because few trees ask.
@@ -318,12 +331,12 @@ impl<F> TxPath<F> {
 
     /// Drops a packet that no qdisc has seen.
     #[cold]
-    fn refuse<D>(&mut self, frame: F, m: Meta, reason: DropReason, dev: &mut D) -> Admitted<F>
+    fn refuse<D>(&mut self, frame: F, m: &Meta, reason: DropReason, dev: &mut D) -> Admitted<F>
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.refuse(&m, reason);
-        dev.discard(frame, &m, reason);
+        self.cx.refuse(m, reason);
+        dev.discard(frame, m, reason);
         Admitted::Dropped(reason)
     }
 
@@ -405,28 +418,14 @@ impl<F> TxPath<F> {
                 return Some(Wake::Device);
             }
             let next = self.tree.root_mut().dequeue(&mut self.cx);
-            let owing = self.cx.take_owing();
-            if owing {
-                self.carry_out(dev);
-            }
-            let wake = match next {
-                Next::Packet(p) => {
-                    self.send(p, dev);
-                    None
+            match next {
+                Next::Packet(p) if !self.cx.owing() => self.send(p, dev),
+                other => {
+                    let wake = self.see_to(other, dev);
+                    if wake.is_some() {
+                        return wake;
+                    }
                 }
-                // Empty although something was queued: what was queued has just been dropped.
-                Next::Empty => {
-                    self.settled = self.tree.root().is_settled();
-                    Some(Wake::Idle)
-                }
-                Next::At(_, WakeReason::Queue) => Some(Wake::Device),
-                Next::At(t, why) => Some(Wake::At(t, why)),
-            };
-            if owing {
-                self.settle(None, dev);
-            }
-            if wake.is_some() {
-                return wake;
             }
             if self.tree.root().is_empty() {
                 return None;
@@ -435,15 +434,41 @@ impl<F> TxPath<F> {
         None
     }
 
-    #[inline]
+    /// Answers to the root that are no packet, or come with work for the owner of the frames; `Some` if nothing leaves now.
+    #[inline(never)]
+    fn see_to<D>(&mut self, next: Next, dev: &mut D) -> Option<Wake>
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.cx.pay_up();
+        self.carry_out(dev);
+        let wake = match next {
+            Next::Packet(p) => {
+                self.send(p, dev);
+                None
+            }
+            // Empty although something was queued: what was queued has just been dropped.
+            Next::Empty => {
+                self.settled = self.tree.root().is_settled();
+                Some(Wake::Idle)
+            }
+            Next::At(_, WakeReason::Queue) => Some(Wake::Device),
+            Next::At(t, why) => Some(Wake::At(t, why)),
+        };
+        self.settle(None, dev);
+        wake
+    }
+
+    #[inline(always)]
     fn send<D>(&mut self, p: Pkt, dev: &mut D)
     where
         D: TxQueue<Frame = F>,
     {
         self.freed = true;
-        if let Some(frame) = self.frames[p.index()].take() {
-            // The metadata is read where it lies: a copy of the cache line would cost as much as the rest.
-            let m = self.cx.pool.meta(&p);
+        let frame = self.frames[p.index()].take();
+        // The metadata is read where it lies: a copy of the cache line would cost as much as the rest.
+        let m = self.cx.pool.release(p);
+        if let Some(frame) = frame {
             post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
             self.uncommitted = true;
             if self.cx.trace.is_on() {
@@ -452,7 +477,6 @@ impl<F> TxPath<F> {
             }
             dev.push(frame, m);
         }
-        self.cx.pool.free(p);
     }
 
     #[inline]
@@ -466,8 +490,6 @@ impl<F> TxPath<F> {
     }
 
     /// Gives the frames of dropped packets back; the reason, if `newcomer` was among them.
-    #[cold]
-    #[inline(never)]
     fn settle<D>(&mut self, newcomer: Option<usize>, dev: &mut D) -> Option<DropReason>
     where
         D: TxQueue<Frame = F>,

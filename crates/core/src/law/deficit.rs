@@ -126,7 +126,7 @@ impl Round {
     pub fn charge(&mut self, i: usize, bytes: u32) -> bool {
         let pays = u64::from(bytes) <= self.members[i].deficit;
         if pays {
-            self.pay(i, bytes);
+            self.pay(i, bytes.into());
         } else {
             self.defer(i);
         }
@@ -134,8 +134,8 @@ impl Round {
     }
     /// Charges the member `bytes`, which its credit covers.
     #[inline]
-    pub fn pay(&mut self, i: usize, bytes: u32) {
-        self.members[i].deficit -= u64::from(bytes);
+    pub fn pay(&mut self, i: usize, bytes: u64) {
+        self.members[i].deficit -= bytes;
     }
     /// The member at the front cannot pay: gives it its quantum and sends it to the back.
     #[inline]

@@ -83,6 +83,7 @@ impl Discipline for Drr {
             None => Verdict::Full,
         }
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let Some(i) = self.slot(class) else { return cx.drop(p, DropReason::NoClass) };
         let node = &mut self.classes[i].node;
@@ -92,6 +93,7 @@ impl Discipline for Drr {
             self.round.join(i);
         }
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let next = take_turn(&mut self.round, &mut self.classes, cx);
         if let (Next::Packet(p), i) = &next {

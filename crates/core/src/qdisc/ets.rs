@@ -228,6 +228,7 @@ impl Discipline for Ets {
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
         self.bands[self.band(m, class)].node.admit(m)
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let band = self.band(cx.meta(&p), class);
         let node = &mut self.bands[band].node;
@@ -241,6 +242,7 @@ impl Discipline for Ets {
             self.round.join(band);
         }
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let earliest = match take_strictly(&mut self.active, &mut self.bands, cx) {
             Next::Packet(p) => return Next::Packet(p),

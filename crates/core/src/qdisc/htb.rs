@@ -180,6 +180,7 @@ impl Discipline for Htb {
             None => Verdict::Full,
         }
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let Some(i) = self.leaf(class) else { return self.enqueue_direct(p, cx) };
         let hash = cx.meta(&p).hash;
@@ -193,6 +194,7 @@ impl Discipline for Htb {
             self.law.activate(i);
         }
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         if let Some(p) = self.direct.pop_front(&cx.pool) {
             return Next::Packet(p);

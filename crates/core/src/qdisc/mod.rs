@@ -169,6 +169,12 @@ pub trait Discipline: Debug + Sized + 'static {
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
     /// Takes the packet: queues it, hands it to a child, or drops it (or others) through `cx`.
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
+    /// Queues the packet, if that is all there is to do: nobody else is asked, nothing is dropped. Otherwise gives it back,
+    /// for `enqueue`. Where most packets go this way, the node is spared to look what else has happened.
+    #[inline]
+    fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, _pool: &mut Pool) -> Option<Pkt> {
+        Some(p)
+    }
     /// Gives the next packet. It must leave now: the device has promised a slot.
     fn dequeue(&mut self, cx: &mut Cx) -> Next;
     /// The packet that `dequeue` would give, if that can be told without taking it; `None` if not, or if there
@@ -245,7 +251,7 @@ pub trait Qdisc: Debug {
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
     /// See `Discipline`; keeps the account of its node. Without a packet, `Cx::answer` tells why.
     fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt>;
-    /// As `dequeue`, if `head` can tell the next packet and it has at most so many wire bytes.
+    /// As `dequeue`, if `head` can tell the next packet and it has at most so many wire bytes. Then nothing is dropped.
     fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within;
     /// See `Discipline`.
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
@@ -307,6 +313,16 @@ impl<D: Discipline> Erased<D> {
     }
 }
 
+impl<D: Discipline> Erased<D> {
+    /// Apart, so that what is quiet has few registers to save.
+    #[inline(never)]
+    fn enqueue_loudly(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
+        let before = Before::of(cx);
+        self.inner.enqueue(p, class, cx);
+        account.settle(before, cx);
+    }
+}
+
 impl<D: Discipline> Qdisc for Erased<D> {
     fn spec(&self) -> &'static Spec {
         Self::SPEC
@@ -323,11 +339,11 @@ impl<D: Discipline> Qdisc for Erased<D> {
     #[inline]
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {
         let m = cx.pool.meta(&p);
-        account.enter(m);
+        account.enter(m.wire_len);
         let class = if D::TAKES_CLASS { account.classify(m) } else { None };
-        let before = Before::of(cx);
-        self.inner.enqueue(p, class, cx);
-        account.settle(before, cx);
+        if let Some(p) = self.inner.enqueue_quietly(p, class, &mut cx.pool) {
+            self.enqueue_loudly(p, class, account, cx);
+        }
     }
     #[inline]
     fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {

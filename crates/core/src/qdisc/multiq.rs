@@ -73,12 +73,14 @@ impl Discipline for Multiq {
     fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
         self.bands[self.band(m)].node.admit(m)
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         let band = self.band(cx.meta(&p));
         // Below the number of classes, which are at most 65 535.
         self.active.insert(band as u16);
         self.bands[band].node.enqueue(p, cx);
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let mut search = Search::from(self.last);
         while let Some(band) = search.next(&self.active, cx.stopped_queues()) {

@@ -8,7 +8,7 @@
 use crate::cx::Cx;
 use crate::law::deficit::Round;
 use crate::node::{Class, Offer, Peek};
-use crate::qdisc::Next;
+use crate::qdisc::{Next, Within};
 
 /// Least quantum: Linux raises smaller ones to it without a word. A packet then costs few turns.
 pub const QUANTUM_MIN: u32 = 256;
@@ -48,27 +48,39 @@ pub fn earlier(a: Next, b: Next) -> Next {
 
 /// The packet of the class whose turn it is, and which class that is (nobody's, without a packet). Members of the round are
 /// the indexes of `classes`; a class that is found empty loses its turn, and the next is asked.
-#[inline]
+#[inline(always)]
 pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> (Next, usize) {
     let mut unpaid = 0;
     while let Some(i) = round.front() {
         let node = &mut classes[i].node;
-        match node.dequeue_within(round.deficit(i), cx) {
-            Offer::Packet(p) => {
-                round.pay(i, cx.meta(&p).wire_len);
+        let credit = round.deficit(i);
+        match node.try_within(credit, cx) {
+            (Within::Packet(p), bytes) => {
+                round.pay(i, bytes);
                 if node.is_empty() {
                     round.leave(i);
                 }
                 return (Next::Packet(p), i);
             }
-            Offer::Larger(_) => round.defer(i),
-            Offer::At(t, why) => return (Next::At(t, why), i),
-            Offer::Empty => {
-                round.leave(i);
-                unpaid = 0;
-                continue;
-            }
+            (Within::Larger(_), _) => {}
+            (Within::Unknown, _) => match node.peek_within(credit, cx) {
+                Offer::Packet(p) => {
+                    round.pay(i, cx.meta(&p).wire_len.into());
+                    if node.is_empty() {
+                        round.leave(i);
+                    }
+                    return (Next::Packet(p), i);
+                }
+                Offer::Larger(_) => {}
+                Offer::At(t, why) => return (Next::At(t, why), i),
+                Offer::Empty => {
+                    round.leave(i);
+                    unpaid = 0;
+                    continue;
+                }
+            },
         }
+        round.defer(i);
         unpaid += 1;
         if unpaid == round.len() {
             unpaid = 0;

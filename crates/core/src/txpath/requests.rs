@@ -9,7 +9,6 @@ use crate::txpath::TxPath;
 impl<F> TxPath<F> {
     /// Does what qdiscs have asked of the owner of the frames.
     #[cold]
-    #[inline(never)]
     pub(super) fn carry_out<D>(&mut self, dev: &mut D)
     where
         D: TxQueue<Frame = F>,
@@ -39,7 +38,7 @@ impl<F> TxPath<F> {
         };
         let m = self.cx.pool.as_it_came(original);
         let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
-            let _ = self.refuse(copy, m, DropReason::PoolFull, dev);
+            let _ = self.refuse(copy, &m, DropReason::PoolFull, dev);
             return;
         };
         self.frames[p.index()] = Some(copy);
