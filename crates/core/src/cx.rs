@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::meta::{Ecn, Meta};
+use crate::node::Before;
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::Next;
 use crate::queues::QueueSet;
@@ -63,8 +64,10 @@ pub struct Cx {
     pub trace: Trace,
     pub(crate) dropped: Tally,
     dropped_list: List,
-    /// The owner of the frames has something to do: to take back what was dropped, or what is asked of it.
+    /// See `owing`.
     owing: bool,
+    /// What had been counted when `owing` was set.
+    before: Before,
     last_dropped_hash: u32,
     /// Set while a tree is swapped for another: see `swapping`.
     swapping: bool,
@@ -105,6 +108,7 @@ impl Cx {
             dropped: Tally::default(),
             dropped_list: List::new(),
             owing: false,
+            before: Before::default(),
             last_dropped_hash: 0,
             swapping: false,
             aside: Tally::default(),
@@ -177,6 +181,7 @@ impl Cx {
         if self.swapping && reason == DropReason::Purged {
             return self.set_aside(p);
         }
+        self.owe();
         if self.pool.is_charged(&p) {
             self.uncharge_dropped(p.index());
         } else {
@@ -188,7 +193,6 @@ impl Cx {
         self.last_dropped_hash = hash;
         self.count_drop(hash, wire_len, reason);
         self.dropped_list.push_back(&mut self.pool, p);
-        self.owing = true;
     }
 
     /// A packet that a size table has charged is dropped: all below the table count what it was charged.
@@ -231,8 +235,8 @@ impl Cx {
     fn request(&mut self, request: Request) {
         // One packet at a time comes from outside; only one emulated link behind another may take in many at once.
         if self.requests.len() < REQUESTS_MAX {
+            self.owe();
             self.requests.push(request);
-            self.owing = true;
         }
     }
 
@@ -242,15 +246,40 @@ impl Cx {
         self.requests.pop()
     }
 
-    /// Whether anything was dropped, or asked of the owner of the frames, since `pay_up`.
-    #[inline]
+    /// Whether anything was dropped, counted as an overlimit, or asked of the owner of the frames, since `pay_up` or
+    /// `begin_call`: the one thing that is looked at after a call in which nothing of the kind happened.
+    #[inline(always)]
     pub(crate) const fn owing(&self) -> bool {
         self.owing
+    }
+
+    /// What had been counted before the first of it.
+    pub(crate) const fn before(&self) -> Before {
+        self.before
+    }
+
+    fn owe(&mut self) {
+        if !self.owing {
+            self.owing = true;
+            self.before = Before::of(self);
+        }
     }
 
     /// The owner of the frames sees to it now.
     pub(crate) const fn pay_up(&mut self) {
         self.owing = false;
+    }
+
+    /// A node is called after something has happened beside it, which is none of its business: gives what `end_call` takes.
+    pub(crate) const fn begin_call(&mut self) -> Before {
+        self.owing = false;
+        self.before
+    }
+
+    /// Ends `begin_call`.
+    pub(crate) const fn end_call(&mut self, outer: Before) {
+        self.owing = true;
+        self.before = outer;
     }
 
     #[cold]
@@ -315,7 +344,8 @@ impl Cx {
 
     /// Counts that a packet had to wait for tokens, or that a law marked or dropped it, at the node being called.
     #[inline]
-    pub const fn overlimit(&mut self) {
+    pub fn overlimit(&mut self) {
+        self.owe();
         self.overlimits += 1;
     }
 

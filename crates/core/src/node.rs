@@ -110,7 +110,7 @@ const SIZED: u8 = 1;
 const HELD: u8 = 2;
 
 /// What `Cx` had counted before a call.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Before {
     dropped: Tally,
     overlimits: u64,
@@ -169,7 +169,7 @@ impl Account {
         Some(m.class).filter(|class| named(*class))
     }
     /// Takes note of what was dropped and delayed since.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn settle(&mut self, before: Before, cx: &mut Cx) {
         if cx.overlimits != before.overlimits {
             // Those of the nodes below are taken off already: what is left is this node's own.

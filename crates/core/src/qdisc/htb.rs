@@ -183,14 +183,16 @@ impl Discipline for Htb {
     #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let Some(i) = self.leaf(class) else { return self.enqueue_direct(p, cx) };
-        let hash = cx.meta(&p).hash;
+        let index = p.index();
         let dropped = cx.dropped().packets;
         let node = &mut self.classes[i].node;
+        // One that has packets is active.
+        let first = node.is_empty();
         node.enqueue(p, cx);
-        if cx.dropped().packets != dropped && cx.last_dropped_hash() == hash {
+        if cx.dropped().packets != dropped && cx.last_dropped_hash() == cx.pool.as_it_came(index).hash {
             self.law.count_drop(i);
         }
-        if !node.is_empty() {
+        if first && !node.is_empty() {
             self.law.activate(i);
         }
     }
@@ -255,9 +257,9 @@ impl Discipline for Htb {
 
 impl Htb {
     /// The slot of the leaf that a packet goes to; `None` for one that is sent unshaped.
-    #[inline]
+    #[inline(always)]
     fn leaf(&self, class: Option<ClassId>) -> Option<usize> {
-        let leaf = |minor: u16| self.law.slot(minor).filter(|i| self.law.is_leaf(*i));
+        let leaf = |minor: u16| self.law.leaf_slot(minor);
         match class {
             // The qdisc itself.
             Some(class) if class.minor() == 0 => None,

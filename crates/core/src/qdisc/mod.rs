@@ -26,7 +26,7 @@ use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
-use crate::node::{Account, Before, Class, Node, Peek};
+use crate::node::{Account, Class, Node, Peek};
 use crate::params::{Params, Shown, apply};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassSpec, UserClasses};
@@ -317,9 +317,25 @@ impl<D: Discipline> Erased<D> {
     /// Apart, so that what is quiet has few registers to save.
     #[inline(never)]
     fn enqueue_loudly(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
-        let before = Before::of(cx);
+        if cx.owing() {
+            let outer = cx.begin_call();
+            self.enqueue_loudly(p, class, account, cx);
+            return cx.end_call(outer);
+        }
         self.inner.enqueue(p, class, cx);
-        account.settle(before, cx);
+        if cx.owing() {
+            account.settle(cx.before(), cx);
+        }
+    }
+
+    /// As `Qdisc::dequeue`, after something was dropped beside it.
+    #[cold]
+    #[inline(never)]
+    fn dequeue_owing(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {
+        let outer = cx.begin_call();
+        let next = Qdisc::dequeue(self, account, cx);
+        cx.end_call(outer);
+        next
     }
 }
 
@@ -347,9 +363,13 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     #[inline]
     fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {
-        let before = Before::of(cx);
+        if cx.owing() {
+            return self.dequeue_owing(account, cx);
+        }
         let next = self.inner.dequeue(cx);
-        account.settle(before, cx);
+        if cx.owing() {
+            account.settle(cx.before(), cx);
+        }
         match next {
             Next::Packet(p) => {
                 account.leave(cx.pool.meta(&p));
