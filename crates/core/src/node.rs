@@ -195,17 +195,28 @@ impl Account {
 pub struct Node {
     qdisc: Box<dyn Qdisc>,
     account: Account,
-    /// A size table, if it has one: boxed, so that a node without pays one test.
-    sizes: Option<Box<Sizes>>,
+    /// What few nodes have.
+    rest: Option<Box<Rest>>,
     /// At most one packet. A list and not a `Pkt`, so that a tree with packets in it can be let go.
     held: List,
 }
 
-/// A size table at a node.
-#[derive(Debug)]
-struct Sizes {
-    /// `None` once it was taken away, until what it has charged has left.
+/// What few nodes have, and few packets touch.
+#[derive(Debug, Default)]
+struct Rest {
+    /// `None` without a size table, and once it was taken away; what it has charged may wait still (`SIZED`).
     table: Option<SizeTable>,
+    /// See `Node::passed`: what is to be added to the books.
+    former: Passed,
+}
+
+/// What has left through a place in a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Packets and wire bytes.
+    pub sent: Tally,
+    /// Segments.
+    pub segs: u64,
 }
 
 impl Node {
@@ -213,7 +224,7 @@ impl Node {
     pub fn new(handle: Handle, qdisc: Box<dyn Qdisc>) -> Self {
         let class_major = if qdisc.takes_class() { handle.major() } else { 0 };
         let account = Account { handle, class_major, ..Account::default() };
-        Self { qdisc, account, sizes: None, held: List::new() }
+        Self { qdisc, account, rest: None, held: List::new() }
     }
 
     /// A node around a discipline with these parameters.
@@ -260,27 +271,51 @@ impl Node {
     }
     /// Its size table, if it has one. Its books, and those below, then count what the table charges.
     pub fn stab(&self) -> Option<&Stab> {
-        self.sizes.as_ref()?.table.as_ref().map(SizeTable::stab)
+        self.rest.as_ref()?.table.as_ref().map(SizeTable::stab)
     }
     /// True if packets in it are, or may be, charged by a size table of its own.
+    #[inline]
     pub(crate) const fn has_sizes(&self) -> bool {
-        self.sizes.is_some()
+        self.account.special & SIZED != 0
     }
     /// Gives it a size table, or takes it away. What is queued stays charged as it was.
     pub(crate) fn set_sizes(&mut self, table: Option<SizeTable>) {
-        let needed = table.is_some() || self.has_sizes() && !self.is_empty();
-        self.sizes = needed.then(|| Box::new(Sizes { table }));
-        self.review();
+        if table.is_some() || self.has_sizes() {
+            self.account.special |= SIZED;
+            self.rest.get_or_insert_default().table = table;
+            self.forget_sizes();
+        }
+    }
+    /// What has left through the place where it is: through this node and those that were there before it. Wire bytes,
+    /// also of packets that are charged another size.
+    pub fn passed(&self) -> Passed {
+        let Books { sent, sent_segs, .. } = self.books();
+        let former = self.rest.as_ref().map(|rest| rest.former).unwrap_or_default();
+        Passed {
+            sent: Tally {
+                packets: sent.packets + former.sent.packets,
+                // Of packets that are charged more than their wire bytes the difference is below zero.
+                bytes: sent.bytes.wrapping_add(former.sent.bytes),
+            },
+            segs: sent_segs + former.segs,
+        }
+    }
+    /// It takes the place of another node.
+    pub(crate) fn follow(&mut self, other: &Self) {
+        let former = other.passed();
+        if former != Passed::default() {
+            self.rest.get_or_insert_default().former = former;
+        }
     }
     /// True if nothing is queued in it or below.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.account.in_packets == self.account.out_packets
     }
-    /// Whether it has a size table or holds a packet may have changed.
+    /// Whether it holds a packet may have changed.
     fn review(&mut self) {
-        let (sized, held) = (self.sizes.is_some(), !self.held.is_empty());
-        self.account.special = if sized { SIZED } else { 0 } | if held { HELD } else { 0 };
+        let held = if self.held.is_empty() { 0 } else { HELD };
+        self.account.special = self.account.special & SIZED | held;
     }
     #[inline(always)]
     fn classify(&self, m: &Meta) -> Option<ClassId> {
@@ -290,16 +325,17 @@ impl Node {
     /// Whether the packet would be queued without a drop.
     #[inline]
     pub fn admit(&self, m: &Meta) -> Verdict {
-        match &self.sizes {
-            None => self.qdisc.admit(m, self.classify(m)),
-            Some(sizes) => self.admit_sized(m, sizes),
+        match self.has_sizes() {
+            false => self.qdisc.admit(m, self.classify(m)),
+            true => self.admit_sized(m),
         }
     }
 
     /// As `admit`; sizes that the qdiscs below name are charged ones, those in the answer wire bytes.
     #[cold]
-    fn admit_sized(&self, m: &Meta, sizes: &Sizes) -> Verdict {
-        let Some(table) = sizes.table else { return self.qdisc.admit(m, self.classify(m)) };
+    fn admit_sized(&self, m: &Meta) -> Verdict {
+        let table = self.rest.as_ref().and_then(|rest| rest.table);
+        let Some(table) = table else { return self.qdisc.admit(m, self.classify(m)) };
         let mut charged = *m;
         charged.wire_len = table.charge(m);
         match self.qdisc.admit(&charged, self.classify(m)) {
@@ -321,7 +357,7 @@ impl Node {
     /// The part of `transparent` that only changes when a packet passes, or the tree is changed.
     #[inline]
     pub(crate) const fn is_settled(&self) -> bool {
-        self.is_empty() && self.sizes.is_none()
+        self.is_empty() && !self.has_sizes()
     }
 
     /// Charges a packet that went to the device directly.
@@ -344,7 +380,7 @@ impl Node {
     #[cold]
     #[inline(never)]
     fn enqueue_sized(&mut self, p: Pkt, cx: &mut Cx) {
-        if let Some(table) = self.sizes.as_ref().and_then(|s| s.table.as_ref()) {
+        if let Some(table) = self.rest.as_ref().and_then(|rest| rest.table.as_ref()) {
             let charged = table.charge(cx.pool.meta(&p));
             cx.pool.charge(&p, charged);
         }
@@ -379,7 +415,7 @@ impl Node {
             None => self.ask(cx)?,
         };
         self.account.leave(cx.pool.meta(&p));
-        if self.sizes.is_some() {
+        if self.has_sizes() {
             self.leave_sizes(p.index(), cx);
         }
         Some(p)
@@ -392,7 +428,7 @@ impl Node {
         if let Some(p) = &next {
             self.account.stay(cx.pool.meta(p));
         }
-        if self.sizes.is_some() && cx.dropped.packets != dropped {
+        if self.has_sizes() && cx.dropped.packets != dropped {
             self.settle_sizes(cx);
         }
         next
@@ -438,7 +474,9 @@ impl Node {
     #[cold]
     #[inline(never)]
     fn leave_sizes(&mut self, index: usize, cx: &mut Cx) {
-        cx.pool.uncharge(index);
+        let (charged, wire_len) = cx.pool.uncharge(index);
+        let bytes = &mut self.rest.get_or_insert_default().former.sent.bytes;
+        *bytes = bytes.wrapping_add(wire_len.into()).wrapping_sub(charged.into());
         self.forget_sizes();
     }
 
@@ -446,8 +484,7 @@ impl Node {
     #[cold]
     fn forget_sizes(&mut self) {
         if self.is_empty() && self.stab().is_none() {
-            self.sizes = None;
-            self.review();
+            self.account.special &= !SIZED;
         }
     }
 
@@ -465,7 +502,7 @@ impl Node {
 
     #[inline(never)]
     fn peek_slowly(&mut self, cx: &mut Cx) -> Peek {
-        if self.sizes.is_some() {
+        if self.has_sizes() {
             return self.peek_sized(cx);
         }
         if self.held.is_empty() {
@@ -558,13 +595,13 @@ impl Node {
         for class in self.qdisc.classes_mut() {
             class.node.drain(&mut own, cx);
         }
-        if self.sizes.is_some() {
+        if self.has_sizes() {
             own.uncharge(&mut cx.pool);
         }
         out.append(&mut cx.pool, &mut own);
         let out = self.account.queued();
         self.account.forget(out);
-        if self.sizes.is_some() {
+        if self.has_sizes() {
             self.forget_sizes();
         }
     }
@@ -590,7 +627,7 @@ impl Node {
     fn settle_all(&mut self, (dropped, aside): (Tally, Tally), cx: &mut Cx) {
         self.account.forget(cx.aside.since(aside));
         self.account.settle_drops(cx.dropped.since(dropped));
-        if self.sizes.is_some() {
+        if self.has_sizes() {
             self.settle_sizes(cx);
         }
     }

@@ -16,7 +16,7 @@
 //! becomes due is O(1) for each ([`Wheel`]), once between two packets of its own. No cost grows with the number of
 //! classes but that of making one, which moves its later siblings.
 //!
-//! **Memory.** 128 bytes for each class (two cache lines), 32 of numbers that few packets touch, 24 of the wheel, two for each
+//! **Memory.** 128 bytes for each class (two cache lines), 32 of numbers that few packets touch, 24 of the wheel, four for each
 //! minor number; for a class with classes below 280 and two bytes for each of them; bits for each row and feed in use.
 
 mod turns;

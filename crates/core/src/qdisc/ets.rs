@@ -245,7 +245,7 @@ impl Discipline for Ets {
     #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         match self.active {
-            0 => take_turn(&mut self.round, &mut self.bands, cx).0,
+            0 => take_turn(&mut self.round, &mut self.bands, cx),
             _ => self.dequeue_both(cx),
         }
     }
@@ -287,7 +287,7 @@ impl Ets {
             Next::Packet(p) => return Next::Packet(p),
             other => other,
         };
-        match take_turn(&mut self.round, &mut self.bands, cx).0 {
+        match take_turn(&mut self.round, &mut self.bands, cx) {
             Next::Packet(p) => Next::Packet(p),
             Next::Empty => earliest,
             at @ Next::At(..) => earlier(earliest, at),

@@ -2,7 +2,7 @@
 //! others of the class above may borrow (tc-htb(8); M. Devera, "Hierarchical token bucket theory" and the HTB user guide, 2002).
 //!
 //! The algorithm is in [`crate::law::borrow`]; here are its parameters and its packets. O(depth) per packet, whatever the number
-//! of classes. Memory per class: 184 bytes there, two for each minor number up to the greatest, its parameters, its qdisc.
+//! of classes. Memory per class: 184 bytes there, four for each minor number up to the greatest, its parameters, its qdisc.
 //!
 //! - I1: over any interval, a class sends at most its ceiling times that and the ceiling's bucket.
 //! - I2: a class that has packets gets its rate, as long as those above do not run out of their ceilings' tokens.
@@ -338,8 +338,8 @@ impl Htb {
                     return Some(p);
                 }
                 // Its qdisc holds its packets back.
-                Next::At(t, why) if wake.is_none_or(|(earliest, _)| t < earliest) => *wake = Some((t, why)),
-                Next::At(..) | Next::Empty => {}
+                Next::At(t, why) => wake_by(wake, t, why),
+                Next::Empty => {}
             }
             self.law.pass(at, level, prio);
             at = self.law.leaf(level, prio)?;
@@ -352,6 +352,14 @@ impl Htb {
 
     fn shape(&self, cfg: &ClassConfig) -> Shape {
         cfg.shape(self.r2q)
+    }
+}
+
+/// Notes the earliest time that a class has named. Apart, so that `wake` has its place in memory and no register.
+#[inline(never)]
+fn wake_by(wake: &mut Option<(Instant, WakeReason)>, t: Instant, why: WakeReason) {
+    if wake.is_none_or(|(earliest, _)| t < earliest) {
+        *wake = Some((t, why));
     }
 }
 

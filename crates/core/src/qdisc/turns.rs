@@ -46,10 +46,10 @@ pub fn earlier(a: Next, b: Next) -> Next {
     }
 }
 
-/// The packet of the class whose turn it is, and which class that is (nobody's, without a packet). Members of the round are
+/// The packet of the class whose turn it is. Members of the round are
 /// the indexes of `classes`; a class that is found empty loses its turn, and the next is asked.
 #[inline(always)]
-pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> (Next, usize) {
+pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
     let mut unpaid = 0;
     while let Some(i) = round.front() {
         let node = &mut classes[i].node;
@@ -60,7 +60,7 @@ pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> (Next
                 if node.is_empty() {
                     round.leave(i);
                 }
-                return (Next::Packet(p), i);
+                return Next::Packet(p);
             }
             (Within::Larger(_), _) => {}
             (Within::Unknown, _) => match node.peek_within(credit, cx) {
@@ -69,10 +69,10 @@ pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> (Next
                     if node.is_empty() {
                         round.leave(i);
                     }
-                    return (Next::Packet(p), i);
+                    return Next::Packet(p);
                 }
                 Offer::Larger(_) => {}
-                Offer::At(t, why) => return (Next::At(t, why), i),
+                Offer::At(t, why) => return Next::At(t, why),
                 Offer::Empty => {
                     round.leave(i);
                     unpaid = 0;
@@ -87,7 +87,7 @@ pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> (Next
             pass_rounds(round, classes, cx);
         }
     }
-    (Next::Empty, 0)
+    Next::Empty
 }
 
 /// Everybody has had a turn and could not pay: goes on to the round in which the first can, in one pass.

@@ -1,8 +1,9 @@
 //! What happens between two packets: who becomes due, whose turn it is, who is charged.
 
 use super::{Borrow, Hot, Mode, NONE, OUT, PRIOS, SPAN, STEPS_MAX, Turn, bits};
-use crate::law::bucket::{Sizing, cost, to_i64};
+use crate::law::bucket::{Sizing, to_i64};
 use crate::time::{Instant, Nanos};
+use crate::units::RateMul;
 
 /// In place of an inner class: the row.
 const ROW: u16 = NONE;
@@ -25,13 +26,17 @@ impl Hot {
     }
 }
 
-/// Tokens after `since` ns and a packet of `price`, in a bucket of `depth` ticks.
-#[inline]
-fn spent(tokens: i64, since: i64, depth: u32, price: i64) -> i64 {
+/// Tokens after `since` ns and a packet of `size` bytes at a rate, in a bucket of `depth` ticks.
+#[inline(always)]
+fn spent(tokens: i64, since: i64, depth: u32, rate: RateMul, size: u64) -> i64 {
     let full = i64::from(depth) * super::TICK_NS as i64;
-    let left = (tokens + since).min(full).saturating_sub(price);
-    left.max(1 - SPAN)
+    // What costs more than any bucket holds leaves the same: what is subtracted cannot overflow.
+    let price = rate.time_floor(size).0.min(PRICE_MAX) as i64;
+    ((tokens + since).min(full) - price).max(1 - SPAN)
 }
+
+/// Beyond all tokens: those are within 2^38 of zero.
+const PRICE_MAX: u64 = 1 << 62;
 
 impl Borrow {
     /// True if nobody is active.
@@ -213,13 +218,13 @@ impl Borrow {
             let size = sizing.size(wire_len);
             if usize::from(hot.level) >= level {
                 hot.lent = hot.lent.wrapping_add(u32::from(usize::from(hot.level) == level));
-                hot.tokens = spent(hot.tokens, since, hot.buffer, cost(hot.rate, size));
+                hot.tokens = spent(hot.tokens, since, hot.buffer, hot.rate, size);
             } else {
                 hot.borrowed = hot.borrowed.wrapping_add(1);
                 // Time passes, and nothing is paid; what is above the depth goes at the next payment.
                 hot.tokens += since;
             }
-            hot.ctokens = spent(hot.ctokens, since, hot.cbuffer, cost(hot.ceil, size));
+            hot.ctokens = spent(hot.ctokens, since, hot.cbuffer, hot.ceil, size);
             hot.checked = now;
             hot.bytes += u64::from(wire_len);
             hot.segs += u64::from(segs);
