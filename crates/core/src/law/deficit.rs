@@ -97,7 +97,7 @@ impl Round {
         self.append(i);
     }
     /// Takes a member off the list.
-    #[inline]
+    #[inline(never)]
     pub fn leave(&mut self, i: usize) {
         let Member { prev, next, .. } = self.members[i];
         if prev == OUT {

@@ -87,12 +87,12 @@ pub enum Next {
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Within {
+    /// It cannot tell without giving a packet, or has none that may leave: to be peeked at.
+    Unknown,
     /// This packet is to be sent now.
     Packet(Pkt),
     /// The next packet has more wire bytes than that, so many; it stays.
     Larger(u32),
-    /// It cannot tell without giving a packet, or has none that may leave: to be peeked at.
-    Unknown,
 }
 
 /// The answer to "would you take it?".
@@ -177,8 +177,8 @@ pub trait Discipline: Debug + Sized + 'static {
     }
     /// Gives the next packet. It must leave now: the device has promised a slot.
     fn dequeue(&mut self, cx: &mut Cx) -> Next;
-    /// The packet that `dequeue` would give, if that can be told without taking it; `None` if not, or if there
-    /// is none.
+    /// The packet that `dequeue` would give, and without a drop, if that can be told without taking it; `None` if not, or
+    /// if there is none. A kind that tells it leaves `peek` as it is.
     fn head<'a>(&self, _pool: &'a Pool) -> Option<&'a Meta> {
         None
     }
@@ -385,7 +385,10 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within {
         match self.inner.head(&cx.pool).map(|m| m.wire_len) {
             Some(wire_len) if u64::from(wire_len) > most => Within::Larger(wire_len),
-            Some(_) => self.dequeue(account, cx).map_or(Within::Unknown, Within::Packet),
+            Some(_) => match self.dequeue(account, cx) {
+                None => Within::Unknown,
+                Some(p) => Within::Packet(p),
+            },
             None => Within::Unknown,
         }
     }

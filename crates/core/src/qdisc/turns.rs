@@ -50,37 +50,42 @@ pub fn earlier(a: Next, b: Next) -> Next {
 /// the indexes of `classes`; a class that is found empty loses its turn, and the next is asked.
 #[inline(always)]
 pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
+    if let Some(i) = round.front() {
+        let node = &mut classes[i].node;
+        if let (Within::Packet(p), bytes) = node.try_within(round.deficit(i), cx) {
+            round.pay(i, bytes);
+            if node.is_empty() {
+                round.leave(i);
+            }
+            return Next::Packet(p);
+        }
+    }
+    seek_turn(round, classes, cx)
+}
+
+/// As `take_turn`, where the first cannot pay, or it takes more to tell its next packet. Apart, so that who can has few
+/// registers to save.
+#[inline(never)]
+fn seek_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
     let mut unpaid = 0;
     while let Some(i) = round.front() {
         let node = &mut classes[i].node;
-        let credit = round.deficit(i);
-        match node.try_within(credit, cx) {
-            (Within::Packet(p), bytes) => {
-                round.pay(i, bytes);
+        match node.dequeue_within(round.deficit(i), cx) {
+            Offer::Packet(p) => {
+                round.pay(i, cx.meta(&p).wire_len.into());
                 if node.is_empty() {
                     round.leave(i);
                 }
                 return Next::Packet(p);
             }
-            (Within::Larger(_), _) => {}
-            (Within::Unknown, _) => match node.peek_within(credit, cx) {
-                Offer::Packet(p) => {
-                    round.pay(i, cx.meta(&p).wire_len.into());
-                    if node.is_empty() {
-                        round.leave(i);
-                    }
-                    return Next::Packet(p);
-                }
-                Offer::Larger(_) => {}
-                Offer::At(t, why) => return Next::At(t, why),
-                Offer::Empty => {
-                    round.leave(i);
-                    unpaid = 0;
-                    continue;
-                }
-            },
+            Offer::Larger(_) => round.defer(i),
+            Offer::At(t, why) => return Next::At(t, why),
+            Offer::Empty => {
+                round.leave(i);
+                unpaid = 0;
+                continue;
+            }
         }
-        round.defer(i);
         unpaid += 1;
         if unpaid == round.len() {
             unpaid = 0;
