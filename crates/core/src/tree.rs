@@ -435,8 +435,9 @@ impl Tree {
         self.disturb();
         let mut new = Some(new);
         at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
-            if let Some(new) = new.take() {
+            if let Some(mut new) = new.take() {
                 node.purge(cx);
+                new.follow(node);
                 *node = new;
                 node.qdisc_mut().start(cx.now);
             }

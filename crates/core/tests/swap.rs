@@ -330,7 +330,7 @@ fn the_new_limit_holds() {
         let (moved, dropped) = (Tally { packets: 5, bytes: 500 }, Tally { packets: 3, bytes: 300 });
         assert_eq!(swapped, Swapped { moved, dropped, ..Swapped::default() }, "{kind}");
         assert_eq!(lane.drops(), [5, 6, 7].map(|id| (id, DropReason::Overlimit)));
-        let books = *lane.root().books();
+        let books = lane.root().books();
         assert_eq!((books.queued, books.dropped), (moved, dropped), "{kind}");
         assert_eq!(lane.ids(Instant(9), 9), [0, 1, 2, 3, 4]);
     }

@@ -16,7 +16,7 @@
 //! becomes due is O(1) for each ([`Wheel`]), once between two packets of its own. No cost grows with the number of
 //! classes but that of making one, which moves its later siblings.
 //!
-//! **Memory.** 128 bytes for each class (two cache lines), 32 of numbers that few packets touch, 24 of the wheel, two for each
+//! **Memory.** 128 bytes for each class (two cache lines), 32 of numbers that few packets touch, 24 of the wheel, four for each
 //! minor number; for a class with classes below 280 and two bytes for each of them; bits for each row and feed in use.
 
 mod turns;
@@ -170,14 +170,20 @@ pub struct Borrow {
     free: Vec<u16>,
     free_inner: Vec<u16>,
     minors: Minors,
+    /// Those of them without classes below.
+    leaves_by_minor: Minors,
     /// For each level and priority, the minor numbers of those that can send and have packets.
     rows: Box<[Bits; LEVELS * PRIOS]>,
     /// Whose turn it is in each.
     row_turns: Box<[u16; LEVELS * PRIOS]>,
     /// For each level, a bit for each priority whose row has members.
     row_mask: [u8; LEVELS],
+    /// A bit for each level with such a row.
+    level_mask: u8,
     /// Who waits for tokens.
     wheel: Wheel,
+    /// Before this, nobody on the wheel is due: no later than what it says.
+    asleep: Instant,
     /// For each level, who has waited long enough and has not been looked at.
     due: [Ends; LEVELS],
     /// A bit for each level whose list of these is not empty.
@@ -227,10 +233,13 @@ impl Borrow {
             free: Vec::new(),
             free_inner: Vec::new(),
             minors: Minors::default(),
+            leaves_by_minor: Minors::default(),
             rows: Box::new([const { Bits::new() }; LEVELS * PRIOS]),
             row_turns: Box::new([NONE; LEVELS * PRIOS]),
             row_mask: [0; LEVELS],
+            level_mask: 0,
             wheel: Wheel::with_capacity(0),
+            asleep: Instant::MAX,
             due: [Ends { head: NONE, tail: NONE }; LEVELS],
             due_mask: 0,
             leaves: 0,
@@ -252,6 +261,11 @@ impl Borrow {
     #[inline]
     pub fn slot(&self, minor: u16) -> Option<usize> {
         self.minors.slot(minor)
+    }
+    /// The slot of a class that has none below.
+    #[inline]
+    pub fn leaf_slot(&self, minor: u16) -> Option<usize> {
+        self.leaves_by_minor.slot(minor)
     }
     /// The classes and their slots, by minor number.
     pub fn iter(&self) -> impl Iterator<Item = (u16, usize)> + '_ {
@@ -296,6 +310,7 @@ impl Borrow {
         self.hot[i] = Hot { minor, checked: now, ..vacant() };
         self.cold[i] = Cold::default();
         self.minors.set(minor, Some(i));
+        self.leaves_by_minor.set(minor, Some(i));
         if let Some(p) = parent {
             self.adopt(p, i);
         }
@@ -328,6 +343,7 @@ impl Borrow {
         self.unwait(i);
         let Hot { parent, minor, rank, .. } = self.hot[i];
         self.minors.set(minor, None);
+        self.leaves_by_minor.set(minor, None);
         self.hot[i] = vacant();
         // Fewer than `CLASSES_MAX`.
         self.free.push(i as u16);
@@ -347,6 +363,7 @@ impl Borrow {
         self.free_inner.push(inner as u16);
         let hot = &mut self.hot[p];
         (hot.level, hot.inner) = (0, NONE);
+        self.leaves_by_minor.set(hot.minor, Some(p));
         self.cold[p].depths = (hot.buffer, hot.cbuffer);
         self.cold[p].filled = now;
         self.refill(p);
@@ -361,6 +378,7 @@ impl Borrow {
             self.refill(i);
         }
         self.wheel.clear();
+        self.asleep = Instant::MAX;
         self.row_turns.fill(NONE);
         self.overlimits = 0;
     }
@@ -420,6 +438,7 @@ impl Borrow {
             let hot = &mut self.hot[p];
             (hot.level, hot.inner) = (above.saturating_sub(1).max(1), inner);
             (hot.mode, hot.turns) = (Mode::CanSend, [NO_TURN; LEVELS]);
+            self.leaves_by_minor.set(hot.minor, None);
         }
         let minor = self.hot[i].minor;
         let inner = &mut self.inner[usize::from(self.hot[p].inner)];

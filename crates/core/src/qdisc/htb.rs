@@ -2,7 +2,7 @@
 //! others of the class above may borrow (tc-htb(8); M. Devera, "Hierarchical token bucket theory" and the HTB user guide, 2002).
 //!
 //! The algorithm is in [`crate::law::borrow`]; here are its parameters and its packets. O(depth) per packet, whatever the number
-//! of classes. Memory per class: 184 bytes there, two for each minor number up to the greatest, its parameters, its qdisc.
+//! of classes. Memory per class: 184 bytes there, four for each minor number up to the greatest, its parameters, its qdisc.
 //!
 //! - I1: over any interval, a class sends at most its ceiling times that and the ceiling's bucket.
 //! - I2: a class that has packets gets its rate, as long as those above do not run out of their ceilings' tokens.
@@ -180,19 +180,23 @@ impl Discipline for Htb {
             None => Verdict::Full,
         }
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let Some(i) = self.leaf(class) else { return self.enqueue_direct(p, cx) };
-        let hash = cx.meta(&p).hash;
+        let index = p.index();
         let dropped = cx.dropped().packets;
         let node = &mut self.classes[i].node;
+        // One that has packets is active.
+        let first = node.is_empty();
         node.enqueue(p, cx);
-        if cx.dropped().packets != dropped && cx.last_dropped_hash() == hash {
+        if cx.dropped().packets != dropped && cx.last_dropped_hash() == cx.pool.as_it_came(index).hash {
             self.law.count_drop(i);
         }
-        if !node.is_empty() {
+        if first && !node.is_empty() {
             self.law.activate(i);
         }
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         if let Some(p) = self.direct.pop_front(&cx.pool) {
             return Next::Packet(p);
@@ -253,9 +257,9 @@ impl Discipline for Htb {
 
 impl Htb {
     /// The slot of the leaf that a packet goes to; `None` for one that is sent unshaped.
-    #[inline]
+    #[inline(always)]
     fn leaf(&self, class: Option<ClassId>) -> Option<usize> {
-        let leaf = |minor: u16| self.law.slot(minor).filter(|i| self.law.is_leaf(*i));
+        let leaf = |minor: u16| self.law.leaf_slot(minor);
         match class {
             // The qdisc itself.
             Some(class) if class.minor() == 0 => None,
@@ -334,8 +338,8 @@ impl Htb {
                     return Some(p);
                 }
                 // Its qdisc holds its packets back.
-                Next::At(t, why) if wake.is_none_or(|(earliest, _)| t < earliest) => *wake = Some((t, why)),
-                Next::At(..) | Next::Empty => {}
+                Next::At(t, why) => wake_by(wake, t, why),
+                Next::Empty => {}
             }
             self.law.pass(at, level, prio);
             at = self.law.leaf(level, prio)?;
@@ -348,6 +352,14 @@ impl Htb {
 
     fn shape(&self, cfg: &ClassConfig) -> Shape {
         cfg.shape(self.r2q)
+    }
+}
+
+/// Notes the earliest time that a class has named. Apart, so that `wake` has its place in memory and no register.
+#[inline(never)]
+fn wake_by(wake: &mut Option<(Instant, WakeReason)>, t: Instant, why: WakeReason) {
+    if wake.is_none_or(|(earliest, _)| t < earliest) {
+        *wake = Some((t, why));
     }
 }
 
@@ -490,7 +502,7 @@ impl Htb {
             sent_segs: sent.1,
             drops: drops.into(),
             overlimits: overlimits.into(),
-            backlog: leaf.map_or_else(Tally::default, |leaf| leaf.books().queued),
+            backlog: leaf.map_or_else(Tally::default, |leaf| leaf.backlog()),
             values: &values,
         });
         for child in self.law.children(slot) {

@@ -29,7 +29,7 @@ use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
+use crate::node::{Account, Class, Node, Peek};
 use crate::params::{Params, Shown, apply};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassSpec, UserClasses};
@@ -86,6 +86,18 @@ pub enum Next {
     Empty,
     /// Something is queued, but nothing may leave before this instant.
     At(Instant, WakeReason),
+}
+
+/// The answer of a qdisc to a request for a packet of at most so many bytes.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Within {
+    /// It cannot tell without giving a packet, or has none that may leave: to be peeked at.
+    Unknown,
+    /// This packet is to be sent now.
+    Packet(Pkt),
+    /// The next packet has more wire bytes than that, so many; it stays.
+    Larger(u32),
 }
 
 /// The answer to "would you take it?".
@@ -166,10 +178,16 @@ pub trait Discipline: Debug + Sized + 'static {
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
     /// Takes the packet: queues it, hands it to a child, or drops it (or others) through `cx`.
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
+    /// Queues the packet, if that is all there is to do: nobody else is asked, nothing is dropped. Otherwise gives it back,
+    /// for `enqueue`. Where most packets go this way, the node is spared to look what else has happened.
+    #[inline]
+    fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, _pool: &mut Pool) -> Option<Pkt> {
+        Some(p)
+    }
     /// Gives the next packet. It must leave now: the device has promised a slot.
     fn dequeue(&mut self, cx: &mut Cx) -> Next;
-    /// The packet that `dequeue` would give, if that can be told without taking it; `None` if not, or if there
-    /// is none.
+    /// The packet that `dequeue` would give, and without a drop, if that can be told without taking it; `None` if not, or
+    /// if there is none. A kind that tells it leaves `peek` as it is.
     fn head<'a>(&self, _pool: &'a Pool) -> Option<&'a Meta> {
         None
     }
@@ -238,10 +256,12 @@ pub trait Qdisc: Debug {
     fn start(&mut self, now: Instant);
     /// See `Discipline`.
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
-    /// See `Discipline`.
-    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
-    /// See `Discipline`.
-    fn dequeue(&mut self, cx: &mut Cx) -> Next;
+    /// See `Discipline`; keeps the account of its node.
+    fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
+    /// See `Discipline`; keeps the account of its node. Without a packet, `Cx::answer` tells why.
+    fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt>;
+    /// As `dequeue`, if `head` can tell the next packet and it has at most so many wire bytes. Then nothing is dropped.
+    fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within;
     /// See `Discipline`.
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
     /// See `Discipline`.
@@ -302,6 +322,32 @@ impl<D: Discipline> Erased<D> {
     }
 }
 
+impl<D: Discipline> Erased<D> {
+    /// Apart, so that what is quiet has few registers to save.
+    #[inline(never)]
+    fn enqueue_loudly(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
+        if cx.owing() {
+            let outer = cx.begin_call();
+            self.enqueue_loudly(p, class, account, cx);
+            return cx.end_call(outer);
+        }
+        self.inner.enqueue(p, class, cx);
+        if cx.owing() {
+            account.settle(cx.before(), cx);
+        }
+    }
+
+    /// As `Qdisc::dequeue`, after something was dropped beside it.
+    #[cold]
+    #[inline(never)]
+    fn dequeue_owing(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {
+        let outer = cx.begin_call();
+        let next = Qdisc::dequeue(self, account, cx);
+        cx.end_call(outer);
+        next
+    }
+}
+
 impl<D: Discipline> Qdisc for Erased<D> {
     fn spec(&self) -> &'static Spec {
         Self::SPEC
@@ -315,11 +361,45 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
         self.inner.admit(m, class)
     }
-    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
-        self.inner.enqueue(p, class, cx);
+    #[inline]
+    fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {
+        let m = cx.pool.meta(&p);
+        account.enter(m.wire_len);
+        let class = if D::TAKES_CLASS { account.classify(m) } else { None };
+        if let Some(p) = self.inner.enqueue_quietly(p, class, &mut cx.pool) {
+            self.enqueue_loudly(p, class, account, cx);
+        }
     }
-    fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        self.inner.dequeue(cx)
+    #[inline]
+    fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {
+        if cx.owing() {
+            return self.dequeue_owing(account, cx);
+        }
+        let next = self.inner.dequeue(cx);
+        if cx.owing() {
+            account.settle(cx.before(), cx);
+        }
+        match next {
+            Next::Packet(p) => {
+                account.leave(cx.pool.meta(&p));
+                Some(p)
+            }
+            other => {
+                cx.set_answer(other);
+                None
+            }
+        }
+    }
+    #[inline]
+    fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within {
+        match self.inner.head(&cx.pool).map(|m| m.wire_len) {
+            Some(wire_len) if u64::from(wire_len) > most => Within::Larger(wire_len),
+            Some(_) => match self.dequeue(account, cx) {
+                None => Within::Unknown,
+                Some(p) => Within::Packet(p),
+            },
+            None => Within::Unknown,
+        }
     }
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.inner.head(pool)

@@ -48,9 +48,11 @@ impl Discipline for Multiq {
     fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
         self.0.admit(m)
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         self.0.enqueue(p, cx);
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.0.dequeue(cx)
     }

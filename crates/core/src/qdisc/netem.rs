@@ -431,7 +431,7 @@ fn keep(cfg: &mut Config, old: &Config, jitter: bool) {
 impl Netem {
     /// Packets in it, those in the class included.
     fn len(&self) -> u32 {
-        let inner = u32::try_from(self.inner[0].node.books().queued.packets).unwrap_or(u32::MAX);
+        let inner = u32::try_from(self.inner[0].node.backlog().packets).unwrap_or(u32::MAX);
         inner.saturating_add(self.delayed.len()).saturating_add(self.ahead.packets() + self.held)
     }
 

@@ -255,7 +255,7 @@ impl Discipline for Red {
             self.law.adapt(&self.params, cx.now);
         }
         let inner = &mut self.inner[0].node;
-        let backlog = inner.books().queued.bytes;
+        let backlog = inner.backlog().bytes;
         match self.law.on_arrival(&self.params, backlog, cx.now, &mut cx.rng) {
             RedAction::Pass => {}
             action => {

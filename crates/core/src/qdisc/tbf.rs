@@ -192,6 +192,7 @@ impl Discipline for Tbf {
             true => Verdict::TooLarge(self.max_size),
         }
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         if cx.meta(&p).wire_len > self.max_size {
             cx.drop(p, DropReason::Oversize);
@@ -199,6 +200,7 @@ impl Discipline for Tbf {
             self.inner[0].node.enqueue(p, cx);
         }
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let len = loop {
             let inner = &mut self.inner[0].node;

@@ -230,7 +230,7 @@ pub fn direct_is_queued(spec: &'static Spec, seed: u64, ops: usize) -> Result<u6
     for op in &plan.ops {
         direct.run(op)?;
         queued.run(op)?;
-        let books = |w: &World| *w.path.tree().root().books();
+        let books = |w: &World| w.path.tree().root().books();
         if books(&direct) != books(&queued) {
             let what = format!("books: direct {:?}, queued {:?}", books(&direct), books(&queued));
             return direct.fail(Law::Direct, what);
