@@ -39,12 +39,8 @@ fn a_super_packet_is_cut_on_the_line() {
 #[test]
 fn fractions_of_a_nanosecond_are_not_lost() {
     let rate = Rate::from_bits(10_000_000_000);
-    let mut w = wire(WireConfig {
-        rate,
-        min_frame: 0,
-        completion: Completion::Immediate,
-        ..WireConfig::default()
-    });
+    let mut w =
+        wire(WireConfig { rate, min_frame: 0, completion: Completion::Immediate, ..WireConfig::default() });
     let frames: Vec<_> = (0..10).map(|i| (i, Meta::new(37))).collect();
     send(&mut w, Instant(0), &frames);
     let mut last = 0;
@@ -82,10 +78,7 @@ fn every_n_or_t_takes_whichever_is_first() {
 #[test]
 fn descriptor_costs_interpolate_and_draw_to_their_mean() {
     let cost = DescriptorCost::from_points(&[(65_226, 2150), (1514, 340)]).unwrap();
-    assert_eq!(
-        [60, 1514, 33_370, 65_226, 70_000].map(|l| cost.hundredths(l)),
-        [340, 340, 1245, 2150, 2150]
-    );
+    assert_eq!([60, 1514, 33_370, 65_226, 70_000].map(|l| cost.hundredths(l)), [340, 340, 1245, 2150, 2150]);
     let config = WireConfig { ring: 1 << 20, descriptors: cost, ..WireConfig::default() };
     let mut w = wire(config);
     for i in 0..10_000 {
