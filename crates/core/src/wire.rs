@@ -74,14 +74,16 @@ impl Counts {
     fn plus(self, o: Self) -> Self {
         Self { units: self.units + o.units, bytes: self.bytes + o.bytes, busy: self.busy + o.busy }
     }
+    fn since(self, o: Self) -> Self {
+        let busy = self.busy.saturating_sub(o.busy);
+        Self { units: self.units - o.units, bytes: self.bytes - o.bytes, busy }
+    }
 }
 
 /// What is on the line.
 #[derive(Clone, Copy, Debug)]
 struct Sending {
     ring: usize,
-    /// The class that it is counted in.
-    class: u8,
     start: Instant,
     finish: Instant,
     /// The line's rate in bits per second, and what the division before had left over: both make `finish`.
@@ -105,12 +107,12 @@ pub struct Wire<F> {
     look_at: Option<Instant>,
     /// Nanoseconds numerator left over by the last division, while the line is busy.
     remainder: u64,
-    /// The earliest completion round of any ring.
-    round_at: Option<Instant>,
+    /// The earliest completion round of any ring; `MAX` if there is none.
+    round_at: Instant,
     /// Rings with completions to be reaped.
     reported: usize,
     held: Tally,
-    /// By class, then of rings that were not in use.
+    /// By class, then of rings that were not in use: what rings did that have been in another class since.
     classes: [Counts; CLASSES_MAX + 1],
     rounds: u64,
     doorbells: u64,
@@ -136,7 +138,7 @@ impl<F> Wire<F> {
             sending: None,
             look_at: None,
             remainder: 0,
-            round_at: None,
+            round_at: Instant::MAX,
             reported: 0,
             held: Tally::default(),
             classes: [Counts::default(); CLASSES_MAX + 1],
@@ -164,6 +166,11 @@ impl<F> Wire<F> {
     /// it holds goes before all else; one that is used again is to be drained by its owner. An error changes nothing.
     pub fn configure_scheduler(&mut self, line: &LineConfig) -> Result<(), ConfigError> {
         line.check(&self.caps(), self.config.rate)?;
+        for ring in &mut self.rings {
+            let counts = &mut self.classes[usize::from(ring.class)];
+            *counts = counts.plus(ring.since_counted());
+            ring.counted = ring.counts;
+        }
         self.line = self.line.reconfigured(line.clone(), &mut self.rings);
         if self.sending.is_none() && self.look_at.is_some() {
             // What waited for a rate may have another now.
@@ -201,9 +208,11 @@ impl<F> Wire<F> {
             reported: ring.has_reported(),
         }
     }
-    /// What has left the line as of this class; of rings not in use, as of class `CLASSES_MAX`.
+    /// What has left the line of rings that were in this class then; of rings not in use, as of class `CLASSES_MAX`.
     pub fn class_counts(&self, class: usize) -> Counts {
-        self.classes.get(class).copied().unwrap_or_default()
+        let before = self.classes.get(class).copied().unwrap_or_default();
+        let rings = self.rings.iter().filter(|r| usize::from(r.class) == class);
+        rings.fold(before, |sum, r| sum.plus(r.since_counted()))
     }
     /// What has left the line.
     pub fn counts(&self) -> Counts {
@@ -229,11 +238,8 @@ impl<F> Wire<F> {
     /// The next instant at which something happens on it; `None` if it is idle.
     #[inline]
     pub fn next_event(&self) -> Option<Instant> {
-        match (self.line_event(), self.round_at) {
-            (Some(line), Some(round)) => Some(line.min(round)),
-            (line, None) => line,
-            (None, round) => round,
-        }
+        let next = self.line_event().map_or(self.round_at, |line| line.min(self.round_at));
+        (next < Instant::MAX).then_some(next)
     }
     #[inline]
     fn line_event(&self) -> Option<Instant> {
@@ -247,16 +253,21 @@ impl<F> Wire<F> {
     /// be reaped. To be called with the present time before `submit`, `drain` and `reap` as well, because a doorbell
     /// takes effect at the time last told.
     pub fn advance(&mut self, now: Instant, mut left: impl FnMut(Departure<F>)) -> bool {
-        while let Some(at) = self.next_event().filter(|at| *at <= now) {
-            self.now = at;
-            if self.line_event() == Some(at) {
-                if let Some(departure) = self.end() {
-                    left(departure);
-                }
-                self.start();
-            } else {
-                self.round();
+        loop {
+            let line = self.line_event().unwrap_or(Instant::MAX);
+            let next = line.min(self.round_at);
+            if next > now || next == Instant::MAX {
+                break;
             }
+            self.now = next;
+            if line > next {
+                self.round();
+                continue;
+            }
+            if let Some(departure) = self.end() {
+                left(departure);
+            }
+            self.start();
         }
         self.now = self.now.max(now);
         self.reported > 0
@@ -265,27 +276,21 @@ impl<F> Wire<F> {
     /// Takes what is on the line off it; the unit, if that was its end.
     #[inline]
     fn end(&mut self) -> Option<Departure<F>> {
-        let Sending { ring: index, class, start, finish, cut, .. } = self.sending.take()?;
+        let Sending { ring: index, start, finish, cut, .. } = self.sending.take()?;
         let ring = &mut self.rings[index];
-        let busy = finish.saturating_since(start);
-        let counts = &mut self.classes[usize::from(class)];
-        counts.busy = counts.busy + busy;
-        ring.counts.busy = ring.counts.busy + busy;
+        ring.counts.busy = ring.counts.busy + finish.saturating_since(start);
         if let Some(sent) = cut {
             ring.sent = sent;
             self.line.interrupted = Some(index);
             return None;
         }
         let unit = ring.finish(self.now)?;
-        let bytes = u64::from(unit.meta.wire_len);
-        for counts in [counts, &mut ring.counts] {
-            counts.units += 1;
-            counts.bytes += bytes;
-        }
+        ring.counts.units += 1;
+        ring.counts.bytes += u64::from(unit.meta.wire_len);
         if !ring.ready() {
             self.line.leaves(index, ring.class);
         }
-        self.round_at = earlier(self.round_at, ring.round_at);
+        self.round_at = self.round_at.min(ring.round_at);
         // At most as many rings as there are numbers for them.
         Some(Departure { frame: unit.frame, meta: unit.meta, ring: index as u16, start: ring.begun, finish })
     }
@@ -312,15 +317,14 @@ impl<F> Wire<F> {
         let (rate, carried) = (self.config.rate.bits(), self.remainder);
         let (time, remainder) = time_of(bytes, rate, carried);
         self.remainder = remainder;
-        let class = ring.class;
         if goes_on {
             self.line.interrupted = None;
         } else {
             ring.begun = self.now;
-            self.line.starts(index, class, self.now, bytes, time);
+            self.line.starts(index, ring.class, self.now, bytes, time);
         }
         let (start, finish) = (self.now, self.now + time);
-        self.sending = Some(Sending { ring: index, class, start, finish, rate, carried, cut: None });
+        self.sending = Some(Sending { ring: index, start, finish, rate, carried, cut: None });
     }
 
     /// What is being sent ends at the first place that allows it, because something that may interrupt it has come.
@@ -347,14 +351,14 @@ impl<F> Wire<F> {
 
     /// The completion rounds of the present time.
     fn round(&mut self) {
-        let mut next = None;
+        let mut next = Instant::MAX;
         for ring in &mut self.rings {
-            if ring.round_at == Some(self.now) {
+            if ring.round_at == self.now {
                 self.reported += usize::from(!ring.has_reported());
                 ring.round();
                 self.rounds += 1;
             }
-            next = earlier(next, ring.round_at);
+            next = next.min(ring.round_at);
         }
         self.round_at = next;
     }
@@ -383,7 +387,10 @@ impl<F> Wire<F> {
             Some(_) => {}
             None if !ready => {}
             None if doorbell == Nanos::ZERO => self.start(),
-            None => self.look_at = earlier(self.look_at, Some(self.now + doorbell)),
+            None => {
+                let at = self.now + doorbell;
+                self.look_at = Some(self.look_at.map_or(at, |l| l.min(at)));
+            }
         }
     }
     #[inline]
@@ -426,18 +433,14 @@ const SEED_STEP: u64 = 0xd1b5_4a32_d192_ed03;
 /// one leaves over.
 #[inline]
 fn time_of(bytes: u64, rate: u64, carried: u64) -> (Nanos, u64) {
-    let ns = u128::from(bytes * 8) * 1_000_000_000 + u128::from(carried);
-    // The remainder is below the rate, which has 64 bits.
-    let remainder = (ns % u128::from(rate)) as u64;
-    (Nanos(u64::try_from(ns / u128::from(rate)).unwrap_or(u64::MAX)), remainder)
-}
-
-/// Of two times that may not be, the one that comes first.
-#[inline]
-fn earlier(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, None) => a,
-        (None, b) => b,
+    // Below 2 GB 64 bits hold it.
+    match (bytes * 8).checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(carried)) {
+        Some(ns) => (Nanos(ns / rate), ns % rate),
+        None => {
+            let ns = u128::from(bytes * 8) * 1_000_000_000 + u128::from(carried);
+            // The remainder is below the rate, which has 64 bits.
+            let remainder = (ns % u128::from(rate)) as u64;
+            (Nanos(u64::try_from(ns / u128::from(rate)).unwrap_or(u64::MAX)), remainder)
+        }
     }
 }

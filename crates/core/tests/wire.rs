@@ -111,3 +111,13 @@ fn refuses_what_cannot_be() {
         assert!(Wire::<u32>::new(config).is_err());
     }
 }
+
+#[test]
+fn the_end_of_time_is_reached() {
+    let mut w = wire(WireConfig::default());
+    assert!(!w.advance(Instant::MAX, |_| {}));
+    let mut w = wire(WireConfig::default());
+    send(&mut w, Instant(0), &[(1, Meta::new(1514))]);
+    assert!(w.advance(Instant::MAX, |_| {}));
+    assert_eq!(w.next_event(), None);
+}

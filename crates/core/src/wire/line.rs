@@ -76,6 +76,8 @@ pub(super) struct Line {
     ring_limits: bool,
     /// One ring in one class without limits: there is nothing to decide.
     plain: bool,
+    /// Some class may be interrupted.
+    preemption: bool,
     /// The ring whose unit was interrupted and has not gone on yet.
     pub(super) interrupted: Option<usize>,
     /// The time on the line of the longest unit so far.
@@ -115,6 +117,7 @@ impl Line {
             retired: 0,
             ring_limits: !config.ring_max.is_empty(),
             gates,
+            preemption: classes.iter().any(|c| c.level > 0),
             classes,
             interrupted: None,
             longest: Nanos::ZERO,
@@ -360,7 +363,11 @@ impl Line {
     }
 
     /// True if a class has something to send now that may interrupt one of class `sending`.
+    #[inline]
     pub(super) fn interrupts(&self, class: u8, sending: u8, now: Instant) -> bool {
+        if !self.preemption {
+            return false;
+        }
         let level = |c: u8| self.classes.get(usize::from(c)).map(|c| c.level);
         if (level(class), level(sending)) != (Some(0), Some(1)) {
             return false;

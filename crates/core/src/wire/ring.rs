@@ -57,10 +57,13 @@ pub(super) struct Ring<F> {
     pub(super) sent: u64,
     pub(super) begun: Instant,
     finished: Batch,
-    pub(super) round_at: Option<Instant>,
+    /// When the completion round comes; `MAX` if there is none.
+    pub(super) round_at: Instant,
     reported: Batch,
     pub(super) held: Tally,
     pub(super) counts: Counts,
+    /// What it had counted when its class last changed.
+    pub(super) counted: Counts,
     pub(super) rounds: u64,
     pub(super) doorbells: u64,
     /// Its traffic class.
@@ -80,10 +83,11 @@ impl<F> Ring<F> {
             sent: 0,
             begun: Instant::ZERO,
             finished: Batch::default(),
-            round_at: None,
+            round_at: Instant::MAX,
             reported: Batch::default(),
             held: Tally::default(),
             counts: Counts::default(),
+            counted: Counts::default(),
             rounds: 0,
             doorbells: 0,
             class: 0,
@@ -101,6 +105,10 @@ impl<F> Ring<F> {
     #[inline]
     pub(super) const fn ready(&self) -> bool {
         self.visible > 0
+    }
+    /// What it has counted in its class.
+    pub(super) fn since_counted(&self) -> Counts {
+        self.counts.since(self.counted)
     }
     /// Completions wait to be reaped.
     pub(super) const fn has_reported(&self) -> bool {
@@ -171,13 +179,13 @@ impl<F> Ring<F> {
         if decides {
             let Latency { min, max } = self.config.latency;
             let at = due + min + Nanos(self.rng.below(max.0.saturating_sub(min.0) + 1));
-            self.round_at = Some(self.round_at.map_or(at, |r| r.min(at)));
+            self.round_at = self.round_at.min(at);
         }
     }
 
     /// Reports everything finished so far.
     pub(super) fn round(&mut self) {
-        self.round_at = None;
+        self.round_at = Instant::MAX;
         self.rounds += 1;
         self.reported.add(core::mem::take(&mut self.finished));
     }
