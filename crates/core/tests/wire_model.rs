@@ -330,7 +330,7 @@ fn real(plan: &Plan) -> Vec<Gone> {
 #[test]
 fn the_line_does_what_the_model_does() {
     let (mut units, mut limited) = (0, 0);
-    for seed in 0..1500 {
+    for seed in 0..1000 {
         let plan = plan(seed);
         let (found, expected) = (real(&plan), Model::new(&plan.line).run(&plan.arrivals));
         let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
@@ -341,7 +341,7 @@ fn the_line_does_what_the_model_does() {
         units += found.len();
         limited += usize::from(plan.line.classes.iter().any(|c| c.max_rate.is_some()));
     }
-    assert!(units == 600_000 && limited > 200, "{units} {limited}");
+    assert!(units == 400_000 && limited > 150, "{units} {limited}");
 }
 
 fn class_of(line: &LineConfig, ring: u16) -> usize {
@@ -350,7 +350,7 @@ fn class_of(line: &LineConfig, ring: u16) -> usize {
 
 #[test]
 fn the_laws_of_a_line_hold() {
-    for seed in 10_000..11_000 {
+    for seed in 10_000..10_400 {
         let plan = plan(seed);
         let gone = real(&plan);
         let context = |what: &str| format!("seed {seed}: {what}; {:?}", plan.line);
@@ -467,4 +467,102 @@ fn shares_differ_by_a_quantum_and_a_unit_at_most() {
             }
         }
     }
+}
+
+/// Random classes, preemptible ones among them, over the first `rings` rings.
+fn any_line(rng: &mut Rng, most: u16) -> LineConfig {
+    let (mut classes, mut rings) = (Vec::new(), 0_u16);
+    while rings < most && classes.len() < 16 && (classes.is_empty() || rng.below(4) > 0) {
+        let count = 1 + rng.below(u64::from(most - rings).min(3)) as u16;
+        let service =
+            if rng.below(2) == 0 { Service::Strict } else { Service::Ets(1 + rng.below(100) as u32) };
+        let mut class = ClassConfig::new(count, rings, service);
+        class.preemptible = rng.below(2) == 0;
+        class.max_rate = (rng.below(4) == 0).then(|| Rate(LINE / 10 + rng.below(LINE)));
+        classes.push(class);
+        rings += count;
+    }
+    let mut line = LineConfig::classes(rings, &classes);
+    if rng.below(3) == 0 {
+        line.ring_max.push((rng.below(rings.into()) as u16, Rate(LINE / 10 + rng.below(LINE))));
+    }
+    line
+}
+
+/// Under any changes of the scheduler, rings in and out of use, and interruptions: nothing is lost, each ring keeps its order,
+/// the line carries one bit at a time and what it was busy with is what is counted, rings and classes add up.
+#[test]
+fn nothing_is_lost_whatever_changes() {
+    let (mut total, mut cuts, mut retired) = (0_u64, 0_u64, 0_u64);
+    for seed in 0..400 {
+        let mut rng = Rng::new(seed);
+        let rings = 1 + rng.below(9) as u16;
+        let completion = match rng.below(3) {
+            0 => Completion::Immediate,
+            1 => Completion::Periodic(Nanos(1 + rng.below(50_000))),
+            _ => Completion::Every { packets: 1 + rng.below(9) as u32, within: Nanos(rng.below(9_000)) },
+        };
+        let doorbell = Nanos(rng.below(2) * rng.below(500));
+        let config =
+            WireConfig { rate: Rate(LINE), ring: 40, completion, rings, doorbell, ..WireConfig::default() };
+        let mut wire = Wire::<(u16, u32)>::new(config).unwrap();
+        let mut pushed = vec![0_u32; usize::from(rings)];
+        let mut left = vec![0_u32; usize::from(rings)];
+        let (mut now, mut bytes, mut finish) = (Instant::ZERO, 0, Instant::ZERO);
+        let mut step = |wire: &mut Wire<(u16, u32)>, to: Instant, left: &mut [u32]| {
+            wire.advance(to, |d| {
+                assert_eq!(d.frame, (d.ring, left[usize::from(d.ring)]), "seed {seed}");
+                left[usize::from(d.ring)] += 1;
+                // One ends after the other, and none is shorter than it is on the line.
+                let least = d.meta.wire_len.max(60) + u32::from(d.meta.segs) * 24;
+                assert!(
+                    d.finish > finish && d.finish.0 - d.start.0 >= u64::from(least),
+                    "seed {seed}: {d:?}"
+                );
+                finish = d.finish;
+                bytes += u64::from(least);
+            });
+            for ring in 0..rings {
+                let mut reaped = 0;
+                wire.ring(ring).unwrap().reap(&mut |c| reaped += c.packets);
+                assert!(u64::from(reaped) <= 40);
+            }
+        };
+        for _ in 0..600 {
+            now = now + Nanos(rng.below(3000));
+            step(&mut wire, now, &mut left);
+            if rng.below(25) == 0 {
+                let line = any_line(&mut rng, rings);
+                retired += u64::from(line.rings < wire.scheduler().rings);
+                wire.configure_scheduler(&line).unwrap();
+            }
+            let index = rng.below(rings.into()) as u16;
+            let in_use = index < wire.scheduler().rings;
+            let mut ring = wire.ring(index).unwrap();
+            let room = ring.reserve(1 + rng.below(4) as u32);
+            assert!(in_use || room == 0, "seed {seed}");
+            for _ in 0..room {
+                let m = match rng.below(6) {
+                    0 => Meta::new(1600 + rng.below(9_000) as u32).gso(54, 1000),
+                    _ => Meta::new(1 + rng.below(1514) as u32),
+                };
+                ring.push((index, pushed[usize::from(index)]), &m);
+                pushed[usize::from(index)] += 1;
+            }
+            ring.commit().unwrap();
+        }
+        while let Some(at) = wire.next_event() {
+            step(&mut wire, at, &mut left);
+        }
+        assert_eq!((&left, wire.held().packets, wire.descriptors_used()), (&pushed, 0, 0), "seed {seed}");
+        let all = wire.counts();
+        let classes = (0..=txweir_core::wire::CLASSES_MAX).map(|c| wire.class_counts(c));
+        let sum = classes.fold((0, 0, 0), |s, c| (s.0 + c.units, s.1 + c.bytes, s.2 + c.busy.0));
+        assert_eq!(sum, (all.units, all.bytes, all.busy.0), "seed {seed}");
+        // Each interruption costs a preamble, a check sequence and a gap; between frames of a super-packet nothing.
+        assert_eq!((all.busy.0 - bytes) % 24, 0, "seed {seed}");
+        cuts += (all.busy.0 - bytes) / 24;
+        total += all.units;
+    }
+    assert!(total > 100_000 && cuts > 1000 && retired > 1000, "{total} {cuts} {retired}");
 }
