@@ -179,8 +179,8 @@ impl<F> Wire<F> {
         Ok(())
     }
 
-    /// Changes the line rate from the next unit on; the one being sent keeps its time. Least rates that are more than the
-    /// line now are kept in proportion to what each lacks.
+    /// Changes the line rate from the next unit on; the one being sent keeps its time. Least rates may be more than the line
+    /// then: the class most behind goes first.
     pub const fn set_rate(&mut self, rate: Rate) {
         if rate.0 > 0 {
             self.config.rate = rate;

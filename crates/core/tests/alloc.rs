@@ -16,8 +16,8 @@ use txweir_core::spec::{Env, Flags};
 use txweir_core::value::Words;
 use txweir_core::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
 use txweir_core::{
-    Admitted, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, TxQueue,
-    Wake, cx::Cx, node::Node,
+    Admitted, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath,
+    TxQueue, Wake, cx::Cx, node::Node,
 };
 
 struct Counting;

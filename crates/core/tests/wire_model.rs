@@ -529,7 +529,7 @@ fn nothing_is_lost_whatever_changes() {
             }
         };
         for _ in 0..600 {
-            now = now + Nanos(rng.below(3000));
+            now += Nanos(rng.below(3000));
             step(&mut wire, now, &mut left);
             if rng.below(25) == 0 {
                 let line = any_line(&mut rng, rings);

@@ -1,9 +1,10 @@
 //! Whose unit is next: the scheduler of a line over many rings.
 //!
-//! Frames of classes that may not be interrupted go first; on each of these two levels, strict classes, the highest
-//! first; then of those that share the line the ones behind their least rate, the one most behind first; then the rest by
-//! deficit round robin on bytes (Shreedhar & Varghese, SIGCOMM 1995), whose credit one interruption, or a class's own
-//! greatest rate, does not take away. Within a class rings take turns, unit by unit. Ties go to the lower index.
+//! Frames of classes that may not be interrupted go first. On each of these two levels: strict classes, the highest first;
+//! of those that share the line the ones behind their least rate, the one most behind first; then the rest by deficit
+//! round robin on bytes (Shreedhar & Varghese, SIGCOMM 1995). Within a class rings take turns, unit by unit. Ties go to the
+//! lower index. `law::deficit` takes turns as well, but whoever is at its front may send: here a class that its own greatest
+//! rate holds back keeps its place and its credit while others send, or it would fall behind its share for it.
 //!
 //! - I1: `ready` has a ring's bit, and its class counts it, while the device knows of a unit in it.
 //! - I2: a class is in `order` of its level while it shares the line and one of its rings is ready.
