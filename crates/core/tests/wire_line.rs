@@ -357,7 +357,7 @@ fn every_ring_has_an_interrupt_of_its_own() {
         done
     };
     w.advance(Instant(299), |_| {});
-    assert_eq!(w.ring_stats(0).reported, false);
+    assert!(!w.ring_stats(0).reported);
     assert!(w.advance(Instant(300), |_| {}), "two of ring 0");
     assert_eq!((reap(&mut w, 1), reap(&mut w, 0)), (vec![], vec![(2, 200)]));
     assert_eq!((w.held().packets, w.ring_stats(0).held.packets, w.ring_stats(1).held.packets), (2, 0, 2));
