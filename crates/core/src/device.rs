@@ -100,3 +100,54 @@ impl fmt::Display for DeviceError {
 }
 
 impl core::error::Error for DeviceError {}
+
+/// What a device's scheduler can do by itself: what a control plane may hand over to it, and has to refuse otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// Traffic classes that it tells apart; 0 and 1: it knows none.
+    pub classes: u8,
+    /// It takes the classes of mqprio in mode `dcb` (tc-mqprio(8)).
+    pub dcb: bool,
+    /// It takes the classes of mqprio in mode `channel`.
+    pub channel: bool,
+    /// It keeps least and greatest rates of classes: the shaper `bw_rlimit` of mqprio.
+    pub bw_rlimit: bool,
+    /// It shares the line by weight (IEEE 802.1Q, enhanced transmission selection).
+    pub ets: bool,
+    /// It keeps a greatest rate of a single queue (`tx_maxrate`).
+    pub queue_rate: bool,
+    /// It interrupts frames of preemptible classes (IEEE 802.1Qbu, 802.3br).
+    pub fp: bool,
+}
+
+impl Offload {
+    /// Nothing: queues take turns.
+    pub const NONE: Self = Self {
+        classes: 0,
+        dcb: false,
+        channel: false,
+        bw_rlimit: false,
+        ets: false,
+        queue_rate: false,
+        fp: false,
+    };
+    /// Everything, with as many classes as mqprio has.
+    pub const ALL: Self = Self {
+        classes: 16,
+        dcb: true,
+        channel: true,
+        bw_rlimit: true,
+        ets: true,
+        queue_rate: true,
+        fp: true,
+    };
+}
+
+/// What a device has and can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Transmit queues.
+    pub queues: u16,
+    /// What its scheduler can do by itself.
+    pub offload: Offload,
+}

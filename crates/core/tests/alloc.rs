@@ -14,10 +14,10 @@ use txweir_core::qdisc::{Discipline, KINDS, Next, Verdict};
 use txweir_core::rng::Rng;
 use txweir_core::spec::{Env, Flags};
 use txweir_core::value::Words;
-use txweir_core::wire::{Completion, Wire, WireConfig};
+use txweir_core::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
 use txweir_core::{
-    Admitted, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, TxQueue,
-    Wake, cx::Cx, node::Node,
+    Admitted, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath,
+    TxQueue, Wake, cx::Cx, node::Node,
 };
 
 struct Counting;
@@ -246,6 +246,42 @@ fn a_wire_allocates_nothing_after_start() {
         assert_eq!(n, 0, "{completion:?}");
         assert!(sent > 10_000, "{completion:?}: {sent}");
     }
+}
+
+#[test]
+fn a_line_of_many_rings_allocates_nothing_after_start() {
+    let ets = |offset| ClassConfig::new(2, offset, Service::Ets(20 + u32::from(offset)));
+    let classes = [
+        ets(0).preemptible(),
+        ets(2).preemptible().min_rate(Rate(5_000_000)),
+        ets(4).max_rate(Rate(20_000_000)),
+        ClassConfig::new(2, 6, Service::Strict),
+    ];
+    let mut line = LineConfig::classes(8, &classes);
+    line.ring_max = vec![(7, Rate(10_000_000))];
+    let config = WireConfig { rings: 8, ring: 32, line: Some(line), ..WireConfig::default() };
+    let mut wire = Wire::new(config).unwrap();
+    let mut paths: Vec<_> = (0..8).map(|i| path(Role::Origin, i)).collect();
+    let mut sent = [0_u64; 8];
+    let n = calls(|| {
+        let mut now = Instant::from_secs(1);
+        for i in 0..40_000 {
+            let queue = i as usize % 8;
+            let mut ring = wire.ring(queue as u16).unwrap();
+            let _ = paths[queue].submit(now, i, Meta::new(60 + i % 1455), &mut ring);
+            let _ = paths[queue].drain(now, 64, &mut ring);
+            if i % 16 == 0 {
+                now = wire.next_event().map_or(now, |t| t.max(now)) + Nanos::from_micros((i % 200).into());
+                wire.advance(now, |d| sent[usize::from(d.ring)] += 1);
+                for (path, i) in paths.iter_mut().zip(0..) {
+                    path.reap(now, &mut wire.ring(i).unwrap(), |_| {});
+                    let _ = path.drain(now, 64, &mut wire.ring(i).unwrap());
+                }
+            }
+        }
+    });
+    assert_eq!(n, 0);
+    assert!(sent.iter().all(|n| *n > 500), "{sent:?}");
 }
 
 /// A FIFO that allocates for each packet.
