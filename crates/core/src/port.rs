@@ -420,7 +420,7 @@ impl<F> Port<F> {
     /// The books of the root: the sums over the queues where it stands for them.
     pub fn books(&self) -> Books {
         let roots = self.paths.iter().map(|path| path.tree().root().books());
-        roots.fold(Books::default(), |sum, b| sum.plus(b))
+        roots.fold(Books::default(), |sum, b| sum.plus(&b))
     }
 
     /// Counters of all queues together, those of paths that are no more included.

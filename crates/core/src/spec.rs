@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use crate::device::Offload;
 use crate::error::ConfigError;
 use crate::params::{Param, Params, apply};
 use crate::qdisc::classful::ClassSpec;
@@ -34,17 +35,6 @@ pub struct Env {
     pub strict_linux: bool,
 }
 
-/// What a device can do by itself with traffic classes, so that qdiscs may leave it to the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offload {
-    /// It has traffic classes of queues, and schedules among them (mqprio `hw 1`).
-    pub classes: bool,
-    /// It keeps least and greatest rates for each class (`shaper bw_rlimit`).
-    pub rates: bool,
-    /// It can interrupt a frame of a preemptible class for one of an express class (IEEE 802.1Qbu).
-    pub preemption: bool,
-}
-
 impl Env {
     /// The largest frame that is not a super-packet: MTU plus link header.
     pub const fn frame_max(&self) -> u32 {
@@ -62,7 +52,7 @@ impl Default for Env {
             queues: 1,
             link_rate: None,
             packets: 16_384,
-            offload: Offload::default(),
+            offload: Offload::NONE,
             seed: 0,
             strict_linux: false,
         }

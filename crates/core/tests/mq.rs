@@ -1,8 +1,8 @@
 //! mq and mqprio: a qdisc for each transmit queue; traffic classes, and what is refused of them.
 
+use txweir_core::device::Offload;
 use txweir_core::qdisc::mqprio;
 use txweir_core::select::Range;
-use txweir_core::spec::Offload;
 use txweir_core::testing::VecDevice;
 use txweir_core::value::Words;
 use txweir_core::{Admitted, ConfigError, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, Wake};
@@ -203,7 +203,7 @@ fn a_refused_mqprio_changes_nothing() {
 
 #[test]
 fn a_device_that_can_is_told() {
-    let can = Offload { classes: true, rates: true, preemption: false };
+    let can = Offload { fp: false, ..Offload::ALL };
     let mut lane = Lane::new(8, can);
     let rates = "mqprio num_tc 2 map 0 1 queues 4@0 4@4 hw 1 mode channel shaper bw_rlimit";
     assert_eq!(
@@ -216,7 +216,7 @@ fn a_device_that_can_is_told() {
     let mut lane = Lane::new(8, can);
     lane.add(Handle::ROOT, "mqprio num_tc 3 map 0 0 1 2").unwrap();
     assert!(lane.options().contains(&"queues 3@0 3@3 2@6".to_string()), "{:?}", lane.options());
-    let without = Offload { rates: false, ..can };
+    let without = Offload { bw_rlimit: false, ..can };
     assert_eq!(
         Lane::new(8, without).refused(rates),
         "mqprio shaper: expected a device that keeps rates for traffic classes, given \"bw_rlimit\" (hw 0 serves the queues in turn, on any device)"

@@ -14,6 +14,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use crate::cx::Cx;
+use crate::device::Offload;
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
@@ -116,8 +117,24 @@ impl Config {
             let err = ConfigError::new(ErrorKind::Unsupported, Mqprio::KIND, expected, given).key(key);
             Err(err.hint("hw 0 serves the queues in turn, on any device"))
         };
-        if self.hw != 1 || !env.offload.classes {
+        let offload = &env.offload;
+        let classes = usize::from(offload.classes);
+        let told = match self.mode {
+            Mode::Dcb => offload.dcb,
+            Mode::Channel => offload.channel,
+        };
+        if self.hw != 1 || !(offload.dcb || offload.channel) {
             return cannot("hw", "a device that schedules traffic classes itself", &self.hw);
+        }
+        if classes < self.num_tc as usize {
+            return cannot(
+                "num_tc",
+                &format!("at most {classes}, the traffic classes of the device"),
+                &self.num_tc,
+            );
+        }
+        if !told {
+            return cannot("mode", "a mode that the device knows", &text_of(&self.mode));
         }
         if self.mode == Mode::Dcb && self.shaper != Shaper::Dcb {
             return cannot("shaper", "dcb, with mode dcb", &text_of(&self.shaper));
@@ -126,10 +143,10 @@ impl Config {
         if rates && self.shaper != Shaper::BwRlimit {
             return cannot("shaper", "bw_rlimit, with rates", &text_of(&self.shaper));
         }
-        if self.shaper == Shaper::BwRlimit && !env.offload.rates {
+        if self.shaper == Shaper::BwRlimit && !offload.bw_rlimit {
             return cannot("shaper", "a device that keeps rates for traffic classes", &text_of(&self.shaper));
         }
-        if self.fp.0.contains(&true) && !env.offload.preemption {
+        if self.fp.0.contains(&true) && !offload.fp {
             return cannot("fp", "a device that interrupts frames", &text_of(&self.fp));
         }
         Ok(())
@@ -188,7 +205,7 @@ impl Discipline for Mqprio {
             return Err(err.hint("delete it and add it anew"));
         }
         several_queues(Self::KIND, env)?;
-        if cfg.hw == 1 && env.offload.classes && cfg.queues.0.is_empty() {
+        if cfg.hw == 1 && env.offload != Offload::NONE && cfg.queues.0.is_empty() {
             cfg.queues = Ranges::even(cfg.num_tc, env.queues);
         }
         cfg.check(env)
