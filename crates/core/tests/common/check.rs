@@ -170,8 +170,10 @@ impl Checker {
         }
         self.reorders |= reorders;
         // One that was taken away charges on until its packets have left.
-        let wire: u64 = wire_bytes(path, path.tree().root());
-        self.sized = path.tree().root().stab().is_some() || self.sized && wire != path.backlog().bytes;
+        let mut charged = false;
+        // Each by itself: what some are charged above their bytes others may be charged below.
+        waiting_below(path, path.tree().root(), &mut |m| charged |= path.cx().pool.wire_len(m) != m.wire_len);
+        self.sized = path.tree().root().stab().is_some() || self.sized && charged;
         (self.rules, self.places) = (rules, places);
         deepest
     }
