@@ -1,18 +1,19 @@
 //! One rate for several transmit queues on several threads, without a lock: a token bucket in one atomic word, from which each
 //! queue leases some sending time at once and spends it by itself.
 //!
-//! **The bucket** is a clock (the theoretical arrival time of ITU-T I.371's GCRA): the instant up to which sending time has been
-//! given out. Full, it is one depth (the burst at the rate) behind `now`. To take `want` nanoseconds is to raise it to
-//! `now - depth` if it is below, and to add `want`; they may be spent from the instant that the clock then shows. That may
-//! lie ahead: the queue has then *reserved* the time that ends there, and need not ask again before. Reservations come in
-//! the order of asking, so nobody starves. To give back is to subtract. Each step is one atomic operation that cannot fail:
-//! no loop, no lock, no waiting for another thread. Nothing else is published through the clock, so all are relaxed: what
-//! matters is the one order that all operations on a word have anyway.
+//! **The bucket** is a clock (the theoretical arrival time of ITU-T I.371's GCRA): the instant up to which sending time has
+//! been given out. Full, it is one depth (the burst at the rate) behind `now`. To take `want` nanoseconds is to raise it
+//! to `now - depth` if it is below, and to add `want`: the queue then owns the time that ends where the clock now is, and may
+//! spend each nanosecond of it once that has come. What lies ahead is *reserved*: the queue need not ask before.
+//! Reservations come in the order of asking, so nobody starves. To give back is to subtract. Each step is one atomic
+//! operation that cannot fail: no loop, no lock, no waiting for another thread. Nothing else is published through the
+//! clock, so all are relaxed: what matters is the one order that all operations on a word have anyway.
 //!
-//! **A lease** is at most [`LEASE_NS`], at most [`LEASES_NS`] for all queues together, at most the depth, at most what waits in
-//! the queue; at least one packet. So a queue that has sent what it had holds nothing, and one with a long queue does one
-//! atomic operation for tens of packets. What is left when a queue turns out to be empty is given back; what was not
-//! spent within [`HOLD_NS`] after it was first found ready goes back before more is taken.
+//! **A lease** is at most [`LEASE_NS`], at most [`LEASES_NS`] for all queues together, at most the depth, at most what waits
+//! in the queue; at least one packet. So a queue that has sent what it had holds nothing, and one with a long queue does
+//! one atomic operation for tens of packets. What is left when a queue turns out to be empty is given back; what could be
+//! sent and was not within [`HOLD_NS`] goes back before more is taken. A queue that is alone sends as it would with a
+//! bucket of its own, to the nanosecond.
 //!
 //! **Exactness.** The clock counts whole nanoseconds. A queue keeps its tokens in *nanobytes*: a nanosecond at r bytes per
 //! second is worth exactly r of them, and a byte costs exactly 10^9. What is less than a nanosecond stays with the queue.
@@ -21,10 +22,11 @@
 //! **The bound.** Let N queues share the rate, and L be the longest lease or the costliest packet, whichever is more. Over
 //! any window of length W without a change of the rate, all of them together send
 //!
-//! - I1: at most rate x (W + N x L) + burst (which is rounded up to whole nanoseconds). Let c be the clock after the first raise in the window, which begins at s:
-//!   c >= s - depth. From then on the clock moves by what is given out, less what is given back, and by raises. The last
-//!   time given out that can be spent in the window had the clock at s + W at most; so no more than W + depth was given out
-//!   in between, net. What is spent was given out in the window, or held, or reserved, when it began: at most L by each queue.
+//! - I1: at most rate x (W + N x L) + burst (which is rounded up to whole nanoseconds). Let c be the clock after the first
+//!   raise in the window, which begins at s: c >= s - depth. From then on the clock moves by what is given out, less what
+//!   is given back, and by raises. The last time given out of which something is spent in the window began at s + W at the
+//!   latest, where the clock was then; so no more than W + depth was given out in between, net, and has come. What is spent
+//!   was given out in the window, or was held or reserved when it began: at most L by each queue.
 //! - I2: at least rate x (W - N x L), if one of them has packets throughout and asks when it was told to, at most a depth late.
 //!   Then the clock is never so far behind that a raise forgets time, and what was given out and not spent is at most L
 //!   for each queue.
@@ -41,7 +43,7 @@
 //! **Cost.** A comparison and two subtractions for most packets; for a lease one or two atomic operations and one division.
 //! **Memory.** 256 bytes for the rate (the clock has a pair of cache lines of its own), 88 for a queue.
 //!
-//! `tests/loom_lease.rs` runs the same code through every interleaving that a weak memory allows; [`Word`] is there for that.
+//! `tests/loom_lease.rs` runs the same code through the interleavings that a weak memory allows; [`Word`] is there for that.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicI64, Ordering};
@@ -212,9 +214,9 @@ pub struct Lease<W: Word = AtomicI64> {
     shape: Shape,
     /// Nanobytes that may be spent.
     credit: u64,
-    /// Until when, ns; `i64::MIN` if there is nothing to forget.
+    /// Until when, ns; after that it goes back.
     until: i64,
-    /// Time that may be spent from `ready` on, ns; 0 for none.
+    /// Time that ends at `ready` and has not become credit, ns; 0 for none.
     reserved: i64,
     ready: i64,
     /// Longest lease with so many queues, nanobytes.
@@ -265,38 +267,39 @@ impl<W: Word> Lease<W> {
     #[inline(never)]
     fn renew(&mut self, cost: u64, queued: u64, now: i64) -> Result<(), Instant> {
         self.follow();
-        if self.reserved > 0 {
-            if now < self.ready {
-                return Err(at(self.ready));
-            }
-            let reserved = core::mem::take(&mut self.reserved);
-            self.earn(reserved, now);
-        } else if now > self.until {
+        if now > self.until {
             self.give_back();
         }
-        // Two turns at most: one brings enough, or as much as the deepest bucket holds.
-        while self.credit < cost {
-            let aim = cost.max(queued.min(self.longest));
-            let want = (aim - self.credit).div_ceil(self.shape.rate);
-            let want = i64::try_from(want).unwrap_or(GRANT_MAX).min(GRANT_MAX);
-            let ready = self.take(want, now);
-            if ready > now {
-                (self.reserved, self.ready) = (want, ready);
-                return Err(at(ready));
+        // Four turns at most: what is left of a reservation; one that brings enough; or, of what costs more than the deepest
+        // bucket holds, as much as that, and one that is not ready.
+        loop {
+            let ready = (self.reserved - (self.ready - now).max(0)).max(0);
+            self.reserved -= ready;
+            // At most what `take` aimed at, and a nanosecond's worth: 64 bits hold it.
+            self.credit = self.credit.saturating_add(ready.unsigned_abs().saturating_mul(self.shape.rate));
+            if self.credit >= cost {
+                self.until = now.saturating_add(HOLD_NS);
+                return Ok(());
             }
-            self.earn(want, now);
+            if self.reserved > 0 {
+                // Whoever waits forgets nothing: however late it comes, it gets through.
+                self.until = i64::MAX;
+                let begin = self.ready - self.reserved;
+                return Err(at(begin + self.lacking(cost).min(self.reserved)));
+            }
+            let aim = cost.max(queued.min(self.longest));
+            self.reserved = self.lacking(aim);
+            self.ready = self.take(self.reserved, now);
         }
-        Ok(())
     }
 
-    /// Time becomes tokens.
-    fn earn(&mut self, time: i64, now: i64) {
-        // At most what `renew` aimed at, and a nanosecond's worth: 64 bits hold it.
-        self.credit = self.credit.saturating_add(time.unsigned_abs().saturating_mul(self.shape.rate));
-        self.until = now.saturating_add(HOLD_NS);
+    /// The time that brings what is lacking for so many nanobytes.
+    fn lacking(&self, aim: u64) -> i64 {
+        let ns = aim.saturating_sub(self.credit).div_ceil(self.shape.rate);
+        i64::try_from(ns).unwrap_or(GRANT_MAX).min(GRANT_MAX)
     }
 
-    /// Takes time off the bucket; from the instant that it gives on, it may be spent.
+    /// Takes time off the bucket; it ends at the instant that this gives.
     fn take(&self, want: i64, now: i64) -> i64 {
         let clock = &self.shared.clock.0;
         let full = now - self.shape.depth;
@@ -387,16 +390,17 @@ mod tests {
     fn a_burst_then_the_rate() {
         let shared = gigabit(5 * 1250);
         let mut q = lease(&shared);
-        // Leases are as long as the bucket is deep: 50 us.
-        assert_eq!(send(&mut q, 100, 1_000_000), (5, Some(1_050_000)));
-        assert_eq!(send(&mut q, 95, 1_049_999), (0, Some(1_050_000)));
-        assert_eq!(send(&mut q, 95, 1_050_000), (5, Some(1_100_000)));
+        // Leases are as long as the bucket is deep: 50 us. Each packet leaves when its part of one has come.
+        assert_eq!(send(&mut q, 100, 1_000_000), (5, Some(1_010_000)));
+        assert_eq!(shared.clock(), 1_050_000);
+        assert_eq!(send(&mut q, 95, 1_009_999), (0, Some(1_010_000)));
+        assert_eq!(send(&mut q, 95, 1_010_000), (1, Some(1_020_000)));
+        assert_eq!(send(&mut q, 94, 1_050_000), (4, Some(1_060_000)));
         // Late by less than the depth: nothing is lost.
-        assert_eq!(send(&mut q, 90, 1_149_000), (5, Some(1_150_000)));
+        assert_eq!(send(&mut q, 90, 1_149_000), (9, Some(1_150_000)));
         // Two packets are all that waits, so no more is reserved.
-        assert_eq!(send(&mut q, 7, 1_150_000), (5, Some(1_170_000)));
-        assert_eq!(send(&mut q, 2, 1_170_000), (2, None));
-        assert_eq!((shared.clock(), q.credit), (1_170_000, 0));
+        assert_eq!(send(&mut q, 3, 1_150_000), (1, Some(1_160_000)));
+        assert_eq!((send(&mut q, 2, 1_170_000), shared.clock(), q.credit), ((2, None), 1_170_000, 0));
     }
 
     #[test]
@@ -404,13 +408,14 @@ mod tests {
         let shared = gigabit(10 * 1250);
         let mut queues = [lease(&shared), lease(&shared), lease(&shared)];
         assert_eq!(send(&mut queues[0], 11, 100_000), (10, Some(110_000)));
-        assert_eq!(send(&mut queues[1], 20, 100_000), (0, Some(210_000)));
-        assert_eq!(send(&mut queues[2], 2, 100_000), (0, Some(230_000)));
+        assert_eq!(send(&mut queues[1], 20, 100_000), (0, Some(120_000)));
+        assert_eq!(send(&mut queues[2], 2, 100_000), (0, Some(220_000)));
+        assert_eq!(shared.clock(), 230_000);
         // What the second reserved and does not need moves the clock, not the third's time.
         queues[1].rest();
         assert_eq!(shared.clock(), 130_000);
-        assert_eq!(send(&mut queues[2], 2, 229_999), (0, Some(230_000)));
-        assert_eq!(send(&mut queues[2], 2, 230_000), (2, None));
+        assert_eq!(send(&mut queues[2], 2, 219_999), (0, Some(220_000)));
+        assert_eq!(send(&mut queues[2], 2, 220_000), (1, Some(230_000)));
         assert_eq!(send(&mut queues[1], 10, 230_000), (10, None));
     }
 
@@ -471,7 +476,7 @@ mod tests {
     fn a_new_rate_is_taken_whole() {
         let shared = gigabit(12_500);
         let mut q = lease(&shared);
-        assert_eq!(send(&mut q, 20, 1_000_000), (10, Some(1_100_000)));
+        assert_eq!(send(&mut q, 20, 1_000_000), (10, Some(1_010_000)));
         assert!(shared.set(Rate(1_250_000), Bytes(2_500)));
         assert_eq!(shared.rate(), Some((Rate(1_250_000), 2_000_000)));
         // The reservation is given back; a packet takes 1 ms now, counted from where the clock was.
