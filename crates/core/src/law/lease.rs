@@ -32,8 +32,8 @@
 //!   for each queue.
 //! - I3: who is refused is told a time at most N x L ahead, and at that time gets through.
 //!
-//! With at most [`LEASES_NS`] leased, N x L is a millisecond, whatever N, as long as N packets take less: 1 % of 100 ms. Time that
-//! an idle queue does not take was never its own: the others use it at once, or, if they had reserved behind it, when
+//! With at most [`LEASES_NS`] leased, N x L is a millisecond, whatever N, as long as N packets take less: 1 % of 100 ms.
+//! Time that an idle queue does not take was never its own: the others use it at once, or, if they had reserved behind it, when
 //! those reservations end, which is within N x L.
 //!
 //! **Change of the rate.** The clock knows no rate, so there is no pair of clock and rate that could tear. Rate and depth
@@ -57,6 +57,8 @@ pub const LEASE_NS: i64 = 100_000;
 pub const LEASES_NS: i64 = 1_000_000;
 /// What a queue cannot spend for so long, it gives back.
 pub const HOLD_NS: i64 = 1_000_000;
+/// No more is owed: who sends although there is nothing to pay with does not keep the others waiting for longer.
+const DEBT_NS: u64 = 1_000_000_000;
 
 /// What a byte costs, in nanobytes.
 const BYTE: u64 = 1_000_000_000;
@@ -219,18 +221,43 @@ pub struct Lease<W: Word = AtomicI64> {
     /// Time that ends at `ready` and has not become credit, ns; 0 for none.
     reserved: i64,
     ready: i64,
+    /// Nanobytes that were sent and are not paid for.
+    debt: u64,
     /// Longest lease with so many queues, nanobytes.
     longest: u64,
     queues: i64,
+}
+
+impl Lease {
+    /// Of a rate that nobody else shares yet.
+    pub fn alone(rate: Rate, burst: Bytes) -> Self {
+        let (r, depth) = SharedRate::<AtomicI64>::numbers(rate, burst);
+        let shape = Shape { version: 0, rate: r.unsigned_abs(), depth };
+        Self::of(Arc::new(SharedRate::new(rate, burst)), shape)
+    }
 }
 
 impl<W: Word> Lease<W> {
     /// Joins the queues that share a rate. `None` while another thread is changing it.
     pub fn join(shared: Arc<SharedRate<W>>) -> Option<Self> {
         let shape = shared.shape()?;
+        Some(Self::of(shared, shape))
+    }
+
+    fn of(shared: Arc<SharedRate<W>>, shape: Shape) -> Self {
         shared.queues.fetch_add(1, Ordering::Relaxed);
         let (until, longest) = (i64::MIN, 0);
-        Some(Self { shared, shape, credit: 0, until, reserved: 0, ready: 0, longest, queues: 0 })
+        Self { shared, shape, credit: 0, until, reserved: 0, ready: 0, debt: 0, longest, queues: 0 }
+    }
+
+    /// Gives everything back, and has a full bucket if nobody else shares the rate.
+    pub fn restart(&mut self) {
+        self.give_back();
+        (self.credit, self.debt) = (0, 0);
+        if self.shared.queues() == 1 {
+            // Who joins at this moment may find it full once more: a burst at most.
+            self.shared.clock.0.store(LONG_AGO, Ordering::Relaxed);
+        }
     }
 
     /// The rate that it shares.
@@ -253,6 +280,21 @@ impl<W: Word> Lease<W> {
     #[inline]
     pub const fn spend(&mut self, size: u64) {
         self.credit = self.credit.saturating_sub(size.saturating_mul(BYTE));
+    }
+
+    /// For who sends first and pays then: a packet of `size` bytes has left. Whether it is paid for, and the next may leave; if
+    /// not, when that is so, or is to be asked again, with `size` 0. More than a second's worth is not owed. `queued` is
+    /// what waits behind it, in bytes.
+    pub fn owe(&mut self, size: u64, queued: u64, now: Instant) -> Result<(), Instant> {
+        let cost = size.saturating_mul(BYTE);
+        let most = self.shape.rate.saturating_mul(DEBT_NS).min(1 << 62).max(cost);
+        self.debt = self.debt.saturating_add(cost).min(most);
+        let now = ns(now);
+        if self.debt > self.credit || now > self.until {
+            self.renew(self.debt, self.debt.saturating_add(queued.saturating_mul(BYTE)), now)?;
+        }
+        self.credit -= core::mem::take(&mut self.debt);
+        Ok(())
     }
 
     /// The queue is empty: gives back what is left.
@@ -344,6 +386,13 @@ impl<W: Word> Lease<W> {
     }
 }
 
+impl<W: Word> Clone for Lease<W> {
+    /// One more queue, with nothing of its own yet.
+    fn clone(&self) -> Self {
+        Self::of(Arc::clone(&self.shared), self.shape)
+    }
+}
+
 impl<W: Word> Drop for Lease<W> {
     fn drop(&mut self) {
         self.give_back();
@@ -360,6 +409,8 @@ fn ns(t: Instant) -> i64 {
 fn at(ns: i64) -> Instant {
     Instant(ns.unsigned_abs())
 }
+
+const _: () = assert!(size_of::<SharedRate>() == 256 && size_of::<Lease>() == 88, "the module says so");
 
 #[cfg(test)]
 mod tests {
@@ -442,6 +493,26 @@ mod tests {
         let mut q = lease(&shared);
         assert_eq!(send(&mut q, 3, 0), (1, Some(10_000)));
         assert_eq!(send(&mut q, 2, 50_000_000), (2, None));
+    }
+
+    #[test]
+    fn what_was_sent_first_is_paid_for() {
+        let shared = gigabit(10 * 1250);
+        let mut q = lease(&shared);
+        // The last packet: no more than it is taken. With more behind it a whole lease.
+        assert_eq!((q.owe(1250, 0, Instant(100_000)), shared.clock()), (Ok(()), 10_000));
+        assert_eq!((q.owe(1250, 1 << 40, Instant(100_000)), shared.clock()), (Ok(()), 110_000));
+        assert_eq!((q.credit, q.reserved), (8 * 1250 * BYTE, 10_000));
+        // Ten packets at once: eight are paid for, one when its time comes, and one is to be taken then.
+        assert_eq!(q.owe(12_500, 0, Instant(100_000)), Err(Instant(110_000)));
+        assert_eq!(q.owe(0, 0, Instant(109_999)), Err(Instant(110_000)));
+        assert_eq!((q.owe(0, 0, Instant(110_000)), shared.clock()), (Err(Instant(120_000)), 120_000));
+        assert_eq!((q.owe(0, 0, Instant(120_000)), q.debt, q.credit), (Ok(()), 0, 0));
+        // More than a second's worth is forgotten.
+        assert_eq!(q.owe(100_000_000, 0, Instant(120_000)), Err(Instant(800_120_000)));
+        assert_eq!(q.owe(100_000_000, 0, Instant(120_000)), Err(Instant(800_120_000)));
+        assert_eq!(q.owe(0, 0, Instant(800_120_000)), Err(Instant(1_000_120_000)));
+        assert_eq!(q.owe(0, 0, Instant(1_000_120_000)), Ok(()));
     }
 
     #[test]
