@@ -43,6 +43,7 @@ pub mod pool;
 pub mod port;
 pub mod qdisc;
 pub mod queues;
+pub mod rates;
 pub mod reason;
 pub mod rng;
 pub mod select;

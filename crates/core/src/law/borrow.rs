@@ -12,6 +12,9 @@
 //! - I2: whoever cannot send waits on the wheel, or is on the list of what is due.
 //! - I3: a feed has members if and only if the class above is active in that priority.
 //!
+//! A class may share a ceiling with classes of other trees, on other threads ([`super::lease`]), beside its own. What it and
+//! those below it send is paid for there; while it is not, the class can neither send nor borrow.
+//!
 //! **Cost.** To find a leaf is a step for each level of the tree (16-bit sets, see [`Bits`]); to charge as well. What
 //! becomes due is O(1) for each ([`Wheel`]), once between two packets of its own. No cost grows with the number of
 //! classes but that of making one, which moves its later siblings.
@@ -26,6 +29,7 @@ use alloc::vec::Vec;
 
 use super::bits::Bits;
 use super::bucket::{Sizing, TICK_NS};
+use super::lease::Lease;
 use crate::qdisc::classful::Minors;
 use crate::stab::LinkLayer;
 use crate::time::Instant;
@@ -192,6 +196,8 @@ pub struct Borrow {
     leaves: u32,
     /// Times that a class ran out of its ceiling's tokens, since it was last asked.
     overlimits: u32,
+    /// The ceilings that are shared with others; few.
+    leases: Vec<(u16, Lease)>,
 }
 
 /// The numbers of a class that are shown.
@@ -244,6 +250,7 @@ impl Borrow {
             due_mask: 0,
             leaves: 0,
             overlimits: 0,
+            leases: Vec::new(),
         }
     }
 
@@ -336,11 +343,23 @@ impl Borrow {
         self.make_room(i);
     }
 
+    /// Beside its own, a class has a ceiling that is shared with classes elsewhere; or has none any longer.
+    pub fn share(&mut self, i: usize, lease: Option<Lease>) {
+        self.leases.retain(|(slot, _)| usize::from(*slot) != i);
+        // Fewer than `CLASSES_MAX`.
+        self.leases.extend(lease.map(|lease| (i as u16, lease)));
+    }
+    /// The ceiling that a class shares.
+    pub fn shared(&self, i: usize) -> Option<&Lease> {
+        self.leases.iter().find(|(slot, _)| usize::from(*slot) == i).map(|(_, lease)| lease)
+    }
+
     /// Removes a leaf in which nothing waits. Gives the slot of the class above if that is a leaf again, with full
     /// buckets.
     pub fn remove(&mut self, i: usize, now: Instant) -> Option<usize> {
         self.deactivate(i);
         self.unwait(i);
+        self.share(i, None);
         let Hot { parent, minor, rank, .. } = self.hot[i];
         self.minors.set(minor, None);
         self.leaves_by_minor.set(minor, None);
@@ -377,6 +396,7 @@ impl Borrow {
             self.unwait(i);
             self.refill(i);
         }
+        self.leases.iter_mut().for_each(|(_, lease)| lease.restart());
         self.wheel.clear();
         self.asleep = Instant::MAX;
         self.row_turns.fill(NONE);

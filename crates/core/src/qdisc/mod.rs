@@ -28,11 +28,13 @@ use core::fmt::Debug;
 use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
+use crate::law::lease::Lease;
 use crate::meta::Meta;
 use crate::node::{Account, Class, Node, Peek};
 use crate::params::{Params, Shown, apply};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassSpec, UserClasses};
+use crate::rates::Share;
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags, Spec};
 use crate::stats::{Counter, Counters};
@@ -238,6 +240,10 @@ pub trait Discipline: Debug + Sized + 'static {
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
         None
     }
+    /// Shows the rates that it shares, or its classes share, by a name (`crate::rates`).
+    fn shares(&self, _f: &mut dyn FnMut(Share<'_>)) {}
+    /// Shares a rate from now on, it itself (`minor` 0) or one of its classes, of those that `shares` shows.
+    fn share(&mut self, _minor: u16, _lease: Lease) {}
     /// Shows the flows that it keeps apart from one another, those only in which something waits or whose turn comes.
     fn flows(&self, _pool: &Pool, _f: &mut dyn FnMut(FlowShown<'_>)) {}
     /// What a class has when nothing is grafted: at creation, and after a delete.
@@ -296,6 +302,10 @@ pub trait Qdisc: Debug {
     fn user_classes(&self) -> Option<&dyn UserClasses>;
     /// See `Discipline`.
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses>;
+    /// See `Discipline`.
+    fn shares(&self, f: &mut dyn FnMut(Share<'_>));
+    /// See `Discipline`.
+    fn share(&mut self, minor: u16, lease: Lease);
     /// See `Discipline`.
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>));
     /// See `Discipline`.
@@ -475,6 +485,12 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
         self.inner.user_classes_mut()
+    }
+    fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
+        self.inner.shares(f);
+    }
+    fn share(&mut self, minor: u16, lease: Lease) {
+        self.inner.share(minor, lease);
     }
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         self.inner.flows(pool, f);

@@ -13,7 +13,9 @@ use txweir_core::qdisc::sfq::Seconds;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::stab::LinkLayer;
-use txweir_core::value::{Hex, Json, Mask, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of};
+use txweir_core::value::{
+    Hex, Json, Mask, Name, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of,
+};
 use txweir_core::{Bytes, Env, Nanos, Packets, Rate};
 
 /// True with a chance of `n` in `of`.
@@ -68,6 +70,9 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             (0..1 + rng.below(8)).map(|_| log_uniform(rng, 1 << 14).to_string()).collect()
         }
         e if e == LinkLayer::EXPECTED => vec![(*pick(rng, &["ethernet", "atm", "adsl"])).into()],
+        e if e == Name::EXPECTED => {
+            vec![(*pick(rng, &["up", "up-2", "all.queues_of-the-link.eth0.1234", "9"])).into()]
+        }
         e if e == Probability::EXPECTED => {
             let v = Probability(log_uniform(rng, 1 << 32));
             text(exact_of(&v), text_of(&v))

@@ -115,7 +115,7 @@ impl Borrow {
             let i = usize::from(self.due[level].head);
             self.unlist_due(i);
             let since = self.hot[i].since(now);
-            let (mode, wait) = self.hot[i].mode_after(since);
+            let (mode, wait) = self.shared_mode(i, self.hot[i].mode_after(since), now, 0);
             self.take_mode(i, mode);
             if mode != Mode::CanSend {
                 self.wait(i, now, wait);
@@ -229,7 +229,8 @@ impl Borrow {
             hot.bytes += u64::from(wire_len);
             hot.segs += u64::from(segs);
             let (old, above) = (hot.mode, usize::from(hot.parent));
-            let (mode, wait) = hot.mode_after(0);
+            let alone = hot.mode_after(0);
+            let (mode, wait) = self.shared_mode(at, alone, now, size);
             if mode != old {
                 self.change_mode(at, mode, now, wait);
             }
@@ -247,6 +248,27 @@ impl Borrow {
         self.unwait(i);
         if mode != Mode::CanSend {
             self.wait(i, now, wait);
+        }
+    }
+
+    /// The mode of a class that by its own tokens has that of `alone`, and how long until a better one, when a packet of `size`
+    /// bytes has left through it; 0 for none.
+    #[inline]
+    fn shared_mode(&mut self, i: usize, alone: (Mode, i64), now: Instant, size: u64) -> (Mode, i64) {
+        let mut leases = self.leases.iter_mut();
+        let Some((_, lease)) = leases.find(|(slot, _)| usize::from(*slot) == i) else { return alone };
+        let waiting = self.hot[i].active != 0;
+        // What waits below is not known here: as much as a lease holds.
+        match lease.owe(size, if waiting { u64::MAX } else { 0 }, now) {
+            Err(t) => {
+                let wait = to_i64(t.saturating_since(now));
+                (Mode::CantSend, if alone.0 == Mode::CantSend { wait.max(alone.1) } else { wait })
+            }
+            Ok(()) if !waiting => {
+                lease.rest();
+                alone
+            }
+            Ok(()) => alone,
         }
     }
 
