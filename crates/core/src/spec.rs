@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use crate::error::ConfigError;
 use crate::params::{Param, Params, apply};
 use crate::qdisc::classful::ClassSpec;
-use crate::qdisc::{Discipline, Erased, Qdisc};
+use crate::qdisc::{Discipline, Erased, Filtered, Qdisc};
 use crate::stats::{Counter, Counters};
 use crate::units::Rate;
 use crate::value::Words;
@@ -77,6 +77,8 @@ pub struct Spec {
     pub params: &'static [Param],
     /// Its counters.
     pub counters: &'static [Counter],
+    /// Where filters can be put.
+    pub filters: Filtered,
     /// What is declared of its classes, if commands make or change them.
     pub classes: Option<&'static ClassSpec>,
     /// The counters of each of its parts; empty if it has none.
@@ -93,6 +95,7 @@ impl Spec {
             flags: D::FLAGS,
             params: D::Config::TABLE,
             counters: D::Stats::TABLE,
+            filters: D::FILTERS,
             classes: D::CLASSES,
             parts: D::PARTS,
             build: |words, env| {

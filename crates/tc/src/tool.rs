@@ -5,9 +5,11 @@
 //!
 //! No I/O: the caller reads the batch, and owns the devices.
 
+mod actions;
 mod apply;
 mod batch;
 mod device;
+mod filters;
 mod flags;
 mod list;
 mod rehearsal;

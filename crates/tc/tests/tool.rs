@@ -1,6 +1,8 @@
 //! The tool on devices in memory: status, output, what changes and what does not.
 
-use txweir_core::{Env, Meta};
+use txweir_core::action::State;
+use txweir_core::filter::Filters;
+use txweir_core::{Env, Instant, Meta};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::{Memory, MemoryDevice};
 use txweir_tc::tool::{Device, Devices, Hook, LinkLine, Outcome, Request, run, save};
@@ -370,6 +372,18 @@ impl Devices for Links {
     }
     fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
         self.0.device(name)
+    }
+    fn filters(&self) -> &Filters {
+        self.0.filters()
+    }
+    fn filters_mut(&mut self) -> &mut Filters {
+        self.0.filters_mut()
+    }
+    fn state(&self) -> &State {
+        self.0.state()
+    }
+    fn now(&self) -> Instant {
+        self.0.now()
     }
     fn link(&mut self, words: &[String], dry: bool) -> Result<LinkLine, String> {
         match words {

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use txweir_core::action::State;
 use txweir_core::cx::Cx;
+use txweir_core::filter::Filters;
 use txweir_core::pool::Pool;
-use txweir_core::{Env, Handle, Meta, Tree};
+use txweir_core::{Env, Handle, Instant, Meta, Tree};
 
 use super::device::{Device, Devices, Hook, SwapDone};
 use super::rehearsal::{Queued, enqueue};
@@ -20,9 +22,12 @@ use crate::source::Source;
 const POOL: usize = 4096;
 
 /// Several devices in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memory {
     devices: Vec<MemoryDevice>,
+    filters: Filters,
+    state: State,
+    now: Instant,
 }
 
 /// One device in memory: a tree, a hook, and packets that are put in and stay.
@@ -39,7 +44,17 @@ pub struct MemoryDevice {
 impl Memory {
     /// Devices of these names, of one queue each, with their default qdiscs.
     pub fn new(names: &[&str]) -> Self {
-        Self { devices: names.iter().map(|name| MemoryDevice::new(name, 1, Env::default())).collect() }
+        let devices = names.iter().map(|name| MemoryDevice::new(name, 1, Env::default())).collect();
+        Self { devices, filters: Filters::new(), state: State::new(1), now: Instant::ZERO }
+    }
+    /// Time passes.
+    pub const fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+    /// Filters and what they have counted, to classify packets with.
+    pub fn classify(&mut self) -> (&Filters, &mut State) {
+        self.filters.fit(&mut self.state);
+        (&self.filters, &mut self.state)
     }
     /// With one more.
     #[must_use]
@@ -72,6 +87,18 @@ impl Devices for Memory {
     }
     fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
         self.devices.iter_mut().find(|d| d.name == name).map(|d| d as &mut dyn Device)
+    }
+    fn filters(&self) -> &Filters {
+        &self.filters
+    }
+    fn filters_mut(&mut self) -> &mut Filters {
+        &mut self.filters
+    }
+    fn state(&self) -> &State {
+        &self.state
+    }
+    fn now(&self) -> Instant {
+        self.now
     }
 }
 
