@@ -41,6 +41,13 @@ pub struct MemoryDevice {
     waiting: Vec<Queued>,
 }
 
+impl Default for Memory {
+    /// No device.
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
 impl Memory {
     /// Devices of these names, of one queue each, with their default qdiscs.
     pub fn new(names: &[&str]) -> Self {
