@@ -321,13 +321,13 @@ pub(crate) fn words(entry: &Entry) -> String {
         Kind::Skbedit(skbedit) => format!("{} {control}", skbedit::words(skbedit)),
     };
     words.push_str(&format!(" index {}", entry.index));
-    if let Some(bits) = action.hw_stats {
-        let name = HW_STATS.iter().find(|(_, b)| *b == bits).map_or("disabled", |(name, _)| name);
-        words.push_str(&format!(" hw_stats {name}"));
-    }
     if !action.cookie.is_empty() {
         let digits: String = action.cookie.iter().map(|byte| format!("{byte:02x}")).collect();
         words.push_str(&format!(" cookie {digits}"));
+    }
+    if let Some(bits) = action.hw_stats {
+        let name = HW_STATS.iter().find(|(_, b)| *b == bits).map_or("disabled", |(name, _)| name);
+        words.push_str(&format!(" hw_stats {name}"));
     }
     for (said, word) in [(action.no_percpu, " no_percpu"), (action.skip_hw, " skip_hw")] {
         words.push_str(if said { word } else { "" });

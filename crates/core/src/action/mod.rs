@@ -273,10 +273,11 @@ impl Actions {
         }
     }
 
-    /// Takes out all of a kind that no filter holds; gives how many.
+    /// Takes out those of a kind that no filter holds, by index, up to the first that one holds, as Linux does; gives how
+    /// many.
     pub fn flush(&mut self, kind: &str) -> usize {
         let free: Vec<ActionId> =
-            self.of_kind(kind).filter(|(_, e)| e.binds == 0).map(|(id, _)| id).collect();
+            self.of_kind(kind).take_while(|(_, e)| e.binds == 0).map(|(id, _)| id).collect();
         free.iter().for_each(|id| self.remove(*id));
         free.len()
     }

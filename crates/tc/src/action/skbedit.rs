@@ -37,7 +37,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Skbedit, Control)>, Diagno
         Some((value, mask)) => (number(value).unwrap_or(0), number(mask).unwrap_or(0)),
         None => (number(&word.text).unwrap_or(0), u32::MAX),
     });
-    let ptype = s.word("ptype").and_then(|w| TYPES.iter().find(|(name, _)| *name == w.text));
+    let ptype = s.word("ptype").and_then(|w| TYPES.iter().find(|(name, _)| name.starts_with(&w.text)));
     let skbedit = Skbedit {
         priority: s.handle("priority").map(|class| class.value.0),
         inherit_dsfield: s.has("inheritdsfield"),

@@ -82,7 +82,7 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["queue_mapping"], &[]).then(queue_mapping),
             key(&["priority"], &[Arg::ClassId]),
             key(&["mark"], &[Masked(u32::MAX as u64)]),
-            key(&["ptype"], &[Arg::Word(&["host", "broadcast", "multicast", "otherhost"])]),
+            key(&["ptype"], &[]).then(ptype),
             key(&["inheritdsfield"], &[]),
         ],
     ),
@@ -271,6 +271,16 @@ fn exceed(walk: &mut Walk<'_>) -> Done {
         walk.at += 1;
     }
     Ok(())
+}
+
+const PACKET_TYPES: &[&str] = &["host", "broadcast", "otherhost", "multicast"];
+
+/// A type of packet; it may be cut short.
+fn ptype(walk: &mut Walk<'_>) -> Done {
+    match walk.eat_cut(PACKET_TYPES) {
+        true => Ok(()),
+        false => walk.value(Arg::Word(PACKET_TYPES), "ptype", None),
+    }
 }
 
 /// `queue_mapping N`, `queue_mapping skbhash FIRST LAST`.

@@ -185,10 +185,10 @@ fn flush(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) 
     let gone = actions.flush(&kind.text);
     let held = actions.of_kind(&kind.text).count();
     if held > 0 && gone == 0 {
-        return Err(failed(format!("all {held} {} actions are held by filters", kind.text)));
+        return Err(failed(format!("the first of {held} {} actions is held by a filter", kind.text)));
     }
     if held > 0 {
-        let message = format!("{held} {} actions are held by filters, and stay", kind.text);
+        let message = format!("{held} {} actions stay: the first of them is held by a filter", kind.text);
         session.say(&Diagnostic::error(code::CONFLICT, source, kind.span.clone(), message).warning());
     }
     Ok(())
