@@ -117,8 +117,12 @@ pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
 pub(crate) fn line_differences(before: &[String], after: &[String]) -> Vec<Line> {
     let set = |lines: &[String]| lines.iter().cloned().collect::<BTreeSet<String>>();
     let (old, new) = (set(before), set(after));
-    // `filter add dev a ...` is `filter dev a ...`.
-    let text = |line: &String| line.trim_end().replacen(" add ", " ", 1);
+    // `filter replace dev a ...` is `filter dev a ...`.
+    let text = |line: &String| {
+        let verbs = [" replace ", " add "];
+        let verb = verbs.into_iter().filter_map(|verb| Some((line.find(verb)?, verb))).min();
+        verb.map_or_else(|| line.trim_end().into(), |(_, verb)| line.trim_end().replacen(verb, " ", 1))
+    };
     let gone = before.iter().filter(|line| !new.contains(*line)).map(|line| Line::removed(text(line)));
     let come = after.iter().filter(|line| !old.contains(*line)).map(|line| Line::added(text(line)));
     gone.chain(come).collect()

@@ -104,7 +104,7 @@ fn exit_status_as_tc_has_it() {
         ("foo", 255, "error[unknown-object]: there is no object \"foo\""),
         ("--atomic qdisc add dev eth0 root pfifo", 255, "error[unexpected-word]: --atomic is for a batch"),
         ("class del dev eth0 classid 1:1", 2, "error[not-found]: there is no qdisc 1:"),
-        ("filter add dev eth0 root matchall", 2, "error[unsupported]: there are no filters in the engine"),
+        ("filter add dev eth0 root matchall flowid 1:1", 2, "error[not-found]: pfifo_fast asks no filters"),
     ] {
         let done = tc(&mut devices(), line);
         assert_eq!((done.status, first(&done.stderr), done.stdout.as_str()), (status, said, ""), "{line}");

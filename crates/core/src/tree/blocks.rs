@@ -53,7 +53,9 @@ impl Tree {
 
     /// The qdisc at a place goes, with all that is below it.
     pub(super) fn orphan_below(&mut self, parent: Handle) {
-        let below = self.blocks_below(parent);
+        let mut below = self.blocks_below(parent);
+        // The class that the qdisc hangs below stays.
+        below.retain(|at| *at != parent);
         self.orphan(&below);
     }
 

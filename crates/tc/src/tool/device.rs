@@ -108,3 +108,37 @@ pub trait Device {
     /// order in which they would be put into a new tree.
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta));
 }
+
+/// No devices at all: for what needs none, as help does.
+#[derive(Debug)]
+pub struct NoDevices {
+    filters: Filters,
+    state: State,
+}
+
+impl Default for NoDevices {
+    fn default() -> Self {
+        Self { filters: Filters::new(), state: State::new(0) }
+    }
+}
+
+impl Devices for NoDevices {
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn device(&mut self, _name: &str) -> Option<&mut dyn Device> {
+        None
+    }
+    fn filters(&self) -> &Filters {
+        &self.filters
+    }
+    fn filters_mut(&mut self) -> &mut Filters {
+        &mut self.filters
+    }
+    fn state(&self) -> &State {
+        &self.state
+    }
+    fn now(&self) -> Instant {
+        Instant::ZERO
+    }
+}

@@ -160,6 +160,7 @@ fn at_qdisc(device: &dyn Device, at: Handle) -> Result<Handle, String> {
         }
     });
     match found {
+        None if at.is_none() => Err(format!("{} has no qdisc that asks filters", device.name())),
         None => Err(format!("{} has no qdisc {}", device.name(), at.qdisc())),
         Some((spec, _)) if spec.filters == Filtered::No => Err(format!("{} asks no filters", spec.kind)),
         Some((_, false)) => Err(format!("there is no class {at}")),

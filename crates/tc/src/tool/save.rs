@@ -13,7 +13,7 @@ use crate::show;
 
 /// The lines that make the qdiscs of every device as they are now, without loss, and their filters and actions: give them
 /// to `-b`, with `--atomic` if packets are to stay where they are. A default root and what is queued or counted is not in
-/// them. Run where filters are already, they make more of them.
+/// them.
 pub fn save(devices: &mut dyn Devices) -> String {
     let mut out = String::new();
     let mut filters = String::new();
@@ -38,7 +38,7 @@ pub fn save(devices: &mut dyn Devices) -> String {
 
 /// A line about filters, without the device and the place.
 pub(crate) struct Line {
-    /// `filter add`, `chain add`.
+    /// `filter replace`, `chain add`.
     verb: &'static str,
     words: String,
 }
@@ -71,7 +71,7 @@ pub(crate) fn own_actions(actions: &Actions, made: &mut BTreeSet<(&'static str, 
     for (kind, entry) in KINDS.iter().flat_map(|kind| actions.of_kind(kind).map(move |(_, e)| (*kind, e))) {
         if entry.refs > entry.binds && !matches!(entry.action.control, Control::Goto(_)) {
             made.insert((kind, entry.index));
-            out.push_str(&format!("actions add action {}\n", action::words(entry)));
+            out.push_str(&format!("actions replace action {}\n", action::words(entry)));
         }
     }
     out
@@ -112,7 +112,7 @@ fn table_lines(
         words.push_str(&format!(" protocol {} prio {} handle {handle}", said(table.protocol), table.prio));
         words.push_str(&format!(" {}{}", table.kind(), filter::words(&rule, goal)));
         words.push_str(&actions_of(&filters.actions, goal, made));
-        lines.push(Line { verb: "filter add", words });
+        lines.push(Line { verb: "filter replace", words });
     });
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use txweir_core::action::State;
 use txweir_core::cx::Cx;
-use txweir_core::filter::Filters;
+use txweir_core::filter::{BlockId, Filters};
 use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Instant, Meta, Tree};
 
@@ -81,6 +81,10 @@ impl MemoryDevice {
         let env = Env { queues: u16::try_from(queues).unwrap_or(u16::MAX), ..env };
         let (tree, cx) = (Tree::new(env), Cx::new(POOL, env.seed));
         Self { name: name.into(), queues, tree, cx, hook: None, waiting: Vec::new() }
+    }
+    /// The filters of a qdisc, a class or a hook.
+    pub fn block(&self, at: Handle) -> Option<BlockId> {
+        self.tree.block(at)
     }
     /// Queues a packet; it waits until it is dropped.
     pub fn enqueue(&mut self, meta: Meta) {
