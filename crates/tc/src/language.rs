@@ -52,12 +52,12 @@ fn tables(object: Object) -> &'static [Grammar] {
     }
 }
 
-/// The kinds of an object that tc has and the engine has not.
+/// The kinds of an object that tc has and the engine has not; of filters and actions all that tc has.
 pub fn kinds(object: Object) -> impl Iterator<Item = &'static str> {
     tables(object).iter().flat_map(|g| g.kinds.iter().copied())
 }
 
-/// Whether tc has such a kind, and the engine has not.
+/// Whether it is one of [`kinds`].
 pub fn knows(object: Object, kind: &str) -> bool {
     kinds(object).any(|k| k == kind)
 }

@@ -296,3 +296,97 @@ fn many_filters_are_no_slower_than_few() {
     assert_eq!(tc(&mut devices, "qdisc del dev a clsact").status, 0);
     assert_eq!(devices.filters().actions.of_kind("gact").count(), 0);
 }
+
+// The rows of PARITY.md about filters and actions.
+
+/// filter-root. tc: Parent Qdisc doesn't exists.
+#[test]
+fn root_is_the_root_qdisc() {
+    let mut devices = set_up(PRIO);
+    assert_eq!(tc(&mut devices, "filter add dev a root matchall flowid 1:1").status, 0);
+    let shown = tc(&mut devices, "filter show dev a").stdout;
+    assert!(shown.starts_with("filter parent 1: protocol all pref 49152 matchall chain 0 \n"), "{shown}");
+    let got = tc(&mut devices, "filter get dev a root protocol all prio 49152 handle 1 matchall").stdout;
+    assert!(got.starts_with("filter root protocol all pref 49152"), "{got}");
+}
+
+/// filter-parent-shown. tc: `filter parent ffff: protocol ...`.
+#[test]
+fn the_parent_asked_for_goes_without_saying() {
+    let mut devices = set_up("qdisc add dev a ingress\nfilter add dev a parent ffff: matchall action drop\n");
+    let shown = tc(&mut devices, "filter show dev a ingress").stdout;
+    assert!(shown.starts_with("filter protocol all pref 49152 matchall chain 0 \n"), "{shown}");
+}
+
+/// filter-handle. tc takes it as none.
+#[test]
+fn a_handle_must_be_one() {
+    let done = tc(&mut set_up(PRIO), "filter add dev a prio 9 handle zz matchall flowid 1:1");
+    assert_eq!(done.status, 1);
+    assert!(done.stderr.starts_with("error[bad-value]: \"zz\" is not the handle of a matchall filter"));
+}
+
+/// matchall-replace. tc: File exists.
+#[test]
+fn a_matchall_filter_is_replaced() {
+    let mut devices = set_up(PRIO);
+    for line in
+        ["filter add dev a prio 9 matchall flowid 1:1", "filter replace dev a prio 9 matchall flowid 1:2"]
+    {
+        assert_eq!(tc(&mut devices, line).status, 0, "{line}");
+    }
+    assert!(tc(&mut devices, "filter show dev a").stdout.contains("flowid 1:2 "));
+    assert_eq!(tc(&mut devices, "filter change dev a prio 9 handle 1 matchall flowid 1:3").status, 0);
+    assert!(tc(&mut devices, "filter show dev a").stdout.contains("flowid 1:3 "));
+}
+
+/// class-in-use. tc: HTB class in use.
+#[test]
+fn a_class_that_filters_lead_to_can_be_deleted() {
+    let htb = "qdisc add dev a root handle 1: htb\nclass add dev a parent 1: classid 1:1 htb rate 1mbit\n";
+    let mut devices = set_up(&format!("{htb}filter add dev a matchall flowid 1:1\n"));
+    assert_eq!(tc(&mut devices, "class del dev a classid 1:1").status, 0);
+    assert!(tc(&mut devices, "filter show dev a").stdout.contains("flowid 1:1 "));
+}
+
+/// action-order. tc: Bad action type cookie.
+#[test]
+fn what_any_action_may_say_comes_in_any_order() {
+    let mut devices = set_up("actions add action drop no_percpu hw_stats disabled cookie aa index 5\n");
+    assert_eq!(
+        tc(&mut devices, "actions get action gact index 5").stdout,
+        "total acts 0\n\n\taction order 1: gact action drop\n\t random type none pass val 0\n\
+         \t index 5 ref 1 bind 0\n\tcookie aa\n\tno_percpu\tnot_in_hw\n\thw_stats disabled\n"
+    );
+}
+
+/// action-cookie. tc shows it twice.
+#[test]
+fn a_cookie_is_of_its_action() {
+    let mut devices = set_up(&format!("{PRIO}filter add dev a matchall action pipe cookie 11 action drop\n"));
+    assert_eq!(tc(&mut devices, "filter show dev a").stdout.matches("cookie 11").count(), 1);
+}
+
+/// action-list-parts. tc: `total acts` for each part, and order 0 again.
+#[test]
+fn a_long_list_of_actions_is_one() {
+    let mut devices = set_up(&"actions add action drop\n".repeat(200));
+    let shown = tc(&mut devices, "actions ls action gact").stdout;
+    assert!(shown.starts_with("total acts 200\n"), "{shown}");
+    assert!(shown.contains("\taction order 199: gact action drop\n"), "{shown}");
+}
+
+/// used-hw-stats. tc: `used_hw_stats disabled` in both.
+#[test]
+fn what_hardware_counts_is_listed_only() {
+    let mut devices = set_up("actions add action drop index 5\n");
+    assert!(tc(&mut devices, "actions ls action gact").stdout.ends_with("\tused_hw_stats disabled\n"));
+    assert!(tc(&mut devices, "actions get action gact index 5").stdout.ends_with("\tnot_in_hw\n"));
+}
+
+/// skbedit-mask. tc: `mark 3/0xffffffff`.
+#[test]
+fn a_mask_of_all_bits_is_none() {
+    let mut devices = set_up("actions add action skbedit mark 3/0xffffffff\n");
+    assert!(tc(&mut devices, "actions ls action skbedit").stdout.contains("skbedit  mark 3 pipe\n"));
+}
