@@ -81,8 +81,15 @@ pub(crate) fn goal(said: &Said<'_>) -> Result<Goal, Diagnostic> {
         let message = format!("a filter has at most {ACTIONS_MAX} actions");
         return Err(said.error(code::OUT_OF_RANGE, beyond.kind, message));
     }
-    let actions: Result<Vec<Wanted>, Diagnostic> =
-        listed.iter().map(|one| action::read(said.source, one)).collect();
+    let read = |one| {
+        let mut wanted = action::read(said.source, one)?;
+        // What the filter says of hardware, it says of its actions.
+        if let Wanted::New(_, action) = &mut wanted {
+            action.skip_hw |= said.settings.has("skip_hw");
+        }
+        Ok(wanted)
+    };
+    let actions: Result<Vec<Wanted>, Diagnostic> = listed.iter().map(read).collect();
     Ok(Goal { class, actions: actions? })
 }
 

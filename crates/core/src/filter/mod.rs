@@ -184,6 +184,9 @@ kinds! {
     Matchall(Matchall, matchall::Table) = "matchall",
 }
 
+/// Is shown a filter: handle, parameters, goal, and the first of the numbers of its counters.
+pub(crate) type Visit<'a, R> = &'a mut dyn FnMut(u32, &R, &Bound, u32);
+
 /// What the author of a filter kind writes: a table of filters. Handles are the kind's own: what `handle` says in tc.
 pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
     /// The parameters of one filter.
@@ -205,7 +208,7 @@ pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
     /// Whether there is none left, so that the table itself goes.
     fn is_empty(&self) -> bool;
     /// Shows all, in tc's order: handle, parameters, goal, and the first of the numbers of its counters (0 if it has none).
-    fn visit(&self, f: &mut dyn FnMut(u32, &Self::Rule, &Bound, u32));
+    fn visit(&self, f: Visit<'_, Self::Rule>);
     /// Shows the one of that handle.
     fn find(&self, handle: u32, f: &mut dyn FnMut(&Self::Rule, &Bound, u32)) {
         self.visit(&mut |there, rule, goal, hits| {

@@ -29,6 +29,10 @@ pub(super) fn run(
     cmd: &FilterCommand,
 ) -> Result<(), Failure> {
     let line = Line { source, span: &cmd.span, place: cmd.place.as_ref() };
+    if cmd.verb == Verb::Get && line.place.is_none() {
+        let places = "root, parent MAJOR:MINOR, ingress or egress";
+        return Err(line.usage(line.span, "this does not say which parent", places));
+    }
     let at = line.find(session, cmd.target.as_ref())?;
     let named = line.named(cmd)?;
     match cmd.verb {

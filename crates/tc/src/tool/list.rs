@@ -10,7 +10,8 @@ use super::session::Session;
 use super::{Device, Flags, Hook, actions, filters};
 use crate::action::Ways;
 use crate::ast::{ClassCommand, Command, Place, QdiscCommand, Target};
-use crate::command::Failure;
+use crate::command::{Failure, UNPARSABLE};
+use crate::diagnostic::{Diagnostic, code};
 use crate::json::{self, Object};
 use crate::show::{self, Classes, Form};
 use crate::source::Source;
@@ -27,6 +28,14 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
     };
     if let Some(dev) = dev {
         session.find(source, dev)?;
+    }
+    let block = match cmd {
+        Command::Filter(f) => f.target.as_ref(),
+        Command::Chain(c) => c.target.as_ref(),
+        _ => None,
+    };
+    if let Some(Target::Block(block)) = block {
+        return Err(no_block(source, block));
     }
     match cmd {
         Command::Qdisc(cmd) => {
@@ -69,6 +78,12 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
         Command::Actions(cmd) => actions::list(session, cmd),
     }
     Ok(())
+}
+
+fn no_block(source: &Arc<Source>, block: &crate::ast::At<u32>) -> Failure {
+    let message = format!("there is no block {}: devices do not share filters here", block.value);
+    let diagnostic = Diagnostic::error(code::NOT_FOUND, source, block.span.clone(), message);
+    Failure { status: UNPARSABLE, diagnostic }
 }
 
 fn target(target: &Target) -> Option<&crate::lex::Word> {
