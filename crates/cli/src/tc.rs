@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use txweir::daemon::protocol::{Ask, Batch};
-use txweir::tc::tool::{self, Device, Devices, Flags, Request};
+use txweir::tc::tool::{self, Flags, NoDevices, Request};
 
 use crate::{Failure, client};
 
@@ -52,21 +52,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 
 /// What needs no daemon: the help and the version, for whoever has none yet or only asks which tc this is.
 fn about(words: Vec<String>) -> Result<ExitCode, Failure> {
-    let done = tool::run(&Request { args: words, ..Request::default() }, &mut NoDevices);
+    let done = tool::run(&Request { args: words, ..Request::default() }, &mut NoDevices::default());
     eprint!("{}", done.stderr);
     print!("{}", done.stdout);
     Ok(ExitCode::from(done.status))
-}
-
-struct NoDevices;
-
-impl Devices for NoDevices {
-    fn names(&self) -> Vec<String> {
-        Vec::new()
-    }
-    fn device(&mut self, _name: &str) -> Option<&mut dyn Device> {
-        None
-    }
 }
 
 /// Where tc has the names of classes, unless `-cf` says otherwise.

@@ -6,7 +6,7 @@ use crate::device::Offload;
 use crate::error::ConfigError;
 use crate::params::{Param, Params, apply};
 use crate::qdisc::classful::ClassSpec;
-use crate::qdisc::{Discipline, Erased, Qdisc};
+use crate::qdisc::{Discipline, Erased, Filtered, Qdisc};
 use crate::stats::{Counter, Counters};
 use crate::units::Rate;
 use crate::value::Words;
@@ -87,6 +87,8 @@ pub struct Spec {
     pub params: &'static [Param],
     /// Its counters.
     pub counters: &'static [Counter],
+    /// Where filters can be put.
+    pub filters: Filtered,
     /// What is declared of its classes, if commands make or change them.
     pub classes: Option<&'static ClassSpec>,
     /// True if it has one class, which any number names.
@@ -106,6 +108,7 @@ impl Spec {
             root_only: D::ROOT_ONLY,
             params: D::Config::TABLE,
             counters: D::Stats::TABLE,
+            filters: D::FILTERS,
             classes: D::CLASSES,
             one_class: D::ONE_CLASS,
             parts: D::PARTS,

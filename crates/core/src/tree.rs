@@ -1,6 +1,7 @@
 //! `Tree`: the qdiscs of one transmit queue; add, change, replace, delete and graft by handle. Each operation
 //! applies whole or not at all.
 
+mod blocks;
 mod copies;
 
 use alloc::format;
@@ -35,6 +36,8 @@ pub struct Tree {
     env: Env,
     /// See `disturb`.
     disturbed: bool,
+    /// What asks filters, and which.
+    blocks: blocks::Blocks,
 }
 
 /// Where a qdisc is: below which class, or at the root.
@@ -49,7 +52,7 @@ pub struct Place {
 impl Tree {
     /// The tree that a device starts with: pfifo_fast.
     pub fn new(env: Env) -> Self {
-        Self { root: Self::default_root(&env), env, disturbed: false }
+        Self { root: Self::default_root(&env), env, disturbed: false, blocks: blocks::Blocks::default() }
     }
 
     fn default_root(env: &Env) -> Node {
@@ -84,6 +87,7 @@ impl Tree {
     /// Puts a ready-made node at the root, dropping what was queued. The typed counterpart of `replace`.
     pub fn set_root(&mut self, node: Node, cx: &mut Cx) {
         self.disturb();
+        self.orphan_below(Handle::ROOT);
         self.root.purge(cx);
         self.root = node;
         self.root.qdisc_mut().start(cx.now);
@@ -345,9 +349,13 @@ impl Tree {
     pub fn delete_class(&mut self, class: Handle, cx: &mut Cx) -> Result<(), ConfigError> {
         let (class, _, place) = self.class_owner(None, class, None)?;
         let env = self.env;
+        // Those below a refused one are still there.
+        let below = self.blocks_below(class);
         self.with_classes(class, place, cx, &mut |name, classes, cx| {
             classes.delete(name, class.minor(), &env, cx)
-        })
+        })?;
+        self.orphan(&below);
+        Ok(())
     }
 
     /// Whether there is a class of that number that a command has made or may change.
@@ -433,6 +441,7 @@ impl Tree {
         let parent = self.named(parent);
         self.at_mut(parent)?;
         self.disturb();
+        self.orphan_below(parent);
         let mut new = Some(new);
         at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
             if let Some(mut new) = new.take() {

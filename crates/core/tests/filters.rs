@@ -9,7 +9,7 @@ use txweir_core::headers::{Headers, ethertype};
 use txweir_core::packet::{NoOutlet, Packet};
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
 
-const ALL: Rule = Rule::Matchall(Matchall);
+const ALL: Rule = Rule::Matchall(Matchall { skip_hw: false });
 
 fn gact(control: Control) -> Action {
     Action::new(Kind::Gact(Gact::default()), control)

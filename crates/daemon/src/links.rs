@@ -1,6 +1,10 @@
 //! `Links`: all links of a daemon, what can be done with them, and one turn of their work.
 
+use std::hash::{BuildHasher, RandomState};
+
 use txweir_core::Instant;
+use txweir_core::action::State;
+use txweir_core::filter::Filters;
 use txweir_device::poll::{PollFd, PollFlags};
 use txweir_device::{IfName, MAX_FRAME};
 use txweir_runtime::Received;
@@ -35,11 +39,22 @@ pub struct Links {
     scratch: Box<[u8]>,
     /// The time of the request that is being done.
     pub(crate) now: Instant,
+    /// Filters and actions of all links.
+    pub(crate) filters: Filters,
+    /// What they have counted.
+    pub(crate) state: State,
 }
 
 impl Default for Links {
     fn default() -> Self {
-        Self { all: Vec::new(), scratch: vec![0; MAX_FRAME].into(), now: Instant::ZERO }
+        Self {
+            all: Vec::new(),
+            scratch: vec![0; MAX_FRAME].into(),
+            now: Instant::ZERO,
+            filters: Filters::new(),
+            // What the standard library keys its own hashes with: from the system's random source.
+            state: State::new(RandomState::new().hash_one(0u8)),
+        }
     }
 }
 
@@ -185,7 +200,9 @@ impl Links {
         let at = self.index(name)?;
         if !dry {
             self.set_peer(at, Peer::None);
-            self.all.remove(at);
+            let link = self.all.remove(at);
+            let blocks = link.way.path().tree().blocks();
+            blocks.for_each(|(_, block)| self.filters.delete_block(block));
         }
         Ok(vec![format!("- link {name}")])
     }

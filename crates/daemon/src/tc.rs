@@ -1,8 +1,10 @@
 //! Links as tc sees them.
 
+use txweir_core::action::State;
 use txweir_core::cx::Cx;
+use txweir_core::filter::Filters;
 use txweir_core::pool::Pool;
-use txweir_core::{Env, Handle, Meta, Tree};
+use txweir_core::{Env, Handle, Instant, Meta, Tree};
 use txweir_tc::tool::{Device, Devices, Hook, LinkLine, SwapDone};
 
 use crate::grammar::{self, Verb};
@@ -21,6 +23,22 @@ impl Devices for Links {
         // What has left by now has left before whatever comes next.
         link.advance(now);
         Some(link)
+    }
+
+    fn filters(&self) -> &Filters {
+        &self.filters
+    }
+
+    fn filters_mut(&mut self) -> &mut Filters {
+        &mut self.filters
+    }
+
+    fn state(&self) -> &State {
+        &self.state
+    }
+
+    fn now(&self) -> Instant {
+        self.now
     }
 
     fn link(&mut self, words: &[String], dry: bool) -> Result<LinkLine, String> {

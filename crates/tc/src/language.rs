@@ -16,11 +16,13 @@ mod u32_match;
 mod value;
 mod walk;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 pub use settings::{Action, Settings};
 pub use table::Setting;
 pub use value::handle;
+pub(crate) use value::uint;
 
 use crate::diagnostic::Diagnostic;
 use crate::lex::Word;
@@ -50,12 +52,12 @@ fn tables(object: Object) -> &'static [Grammar] {
     }
 }
 
-/// The kinds of an object that tc has and the engine has not.
+/// The kinds of an object that tc has and the engine has not; of filters and actions all that tc has.
 pub fn kinds(object: Object) -> impl Iterator<Item = &'static str> {
     tables(object).iter().flat_map(|g| g.kinds.iter().copied())
 }
 
-/// Whether tc has such a kind, and the engine has not.
+/// Whether it is one of [`kinds`].
 pub fn knows(object: Object, kind: &str) -> bool {
     kinds(object).any(|k| k == kind)
 }
@@ -68,18 +70,31 @@ pub fn read(
     source: &Arc<Source>,
     words: &[Word],
 ) -> Result<Vec<Setting>, Diagnostic> {
+    walk(object, kind, source, words).map(|(settings, _)| settings)
+}
+
+/// The kinds and the words of the actions of a list, by their indexes.
+type Listed = Vec<(usize, Range<usize>)>;
+
+/// As `read`, with the actions that are among the words.
+fn walk(
+    object: Object,
+    kind: &str,
+    source: &Arc<Source>,
+    words: &[Word],
+) -> Result<(Vec<Setting>, Listed), Diagnostic> {
     let engine = match object {
         Object::Qdisc => qdiscs::ENGINE,
         Object::Class => classes::ENGINE,
         Object::Filter | Object::Action => &[],
     };
     let Some(grammar) = tables(object).iter().chain(engine).find(|g| g.kinds.contains(&kind)) else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     };
     let mut walk = Walk::new(source, called(object, kind), words);
     if object == Object::Action {
         actions::single(&mut walk, kind)?;
-        return Ok(walk.settings);
+        return Ok((walk.settings, walk.actions));
     }
     walk.keys(grammar, false)?;
     match object {
@@ -88,16 +103,20 @@ pub fn read(
         Object::Filter => filters::finish(&walk, kind)?,
         Object::Action => {}
     }
-    Ok(walk.settings)
+    Ok((walk.settings, walk.actions))
 }
 
 /// Reads a list of actions, as it follows `tc actions add`: `action KIND ... [action KIND ...]`.
 pub fn read_actions(source: &Arc<Source>, words: &[Word]) -> Result<(), Diagnostic> {
+    walk_actions(source, words).map(|_| ())
+}
+
+fn walk_actions(source: &Arc<Source>, words: &[Word]) -> Result<Listed, Diagnostic> {
     let mut walk = Walk::new(source, "actions".into(), words);
-    walk.eat(&["action"]);
+    walk.eat(&["action", "actions"]);
     actions::list(&mut walk)?;
     match walk.peek() {
-        None => Ok(()),
+        None => Ok(walk.actions),
         Some(_) => Err(walk.unknown(&actions::COMMON)),
     }
 }

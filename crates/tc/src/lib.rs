@@ -27,13 +27,16 @@
 
 #![forbid(unsafe_code)]
 
+mod action;
 pub mod ast;
 pub mod check;
 pub mod command;
 pub mod diagnostic;
+mod filter;
 pub mod json;
 pub mod language;
 pub mod lex;
+mod out;
 mod plan;
 pub mod policy;
 mod refusal;

@@ -1,6 +1,6 @@
 //! What a dry run prints: the qdiscs that would come, go and change, and what would become of the packets that wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use txweir_core::node::Node;
 use txweir_core::{Handle, Tally, Tree};
@@ -9,7 +9,7 @@ use crate::json::{self, Object};
 use crate::show;
 use crate::tool::Queued;
 
-/// What would change on a device.
+/// What would change on a device; without a name, on none of them.
 pub(crate) struct Change {
     pub(crate) dev: String,
     pub(crate) lines: Vec<Line>,
@@ -111,6 +111,21 @@ pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
         after.iter().filter(|new| !before.iter().any(|old| old.key == new.key && old.class == new.class));
     lines.extend(new.map(|new| Line::added(new.text(dev))));
     lines
+}
+
+/// The lines that are only before, and those that are only after.
+pub(crate) fn line_differences(before: &[String], after: &[String]) -> Vec<Line> {
+    let set = |lines: &[String]| lines.iter().cloned().collect::<BTreeSet<String>>();
+    let (old, new) = (set(before), set(after));
+    // `filter replace dev a ...` is `filter dev a ...`.
+    let text = |line: &String| {
+        let verbs = [" replace ", " add "];
+        let verb = verbs.into_iter().filter_map(|verb| Some((line.find(verb)?, verb))).min();
+        verb.map_or_else(|| line.trim_end().into(), |(_, verb)| line.trim_end().replacen(verb, " ", 1))
+    };
+    let gone = before.iter().filter(|line| !new.contains(*line)).map(|line| Line::removed(text(line)));
+    let come = after.iter().filter(|line| !old.contains(*line)).map(|line| Line::added(text(line)));
+    gone.chain(come).collect()
 }
 
 /// `limit 1000p -> 100p`, and options that are only on one side as `+` and `-`.
@@ -217,8 +232,9 @@ fn object(change: &Change) -> String {
             None => o.bool("dropped", true).finish(),
         }
     };
-    Object::new()
-        .text("dev", &change.dev)
+    // What is of no device is of all.
+    let object = if change.dev.is_empty() { Object::new() } else { Object::new().text("dev", &change.dev) };
+    object
         .raw("changes", &json::list(change.lines.iter().map(line)))
         .raw("queued", &json::list(change.moves.iter().map(queued)))
         .finish()

@@ -259,6 +259,7 @@ pub(crate) fn copy(tree: &Tree, cx: &mut Cx) -> Result<Tree, ConfigError> {
             copy.set_stab(made.parent, made.stab, cx)?;
         }
     }
+    copy.set_blocks(tree.blocks());
     Ok(copy)
 }
 

@@ -5,9 +5,11 @@
 //!
 //! No I/O: the caller reads the batch, and owns the devices.
 
+mod actions;
 mod apply;
 mod batch;
 mod device;
+mod filters;
 mod flags;
 mod list;
 mod rehearsal;
@@ -15,7 +17,7 @@ mod save;
 mod session;
 pub mod testing;
 
-pub use device::{Device, Devices, Hook, LinkLine, SwapDone};
+pub use device::{Device, Devices, Hook, LinkLine, NoDevices, SwapDone};
 pub use flags::Flags;
 pub use save::save;
 

@@ -123,7 +123,7 @@ fn words_before_the_kind() {
         ("filter add dev a block 1 matchall", "p:1:18: a line is about a device or a block, not both"),
         (
             "filter add dev a proto ipv5",
-            "p:1:24: proto: \"ipv5\" is not a value for it (did you mean \"ipv6\"?)",
+            "p:1:24: proto: \"ipv5\" is not a value for it (did you mean \"ipv4\"?)",
         ),
         (
             "filter add dev a prio 65536",

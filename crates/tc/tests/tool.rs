@@ -1,6 +1,8 @@
 //! The tool on devices in memory: status, output, what changes and what does not.
 
-use txweir_core::{Env, Meta};
+use txweir_core::action::State;
+use txweir_core::filter::Filters;
+use txweir_core::{Env, Instant, Meta};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::{Memory, MemoryDevice};
 use txweir_tc::tool::{Device, Devices, Hook, LinkLine, Outcome, Request, run, save};
@@ -102,7 +104,7 @@ fn exit_status_as_tc_has_it() {
         ("foo", 255, "error[unknown-object]: there is no object \"foo\""),
         ("--atomic qdisc add dev eth0 root pfifo", 255, "error[unexpected-word]: --atomic is for a batch"),
         ("class del dev eth0 classid 1:1", 2, "error[not-found]: there is no qdisc 1:"),
-        ("filter add dev eth0 root matchall", 2, "error[unsupported]: there are no filters in the engine"),
+        ("filter add dev eth0 root matchall flowid 1:1", 2, "error[not-found]: pfifo_fast asks no filters"),
     ] {
         let done = tc(&mut devices(), line);
         assert_eq!((done.status, first(&done.stderr), done.stdout.as_str()), (status, said, ""), "{line}");
@@ -382,6 +384,18 @@ impl Devices for Links {
     }
     fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
         self.0.device(name)
+    }
+    fn filters(&self) -> &Filters {
+        self.0.filters()
+    }
+    fn filters_mut(&mut self) -> &mut Filters {
+        self.0.filters_mut()
+    }
+    fn state(&self) -> &State {
+        self.0.state()
+    }
+    fn now(&self) -> Instant {
+        self.0.now()
     }
     fn link(&mut self, words: &[String], dry: bool) -> Result<LinkLine, String> {
         match words {

@@ -117,12 +117,16 @@ pub struct Action {
     pub cookie: Vec<u8>,
     /// It was said not to count per processor. It counts per reader all the same.
     pub no_percpu: bool,
+    /// It was said not to be done in hardware; it never is.
+    pub skip_hw: bool,
+    /// Where it was said to be counted in hardware: bit 0 at once, bit 1 with a delay, none at all.
+    pub hw_stats: Option<u8>,
 }
 
 impl Action {
     /// One without a cookie.
     pub const fn new(kind: Kind, control: Control) -> Self {
-        Self { kind, control, cookie: Vec::new(), no_percpu: false }
+        Self { kind, control, cookie: Vec::new(), no_percpu: false, skip_hw: false, hw_stats: None }
     }
 }
 
@@ -142,6 +146,8 @@ pub struct Memory {
     pub drops: u64,
     /// Packets that were more than a rate or a target had room for.
     pub overlimits: u64,
+    /// When it was run for the first time.
+    pub first: Option<Instant>,
     /// When it was run last.
     pub used: Option<Instant>,
     /// What only its kind understands: a position in a sequence, buckets.
@@ -168,8 +174,30 @@ pub struct Entry {
 #[derive(Clone, Debug, Default)]
 pub struct Actions {
     slots: Vec<Option<Entry>>,
-    by_index: BTreeMap<(&'static str, u32), u32>,
+    /// Slots that are vacant.
+    vacant: Vec<u32>,
+    kinds: BTreeMap<&'static str, Numbers>,
     serial: u32,
+}
+
+/// The actions of a kind.
+#[derive(Clone, Debug, Default)]
+struct Numbers {
+    /// By index, the slot of each.
+    slots: BTreeMap<u32, u32>,
+    /// Every index up to this is in use.
+    full: u32,
+}
+
+impl Numbers {
+    /// The lowest index that is free.
+    fn free(&mut self) -> u32 {
+        let from = self.full.saturating_add(1);
+        let used =
+            self.slots.range(from..).zip(from..).take_while(|((index, _), free)| *index == free).count();
+        self.full += u32::try_from(used).unwrap_or(0);
+        self.full.saturating_add(1)
+    }
 }
 
 /// An action as a filter names it.
@@ -189,14 +217,12 @@ impl Actions {
     }
     /// The one of that kind and index.
     pub fn find(&self, kind: &str, index: u32) -> Option<ActionId> {
-        let (_, slot) = self.by_index.iter().find(|((k, i), _)| *k == kind && *i == index)?;
-        Some(ActionId(*slot))
+        self.kinds.get(kind)?.slots.get(&index).copied().map(ActionId)
     }
     /// All of a kind, by index.
     pub fn of_kind(&self, kind: &str) -> impl Iterator<Item = (ActionId, &Entry)> {
-        let of = move |(k, _): &(&str, u32)| *k == kind;
-        let slots = self.by_index.iter().filter(move |(key, _)| of(key)).map(|(_, slot)| ActionId(*slot));
-        slots.filter_map(|id| Some((id, self.entry(id)?)))
+        let slots = self.kinds.get(kind).into_iter().flat_map(|numbers| numbers.slots.values());
+        slots.filter_map(|slot| Some((ActionId(*slot), self.entry(ActionId(*slot))?)))
     }
     /// How many slots there are: what a reader has room for after `State::fit`.
     pub(crate) fn slots(&self) -> &[Option<Entry>] {
@@ -247,10 +273,11 @@ impl Actions {
         }
     }
 
-    /// Takes out all of a kind that no filter holds; gives how many.
+    /// Takes out those of a kind that no filter holds, by index, up to the first that one holds, as Linux does; gives how
+    /// many.
     pub fn flush(&mut self, kind: &str) -> usize {
         let free: Vec<ActionId> =
-            self.of_kind(kind).filter(|(_, e)| e.binds == 0).map(|(id, _)| id).collect();
+            self.of_kind(kind).take_while(|(_, e)| e.binds == 0).map(|(id, _)| id).collect();
         free.iter().for_each(|id| self.remove(*id));
         free.len()
     }
@@ -317,7 +344,7 @@ impl Actions {
         }
     }
 
-    fn free_index(&self, index: Option<u32>, action: &Action) -> Result<u32, ConfigError> {
+    fn free_index(&mut self, index: Option<u32>, action: &Action) -> Result<u32, ConfigError> {
         let kind = action.kind.name();
         match index.filter(|i| *i != 0) {
             Some(index) if self.find(kind, index).is_some() => {
@@ -325,16 +352,7 @@ impl Actions {
                 Err(ConfigError::new(ErrorKind::Exists, object, "an index not in use", index).key("index"))
             }
             Some(index) => Ok(index),
-            None => {
-                let mut free = 1;
-                for (_, used) in self.by_index.keys().filter(|(k, _)| *k == kind) {
-                    if *used > free {
-                        break;
-                    }
-                    free = used.saturating_add(1);
-                }
-                Ok(free)
-            }
+            None => Ok(self.kinds.entry(kind).or_default().free()),
         }
     }
 
@@ -343,26 +361,26 @@ impl Actions {
         let kind = action.kind.name();
         let entry =
             Entry { index, action: Arc::new(action), refs: 1, binds: 0, made: now, serial: self.serial };
-        let slot = match self.slots.iter().position(Option::is_none) {
+        let slot = match self.vacant.pop() {
             Some(slot) => {
-                self.slots[slot] = Some(entry);
+                self.slots[slot as usize] = Some(entry);
                 slot
             }
             None => {
                 self.slots.push(Some(entry));
-                self.slots.len() - 1
+                u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
             }
         };
-        let slot = u32::try_from(slot).unwrap_or(u32::MAX);
-        self.by_index.insert((kind, index), slot);
+        self.kinds.entry(kind).or_default().slots.insert(index, slot);
         ActionId(slot)
     }
 
     fn remove(&mut self, id: ActionId) {
-        if let Some(slot) = self.slots.get_mut(id.0 as usize)
-            && let Some(entry) = slot.take()
-        {
-            self.by_index.remove(&(entry.action.kind.name(), entry.index));
+        let Some(entry) = self.slots.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        self.vacant.push(id.0);
+        if let Some(numbers) = self.kinds.get_mut(entry.action.kind.name()) {
+            numbers.slots.remove(&entry.index);
+            numbers.full = numbers.full.min(entry.index.saturating_sub(1));
         }
     }
 
@@ -399,6 +417,25 @@ impl State {
                 *memory = Memory { serial, ..Memory::default() };
             }
         }
+    }
+
+    /// A filter's counter of this number goes up.
+    #[inline]
+    pub(crate) fn hit(&mut self, id: u32) {
+        if let Some(hits) = self.hits.get_mut(id as usize) {
+            *hits += 1;
+        }
+    }
+
+    /// The counter of this number; 0 while there is no room for it.
+    pub fn hits(&self, id: u32) -> u64 {
+        self.hits.get(id as usize).copied().unwrap_or(0)
+    }
+
+    /// What is known of an action as it is in its table now, whether `fit` has been called since it came or not.
+    pub fn counted(&self, actions: &Actions, id: ActionId) -> Memory {
+        let serial = actions.entry(id).map(|e| e.serial);
+        self.memory(id).filter(|m| Some(m.serial) == serial).cloned().unwrap_or_default()
     }
 
     /// What is known of an action.
@@ -444,6 +481,7 @@ fn once(id: ActionId, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Control {
     for _ in 0..REPEATS_MAX {
         mine.bytes += u64::from(packet.meta.wire_len);
         mine.packets += u64::from(packet.meta.segs);
+        mine.first.get_or_insert(run.now);
         mine.used = Some(run.now);
         answer = action.kind.run(action.control, packet, &mut mine, run);
         if answer != Control::Repeat {

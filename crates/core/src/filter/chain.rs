@@ -57,9 +57,14 @@ impl Table {
     pub fn kind(&self) -> &'static str {
         self.tables.kind()
     }
-    /// Shows all filters, in tc's order.
-    pub fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound)) {
+    /// Shows all filters, in tc's order: handle, parameters, goal, and the first of the numbers of its counters
+    /// (`State::hits`).
+    pub fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
         self.tables.visit(f);
+    }
+    /// Shows the filter of that handle, if there is one.
+    pub fn find(&self, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
+        self.tables.find(handle, f);
     }
 }
 
@@ -68,6 +73,8 @@ impl Table {
 pub struct Chain {
     /// Its number.
     pub index: u32,
+    /// Chains of its block that were made before it: they are listed in this order.
+    pub made: u32,
     /// By priority.
     pub tables: Vec<Table>,
     /// It was made by a command of its own, and stays when it is empty; what its filters must be like, if that was said.
@@ -81,6 +88,8 @@ pub struct Chain {
 pub struct Block {
     /// By number.
     pub chains: Vec<Chain>,
+    /// Chains that were ever made.
+    made: u32,
 }
 
 /// All filters and actions of one owner.
@@ -265,7 +274,7 @@ impl Filters {
         let mut gone = Vec::new();
         match named.handle.filter(|h| *h != 0) {
             Some(handle) => gone.extend(Arc::make_mut(&mut table.tables).delete(handle)?),
-            None => table.tables.visit(&mut |_, _, goal| gone.push(goal.clone())),
+            None => table.tables.visit(&mut |_, _, goal, _| gone.push(goal.clone())),
         }
         if named.handle.is_none_or(|h| h == 0) || table.tables.is_empty() {
             chain.tables.remove(at);
@@ -275,13 +284,51 @@ impl Filters {
         Ok(())
     }
 
+    /// Makes a chain that stays when it has no filters.
+    pub fn add_chain(
+        &mut self,
+        block: BlockId,
+        index: u32,
+        template: Option<Rule>,
+    ) -> Result<(), ConfigError> {
+        let found = self.block_mut(block)?;
+        match found.chains.binary_search_by_key(&index, |c| c.index) {
+            Ok(_) => {
+                let err =
+                    ConfigError::new(ErrorKind::Exists, "chain", "a chain that is not there yet", index);
+                Err(err.key("chain"))
+            }
+            Err(at) => {
+                let chain = found.insert(at, index);
+                (chain.kept, chain.template) = (true, template.map(Box::new));
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a chain away, with its filters.
+    pub fn delete_chain(&mut self, block: BlockId, index: u32) -> Result<(), ConfigError> {
+        let chains = &mut self.block_mut(block)?.chains;
+        match chains.iter_mut().find(|c| c.index == index) {
+            Some(chain) => {
+                chain.kept = false;
+                self.clear(block, Some(index));
+                Ok(())
+            }
+            None => {
+                let err = ConfigError::new(ErrorKind::NotFound, "chain", "a chain that exists", index);
+                Err(err.key("chain"))
+            }
+        }
+    }
+
     /// Takes all filters of a chain, or of all chains, away.
     fn clear(&mut self, block: BlockId, chain: Option<u32>) {
         let mut gone = Vec::new();
         if let Ok(found) = self.block_mut(block) {
             for chain in found.chains.iter_mut().filter(|c| chain.is_none_or(|n| c.index == n)) {
                 for table in chain.tables.drain(..) {
-                    table.tables.visit(&mut |_, _, goal| gone.push(goal.clone()));
+                    table.tables.visit(&mut |_, _, goal, _| gone.push(goal.clone()));
                 }
             }
         }
@@ -308,6 +355,13 @@ impl Filters {
 }
 
 impl Block {
+    /// A new chain, in its place.
+    fn insert(&mut self, at: usize, index: u32) -> &mut Chain {
+        self.chains.insert(at, Chain { index, made: self.made, ..Chain::default() });
+        self.made = self.made.wrapping_add(1);
+        &mut self.chains[at]
+    }
+
     #[allow(
         clippy::too_many_arguments,
         reason = "one step of `Filters::put`, taken apart for the borrow of the block"
@@ -325,7 +379,7 @@ impl Block {
         let at = match self.chains.binary_search_by_key(&named.chain, |c| c.index) {
             Ok(at) => at,
             Err(at) => {
-                self.chains.insert(at, Chain { index: named.chain, ..Chain::default() });
+                self.insert(at, named.chain);
                 at
             }
         };

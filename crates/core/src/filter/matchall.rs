@@ -5,14 +5,25 @@ use super::{Bound, Decision, Filtering, Run, What};
 use crate::error::ConfigError;
 use crate::packet::Packet;
 
-/// Parameters of matchall: there are none.
+/// Parameters of matchall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Matchall;
+pub struct Matchall {
+    /// It was said not to be done in hardware; it never is.
+    pub skip_hw: bool,
+}
 
 /// The one filter of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    only: Option<(u32, Bound)>,
+    only: Option<Only>,
+}
+
+#[derive(Clone, Debug)]
+struct Only {
+    handle: u32,
+    rule: Matchall,
+    goal: Bound,
+    hits: u32,
 }
 
 impl Filtering for Table {
@@ -21,28 +32,32 @@ impl Filtering for Table {
     fn put(
         &mut self,
         handle: Option<u32>,
-        _: &Matchall,
+        rule: &Matchall,
         goal: Bound,
         what: What,
-        _: &mut u32,
+        ids: &mut u32,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         match &mut self.only {
-            Some((there, _)) if what == What::Add || handle.is_some_and(|h| h != *there) => {
-                Err((exists("matchall", *there), goal))
+            Some(there) if what == What::Add || handle.is_some_and(|h| h != there.handle) => {
+                Err((exists("matchall", there.handle), goal))
             }
-            Some((there, old)) => Ok((*there, Some(core::mem::replace(old, goal)))),
+            Some(there) => {
+                there.rule = *rule;
+                Ok((there.handle, Some(core::mem::replace(&mut there.goal, goal))))
+            }
             None if what == What::Change => Err((not_found("matchall", handle.unwrap_or(1)), goal)),
             None => {
                 let handle = handle.filter(|h| *h != 0).unwrap_or(1);
-                self.only = Some((handle, goal));
+                self.only = Some(Only { handle, rule: *rule, goal, hits: *ids });
+                *ids += 1;
                 Ok((handle, None))
             }
         }
     }
 
     fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
-        match self.only.take_if(|(there, _)| *there == handle) {
-            Some((_, goal)) => Ok(Some(goal)),
+        match self.only.take_if(|only| only.handle == handle) {
+            Some(only) => Ok(Some(only.goal)),
             None => Err(not_found("matchall", handle)),
         }
     }
@@ -51,14 +66,16 @@ impl Filtering for Table {
         self.only.is_none()
     }
 
-    fn visit(&self, f: &mut dyn FnMut(u32, &Matchall, &Bound)) {
-        if let Some((handle, goal)) = &self.only {
-            f(*handle, &Matchall, goal);
+    fn visit(&self, f: &mut dyn FnMut(u32, &Matchall, &Bound, u32)) {
+        if let Some(only) = &self.only {
+            f(only.handle, &only.rule, &only.goal, only.hits);
         }
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        self.only.as_ref().map_or(Decision::Next, |(_, goal)| goal.decide(packet, run))
+        let Some(only) = &self.only else { return Decision::Next };
+        run.state.hit(only.hits);
+        only.goal.decide(packet, run)
     }
 }

@@ -159,13 +159,20 @@ macro_rules! kinds {
             fn delete(&mut self, handle: u32) -> Result<Option<Bound>, crate::error::ConfigError> {
                 match self { $(Self::$variant(table) => table.delete(handle),)* }
             }
+            fn find(&self, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
+                match self {
+                    $(Self::$variant(table) => table.find(handle, &mut |rule, goal, hits| {
+                        f(Rule::$variant(rule.clone()), goal, hits)
+                    }),)*
+                }
+            }
             fn is_empty(&self) -> bool {
                 match self { $(Self::$variant(table) => table.is_empty(),)* }
             }
-            fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound)) {
+            fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
                 match self {
-                    $(Self::$variant(table) => table.visit(&mut |handle, rule, goal| {
-                        f(handle, Rule::$variant(rule.clone()), goal)
+                    $(Self::$variant(table) => table.visit(&mut |handle, rule, goal, hits| {
+                        f(handle, Rule::$variant(rule.clone()), goal, hits)
                     }),)*
                 }
             }
@@ -176,6 +183,9 @@ macro_rules! kinds {
 kinds! {
     Matchall(Matchall, matchall::Table) = "matchall",
 }
+
+/// Is shown a filter: handle, parameters, goal, and the first of the numbers of its counters.
+pub(crate) type Visit<'a, R> = &'a mut dyn FnMut(u32, &R, &Bound, u32);
 
 /// What the author of a filter kind writes: a table of filters. Handles are the kind's own: what `handle` says in tc.
 pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
@@ -197,8 +207,16 @@ pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
     fn delete(&mut self, handle: u32) -> Result<Option<Bound>, crate::error::ConfigError>;
     /// Whether there is none left, so that the table itself goes.
     fn is_empty(&self) -> bool;
-    /// Shows all, in tc's order.
-    fn visit(&self, f: &mut dyn FnMut(u32, &Self::Rule, &Bound));
+    /// Shows all, in tc's order: handle, parameters, goal, and the first of the numbers of its counters (0 if it has none).
+    fn visit(&self, f: Visit<'_, Self::Rule>);
+    /// Shows the one of that handle.
+    fn find(&self, handle: u32, f: &mut dyn FnMut(&Self::Rule, &Bound, u32)) {
+        self.visit(&mut |there, rule, goal, hits| {
+            if there == handle {
+                f(rule, goal, hits);
+            }
+        });
+    }
     /// Asks the filters in their order.
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision;
 }

@@ -22,7 +22,7 @@ use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, Minors, UserClasses, vacant};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::turns::{quantum_in_range, take_turn};
-use crate::qdisc::{Discipline, Next, Verdict};
+use crate::qdisc::{Discipline, Filtered, Next, Verdict};
 use crate::reason::DropReason;
 use crate::spec::{Env, Flags};
 use crate::stats::Counter;
@@ -60,6 +60,7 @@ impl Discipline for Drr {
     const KIND: &'static str = "drr";
     const ABOUT: &'static str = "Classes that take turns, each by its quantum of bytes.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FILTERS: Filtered = Filtered::Qdisc;
     const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
     type Config = Config;
     type Stats = NoStats;

@@ -26,7 +26,7 @@ use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::turns::{earlier, quantum_in_range, take_strictly, take_turn};
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
 use crate::spec::{Env, Flags};
 use crate::value::{Json, PrioMap, Show, Value, Words};
 
@@ -172,6 +172,7 @@ impl Discipline for Ets {
     const ABOUT: &'static str =
         "Bands in strict order, then bands that take turns, each by its quantum of bytes.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
     type Config = Config;

@@ -24,7 +24,7 @@ use crate::law::codel::{CodelParams, CodelState, Ticks};
 use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
-use crate::qdisc::{Discipline, FlowShown, Next, Verdict};
+use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Verdict};
 use crate::reason::{DropReason, MarkReason};
 use crate::spec::{Env, Flags};
 use crate::units::{Bytes, Packets};
@@ -157,6 +157,7 @@ impl Discipline for FqCodel {
     const KIND: &'static str = "fq_codel";
     const ABOUT: &'static str = "Fair queueing among flows, each under CoDel; new flows first.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
     type Config = Config;
     type Stats = Stats;

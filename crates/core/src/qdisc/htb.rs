@@ -24,7 +24,7 @@ use crate::meta::Meta;
 use crate::node::Class;
 use crate::pool::{List, Pkt, Pool, Queue};
 use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses, vacant};
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
 use crate::rates::Share;
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags};
@@ -150,6 +150,7 @@ impl Discipline for Htb {
     const KIND: &'static str = "htb";
     const ABOUT: &'static str = "A tree of classes with rates and ceilings, which borrow from those above.";
     const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: true };
+    const FILTERS: Filtered = Filtered::Classes;
     const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
     type Config = Config;
     type Stats = Stats;

@@ -135,6 +135,18 @@ pub enum ChangeRule {
     Replace,
 }
 
+/// Whether a kind asks filters, and where it has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filtered {
+    /// It asks none.
+    #[default]
+    No,
+    /// At the qdisc.
+    Qdisc,
+    /// At the qdisc, and at each of its classes.
+    Classes,
+}
+
 /// What the author of a qdisc writes: the algorithm. Parsing, printing, packet counting, peeking, dropping
 /// and tracing are done around it, once for all kinds.
 pub trait Discipline: Debug + Sized + 'static {
@@ -150,6 +162,8 @@ pub trait Discipline: Debug + Sized + 'static {
     const TAKES_CLASS: bool = Self::FLAGS.classful;
     /// True if it stands at the root of a device only: its classes are the device's transmit queues.
     const ROOT_ONLY: bool = false;
+    /// Where filters can be put: at it, and at its classes.
+    const FILTERS: Filtered = Filtered::No;
     /// What is declared of its classes, if commands make or change them: `Some(&ClassSpec::of::<Self>())`.
     const CLASSES: Option<&'static ClassSpec> = None;
     /// True if it has one class, number 1, which any other number names as well.

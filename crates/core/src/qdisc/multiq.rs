@@ -14,7 +14,7 @@ use crate::node::{Class, Node, Peek};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::by_queue::ByQueue;
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
 use crate::spec::{Env, Flags};
 
 crate::params! {
@@ -30,6 +30,7 @@ impl Discipline for Multiq {
     const KIND: &'static str = "multiq";
     const ABOUT: &'static str = "A class for each transmit queue of the device; they take turns.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     /// The queue alone says which class.
     const TAKES_CLASS: bool = false;

@@ -20,7 +20,7 @@ use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::pfifo_fast::PRIOMAP;
 use crate::qdisc::turns::take_strictly;
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
 use crate::spec::{Env, Flags};
 use crate::value::PrioMap;
 
@@ -49,6 +49,7 @@ impl Discipline for Prio {
     const KIND: &'static str = "prio";
     const ABOUT: &'static str = "Classes in strict order of priority.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     type Config = Config;
     type Stats = NoStats;

@@ -29,7 +29,7 @@ use crate::hash::reciprocal_scale;
 use crate::law::red::RedAction;
 use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::{Discipline, FlowShown, Next, Verdict};
+use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Verdict};
 use crate::reason::{DropReason, MarkReason};
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
@@ -159,6 +159,7 @@ impl Discipline for Sfq {
     const KIND: &'static str = "sfq";
     const ABOUT: &'static str = "Flows take turns by deficit round robin; the longest makes room (McKenney).";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
     type Config = Config;
     type Stats = Stats;

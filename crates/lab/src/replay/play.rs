@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 
 use serde_json::Value;
+use txweir_core::action::State;
 use txweir_core::cx::Cx;
+use txweir_core::filter::Filters;
 use txweir_core::hash::FlowHasher;
 use txweir_core::pool::Pool;
 use txweir_core::{
@@ -70,6 +72,8 @@ struct Lane {
     now: Instant,
     queues: u32,
     hook: Option<Hook>,
+    filters: Filters,
+    state: State,
 }
 
 impl<'a> Player<'a> {
@@ -86,7 +90,15 @@ impl<'a> Player<'a> {
         let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
         // Without a byte limit there is nothing to refuse.
         let path = TxPath::new(config).unwrap_or_else(|e| unreachable!("{e}"));
-        let lane = Lane { path, device: Always::default(), now: Instant::ZERO, queues: d.queues, hook: None };
+        let lane = Lane {
+            path,
+            device: Always::default(),
+            now: Instant::ZERO,
+            queues: d.queues,
+            hook: None,
+            filters: Filters::new(),
+            state: State::new(key),
+        };
         let recorded = trace.departures.iter().map(|d| d.at).collect();
         let (hasher, played) = (FlowHasher::new(key), Played::default());
         Self { trace, hasher, lane, wake: None, recorded, played }
@@ -236,6 +248,18 @@ impl Devices for Lane {
     }
     fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
         (name == DEVICE).then_some(self as &mut dyn Device)
+    }
+    fn filters(&self) -> &Filters {
+        &self.filters
+    }
+    fn filters_mut(&mut self) -> &mut Filters {
+        &mut self.filters
+    }
+    fn state(&self) -> &State {
+        &self.state
+    }
+    fn now(&self) -> Instant {
+        self.now
     }
 }
 

@@ -7,9 +7,6 @@ use crate::diagnostic::code;
 use crate::language::{self, Object};
 use crate::lex::Word;
 
-/// Verdicts that stand for `gact VERDICT` (tc-actions(8)).
-const VERDICTS: [&str; 8] = ["pass", "ok", "drop", "shot", "continue", "reclassify", "pipe", "trap"];
-
 pub(super) fn read(part: &Part<'_>) -> Result<ActionsCommand, Failure> {
     let cmd = ActionsCommand { verb: part.verb, options: part.words.to_vec(), span: part.span.clone() };
     match part.verb {
@@ -52,12 +49,13 @@ fn missing(part: &Part<'_>) -> Failure {
 
 fn check(part: &Part<'_>, spec: &[Word]) -> Result<(), Failure> {
     let [kind, words @ ..] = spec else { return Err(missing(part)) };
-    if language::knows(Object::Action, &kind.text) {
-        return options(part.source, Object::Action, &kind.text, words);
-    }
-    if VERDICTS.contains(&kind.text.as_str()) {
-        return options(part.source, Object::Action, "gact", spec);
-    }
-    let err = part.error(code::UNKNOWN_KIND, &kind.span, format!("there is no action \"{}\"", kind.text));
-    Err(Failure::usage(err))
+    let (name, words) = match language::knows(Object::Action, &kind.text) {
+        true => (kind.text.as_str(), words),
+        false => {
+            let message = format!("there is no action \"{}\"", kind.text);
+            return Err(Failure::usage(part.error(code::UNKNOWN_KIND, &kind.span, message)));
+        }
+    };
+    // Whatever is wrong with it: `actions` ends in one way.
+    options(part.source, Object::Action, name, words).map_err(|failure| Failure::usage(failure.diagnostic))
 }

@@ -8,67 +8,13 @@ use super::stab::estimator;
 use super::{Failure, Part, whole};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
 use crate::diagnostic::code;
+use crate::filter::protocol;
 use crate::language::{self, Object};
 use crate::lex::Word;
 use crate::suggest::closest;
 
 /// Words that may be cut short, in the order in which tc tries them.
 const CUT_SHORT: [&str; 6] = ["block", "preference", "priority", "protocol", "chain", "estimator"];
-
-/// Protocols that tc knows by name (tc(8), "protocol"); others are given as numbers.
-const PROTOCOLS: [&str; 51] = [
-    "loop",
-    "pup",
-    "pupat",
-    "ip",
-    "x25",
-    "arp",
-    "bpq",
-    "ieeepup",
-    "ieeepupat",
-    "dec",
-    "dna_dl",
-    "dna_rc",
-    "dna_rt",
-    "lat",
-    "diag",
-    "cust",
-    "sca",
-    "rarp",
-    "atalk",
-    "aarp",
-    "ipx",
-    "ipv6",
-    "ppp_disc",
-    "ppp_ses",
-    "atmmpoa",
-    "atmfate",
-    "802_3",
-    "ax25",
-    "all",
-    "802_2",
-    "snap",
-    "ddcmp",
-    "wan_ppp",
-    "ppp_mp",
-    "localtalk",
-    "can",
-    "ppptalk",
-    "tr_802_2",
-    "mobitex",
-    "control",
-    "irda",
-    "econet",
-    "tipc",
-    "profinet",
-    "aoe",
-    "ethercat",
-    "802.1q",
-    "802.1ad",
-    "mpls_uc",
-    "mpls_mc",
-    "teb",
-];
 
 pub(super) fn read(part: &Part<'_>) -> Result<FilterCommand, Failure> {
     let mut cmd = FilterCommand {
@@ -131,7 +77,7 @@ fn read_word(
             reader.once(&mut cmd.prio, word, prio)?;
         }
         Some("protocol") => {
-            let name = protocol(reader, word)?;
+            let name = read_protocol(reader, word)?;
             reader.once(&mut cmd.protocol, word, name)?;
         }
         Some("chain") => {
@@ -186,17 +132,14 @@ fn place(reader: &mut Reader<'_>, word: &Word, slot: &mut Option<At<Place>>) -> 
     reader.once(slot, word, place).map(|()| true)
 }
 
-fn protocol(reader: &mut Reader<'_>, key: &Word) -> Result<Word, Failure> {
+fn read_protocol(reader: &mut Reader<'_>, key: &Word) -> Result<Word, Failure> {
     const EXPECTED: &str = "a protocol (ip, ipv6, arp, 802.1q, all) or an ethertype (0x0800)";
     let word = reader.argument(key, EXPECTED)?;
-    let digits = word.text.strip_prefix("0x").unwrap_or(&word.text);
-    let radix = if digits.len() < word.text.len() { 16 } else { 10 };
-    let number = u16::from_str_radix(digits, radix).is_ok() && !digits.starts_with('+');
-    match number || PROTOCOLS.iter().any(|p| p.eq_ignore_ascii_case(&word.text)) {
+    match protocol::number(&word.text).is_some() {
         true => Ok(word.clone()),
         false => {
             let mut failure = reader.bad_value(key, word, EXPECTED);
-            failure.diagnostic.suggestion = closest(&word.text, PROTOCOLS).map(String::from);
+            failure.diagnostic.suggestion = closest(&word.text, protocol::names()).map(String::from);
             Err(failure)
         }
     }
@@ -237,7 +180,7 @@ pub(super) fn read_chain(part: &Part<'_>) -> Result<ChainCommand, Failure> {
                 reader.once(&mut cmd.chain, word, chain)?;
             }
             Some("protocol") => {
-                let name = protocol(reader, word)?;
+                let name = read_protocol(reader, word)?;
                 reader.once(&mut cmd.protocol, word, name)?;
             }
             _ if part.verb == Verb::Show => {

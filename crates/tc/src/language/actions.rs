@@ -1,11 +1,10 @@
 //! The words of actions (tc-actions(8) and the page of each kind), and lists of them as filters have.
 
+use super::Object;
 use super::qdiscs::LINKLAYERS;
 use super::table::{Arg, Grammar, I32, Key, U8, U16, U32, key};
 use super::walk::{Walk, called};
-use super::{Action, Object};
 use crate::diagnostic::{Diagnostic, code};
-use crate::lex::Word;
 use crate::suggest;
 
 use Arg::{Any, Ipv4, Masked, Prefix, Rate, SizeCell, Uint};
@@ -83,7 +82,7 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["queue_mapping"], &[]).then(queue_mapping),
             key(&["priority"], &[Arg::ClassId]),
             key(&["mark"], &[Masked(u32::MAX as u64)]),
-            key(&["ptype"], &[Arg::Word(&["host", "broadcast", "multicast", "otherhost"])]),
+            key(&["ptype"], &[]).then(ptype),
             key(&["inheritdsfield"], &[]),
         ],
     ),
@@ -274,6 +273,16 @@ fn exceed(walk: &mut Walk<'_>) -> Done {
     Ok(())
 }
 
+const PACKET_TYPES: &[&str] = &["host", "broadcast", "otherhost", "multicast"];
+
+/// A type of packet; it may be cut short.
+fn ptype(walk: &mut Walk<'_>) -> Done {
+    match walk.eat_cut(PACKET_TYPES) {
+        true => Ok(()),
+        false => walk.value(Arg::Word(PACKET_TYPES), "ptype", None),
+    }
+}
+
 /// `queue_mapping N`, `queue_mapping skbhash FIRST LAST`.
 fn queue_mapping(walk: &mut Walk<'_>) -> Done {
     if walk.eat(&["skbhash"]) {
@@ -339,14 +348,6 @@ pub(super) fn single(walk: &mut Walk<'_>, kind: &str) -> Done {
     }
 }
 
-/// The actions of a list that was read: each begins after the word `action`.
-pub(super) fn split(words: &[Word]) -> impl Iterator<Item = Action<'_>> {
-    words.split(|w| w.text == "action").filter_map(|words| {
-        let [kind, words @ ..] = words else { return None };
-        Some(Action { kind, words })
-    })
-}
-
 /// `police ...` of a filter: what it does not know is the filter's.
 pub(super) fn police(walk: &mut Walk<'_>) -> Done {
     let what = std::mem::replace(&mut walk.what, called(Object::Action, "police"));
@@ -354,6 +355,7 @@ pub(super) fn police(walk: &mut Walk<'_>) -> Done {
     let done = one(walk, &POLICE_KEYS, "police");
     walk.what = what;
     done?;
+    walk.actions.push((from.saturating_sub(1), from..walk.at));
     finish(walk, "police", from)
 }
 
@@ -376,6 +378,7 @@ pub(super) fn list(walk: &mut Walk<'_>) -> Done {
         walk.at += 1;
         let from = walk.at;
         one(walk, grammar, kind)?;
+        walk.actions.push((from - 1, from..walk.at));
         finish(walk, kind, from)?;
         match walk.peek() {
             None => break,

@@ -47,7 +47,7 @@ pub(super) static TABLE: &[Grammar] = &[
         ],
     ),
     filter(&["flower"], FLOWER),
-    filter(&["matchall"], &[CLASS, ACTION, POLICE, SKIP_HW, SKIP_SW]),
+    filter(&["matchall"], &[CLASS, ACTION, SKIP_HW, SKIP_SW]),
     filter(&["basic"], &[key(&["match"], &[]).then(ematch::expression), CLASS, ACTION, POLICE]),
     filter(&["fw"], &[CLASS, POLICE, ACTION, INDEV]),
     filter(

@@ -1,12 +1,13 @@
 //! What was set, as values: for whoever asks what a line says.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use txweir_core::value::Value;
 use txweir_core::{Bytes, Handle, Nanos, Rate};
 
 use super::table::Setting;
-use super::{Object, actions, read, value};
+use super::{Object, value, walk, walk_actions};
 use crate::ast::At;
 use crate::lex::Word;
 use crate::source::Source;
@@ -16,6 +17,7 @@ use crate::source::Source;
 pub struct Settings {
     words: Vec<Word>,
     all: Vec<Setting>,
+    actions: Vec<(usize, Range<usize>)>,
 }
 
 /// One action of a list.
@@ -30,8 +32,14 @@ pub struct Action<'a> {
 impl Settings {
     /// What the words after a kind set; nothing if they cannot be read.
     pub fn of(object: Object, kind: &str, source: &Arc<Source>, words: &[Word]) -> Self {
-        let all = read(object, kind, source, words).unwrap_or_default();
-        Self { words: words.to_vec(), all }
+        let (all, actions) = walk(object, kind, source, words).unwrap_or_default();
+        Self { words: words.to_vec(), all, actions }
+    }
+
+    /// A list of actions, as it follows `tc actions add`; nothing if it cannot be read.
+    pub(crate) fn of_actions(source: &Arc<Source>, words: &[Word]) -> Self {
+        let actions = walk_actions(source, words).unwrap_or_default();
+        Self { words: words.to_vec(), all: Vec::new(), actions }
     }
 
     /// Each key and its words, in order.
@@ -104,14 +112,9 @@ impl Settings {
     }
     /// The actions of a filter, in order; `police` as one of them.
     pub fn actions(&self) -> Vec<Action<'_>> {
-        let mut all = Vec::new();
-        for (setting, words) in self.iter() {
-            match (setting.key, words) {
-                ("police", [kind, words @ ..]) => all.push(Action { kind, words }),
-                ("action", [_, words @ ..]) => all.extend(actions::split(words)),
-                _ => {}
-            }
-        }
-        all
+        let one = |(kind, words): &(usize, Range<usize>)| {
+            Some(Action { kind: self.words.get(*kind)?, words: self.words.get(words.clone())? })
+        };
+        self.actions.iter().filter_map(one).collect()
     }
 }

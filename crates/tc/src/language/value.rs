@@ -13,7 +13,7 @@ pub(super) fn one<T: Value>(word: &str) -> Option<T> {
 }
 
 /// A whole number as C reads it: `10`, `0x0a`, `012`.
-pub(super) fn uint(word: &str) -> Option<u64> {
+pub(crate) fn uint(word: &str) -> Option<u64> {
     let lower = word.strip_prefix("0x").or(word.strip_prefix("0X"));
     let (digits, base) = match (lower, word) {
         (Some(hex), _) => (hex, 16),

@@ -22,6 +22,8 @@ pub(super) struct Walk<'a> {
     /// Where the kind stands: what is missing is missing there.
     pub(super) origin: Range<usize>,
     pub(super) settings: Vec<Setting>,
+    /// The actions of a list: the index of each kind, and the words after it.
+    pub(super) actions: Vec<(usize, Range<usize>)>,
     /// The rates of the setting that is being read.
     rates: Vec<usize>,
     /// Whether keys are noted: not inside of another.
@@ -34,7 +36,17 @@ impl<'a> Walk<'a> {
         let end = source.text.trim_end().len();
         let start = words.first().map_or(end, |w| w.span.start);
         let origin = word_before(&source.text, start);
-        Self { source, what, words, at: 0, origin, settings: Vec::new(), rates: Vec::new(), nested: false }
+        Self {
+            source,
+            what,
+            words,
+            at: 0,
+            origin,
+            settings: Vec::new(),
+            actions: Vec::new(),
+            rates: Vec::new(),
+            nested: false,
+        }
     }
 
     /// The next word, not taken.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use txweir_core::cx::Cx;
+use txweir_core::filter::BlockId;
 use txweir_core::{Handle, Tree};
 
 use super::{Device, Hook};
@@ -56,11 +57,16 @@ pub(super) fn as_tc_takes_it(cmd: &Command) -> Option<Change> {
     Some(change)
 }
 
-/// Does it to a device. An error leaves the device as it was.
-pub(super) fn run(source: &Arc<Source>, change: &Change, device: &mut dyn Device) -> Result<(), Diagnostic> {
+/// Does it to a device, and gives the filters of what went with it. An error leaves the device as it was.
+pub(super) fn run(
+    source: &Arc<Source>,
+    change: &Change,
+    device: &mut dyn Device,
+) -> Result<Vec<BlockId>, Diagnostic> {
     if let Change::Qdisc(cmd) = change {
         if let Some(hook) = hook_of(cmd, device) {
-            return run_hook(source, cmd, hook, device);
+            run_hook(source, cmd, hook, device)?;
+            return Ok(hook_orphans(device));
         }
         if cmd.place.is_none() && cmd.verb == Verb::Delete {
             let span = cmd.handle.as_ref().map_or_else(|| cmd.span.clone(), |h| h.span.clone());
@@ -74,13 +80,27 @@ pub(super) fn run(source: &Arc<Source>, change: &Change, device: &mut dyn Device
         let mut rehearsed = copy(source, device.tree())?;
         command::run(source, change, &mut rehearsed, &mut scratch_cx())?;
     }
-    let mut refused = None;
+    let (mut refused, mut orphans) = (None, Vec::new());
     device.configure(&mut |tree, cx| {
         if let Err(err) = command::run(source, change, tree, cx) {
             refused = Some(err);
         }
+        orphans = tree.take_orphans();
     });
-    refused.map_or(Ok(()), Err)
+    refused.map_or(Ok(orphans), Err)
+}
+
+/// The filters of hooks that a device has no more.
+fn hook_orphans(device: &mut dyn Device) -> Vec<BlockId> {
+    if device.hook().is_some() {
+        return Vec::new();
+    }
+    let hooks = [Hook::INGRESS, Hook::EGRESS];
+    let orphans: Vec<BlockId> = hooks.iter().filter_map(|at| device.tree().block(*at)).collect();
+    if !orphans.is_empty() {
+        device.configure(&mut |tree, _| hooks.iter().for_each(|at| tree.set_block(*at, None)));
+    }
+    orphans
 }
 
 /// A copy of a tree's structure.

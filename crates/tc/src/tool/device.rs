@@ -2,12 +2,14 @@
 
 use std::fmt::{self, Debug};
 
+use txweir_core::action::State;
 use txweir_core::cx::Cx;
+use txweir_core::filter::Filters;
 use txweir_core::pool::Pool;
-use txweir_core::{Env, Handle, Meta, Tally, Tree};
+use txweir_core::{Env, Handle, Instant, Meta, Tally, Tree};
 
-/// The ingress and egress hooks of a device: places for filters, without filters yet. As in Linux there is one handle,
-/// `ffff:`, for either of the two.
+/// The ingress and egress hooks of a device: places for filters. As in Linux there is one handle, `ffff:`, for either of
+/// the two. The device's tree knows which filters they have, by [`Hook::INGRESS`] and [`Hook::EGRESS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// `qdisc ingress ffff:`: for what the device receives.
@@ -17,6 +19,11 @@ pub enum Hook {
 }
 
 impl Hook {
+    /// Where the tree of a device has the filters for what it receives.
+    pub const INGRESS: Handle = Handle::new(0xffff, 0xfff2);
+    /// Where it has the filters for what is sent to it, ahead of its qdiscs.
+    pub const EGRESS: Handle = Handle::new(0xffff, 0xfff3);
+
     /// The word that tc has for it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -59,6 +66,15 @@ pub trait Devices {
     fn names(&self) -> Vec<String>;
     /// The one of that name.
     fn device(&mut self, name: &str) -> Option<&mut dyn Device>;
+    /// The filters and actions of all devices: which qdisc, class or hook has which is known to the tree of each device.
+    fn filters(&self) -> &Filters;
+    /// The same, to change. What packets are classified with is brought up to date before the next of them
+    /// (`Filters::fit`).
+    fn filters_mut(&mut self) -> &mut Filters;
+    /// What filters and actions have counted.
+    fn state(&self) -> &State;
+    /// The time.
+    fn now(&self) -> Instant;
     /// Does a `link ...` line of a batch, given the words after `link`; with `dry` it only says what would change. An
     /// error is one line for people.
     fn link(&mut self, _words: &[String], _dry: bool) -> Result<LinkLine, String> {
@@ -91,4 +107,38 @@ pub trait Device {
     /// Calls `f` on every packet that waits: the class that its qdisc hangs below, the qdisc's handle, the packet; in the
     /// order in which they would be put into a new tree.
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta));
+}
+
+/// No devices at all: for what needs none, as help does.
+#[derive(Debug)]
+pub struct NoDevices {
+    filters: Filters,
+    state: State,
+}
+
+impl Default for NoDevices {
+    fn default() -> Self {
+        Self { filters: Filters::new(), state: State::new(0) }
+    }
+}
+
+impl Devices for NoDevices {
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+    fn device(&mut self, _name: &str) -> Option<&mut dyn Device> {
+        None
+    }
+    fn filters(&self) -> &Filters {
+        &self.filters
+    }
+    fn filters_mut(&mut self) -> &mut Filters {
+        &mut self.filters
+    }
+    fn state(&self) -> &State {
+        &self.state
+    }
+    fn now(&self) -> Instant {
+        Instant::ZERO
+    }
 }

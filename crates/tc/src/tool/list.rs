@@ -7,9 +7,11 @@ use txweir_core::tree::Place as At;
 use txweir_core::{Handle, Tree};
 
 use super::session::Session;
-use super::{Device, Flags, Hook};
+use super::{Device, Flags, Hook, actions, filters};
+use crate::action::Ways;
 use crate::ast::{ClassCommand, Command, Place, QdiscCommand, Target};
-use crate::command::Failure;
+use crate::command::{Failure, UNPARSABLE};
+use crate::diagnostic::{Diagnostic, code};
 use crate::json::{self, Object};
 use crate::show::{self, Classes, Form};
 use crate::source::Source;
@@ -27,6 +29,14 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
     if let Some(dev) = dev {
         session.find(source, dev)?;
     }
+    let block = match cmd {
+        Command::Filter(f) => f.target.as_ref(),
+        Command::Chain(c) => c.target.as_ref(),
+        _ => None,
+    };
+    if let Some(Target::Block(block)) = block {
+        return Err(no_block(source, block));
+    }
     match cmd {
         Command::Qdisc(cmd) => {
             let mut printed = Print::default();
@@ -40,7 +50,7 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
                     );
                 }
             }
-            finish(session, printed);
+            session.print(printed);
         }
         Command::Class(cmd) => {
             // Without a device tc shows nothing at all.
@@ -51,19 +61,29 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
                 if !printed.objects.is_empty() {
                     let lines = std::mem::take(&mut printed.text);
                     // `-o` has no effect on them.
-                    if session.flags.json {
-                        finish(session, printed)
-                    } else {
-                        session.stdout.push_str(&lines)
-                    }
+                    if session.flags.json { session.print(printed) } else { session.stdout.push_str(&lines) }
                 }
             }
         }
-        Command::Filter(_) | Command::Chain(_) => finish(session, Print::default()),
+        // Without a device there are none.
+        Command::Filter(cmd) => match dev {
+            Some(dev) => filters::list(session, cmd, &dev.text),
+            None => session.print(Print::default()),
+        },
+        Command::Chain(cmd) => match dev {
+            Some(dev) => filters::list_chains(session, cmd, &dev.text),
+            None => session.print(Print::default()),
+        },
         Command::Actions(cmd) if cmd.options.is_empty() => {}
-        Command::Actions(_) => finish(session, Print::default()),
+        Command::Actions(cmd) => actions::list(session, cmd),
     }
     Ok(())
+}
+
+fn no_block(source: &Arc<Source>, block: &crate::ast::At<u32>) -> Failure {
+    let message = format!("there is no block {}: devices do not share filters here", block.value);
+    let diagnostic = Diagnostic::error(code::NOT_FOUND, source, block.span.clone(), message);
+    Failure { status: UNPARSABLE, diagnostic }
 }
 
 fn target(target: &Target) -> Option<&crate::lex::Word> {
@@ -79,21 +99,43 @@ fn names(session: &Session<'_>, only: Option<&str>) -> Vec<String> {
 
 /// Both forms of what is printed.
 #[derive(Default)]
-struct Print {
-    text: String,
-    objects: Vec<String>,
+pub(super) struct Print {
+    pub(super) text: String,
+    pub(super) objects: Vec<String>,
 }
 
-fn finish(session: &mut Session<'_>, printed: Print) {
-    let flags = session.flags;
-    if flags.json {
-        let list = json::list(printed.objects);
-        session.stdout.push_str(&if flags.pretty { json::pretty(&list) } else { list });
-        session.stdout.push('\n');
-    } else if flags.oneline {
-        session.stdout.push_str(&printed.text.replace('\n', "\\"));
-    } else {
-        session.stdout.push_str(&printed.text);
+impl Print {
+    /// One thing more, in both forms.
+    pub(super) fn push(&mut self, (text, object): (String, String)) {
+        self.text.push_str(&text);
+        self.objects.push(object);
+    }
+}
+
+impl Session<'_> {
+    /// Prints in the form that is asked for.
+    pub(super) fn print(&mut self, printed: Print) {
+        let flags = self.flags;
+        if flags.json {
+            let list = json::list(printed.objects);
+            self.stdout.push_str(&if flags.pretty { json::pretty(&list) } else { list });
+            self.stdout.push('\n');
+        } else if flags.oneline {
+            self.stdout.push_str(&printed.text.replace('\n', "\\"));
+        } else {
+            self.stdout.push_str(&printed.text);
+        }
+    }
+
+    /// How filters and actions are to be printed.
+    pub(super) fn ways(&self) -> Ways<'_> {
+        Ways {
+            actions: &self.devices.filters().actions,
+            state: self.devices.state(),
+            now: self.devices.now(),
+            statistics: self.flags.statistics,
+            names: self.class_names,
+        }
     }
 }
 

@@ -1,10 +1,15 @@
 //! Devices of paper: copies of the structure of real ones, on which lines are tried before, or instead of, being done.
 
+use std::collections::BTreeSet;
+
+use txweir_core::action::State;
 use txweir_core::cx::Cx;
+use txweir_core::filter::{BlockId, Filters};
 use txweir_core::pool::Pool;
-use txweir_core::{Env, Handle, Meta, Tree};
+use txweir_core::{Env, Handle, Instant, Meta, Tree};
 
 use super::apply::scratch_cx;
+use super::save::{filter_lines, own_actions};
 use super::session::Done;
 use super::{Device, Devices, Flags, Hook, LinkLine, Outcome, SwapDone};
 use crate::ast::Place;
@@ -24,6 +29,9 @@ pub(crate) struct Queued {
 /// Copies of devices, made as they are asked for.
 pub(super) struct Rehearsal<'a> {
     real: &'a mut dyn Devices,
+    /// Copies of the filters of all devices, whose tables are shared as long as they are not changed.
+    before: Filters,
+    filters: Filters,
     shadows: Vec<Shadow>,
     /// All is to be done in one step for each device, so that packets move; else each line is, so that they are dropped
     /// with the qdisc that they wait in.
@@ -44,7 +52,8 @@ struct Shadow {
 
 impl<'a> Rehearsal<'a> {
     pub(super) fn new(real: &'a mut dyn Devices, atomic: bool) -> Self {
-        Self { real, shadows: Vec::new(), atomic }
+        let filters = real.filters().clone();
+        Self { real, before: filters.clone(), filters, shadows: Vec::new(), atomic }
     }
 
     /// What was printed so far, with the plan after it. An atomic batch that has failed would change nothing.
@@ -53,7 +62,20 @@ impl<'a> Rehearsal<'a> {
             return outcome;
         }
         let atomic = self.atomic;
-        let changes: Vec<Change> = self.shadows.iter_mut().map(|s| s.change(atomic)).collect();
+        let mut changes: Vec<Change> = Vec::new();
+        for shadow in &mut self.shadows {
+            let mut change = shadow.change(atomic);
+            let before = filter_lines(&self.before, &shadow.name, &shadow.before);
+            let after = filter_lines(&self.filters, &shadow.name, &shadow.tree);
+            change.lines.extend(plan::line_differences(&before, &after));
+            changes.push(change);
+        }
+        let actions = |filters: &Filters| -> Vec<String> {
+            let lines = own_actions(&filters.actions, &mut BTreeSet::new());
+            lines.lines().map(String::from).collect()
+        };
+        let lines = plan::line_differences(&actions(&self.before), &actions(&self.filters));
+        changes.push(Change { dev: String::new(), lines, moves: Vec::new() });
         outcome.stdout.push_str(&plan::print(&changes, flags.json, flags.pretty));
         outcome
     }
@@ -64,11 +86,20 @@ impl<'a> Rehearsal<'a> {
             let lines: Vec<&Done> = done.iter().filter(|d| d.device == shadow.name && !is_hook(d)).collect();
             let Some(device) = self.real.device(&shadow.name) else { continue };
             let mut refused = None;
+            // Filters are taken over whole, so which of them are whose is, too.
+            let blocks: Vec<(Handle, BlockId)> = shadow.tree.blocks().collect();
+            let take_over = |tree: &mut Tree| {
+                drop(tree.take_orphans());
+                tree.set_blocks(blocks.iter().copied());
+            };
             if !lines.is_empty() {
                 device.swap(&mut |tree, cx| {
                     let all = lines.iter().try_for_each(|d| command::run(&d.source, &d.change, tree, cx));
                     refused = refused.take().or(all.err());
+                    take_over(tree);
                 });
+            } else if !device.tree().blocks().eq(blocks.iter().copied()) {
+                device.configure(&mut |tree, _| take_over(tree));
             }
             if shadow.hook != shadow.hook_before {
                 device.set_hook(shadow.hook);
@@ -79,6 +110,7 @@ impl<'a> Rehearsal<'a> {
                 outcome.stderr.push_str(&format!("{err}\n"));
             }
         }
+        *self.real.filters_mut() = self.filters;
         outcome
     }
 }
@@ -108,6 +140,18 @@ impl Devices for Rehearsal<'_> {
             }
         };
         self.shadows.get_mut(at).map(|s| s as &mut dyn Device)
+    }
+    fn filters(&self) -> &Filters {
+        &self.filters
+    }
+    fn filters_mut(&mut self) -> &mut Filters {
+        &mut self.filters
+    }
+    fn state(&self) -> &State {
+        self.real.state()
+    }
+    fn now(&self) -> Instant {
+        self.real.now()
     }
     fn link(&mut self, words: &[String], _dry: bool) -> Result<LinkLine, String> {
         let mut line = self.real.link(words, true)?;

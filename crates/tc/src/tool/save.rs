@@ -1,18 +1,138 @@
-//! The batch that makes the qdiscs of all devices again.
+//! The batch that makes the configuration of all devices again.
 
-use super::Devices;
+use std::collections::BTreeSet;
+
+use txweir_core::action::{ActionId, Actions, Control, KINDS};
+use txweir_core::filter::{Bound, Filters, Table};
+use txweir_core::{Handle, Tree};
+
+use super::{Devices, Hook};
+use crate::action;
+use crate::filter::{self, protocol};
 use crate::show;
 
-/// The lines that make the qdiscs of every device as they are now, without loss: give them to `-b`, with `--atomic` if
-/// packets are to stay where they are. A default root and what is queued or counted is not in them.
+/// The lines that make the qdiscs of every device as they are now, without loss, and their filters and actions: give them
+/// to `-b`, with `--atomic` if packets are to stay where they are. A default root and what is queued or counted is not in
+/// them.
 pub fn save(devices: &mut dyn Devices) -> String {
     let mut out = String::new();
+    let mut filters = String::new();
+    // Actions that a line has made already are named from then on.
+    let mut made = BTreeSet::new();
+    let mut shared = own_actions(&devices.filters().actions, &mut made);
     for name in devices.names() {
         let Some(device) = devices.device(&name) else { continue };
         out.push_str(&show::commands(device.tree(), Some(&name)));
         if let Some(hook) = device.hook() {
             out.push_str(&format!("qdisc replace dev {name} {}\n", hook.name()));
         }
+        let places: Vec<_> = device.tree().blocks().collect();
+        for (at, block) in places {
+            let lines = block_lines(devices.filters(), block, &mut made);
+            filters.extend(lines.iter().map(|line| line.at(&name, at)));
+        }
+    }
+    shared.push_str(&filters);
+    out + &shared
+}
+
+/// A line about filters, without the device and the place.
+pub(crate) struct Line {
+    /// `filter replace`, `chain add`.
+    verb: &'static str,
+    words: String,
+}
+
+impl Line {
+    pub(crate) fn at(&self, dev: &str, at: Handle) -> String {
+        let place = match at {
+            Hook::INGRESS => "ingress".into(),
+            Hook::EGRESS => "egress".into(),
+            at => format!("parent {at}"),
+        };
+        format!("{} dev {dev} {place}{}\n", self.verb, self.words)
+    }
+}
+
+/// The lines that make the filters and actions of a device, or of a tree that takes its place.
+pub(crate) fn filter_lines(filters: &Filters, dev: &str, tree: &Tree) -> Vec<String> {
+    let mut made = BTreeSet::new();
+    own_actions(&filters.actions, &mut made);
+    let lines = |(at, block)| {
+        let lines = block_lines(filters, block, &mut made);
+        lines.into_iter().map(move |line: Line| line.at(dev, at)).collect::<Vec<_>>()
+    };
+    tree.blocks().flat_map(lines).collect()
+}
+
+/// The lines of the actions that were put there by commands of their own.
+pub(crate) fn own_actions(actions: &Actions, made: &mut BTreeSet<(&'static str, u32)>) -> String {
+    let mut out = String::new();
+    for (kind, entry) in KINDS.iter().flat_map(|kind| actions.of_kind(kind).map(move |(_, e)| (*kind, e))) {
+        if entry.refs > entry.binds && !matches!(entry.action.control, Control::Goto(_)) {
+            made.insert((kind, entry.index));
+            out.push_str(&format!("actions replace action {}\n", action::words(entry)));
+        }
     }
     out
+}
+
+fn block_lines(
+    filters: &Filters,
+    block: txweir_core::filter::BlockId,
+    made: &mut BTreeSet<(&'static str, u32)>,
+) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let mut chains: Vec<_> = filters.block(block).map(|b| b.chains.iter().collect()).unwrap_or_default();
+    chains.sort_by_key(|chain| chain.made);
+    for chain in chains {
+        if chain.kept {
+            lines.push(Line { verb: "chain add", words: format!(" chain {}", chain.index) });
+        }
+        for table in &chain.tables {
+            table_lines(filters, chain.index, table, made, &mut lines);
+        }
+    }
+    lines
+}
+
+fn table_lines(
+    filters: &Filters,
+    chain: u32,
+    table: &Table,
+    made: &mut BTreeSet<(&'static str, u32)>,
+    lines: &mut Vec<Line>,
+) {
+    table.visit(&mut |handle, rule, goal, _| {
+        let mut words = String::new();
+        if chain != 0 {
+            words.push_str(&format!(" chain {chain}"));
+        }
+        let handle = filter::handle_text(&rule, handle);
+        words.push_str(&format!(" protocol {} prio {} handle {handle}", said(table.protocol), table.prio));
+        words.push_str(&format!(" {}{}", table.kind(), filter::words(&rule, goal)));
+        words.push_str(&actions_of(&filters.actions, goal, made));
+        lines.push(Line { verb: "filter replace", words });
+    });
+}
+
+/// A protocol as it can be said.
+fn said(number: u16) -> String {
+    match protocol::name(number) {
+        unnamed if unnamed.starts_with('[') => format!("{number:#06x}"),
+        name => name,
+    }
+}
+
+/// The actions of a filter: the first to name one says it whole.
+fn actions_of(actions: &Actions, goal: &Bound, made: &mut BTreeSet<(&'static str, u32)>) -> String {
+    let mut words = String::new();
+    for entry in goal.actions.iter().filter_map(|id: &ActionId| actions.entry(*id)) {
+        let kind = entry.action.kind.name();
+        words.push_str(&match made.insert((kind, entry.index)) {
+            true => format!(" action {}", action::words(entry)),
+            false => format!(" action {kind} index {}", entry.index),
+        });
+    }
+    words
 }

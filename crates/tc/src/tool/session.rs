@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use txweir_core::Handle;
 
-use super::{Devices, Flags, HELP, Outcome, apply, list};
+use super::{Devices, Flags, HELP, Outcome, actions, apply, filters, list};
 use crate::ast::{Command, Verb};
 use crate::command::{self, Change, Failure, UNPARSABLE, engine};
 use crate::diagnostic::{Diagnostic, code};
@@ -72,8 +72,14 @@ impl<'a> Session<'a> {
 
     fn read_and_do(&mut self, source: &Arc<Source>, line: &Line) -> Result<(), Failure> {
         let cmd = command::read(source, line)?;
-        if cmd.verb() == Verb::Show || matches!((&cmd, cmd.verb()), (Command::Actions(_), Verb::Get)) {
+        if cmd.verb() == Verb::Show {
             return list::run(self, source, &cmd);
+        }
+        match &cmd {
+            Command::Filter(filter) => return filters::run(self, source, filter),
+            Command::Chain(chain) => return filters::run_chain(self, source, chain),
+            Command::Actions(actions) => return actions::run(self, source, actions),
+            Command::Qdisc(_) | Command::Class(_) => {}
         }
         let Some(dev) = cmd.dev().cloned() else {
             engine::check(source, line, &cmd).map_err(Failure::refused)?;
@@ -94,7 +100,8 @@ impl<'a> Session<'a> {
         engine::check(source, line, &cmd).map_err(Failure::refused)?;
         let Some(change) = apply::as_tc_takes_it(&cmd) else { return Ok(()) };
         let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
-        apply::run(source, &change, device).map_err(Failure::refused)?;
+        let orphans = apply::run(source, &change, device).map_err(Failure::refused)?;
+        orphans.into_iter().for_each(|block| self.devices.filters_mut().delete_block(block));
         self.done.push(Done { device: dev.text, change, source: Arc::clone(source) });
         Ok(())
     }
@@ -109,7 +116,7 @@ impl<'a> Session<'a> {
     }
 }
 
-fn no_device(source: &Arc<Source>, dev: &Word, near: Option<String>) -> Failure {
+pub(super) fn no_device(source: &Arc<Source>, dev: &Word, near: Option<String>) -> Failure {
     let message = format!("Cannot find device \"{}\"", dev.text);
     let err = Diagnostic::error(code::NOT_FOUND, source, dev.span.clone(), message);
     Failure { status: UNPARSABLE, diagnostic: err.suggest(near) }

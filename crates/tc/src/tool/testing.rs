@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use txweir_core::action::State;
 use txweir_core::cx::Cx;
+use txweir_core::filter::{BlockId, Filters};
 use txweir_core::pool::Pool;
-use txweir_core::{Env, Handle, Meta, Tree};
+use txweir_core::{Env, Handle, Instant, Meta, Tree};
 
 use super::device::{Device, Devices, Hook, SwapDone};
 use super::rehearsal::{Queued, enqueue};
@@ -20,9 +22,12 @@ use crate::source::Source;
 const POOL: usize = 4096;
 
 /// Several devices in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memory {
     devices: Vec<MemoryDevice>,
+    filters: Filters,
+    state: State,
+    now: Instant,
 }
 
 /// One device in memory: a tree, a hook, and packets that are put in and stay.
@@ -36,10 +41,27 @@ pub struct MemoryDevice {
     waiting: Vec<Queued>,
 }
 
+impl Default for Memory {
+    /// No device.
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
 impl Memory {
     /// Devices of these names, of one queue each, with their default qdiscs.
     pub fn new(names: &[&str]) -> Self {
-        Self { devices: names.iter().map(|name| MemoryDevice::new(name, 1, Env::default())).collect() }
+        let devices = names.iter().map(|name| MemoryDevice::new(name, 1, Env::default())).collect();
+        Self { devices, filters: Filters::new(), state: State::new(1), now: Instant::ZERO }
+    }
+    /// Time passes.
+    pub const fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+    /// Filters and what they have counted, to classify packets with.
+    pub fn classify(&mut self) -> (&Filters, &mut State) {
+        self.filters.fit(&mut self.state);
+        (&self.filters, &mut self.state)
     }
     /// With one more.
     #[must_use]
@@ -60,6 +82,10 @@ impl MemoryDevice {
         let (tree, cx) = (Tree::new(env), Cx::new(POOL, env.seed));
         Self { name: name.into(), queues, tree, cx, hook: None, waiting: Vec::new() }
     }
+    /// The filters of a qdisc, a class or a hook.
+    pub fn block(&self, at: Handle) -> Option<BlockId> {
+        self.tree.block(at)
+    }
     /// Queues a packet; it waits until it is dropped.
     pub fn enqueue(&mut self, meta: Meta) {
         self.waiting.extend(enqueue(&mut self.tree, &mut self.cx, &[meta]).into_iter().flatten());
@@ -72,6 +98,18 @@ impl Devices for Memory {
     }
     fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
         self.devices.iter_mut().find(|d| d.name == name).map(|d| d as &mut dyn Device)
+    }
+    fn filters(&self) -> &Filters {
+        &self.filters
+    }
+    fn filters_mut(&mut self) -> &mut Filters {
+        &mut self.filters
+    }
+    fn state(&self) -> &State {
+        &self.state
+    }
+    fn now(&self) -> Instant {
+        self.now
     }
 }
 

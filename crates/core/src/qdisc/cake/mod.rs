@@ -37,7 +37,7 @@ use crate::error::ConfigError;
 use crate::handle::{ClassId, Handle};
 use crate::meta::{Ecn, Meta};
 use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::{Discipline, FlowShown, Next, Verdict};
+use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Verdict};
 use crate::reason::{DropReason, MarkReason, WakeReason};
 use crate::spec::{Env, Flags};
 use crate::stats::{Counter, Counters};
@@ -109,6 +109,7 @@ impl Discipline for Cake {
     const KIND: &'static str = "cake";
     const ABOUT: &'static str = "Shaper, tins by DSCP, fairness among hosts and flows, and an AQM, in one.";
     const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: false };
+    const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
     const WANTS_DETAIL: bool = true;
     const PARTS: &'static [Counter] = TinStats::TABLE;

@@ -1,0 +1,336 @@
+//! Actions as words and as what is printed: see [`crate::filter`]. A file for each kind, with four functions:
+//!
+//! - `read`: the parameters that the words set, and what follows if they do not say it; `None` if they say nothing, so that
+//!   they can only mean an action that is there;
+//! - `show`: what is printed from the kind to `bind`, text and JSON at once;
+//! - `words`: what makes the action again, behind the kind and before what any action may say;
+//! - `offloads`: whether Linux would offer it to hardware, which shows in what is listed.
+
+mod gact;
+mod skbedit;
+
+use std::sync::Arc;
+
+use txweir_core::action::{Action, ActionId, Actions, Control, Entry, Kind, Memory, State, Wanted};
+use txweir_core::{Handle, Instant};
+
+use crate::diagnostic::{Diagnostic, code};
+use crate::filter::Said;
+use crate::language::{self, Object, Settings};
+use crate::lex::Word;
+use crate::out::Out;
+use crate::source::Source;
+
+/// Words that stand for `gact` with themselves behind it, and what each says.
+pub(crate) const CONTROLS: [(&str, Control); 10] = [
+    ("pass", Control::Pass),
+    ("ok", Control::Pass),
+    ("drop", Control::Drop),
+    ("shot", Control::Drop),
+    ("continue", Control::Continue),
+    ("reclassify", Control::Reclassify),
+    ("pipe", Control::Pipe),
+    ("trap", Control::Trap),
+    ("goto", Control::Goto(0)),
+    ("jump", Control::Jump(0)),
+];
+
+/// The highest number of a chain.
+pub(crate) const CHAIN_MAX: u32 = 0x0fff_ffff;
+
+/// A number as C writes it, of 32 bits.
+pub(crate) fn number(word: &str) -> Option<u32> {
+    language::uint(word).and_then(|n| u32::try_from(n).ok())
+}
+
+/// Reads one action of a list.
+pub(crate) fn read(source: &Arc<Source>, one: &language::Action<'_>) -> Result<Wanted, Diagnostic> {
+    let own: Vec<Word>;
+    // `drop` is `gact drop`.
+    let (name, words) = match is_control(&one.kind.text) {
+        true => {
+            own = std::iter::once(one.kind).chain(one.words).cloned().collect();
+            ("gact", own.as_slice())
+        }
+        false => (one.kind.text.as_str(), one.words),
+    };
+    let settings = Settings::of(Object::Action, name, source, words);
+    let said = Said { source, kind: one.kind, handle: None, settings };
+    if said.settings.has("skip_sw") {
+        return Err(said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it"));
+    }
+    let index = said.u32("index").filter(|index| *index != 0);
+    let made = match name {
+        "gact" => gact::read(&said)?.map(|(gact, control)| (Kind::Gact(gact), control)),
+        "skbedit" => skbedit::read(&said)?.map(|(skbedit, control)| (Kind::Skbedit(skbedit), control)),
+        kind => {
+            let message = format!("there is no action {kind} in the engine");
+            let known = txweir_core::action::KINDS.join(", ");
+            let err = said.error(code::UNSUPPORTED, one.kind, message);
+            return Err(err.expected(format!("one of {known}")));
+        }
+    };
+    match (made, index) {
+        (Some((kind, default)), index) => {
+            let control = control(&said)?.unwrap_or(default);
+            let mut action = Action::new(kind, control);
+            action.cookie = said.settings.word("cookie").map(|w| bytes(&w.text)).unwrap_or_default();
+            action.no_percpu = said.settings.has("no_percpu");
+            action.skip_hw = said.settings.has("skip_hw");
+            action.hw_stats = hw_stats(&said)?;
+            Ok(Wanted::New(index, Box::new(action)))
+        }
+        (None, Some(index)) => match txweir_core::action::KINDS.iter().find(|kind| **kind == name) {
+            Some(kind) => Ok(Wanted::There(kind, index)),
+            None => Err(said.error(code::UNKNOWN_KIND, one.kind, format!("there is no action {name}"))),
+        },
+        (None, None) => {
+            let message = format!("action {name} is not said to do anything");
+            Err(said
+                .error(code::MISSING, one.kind, message)
+                .expected("its parameters, or index N of one that is there"))
+        }
+    }
+}
+
+/// Whether a word is a control, which stands for `gact` with it.
+pub(crate) fn is_control(word: &str) -> bool {
+    CONTROLS.iter().any(|(control, _)| *control == word)
+}
+
+/// What is to follow, if that was said.
+fn control(said: &Said<'_>) -> Result<Option<Control>, Diagnostic> {
+    let mut control = None;
+    for (setting, words) in said.settings.iter() {
+        if is_control(setting.key) {
+            control = Some(control_of(said, setting.key, words)?);
+        }
+    }
+    Ok(control)
+}
+
+/// The control that begins a list of words: `drop`, `jump 2`, `goto chain 7`.
+pub(crate) fn control_of(said: &Said<'_>, key: &str, words: &[Word]) -> Result<Control, Diagnostic> {
+    let known = CONTROLS.iter().find(|(word, _)| *word == key).map_or(Control::Pass, |(_, control)| *control);
+    let last = words.last().unwrap_or(said.kind);
+    let given = number(&last.text).unwrap_or(0);
+    match known {
+        Control::Goto(_) if given > CHAIN_MAX => {
+            let message = format!("chain {given} is out of range");
+            Err(said.error(code::OUT_OF_RANGE, last, message).expected(format!("at most {CHAIN_MAX}")))
+        }
+        Control::Goto(_) => Ok(Control::Goto(given)),
+        Control::Jump(_) => Ok(Control::Jump(given)),
+        other => Ok(other),
+    }
+}
+
+/// Hexadecimal digits, two for a byte.
+fn bytes(digits: &str) -> Vec<u8> {
+    let nibble = |b: u8| (b as char).to_digit(16).and_then(|d| u8::try_from(d).ok()).unwrap_or(0);
+    digits.as_bytes().chunks(2).map(|pair| pair.iter().fold(0, |byte, b| byte << 4 | nibble(*b))).collect()
+}
+
+const HW_STATS: [(&str, u8); 3] = [("immediate", 1), ("delayed", 2), ("disabled", 0)];
+
+fn hw_stats(said: &Said<'_>) -> Result<Option<u8>, Diagnostic> {
+    let Some(word) = said.settings.word("hw_stats") else { return Ok(None) };
+    match HW_STATS.iter().find(|(name, _)| *name == word.text) {
+        Some((_, bits)) => Ok(Some(*bits)),
+        None => {
+            let message = format!("hw_stats: \"{}\" is not a value for it", word.text);
+            Err(said.error(code::BAD_VALUE, word, message).expected("immediate, delayed or disabled"))
+        }
+    }
+}
+
+/// What is asked for where actions and filters are printed, and what is printed of.
+pub(crate) struct Ways<'a> {
+    pub(crate) actions: &'a Actions,
+    pub(crate) state: &'a State,
+    pub(crate) now: Instant,
+    pub(crate) statistics: bool,
+    /// Names of classes.
+    pub(crate) names: &'a [(Handle, String)],
+}
+
+impl Ways<'_> {
+    /// A class as it is printed.
+    pub(crate) fn class(&self, class: Handle) -> String {
+        match self.names.iter().find(|(named, _)| *named == class) {
+            Some((_, name)) => format!("{name}#{}", class),
+            None => class.to_string(),
+        }
+    }
+}
+
+/// Where an action is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum In {
+    /// With its filter.
+    Filter,
+    /// Alone.
+    Get,
+    /// Among all of its kind.
+    List,
+}
+
+/// Prints an action.
+pub(crate) fn show(id: ActionId, order: u32, ways: &Ways<'_>, place: In, out: &mut Out) {
+    let Some(entry) = ways.actions.entry(id) else { return };
+    let action = &entry.action;
+    let memory = ways.state.counted(ways.actions, id);
+    out.open_item();
+    out.uint("order", order, &format!("\n\taction order {order}: "));
+    let shown = Shown { action, entry, memory: &memory, ways };
+    match &action.kind {
+        Kind::Gact(gact) => gact::show(gact, &shown, out),
+        Kind::Skbedit(skbedit) => skbedit::show(skbedit, &shown, out),
+    }
+    out.text("\n");
+    if ways.statistics {
+        statistics(&memory, out);
+    }
+    if !action.cookie.is_empty() {
+        let digits: String = action.cookie.iter().map(|byte| format!("{byte:02x}")).collect();
+        out.word("cookie", &digits, &format!("\tcookie {digits}\n"));
+    }
+    hardware(action, place, out);
+    out.close();
+}
+
+fn statistics(memory: &Memory, out: &mut Out) {
+    out.text("\tAction statistics:\n");
+    out.open("stats");
+    let Memory { bytes, packets, drops, overlimits, .. } = memory;
+    out.uint("bytes", *bytes, &format!("\tSent {bytes} bytes"));
+    out.uint("packets", *packets, &format!(" {packets} pkt"));
+    out.uint("drops", *drops, &format!(" (dropped {drops},"));
+    out.uint("overlimits", *overlimits, &format!(" overlimits {overlimits}"));
+    out.uint("requeues", 0u32, " requeues 0) ");
+    out.uint("backlog", 0u32, "\n\tbacklog 0b");
+    out.uint("qlen", 0u32, " 0p requeues 0");
+    out.text("\n");
+    out.close();
+}
+
+/// What is said of hardware, which there is none of.
+fn hardware(action: &Action, place: In, out: &mut Out) {
+    let mut said = false;
+    if action.no_percpu {
+        out.flag("no_percpu", "\tno_percpu");
+        said = true;
+    }
+    if place != In::Filter {
+        let key = if action.skip_hw { "skip_hw" } else { "not_in_hw" };
+        out.flag(key, &format!("\t{key}"));
+        said = true;
+    }
+    if said {
+        out.text("\n");
+    }
+    let mut stats = |key: &str, bits: u8| {
+        let names: Vec<&str> =
+            HW_STATS.iter().filter(|(_, b)| *b & bits != 0 || bits == *b).map(|(n, _)| *n).collect();
+        let json = crate::json::list(names.iter().map(|name| crate::json::quote(name)));
+        out.raw(key, &json, &format!("\t{key} {}\n", names.join(" ")));
+    };
+    if let Some(bits) = action.hw_stats {
+        stats("hw_stats", bits);
+    }
+    let offloads = match &action.kind {
+        Kind::Gact(_) => gact::offloads(action.control),
+        Kind::Skbedit(skbedit) => skbedit::offloads(skbedit),
+    };
+    if place == In::List && offloads && !action.skip_hw {
+        stats("used_hw_stats", 0);
+    }
+}
+
+/// An action that is printed.
+pub(crate) struct Shown<'a> {
+    pub(crate) action: &'a Action,
+    pub(crate) entry: &'a Entry,
+    pub(crate) memory: &'a Memory,
+    pub(crate) ways: &'a Ways<'a>,
+}
+
+impl Shown<'_> {
+    /// `index 1 ref 1 bind 1`, and with statistics the times, with this in front.
+    pub(crate) fn numbers(&self, before: &str, out: &mut Out) {
+        let Entry { index, refs, binds, .. } = self.entry;
+        out.uint("index", *index, &format!("{before}index {index}"));
+        out.uint("ref", *refs, &format!(" ref {refs}"));
+        out.uint("bind", *binds, &format!(" bind {binds}"));
+        self.times(out);
+    }
+
+    /// How long it is there, and since when it is unused; nothing as long as that is less than a tick of tc's.
+    pub(crate) fn times(&self, out: &mut Out) {
+        if !self.ways.statistics {
+            return;
+        }
+        let mut time = |key: &str, word: &str, since: Instant| {
+            let passed = self.ways.now.saturating_since(since).0;
+            if passed >= TICK {
+                let seconds = passed / 1_000_000_000;
+                out.uint(key, seconds, &format!(" {word} {seconds} sec"));
+            }
+        };
+        time("installed", "installed", self.entry.made);
+        time("last_used", "used", self.memory.used.unwrap_or(self.entry.made));
+        if let Some(first) = self.memory.first {
+            time("first_used", "firstused", first);
+        }
+    }
+}
+
+/// The grain of the times that tc is told, nanoseconds.
+const TICK: u64 = 10_000_000;
+
+/// What follows, as an object of this key; the text has this in front.
+pub(crate) fn show_control(control: Control, key: &str, before: &str, out: &mut Out) {
+    let name = control.name();
+    out.open(key);
+    out.word("type", name, &format!("{before}{name}"));
+    match control {
+        Control::Goto(chain) => out.uint("chain", chain, &format!(" chain {chain}")),
+        Control::Jump(to) => out.uint("jump", to, &format!(" {to}")),
+        _ => {}
+    }
+    out.close();
+}
+
+/// A control in words.
+pub(crate) fn control_words(control: Control) -> String {
+    match control {
+        Control::Goto(chain) => format!("goto chain {chain}"),
+        Control::Jump(to) => format!("jump {to}"),
+        // Nothing but kinds of their own come to these.
+        Control::Stolen | Control::Queued | Control::Repeat => "pipe".into(),
+        other => other.name().into(),
+    }
+}
+
+/// The words after `action` that make it again.
+pub(crate) fn words(entry: &Entry) -> String {
+    let action = &entry.action;
+    let control = control_words(action.control);
+    let mut words = match &action.kind {
+        Kind::Gact(gact) => gact::words(gact, &control),
+        Kind::Skbedit(skbedit) => format!("{} {control}", skbedit::words(skbedit)),
+    };
+    words.push_str(&format!(" index {}", entry.index));
+    if !action.cookie.is_empty() {
+        let digits: String = action.cookie.iter().map(|byte| format!("{byte:02x}")).collect();
+        words.push_str(&format!(" cookie {digits}"));
+    }
+    if let Some(bits) = action.hw_stats {
+        let name = HW_STATS.iter().find(|(_, b)| *b == bits).map_or("disabled", |(name, _)| name);
+        words.push_str(&format!(" hw_stats {name}"));
+    }
+    for (said, word) in [(action.no_percpu, " no_percpu"), (action.skip_hw, " skip_hw")] {
+        words.push_str(if said { word } else { "" });
+    }
+    words
+}

@@ -1,0 +1,154 @@
+//! Filters as words and as what is printed: a line's words to what core is to do, and what core has as `tc filter show`
+//! prints it and as the words that make it again. A file for each kind, with three functions:
+//!
+//! - `read`: what a line says, its words checked already, to the parameters of the kind;
+//! - `show`: what is printed between the chain and the actions, text and JSON at once;
+//! - `words`: what makes the filter again, between the kind and the actions.
+
+mod matchall;
+pub(crate) mod protocol;
+
+use std::sync::Arc;
+
+use txweir_core::Handle;
+use txweir_core::action::{ACTIONS_MAX, Wanted};
+use txweir_core::filter::{Bound, Goal, Rule};
+
+use crate::action::{self, In, Ways};
+use crate::diagnostic::{Diagnostic, code};
+use crate::language::{Object, Settings};
+use crate::lex::Word;
+use crate::out::Out;
+use crate::source::Source;
+
+/// The words after the kind of a filter or an action.
+pub(crate) struct Said<'a> {
+    pub(crate) source: &'a Arc<Source>,
+    /// The kind, as it is written.
+    pub(crate) kind: &'a Word,
+    /// The handle that stands before the kind, which some kinds read in their own way.
+    #[allow(dead_code, reason = "for kinds whose handles say more than a number")]
+    pub(crate) handle: Option<&'a Word>,
+    /// What the words set.
+    pub(crate) settings: Settings,
+}
+
+impl<'a> Said<'a> {
+    /// The words of a filter.
+    pub(crate) fn filter(
+        source: &'a Arc<Source>,
+        kind: &'a Word,
+        handle: Option<&'a Word>,
+        words: &[Word],
+    ) -> Self {
+        Self { source, kind, handle, settings: Settings::of(Object::Filter, &kind.text, source, words) }
+    }
+    /// A refusal of one of its words.
+    pub(crate) fn error(&self, code: &'static str, at: &Word, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(code, self.source, at.span.clone(), message)
+    }
+    /// Where a key was said; the kind, if it was not.
+    pub(crate) fn at(&self, key: &str) -> &Word {
+        self.settings.words(key).and_then(<[Word]>::first).unwrap_or(self.kind)
+    }
+    /// A number of 32 bits; the words were checked to be one.
+    pub(crate) fn u32(&self, key: &str) -> Option<u32> {
+        self.settings.number(key).and_then(|n| u32::try_from(n.value).ok())
+    }
+}
+
+/// Reads the words of a filter.
+pub(crate) fn read(said: &Said<'_>) -> Result<Rule, Diagnostic> {
+    if said.settings.has("skip_sw") {
+        let err = said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it");
+        return Err(err.hint(Some("leave skip_sw out".into())));
+    }
+    match said.kind.text.as_str() {
+        "matchall" => matchall::read(said).map(Rule::Matchall),
+        kind => {
+            let message = format!("there is no {kind} filter in the engine");
+            let known = txweir_core::filter::KINDS.join(", ");
+            Err(said.error(code::UNSUPPORTED, said.kind, message).expected(format!("one of {known}")))
+        }
+    }
+}
+
+/// Reads what a filter leads to: `classid`, and its actions.
+pub(crate) fn goal(said: &Said<'_>) -> Result<Goal, Diagnostic> {
+    let class = said.settings.handle("classid").map_or(Handle::NONE, |class| class.value);
+    let listed = said.settings.actions();
+    if let Some(beyond) = listed.get(ACTIONS_MAX) {
+        let message = format!("a filter has at most {ACTIONS_MAX} actions");
+        return Err(said.error(code::OUT_OF_RANGE, beyond.kind, message));
+    }
+    let read = |one| {
+        let mut wanted = action::read(said.source, one)?;
+        // What the filter says of hardware, it says of its actions.
+        if let Wanted::New(_, action) = &mut wanted {
+            action.skip_hw |= said.settings.has("skip_hw");
+        }
+        Ok(wanted)
+    };
+    let actions: Result<Vec<Wanted>, Diagnostic> = listed.iter().map(read).collect();
+    Ok(Goal { class, actions: actions? })
+}
+
+/// The handle of a filter as its kind writes it: a number, if the kind says nothing else.
+pub(crate) fn handle(kind: &str, word: &str) -> Option<u32> {
+    let _ = kind;
+    action::number(word)
+}
+
+/// How a kind writes the handle of a filter where it is asked for.
+pub(crate) fn handle_text(rule: &Rule, handle: u32) -> String {
+    match rule {
+        Rule::Matchall(_) => format!("{handle:#x}"),
+    }
+}
+
+/// A filter that is printed.
+pub(crate) struct Shown<'a> {
+    pub(crate) handle: u32,
+    pub(crate) rule: &'a Rule,
+    pub(crate) goal: &'a Bound,
+    /// The ethertype that it is asked about.
+    #[allow(dead_code, reason = "some kinds print by it how they read addresses")]
+    pub(crate) protocol: u16,
+    /// The first of the numbers of its counters.
+    pub(crate) hits: u32,
+}
+
+impl Shown<'_> {
+    /// ` flowid 1:10`, in the words of its kind, if it has a class.
+    pub(crate) fn class(&self, key: &str, ways: &Ways<'_>, out: &mut Out) {
+        if !self.goal.class.is_none() {
+            let class = ways.class(self.goal.class);
+            out.word(key, &class, &format!("{key} {class} "));
+        }
+    }
+}
+
+/// Prints what is the kind's, and the actions.
+pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
+    match shown.rule {
+        Rule::Matchall(rule) => matchall::show(rule, shown, ways, out),
+    }
+    if !shown.goal.actions.is_empty() {
+        out.open_list("actions");
+        for (order, id) in (1u32..).zip(shown.goal.actions.iter()) {
+            action::show(*id, order, ways, In::Filter, out);
+        }
+        out.close_list();
+    }
+}
+
+/// The words after the kind that make it again, but for its actions.
+pub(crate) fn words(rule: &Rule, goal: &Bound) -> String {
+    let mut words = match rule {
+        Rule::Matchall(rule) => matchall::words(rule),
+    };
+    if !goal.class.is_none() {
+        words.push_str(&format!(" classid {}", goal.class));
+    }
+    words
+}

@@ -1,0 +1,226 @@
+//! `actions` lines done, and what of actions is printed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use txweir_core::action::{Action, ActionId, Control, KINDS, Wanted};
+use txweir_core::{ConfigError, Instant};
+
+use super::list::Print;
+use super::session::Session;
+use crate::action::{self, In, Ways, is_control, number};
+use crate::ast::{ActionsCommand, Verb};
+use crate::command::{Failure, UNPARSABLE, USAGE};
+use crate::diagnostic::{Diagnostic, code};
+use crate::language::{self, Object, Settings};
+use crate::lex::Word;
+use crate::out::Out;
+use crate::source::Source;
+
+/// Does an `actions` line. As in tc, what the kernel refuses is status 255 here.
+pub(super) fn run(
+    session: &mut Session<'_>,
+    source: &Arc<Source>,
+    cmd: &ActionsCommand,
+) -> Result<(), Failure> {
+    match cmd.verb {
+        Verb::Flush => flush(session, source, cmd),
+        Verb::Delete => delete(session, source, cmd),
+        Verb::Get => get(session, source, cmd),
+        _ => put(session, source, cmd),
+    }
+}
+
+fn refused(source: &Arc<Source>, span: &Range<usize>, code: &'static str, message: String) -> Failure {
+    Failure { status: USAGE, diagnostic: Diagnostic::error(code, source, span.clone(), message) }
+}
+
+/// Adds, replaces or changes all actions of a line, or none.
+fn put(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) -> Result<(), Failure> {
+    let settings = Settings::of_actions(source, &cmd.options);
+    let mut wanted = Vec::new();
+    for one in settings.actions() {
+        let failure = |diagnostic| Failure { status: USAGE, diagnostic };
+        let span = one.kind.span.clone();
+        match action::read(source, &one).map_err(failure)? {
+            Wanted::There(kind, index) => {
+                let message = format!("action {kind} index {index} is not said to do anything");
+                return Err(refused(source, &span, code::MISSING, message));
+            }
+            Wanted::New(_, action) if matches!(action.control, Control::Goto(_)) => {
+                let message = "an action outside of a filter has no chains to go to".to_string();
+                return Err(refused(source, &span, code::UNSUPPORTED, message));
+            }
+            Wanted::New(index, action) => wanted.push((index, *action, span)),
+        }
+    }
+    let now = session.devices.now();
+    let mut made: Vec<ActionId> = Vec::new();
+    for (index, action, span) in wanted {
+        let done = put_one(session, cmd.verb, index, action, now);
+        match done {
+            Ok(id) => made.extend(id),
+            Err(err) => {
+                undo(session, &made);
+                return Err(refused(source, &span, code::EXISTS, err.to_string()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Gives the action if it is a new one.
+fn put_one(
+    session: &mut Session<'_>,
+    verb: Verb,
+    index: Option<u32>,
+    mut action: Action,
+    now: Instant,
+) -> Result<Option<ActionId>, ConfigError> {
+    let actions = &mut session.devices.filters_mut().actions;
+    let there = index.and_then(|index| actions.find(action.kind.name(), index));
+    match (verb, there.and_then(|id| actions.entry(id))) {
+        (Verb::Add, _) | (_, None) => actions.add(index, action, now).map(Some),
+        (_, Some(entry)) => {
+            // What is not said again of these stays, as in Linux.
+            if action.cookie.is_empty() {
+                action.cookie.clone_from(&entry.action.cookie);
+            }
+            action.no_percpu |= entry.action.no_percpu;
+            actions.replace(index, action, now).map(|_| None)
+        }
+    }
+}
+
+fn undo(session: &mut Session<'_>, made: &[ActionId]) {
+    let actions = &mut session.devices.filters_mut().actions;
+    for id in made {
+        let named = actions.entry(*id).map(|e| (e.action.kind.name(), e.index));
+        if let Some((kind, index)) = named {
+            // It was made just now, so that no filter holds it.
+            let _ = actions.delete(kind, index);
+        }
+    }
+}
+
+/// The actions that a line names by kind and index.
+fn named<'a>(
+    source: &Arc<Source>,
+    cmd: &'a ActionsCommand,
+) -> Result<Vec<(&'a Word, u32, &'a Word)>, Failure> {
+    let mut all = Vec::new();
+    for words in cmd.options.split(|w| matches!(w.text.as_str(), "action" | "actions")) {
+        let [kind, rest @ ..] = words else { continue };
+        let at = rest.iter().position(|w| w.text == "index").and_then(|at| rest.get(at + 1));
+        let Some(word) = at else {
+            let message = format!("this does not say which {} action", kind.text);
+            let err = refused(source, &kind.span, code::MISSING, message);
+            let diagnostic = err.diagnostic.expected("index N");
+            return Err(Failure { diagnostic, ..err });
+        };
+        match number(&word.text) {
+            Some(index) => all.push((kind, index, word)),
+            None => {
+                let message = format!("index: \"{}\" is not a value for it", word.text);
+                return Err(refused(source, &word.span, code::BAD_VALUE, message));
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn found(
+    session: &Session<'_>,
+    source: &Arc<Source>,
+    kind: &Word,
+    index: u32,
+    at: &Word,
+) -> Result<ActionId, Failure> {
+    let id = session.devices.filters().actions.find(&kind.text, index);
+    id.ok_or_else(|| {
+        let message = format!("there is no action {} index {index}", kind.text);
+        refused(source, &at.span, code::NOT_FOUND, message)
+    })
+}
+
+fn delete(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) -> Result<(), Failure> {
+    let all = named(source, cmd)?;
+    for (kind, index, at) in &all {
+        let id = found(session, source, kind, *index, at)?;
+        let binds = session.devices.filters().actions.entry(id).map_or(0, |e| e.binds);
+        if binds > 0 {
+            let message = format!("action {} index {index} is held by {binds} filters", kind.text);
+            return Err(refused(source, &at.span, code::CONFLICT, message));
+        }
+    }
+    for (kind, index, at) in all {
+        let done = session.devices.filters_mut().actions.delete(&kind.text, index);
+        done.map_err(|err| refused(source, &at.span, code::NOT_FOUND, err.to_string()))?;
+    }
+    Ok(())
+}
+
+fn get(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) -> Result<(), Failure> {
+    let mut ids = Vec::new();
+    for (kind, index, at) in named(source, cmd)? {
+        ids.push(found(session, source, kind, index, at)?);
+    }
+    let printed = print(&session.ways(), &ids, 0, In::Get);
+    session.print(printed);
+    Ok(())
+}
+
+fn flush(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) -> Result<(), Failure> {
+    let Some(kind) = cmd.options.iter().find(|w| !matches!(w.text.as_str(), "action" | "actions")) else {
+        return Ok(());
+    };
+    let failed = |message: String| Failure {
+        status: UNPARSABLE,
+        diagnostic: Diagnostic::error(code::NOT_FOUND, source, kind.span.clone(), message),
+    };
+    if !language::knows(Object::Action, &kind.text) || is_control(&kind.text) {
+        return Err(failed(format!("there is no action \"{}\"", kind.text)));
+    }
+    let actions = &mut session.devices.filters_mut().actions;
+    let gone = actions.flush(&kind.text);
+    let held = actions.of_kind(&kind.text).count();
+    if held > 0 && gone == 0 {
+        return Err(failed(format!("the first of {held} {} actions is held by a filter", kind.text)));
+    }
+    if held > 0 {
+        let message = format!("{held} {} actions stay: the first of them is held by a filter", kind.text);
+        session.say(&Diagnostic::error(code::CONFLICT, source, kind.span.clone(), message).warning());
+    }
+    Ok(())
+}
+
+/// Prints all actions of the kind that a line asks for.
+pub(super) fn list(session: &mut Session<'_>, cmd: &ActionsCommand) {
+    let asked = cmd.options.iter().find(|w| !matches!(w.text.as_str(), "action" | "actions"));
+    let kind = KINDS.iter().find(|kind| asked.is_some_and(|w| w.text == **kind));
+    let actions = &session.devices.filters().actions;
+    let ids: Vec<ActionId> =
+        kind.map(|kind| actions.of_kind(kind).map(|(id, _)| id).collect()).unwrap_or_default();
+    let printed = match ids.is_empty() {
+        true => Print::default(),
+        false => print(&session.ways(), &ids, ids.len(), In::List),
+    };
+    session.print(printed);
+}
+
+/// Prints actions below a line that says how many there are, as tc has it: none, where they were asked for one by one.
+fn print(ways: &Ways<'_>, ids: &[ActionId], total: usize, place: In) -> Print {
+    let mut printed = Print::default();
+    let mut out = Out::new();
+    out.uint("total acts", total as u64, &format!("total acts {total}\n"));
+    printed.push(out.finish());
+    let mut out = Out::new();
+    out.open_list("actions");
+    let first = if place == In::Get { 1u32 } else { 0 };
+    for (order, id) in (first..).zip(ids) {
+        action::show(*id, order, ways, place, &mut out);
+    }
+    out.close_list();
+    printed.push(out.finish());
+    printed
+}

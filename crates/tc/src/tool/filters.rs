@@ -1,0 +1,476 @@
+//! `filter` and `chain` lines done to devices, and what of filters is printed.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use txweir_core::filter::{ANY_PROTOCOL, BlockId, Filters, Named, Table, What};
+use txweir_core::qdisc::Filtered;
+use txweir_core::{ConfigError, ErrorKind, Handle};
+
+use super::list::Print;
+use super::session::{Session, no_device};
+use super::{Device, Hook};
+use crate::action::{CHAIN_MAX, Ways};
+use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
+use crate::command::{Failure, USAGE};
+use crate::diagnostic::{Diagnostic, code};
+use crate::filter::{self, Said, Shown, protocol};
+use crate::lex::Word;
+use crate::out::Out;
+use crate::source::Source;
+
+/// The hooks have this major number.
+const HOOK: u16 = 0xffff;
+
+/// Does a `filter` line.
+pub(super) fn run(
+    session: &mut Session<'_>,
+    source: &Arc<Source>,
+    cmd: &FilterCommand,
+) -> Result<(), Failure> {
+    let line = Line { source, span: &cmd.span, place: cmd.place.as_ref() };
+    if cmd.verb == Verb::Get && line.place.is_none() {
+        let places = "root, parent MAJOR:MINOR, ingress or egress";
+        return Err(line.usage(line.span, "this does not say which parent", places));
+    }
+    let at = line.find(session, cmd.target.as_ref())?;
+    let named = line.named(cmd)?;
+    match cmd.verb {
+        Verb::Delete => delete(session, &line, &at, cmd, named),
+        Verb::Get => get(session, &line, &at, cmd, named),
+        _ => put(session, &line, &at, cmd, named),
+    }
+}
+
+/// A line about filters.
+struct Line<'a> {
+    source: &'a Arc<Source>,
+    span: &'a Range<usize>,
+    place: Option<&'a At<Place>>,
+}
+
+/// Where filters are.
+struct Found {
+    dev: String,
+    /// The name by which the tree knows the place.
+    at: Handle,
+    /// The place as it was named.
+    said: Handle,
+    /// The filters that are there.
+    block: Option<BlockId>,
+}
+
+impl Line<'_> {
+    fn error(&self, code: &'static str, span: &Range<usize>, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::error(code, self.source, span.clone(), message)
+    }
+    fn refused(&self, code: &'static str, span: &Range<usize>, message: impl Into<String>) -> Failure {
+        Failure::refused(self.error(code, span, message))
+    }
+    fn usage(&self, span: &Range<usize>, message: &str, expected: &str) -> Failure {
+        let diagnostic = self.error(code::MISSING, span, message).expected(expected);
+        Failure { status: USAGE, diagnostic }
+    }
+
+    /// The device and the place that a line is about.
+    fn find(&self, session: &mut Session<'_>, target: Option<&Target>) -> Result<Found, Failure> {
+        let dev = match target {
+            Some(Target::Dev(dev)) => dev,
+            Some(Target::Block(block)) => {
+                let message = format!("there is no block {}: devices do not share filters here", block.value);
+                return Err(self.refused(code::NOT_FOUND, &block.span, message));
+            }
+            None => {
+                let err = self.error(code::MISSING, self.span, "this does not say on which device");
+                return Err(Failure::refused(err.expected("dev NAME")));
+            }
+        };
+        session.find(self.source, dev)?;
+        let Some(device) = session.devices.device(&dev.text) else {
+            return Err(no_device(self.source, dev, None));
+        };
+        let (at, said) = place(device, self.place.map(|p| p.value)).map_err(|message| {
+            let span = self.place.map_or(self.span, |p| &p.span);
+            self.refused(code::NOT_FOUND, span, message)
+        })?;
+        Ok(Found { dev: dev.text.clone(), at, said, block: device.tree().block(at) })
+    }
+
+    /// Which filters a line names.
+    fn named(&self, cmd: &FilterCommand) -> Result<Named, Failure> {
+        let chain = self.chain(cmd.chain.as_ref())?;
+        let prio = cmd.prio.as_ref().and_then(|p| u16::try_from(p.value).ok()).filter(|p| *p != 0);
+        let protocol =
+            cmd.protocol.as_ref().and_then(|word| protocol::number(&word.text)).filter(|n| *n != 0);
+        let handle = match (&cmd.handle, &cmd.kind) {
+            (Some(handle), None) => {
+                return Err(self.usage(&handle.span, "a handle is a kind's own", "the kind of the filter"));
+            }
+            (Some(word), Some(kind)) => Some(filter::handle(&kind.text, &word.text).ok_or_else(|| {
+                let message = format!("\"{}\" is not the handle of a {} filter", word.text, kind.text);
+                Failure::unparsable(self.error(code::BAD_VALUE, &word.span, message))
+            })?),
+            (None, _) => None,
+        };
+        Ok(Named { chain, prio, protocol, handle: handle.filter(|h| *h != 0) })
+    }
+
+    fn chain(&self, chain: Option<&At<u32>>) -> Result<u32, Failure> {
+        match chain {
+            Some(At { value, span }) if *value > CHAIN_MAX => {
+                let err = self.error(code::OUT_OF_RANGE, span, format!("chain {value} is out of range"));
+                Err(Failure::refused(err.expected(format!("at most {CHAIN_MAX}"))))
+            }
+            chain => Ok(chain.map_or(0, |c| c.value)),
+        }
+    }
+}
+
+/// The name by which the tree of a device knows a place for filters, and the place as Linux names it back.
+fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle, Handle), String> {
+    let no_hook = || format!("{} has no ingress or clsact hook", device.name());
+    let root = device.tree().root().handle();
+    match (place, device.hook()) {
+        (None | Some(Place::Below(Handle::ROOT)), _) => {
+            let said = if place.is_none() { root } else { Handle::ROOT };
+            at_qdisc(device, root).map(|at| (at, said))
+        }
+        (Some(Place::Ingress | Place::Egress), None) => Err(no_hook()),
+        (Some(Place::Ingress), Some(_)) => Ok((Hook::INGRESS, Hook::INGRESS)),
+        (Some(Place::Egress), Some(Hook::Clsact)) => Ok((Hook::EGRESS, Hook::EGRESS)),
+        // The ingress hook takes every name.
+        (Some(Place::Egress), Some(Hook::Ingress)) => Ok((Hook::INGRESS, Hook::EGRESS)),
+        (Some(Place::Below(at)), None) if at.major() == HOOK => Err(no_hook()),
+        (Some(Place::Below(at)), Some(Hook::Ingress)) if at.major() == HOOK => Ok((Hook::INGRESS, at)),
+        (Some(Place::Below(at @ (Hook::INGRESS | Hook::EGRESS))), Some(Hook::Clsact)) => Ok((at, at)),
+        (Some(Place::Below(at)), Some(Hook::Clsact)) if at.major() == HOOK => {
+            Err(format!("clsact has two places, {} and {}: {at} is neither", Hook::INGRESS, Hook::EGRESS))
+        }
+        (Some(Place::Below(at) | Place::Handle(at)), _) => at_qdisc(device, at).map(|key| (key, at)),
+        (Some(Place::Clsact), _) => Err("clsact is two places: ingress and egress".into()),
+    }
+}
+
+/// A qdisc or class that asks filters.
+fn at_qdisc(device: &dyn Device, at: Handle) -> Result<Handle, String> {
+    let mut found = None;
+    device.tree().visit(&mut |_, node| {
+        if node.handle() == at.qdisc() && found.is_none() {
+            let qdisc = node.qdisc();
+            let class = at.minor() == 0
+                || qdisc.classes().iter().any(|class| class.minor == at.minor())
+                || qdisc.user_classes().is_some_and(|classes| classes.has(at.minor()));
+            found = Some((qdisc.spec(), class));
+        }
+    });
+    match found {
+        None if at.is_none() => Err(format!("{} has no qdisc that asks filters", device.name())),
+        None => Err(format!("{} has no qdisc {}", device.name(), at.qdisc())),
+        Some((spec, _)) if spec.filters == Filtered::No => Err(format!("{} asks no filters", spec.kind)),
+        Some((_, false)) => Err(format!("there is no class {at}")),
+        Some((spec, true)) if at.minor() != 0 && spec.filters != Filtered::Classes => {
+            Err(format!("the classes of {} ask no filters: it does", spec.kind))
+        }
+        Some(_) => Ok(at),
+    }
+}
+
+/// Adds, replaces or changes a filter.
+fn put(
+    session: &mut Session<'_>,
+    line: &Line<'_>,
+    at: &Found,
+    cmd: &FilterCommand,
+    mut named: Named,
+) -> Result<(), Failure> {
+    let Some(kind) = &cmd.kind else {
+        let err = line.error(code::MISSING, line.span, "this does not say which kind");
+        return Err(Failure::refused(
+            err.expected(format!("one of {}", txweir_core::filter::KINDS.join(", "))),
+        ));
+    };
+    let what = match cmd.verb {
+        Verb::Add => What::Add,
+        Verb::Replace => What::Replace,
+        _ => What::Change,
+    };
+    if what != What::Change {
+        named.protocol = named.protocol.or(Some(ANY_PROTOCOL));
+    }
+    let said = Said::filter(line.source, kind, cmd.handle.as_ref(), &cmd.options);
+    let rule = filter::read(&said).map_err(Failure::refused)?;
+    let goal = filter::goal(&said).map_err(Failure::refused)?;
+    let now = session.devices.now();
+    let filters = session.devices.filters_mut();
+    let block = at.block.unwrap_or_else(|| filters.add_block());
+    let done = filters.put(block, named, &rule, &goal, what, now);
+    settle(session, at, block, done.is_ok());
+    done.map(|_| ()).map_err(|err| refuse(line, cmd, &err))
+}
+
+/// A block that was made for a line is the device's if the line was done, and goes if it was not.
+fn settle(session: &mut Session<'_>, at: &Found, block: BlockId, done: bool) {
+    if at.block.is_some() {
+        return;
+    }
+    match session.devices.device(&at.dev) {
+        Some(device) if done => device.configure(&mut |tree, _| tree.set_block(at.at, Some(block))),
+        _ => session.devices.filters_mut().delete_block(block),
+    }
+}
+
+fn delete(
+    session: &mut Session<'_>,
+    line: &Line<'_>,
+    at: &Found,
+    cmd: &FilterCommand,
+    named: Named,
+) -> Result<(), Failure> {
+    let kind = cmd.kind.as_ref().map(|k| k.text.as_str());
+    let all = named.prio.is_none() && named.handle.is_none() && named.protocol.is_none() && kind.is_none();
+    match at.block {
+        Some(block) => {
+            let done = session.devices.filters_mut().delete(block, named, kind);
+            done.map_err(|err| refuse(line, cmd, &err))
+        }
+        None if all => Ok(()),
+        None => Err(line.refused(code::NOT_FOUND, line.span, "there are no filters")),
+    }
+}
+
+fn get(
+    session: &mut Session<'_>,
+    line: &Line<'_>,
+    at: &Found,
+    cmd: &FilterCommand,
+    named: Named,
+) -> Result<(), Failure> {
+    let (Some(prio), Some(handle), Some(kind)) = (named.prio, &cmd.handle, &cmd.kind) else {
+        let what = match (named.prio, &cmd.handle) {
+            (None, _) => "prio",
+            (_, None) => "handle",
+            _ => "kind",
+        };
+        let message = format!("this does not say which {what}");
+        return Err(line.usage(line.span, &message, "prio N, handle ID and the kind"));
+    };
+    let filters = session.devices.filters();
+    let missing = |what: &str| line.refused(code::NOT_FOUND, line.span, format!("there is no such {what}"));
+    let block = at.block.and_then(|block| filters.block(block));
+    let chain = block.and_then(|b| b.chains.iter().find(|c| c.index == named.chain));
+    let chain = chain.ok_or_else(|| missing("chain"))?;
+    let of = |t: &&Table| t.prio == prio && named.protocol.is_none_or(|p| p == t.protocol);
+    let table = chain.tables.iter().find(of).ok_or_else(|| missing("priority and protocol"))?;
+    if table.kind() != kind.text {
+        let message = format!("priority {prio} has {} filters", table.kind());
+        return Err(line.refused(code::CONFLICT, &kind.span, message));
+    }
+    let head = Head { parent: Some(at.said), chain: Some(named.chain), protocol: true, prio: true };
+    let ways = session.ways();
+    let mut printed = Print::default();
+    table.find(named.handle.unwrap_or(0), &mut |rule, goal, hits| {
+        let shown =
+            Shown { handle: named.handle.unwrap_or(0), rule: &rule, goal, protocol: table.protocol, hits };
+        printed.push(one(&head, table, Some(&shown), &ways));
+    });
+    if printed.objects.is_empty() {
+        return Err(line.refused(code::NOT_FOUND, &handle.span, "there is no filter of this handle"));
+    }
+    session.print(printed);
+    Ok(())
+}
+
+/// What core refuses, at the word that it is about.
+fn refuse(line: &Line<'_>, cmd: &FilterCommand, err: &ConfigError) -> Failure {
+    let key = err.key.as_deref().unwrap_or("");
+    let word = |word: &Option<Word>| word.as_ref().map(|w| w.span.clone());
+    let option = || cmd.options.iter().position(|w| w.text == key).map(|at| cmd.options[at].span.clone());
+    let span = match key {
+        "handle" => word(&cmd.handle),
+        "prio" => cmd.prio.as_ref().map(|p| p.span.clone()),
+        "protocol" => word(&cmd.protocol),
+        "chain" => cmd.chain.as_ref().map(|c| c.span.clone()),
+        "kind" => word(&cmd.kind),
+        _ => option(),
+    };
+    Failure::refused(said(line, span.as_ref().unwrap_or(line.span), err))
+}
+
+/// A refusal of core's as one of a line.
+fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError) -> Diagnostic {
+    let code = match err.kind {
+        ErrorKind::Exists => code::EXISTS,
+        ErrorKind::NotFound => code::NOT_FOUND,
+        ErrorKind::Missing => code::MISSING,
+        ErrorKind::Conflict => code::CONFLICT,
+        ErrorKind::OutOfRange => code::OUT_OF_RANGE,
+        ErrorKind::Unsupported => code::UNSUPPORTED,
+        _ => code::BAD_VALUE,
+    };
+    line.error(code, span, err.to_string()).hint(err.hint.clone())
+}
+
+/// Does a `chain` line.
+pub(super) fn run_chain(
+    session: &mut Session<'_>,
+    source: &Arc<Source>,
+    cmd: &ChainCommand,
+) -> Result<(), Failure> {
+    let line = Line { source, span: &cmd.span, place: cmd.place.as_ref() };
+    let at = line.find(session, cmd.target.as_ref())?;
+    let chain = line.chain(cmd.chain.as_ref())?;
+    let span = cmd.chain.as_ref().map_or(line.span, |c| &c.span);
+    let missing = || line.refused(code::NOT_FOUND, span, format!("there is no chain {chain}"));
+    match cmd.verb {
+        Verb::Delete => {
+            let block = at.block.ok_or_else(missing)?;
+            let done = session.devices.filters_mut().delete_chain(block, chain);
+            done.map_err(|err| Failure::refused(said(&line, span, &err)))
+        }
+        Verb::Get => {
+            let found = at.block.and_then(|block| session.devices.filters().block(block));
+            if !found.is_some_and(|b| b.chains.iter().any(|c| c.index == chain)) {
+                return Err(missing());
+            }
+            // Named by its qdisc always.
+            let printed = chains(session.devices.filters(), &at, None, Some(chain), true);
+            session.print(printed);
+            Ok(())
+        }
+        _ => {
+            if let Some(kind) = &cmd.kind {
+                let message = format!("a chain of {} filters cannot be told what they match", kind.text);
+                return Err(line.refused(code::UNSUPPORTED, &kind.span, message));
+            }
+            let filters = session.devices.filters_mut();
+            let block = at.block.unwrap_or_else(|| filters.add_block());
+            let done = filters.add_chain(block, chain, None);
+            settle(session, &at, block, done.is_ok());
+            done.map_err(|err| Failure::refused(said(&line, span, &err)))
+        }
+    }
+}
+
+/// What of a filter's place is printed.
+struct Head {
+    /// The place, if it is printed.
+    parent: Option<Handle>,
+    /// The chain, if it is printed.
+    chain: Option<u32>,
+    protocol: bool,
+    prio: bool,
+}
+
+/// Prints a filter, or (`None`) only the table that it is in.
+fn one(head: &Head, table: &Table, shown: Option<&Shown<'_>>, ways: &Ways<'_>) -> (String, String) {
+    let mut out = Out::new();
+    out.text("filter ");
+    match head.parent {
+        Some(Handle::ROOT) => out.flag("root", "root "),
+        Some(Hook::INGRESS) => out.flag("ingress", "ingress "),
+        Some(Hook::EGRESS) => out.flag("egress", "egress "),
+        Some(parent) => out.word("parent", &parent.to_string(), &format!("parent {parent} ")),
+        None => {}
+    }
+    if head.protocol {
+        let name = protocol::name(table.protocol);
+        out.word("protocol", &name, &format!("protocol {name} "));
+    }
+    if head.prio {
+        out.uint("pref", table.prio, &format!("pref {} ", table.prio));
+    }
+    out.word("kind", table.kind(), &format!("{} ", table.kind()));
+    if let Some(chain) = head.chain {
+        out.uint("chain", chain, &format!("chain {chain} "));
+    }
+    if let Some(shown) = shown {
+        out.open("options");
+        filter::show(shown, ways, &mut out);
+        out.close();
+    }
+    out.text("\n");
+    out.finish()
+}
+
+/// Prints the filters that a line asks for.
+pub(super) fn list(session: &mut Session<'_>, cmd: &FilterCommand, dev: &str) {
+    let Some((at, said)) =
+        session.devices.device(dev).and_then(|d| place(d, cmd.place.as_ref().map(|p| p.value)).ok())
+    else {
+        return session.print(Print::default());
+    };
+    let block = session.devices.device(dev).and_then(|d| d.tree().block(at));
+    let wanted = cmd.protocol.as_ref().and_then(|word| protocol::number(&word.text));
+    let prio = cmd.prio.as_ref().map(|p| p.value).filter(|p| *p != 0);
+    let head = Head {
+        // What was asked for goes without saying.
+        parent: cmd.place.is_none().then_some(said),
+        chain: None,
+        protocol: wanted.is_none(),
+        prio: prio.is_none(),
+    };
+    let ways = session.ways();
+    let mut printed = Print::default();
+    for chain in in_order(session.devices.filters(), block) {
+        if cmd.chain.as_ref().is_some_and(|c| c.value != chain.index) {
+            continue;
+        }
+        let head = Head { chain: cmd.chain.is_none().then_some(chain.index), ..head };
+        for table in &chain.tables {
+            if prio.is_some_and(|p| p != u32::from(table.prio)) || wanted.is_some_and(|w| w != table.protocol)
+            {
+                continue;
+            }
+            printed.push(one(&head, table, None, &ways));
+            table.visit(&mut |handle, rule, goal, hits| {
+                let shown = Shown { handle, rule: &rule, goal, protocol: table.protocol, hits };
+                printed.push(one(&head, table, Some(&shown), &ways));
+            });
+        }
+    }
+    session.print(printed);
+}
+
+/// The chains of a block in the order in which they were made.
+fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::filter::Chain> {
+    let block = block.and_then(|block| filters.block(block));
+    let mut chains: Vec<_> = block.map(|b| b.chains.iter().collect()).unwrap_or_default();
+    chains.sort_by_key(|chain| chain.made);
+    chains
+}
+
+/// Prints the chains that a line asks for.
+pub(super) fn list_chains(session: &mut Session<'_>, cmd: &ChainCommand, dev: &str) {
+    let Some(device) = session.devices.device(dev) else { return };
+    let printed = match place(device, cmd.place.as_ref().map(|p| p.value)) {
+        Err(_) => Print::default(),
+        Ok((at, said)) => {
+            let found = Found { dev: dev.into(), at, said, block: device.tree().block(at) };
+            let asked = cmd.place.as_ref().map(|_| found.said);
+            chains(session.devices.filters(), &found, asked, cmd.chain.as_ref().map(|c| c.value), false)
+        }
+    };
+    session.print(printed);
+}
+
+/// Prints chains: all, or the one asked for, whose number goes without saying then, unless it was got.
+fn chains(filters: &Filters, at: &Found, asked: Option<Handle>, only: Option<u32>, got: bool) -> Print {
+    let mut printed = Print::default();
+    let qdisc = at.at.qdisc();
+    for chain in in_order(filters, at.block) {
+        if only.is_some_and(|only| only != chain.index) {
+            continue;
+        }
+        let mut out = Out::new();
+        out.text("chain ");
+        if asked != Some(qdisc) {
+            out.word("parent", &qdisc.to_string(), &format!("parent {qdisc} "));
+        }
+        if only.is_none() || got {
+            out.uint("chain", chain.index, &format!("chain {} ", chain.index));
+        }
+        out.text("\n");
+        printed.push(out.finish());
+    }
+    printed
+}

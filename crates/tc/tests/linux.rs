@@ -1,0 +1,66 @@
+//! What Linux's tc prints, and its exit status: `spec/tc/linux/*.txt`, recorded by `oracle/transcribe`. The commands are done
+//! here one after the other, and text, JSON and status compared. What stands on stderr is txweir's own, and is not.
+
+use std::path::Path;
+
+use txweir_core::{Env, Instant};
+use txweir_tc::tool::testing::{Memory, MemoryDevice};
+use txweir_tc::tool::{Request, run};
+
+/// Commands that are not answered as Linux does, each with its row of PARITY.md.
+const MEANT: &[(&str, &str)] = &[];
+
+/// A command, what it prints, and its status.
+fn commands(text: &str) -> Vec<(&str, String, u8)> {
+    let mut all: Vec<(&str, String, u8)> = Vec::new();
+    for line in text.split_inclusive('\n') {
+        match (line.strip_prefix("$ "), line.strip_prefix("? "), all.last_mut()) {
+            (Some(command), ..) => all.push((command.trim_end(), String::new(), 0)),
+            (None, Some(status), Some(last)) => last.2 = status.trim_end().parse().expect("a status"),
+            (None, None, Some(last)) => last.1.push_str(line),
+            (None, _, None) => panic!("text before the first command"),
+        }
+    }
+    all
+}
+
+fn differences(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).expect("a transcript");
+    let device = |name| MemoryDevice::new(name, 1, Env::default());
+    let mut devices = Memory::default().with(device("lan")).with(device("wan"));
+    let mut now = 0;
+    let mut wrong = Vec::new();
+    for (command, stdout, status) in commands(&text) {
+        if let Some(seconds) = command.strip_prefix("sleep ") {
+            now += seconds.parse::<u64>().expect("seconds");
+            devices.set_now(Instant::from_secs(now));
+            continue;
+        }
+        let args = command.split(' ').skip(1).map(String::from).collect();
+        let ours = run(&Request { args, ..Request::default() }, &mut devices);
+        let meant = MEANT.iter().any(|(said, _)| *said == command);
+        if ((ours.stdout.as_str(), ours.status) != (&stdout, status)) != meant {
+            wrong.push(format!(
+                "{command}\nLinux [{status}]\n{stdout}ours [{}]\n{}{}",
+                ours.status, ours.stdout, ours.stderr
+            ));
+        }
+    }
+    wrong
+}
+
+fn compare(name: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc/linux").join(name);
+    let wrong = differences(&file);
+    assert!(wrong.is_empty(), "{} differences\n\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn matchall_is_what_linux_says() {
+    compare("matchall.txt");
+}
+
+#[test]
+fn actions_are_what_linux_says() {
+    compare("actions.txt");
+}
