@@ -24,6 +24,7 @@ extern crate std;
 
 pub mod action;
 pub mod chance;
+pub mod checksum;
 pub mod cx;
 pub mod detail;
 pub mod device;

@@ -6,7 +6,14 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::options::{legal, legal_class};
+use txweir_core::action::{
+    Action, Control, Csum, Gact, Kind as ActionKind, Mirred, Pedit, Police, Sample, Simple, Skbedit, Skbmod,
+    State, Vlan, Wanted, pedit, police,
+};
 use txweir_core::device::{Completed, DeviceError};
+use txweir_core::filter::{Filters, Goal, Matchall, Named, Rule, Run, Verdict as FilterVerdict, What};
+use txweir_core::headers::Headers;
+use txweir_core::packet::{FrameBytes, NoOutlet, Packet, PortId, Way};
 use txweir_core::pool::{List, Pkt, Pool, Queue};
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::pfifo_fast::NoParams;
@@ -16,7 +23,7 @@ use txweir_core::spec::{Env, Flags};
 use txweir_core::value::Words;
 use txweir_core::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
 use txweir_core::{
-    Admitted, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath,
+    Admitted, Bytes, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath,
     TxQueue, Wake, cx::Cx, node::Node,
 };
 
@@ -329,4 +336,105 @@ fn the_counter_cries_out() {
     path.configure(Instant::ZERO, &mut ring, |tree, cx| tree.set_root(node, cx));
     let n = calls(|| load(&mut path, &mut ring, &mut Rng::new(1), 1000, &mut Met::default()));
     assert!(n >= 1000, "{n}");
+}
+
+/// A frame in a buffer that does not grow.
+struct Fixed([u8; 256], usize);
+
+impl FrameBytes for Fixed {
+    fn bytes(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0[..self.1]
+    }
+    fn insert(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let room = at <= self.1 && self.1 + bytes.len() <= self.0.len();
+        if room {
+            self.0.copy_within(at..self.1, at + bytes.len());
+            self.0[at..at + bytes.len()].copy_from_slice(bytes);
+            self.1 += bytes.len();
+        }
+        room
+    }
+    fn remove(&mut self, at: usize, len: usize) -> bool {
+        let there = at + len <= self.1;
+        if there {
+            self.0.copy_within(at + len..self.1, at);
+            self.1 -= len;
+        }
+        there
+    }
+}
+
+/// One action of each kind, all of which let a packet go on.
+fn one_of_each() -> Vec<ActionKind> {
+    let police = police::Config {
+        rate: Rate::from_bits(1_000_000),
+        burst: Bytes(3000),
+        peakrate: Some(Rate::from_bits(2_000_000)),
+        mtu: Some(2000),
+        average: Some(police::Average { rate: Rate(1 << 40), interval_log: 0, weight_log: 3 }),
+        conform: Control::Pipe,
+        ..police::Config::default()
+    };
+    let key = pedit::Key {
+        header: pedit::Header::Ip4,
+        offset: 8,
+        add: true,
+        mask: 0xff_ffff,
+        value: 0xff00_0000,
+        at: None,
+    };
+    let mirred = Mirred { to: PortId(1), name: "lan".into(), way: Way::Egress, redirect: false };
+    vec![
+        ActionKind::Police(Police::new(police).unwrap()),
+        ActionKind::Vlan(Vlan::Push { id: 5, protocol: 0x8100, priority: 3 }),
+        ActionKind::Vlan(Vlan::Modify { id: 6, protocol: 0x88a8, priority: None }),
+        ActionKind::Pedit(Pedit::new(vec![key], true).unwrap()),
+        ActionKind::Csum(Csum { iph: true, udp: true, ..Csum::default() }),
+        ActionKind::Skbmod(Skbmod { swap: true, ecn: true, ..Skbmod::default() }),
+        ActionKind::Vlan(Vlan::Pop),
+        ActionKind::Mirred(mirred),
+        ActionKind::Sample(Sample::new(1, 1, Some(60)).unwrap()),
+        ActionKind::Simple(Simple::new("seen".into()).unwrap()),
+        ActionKind::Skbedit(Skbedit { priority: Some(1), ..Skbedit::default() }),
+        ActionKind::Gact(Gact::default()),
+    ]
+}
+
+#[test]
+fn actions_allocate_nothing() {
+    let kinds: Vec<&str> = one_of_each().iter().map(ActionKind::name).collect();
+    assert!(txweir_core::action::KINDS.iter().all(|kind| kinds.contains(kind)), "each kind is run");
+    let mut filters = Filters::new();
+    let block = filters.add_block();
+    let actions =
+        one_of_each().into_iter().map(|kind| Wanted::New(None, Box::new(Action::new(kind, Control::Pipe))));
+    let goal = Goal { actions: actions.collect(), ..Goal::default() };
+    let rule = Rule::Matchall(Matchall::default());
+    filters.put(block, Named::default(), &rule, &goal, What::Add, Instant::ZERO).unwrap();
+    let mut state = State::new(1);
+    filters.fit(&mut state);
+    let mut passed = 0;
+    let counted = calls(|| {
+        for i in 0..10_000 {
+            let mut frame = Fixed([0; 256], 200);
+            frame.0[12..16].copy_from_slice(&[8, 0, 0x45, 2]);
+            frame.0[16..18].copy_from_slice(&186u16.to_be_bytes());
+            frame.0[23] = 17;
+            frame.0[38..40].copy_from_slice(&166u16.to_be_bytes());
+            let mut meta = Meta::new(200);
+            let headers = Headers::parse_ethernet(frame.bytes());
+            let mut packet = Packet::new(&mut frame, &mut meta, headers);
+            let now = Instant(i * 1_000_000);
+            let (actions, outlet) = (&filters.actions, &mut NoOutlet);
+            let mut run = Run { actions, state: &mut state, outlet, now, queues: 1 };
+            passed += u32::from(
+                filters.classify(block, &mut packet, &mut run) == FilterVerdict::Class(ClassId::NONE),
+            );
+        }
+    });
+    assert_eq!(counted, 0);
+    assert_eq!(passed, 10_000);
 }

@@ -392,6 +392,7 @@ fn pages_and_modules_name_the_rows_that_there_are() {
     let mut on_pages: BTreeSet<String> = BTreeSet::new();
     let mut pages = vec![repository().join("docs/bql.md")];
     pages.extend(fs::read_dir(repository().join("docs/qdisc")).unwrap().map(|e| e.unwrap().path()));
+    pages.extend(fs::read_dir(repository().join("docs/action")).unwrap().map(|e| e.unwrap().path()));
     for page in pages {
         let text = read(&page);
         let section = text.split("## Differences from Linux").nth(1).unwrap_or("");
@@ -402,7 +403,9 @@ fn pages_and_modules_name_the_rows_that_there_are() {
     }
     for Row { name, section, .. } in &rows {
         match section.as_str() {
-            "Kinds" => assert!(in_modules.contains(name) && on_pages.contains(name), "{name}"),
+            "Kinds" | "Kinds of actions" => {
+                assert!(in_modules.contains(name) && on_pages.contains(name), "{name}")
+            }
             "Byte queue limit" => assert!(on_pages.contains(name), "{name}: docs/bql.md is silent"),
             _ => {}
         }

@@ -8,6 +8,7 @@ use txweir_core::filter::Filters;
 use txweir_device::poll::{PollFd, PollFlags};
 use txweir_device::{IfName, MAX_FRAME};
 use txweir_runtime::Received;
+use txweir_tc::tool::Ports;
 
 use crate::grammar::{Change, LinkType, Make, Verb};
 use crate::link::{End, Link};
@@ -43,6 +44,8 @@ pub struct Links {
     pub(crate) filters: Filters,
     /// What they have counted.
     pub(crate) state: State,
+    /// By which numbers they know links.
+    pub(crate) ports: Ports,
 }
 
 impl Default for Links {
@@ -52,6 +55,7 @@ impl Default for Links {
             scratch: vec![0; MAX_FRAME].into(),
             now: Instant::ZERO,
             filters: Filters::new(),
+            ports: Ports::default(),
             // What the standard library keys its own hashes with: from the system's random source.
             state: State::new(RandomState::new().hash_one(0u8)),
         }

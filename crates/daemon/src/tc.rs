@@ -3,9 +3,10 @@
 use txweir_core::action::State;
 use txweir_core::cx::Cx;
 use txweir_core::filter::Filters;
+use txweir_core::packet::PortId;
 use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Instant, Meta, Tree};
-use txweir_tc::tool::{Device, Devices, Hook, LinkLine, SwapDone};
+use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, LinkLine, SwapDone};
 
 use crate::grammar::{self, Verb};
 use crate::link::Link;
@@ -35,6 +36,11 @@ impl Devices for Links {
 
     fn state(&self) -> &State {
         &self.state
+    }
+
+    fn port(&mut self, name: &str) -> Option<PortId> {
+        let there = name == LOOPBACK || self.find(name).is_some();
+        there.then(|| self.ports.of(name))
     }
 
     fn now(&self) -> Instant {

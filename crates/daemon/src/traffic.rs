@@ -3,7 +3,7 @@
 
 use std::io;
 
-use txweir_device::checksum::Sum;
+use txweir_core::checksum::Sum;
 use txweir_device::{Sent, VnetHdr};
 use txweir_runtime::Port;
 

@@ -26,7 +26,6 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("txweir-device drives Linux TAP devices and packet sockets; it has no other backend");
 
-pub mod checksum;
 pub mod clock;
 mod counters;
 pub mod cpu;

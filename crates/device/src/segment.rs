@@ -15,7 +15,8 @@
 
 use std::fmt;
 
-use crate::checksum::Sum;
+use txweir_core::checksum::Sum;
+
 use crate::vnet::{Gso, VnetHdr};
 
 /// Ethernet addresses and type, without tags.

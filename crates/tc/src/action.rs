@@ -6,12 +6,21 @@
 //! - `words`: what makes the action again, behind the kind and before what any action may say;
 //! - `offloads`: whether Linux would offer it to hardware, which shows in what is listed.
 
+mod csum;
 mod gact;
+mod mirred;
+mod pedit;
+mod police;
+mod sample;
+mod simple;
 mod skbedit;
+mod skbmod;
+mod vlan;
 
 use std::sync::Arc;
 
 use txweir_core::action::{Action, ActionId, Actions, Control, Entry, Kind, Memory, State, Wanted};
+use txweir_core::packet::PortId;
 use txweir_core::{Handle, Instant};
 
 use crate::diagnostic::{Diagnostic, code};
@@ -43,8 +52,42 @@ pub(crate) fn number(word: &str) -> Option<u32> {
     language::uint(word).and_then(|n| u32::try_from(n).ok())
 }
 
-/// Reads one action of a list.
-pub(crate) fn read(source: &Arc<Source>, one: &language::Action<'_>) -> Result<Wanted, Diagnostic> {
+/// Six bytes, with a colon between each two.
+pub(crate) fn mac(text: &str) -> Option<[u8; 6]> {
+    let mut parts = text.split(':').map(|part| match part.len() {
+        1 | 2 if part.bytes().all(|b| b.is_ascii_hexdigit()) => u8::from_str_radix(part, 16).ok(),
+        _ => None,
+    });
+    let mut mac = [0; 6];
+    for byte in &mut mac {
+        *byte = parts.next()??;
+    }
+    parts.next().is_none().then_some(mac)
+}
+
+/// The same in words.
+pub(crate) fn mac_text(mac: &[u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// Actions of Linux that the engine has not, and why.
+const WITHOUT: [(&str, &str); 8] = [
+    ("nat", "nobody here answers for an address that is translated; pedit and csum change addresses one way"),
+    ("ct", "connections are not tracked here"),
+    ("ctinfo", "connections are not tracked here"),
+    ("connmark", "connections are not tracked here"),
+    ("tunnel_key", "there are no tunnels here"),
+    ("ife", "there is no encapsulation here"),
+    ("mpls", "labels are not read here"),
+    ("gate", "there is no gate here; taprio has schedules"),
+];
+
+/// Reads one action of a list; `ports` gives the number of a device.
+pub(crate) fn read(
+    source: &Arc<Source>,
+    one: &language::Action<'_>,
+    ports: &mut dyn FnMut(&str) -> Option<PortId>,
+) -> Result<Wanted, Diagnostic> {
     let own: Vec<Word>;
     // `drop` is `gact drop`.
     let (name, words) = match is_control(&one.kind.text) {
@@ -62,9 +105,20 @@ pub(crate) fn read(source: &Arc<Source>, one: &language::Action<'_>) -> Result<W
     let index = said.u32("index").filter(|index| *index != 0);
     let made = match name {
         "gact" => gact::read(&said)?.map(|(gact, control)| (Kind::Gact(gact), control)),
+        "csum" => csum::read(&said)?.map(|(csum, control)| (Kind::Csum(csum), control)),
+        "mirred" => mirred::read(&said, ports)?.map(|(mirred, control)| (Kind::Mirred(mirred), control)),
+        "pedit" => pedit::read(&said)?.map(|(pedit, control)| (Kind::Pedit(pedit), control)),
+        "police" => police::read(&said)?,
+        "sample" => sample::read(&said)?.map(|(sample, control)| (Kind::Sample(sample), control)),
+        "simple" => simple::read(&said)?.map(|(simple, control)| (Kind::Simple(simple), control)),
         "skbedit" => skbedit::read(&said)?.map(|(skbedit, control)| (Kind::Skbedit(skbedit), control)),
+        "skbmod" => skbmod::read(&said)?.map(|(skbmod, control)| (Kind::Skbmod(skbmod), control)),
+        "vlan" => vlan::read(&said)?.map(|(vlan, control)| (Kind::Vlan(vlan), control)),
         kind => {
-            let message = format!("there is no action {kind} in the engine");
+            let message = match WITHOUT.iter().find(|(name, _)| *name == kind) {
+                Some((_, why)) => format!("there is no action {kind} in the engine: {why}"),
+                None => format!("there is no action {kind} in the engine"),
+            };
             let known = txweir_core::action::KINDS.join(", ");
             let err = said.error(code::UNSUPPORTED, one.kind, message);
             return Err(err.expected(format!("one of {known}")));
@@ -72,7 +126,11 @@ pub(crate) fn read(source: &Arc<Source>, one: &language::Action<'_>) -> Result<W
     };
     match (made, index) {
         (Some((kind, default)), index) => {
-            let control = control(&said)?.unwrap_or(default);
+            // A packet that goes elsewhere is gone, whatever is said.
+            let control = match kind {
+                Kind::Mirred(txweir_core::action::Mirred { redirect: true, .. }) => default,
+                _ => control(&said)?.unwrap_or(default),
+            };
             let mut action = Action::new(kind, control);
             action.cookie = said.settings.word("cookie").map(|w| bytes(&w.text)).unwrap_or_default();
             action.no_percpu = said.settings.has("no_percpu");
@@ -184,8 +242,16 @@ pub(crate) fn show(id: ActionId, order: u32, ways: &Ways<'_>, place: In, out: &m
     out.uint("order", order, &format!("\n\taction order {order}: "));
     let shown = Shown { action, entry, memory: &memory, ways };
     match &action.kind {
+        Kind::Csum(csum) => csum::show(csum, &shown, out),
         Kind::Gact(gact) => gact::show(gact, &shown, out),
+        Kind::Mirred(mirred) => mirred::show(mirred, &shown, out),
+        Kind::Pedit(pedit) => pedit::show(pedit, &shown, out),
+        Kind::Police(police) => police::show(police, &shown, out),
+        Kind::Sample(sample) => sample::show(sample, &shown, out),
+        Kind::Simple(simple) => simple::show(simple, &shown, out),
         Kind::Skbedit(skbedit) => skbedit::show(skbedit, &shown, out),
+        Kind::Skbmod(skbmod) => skbmod::show(skbmod, &shown, out),
+        Kind::Vlan(vlan) => vlan::show(vlan, &shown, out),
     }
     out.text("\n");
     if ways.statistics {
@@ -241,6 +307,9 @@ fn hardware(action: &Action, place: In, out: &mut Out) {
     let offloads = match &action.kind {
         Kind::Gact(_) => gact::offloads(action.control),
         Kind::Skbedit(skbedit) => skbedit::offloads(skbedit),
+        Kind::Pedit(pedit) => pedit::offloads(pedit),
+        Kind::Csum(_) | Kind::Mirred(_) | Kind::Police(_) | Kind::Sample(_) | Kind::Vlan(_) => true,
+        Kind::Simple(_) | Kind::Skbmod(_) => false,
     };
     if place == In::List && offloads && !action.skip_hw {
         stats("used_hw_stats", 0);
@@ -318,7 +387,15 @@ pub(crate) fn words(entry: &Entry) -> String {
     let control = control_words(action.control);
     let mut words = match &action.kind {
         Kind::Gact(gact) => gact::words(gact, &control),
+        Kind::Mirred(mirred) => mirred::words(mirred, &control),
+        Kind::Police(police) => police::words(police, &control),
+        Kind::Csum(csum) => format!("{} {control}", csum::words(csum)),
+        Kind::Pedit(pedit) => format!("{} {control}", pedit::words(pedit)),
+        Kind::Sample(sample) => format!("{} {control}", sample::words(sample)),
+        Kind::Simple(simple) => format!("{} {control}", simple::words(simple)),
         Kind::Skbedit(skbedit) => format!("{} {control}", skbedit::words(skbedit)),
+        Kind::Skbmod(skbmod) => format!("{} {control}", skbmod::words(skbmod)),
+        Kind::Vlan(vlan) => format!("{} {control}", vlan::words(vlan)),
     };
     words.push_str(&format!(" index {}", entry.index));
     if !action.cookie.is_empty() {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use txweir_core::Handle;
 use txweir_core::action::{ACTIONS_MAX, Wanted};
 use txweir_core::filter::{Bound, Goal, Rule};
+use txweir_core::packet::PortId;
 
 use crate::action::{self, In, Ways};
 use crate::diagnostic::{Diagnostic, code};
@@ -73,8 +74,11 @@ pub(crate) fn read(said: &Said<'_>) -> Result<Rule, Diagnostic> {
     }
 }
 
-/// Reads what a filter leads to: `classid`, and its actions.
-pub(crate) fn goal(said: &Said<'_>) -> Result<Goal, Diagnostic> {
+/// Reads what a filter leads to: `classid`, and its actions. `ports` gives the number of a device.
+pub(crate) fn goal(
+    said: &Said<'_>,
+    ports: &mut dyn FnMut(&str) -> Option<PortId>,
+) -> Result<Goal, Diagnostic> {
     let class = said.settings.handle("classid").map_or(Handle::NONE, |class| class.value);
     let listed = said.settings.actions();
     if let Some(beyond) = listed.get(ACTIONS_MAX) {
@@ -82,7 +86,7 @@ pub(crate) fn goal(said: &Said<'_>) -> Result<Goal, Diagnostic> {
         return Err(said.error(code::OUT_OF_RANGE, beyond.kind, message));
     }
     let read = |one| {
-        let mut wanted = action::read(said.source, one)?;
+        let mut wanted = action::read(said.source, one, ports)?;
         // What the filter says of hardware, it says of its actions.
         if let Wanted::New(_, action) = &mut wanted {
             action.skip_hw |= said.settings.has("skip_hw");

@@ -17,7 +17,7 @@ mod save;
 mod session;
 pub mod testing;
 
-pub use device::{Device, Devices, Hook, LinkLine, NoDevices, SwapDone};
+pub use device::{Device, Devices, Hook, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
 pub use flags::Flags;
 pub use save::save;
 

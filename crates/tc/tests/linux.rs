@@ -5,7 +5,7 @@ use std::path::Path;
 
 use txweir_core::{Env, Instant};
 use txweir_tc::tool::testing::{Memory, MemoryDevice};
-use txweir_tc::tool::{Request, run};
+use txweir_tc::tool::{Request, run, save};
 
 /// Commands that are not answered as Linux does, each with its row of PARITY.md.
 const MEANT: &[(&str, &str)] = &[];
@@ -63,4 +63,54 @@ fn matchall_is_what_linux_says() {
 #[test]
 fn actions_are_what_linux_says() {
     compare("actions.txt");
+}
+
+/// A test for each file.
+macro_rules! compared {
+    ($($test:ident: $file:literal,)*) => {$(
+        #[test]
+        fn $test() {
+            compare($file);
+            saved($file);
+        }
+    )*};
+}
+
+compared! {
+    csum_is_what_linux_says: "csum.txt",
+    mirred_is_what_linux_says: "mirred.txt",
+    pedit_is_what_linux_says: "pedit.txt",
+    police_is_what_linux_says: "police.txt",
+    sample_is_what_linux_says: "sample.txt",
+    simple_is_what_linux_says: "simple.txt",
+    skbmod_is_what_linux_says: "skbmod.txt",
+    vlan_is_what_linux_says: "vlan.txt",
+}
+
+/// What is saved makes the same actions again.
+fn saved(name: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc/linux").join(name);
+    let text = std::fs::read_to_string(file).expect("a transcript");
+    let device = |name| MemoryDevice::new(name, 1, Env::default());
+    let ask = |devices: &mut Memory, line: &str| {
+        run(&Request { args: line.split(' ').map(String::from).collect(), ..Request::default() }, devices)
+    };
+    let fresh = || Memory::default().with(device("lan")).with(device("wan"));
+    let (mut devices, mut compared) = (fresh(), 0);
+    for (command, ..) in commands(&text) {
+        let Some(line) = command.strip_prefix("tc ") else { continue };
+        if line.starts_with("actions ls") {
+            let saved = save(&mut devices);
+            let mut again = fresh();
+            for made in saved.lines().filter(|made| made.starts_with("actions ")) {
+                let done = ask(&mut again, &made.replace('"', ""));
+                assert_eq!((done.status, done.stderr.as_str()), (0, ""), "{made}");
+            }
+            assert_eq!(ask(&mut again, line).stdout, ask(&mut devices, line).stdout, "{saved}");
+            assert_eq!(save(&mut again), saved);
+            compared += saved.lines().filter(|made| made.starts_with("actions ")).count();
+        }
+        ask(&mut devices, line);
+    }
+    assert!(compared > 0);
 }

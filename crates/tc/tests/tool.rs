@@ -2,6 +2,7 @@
 
 use txweir_core::action::State;
 use txweir_core::filter::Filters;
+use txweir_core::packet::PortId;
 use txweir_core::{Env, Instant, Meta};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::{Memory, MemoryDevice};
@@ -393,6 +394,9 @@ impl Devices for Links {
     }
     fn state(&self) -> &State {
         self.0.state()
+    }
+    fn port(&mut self, name: &str) -> Option<PortId> {
+        self.0.port(name)
     }
     fn now(&self) -> Instant {
         self.0.now()

@@ -7,8 +7,16 @@
 //! Bounds (mechanisms of tc(8)): an action that repeats itself does so `REPEATS_MAX` times, and jumps in one list are at most
 //! `ACTIONS_MAX`; what goes beyond is passed.
 
+pub mod csum;
 pub mod gact;
+pub mod mirred;
+pub mod pedit;
+pub mod police;
+pub mod sample;
+pub mod simple;
 pub mod skbedit;
+pub mod skbmod;
+pub mod vlan;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -22,8 +30,16 @@ use crate::filter::Run;
 use crate::packet::Packet;
 use crate::time::Instant;
 
+pub use csum::Csum;
 pub use gact::Gact;
+pub use mirred::Mirred;
+pub use pedit::Pedit;
+pub use police::Police;
+pub use sample::Sample;
+pub use simple::Simple;
 pub use skbedit::Skbedit;
+pub use skbmod::Skbmod;
+pub use vlan::Vlan;
 
 /// Actions in one list, and jumps while it is run, at most.
 pub const ACTIONS_MAX: usize = 32;
@@ -102,8 +118,16 @@ macro_rules! kinds {
 }
 
 kinds! {
+    Csum(Csum) = "csum",
     Gact(Gact) = "gact",
+    Mirred(Mirred) = "mirred",
+    Pedit(Pedit) = "pedit",
+    Police(Police) = "police",
+    Sample(Sample) = "sample",
+    Simple(Simple) = "simple",
     Skbedit(Skbedit) = "skbedit",
+    Skbmod(Skbmod) = "skbmod",
+    Vlan(Vlan) = "vlan",
 }
 
 /// An action with what follows it.
@@ -138,6 +162,7 @@ pub struct ActionId(u32);
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     serial: u32,
+    version: u32,
     /// Bytes that it has seen; wire bytes.
     pub bytes: u64,
     /// Packets; segments of super-packets are counted.
@@ -150,7 +175,9 @@ pub struct Memory {
     pub first: Option<Instant>,
     /// When it was run last.
     pub used: Option<Instant>,
-    /// What only its kind understands: a position in a sequence, buckets.
+    /// When the action was made, or its parameters were replaced.
+    pub since: Instant,
+    /// What only its kind understands: a position in a sequence, buckets. All 0 since then.
     pub words: [u64; 6],
 }
 
@@ -168,6 +195,9 @@ pub struct Entry {
     /// When it was made.
     pub made: Instant,
     serial: u32,
+    /// How often its parameters have been replaced, and when last.
+    version: u32,
+    since: Instant,
 }
 
 /// All actions of one owner.
@@ -246,6 +276,7 @@ impl Actions {
             Some(id) => {
                 if let Some(Some(entry)) = self.slots.get_mut(id.0 as usize) {
                     entry.action = Arc::new(action);
+                    (entry.version, entry.since) = (entry.version.wrapping_add(1), now);
                 }
                 Ok(id)
             }
@@ -359,8 +390,8 @@ impl Actions {
     fn put(&mut self, index: u32, action: Action, now: Instant) -> ActionId {
         self.serial = self.serial.wrapping_add(1);
         let kind = action.kind.name();
-        let entry =
-            Entry { index, action: Arc::new(action), refs: 1, binds: 0, made: now, serial: self.serial };
+        let (action, serial) = (Arc::new(action), self.serial);
+        let entry = Entry { index, action, refs: 1, binds: 0, made: now, serial, version: 0, since: now };
         let slot = match self.vacant.pop() {
             Some(slot) => {
                 self.slots[slot as usize] = Some(entry);
@@ -412,9 +443,13 @@ impl State {
         self.memories.resize_with(actions.slots().len(), Memory::default);
         self.hits.resize(hits, 0);
         for (memory, entry) in self.memories.iter_mut().zip(actions.slots()) {
-            let serial = entry.as_ref().map_or(0, |e| e.serial);
+            let (serial, version, since) =
+                entry.as_ref().map_or((0, 0, Instant::ZERO), |e| (e.serial, e.version, e.since));
             if memory.serial != serial {
-                *memory = Memory { serial, ..Memory::default() };
+                *memory = Memory { serial, version, since, ..Memory::default() };
+            } else if memory.version != version {
+                // Counters go on; what was remembered belongs to parameters that are gone.
+                (memory.version, memory.since, memory.words) = (version, since, [0; 6]);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! Tokens are nanoseconds of sending at the bucket's rate.
 
 use crate::stab::{CELL, CELL_PAYLOAD, LinkLayer};
-use crate::time::Nanos;
+use crate::time::{Instant, Nanos};
 use crate::units::{Bytes, Rate, RateMul};
 
 /// What a link makes of a packet: a header more, a smallest size, cells (tc-tbf(8), tc-stab(8)).
@@ -40,6 +40,61 @@ pub fn cost(rate: RateMul, size: u64) -> i64 {
 #[inline]
 pub fn to_i64(t: Nanos) -> i64 {
     i64::try_from(t.0).unwrap_or(i64::MAX)
+}
+
+/// A bucket at a rate and, if there is one, a second one at a peak rate: a packet conforms if both have what it costs.
+/// What a conforming packet costs is taken; another takes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buckets {
+    rate: RateMul,
+    depth: i64,
+    peak: Option<(RateMul, i64)>,
+}
+
+/// What is missing in [`Buckets`]: they are kept apart from it, so that who remembers nothing has them full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Tokens missing in the bucket of the rate.
+    pub rate: u64,
+    /// Tokens missing in that of the peak rate.
+    pub peak: u64,
+    /// When that was right.
+    pub at: Instant,
+}
+
+impl Buckets {
+    /// Buckets of these rates and depths, in nanoseconds.
+    pub const fn new(rate: RateMul, depth: i64, peak: Option<(RateMul, i64)>) -> Self {
+        Self { rate, depth, peak }
+    }
+
+    /// Nothing in either.
+    pub fn empty(&self, at: Instant) -> Spent {
+        Spent {
+            rate: self.depth.unsigned_abs(),
+            peak: self.peak.map_or(0, |(_, depth)| depth.unsigned_abs()),
+            at,
+        }
+    }
+
+    /// Whether a packet that is charged so many bytes conforms; then it is paid for.
+    #[inline]
+    pub fn take(&self, spent: &mut Spent, now: Instant, size: u64) -> bool {
+        // What a long silence brings is one full bucket, of the peak rate too: so the reference has it.
+        let elapsed = to_i64(now.saturating_since(spent.at)).min(self.depth);
+        let left = |depth: i64, spent: u64, cost: i64| {
+            let spent = i64::try_from(spent).unwrap_or(i64::MAX).min(depth);
+            depth.saturating_sub(spent).saturating_add(elapsed).min(depth).saturating_sub(cost)
+        };
+        let tokens = left(self.depth, spent.rate, cost(self.rate, size));
+        let (peak, peak_depth) = match self.peak {
+            Some((rate, depth)) => (left(depth, spent.peak, cost(rate, size)), depth),
+            None => (0, 0),
+        };
+        let (Ok(_), Ok(_)) = (u64::try_from(tokens), u64::try_from(peak)) else { return false };
+        *spent = Spent { rate: self.depth.abs_diff(tokens), peak: peak_depth.abs_diff(peak), at: now };
+        true
+    }
 }
 
 /// Nanoseconds of one tick of the kernel's packet scheduler clock: `/proc/net/psched` says so.

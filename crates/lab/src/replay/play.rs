@@ -7,6 +7,7 @@ use txweir_core::action::State;
 use txweir_core::cx::Cx;
 use txweir_core::filter::Filters;
 use txweir_core::hash::FlowHasher;
+use txweir_core::packet::PortId;
 use txweir_core::pool::Pool;
 use txweir_core::{
     Admitted, Completed, Detail, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath,
@@ -257,6 +258,10 @@ impl Devices for Lane {
     }
     fn state(&self) -> &State {
         &self.state
+    }
+    fn port(&mut self, name: &str) -> Option<PortId> {
+        // A trace has one device, which is the first.
+        (name == DEVICE).then_some(PortId(1))
     }
     fn now(&self) -> Instant {
         self.now

@@ -135,7 +135,7 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["ecn"], &[]),
             key(&["dmac"], &[MAC]),
             key(&["smac"], &[MAC]),
-            key(&["etype"], &[Arg::Hex(0xffff)]),
+            key(&["etype"], &[U16]),
         ],
     ),
     action(&["simple"], &[key(&["sdata"], &[Any])]),
@@ -303,16 +303,17 @@ fn ct_nat(walk: &mut Walk<'_>) -> Done {
     Ok(())
 }
 
-/// `munge offset N WIDTH COMMAND` or `munge LAYER FIELD COMMAND`, where a command is `clear`, `invert`, `preserve`, `set
-/// V`, `add V` or `retain M`.
+/// `munge offset N WIDTH COMMAND` or `munge LAYER FIELD COMMAND`, where a command is `clear`, `invert`, `preserve`,
+/// `decrement`, `set V` or `add V`, and `retain M` may follow.
 fn munge(walk: &mut Walk<'_>) -> Done {
     if walk.eat_cut(&["offset"]) {
         walk.value(Any, "munge offset", None)?;
         walk.value(Arg::Word(&["u8", "u16", "u32"]), "munge offset", None)?;
         if walk.eat(&["at"]) {
             walk.value(Any, "munge at", None)?;
-            // `offmask M shift N`.
-            while walk.eat(&["offmask", "shift"]) {
+            // `offmask M shift N`, or, as tc reads it, without these words.
+            for word in ["offmask", "shift"] {
+                walk.eat(&[word]);
                 walk.value(Any, "munge at", None)?;
             }
         }
@@ -320,10 +321,10 @@ fn munge(walk: &mut Walk<'_>) -> Done {
         walk.value(Arg::Word(&["ip", "ip6", "eth", "tcp", "udp", "icmp"]), "munge", None)?;
         walk.value(Any, "munge field", None)?;
     }
-    const COMMANDS: Arg = Arg::Word(&["set", "add", "clear", "invert", "preserve", "retain", "decrement"]);
+    const COMMANDS: Arg = Arg::Word(&["set", "add", "clear", "invert", "preserve", "decrement"]);
     let command = walk.peek().unwrap_or("");
     walk.value(COMMANDS, "munge", None)?;
-    if matches!(command, "set" | "add" | "retain" | "decrement") {
+    if matches!(command, "set" | "add") {
         walk.value(Any, &format!("munge {command}"), None)?;
     }
     if walk.eat(&["retain"]) {

@@ -35,7 +35,7 @@ pub(super) fn int(word: &str) -> Option<i64> {
 }
 
 /// A hexadecimal number, with `0x` or without.
-pub(super) fn hex(word: &str) -> Option<u64> {
+pub(crate) fn hex(word: &str) -> Option<u64> {
     let digits = word.strip_prefix("0x").or(word.strip_prefix("0X")).unwrap_or(word);
     match digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         true => u64::from_str_radix(digits, 16).ok(),

@@ -5,6 +5,7 @@ use std::fmt::{self, Debug};
 use txweir_core::action::State;
 use txweir_core::cx::Cx;
 use txweir_core::filter::Filters;
+use txweir_core::packet::PortId;
 use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Instant, Meta, Tally, Tree};
 
@@ -60,6 +61,32 @@ impl Debug for LinkLine {
     }
 }
 
+/// The numbers by which actions know devices: each name has its own, and keeps it.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    names: Vec<String>,
+}
+
+impl Ports {
+    /// The number of a name, which it gets now if it has none.
+    pub fn of(&mut self, name: &str) -> PortId {
+        let at = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.names.push(name.into());
+            self.names.len() - 1
+        });
+        // 0 is no port.
+        PortId(u32::try_from(at + 1).unwrap_or(u32::MAX))
+    }
+    /// The name that has a number.
+    pub fn name(&self, port: PortId) -> Option<&str> {
+        let at = usize::try_from(port.0).ok()?.checked_sub(1)?;
+        self.names.get(at).map(String::as_str)
+    }
+}
+
+/// The loopback device of a machine: actions may name it, and it takes nothing here.
+pub const LOOPBACK: &str = "lo";
+
 /// The devices that there are.
 pub trait Devices {
     /// Their names, in the order in which they are listed.
@@ -73,6 +100,9 @@ pub trait Devices {
     fn filters_mut(&mut self) -> &mut Filters;
     /// What filters and actions have counted.
     fn state(&self) -> &State;
+    /// The number by which actions know a device, which stays its own: another of its name later has it too.
+    /// [`LOOPBACK`] has one as well. None if there is no such device.
+    fn port(&mut self, name: &str) -> Option<PortId>;
     /// The time.
     fn now(&self) -> Instant;
     /// Does a `link ...` line of a batch, given the words after `link`; with `dry` it only says what would change. An
@@ -137,6 +167,9 @@ impl Devices for NoDevices {
     }
     fn state(&self) -> &State {
         &self.state
+    }
+    fn port(&mut self, _name: &str) -> Option<PortId> {
+        None
     }
     fn now(&self) -> Instant {
         Instant::ZERO

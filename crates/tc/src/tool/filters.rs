@@ -199,7 +199,7 @@ fn put(
     }
     let said = Said::filter(line.source, kind, cmd.handle.as_ref(), &cmd.options);
     let rule = filter::read(&said).map_err(Failure::refused)?;
-    let goal = filter::goal(&said).map_err(Failure::refused)?;
+    let goal = filter::goal(&said, &mut |name| session.devices.port(name)).map_err(Failure::refused)?;
     let now = session.devices.now();
     let filters = session.devices.filters_mut();
     let block = at.block.unwrap_or_else(|| filters.add_block());

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use txweir_core::action::State;
 use txweir_core::cx::Cx;
 use txweir_core::filter::{BlockId, Filters};
+use txweir_core::packet::PortId;
 use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Instant, Meta, Tree};
 
@@ -149,6 +150,11 @@ impl Devices for Rehearsal<'_> {
     }
     fn state(&self) -> &State {
         self.real.state()
+    }
+    fn port(&mut self, name: &str) -> Option<PortId> {
+        // A device that is yet to be made has its number when it is.
+        let shadow = || self.shadows.iter().any(|s| s.name == name).then_some(PortId::NONE);
+        self.real.port(name).or_else(shadow)
     }
     fn now(&self) -> Instant {
         self.real.now()

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use txweir_core::action::State;
 use txweir_core::cx::Cx;
 use txweir_core::filter::{BlockId, Filters};
+use txweir_core::packet::PortId;
 use txweir_core::pool::Pool;
 use txweir_core::{Env, Handle, Instant, Meta, Tree};
 
-use super::device::{Device, Devices, Hook, SwapDone};
+use super::device::{Device, Devices, Hook, LOOPBACK, Ports, SwapDone};
 use super::rehearsal::{Queued, enqueue};
 use super::{Request, run, save};
 use crate::command;
@@ -27,6 +28,7 @@ pub struct Memory {
     devices: Vec<MemoryDevice>,
     filters: Filters,
     state: State,
+    ports: Ports,
     now: Instant,
 }
 
@@ -52,7 +54,13 @@ impl Memory {
     /// Devices of these names, of one queue each, with their default qdiscs.
     pub fn new(names: &[&str]) -> Self {
         let devices = names.iter().map(|name| MemoryDevice::new(name, 1, Env::default())).collect();
-        Self { devices, filters: Filters::new(), state: State::new(1), now: Instant::ZERO }
+        Self {
+            devices,
+            filters: Filters::new(),
+            state: State::new(1),
+            ports: Ports::default(),
+            now: Instant::ZERO,
+        }
     }
     /// Time passes.
     pub const fn set_now(&mut self, now: Instant) {
@@ -107,6 +115,10 @@ impl Devices for Memory {
     }
     fn state(&self) -> &State {
         &self.state
+    }
+    fn port(&mut self, name: &str) -> Option<PortId> {
+        let there = name == LOOPBACK || self.devices.iter().any(|d| d.name == name);
+        there.then(|| self.ports.of(name))
     }
     fn now(&self) -> Instant {
         self.now

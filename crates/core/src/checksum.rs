@@ -1,4 +1,4 @@
-//! The Internet checksum (RFC 1071): sums of 16-bit words in one's complement.
+//! The Internet checksum (RFC 1071), sums of 16-bit words in one's complement, and CRC-32C, which SCTP has instead.
 //!
 //! A `Sum` is kept as a wide number and folded at the end; adding is associative, so that a header, a payload and a
 //! pseudo-header may be summed apart. Each part but the last must have an even length.
@@ -40,15 +40,60 @@ impl Sum {
         fold(self.0)
     }
 
+    /// The checksum to store where 0 means nothing special, as in an IPv4 header: the complement.
+    #[must_use]
+    pub fn checksum(self) -> u16 {
+        !fold(self.0)
+    }
+
     /// The checksum to store: the complement, with 0 written as 0xffff, its equal in one's complement, because
     /// UDP reserves 0 for "no checksum" (RFC 768).
     #[must_use]
     pub fn finish(self) -> u16 {
-        match !fold(self.0) {
+        match self.checksum() {
             0 => 0xffff,
             sum => sum,
         }
     }
+}
+
+/// The checksum after one 16-bit word of what it covers has changed from `old` to `new` (RFC 1624, equation 3): a wrong one
+/// stays wrong.
+#[must_use]
+pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = !checksum as u32 + !old as u32 + new as u32;
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !(sum as u16) // two folds leave 16 bits of a sum of three 16-bit words
+}
+
+/// The polynomial of CRC-32C, its bits in reverse (RFC 9260 appendix A: 0x1edc6f41).
+const CASTAGNOLI: u32 = 0x82f6_3b78;
+
+/// What each byte does to the remainder.
+static CRC_OF_BYTE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut crc, mut bit) = (byte as u32, 0); // at most 255
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ CASTAGNOLI } else { crc >> 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+/// CRC-32C (RFC 9260 appendix A) of parts that lie one behind the other; SCTP stores it with its low byte first.
+#[must_use]
+pub fn crc32c(parts: &[&[u8]]) -> u32 {
+    let bytes = parts.iter().flat_map(|part| part.iter());
+    !bytes.fold(u32::MAX, |crc, byte| {
+        let [low, ..] = (crc ^ u32::from(*byte)).to_le_bytes();
+        crc >> 8 ^ CRC_OF_BYTE[usize::from(low)]
+    })
 }
 
 /// Folds the carries back in until 16 bits are left.
@@ -77,6 +122,37 @@ mod tests {
     fn zero_is_written_as_all_ones() {
         assert_eq!(Sum::default().bytes(&[0xff, 0xff]).finish(), 0xffff);
         assert_eq!(Sum::default().finish(), 0xffff);
+        assert_eq!(Sum::default().bytes(&[0xff, 0xff]).checksum(), 0);
+    }
+
+    /// RFC 3720 appendix B.4: 32 bytes of zeros, of ones, counting up, counting down; and the check value of the catalogues.
+    #[test]
+    fn crc_of_known_bytes() {
+        let (up, down): ([u8; 32], [u8; 32]) =
+            (core::array::from_fn(|i| i as u8), core::array::from_fn(|i| 31 - i as u8));
+        assert_eq!(crc32c(&[&[0; 32]]), 0x8a91_36aa);
+        assert_eq!(crc32c(&[&[0xff; 32]]), 0x62a8_ab43);
+        assert_eq!(crc32c(&[&up]), 0x46dd_794e);
+        assert_eq!(crc32c(&[&down[..7], &down[7..]]), 0x113f_db5c);
+        assert_eq!(crc32c(&[b"123456789"]), 0xe306_9283);
+    }
+
+    #[test]
+    fn checksum_example_of_rfc_1624() {
+        // Section 4: where equation 2 of RFC 1141 gives 0xffff.
+        assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn checksum_update_is_addition_modulo_65535() {
+        for checksum in 0..=u16::MAX {
+            for (old, new) in [(0x4501, 0x4503), (0x4502, 0x4503), (0x4ffd, 0x4fff), (0xffff, 1)] {
+                // One's complement sums are numbers modulo 65535, and 0 appears as 0xffff.
+                let sum = (3 * 0xffff - u32::from(checksum) - u32::from(old) + u32::from(new)) % 0xffff;
+                let sum = if sum == 0 { 0xffff } else { sum };
+                assert_eq!(u32::from(update(checksum, old, new)), 0xffff - sum);
+            }
+        }
     }
 
     proptest! {

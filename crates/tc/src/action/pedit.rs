@@ -1,0 +1,446 @@
+//! pedit (tc-pedit(8)): each `munge` is one field, which lies in one or more words of 32 bits.
+//!
+//! Differs from Linux (PARITY.md: pedit-fields).
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use txweir_core::action::pedit::{At, Header, Key};
+use txweir_core::action::{Control, Pedit};
+
+use super::{Shown, mac, show_control};
+use crate::diagnostic::{Diagnostic, code};
+use crate::filter::Said;
+use crate::language;
+use crate::lex::Word;
+use crate::out::Out;
+
+/// A field that has a name: its layer, where it begins, how many bits it has, and which of them count.
+struct Field {
+    layer: &'static str,
+    names: &'static [&'static str],
+    header: Header,
+    offset: i32,
+    bytes: usize,
+    mask: u32,
+    /// Only without `ex`, only with it, or either.
+    extended: Option<bool>,
+}
+
+const fn field(
+    layer: &'static str,
+    names: &'static [&'static str],
+    header: Header,
+    offset: i32,
+    bytes: usize,
+) -> Field {
+    let mask = match bytes {
+        1 => 0xff,
+        2 => 0xffff,
+        _ => u32::MAX,
+    };
+    let extended = match header {
+        Header::Ip4 => None,
+        Header::Network => Some(false),
+        _ => Some(true),
+    };
+    Field { layer, names, header, offset, bytes, mask, extended }
+}
+
+impl Field {
+    fn place(&self) -> Place {
+        let Self { header, offset, bytes, mask, .. } = *self;
+        let decrements = self.names.iter().any(|name| matches!(*name, "ttl" | "hoplimit"));
+        // A class or a label is said as a number of its own.
+        let shift = if bytes == 4 && mask != u32::MAX { mask.trailing_zeros() } else { 0 };
+        Place { header, offset, bytes, mask, at: None, decrements, shift }
+    }
+    const fn bits(mut self, mask: u32) -> Self {
+        self.mask = mask;
+        self
+    }
+}
+
+use Header::{Eth, Ip4, Ip6, Network, Tcp, Udp};
+
+static FIELDS: &[Field] = &[
+    field("ip", &["src"], Ip4, 12, 4),
+    field("ip", &["dst"], Ip4, 16, 4),
+    field("ip", &["tos", "dsfield", "precedence"], Ip4, 1, 1),
+    field("ip", &["ihl"], Ip4, 0, 1).bits(0x0f),
+    field("ip", &["protocol"], Ip4, 9, 1),
+    field("ip", &["ttl"], Ip4, 8, 1),
+    field("ip", &["nofrag"], Ip4, 6, 1).bits(0x3f),
+    field("ip", &["firstfrag"], Ip4, 6, 1).bits(0x1f),
+    field("ip", &["ce"], Ip4, 6, 1).bits(0x80),
+    field("ip", &["df"], Ip4, 6, 1).bits(0x40),
+    field("ip", &["mf"], Ip4, 6, 1).bits(0x20),
+    // These are not looked for: behind an IPv4 header without options.
+    field("ip", &["sport"], Network, 20, 2),
+    field("ip", &["dport"], Network, 22, 2),
+    // tc 6.1 has both at the place of the type.
+    field("ip", &["icmp_type", "icmp_code"], Network, 20, 1),
+    field("ip6", &["src"], Ip6, 8, 16),
+    field("ip6", &["dst"], Ip6, 24, 16),
+    field("ip6", &["traffic_class"], Ip6, 0, 4).bits(0x0ff0_0000),
+    field("ip6", &["flow_lbl"], Ip6, 0, 4).bits(0x000f_ffff),
+    field("ip6", &["payload_len"], Ip6, 4, 2),
+    field("ip6", &["nexthdr"], Ip6, 6, 1),
+    field("ip6", &["hoplimit"], Ip6, 7, 1),
+    field("tcp", &["sport"], Tcp, 0, 2),
+    field("tcp", &["dport"], Tcp, 2, 2),
+    field("tcp", &["flags"], Tcp, 13, 1),
+    field("udp", &["sport"], Udp, 0, 2),
+    field("udp", &["dport"], Udp, 2, 2),
+    field("eth", &["dst"], Eth, 0, 6),
+    field("eth", &["src"], Eth, 6, 6),
+    field("eth", &["type"], Eth, 12, 2),
+];
+
+pub(super) fn read(said: &Said<'_>) -> Result<Option<(Pedit, Control)>, Diagnostic> {
+    let extended = said.settings.has("ex");
+    let mut keys = Vec::new();
+    for (_, words) in said.settings.iter().filter(|(setting, _)| setting.key == "munge") {
+        let mut munge = Munge { said, words: &words[1..], extended };
+        munge.read(&mut keys)?;
+    }
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    match Pedit::new(keys, extended) {
+        Ok(pedit) => Ok(Some((pedit, Control::Pass))),
+        Err(err) => Err(said.error(code::OUT_OF_RANGE, said.kind, err.to_string())),
+    }
+}
+
+/// One field being read.
+struct Munge<'a> {
+    said: &'a Said<'a>,
+    words: &'a [Word],
+    extended: bool,
+}
+
+/// Where a field is, and what bits of it count.
+struct Place {
+    header: Header,
+    offset: i32,
+    bytes: usize,
+    mask: u32,
+    at: Option<At>,
+    decrements: bool,
+    shift: u32,
+}
+
+impl<'a> Munge<'a> {
+    fn next(&mut self) -> Option<&'a Word> {
+        let (first, rest) = self.words.split_first()?;
+        self.words = rest;
+        Some(first)
+    }
+
+    fn bad(&self, word: &Word, expected: &str) -> Diagnostic {
+        let message = format!("pedit: \"{}\" is not a value for it", word.text);
+        self.said.error(code::BAD_VALUE, word, message).expected(expected)
+    }
+
+    fn need(&mut self, expected: &str) -> Result<&'a Word, Diagnostic> {
+        self.next().ok_or_else(|| {
+            self.said
+                .error(code::MISSING, self.said.at("munge"), "pedit: a munge ends too early")
+                .expected(expected)
+        })
+    }
+
+    fn read(&mut self, keys: &mut Vec<Key>) -> Result<(), Diagnostic> {
+        let layer = self.need("offset, or a header")?;
+        let place = match layer.text.starts_with('o') {
+            true => self.raw()?,
+            false => self.field(layer)?,
+        };
+        let command = self.need("what to do")?;
+        let mut bits = vec![0u8; place.bytes];
+        let field = place.field();
+        let (mut add, mut xor) = (false, false);
+        match command.text.as_str() {
+            "set" => bits = self.value(&place)?,
+            "add" => {
+                bits = self.value(&place)?;
+                add = true;
+            }
+            "decrement" if place.decrements => (bits, add) = (vec![0xff], true),
+            "clear" => {}
+            "invert" => {
+                bits.clone_from(&field);
+                xor = true;
+            }
+            "preserve" => xor = true,
+            _ => {
+                return Err(self.bad(
+                    command,
+                    "set, add, clear, invert, preserve; decrement of ip ttl and ip6 hoplimit",
+                ));
+            }
+        }
+        if add && !self.extended {
+            let err = self.said.error(code::UNSUPPORTED, command, "pedit adds in its extended form");
+            return Err(err.expected("pedit ex munge"));
+        }
+        let retain = self.retain(&place)?;
+        let keep = |at: usize| field[at] & retain[at];
+        let value: Vec<u8> = (0..place.bytes).map(|at| bits[at] & keep(at)).collect();
+        // What stays: everything but the field; all of it, where bits are turned over.
+        let mask: Vec<u8> = (0..place.bytes).map(|at| if xor { 0xff } else { !keep(at) }).collect();
+        place.push(&value, &mask, add, keys);
+        Ok(())
+    }
+
+    /// `offset N WIDTH [at AT MASK SHIFT]`.
+    fn raw(&mut self) -> Result<Place, Diagnostic> {
+        let word = self.need("bytes from the network header")?;
+        let Some(offset) = signed(&word.text) else { return Err(self.bad(word, "a number of bytes")) };
+        let width = self.need("u8, u16 or u32")?;
+        let (bytes, mask, last) = match width.text.as_str() {
+            "u8" => (1, 0xff, 3),
+            "u16" => (2, 0xffff, 2),
+            "u32" => (4, u32::MAX, 0),
+            _ => return Err(self.bad(width, "u8, u16 or u32")),
+        };
+        if offset.rem_euclid(4) > last {
+            let message = format!("pedit: {} at {offset} lies across two words", width.text);
+            return Err(self
+                .said
+                .error(code::OUT_OF_RANGE, word, message)
+                .expected("words are of four bytes"));
+        }
+        let mut at = None;
+        if self.words.first().is_some_and(|w| w.text == "at") {
+            self.next();
+            let mut number = |hex: bool| {
+                let mut word = self.need("at AT offmask MASK shift SHIFT")?;
+                if matches!(word.text.as_str(), "offmask" | "shift") {
+                    word = self.need("at AT offmask MASK shift SHIFT")?;
+                }
+                let value = if hex { language::hex(&word.text) } else { language::uint(&word.text) };
+                let value = value.and_then(|n| u32::try_from(n).ok());
+                value.ok_or_else(|| self.bad(word, "a number of 32 bits, the mask in hexadecimal"))
+            };
+            at = Some(At { at: number(false)?, mask: number(true)?, shift: number(false)? });
+        }
+        let header = Header::Network;
+        Ok(Place { header, offset, bytes, mask, at, decrements: false, shift: 0 })
+    }
+
+    fn field(&mut self, layer: &Word) -> Result<Place, Diagnostic> {
+        let name = self.need("a field")?;
+        let of_layer = FIELDS.iter().filter(|f| f.layer == layer.text);
+        let Some(field) = of_layer.clone().find(|f| f.names.contains(&name.text.as_str())) else {
+            let names: Vec<&str> = of_layer.flat_map(|f| f.names.iter().copied()).collect();
+            return Err(self.bad(name, &format!("one of {}", names.join(", "))));
+        };
+        if field.extended.is_some_and(|extended| extended != self.extended) {
+            let (with, expected) = match self.extended {
+                true => ("with", "tcp or udp, which are looked for"),
+                false => ("without", "pedit ex munge"),
+            };
+            let message = format!("pedit: there is no {} {} {with} ex", layer.text, name.text);
+            return Err(self.said.error(code::UNSUPPORTED, name, message).expected(expected));
+        }
+        let mut place = field.place();
+        if !self.extended {
+            place.header = Network;
+        }
+        Ok(place)
+    }
+
+    /// A value as wide as the field, in the order of the wire.
+    fn value(&mut self, place: &Place) -> Result<Vec<u8>, Diagnostic> {
+        let word = self.need("a value")?;
+        let text = word.text.as_str();
+        let bytes = match place.bytes {
+            16 => text.parse::<Ipv6Addr>().ok().map(|a| a.octets().to_vec()),
+            6 => mac(text).map(|a| a.to_vec()),
+            _ => match (place.bytes, text.parse::<Ipv4Addr>()) {
+                (4, Ok(address)) => Some(address.octets().to_vec()),
+                _ => self.number(text, place),
+            },
+        };
+        let expected = match place.bytes {
+            16 => "an IPv6 address".to_string(),
+            6 => "six bytes: 02:00:00:00:00:01".to_string(),
+            n => format!(
+                "a number of {} bits",
+                if place.shift > 0 { place.mask.count_ones() } else { 8 * n as u32 }
+            ),
+        };
+        bytes.ok_or_else(|| self.bad(word, &expected))
+    }
+
+    fn number(&self, text: &str, place: &Place) -> Option<Vec<u8>> {
+        let number = u32::try_from(language::uint(text)?).ok()?;
+        let wide = number.to_be_bytes();
+        let (over, narrow) = wide.split_at(4 - place.bytes.min(4));
+        let part = place.bytes == 4 && place.mask != u32::MAX;
+        let fits = over.iter().all(|b| *b == 0) && !(part && number > place.mask >> place.shift);
+        fits.then(|| match place.shift {
+            0 => narrow.to_vec(),
+            shift => (number << shift).to_be_bytes().to_vec(),
+        })
+    }
+
+    /// `retain MASK`: the bits that are changed, of the low 32; all, if it is not said.
+    fn retain(&mut self, place: &Place) -> Result<Vec<u8>, Diagnostic> {
+        if self.words.first().is_none_or(|w| w.text != "retain") {
+            return Ok(vec![0xff; place.bytes]);
+        }
+        self.next();
+        let word = self.need("a mask")?;
+        match self.number(&word.text, place).filter(|_| place.bytes <= 4) {
+            Some(mask) => Ok(mask),
+            None => Err(self.bad(word, "a mask of the field, of at most 32 bits")),
+        }
+    }
+}
+
+impl Place {
+    /// The bits of the field, in the order of the wire.
+    fn field(&self) -> Vec<u8> {
+        match self.bytes {
+            n @ 1..=4 => self.mask.to_be_bytes()[4 - n..].to_vec(),
+            n => vec![0xff; n],
+        }
+    }
+
+    /// The word of a key, as it is.
+    const fn raw(key: &Key) -> Self {
+        let Key { header, offset, at, .. } = *key;
+        Self { header, offset, bytes: 4, mask: u32::MAX, at, decrements: false, shift: 0 }
+    }
+
+    /// How the first of these keys are said of this field, and how many they are; none if they cannot be.
+    fn said(&self, name: &str, keys: &[Key]) -> Option<(String, usize)> {
+        let lead = usize::try_from(self.offset.rem_euclid(4)).ok()?;
+        let n = (lead + self.bytes).div_ceil(4);
+        let keys = keys.get(..n)?;
+        let bytes = |of: &dyn Fn(&Key) -> u32| -> Vec<u8> {
+            let all: Vec<u8> = keys.iter().flat_map(|key| of(key).to_be_bytes()).collect();
+            all[lead..lead + self.bytes].to_vec()
+        };
+        let (value, mask, field) = (bytes(&|k| k.value), bytes(&|k| k.mask), self.field());
+        let whole = mask.iter().zip(&field).all(|(m, f)| *m == !*f);
+        let add = keys[0].add;
+        let number = |bytes: &[u8]| {
+            let n = bytes.iter().fold(0u64, |n, b| n << 8 | u64::from(*b)) >> self.shift;
+            format!("{n:#x}")
+        };
+        let text = match self.bytes {
+            16 => Ipv6Addr::from(<[u8; 16]>::try_from(value.as_slice()).ok()?).to_string(),
+            6 => super::mac_text(&<[u8; 6]>::try_from(value.as_slice()).ok()?),
+            _ => number(&value),
+        };
+        let kept: Vec<u8> = mask.iter().zip(&field).map(|(m, f)| !m & f).collect();
+        let retain =
+            if whole || self.bytes > 4 { String::new() } else { format!(" retain {}", number(&kept)) };
+        let words = match mask.iter().all(|m| *m == 0xff) {
+            true if value == field => String::from("invert"),
+            true if value.iter().all(|v| *v == 0) => String::from("preserve"),
+            true => format!("invert retain {}", number(&value)),
+            false => format!("{} {text}{retain}", if add { "add" } else { "set" }),
+        };
+        // What would be read of it.
+        let (value, mask) = match mask.iter().all(|m| *m == 0xff) {
+            true => (value, mask),
+            false => {
+                (value.iter().zip(&kept).map(|(v, k)| v & k).collect(), kept.iter().map(|k| !k).collect())
+            }
+        };
+        let mut again = Vec::new();
+        self.push(&value, &mask, add, &mut again);
+        (again == keys).then(|| (format!("{name} {words}"), n))
+    }
+
+    /// The words of the field.
+    fn push(&self, value: &[u8], mask: &[u8], add: bool, keys: &mut Vec<Key>) {
+        let lead = self.offset.rem_euclid(4);
+        let first = self.offset - lead;
+        let lead = usize::try_from(lead).unwrap_or(0);
+        for (n, at) in (0..lead + self.bytes).step_by(4).enumerate() {
+            let word = |bytes: &[u8], outside: u8| {
+                let byte = |i: usize| {
+                    (at + i).checked_sub(lead).and_then(|i| bytes.get(i)).copied().unwrap_or(outside)
+                };
+                u32::from_be_bytes([byte(0), byte(1), byte(2), byte(3)])
+            };
+            let offset = first.saturating_add(4 * i32::try_from(n).unwrap_or(0));
+            let (mask, value) = (word(mask, 0xff), word(value, 0));
+            keys.push(Key { header: self.header, offset, at: self.at, add, mask, value });
+        }
+    }
+}
+
+/// A number as C writes it, with a sign.
+fn signed(text: &str) -> Option<i32> {
+    match text.strip_prefix('-') {
+        Some(rest) => i32::try_from(-i64::try_from(language::uint(rest)?).ok()?).ok(),
+        None => i32::try_from(language::uint(text)?).ok(),
+    }
+}
+
+const fn layer(header: Header) -> (&'static str, &'static str) {
+    match header {
+        Network => ("network", ""),
+        Eth => ("eth", "eth+"),
+        Ip4 => ("ipv4", "ipv4+"),
+        Ip6 => ("ipv6", "ipv6+"),
+        Tcp => ("tcp", "tcp+"),
+        Udp => ("udp", "udp+"),
+    }
+}
+
+pub(super) fn show(pedit: &Pedit, shown: &Shown<'_>, out: &mut Out) {
+    out.word("kind", "pedit", " pedit ");
+    show_control(shown.action.control, "control_action", "action ", out);
+    let keys = pedit.keys();
+    out.uint("nkeys", keys.len() as u64, &format!(" keys {}\n ", keys.len()));
+    shown.numbers("\t ", out);
+    out.open_list("keys");
+    for (n, key) in keys.iter().enumerate() {
+        let (name, before) = layer(key.header);
+        out.open_item();
+        out.word("htype", name, &format!("\n\t key #{n}  at {before}"));
+        out.raw("offset", &key.offset.to_string(), &key.offset.to_string());
+        let (cmd, text) = if key.add { ("add", "add") } else { ("set", "val") };
+        out.word("cmd", cmd, &format!(": {text} "));
+        out.word("val", &format!("{:x}", key.value), &format!("{:08x}", key.value));
+        out.word("mask", &format!("{:x}", key.mask), &format!(" mask {:08x}", key.mask));
+        out.close();
+    }
+    out.close_list();
+}
+
+/// Words that make it again: of each word of 32 bits, or several, a field that is said so.
+pub(super) fn words(pedit: &Pedit) -> String {
+    let mut words = String::from(if pedit.extended() { "pedit ex" } else { "pedit" });
+    let mut keys = pedit.keys();
+    while let [key, ..] = keys {
+        let named = FIELDS.iter().filter(|f| f.header == key.header && f.header != Network);
+        let (said, n) = named
+            .map(|f| (f.place(), format!("{} {}", f.layer, f.names[0])))
+            .find_map(|(place, name)| place.said(&name, keys))
+            .or_else(|| Place::raw(key).said(&raw_name(key), keys))
+            // No words come to such a key.
+            .unwrap_or_else(|| (String::from("offset 0 u32 preserve"), 1));
+        words.push_str(&format!(" munge {said}"));
+        keys = keys.get(n..).unwrap_or(&[]);
+    }
+    words
+}
+
+fn raw_name(key: &Key) -> String {
+    let at = key.at.map(|a| format!(" at {} {:x} {}", a.at, a.mask, a.shift)).unwrap_or_default();
+    format!("offset {} u32{at}", key.offset)
+}
+
+/// Whether Linux would offer it to hardware: where headers are said, and all words are changed alike.
+pub(super) fn offloads(pedit: &Pedit) -> bool {
+    let alike = pedit.keys().windows(2).all(|two| two[0].add == two[1].add);
+    pedit.extended() && alike
+}

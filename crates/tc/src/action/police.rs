@@ -1,0 +1,154 @@
+//! police (tc-police(8)).
+
+use txweir_core::action::police::{Config, Police};
+use txweir_core::action::{Control, Kind};
+use txweir_core::law::bucket::{self, Sizing};
+use txweir_core::stab::LinkLayer;
+use txweir_core::value::text_of;
+use txweir_core::{Bytes, Rate};
+
+use super::{CONTROLS, Shown, control_of, control_words, show_control};
+use crate::diagnostic::{Diagnostic, code};
+use crate::filter::Said;
+use crate::lex::Word;
+use crate::out::Out;
+
+/// The parameters, and what follows for a packet that exceeds the rate.
+pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnostic> {
+    let s = &said.settings;
+    if s.has("avrate") {
+        let message = "police avrate needs an estimator of the filter, and there is none here";
+        return Err(said.error(code::UNSUPPORTED, said.at("avrate"), message).expected("rate or pkts_rate"));
+    }
+    if !["rate", "pkts_rate", "mtu", "burst", "peakrate"].iter().any(|key| s.has(key)) {
+        return match s.has("index") {
+            true => Ok(None),
+            false => Err(said
+                .error(code::MISSING, said.kind, "police is not said what to measure")
+                .expected("rate, pkts_rate or mtu")),
+        };
+    }
+    let (exceed, conform) = controls(said)?;
+    let size = |key: &str| match s.bytes(key).map(|at| (u32::try_from(at.value.0), said.at(key))) {
+        Some((Err(_), at)) => {
+            let message = format!("police {key} is out of range");
+            Err(said.error(code::OUT_OF_RANGE, at, message).expected("at most 4294967295 bytes"))
+        }
+        Some((Ok(size), _)) => Ok(Some(size)),
+        None => Ok(None),
+    };
+    let rate = s.rate("rate").map(|at| at.value).unwrap_or_default();
+    let layer = match s.word("linklayer").map(|w| w.text.as_str()) {
+        Some("atm" | "adsl") => LinkLayer::Atm,
+        _ => LinkLayer::Ethernet,
+    };
+    let packets = match (said.u32("pkts_rate"), said.u32("pkts_burst")) {
+        (None, None) => None,
+        (rate, burst) => Some((u64::from(rate.unwrap_or(0)), u64::from(burst.unwrap_or(0)))),
+    };
+    let config = Config {
+        rate,
+        burst: Bytes(size("burst")?.unwrap_or(0).into()),
+        peakrate: s.rate("peakrate").map(|at| at.value),
+        mtu: size("mtu")?,
+        sizing: Sizing {
+            overhead: said.u32("overhead").unwrap_or(0),
+            mpu: said.u32("mpu").unwrap_or(0),
+            layer,
+        },
+        packets,
+        average: None,
+        conform,
+    };
+    match Police::new(config) {
+        Ok(police) => Ok(Some((Kind::Police(police), exceed))),
+        Err(err) => {
+            let at = said.at(err.key.as_deref().unwrap_or(""));
+            Err(said.error(code::MISSING, at, err.to_string()))
+        }
+    }
+}
+
+/// What follows for a packet that exceeds the rate, and for one that conforms.
+fn controls(said: &Said<'_>) -> Result<(Control, Control), Diagnostic> {
+    let (mut exceed, mut conform) = (Control::Reclassify, Control::Pass);
+    for key in ["action", "conform-exceed"] {
+        let Some([_, words @ ..]) = said.settings.words(key) else { continue };
+        let Some(first) = words.first() else { continue };
+        match first.text.split_once('/') {
+            None => exceed = one(said, &first.text, words)?,
+            Some((before, after)) => {
+                exceed = one(said, before, &words[..1])?;
+                conform = one(said, after, words)?;
+            }
+        }
+    }
+    Ok((exceed, conform))
+}
+
+/// A control by its word, which may be cut short; its number is the last of the words.
+fn one(said: &Said<'_>, text: &str, words: &[Word]) -> Result<Control, Diagnostic> {
+    let known = CONTROLS.iter().map(|(word, _)| *word).find(|word| word.starts_with(text));
+    control_of(said, known.unwrap_or("pass"), words)
+}
+
+pub(super) fn show(police: &Police, shown: &Shown<'_>, out: &mut Out) {
+    let config = police.config();
+    let index = shown.entry.index;
+    out.word("kind", "police", " police ");
+    out.uint("index", index, &format!("{index:#x} "));
+    let burst = bucket::shown_size(config.rate, bucket::ticks(config.rate, config.burst).into());
+    let burst = if config.rate.0 == 0 { Bytes(0) } else { burst };
+    let mtu = Bytes(police.mtu().into());
+    out.text(&format!("rate {} burst {} mtu {} ", text_of(&config.rate), text_of(&burst), text_of(&mtu)));
+    if let Some(peak) = config.peakrate.filter(|rate| *rate != Rate(0)) {
+        out.text(&format!("peakrate {} ", text_of(&peak)));
+    }
+    if let Some((rate, burst)) = config.packets {
+        out.uint("pkts_rate", rate, &format!("pkts_rate {rate} "));
+        out.uint("pkts_burst", burst, &format!("pkts_burst {burst} "));
+    }
+    show_control(shown.action.control, "control_action", "action ", out);
+    if config.conform != Control::Pass {
+        show_control(config.conform, "control_action", "/", out);
+    }
+    let overhead = config.sizing.overhead;
+    out.uint("overhead", overhead, &format!(" overhead {overhead}b "));
+    if config.sizing.layer == LinkLayer::Atm {
+        out.word("linklayer", "atm", "linklayer atm ");
+    }
+    let (refs, binds) = (shown.entry.refs, shown.entry.binds);
+    out.uint("ref", refs, &format!("\n\tref {refs}"));
+    out.uint("bind", binds, &format!(" bind {binds} "));
+    shown.times(out);
+}
+
+pub(super) fn words(police: &Police, control: &str) -> String {
+    let config = police.config();
+    let mut words = String::from("police");
+    let exact = |rate: Rate| format!("{}bps", rate.0);
+    if config.rate.0 > 0 {
+        words.push_str(&format!(" rate {} burst {}b", exact(config.rate), config.burst.0));
+    }
+    if let Some((rate, burst)) = config.packets {
+        words.push_str(&format!(" pkts_rate {rate} pkts_burst {burst}"));
+    }
+    if let Some(mtu) = config.mtu {
+        words.push_str(&format!(" mtu {mtu}b"));
+    }
+    if let Some(peak) = config.peakrate {
+        words.push_str(&format!(" peakrate {}", exact(peak)));
+    }
+    let Sizing { overhead, mpu, layer } = config.sizing;
+    for (key, value) in [("overhead", overhead), ("mpu", mpu)] {
+        if value > 0 {
+            words.push_str(&format!(" {key} {value}"));
+        }
+    }
+    words.push_str(if layer == LinkLayer::Atm { " linklayer atm" } else { "" });
+    let conform = match config.conform {
+        Control::Pass => String::new(),
+        other => format!("/{}", control_words(other)),
+    };
+    format!("{words} conform-exceed {control}{conform}")
+}
