@@ -4,6 +4,7 @@
 
 use crate::hash::FlowHasher;
 use crate::headers::{Fragment, Headers, L3, L4, tcp_flag};
+use crate::route::Route;
 
 /// Blocks of a selective acknowledgement that fit the options of a segment (RFC 2018 section 3).
 pub const SACK_BLOCKS: usize = 4;
@@ -19,6 +20,8 @@ pub struct Detail {
     pub l3_offset: Option<u16>,
     /// What a TCP segment acknowledges; `None` for anything else, and for what is cut or malformed.
     pub tcp: Option<TcpDetail>,
+    /// What filters at qdiscs have said of it (`Tree::route`).
+    pub route: Route,
     /// For the qdisc that the packet waits in: a number of its own. What is handed in is overwritten.
     pub note: u32,
 }
@@ -49,7 +52,7 @@ pub struct TcpDetail {
 }
 
 const _: () =
-    assert!(size_of::<Detail>() <= 120, "what a path keeps beside each slot for the kinds that want it");
+    assert!(size_of::<Detail>() <= 216, "what a path keeps beside each slot for the kinds that want it");
 
 impl Detail {
     /// What `bytes`, of which `h` was read, say; `hasher` keys the hashes of hosts.
@@ -63,6 +66,7 @@ impl Detail {
             dst_host: hosts[1],
             l3_offset: h.l3_offset,
             tcp: TcpDetail::of(h, bytes),
+            route: Route::default(),
             note: 0,
         }
     }

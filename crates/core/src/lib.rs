@@ -47,6 +47,7 @@ pub mod queues;
 pub mod rates;
 pub mod reason;
 pub mod rng;
+pub mod route;
 pub mod select;
 pub mod spec;
 pub mod stab;

@@ -10,6 +10,7 @@ use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::{Discipline, Erased, Next, Qdisc, Verdict, Within, fifo};
 use crate::reason::{DropReason, WakeReason};
+use crate::route::{Asked, Said};
 use crate::spec::Env;
 use crate::stab::{SizeTable, Stab};
 use crate::time::Instant;
@@ -114,6 +115,8 @@ pub struct Account {
     class_major: u16,
     /// `SIZED` and `HELD`.
     special: u8,
+    /// 0 if it has no filters; else one more than the qdiscs above it.
+    filtered: u8,
     out_segs: u64,
     /// Of what has gone, what was dropped.
     dropped: Tally,
@@ -180,6 +183,10 @@ impl Account {
         // Most packets name no class; a class number without a major is none either.
         if m.priority <= 0xffff && m.class.is_none() {
             return None;
+        }
+        if self.filtered != 0 && !m.class.is_none() {
+            // Filters have chosen, and know of the priority.
+            return Some(m.class);
         }
         let named = |h: Handle| h.major() == self.class_major && self.class_major != 0;
         let by_priority = Handle(m.priority);
@@ -338,27 +345,76 @@ impl Node {
         self.account.special = self.account.special & SIZED | held;
     }
     #[inline(always)]
-    fn classify(&self, m: &Meta) -> Option<ClassId> {
-        self.account.classify(m)
+    fn classify_asked(&self, m: &Asked<'_>) -> Option<ClassId> {
+        match (self.account.filtered, m.route) {
+            (0, _) | (_, None) => self.account.classify(m),
+            (above, Some(route)) => match route.said(usize::from(above) - 1, self.handle().major()) {
+                Said::Class(class) => Some(class),
+                Said::Nothing | Said::Drop => self.named_class(m),
+            },
+        }
+    }
+
+    /// The class that a packet's priority names here.
+    pub(crate) fn named_class(&self, m: &Meta) -> Option<ClassId> {
+        let named = Handle(m.priority);
+        (named.major() == self.account.class_major && named.major() != 0).then_some(named)
+    }
+
+    /// Whether it, or a class of it, has filters.
+    #[inline]
+    pub const fn is_filtered(&self) -> bool {
+        self.account.filtered != 0
+    }
+    /// It has filters, and so many qdiscs are above it; or it has none any more.
+    pub(crate) fn set_filtered(&mut self, depth: Option<usize>) {
+        // A tree is at most `DEPTH_MAX` deep.
+        self.account.filtered = depth.map_or(0, |d| d as u8 + 1);
+    }
+
+    /// Does what the filters have said of a packet that is queued here; the packet, unless that was to drop it.
+    #[inline(never)]
+    fn obey(&mut self, p: Pkt, cx: &mut Cx) -> Option<Pkt> {
+        let major = self.handle().major();
+        let depth = usize::from(self.account.filtered) - 1;
+        let said = cx.pool.detail(&p).map(|d| d.route.said(depth, major)).unwrap_or_default();
+        let m = cx.pool.meta_mut(&p);
+        match said {
+            Said::Class(class) => m.class = class,
+            Said::Nothing if m.class.major() == major && Handle(m.priority).major() != major => {}
+            Said::Nothing => m.class = ClassId::NONE,
+            Said::Drop => {
+                self.account.enter(m.wire_len);
+                let outer = cx.owing().then(|| cx.begin_call());
+                cx.drop(p, DropReason::Filtered);
+                self.account.settle(cx.before(), cx);
+                if let Some(outer) = outer {
+                    cx.end_call(outer);
+                }
+                return None;
+            }
+        }
+        Some(p)
     }
 
     /// Whether the packet would be queued without a drop.
     #[inline]
-    pub fn admit(&self, m: &Meta) -> Verdict {
+    pub fn admit(&self, m: &Asked<'_>) -> Verdict {
         match self.has_sizes() {
-            false => self.qdisc.admit(m, self.classify(m)),
+            false => self.qdisc.admit(m, self.classify_asked(m)),
             true => self.admit_sized(m),
         }
     }
 
     /// As `admit`; sizes that the qdiscs below name are charged ones, those in the answer wire bytes.
     #[cold]
-    fn admit_sized(&self, m: &Meta) -> Verdict {
+    fn admit_sized(&self, m: &Asked<'_>) -> Verdict {
         let table = self.rest.as_ref().and_then(|rest| rest.table);
-        let Some(table) = table else { return self.qdisc.admit(m, self.classify(m)) };
-        let mut charged = *m;
+        let class = self.classify_asked(m);
+        let Some(table) = table else { return self.qdisc.admit(m, class) };
+        let mut charged = *m.meta;
         charged.wire_len = table.charge(m);
-        match self.qdisc.admit(&charged, self.classify(m)) {
+        match self.qdisc.admit(&Asked { meta: &charged, ..*m }, class) {
             Verdict::Cut(max) | Verdict::TooLarge(max) => match table.largest_within(max) {
                 max if m.segs > 1 && m.segment_len() <= max => Verdict::Cut(max),
                 max => Verdict::TooLarge(max),
@@ -377,7 +433,7 @@ impl Node {
     /// The part of `transparent` that only changes when a packet passes, or the tree is changed.
     #[inline]
     pub(crate) const fn is_settled(&self) -> bool {
-        self.is_empty() && !self.has_sizes()
+        self.is_empty() && !self.has_sizes() && !self.is_filtered()
     }
 
     /// Charges a packet that went to the device directly.
@@ -390,6 +446,11 @@ impl Node {
     /// Queues a packet, or drops it or others.
     #[inline(always)]
     pub fn enqueue(&mut self, p: Pkt, cx: &mut Cx) {
+        let mut p = p;
+        if self.account.filtered != 0 {
+            let Some(kept) = self.obey(p, cx) else { return };
+            p = kept;
+        }
         if self.account.special & SIZED != 0 {
             return self.enqueue_sized(p, cx);
         }

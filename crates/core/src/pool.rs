@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::detail::Detail;
 use crate::meta::Meta;
+use crate::route::Route;
 use crate::time::Instant;
 
 /// "No packet" in a link.
@@ -168,6 +169,7 @@ impl Pool {
     pub(crate) fn clear_detail(&mut self, p: &Pkt) {
         if let Some(slot) = self.details.get_mut(p.index()) {
             (slot.src_host, slot.dst_host, slot.l3_offset, slot.tcp) = (0, 0, None, None);
+            slot.route = Route::default();
         }
     }
     /// Notes a number of a packet, for the qdisc that it waits in, if details are kept.

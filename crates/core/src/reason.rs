@@ -53,6 +53,8 @@ reasons! {
         NoClass = "no_class",
         /// A later acknowledgement in the same queue says all that it said.
         AckFilter = "ack_filter",
+        /// A filter's action said so.
+        Filtered = "filtered",
         /// Every packet slot of the transmit path was in use.
         PoolFull = "pool_full",
         /// The qdisc was reset, replaced, shrunk or deleted with the packet in it.

@@ -16,6 +16,7 @@ use crate::node::{Class, Node};
 use crate::pool::{List, Pool};
 use crate::qdisc::classful::{ClassAt, UserClasses};
 use crate::qdisc::{Qdisc, Verdict, kind, pfifo_fast};
+use crate::route::Asked;
 use crate::spec::Env;
 use crate::stab::{SizeTable, Stab};
 use crate::value::{Words, exact_of};
@@ -80,7 +81,7 @@ impl Tree {
     }
     /// See `Node::admit`.
     #[inline]
-    pub fn admit(&self, m: &Meta) -> Verdict {
+    pub fn admit(&self, m: &Asked<'_>) -> Verdict {
         self.root.admit(m)
     }
 
@@ -112,7 +113,7 @@ impl Tree {
     /// Whether any qdisc wants to know more of a packet than its metadata.
     pub fn wants_detail(&self) -> bool {
         let mut wants = false;
-        self.visit(&mut |_, node| wants |= node.qdisc().wants_detail());
+        self.visit(&mut |_, node| wants |= node.qdisc().wants_detail() || node.is_filtered());
         wants
     }
 

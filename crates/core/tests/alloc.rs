@@ -19,6 +19,7 @@ use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::pfifo_fast::NoParams;
 use txweir_core::qdisc::{Discipline, KINDS, Next, Verdict};
 use txweir_core::rng::Rng;
+use txweir_core::route::Asked;
 use txweir_core::spec::{Env, Flags};
 use txweir_core::value::Words;
 use txweir_core::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
@@ -306,7 +307,7 @@ impl Discipline for Allocates {
         Self(Queue::new(), None)
     }
     fn change(&mut self, _cfg: &NoParams, _env: &Env, _cx: &mut Cx) {}
-    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         Verdict::Accept
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {

@@ -17,6 +17,7 @@ use txweir_core::params::{Param, Params, SetOutcome, Shown};
 use txweir_core::pool::{List, Pkt, Pool, Queue};
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::{Discipline, Next, Verdict};
+use txweir_core::route::Asked;
 use txweir_core::spec::{Flags, Spec};
 use txweir_core::value::{Show, Value, Words};
 use txweir_core::{ClassId, ConfigError, DropReason, Env, MarkReason, Meta, Nanos, Packets, WakeReason};
@@ -160,7 +161,7 @@ impl<B: Bug> Discipline for Bugged<B> {
     fn change(&mut self, cfg: &Limit, _env: &Env, cx: &mut Cx) {
         B::change(self, cfg, cx);
     }
-    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {

@@ -17,6 +17,7 @@ use crate::pool::Pkt;
 use crate::qdisc::{Next, Verdict};
 use crate::queues::QueueSet;
 use crate::reason::WakeReason;
+use crate::route::Asked;
 use crate::spec::Env;
 use crate::time::Instant;
 
@@ -55,8 +56,12 @@ impl ByQueue {
         }
     }
     /// Whether a packet would be queued without a drop.
-    pub fn admit(&self, m: &Meta) -> Verdict {
+    pub fn admit(&self, m: &Asked<'_>) -> Verdict {
         self.bands[self.band(m)].node.admit(m)
+    }
+    /// The class of a packet's queue.
+    pub fn select(&self, m: &Meta) -> Option<&Class> {
+        self.bands.get(self.band(m))
     }
     /// Queues a packet in the class of its queue.
     pub fn enqueue(&mut self, p: Pkt, cx: &mut Cx) {

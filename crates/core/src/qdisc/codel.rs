@@ -16,6 +16,7 @@ use crate::pool::{List, Pkt, Pool, Queue};
 use crate::qdisc::fifo::trim;
 use crate::qdisc::{Discipline, Next, Verdict};
 use crate::reason::{DropReason, MarkReason};
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::time::Nanos;
 use crate::units::Packets;
@@ -165,7 +166,7 @@ impl Discipline for Codel {
         }
         trim(&mut self.queue, cx, |q| q.packets() + self.held > self.limit);
     }
-    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if self.queue.packets() + self.held < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
+use crate::handle::{ClassId, Handle};
 use crate::law::deficit::Round;
 use crate::meta::Meta;
 use crate::node::{Class, Passed};
@@ -24,6 +24,7 @@ use crate::qdisc::fifo::NoStats;
 use crate::qdisc::turns::{quantum_in_range, take_turn};
 use crate::qdisc::{Discipline, Filtered, Next, Verdict};
 use crate::reason::DropReason;
+use crate::route::{Asked, Found, Said};
 use crate::spec::{Env, Flags};
 use crate::stats::Counter;
 use crate::units::Bytes;
@@ -69,11 +70,18 @@ impl Discipline for Drr {
         Self::default()
     }
     fn change(&mut self, _cfg: &Config, _env: &Env, _cx: &mut Cx) {}
-    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         match self.slot(class) {
             Some(i) => self.classes[i].node.admit(m),
             None => Verdict::Full,
         }
+    }
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        let here = class.filter(|c| c.major() == own.major() && self.slot(Some(*c)).is_some());
+        Found::Said(here.map_or(Said::Drop, Said::Class))
+    }
+    fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.classes.get(self.slot(class)?)
     }
     #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {

@@ -27,6 +27,7 @@ use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClass
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::turns::{earlier, quantum_in_range, take_strictly, take_turn};
 use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::value::{Json, PrioMap, Show, Value, Words};
 
@@ -226,10 +227,13 @@ impl Discipline for Ets {
         self.bands.truncate(count);
         self.set(cfg, env);
     }
-    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         self.bands[self.band(m, class)].node.admit(m)
     }
     #[inline]
+    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.bands.get(self.band(m, class))
+    }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let band = self.band(cx.meta(&p), class);
         let node = &mut self.bands[band].node;

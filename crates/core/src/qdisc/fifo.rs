@@ -13,6 +13,7 @@ use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool, Queue};
 use crate::qdisc::{Discipline, Erased, Next, Verdict};
 use crate::reason::DropReason;
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::units::{Bytes, Packets};
 
@@ -85,7 +86,7 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
         self.limit = cfg.limit.0;
         trim(&mut self.queue, cx, |q| q.packets() > self.limit);
     }
-    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     #[inline]
@@ -138,7 +139,7 @@ impl Discipline for Bfifo {
         self.limit = cfg.limit.0;
         trim(&mut self.queue, cx, |q| q.bytes() > self.limit);
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if self.fits(m.wire_len) { Verdict::Accept } else { Verdict::Full }
     }
     #[inline]

@@ -32,6 +32,7 @@ use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool, Queue};
 use crate::qdisc::{Discipline, Next, Verdict};
 use crate::reason::{DropReason, MarkReason, WakeReason};
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
 use crate::wheel::PackedWheel;
@@ -146,7 +147,7 @@ impl Discipline for Fq {
             }
         }
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         let limits = &self.limits;
         let room = self.bands[limits.band(m)].packets < limits.limit;
         let fast = self.packets == 0 && limits.maxrate.is_none() && m.txtime == Instant::ZERO;

@@ -19,13 +19,14 @@ use alloc::vec::Vec;
 
 use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
+use crate::handle::{ClassId, Handle};
 use crate::law::codel::{CodelParams, CodelState, Ticks};
 use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
 use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Verdict};
 use crate::reason::{DropReason, MarkReason};
+use crate::route::{Asked, Found, Said};
 use crate::spec::{Env, Flags};
 use crate::units::{Bytes, Packets};
 
@@ -217,9 +218,14 @@ impl Discipline for FqCodel {
             cx.drop(p, DropReason::Purged);
         }
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         let fits = self.packets + self.held < self.limit && self.memory + memory_of(m) <= self.memory_limit;
         if fits { Verdict::Accept } else { Verdict::Full }
+    }
+    /// Filters decide of every packet: what they name no flow for is dropped.
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        let flow = class.filter(|c| (1..=self.flows.len() as u32).contains(&u32::from(c.minor())));
+        Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let m = cx.meta(&p);

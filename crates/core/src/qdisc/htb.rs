@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
+use crate::handle::{ClassId, Handle};
 use crate::law::borrow::{Borrow, CLASSES_MAX, LEVELS, PRIOS, Shape, Shown};
 use crate::law::bucket::{Sizing, ticks};
 use crate::law::lease::Lease;
@@ -27,6 +27,7 @@ use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClass
 use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
 use crate::rates::Share;
 use crate::reason::{DropReason, WakeReason};
+use crate::route::{Asked, Found, Said};
 use crate::spec::{Env, Flags};
 use crate::stab::LinkLayer;
 use crate::stats::Counter;
@@ -183,12 +184,27 @@ impl Discipline for Htb {
             self.law.set(slot, &self.configs[slot].shape(self.r2q));
         }
     }
-    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         match self.leaf(class) {
             Some(i) => self.classes[i].node.admit(m),
             None if self.direct.packets() < self.direct_qlen => Verdict::Accept,
             None => Verdict::Full,
         }
+    }
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        let Some(class) = class.filter(|c| c.major() == own.major()) else {
+            return Found::Said(Said::Nothing);
+        };
+        match class.minor() {
+            // The qdisc itself: unshaped.
+            0 => Found::Said(Said::Class(class)),
+            minor if self.law.leaf_slot(minor).is_some() => Found::Said(Said::Class(class)),
+            minor if self.law.slot(minor).is_some() => Found::Inner(class),
+            _ => Found::Said(Said::Nothing),
+        }
+    }
+    fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.classes.get(self.leaf(class)?)
     }
     #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {

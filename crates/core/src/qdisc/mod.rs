@@ -27,7 +27,7 @@ use core::fmt::Debug;
 
 use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
+use crate::handle::{ClassId, Handle};
 use crate::law::lease::Lease;
 use crate::meta::Meta;
 use crate::node::{Account, Class, Node, Peek};
@@ -36,6 +36,7 @@ use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassSpec, UserClasses};
 use crate::rates::Share;
 use crate::reason::{DropReason, WakeReason};
+use crate::route::{Asked, Found, Said};
 use crate::spec::{Env, Flags, Spec};
 use crate::stats::{Counter, Counters};
 use crate::time::Instant;
@@ -191,7 +192,16 @@ pub trait Discipline: Debug + Sized + 'static {
     /// changes.
     fn change(&mut self, cfg: &Self::Config, env: &Env, cx: &mut Cx);
     /// Whether this packet would be queued without a drop.
-    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
+    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict;
+    /// What it makes of what its filters have found: this class, or nothing (`None`), at a qdisc with this handle. The default
+    /// takes the class's minor number, whatever its major, and without one goes by what it goes by otherwise.
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        Found::Said(class.map_or(Said::Nothing, |c| Said::Class(Handle::new(own.major(), c.minor()))))
+    }
+    /// The class that a packet would wait in, if it has a qdisc; the default is that of kinds with one class.
+    fn select(&self, _m: &Meta, _class: Option<ClassId>) -> Option<&Class> {
+        self.classes().first()
+    }
     /// Takes the packet: queues it, hands it to a child, or drops it (or others) through `cx`.
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
     /// Queues the packet, if that is all there is to do: nobody else is asked, nothing is dropped. Otherwise gives it back,
@@ -275,7 +285,11 @@ pub trait Qdisc: Debug {
     /// See `Discipline`.
     fn start(&mut self, now: Instant);
     /// See `Discipline`.
-    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
+    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict;
+    /// See `Discipline`.
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found;
+    /// See `Discipline`.
+    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class>;
     /// See `Discipline`; keeps the account of its node.
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
     /// See `Discipline`; keeps the account of its node. Without a packet, `Cx::answer` tells why.
@@ -382,8 +396,14 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn start(&mut self, now: Instant) {
         self.inner.start(now);
     }
-    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         self.inner.admit(m, class)
+    }
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        self.inner.found(class, own)
+    }
+    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.inner.select(m, class)
     }
     #[inline]
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {

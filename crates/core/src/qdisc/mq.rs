@@ -17,6 +17,7 @@ use crate::qdisc::by_queue::ByQueue;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::multiq::several_queues;
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict, pfifo_fast};
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 
 crate::params! {
@@ -60,8 +61,11 @@ impl Discipline for Mq {
     fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
         self.0.change(env, default_child, cx);
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         self.0.admit(m)
+    }
+    fn select(&self, m: &Meta, _class: Option<ClassId>) -> Option<&Class> {
+        self.0.select(m)
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         self.0.enqueue(p, cx);

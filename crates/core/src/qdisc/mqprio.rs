@@ -25,6 +25,7 @@ use crate::qdisc::fifo::NoStats;
 use crate::qdisc::mq::default_child;
 use crate::qdisc::multiq::several_queues;
 use crate::qdisc::{Discipline, Next, Verdict};
+use crate::route::Asked;
 use crate::select::{CLASSES_MAX, Range, TrafficClasses};
 use crate::spec::{Env, Flags};
 use crate::units::Rate;
@@ -216,8 +217,11 @@ impl Discipline for Mqprio {
     fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
         self.queues.change(env, default_child, cx);
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         self.queues.admit(m)
+    }
+    fn select(&self, m: &Meta, _class: Option<ClassId>) -> Option<&Class> {
+        self.queues.select(m)
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         self.queues.enqueue(p, cx);

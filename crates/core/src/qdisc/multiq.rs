@@ -15,6 +15,7 @@ use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::by_queue::ByQueue;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 
 crate::params! {
@@ -46,10 +47,13 @@ impl Discipline for Multiq {
     fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
         self.0.change(env, Node::default_child, cx);
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         self.0.admit(m)
     }
     #[inline]
+    fn select(&self, m: &Meta, _class: Option<ClassId>) -> Option<&Class> {
+        self.0.select(m)
+    }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         self.0.enqueue(p, cx);
     }

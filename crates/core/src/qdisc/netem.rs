@@ -25,6 +25,7 @@ use crate::qdisc::fifo::NoStats;
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
 use crate::reason::{DropReason, MarkReason, WakeReason};
 use crate::rng::Rng;
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
 use crate::timeline::Timeline;
@@ -295,7 +296,7 @@ impl Discipline for Netem {
             cx.drop(p, DropReason::Purged);
         }
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if m.segs > 1 && !self.rules.corrupt.is_never() {
             Verdict::Cut(m.segment_len())
         } else if self.len() < self.rules.limit {

@@ -15,6 +15,7 @@ use crate::pool::{List, Pkt, Pool, Queue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::{Discipline, Erased, Next, Verdict};
 use crate::reason::DropReason;
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 
 /// Band of each priority 0..15 (tc-pfifo_fast(8), the table at "priomap"): interactive first, bulk last.
@@ -54,7 +55,7 @@ impl Discipline for PfifoFast {
     fn change(&mut self, _cfg: &NoParams, env: &Env, _cx: &mut Cx) {
         self.limit = env.tx_queue_len;
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if self.bands[band(m)].packets() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     #[inline]

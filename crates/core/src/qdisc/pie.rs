@@ -20,6 +20,7 @@ use crate::pool::{List, Pkt, Pool, Queue};
 use crate::qdisc::fifo::trim;
 use crate::qdisc::{Discipline, Next, Verdict};
 use crate::reason::{DropReason, MarkReason};
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
 use crate::units::Packets;
@@ -215,7 +216,7 @@ impl Discipline for Pie {
         let held = u32::from(self.held.is_some());
         trim(&mut self.queue, cx, |q| q.packets() + held > self.limit);
     }
-    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if self.waiting() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {

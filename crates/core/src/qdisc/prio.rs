@@ -21,6 +21,7 @@ use crate::qdisc::fifo::NoStats;
 use crate::qdisc::pfifo_fast::PRIOMAP;
 use crate::qdisc::turns::take_strictly;
 use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::value::PrioMap;
 
@@ -78,10 +79,13 @@ impl Discipline for Prio {
         self.grow(cfg.bands, env);
         self.priomap = cfg.priomap.0;
     }
-    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         self.bands[self.band(m, class)].node.admit(m)
     }
     #[inline]
+    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.bands.get(self.band(m, class))
+    }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let band = self.band(cx.meta(&p), class);
         self.active |= 1 << band;

@@ -26,6 +26,7 @@ use crate::pool::{List, Pool};
 use crate::qdisc::fifo::{Bfifo, ByteLimit};
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
 use crate::reason::{DropReason, MarkReason};
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
 use crate::units::{Bytes, Rate};
@@ -247,7 +248,7 @@ impl Discipline for Red {
         }
         self.reset(cx);
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         self.inner[0].node.admit(m)
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {

@@ -24,13 +24,14 @@ use core::fmt;
 use crate::chance::Probability;
 use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
+use crate::handle::{ClassId, Handle};
 use crate::hash::reciprocal_scale;
 use crate::law::red::RedAction;
 use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Verdict};
 use crate::reason::{DropReason, MarkReason};
+use crate::route::{Asked, Found, Said};
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
 use crate::units::{Bytes, Packets};
@@ -210,12 +211,17 @@ impl Discipline for Sfq {
         self.next_perturb = now + self.perturb;
     }
     fn change(&mut self, _cfg: &Config, _env: &Env, _cx: &mut Cx) {}
-    fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         let room = match self.flows.of(self.bucket(m, class)) {
             Some(f) => self.flows.flow(f).len < self.depth,
             None => !self.flows.all_in_use(),
         };
         if room && self.packets + self.held < self.limit { Verdict::Accept } else { Verdict::Full }
+    }
+    /// Filters decide of every packet: what they name no flow for is dropped.
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        let flow = class.filter(|c| (1..=self.divisor).contains(&u32::from(c.minor())));
+        Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let bucket = self.bucket(cx.meta(&p), class);

@@ -17,6 +17,7 @@ use crate::pool::{Deque, List, Pkt, Pool};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::{Discipline, FlowShown, Next, Verdict};
 use crate::reason::DropReason;
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::units::Packets;
 use crate::value::{Show, Value, Words};
@@ -95,7 +96,7 @@ impl Discipline for Skbprio {
             self.drop_lowest(DropReason::Purged, cx);
         }
     }
-    fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if self.packets + self.held < self.limit { Verdict::Accept } else { Verdict::Full }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {

@@ -26,6 +26,7 @@ use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
 use crate::rates::Share;
 use crate::reason::{DropReason, WakeReason};
+use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::stab::LinkLayer;
 use crate::time::{Instant, Nanos};
@@ -218,7 +219,7 @@ impl Discipline for Tbf {
             let _ = inner.with(cx, |q, cx| q.change(&mut Words::new(&words), env, cx));
         }
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         match m.wire_len > self.max_size {
             false => self.inner[0].node.admit(m),
             true if m.segs > 1 && m.segment_len() <= self.max_size => Verdict::Cut(self.max_size),

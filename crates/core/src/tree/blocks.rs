@@ -37,12 +37,29 @@ impl Tree {
             (Err(before), Some(block)) => self.blocks.at.insert(before, (at, block)),
             (Err(_), None) => {}
         }
+        self.mark_filtered();
+    }
+
+    /// Tells each qdisc whether it has filters.
+    fn mark_filtered(&mut self) {
+        fn walk(node: &mut Node, depth: usize, filtered: &[Handle]) {
+            let own = node.handle();
+            let has = !own.is_none() && filtered.binary_search(&own).is_ok();
+            node.set_filtered(has.then_some(depth));
+            for class in node.qdisc_mut().classes_mut() {
+                walk(&mut class.node, depth + 1, filtered);
+            }
+        }
+        let mut qdiscs: Vec<Handle> = self.blocks().map(|(at, _)| at.qdisc()).collect();
+        qdiscs.dedup();
+        walk(self.root_mut(), 0, &qdiscs);
     }
 
     /// Says which filters each has, in place of all that was said before; nothing is orphaned by it.
     pub fn set_blocks(&mut self, all: impl IntoIterator<Item = (Handle, BlockId)>) {
         self.blocks.at = all.into_iter().collect();
         self.blocks.at.sort_unstable();
+        self.mark_filtered();
     }
 
     /// The blocks whose qdisc or class has gone since this was asked: to be deleted by whoever owns the filters.

@@ -14,6 +14,7 @@ use crate::meta::{Ecn, Meta};
 use crate::pool::{List, Pkt};
 use crate::qdisc::Verdict;
 use crate::reason::DropReason;
+use crate::route::Asked;
 use crate::time::Instant;
 use crate::trace::Event;
 use crate::tree::Tree;
@@ -105,7 +106,8 @@ impl<F> TxPath<F> {
     {
         let m = *self.cx.meta(&p);
         if m.segs > 1
-            && let Verdict::Cut(max) = self.tree.admit(&m)
+            && let Verdict::Cut(max) =
+                self.tree.admit(&Asked { meta: &m, route: self.cx.pool.detail(&p).map(|d| &d.route) })
             && let Some(frame) = self.frames[p.index()].take()
         {
             // From the number that the next packet will have: pieces count it on.

@@ -39,6 +39,7 @@ use crate::meta::{Ecn, Meta};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Verdict};
 use crate::reason::{DropReason, MarkReason, WakeReason};
+use crate::route::{Asked, Found, Said};
 use crate::spec::{Env, Flags};
 use crate::stats::{Counter, Counters};
 use crate::time::Instant;
@@ -166,7 +167,7 @@ impl Discipline for Cake {
         self.set_rate();
         self.trim(cx);
     }
-    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if m.segs > 1 && self.cfg.split_gso {
             // A size table above translates what is said here: none of the pieces is charged more than the whole.
             let real = m.len.saturating_add((u32::from(m.segs) - 1).saturating_mul(m.header_len.into()));
@@ -176,6 +177,10 @@ impl Discipline for Cake {
         } else {
             Verdict::Full
         }
+    }
+    /// The major number of the class is a host, the minor a flow.
+    fn found(&self, class: Option<ClassId>, _own: Handle) -> Found {
+        Found::Said(class.map_or(Said::Nothing, Said::Class))
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let now = cx.now;
