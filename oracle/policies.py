@@ -70,22 +70,100 @@ def tbf(d, rate):
     return f" rate {rate}bit burst {burst} {end}{peak}{charged}"
 
 
-# Rows of PARITY.md that any case may show.
-MEANT = [
-    {"row": "codel-drop-next", "waives": ["drop_next"]},
-    {"row": "fq-codel-memory", "waives": ["memory_used"]},
-]
+def netem(d, rate):
+    """Without chances: what is drawn is which words stand there."""
+    delay = f" delay {d.between(300, 30_000)}us"
+    return (delay + d.sometimes(50, f" limit {d.between(2, 60)}")
+            + d.sometimes(40, f" rate {rate * d.between(5, 20) // 10}bit"
+                          + d.sometimes(40, f" {d.of(-14, 0, 24)} {d.of(0, 48, 53)} 5"))
+            + d.sometimes(20, f" reorder 100% gap {d.between(1, 6)}"))
+
+
+def fq(d, rate):
+    # fq-timer-slack: without slack. Flows have their own buckets.
+    return (" buckets 4096 orphan_mask 65535 timer_slack 0" + d.sometimes(50, f" limit {d.between(10, 100)}")
+            + d.sometimes(50, f" flow_limit {d.between(3, 40)}") + d.sometimes(50, f" quantum {d.of(300, 1514, 3028, 9000)}")
+            + d.sometimes(50, f" initial_quantum {d.of(300, 1514, 3028, 15140)}")
+            + d.sometimes(50, f" maxrate {rate * d.between(1, 12) // 10}bit") + d.sometimes(15, " nopacing")
+            + d.sometimes(30, f" low_rate_threshold {d.of(100_000, 550_000, 20_000_000)}bit")
+            # fq-refill-grain: in ticks there.
+            + " refill_delay 100s" + d.sometimes(25, f" horizon {d.of(3, 8, 20)}ms" + d.sometimes(50, " horizon_cap"))
+            + d.sometimes(25, f" ce_threshold {d.of(1, 4, 20)}ms"))
+
+
+def red(d, rate):
+    """One byte between the thresholds: then nothing is left to chance."""
+    avpkt = d.of(60, 500, 1000, 1500)
+    least = avpkt * d.between(2, 20)
+    burst = d.between((2 * least + least + 1) // (3 * avpkt) + 1, 60)
+    return (f" limit {least * d.between(2, 8) + 2000} avpkt {avpkt} min {least} max {least + 1} burst {burst}"
+            + d.sometimes(30, f" bandwidth {rate}bit") + d.sometimes(50, " ecn" + d.sometimes(30, d.of(" harddrop", " nodrop"))))
+
+
+def pie(d, rate):
+    """With a target that no queue reaches: its probability then stays zero, and only its limit drops."""
+    return (f" target {d.of(1, 2, 4)}s limit {d.between(2, 90)}" + d.sometimes(40, f" tupdate {d.of(5, 15, 40, 300)}ms")
+            + d.sometimes(30, f" alpha {d.between(0, 32)} beta {d.between(0, 32)}") + d.sometimes(30, d.of(" ecn", " noecn"))
+            + d.sometimes(30, " bytemode") + d.sometimes(30, " dq_rate_estimator"))
+
+
+def pie_by_chance(d, rate):
+    """With targets that queues do reach: how many are dropped is compared then, and not which."""
+    return (f" target {d.of(2, 5, 15)}ms limit {d.between(20, 200)}" + d.sometimes(40, f" tupdate {d.of(5, 15, 40)}ms")
+            + d.sometimes(30, d.of(" ecn", " noecn")) + d.sometimes(30, " bytemode"))
+
+
+def skbprio(d, rate):
+    return d.sometimes(80, f" limit {d.between(1, 60)}")
+
+
+def cake(d, rate):
+    return (d.of("", f" bandwidth {rate * d.between(3, 15) // 10}bit")
+            + d.of(" besteffort", " diffserv3", " diffserv4", " diffserv8", " precedence")
+            + d.of(" flows", " flows", " flows", " flowblind", " dsthost", " srchost")
+            + d.of(" rtt 1s", " rtt 300ms", " rtt 10ms", " rtt 100ms")
+            + d.sometimes(20, f" memlimit {d.of(20, 60, 200)}kb") + d.sometimes(20, " wash")
+            + d.sometimes(30, f" overhead {d.of(-14, 4, 38)} mpu {d.of(0, 64, 84)}" + d.sometimes(50, d.of(" atm", " ptm"))))
+
+
+# How a case of a kind in the tree is compared: rows of PARITY.md that it may show.
+LAW = {"row": "codel-newton-range", "waives": ["law"]}
+MEANT = {
+    "codel": [{"row": "codel-drop-next", "waives": ["drop_next"]}, LAW],
+    "fq_codel": [{"row": "codel-drop-next", "waives": ["drop_next"]}, {"row": "fq-codel-memory", "waives": ["memory_used"]}, LAW],
+    "netem": [{"row": "netem-class-list", "waives": ["classes"]}, {"row": "netem-requeues", "waives": ["requeues"]},
+              {"row": "own-timers", "waives": ["overlimits"]}],
+    "fq": [{"row": "fq-latency", "waives": ["latency"]}, {"row": "fq-delay-shown", "waives": ["next_packet_delay"]},
+           {"row": "own-timers", "waives": ["overlimits"]}],
+    "pie": [{"row": "pie-idle-show", "waives": ["avg_dq_rate", "prob", "delay"]}, LAW],
+    "skbprio": [{"row": "skbprio-parent-backlog", "waives": ["backlog"]},
+                {"row": "skbprio-class-packets", "waives": ["class_qlen"]}],
+    "multiq": [{"row": "multi-queue-polls", "waives": ["overlimits"]}, {"row": "multiq-backlog", "waives": ["backlog"]}],
+    "cake": [{"row": "cake-drop-next", "waives": ["drop_next", "blue_timer"]},
+             {"row": "cake-idle-timer", "waives": ["overlimits"]}],
+}
 
 KINDS = {
     "pfifo": pfifo, "bfifo": bfifo, "pfifo_head_drop": pfifo, "pfifo_fast": lambda d, rate: "", "prio": prio, "codel": codel,
-    "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq,
+    "fq_codel": fq_codel, "tbf": tbf, "ets": ets, "sfq": sfq, "netem": netem, "fq": fq, "red": red, "pie": pie,
+    "skbprio": skbprio, "cake": cake, "drr": lambda d, rate: "", "multiq": lambda d, rate: "", "htb": lambda d, rate: "",
 }
+# Kinds with classes that may have qdiscs of any kind.
+INNER = ("prio", "ets", "tbf", "drr", "multiq", "netem", "red")
+# Those that hold packets back; red takes one that does for an empty queue (red-idle-child).
+SHAPING = ("tbf", "netem", "fq", "cake")
+# Those that a tree may have at its root in place of a tbf.
+ROOTS = ("netem", "fq", "cake", "htb")
+# A change makes a new qdisc of these, is refused, or has nothing to say.
+UNCHANGED = ("pfifo_fast", "sfq", "multiq", "htb")
 
 
-def children(kind, options):
-    """The minor numbers of a kind's classes."""
-    if kind == "tbf":
+def children(kind, options, queues):
+    """The minor numbers of a kind's classes that are there without a command."""
+    if kind in ("tbf", "netem", "red"):
         return [1]
+    if kind == "multiq":
+        return range(1, queues + 1)
     if kind in ("prio", "ets"):
         return range(1, int(options.split("bands ")[1].split()[0]) + 1)
     return []
@@ -94,39 +172,106 @@ def children(kind, options):
 class Policy:
     """A random tree: the lines that make it, and lines that change it."""
 
-    def __init__(self, draw, kinds):
-        self.draw, self.kinds, self.lines, self.nodes, self.next = draw, kinds, [], [], 1
+    def __init__(self, draw, kinds, queues=1, by_chance=False):
+        self.draw, self.kinds, self.lines, self.nodes, self.next = draw, [k for k in kinds if k != "htb"], [], [], 1
+        self.queues, self.classes, self.options = queues, [], {**KINDS, **({"pie": pie_by_chance} if by_chance else {})}
         self.rate = draw.of(500_000, 1_000_000, 4_000_000, 10_000_000, 50_000_000)
         # Something must shape, or nothing ever waits: veth takes every packet at once.
-        self.add("root", "tbf", self.rate, 0)
+        roots = [k for k in ROOTS if k in kinds]
+        root = draw.of(*roots) if roots and draw.chance(60 if "htb" in kinds else 30) else "tbf"
+        self.add("root", root, self.rate, 0)
 
-    def add(self, place, kind, rate, depth):
-        handle, options = self.next, KINDS[kind](self.draw, rate)
+    def add(self, place, kind, rate, depth, shaping=True):
+        handle, options = self.next, self.options[kind](self.draw, rate)
+        if depth == 0 and kind == "cake" and "bandwidth" not in options:
+            options = f" bandwidth {rate}bit{options}"
+        if depth == 0 and kind == "fq" and "maxrate" not in options:
+            options += f" maxrate {rate}bit"
+        if kind == "htb":
+            options = f" default {self.draw.of(0, 1, 2)}"
         self.next += 1
         self.lines.append(f"qdisc add dev v0 {place} handle {handle:x}: {kind}{options}")
-        self.nodes.append((place, handle, kind))
-        for minor in children(kind, options):
-            if depth < 3 and self.draw.chance(100 if depth == 0 else 60):
-                child = self.draw.of(*(k for k in self.kinds if not (depth == 2 and k in ("prio", "ets", "tbf"))))
-                self.add(f"parent {handle:x}:{minor:x}", child, rate * self.draw.between(3, 9) // 10, depth + 1)
+        self.nodes.append((place, handle, kind, options))
+        shaping = shaping and kind != "red"
+        for minor in self.own_classes(handle, kind, rate) or children(kind, options, self.queues):
+            # A netem or a red with something in its class are rarer than without.
+            often = 25 if kind in ("netem", "red") else 100 if depth == 0 else 60
+            if depth < 3 and self.next < 16 and self.draw.chance(often):
+                kinds = [k for k in self.kinds if not (depth == 2 and k in INNER) and (shaping or k not in SHAPING)]
+                if kinds:
+                    child = self.draw.of(*kinds)
+                    self.add(f"parent {handle:x}:{minor:x}", child, rate * self.draw.between(3, 9) // 10, depth + 1, shaping)
+
+    def own_classes(self, handle, kind, rate):
+        """Makes classes, of kinds whose classes commands make."""
+        if kind not in ("drr", "htb"):
+            return []
+        minors = range(1, 1 + self.draw.between(1, 4))
+        for minor in minors:
+            options = self.class_options(kind, rate)
+            self.lines.append(f"class add dev v0 parent {handle:x}: classid {handle:x}:{minor:x} {kind}{options}")
+            self.classes.append((handle, minor, kind, rate))
+        return minors
+
+    def class_options(self, kind, rate):
+        d = self.draw
+        if kind == "drr":
+            return d.sometimes(80, f" quantum {d.of(300, 600, 1514, 3000, 9000)}")
+        least = rate * d.between(2, 8) // 10
+        return (f" rate {least}bit" + d.sometimes(70, f" ceil {rate * d.between(8, 12) // 10}bit")
+                + d.sometimes(50, f" prio {d.between(0, 3)}")
+                + f" burst {d.of(1600, 3000, 9000)} cburst {d.of(1600, 3000)}")
 
     def change(self):
-        place, handle, kind = self.draw.of(*self.nodes)
-        below = [k for p, _, k in self.nodes if p.startswith(f"parent {handle:x}:")]
-        # tbf-own-child: a change of tbf's limit reaches into a FIFO below it.
-        if kind in ("pfifo_fast", "sfq") or kind == "tbf" and any("fifo" in k for k in below):
+        if self.classes and self.draw.chance(40):
+            handle, minor, kind, rate = self.draw.of(*self.classes)
+            return f"class change dev v0 parent {handle:x}: classid {handle:x}:{minor:x} {kind}{self.class_options(kind, rate)}"
+        place, handle, kind, before = self.draw.of(*self.nodes)
+        below = [k for p, _, k, _ in self.nodes if p.startswith(f"parent {handle:x}:")]
+        # tbf-own-child, red-own-child: a change of tbf's limit reaches into a FIFO below it, one of red replaces what is there.
+        if kind in UNCHANGED or kind == "tbf" and any("fifo" in k for k in below) or kind == "red" and below:
             return None
         rate = self.rate * self.draw.between(5, 20) // 10
-        options = KINDS[kind](self.draw, rate)
+        return f"qdisc change dev v0 {place} handle {handle:x}: {kind}{self.changed(kind, rate, before)}"
+
+    def changed(self, kind, rate, before):
+        """Options of a change that means the same here and there."""
+        options = self.options[kind](self.draw, rate)
         if kind == "tbf":
             # The same, of the fifo that it came with.
             options = re.sub(r" (limit \d+|latency \d+ms)", " limit 90000", options)
-        if "fifo" in kind:
-            # fifo-shrink: a limit only grows.
-            options = f" limit {self.draw.between(60, 100)}" if kind != "bfifo" else f" limit {self.draw.between(60000, 90000)}"
+        if kind in ("pfifo", "pfifo_head_drop", "skbprio"):
+            # fifo-shrink, skbprio-shrink: a limit only grows.
+            options = f" limit {self.draw.between(60, 100)}"
+        if kind == "bfifo":
+            options = f" limit {self.draw.between(60000, 90000)}"
+        if kind in ("fq", "pie", "netem"):
+            # fq-shrink, peek-trim, netem-shrink.
+            options = re.sub(r" limit \d+", f" limit {self.draw.between(100, 200)}", options)
+        if kind == "fq":
+            # fq-fast-order: a rate is not taken away. And the buckets stay.
+            options = re.sub(r" buckets \d+ orphan_mask \d+| maxrate \S+| (no)?pacing", "", options)
+            options += f" maxrate {rate}bit" if "maxrate" in before else ""
+        if kind == "netem":
+            # netem-forgets.
+            options = re.sub(r" reorder \S+ gap \d+", "", options) + "".join(re.findall(r" reorder \S+ gap \d+", before))
+        if kind == "cake":
+            # cake-cleared-tins, cake-tin-deficit: the tins and whether there is a rate stay as they were.
+            options = re.sub(r" bandwidth \S+| besteffort| diffserv\d| precedence", "", options)
+            options += f" bandwidth {rate}bit" if "bandwidth" in before else ""
         # fq-codel-flows: Linux refuses any number of flows in a change, also the present one.
-        options = re.sub(r" flows \d+", "", options)
-        return f"qdisc change dev v0 {place} handle {handle:x}: {kind}{options}"
+        return re.sub(r" flows \d+", "", options)
+
+
+def meant(policy):
+    """The rows of PARITY.md that a tree may show."""
+    kinds = {kind for _, _, kind, _ in policy.nodes}
+    rows = [row for kind in MEANT if kind in kinds for row in MEANT[kind]]
+    if [k for _, _, k, _ in policy.nodes].count("tbf") > 1 or "htb" in kinds:
+        rows.append({"row": "own-timers", "waives": ["overlimits"]})
+    if policy.queues > 1:
+        rows.append(MEANT["multiq"][0])
+    return [row for index, row in enumerate(rows) if row not in rows[:index]]
 
 
 def scenario(seed, kinds):
@@ -134,12 +279,18 @@ def scenario(seed, kinds):
     if kinds == ["htb"]:
         return policies_htb.scenario(seed)
     d = Draw(seed, 0x66757A7A)
-    policy = Policy(d, kinds)
+    if len(kinds) > 6:
+        # Of many a few, so that the same kind often meets itself.
+        kinds = [d.of(*kinds) for _ in range(d.between(1, 5))]
+    queues = d.of(2, 4, 8) if "multiq" in kinds else 1
+    by_chance = "pie" in kinds and d.chance(25)
+    policy = Policy(d, kinds, queues, by_chance)
     streams, budget = [], d.between(60, 220)
     # The load, in tenths of the rate, is shared by the streams.
     count = d.between(1, 5)
     load = d.of(3, 8, 10, 12, 20, 40)
     ns_per_byte = 8 * 10**9 / policy.rate
+    classes = [handle << 16 | minor for handle, minor, _, _ in policy.classes]
     for index in range(count):
         size = d.of(1514, 1000, 100, 60, [60, 1514], [500, 1000])
         mean = sum(size) // 2 if isinstance(size, list) else size
@@ -158,10 +309,22 @@ def scenario(seed, kinds):
             "dscp": d.between(0, 63),
             "ecn": d.of("not", "not", "ect0", "ect1"),
         })
+        if classes and d.chance(85):
+            streams[-1]["priority"] = d.of(*classes)
+        if queues > 1:
+            streams[-1]["queue"] = d.between(0, queues - 1)
+        if "fq" in kinds and d.chance(30):
+            streams[-1]["txtime"] = [0, d.of(1, 5, 15) * 1_000_000]
     length = max(s["count"] // s["burst"] * sum(s["gap"]) // 2 for s in streams)
     changes = [{"at": d.between(1_000_000, 1_000_000 + length), "tc": line}
                for line in (policy.change() for _ in range(d.of(0, 0, 1, 2, 3))) if line]
     changes.append({"at": d.between(1_000_000, 1_000_000 + length), "show": True})
-    device = {"mtu": 1500, "txqueuelen": d.of(1000, 1000, 20, 5)}
-    return {"name": f"case-{seed}", "seed": seed, "device": device, "tc": policy.lines, "changes": changes, "stream": streams,
-            "parity": MEANT}
+    device = {"mtu": 1500, "txqueuelen": d.of(1000, 1000, 20, 5), "queues": queues}
+    kinds = {kind for _, _, kind, _ in policy.nodes}
+    drawn = {"name": f"case-{seed}", "seed": seed, "device": device, "tc": policy.lines, "changes": changes, "stream": streams,
+             "parity": meant(policy)}
+    if "pie" in kinds and by_chance:
+        drawn["random"] = True
+    if "cake" in kinds:
+        drawn["hashed"] = True
+    return drawn

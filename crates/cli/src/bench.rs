@@ -11,6 +11,7 @@ use txweir::core::{DqlConfig, Handle, Instant, Meta, Nanos, PathConfig, Role, Tx
 use crate::Failure;
 
 mod jobs;
+mod shared;
 
 use jobs::JOBS;
 

@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 
 use crate::meta::{Ecn, Meta};
+use crate::node::Before;
 use crate::pool::{List, Pkt, Pool};
+use crate::qdisc::Next;
 use crate::queues::QueueSet;
 use crate::reason::{DropReason, MarkReason, WakeReason};
 use crate::rng::Rng;
@@ -61,7 +63,11 @@ pub struct Cx {
     /// Event records.
     pub trace: Trace,
     pub(crate) dropped: Tally,
-    pub(crate) dropped_list: List,
+    dropped_list: List,
+    /// See `owing`.
+    owing: bool,
+    /// What had been counted when `owing` was set.
+    before: Before,
     last_dropped_hash: u32,
     /// Set while a tree is swapped for another: see `swapping`.
     swapping: bool,
@@ -75,6 +81,8 @@ pub struct Cx {
     pub(crate) peeked: List,
     /// The earliest time that a qdisc below has named, of those that lost to a packet that was ready beside it.
     earlier: Option<(Instant, WakeReason)>,
+    /// Why a qdisc has just given no packet: the time to ask again, or that it is empty.
+    answer: Option<(Instant, WakeReason)>,
     /// Of the node being called and of those above it: each takes off its own before it returns.
     pub(crate) overlimits: u64,
     /// What is asked of the owner of the frames; never more than there is room for.
@@ -99,6 +107,8 @@ impl Cx {
             trace: Trace::default(),
             dropped: Tally::default(),
             dropped_list: List::new(),
+            owing: false,
+            before: Before::default(),
             last_dropped_hash: 0,
             swapping: false,
             aside: Tally::default(),
@@ -106,6 +116,7 @@ impl Cx {
             excess: (0, 0),
             peeked: List::new(),
             earlier: None,
+            answer: None,
             overlimits: 0,
             requests: Vec::with_capacity(REQUESTS_MAX),
             copying: false,
@@ -134,6 +145,24 @@ impl Cx {
         self.earlier.filter(|(u, _)| *u < t).unwrap_or((t, why))
     }
 
+    /// Why the qdisc that was asked last has given no packet. Apart from the packet, which so stays in a register.
+    #[inline(always)]
+    pub(crate) const fn answer(&self) -> Next {
+        match self.answer {
+            Some((t, why)) => Next::At(t, why),
+            None => Next::Empty,
+        }
+    }
+
+    /// What `answer` is to tell.
+    #[inline(always)]
+    pub(crate) fn set_answer(&mut self, next: Next) {
+        self.answer = match next {
+            Next::At(t, why) => Some((t, why)),
+            Next::Packet(_) | Next::Empty => None,
+        };
+    }
+
     /// The path is asked anew.
     pub(crate) const fn forget_earlier(&mut self) {
         self.earlier = None;
@@ -152,6 +181,7 @@ impl Cx {
         if self.swapping && reason == DropReason::Purged {
             return self.set_aside(p);
         }
+        self.owe();
         if self.pool.is_charged(&p) {
             self.uncharge_dropped(p.index());
         } else {
@@ -205,6 +235,7 @@ impl Cx {
     fn request(&mut self, request: Request) {
         // One packet at a time comes from outside; only one emulated link behind another may take in many at once.
         if self.requests.len() < REQUESTS_MAX {
+            self.owe();
             self.requests.push(request);
         }
     }
@@ -215,10 +246,40 @@ impl Cx {
         self.requests.pop()
     }
 
-    /// Whether anything is.
-    #[inline]
-    pub(crate) const fn requests(&self) -> bool {
-        !self.requests.is_empty()
+    /// Whether anything was dropped, counted as an overlimit, or asked of the owner of the frames, since `pay_up` or
+    /// `begin_call`: the one thing that is looked at after a call in which nothing of the kind happened.
+    #[inline(always)]
+    pub(crate) const fn owing(&self) -> bool {
+        self.owing
+    }
+
+    /// What had been counted before the first of it.
+    pub(crate) const fn before(&self) -> Before {
+        self.before
+    }
+
+    fn owe(&mut self) {
+        if !self.owing {
+            self.owing = true;
+            self.before = Before::of(self);
+        }
+    }
+
+    /// The owner of the frames sees to it now.
+    pub(crate) const fn pay_up(&mut self) {
+        self.owing = false;
+    }
+
+    /// A node is called after something has happened beside it, which is none of its business: gives what `end_call` takes.
+    pub(crate) const fn begin_call(&mut self) -> Before {
+        self.owing = false;
+        self.before
+    }
+
+    /// Ends `begin_call`.
+    pub(crate) const fn end_call(&mut self, outer: Before) {
+        self.owing = true;
+        self.before = outer;
     }
 
     #[cold]
@@ -283,7 +344,8 @@ impl Cx {
 
     /// Counts that a packet had to wait for tokens, or that a law marked or dropped it, at the node being called.
     #[inline]
-    pub const fn overlimit(&mut self) {
+    pub fn overlimit(&mut self) {
+        self.owe();
         self.overlimits += 1;
     }
 

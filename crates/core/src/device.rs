@@ -46,6 +46,31 @@ pub trait TxQueue {
     }
 }
 
+impl<Q: TxQueue + ?Sized> TxQueue for &mut Q {
+    type Frame = Q::Frame;
+    fn reserve(&mut self, want: u32) -> u32 {
+        (**self).reserve(want)
+    }
+    fn push(&mut self, frame: Q::Frame, m: &Meta) {
+        (**self).push(frame, m);
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        (**self).commit()
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<Q::Frame>)) {
+        (**self).reap(sink);
+    }
+    fn copy(&mut self, frame: &Q::Frame) -> Option<Q::Frame> {
+        (**self).copy(frame)
+    }
+    fn corrupt(&mut self, frame: &mut Q::Frame, bit: u32) {
+        (**self).corrupt(frame, bit);
+    }
+    fn discard(&mut self, frame: Q::Frame, m: &Meta, reason: DropReason) {
+        (**self).discard(frame, m, reason);
+    }
+}
+
 /// Turns over one bit of a frame, counted from its first; none where it has not so many.
 pub fn flip_bit(frame: &mut [u8], bit: u32) {
     if let Some(byte) = frame.get_mut(bit as usize / 8) {
@@ -75,3 +100,54 @@ impl fmt::Display for DeviceError {
 }
 
 impl core::error::Error for DeviceError {}
+
+/// What a device's scheduler can do by itself: what a control plane may hand over to it, and has to refuse otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// Traffic classes that it tells apart; 0 and 1: it knows none.
+    pub classes: u8,
+    /// It takes the classes of mqprio in mode `dcb` (tc-mqprio(8)).
+    pub dcb: bool,
+    /// It takes the classes of mqprio in mode `channel`.
+    pub channel: bool,
+    /// It keeps least and greatest rates of classes: the shaper `bw_rlimit` of mqprio.
+    pub bw_rlimit: bool,
+    /// It shares the line by weight (IEEE 802.1Q, enhanced transmission selection).
+    pub ets: bool,
+    /// It keeps a greatest rate of a single queue (`tx_maxrate`).
+    pub queue_rate: bool,
+    /// It interrupts frames of preemptible classes (IEEE 802.1Qbu, 802.3br).
+    pub fp: bool,
+}
+
+impl Offload {
+    /// Nothing: queues take turns.
+    pub const NONE: Self = Self {
+        classes: 0,
+        dcb: false,
+        channel: false,
+        bw_rlimit: false,
+        ets: false,
+        queue_rate: false,
+        fp: false,
+    };
+    /// Everything, with as many classes as mqprio has.
+    pub const ALL: Self = Self {
+        classes: 16,
+        dcb: true,
+        channel: true,
+        bw_rlimit: true,
+        ets: true,
+        queue_rate: true,
+        fp: true,
+    };
+}
+
+/// What a device has and can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Transmit queues.
+    pub queues: u16,
+    /// What its scheduler can do by itself.
+    pub offload: Offload,
+}

@@ -38,7 +38,8 @@ impl Ecn {
 /// One packet as the scheduler sees it. A GSO super-packet is one packet of `segs` segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// When the outermost qdisc admitted it; set by the engine. Sojourn times are measured from here.
+    /// When the outermost qdisc admitted it, or an emulated link (netem) gave it to the qdisc in its class; set by the
+    /// engine. Sojourn times are measured from here.
     pub enqueued: Instant,
     /// Launch time: before it the packet is not to leave (Linux: `SO_TXTIME`); `ZERO` if it has none.
     pub txtime: Instant,

@@ -8,20 +8,24 @@ use crate::error::ConfigError;
 use crate::handle::{ClassId, Handle};
 use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::{Discipline, Erased, Next, Qdisc, Verdict, fifo};
+use crate::qdisc::{Discipline, Erased, Next, Qdisc, Verdict, Within, fifo};
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::Env;
 use crate::stab::{SizeTable, Stab};
 use crate::time::Instant;
 
-/// A class of a classful qdisc: its minor number and the qdisc that its packets wait in.
+/// A class of a classful qdisc: its minor number and the qdisc that its packets wait in. Two cache lines, of which a packet
+/// touches the first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Class {
-    /// The minor number; the major is the qdisc's.
-    pub minor: u16,
     /// What its packets wait in.
     pub node: Node,
+    /// The minor number; the major is the qdisc's.
+    pub minor: u16,
 }
+
+const _: () = assert!(size_of::<Class>() == 128, "what a packet does not touch has a cache line of its own");
 
 /// The books of a node. `admitted = sent + dropped + queued` holds after every call, in packets and in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +49,26 @@ pub struct Books {
     pub overlimits: u64,
 }
 
+impl Books {
+    /// Those of two nodes together.
+    #[must_use]
+    pub const fn plus(&self, o: &Self) -> Self {
+        const fn both(a: Tally, b: Tally) -> Tally {
+            Tally { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
+        }
+        Self {
+            admitted: both(self.admitted, o.admitted),
+            sent: both(self.sent, o.sent),
+            sent_segs: self.sent_segs + o.sent_segs,
+            dropped: both(self.dropped, o.dropped),
+            queued: both(self.queued, o.queued),
+            peeked: both(self.peeked, o.peeked),
+            peeked_segs: self.peeked_segs + o.peeked_segs,
+            overlimits: self.overlimits + o.overlimits,
+        }
+    }
+}
+
 /// The answer to a peek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek {
@@ -61,32 +85,166 @@ pub enum Peek {
     At(Instant, WakeReason),
 }
 
-/// A qdisc in a tree.
-#[derive(Debug)]
-pub struct Node {
-    qdisc: Box<dyn Qdisc>,
+/// The answer to a request for a packet of at most so many bytes.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// This packet is to be sent now.
+    Packet(Pkt),
+    /// The next packet has more wire bytes than that, so many; it stays.
+    Larger(u32),
+    /// Nothing is queued.
+    Empty,
+    /// Something is queued, but nothing may leave before this instant.
+    At(Instant, WakeReason),
+}
+
+/// What a node counts, as the erased qdisc brings it up to date with each packet. What is queued is what has come in and
+/// has not gone, so that each way counts once. The first 48 bytes are all that a packet touches. In their order no two that
+/// are counted up together are neighbours: two scalar additions are shorter than one of vectors, which has to be put together.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub struct Account {
+    in_packets: u64,
+    out_bytes: u64,
+    in_bytes: u64,
+    out_packets: u64,
     handle: Handle,
     /// The major in which packets may name a class of this qdisc; 0 if it does not look at it.
     class_major: u16,
-    /// At most one packet. A list and not a `Pkt`, so that a tree with packets in it can be let go.
-    held: List,
-    books: Books,
-    /// A size table, if it has one: boxed, so that a node without pays one test.
-    sizes: Option<Box<Sizes>>,
+    /// `SIZED` and `HELD`.
+    special: u8,
+    out_segs: u64,
+    /// Of what has gone, what was dropped.
+    dropped: Tally,
+    overlimits: u64,
+    peeked_bytes: u64,
+    /// Only packets that a peek has taken out count here, and of those that a change has dropped the remains: 32 bits do.
+    peeked: u32,
+    peeked_segs: u32,
 }
 
-/// A size table at a node.
+/// It has, or had, a size table.
+const SIZED: u8 = 1;
+/// It holds a packet.
+const HELD: u8 = 2;
+
+/// What `Cx` had counted before a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Before {
+    dropped: Tally,
+    overlimits: u64,
+}
+
+impl Before {
+    #[inline(always)]
+    pub(crate) const fn of(cx: &Cx) -> Self {
+        Self { dropped: cx.dropped, overlimits: cx.overlimits }
+    }
+}
+
+impl Account {
+    /// What waits: see `Books::queued`.
+    #[inline]
+    const fn queued(&self) -> Tally {
+        Tally { packets: self.in_packets - self.out_packets, bytes: self.in_bytes - self.out_bytes }
+    }
+    /// A packet comes in.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, wire_len: u32) {
+        self.in_packets += 1;
+        self.in_bytes += u64::from(wire_len);
+    }
+    /// A packet leaves towards the device.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self, m: &Meta) {
+        self.out_packets += 1;
+        self.out_bytes += u64::from(m.wire_len);
+        self.out_segs += u64::from(m.segs);
+    }
+    /// It has not left after all.
+    fn stay(&mut self, m: &Meta) {
+        self.out_packets -= 1;
+        self.out_bytes -= u64::from(m.wire_len);
+        self.out_segs -= u64::from(m.segs);
+    }
+    /// So much has never come in.
+    fn forget(&mut self, what: Tally) {
+        self.in_packets -= what.packets;
+        self.in_bytes -= what.bytes;
+    }
+    /// The class that a packet names in this qdisc: by a priority with this major, or one chosen ahead. A priority that is
+    /// the handle itself, minor 0, names the qdisc and none of its classes: what that means is up to the kind.
+    #[inline(always)]
+    pub(crate) fn classify(&self, m: &Meta) -> Option<ClassId> {
+        // Most packets name no class; a class number without a major is none either.
+        if m.priority <= 0xffff && m.class.is_none() {
+            return None;
+        }
+        let named = |h: Handle| h.major() == self.class_major && self.class_major != 0;
+        let by_priority = Handle(m.priority);
+        if named(by_priority) {
+            return Some(by_priority);
+        }
+        Some(m.class).filter(|class| named(*class))
+    }
+    /// Takes note of what was dropped and delayed since.
+    #[inline(never)]
+    pub(crate) fn settle(&mut self, before: Before, cx: &mut Cx) {
+        if cx.overlimits != before.overlimits {
+            // Those of the nodes below are taken off already: what is left is this node's own.
+            self.overlimits += core::mem::replace(&mut cx.overlimits, before.overlimits) - before.overlimits;
+        }
+        if cx.dropped.packets != before.dropped.packets {
+            self.settle_drops(cx.dropped.since(before.dropped));
+        }
+    }
+    /// Takes what was dropped off the backlog.
+    #[inline]
+    fn settle_drops(&mut self, d: Tally) {
+        self.dropped.packets += d.packets;
+        self.dropped.bytes += d.bytes;
+        self.out_packets += d.packets;
+        self.out_bytes += d.bytes;
+    }
+}
+
+/// A qdisc in a tree.
 #[derive(Debug)]
-struct Sizes {
-    /// `None` once it was taken away, until what it has charged has left.
+#[repr(C)]
+pub struct Node {
+    qdisc: Box<dyn Qdisc>,
+    account: Account,
+    /// What few nodes have.
+    rest: Option<Box<Rest>>,
+    /// At most one packet. A list and not a `Pkt`, so that a tree with packets in it can be let go.
+    held: List,
+}
+
+/// What few nodes have, and few packets touch.
+#[derive(Debug, Default)]
+struct Rest {
+    /// `None` without a size table, and once it was taken away; what it has charged may wait still (`SIZED`).
     table: Option<SizeTable>,
+    /// See `Node::passed`: what is to be added to the books.
+    former: Passed,
+}
+
+/// What has left through a place in a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Packets and wire bytes.
+    pub sent: Tally,
+    /// Segments.
+    pub segs: u64,
 }
 
 impl Node {
     /// A node around a qdisc that was built from words (`Spec::build`). Handle `NONE` marks a default one.
     pub fn new(handle: Handle, qdisc: Box<dyn Qdisc>) -> Self {
         let class_major = if qdisc.takes_class() { handle.major() } else { 0 };
-        Self { qdisc, handle, class_major, held: List::new(), books: Books::default(), sizes: None }
+        let account = Account { handle, class_major, ..Account::default() };
+        Self { qdisc, account, rest: None, held: List::new() }
     }
 
     /// A node around a discipline with these parameters.
@@ -101,7 +259,7 @@ impl Node {
 
     /// Its handle; `NONE` for a default qdisc.
     pub const fn handle(&self) -> Handle {
-        self.handle
+        self.account.handle
     }
     /// The qdisc.
     pub fn qdisc(&self) -> &dyn Qdisc {
@@ -112,53 +270,92 @@ impl Node {
         &mut *self.qdisc
     }
     /// Its books.
-    pub const fn books(&self) -> &Books {
-        &self.books
+    pub fn books(&self) -> Books {
+        let a = &self.account;
+        let gone = Tally { packets: a.out_packets, bytes: a.out_bytes };
+        Books {
+            admitted: Tally { packets: a.in_packets, bytes: a.in_bytes },
+            sent: gone.since(a.dropped),
+            sent_segs: a.out_segs,
+            dropped: a.dropped,
+            queued: a.queued(),
+            peeked: Tally { packets: a.peeked.into(), bytes: a.peeked_bytes },
+            peeked_segs: a.peeked_segs.into(),
+            overlimits: a.overlimits,
+        }
+    }
+    /// Packets and bytes in it now, all levels below included.
+    #[inline]
+    pub const fn backlog(&self) -> Tally {
+        self.account.queued()
     }
     /// Its size table, if it has one. Its books, and those below, then count what the table charges.
     pub fn stab(&self) -> Option<&Stab> {
-        self.sizes.as_ref()?.table.as_ref().map(SizeTable::stab)
+        self.rest.as_ref()?.table.as_ref().map(SizeTable::stab)
     }
     /// True if packets in it are, or may be, charged by a size table of its own.
+    #[inline]
     pub(crate) const fn has_sizes(&self) -> bool {
-        self.sizes.is_some()
+        self.account.special & SIZED != 0
     }
     /// Gives it a size table, or takes it away. What is queued stays charged as it was.
     pub(crate) fn set_sizes(&mut self, table: Option<SizeTable>) {
-        let needed = table.is_some() || self.has_sizes() && !self.is_empty();
-        self.sizes = needed.then(|| Box::new(Sizes { table }));
+        if table.is_some() || self.has_sizes() {
+            self.account.special |= SIZED;
+            self.rest.get_or_insert_default().table = table;
+            self.forget_sizes();
+        }
+    }
+    /// What has left through the place where it is: through this node and those that were there before it. Wire bytes,
+    /// also of packets that are charged another size.
+    pub fn passed(&self) -> Passed {
+        let Books { sent, sent_segs, .. } = self.books();
+        let former = self.rest.as_ref().map(|rest| rest.former).unwrap_or_default();
+        Passed {
+            sent: Tally {
+                packets: sent.packets + former.sent.packets,
+                // Of packets that are charged more than their wire bytes the difference is below zero.
+                bytes: sent.bytes.wrapping_add(former.sent.bytes),
+            },
+            segs: sent_segs + former.segs,
+        }
+    }
+    /// It takes the place of another node.
+    pub(crate) fn follow(&mut self, other: &Self) {
+        let former = other.passed();
+        if former != Passed::default() {
+            self.rest.get_or_insert_default().former = former;
+        }
     }
     /// True if nothing is queued in it or below.
     #[inline]
     pub const fn is_empty(&self) -> bool {
-        self.books.queued.packets == 0
+        self.account.in_packets == self.account.out_packets
     }
-
-    /// The class that a packet names in this qdisc: by a priority with this major, or one chosen ahead. A priority that is
-    /// the handle itself, minor 0, names the qdisc and none of its classes: what that means is up to the kind.
-    #[inline]
+    /// Whether it holds a packet may have changed.
+    fn review(&mut self) {
+        let held = if self.held.is_empty() { 0 } else { HELD };
+        self.account.special = self.account.special & SIZED | held;
+    }
+    #[inline(always)]
     fn classify(&self, m: &Meta) -> Option<ClassId> {
-        // Most packets name no class; a class number without a major is none either.
-        if m.priority <= 0xffff && m.class.is_none() {
-            return None;
-        }
-        let named = |h: &Handle| h.major() == self.class_major && self.class_major != 0;
-        [Handle(m.priority), m.class].into_iter().find(named)
+        self.account.classify(m)
     }
 
     /// Whether the packet would be queued without a drop.
     #[inline]
     pub fn admit(&self, m: &Meta) -> Verdict {
-        match &self.sizes {
-            None => self.qdisc.admit(m, self.classify(m)),
-            Some(sizes) => self.admit_sized(m, sizes),
+        match self.has_sizes() {
+            false => self.qdisc.admit(m, self.classify(m)),
+            true => self.admit_sized(m),
         }
     }
 
     /// As `admit`; sizes that the qdiscs below name are charged ones, those in the answer wire bytes.
     #[cold]
-    fn admit_sized(&self, m: &Meta, sizes: &Sizes) -> Verdict {
-        let Some(table) = sizes.table else { return self.qdisc.admit(m, self.classify(m)) };
+    fn admit_sized(&self, m: &Meta) -> Verdict {
+        let table = self.rest.as_ref().and_then(|rest| rest.table);
+        let Some(table) = table else { return self.qdisc.admit(m, self.classify(m)) };
         let mut charged = *m;
         charged.wire_len = table.charge(m);
         match self.qdisc.admit(&charged, self.classify(m)) {
@@ -180,91 +377,126 @@ impl Node {
     /// The part of `transparent` that only changes when a packet passes, or the tree is changed.
     #[inline]
     pub(crate) const fn is_settled(&self) -> bool {
-        self.is_empty() && self.sizes.is_none()
+        self.is_empty() && !self.has_sizes()
     }
 
     /// Charges a packet that went to the device directly.
     #[inline]
     pub(crate) fn charge_direct(&mut self, m: &Meta) {
-        self.books.admitted.add(m.wire_len);
-        self.books.sent.add(m.wire_len);
-        self.books.sent_segs += u64::from(m.segs);
+        self.account.enter(m.wire_len);
+        self.account.leave(m);
     }
 
     /// Queues a packet, or drops it or others.
     #[inline(always)]
     pub fn enqueue(&mut self, p: Pkt, cx: &mut Cx) {
-        if self.sizes.is_some() {
+        if self.account.special & SIZED != 0 {
             return self.enqueue_sized(p, cx);
         }
-        let m = cx.pool.meta(&p);
-        let (wire_len, class) = (m.wire_len, self.classify(m));
-        self.take_in(p, wire_len, class, cx);
+        self.qdisc.enqueue(p, &mut self.account, cx);
     }
 
-    /// As `enqueue`, for who has the metadata at hand: it is not read again from where it has just been written.
-    #[inline(always)]
-    pub(crate) fn enqueue_new(&mut self, p: Pkt, m: &Meta, cx: &mut Cx) {
-        if self.sizes.is_some() {
-            return self.enqueue_sized(p, cx);
-        }
-        self.take_in(p, m.wire_len, self.classify(m), cx);
-    }
-
-    /// As `enqueue`, with a size table. Whole, and not a step of `enqueue`: after a call halfway that would have to
-    /// read again all that it has in registers.
+    /// As `enqueue`, with a size table.
     #[cold]
     #[inline(never)]
     fn enqueue_sized(&mut self, p: Pkt, cx: &mut Cx) {
-        if let Some(table) = self.sizes.as_ref().and_then(|s| s.table.as_ref()) {
+        if let Some(table) = self.rest.as_ref().and_then(|rest| rest.table.as_ref()) {
             let charged = table.charge(cx.pool.meta(&p));
             cx.pool.charge(&p, charged);
         }
-        let m = cx.pool.meta(&p);
-        let (wire_len, class) = (m.wire_len, self.classify(m));
-        self.take_in(p, wire_len, class, cx);
-    }
-
-    #[inline(always)]
-    fn take_in(&mut self, p: Pkt, wire_len: u32, class: Option<ClassId>, cx: &mut Cx) {
-        self.books.admitted.add(wire_len);
-        self.books.queued.add(wire_len);
-        let before = cx.dropped;
-        let outer = cx.overlimits;
-        self.qdisc.enqueue(p, class, cx);
-        self.settle_overlimits(outer, cx);
-        self.settle(before, cx);
+        let dropped = cx.dropped.packets;
+        self.qdisc.enqueue(p, &mut self.account, cx);
+        if cx.dropped.packets != dropped {
+            self.settle_sizes(cx);
+        }
     }
 
     /// The next packet, if it may leave now.
     #[inline(always)]
     pub fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        let next = match self.held.pop_front(&cx.pool) {
+        let next = match self.account.special {
+            0 => self.qdisc.dequeue(&mut self.account, cx),
+            _ => self.dequeue_special(cx),
+        };
+        match next {
+            Some(p) => Next::Packet(p),
+            None => cx.answer(),
+        }
+    }
+
+    /// As `dequeue`, with a size table, or when a packet is held.
+    #[inline(never)]
+    fn dequeue_special(&mut self, cx: &mut Cx) -> Option<Pkt> {
+        let p = match self.held.pop_front(&cx.pool) {
             Some(p) => {
                 self.let_go(&p, cx);
-                Next::Packet(p)
+                p
             }
-            None => self.ask(cx),
+            None => self.ask(cx)?,
         };
-        if let Next::Packet(p) = &next {
-            let m = cx.pool.meta(p);
-            self.books.sent.add(m.wire_len);
-            self.books.sent_segs += u64::from(m.segs);
-            self.books.queued.packets -= 1;
-            self.books.queued.bytes -= u64::from(m.wire_len);
-            if self.sizes.is_some() {
-                // By its index: a reference would force the answer into memory for every packet.
-                self.leave_sizes(p.index(), cx);
-            }
+        self.account.leave(cx.pool.meta(&p));
+        if self.has_sizes() {
+            self.leave_sizes(p.index(), cx);
+        }
+        Some(p)
+    }
+
+    /// Asks the qdisc. A packet that it gives has not left this node yet.
+    fn ask(&mut self, cx: &mut Cx) -> Option<Pkt> {
+        let dropped = cx.dropped.packets;
+        let next = self.qdisc.dequeue(&mut self.account, cx);
+        if let Some(p) = &next {
+            self.account.stay(cx.pool.meta(p));
+        }
+        if self.has_sizes() && cx.dropped.packets != dropped {
+            self.settle_sizes(cx);
         }
         next
+    }
+
+    /// The next packet, if it may leave now and has at most so many wire bytes.
+    pub fn dequeue_within(&mut self, most: u64, cx: &mut Cx) -> Offer {
+        match self.try_within(most, cx) {
+            (Within::Packet(p), _) => Offer::Packet(p),
+            (Within::Larger(wire_len), _) => Offer::Larger(wire_len),
+            (Within::Unknown, _) => self.peek_within(most, cx),
+        }
+    }
+
+    /// The part of `dequeue_within` that is short; `Unknown`, if it takes more than that. With the packet, its wire bytes.
+    #[inline(always)]
+    pub(crate) fn try_within(&mut self, most: u64, cx: &mut Cx) -> (Within, u64) {
+        if self.account.special != 0 {
+            return (Within::Unknown, 0);
+        }
+        let before = self.account.out_bytes;
+        let within = self.qdisc.dequeue_within(most, &mut self.account, cx);
+        // It drops nothing on the way: what has gone has left.
+        (within, self.account.out_bytes - before)
+    }
+
+    /// As `dequeue_within`, of a qdisc that cannot tell its next packet.
+    #[inline(never)]
+    pub(crate) fn peek_within(&mut self, most: u64, cx: &mut Cx) -> Offer {
+        match self.peek(cx) {
+            Peek::Ready { wire_len, .. } if u64::from(wire_len) > most => Offer::Larger(wire_len),
+            Peek::Ready { .. } => match self.dequeue(cx) {
+                Next::Packet(p) => Offer::Packet(p),
+                Next::Empty => Offer::Empty,
+                Next::At(t, why) => Offer::At(t, why),
+            },
+            Peek::Empty => Offer::Empty,
+            Peek::At(t, why) => Offer::At(t, why),
+        }
     }
 
     /// A packet leaves the size table: those above see its wire bytes.
     #[cold]
     #[inline(never)]
     fn leave_sizes(&mut self, index: usize, cx: &mut Cx) {
-        cx.pool.uncharge(index);
+        let (charged, wire_len) = cx.pool.uncharge(index);
+        let bytes = &mut self.rest.get_or_insert_default().former.sent.bytes;
+        *bytes = bytes.wrapping_add(wire_len.into()).wrapping_sub(charged.into());
         self.forget_sizes();
     }
 
@@ -272,7 +504,7 @@ impl Node {
     #[cold]
     fn forget_sizes(&mut self) {
         if self.is_empty() && self.stab().is_none() {
-            self.sizes = None;
+            self.account.special &= !SIZED;
         }
     }
 
@@ -280,13 +512,23 @@ impl Node {
     /// asked for: it still counts as queued, and the qdisc is told (`Discipline::holding`).
     #[inline]
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
-        if self.sizes.is_some() {
+        if self.account.special == 0
+            && let Some(m) = self.qdisc.head(&cx.pool)
+        {
+            return Peek::Ready { wire_len: m.wire_len, segs: m.segs };
+        }
+        self.peek_slowly(cx)
+    }
+
+    #[inline(never)]
+    fn peek_slowly(&mut self, cx: &mut Cx) -> Peek {
+        if self.has_sizes() {
             return self.peek_sized(cx);
         }
         if self.held.is_empty() {
-            let before = cx.dropped;
+            let before = Before::of(cx);
             let answer = self.qdisc.peek(cx);
-            self.settle(before, cx);
+            self.account.settle_drops(cx.dropped.since(before.dropped));
             if let Some(answer) = answer {
                 return answer;
             }
@@ -309,9 +551,11 @@ impl Node {
                 return ready(m, &cx.pool);
             }
             match self.ask(cx) {
-                Next::Packet(p) => self.hold(p, cx),
-                Next::Empty => return Peek::Empty,
-                Next::At(t, why) => return Peek::At(t, why),
+                Some(p) => self.hold(p, cx),
+                None => match cx.answer() {
+                    Next::At(t, why) => return Peek::At(t, why),
+                    _ => return Peek::Empty,
+                },
             }
         }
         match self.held(&cx.pool) {
@@ -320,19 +564,24 @@ impl Node {
         }
     }
 
+    /// Keeps a packet that the qdisc gave and that does not leave yet.
     fn hold(&mut self, p: Pkt, cx: &mut Cx) {
         let m = cx.pool.meta(&p);
-        self.books.peeked.add(m.wire_len);
-        self.books.peeked_segs += u64::from(m.segs);
+        self.account.peeked += 1;
+        self.account.peeked_bytes += u64::from(m.wire_len);
+        self.account.peeked_segs = self.account.peeked_segs.wrapping_add(m.segs.into());
         self.held.push_back(&mut cx.pool, p);
+        self.review();
         self.qdisc.holding(true);
     }
 
     /// The held packet was taken out.
     fn let_go(&mut self, p: &Pkt, cx: &Cx) {
         let m = cx.pool.meta(p);
-        self.books.peeked = self.books.peeked.since(Tally { packets: 1, bytes: u64::from(m.wire_len) });
-        self.books.peeked_segs -= u64::from(m.segs);
+        self.account.peeked -= 1;
+        self.account.peeked_bytes -= u64::from(m.wire_len);
+        self.account.peeked_segs = self.account.peeked_segs.wrapping_sub(m.segs.into());
+        self.review();
         self.qdisc.holding(false);
     }
 
@@ -366,13 +615,13 @@ impl Node {
         for class in self.qdisc.classes_mut() {
             class.node.drain(&mut own, cx);
         }
-        if self.sizes.is_some() {
+        if self.has_sizes() {
             own.uncharge(&mut cx.pool);
         }
         out.append(&mut cx.pool, &mut own);
-        let out = core::mem::take(&mut self.books.queued);
-        self.books.admitted = self.books.admitted.since(out);
-        if self.sizes.is_some() {
+        let out = self.account.queued();
+        self.account.forget(out);
+        if self.has_sizes() {
             self.forget_sizes();
         }
     }
@@ -389,53 +638,17 @@ impl Node {
         let outer = core::mem::replace(&mut cx.peeked, core::mem::take(&mut self.held));
         let r = f(&mut *self.qdisc, cx);
         self.held = core::mem::replace(&mut cx.peeked, outer);
+        self.review();
         self.settle_all(before, cx);
         r
     }
 
-    /// As `settle`; what was set aside below is forgotten, as if it had never been admitted.
+    /// Takes note of what was dropped since; what was set aside is forgotten, as if it had never been admitted.
     fn settle_all(&mut self, (dropped, aside): (Tally, Tally), cx: &mut Cx) {
-        let aside = cx.aside.since(aside);
-        self.books.queued = self.books.queued.since(aside);
-        self.books.admitted = self.books.admitted.since(aside);
-        self.settle(dropped, cx);
-        if self.sizes.is_some() {
+        self.account.forget(cx.aside.since(aside));
+        self.account.settle_drops(cx.dropped.since(dropped));
+        if self.has_sizes() {
             self.settle_sizes(cx);
-        }
-    }
-
-    /// Asks the qdisc and settles what it dropped and delayed.
-    #[inline(always)]
-    fn ask(&mut self, cx: &mut Cx) -> Next {
-        let before = cx.dropped;
-        let outer = cx.overlimits;
-        let next = self.qdisc.dequeue(cx);
-        self.settle_overlimits(outer, cx);
-        self.settle(before, cx);
-        next
-    }
-
-    /// Counts the overlimits since there were `outer`.
-    #[inline(always)]
-    fn settle_overlimits(&mut self, outer: u64, cx: &mut Cx) {
-        if cx.overlimits != outer {
-            // Those of the nodes below are taken off already: what is left is this node's own.
-            self.books.overlimits += core::mem::replace(&mut cx.overlimits, outer) - outer;
-        }
-    }
-
-    /// Takes what was dropped below since `before` off the backlog.
-    #[inline(always)]
-    fn settle(&mut self, before: Tally, cx: &mut Cx) {
-        let d = cx.dropped.since(before);
-        if d.packets != 0 {
-            self.books.dropped.packets += d.packets;
-            self.books.dropped.bytes += d.bytes;
-            self.books.queued.packets -= d.packets;
-            self.books.queued.bytes -= d.bytes;
-            if self.sizes.is_some() {
-                self.settle_sizes(cx);
-            }
         }
     }
 

@@ -44,16 +44,8 @@ impl Drop for Pkt {
 struct Slot {
     meta: Meta,
     next: u32,
-    /// The wire bytes of a packet that is charged another size (crate::stab), `NIL` of any other.
-    wire: u32,
-}
-
-impl Slot {
-    fn uncharge(&mut self) {
-        if self.wire != NIL {
-            self.meta.wire_len = core::mem::replace(&mut self.wire, NIL);
-        }
-    }
+    /// Its number in the order of admission, modulo 2^32.
+    turn: u32,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64, "a packet's metadata and link fill exactly one cache line");
@@ -64,8 +56,11 @@ pub struct Pool {
     slots: Vec<Slot>,
     /// For packets on a `Deque`, the one before it there. Apart from the slots, which are full.
     back: Vec<u32>,
-    /// Of each packet its number in the order of admission, modulo 2^32. Apart from the slots, which are full.
-    turns: Vec<u32>,
+    /// The wire bytes of packets that are charged another size (crate::stab), `NIL` of any other. Apart from the slots, which
+    /// are full.
+    wires: Vec<u32>,
+    /// How many are charged another size.
+    charged: u32,
     turn: u32,
     /// Beside each slot, or empty while nobody wants them.
     details: Vec<Detail>,
@@ -82,11 +77,11 @@ impl Pool {
         slots.extend((1..=capacity).map(|next| Slot {
             meta: Meta::new(0),
             next: if next == capacity { NIL } else { next as u32 },
-            wire: NIL,
+            turn: 0,
         }));
-        let turns = alloc::vec![0; capacity];
+        let wires = alloc::vec![NIL; capacity];
         let back = alloc::vec![NIL; capacity];
-        Self { slots, back, turns, turn: 0, details: Vec::new(), free: 0, live: 0 }
+        Self { slots, back, wires, charged: 0, turn: 0, details: Vec::new(), free: 0, live: 0 }
     }
 
     /// How many packets it can hold.
@@ -106,29 +101,37 @@ impl Pool {
         self.free = slot.next;
         self.live += 1;
         slot.meta = Meta { enqueued: now, ..meta };
-        self.turns[index as usize] = self.turn;
+        slot.turn = self.turn;
         self.turn = self.turn.wrapping_add(1);
         Some(Pkt(index))
     }
 
     /// Gives a packet the place of another in the order of admission: for a piece of one that waited.
     pub(crate) fn set_age(&mut self, p: &Pkt, age: u32) {
-        self.turns[p.index()] = self.turn.wrapping_sub(age);
+        self.slots[p.index()].turn = self.turn.wrapping_sub(age);
     }
 
     /// How many packets have been admitted since this one, itself included: of two, the one with the greater age came
     /// first. Modulo 2^32.
     pub(crate) fn age(&self, p: &Pkt) -> u32 {
-        self.turn.wrapping_sub(self.turns[p.index()])
+        self.turn.wrapping_sub(self.slots[p.index()].turn)
     }
 
     /// Returns a slot.
     #[inline]
     pub fn free(&mut self, p: Pkt) {
+        let _ = self.release(p);
+    }
+
+    /// Returns a slot, for a last look at what was in it.
+    #[inline]
+    pub(crate) fn release(&mut self, p: Pkt) -> &Meta {
         let index = p.into_index();
-        self.slots[index as usize].next = self.free;
+        let slot = &mut self.slots[index as usize];
+        slot.next = self.free;
         self.free = index;
         self.live -= 1;
+        &slot.meta
     }
 
     /// The packet's metadata.
@@ -181,28 +184,33 @@ impl Pool {
     }
     /// Charges the packet so many bytes from here on, in place of its wire bytes.
     pub(crate) fn charge(&mut self, p: &Pkt, charged: u32) {
-        let slot = &mut self.slots[p.index()];
-        slot.wire = slot.meta.wire_len;
-        slot.meta.wire_len = charged;
+        let meta = &mut self.slots[p.index()].meta;
+        self.charged += u32::from(self.wires[p.index()] == NIL);
+        self.wires[p.index()] = meta.wire_len;
+        meta.wire_len = charged;
     }
     /// True if the packet is charged something else than its wire bytes.
     #[inline]
     pub(crate) fn is_charged(&self, p: &Pkt) -> bool {
-        self.slots[p.index()].wire != NIL
+        self.charged != 0 && self.wires[p.index()] != NIL
     }
     /// Gives the packet at this index its wire bytes back, if it was charged others: what it was charged, and those.
     pub(crate) fn uncharge(&mut self, index: usize) -> (u32, u32) {
-        let slot = &mut self.slots[index];
-        let charged = slot.meta.wire_len;
-        slot.uncharge();
-        (charged, slot.meta.wire_len)
+        let meta = &mut self.slots[index].meta;
+        let charged = meta.wire_len;
+        let wire_len = core::mem::replace(&mut self.wires[index], NIL);
+        if wire_len != NIL {
+            self.charged -= 1;
+            meta.wire_len = wire_len;
+        }
+        (charged, meta.wire_len)
     }
     /// The wire bytes of a packet of this pool, whatever it is charged.
     pub fn wire_len(&self, m: &Meta) -> u32 {
         // A visitor is shown metadata, not the packet: where it lies tells which packet it is.
         let offset = core::ptr::from_ref(m).addr().wrapping_sub(self.slots.as_ptr().addr());
-        match self.slots.get(offset / size_of::<Slot>()) {
-            Some(slot) if slot.wire != NIL => slot.wire,
+        match self.wires.get(offset / size_of::<Slot>()) {
+            Some(wire) if *wire != NIL => *wire,
             _ => m.wire_len,
         }
     }
@@ -301,9 +309,10 @@ impl List {
     /// Gives each of its packets its wire bytes back.
     pub(crate) fn uncharge(&self, pool: &mut Pool) {
         let mut at = self.head;
-        while let Some(slot) = pool.slots.get_mut(at as usize) {
-            slot.uncharge();
-            at = slot.next;
+        while let Some(slot) = pool.slots.get(at as usize) {
+            let next = slot.next;
+            pool.uncharge(at as usize);
+            at = next;
         }
     }
     /// What is known of its packets beside their metadata, oldest first; nothing if that is not kept.

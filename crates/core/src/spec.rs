@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use crate::device::Offload;
 use crate::error::ConfigError;
 use crate::params::{Param, Params, apply};
 use crate::qdisc::classful::ClassSpec;
@@ -25,8 +26,13 @@ pub struct Env {
     pub link_rate: Option<Rate>,
     /// Packets that can wait on the path at once, in all qdiscs together: more room than that nobody needs to take.
     pub packets: u32,
+    /// What the device's own scheduler can do.
+    pub offload: Offload,
     /// Seed of keyed hashes and random draws.
     pub seed: u64,
+    /// Has the laws of codel, fq_codel and pie do what Linux does where they leave it (`CodelParams::with_strict_linux`,
+    /// `PieParams::strict_linux`): for comparison with Linux only.
+    pub strict_linux: bool,
 }
 
 impl Env {
@@ -46,7 +52,9 @@ impl Default for Env {
             queues: 1,
             link_rate: None,
             packets: 16_384,
+            offload: Offload::NONE,
             seed: 0,
+            strict_linux: false,
         }
     }
 }
@@ -73,6 +81,8 @@ pub struct Spec {
     pub about: &'static str,
     /// What it does to packets.
     pub flags: Flags,
+    /// It is for the root only: see `Discipline::ROOT_ONLY`.
+    pub root_only: bool,
     /// Its parameters.
     pub params: &'static [Param],
     /// Its counters.
@@ -81,6 +91,8 @@ pub struct Spec {
     pub filters: Filtered,
     /// What is declared of its classes, if commands make or change them.
     pub classes: Option<&'static ClassSpec>,
+    /// True if it has one class, which any number names.
+    pub one_class: bool,
     /// The counters of each of its parts; empty if it has none.
     pub parts: &'static [Counter],
     build: Build,
@@ -93,10 +105,12 @@ impl Spec {
             kind: D::KIND,
             about: D::ABOUT,
             flags: D::FLAGS,
+            root_only: D::ROOT_ONLY,
             params: D::Config::TABLE,
             counters: D::Stats::TABLE,
             filters: D::FILTERS,
             classes: D::CLASSES,
+            one_class: D::ONE_CLASS,
             parts: D::PARTS,
             build: |words, env| {
                 let mut cfg = D::Config::defaults(env);

@@ -24,7 +24,7 @@ use crate::value::{Words, exact_of};
 pub const DEPTH_MAX: usize = 8;
 
 /// The first handle given out to qdiscs that were added without one, as in the reference.
-const AUTO_MAJOR: u16 = 0x8001;
+pub(crate) const AUTO_MAJOR: u16 = 0x8001;
 
 /// Does something to the classes of a qdisc, given the name of the class that it is about.
 type OnClasses<'a> = &'a mut dyn FnMut(&str, &mut dyn UserClasses, &mut Cx) -> Result<(), ConfigError>;
@@ -91,6 +91,11 @@ impl Tree {
         self.root.purge(cx);
         self.root = node;
         self.root.qdisc_mut().start(cx.now);
+    }
+
+    /// Its root alone.
+    pub(crate) fn into_root(self) -> Node {
+        self.root
     }
 
     /// Says that packets which come now may be classified otherwise than those which wait were: the structure, an
@@ -166,6 +171,7 @@ impl Tree {
         options: &mut Words<'_>,
         cx: &mut Cx,
     ) -> Result<Handle, ConfigError> {
+        let parent = self.named(parent);
         self.put(parent, handle, kind_name, options, false, cx)
     }
 
@@ -179,6 +185,7 @@ impl Tree {
         options: &mut Words<'_>,
         cx: &mut Cx,
     ) -> Result<Handle, ConfigError> {
+        let parent = self.named(parent);
         let (node, _) = self.at_mut(parent)?;
         let present = node.handle();
         let same = handle.is_none_or(|h| h.qdisc().is_none() || h.qdisc() == present);
@@ -197,6 +204,7 @@ impl Tree {
         options: &mut Words<'_>,
         cx: &mut Cx,
     ) -> Result<(), ConfigError> {
+        let parent = self.named(parent);
         let env = self.env;
         let (node, _) = self.at_mut(parent)?;
         let present = node.qdisc().spec().kind;
@@ -225,6 +233,7 @@ impl Tree {
     /// is queued there stays charged as it was. At most one may be on the way from the root to a leaf; one that was
     /// taken away counts until what it has charged has left.
     pub fn set_stab(&mut self, parent: Handle, stab: Option<Stab>, _cx: &mut Cx) -> Result<(), ConfigError> {
+        let parent = self.named(parent);
         let (node, _) = self.at_mut(parent)?;
         if node.handle().is_none() {
             let err = ConfigError::new(ErrorKind::NotFound, place_name(parent), "a qdisc that was added", "");
@@ -263,6 +272,7 @@ impl Tree {
 
     /// Deletes the qdisc at `parent`, dropping what is queued; a default one takes its place.
     pub fn delete(&mut self, parent: Handle, cx: &mut Cx) -> Result<(), ConfigError> {
+        let parent = self.named(parent);
         let env = self.env;
         let (node, _) = self.at_mut(parent)?;
         if node.handle().is_none() {
@@ -428,18 +438,31 @@ impl Tree {
 
     /// Puts `new` at `parent` and drops what the old one had queued, as all ancestors see.
     pub fn graft(&mut self, parent: Handle, new: Node, cx: &mut Cx) -> Result<(), ConfigError> {
+        let parent = self.named(parent);
         self.at_mut(parent)?;
         self.disturb();
         self.orphan_below(parent);
         let mut new = Some(new);
         at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
-            if let Some(new) = new.take() {
+            if let Some(mut new) = new.take() {
                 node.purge(cx);
+                new.follow(node);
                 *node = new;
                 node.qdisc_mut().start(cx.now);
             }
         });
         Ok(())
+    }
+
+    /// The place that a handle names: itself, but that any number names the one class of a kind that has no more
+    /// (`Spec::one_class`), as in the reference.
+    pub fn named(&self, parent: Handle) -> Handle {
+        let mut one = false;
+        self.visit(&mut |_, node| {
+            let owner = !node.handle().is_none() && node.handle() == parent.qdisc() && parent.minor() != 0;
+            one |= owner && node.qdisc().spec().one_class;
+        });
+        if one { Handle::new(parent.major(), 1) } else { parent }
     }
 
     fn put(
@@ -461,6 +484,11 @@ impl Tree {
         if depth + 1 >= DEPTH_MAX && spec.flags.classful {
             let expected = format!("at most {DEPTH_MAX} levels of qdiscs");
             return Err(ConfigError::new(ErrorKind::Unsupported, place_name(parent), expected, kind_name));
+        }
+        if spec.root_only && parent != Handle::ROOT {
+            let err =
+                ConfigError::new(ErrorKind::Unsupported, place_name(parent), "root", kind_name).key("parent");
+            return Err(err.hint(format!("the classes of {kind_name} are the device's transmit queues")));
         }
         let handle = self.free_handle(handle, parent)?;
         self.check_copies(parent, true, kind_name, options)?;

@@ -31,6 +31,7 @@ use crate::value::Words;
 
 pub use stops::Stops;
 pub use swap::Swapped;
+pub(crate) use swap::Waiting;
 
 /// Most packets taken from the qdiscs on one promise: bounds the burst that a scheduler cannot revise any
 /// more, and the time until the owner looks at anything else.
@@ -108,6 +109,29 @@ crate::stats! {
         device_errors: u64,
         /// Completions that did not match what was posted; the byte limit was reset each time.
         dql_errors: u64,
+    }
+}
+
+impl PathStats {
+    /// Those of two paths together.
+    #[must_use]
+    pub const fn plus(&self, o: &Self) -> Self {
+        Self {
+            direct: self.direct + o.direct,
+            queued: self.queued + o.queued,
+            copies: self.copies + o.copies,
+            uncopied: self.uncopied + o.uncopied,
+            tx_packets: self.tx_packets + o.tx_packets,
+            tx_bytes: self.tx_bytes + o.tx_bytes,
+            full: self.full + o.full,
+            cut: self.cut + o.cut,
+            stop_drv: self.stop_drv + o.stop_drv,
+            stop_stack: self.stop_stack + o.stop_stack,
+            tx_wake: self.tx_wake + o.tx_wake,
+            commits: self.commits + o.commits,
+            device_errors: self.device_errors + o.device_errors,
+            dql_errors: self.dql_errors + o.dql_errors,
+        }
     }
 }
 
@@ -281,43 +305,62 @@ impl<F> TxPath<F> {
         }
         if m.wire_len > OBJECT_MAX {
             // More than the byte limit can count: no device takes such a unit.
-            return self.refuse(frame, m, DropReason::Oversize, dev);
+            let refused = m;
+            return self.refuse(frame, &refused, DropReason::Oversize, dev);
         }
         let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
             if origin {
                 return self.full(frame);
             }
-            return self.refuse(frame, m, DropReason::PoolFull, dev);
+            let refused = m;
+            return self.refuse(frame, &refused, DropReason::PoolFull, dev);
         };
         if self.cx.pool.keeps_details() {
-            match detail {
-                Some(detail) => self.cx.pool.set_detail(&p, detail),
-                None => self.cx.pool.clear_detail(&p),
-            }
+            self.note_detail(&p, detail);
         }
         let index = p.index();
         self.frames[index] = Some(frame);
         self.stats.queued += 1;
         self.record(Event::Enqueued, &m);
         self.settled = false;
-        self.tree.root_mut().enqueue_new(p, &m, &mut self.cx);
-        if self.cx.requests() {
-            self.carry_out(dev);
+        self.tree.root_mut().enqueue(p, &mut self.cx);
+        match self.cx.owing() {
+            false => Admitted::Queued,
+            true => self.see_to_newcomer(index, dev),
         }
+    }
+
+    /// Something was dropped or asked for when a packet came.
+    #[inline(never)]
+    fn see_to_newcomer<D>(&mut self, index: usize, dev: &mut D) -> Admitted<F>
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.cx.pay_up();
+        self.carry_out(dev);
         match self.settle(Some(index), dev) {
             Some(reason) => Admitted::Dropped(reason),
             None => Admitted::Queued,
         }
     }
 
+    /// Notes what is known of a packet beside its metadata: apart, because few trees ask.
+    #[inline(never)]
+    fn note_detail(&mut self, p: &Pkt, detail: Option<&Detail>) {
+        match detail {
+            Some(detail) => self.cx.pool.set_detail(p, detail),
+            None => self.cx.pool.clear_detail(p),
+        }
+    }
+
     /// Drops a packet that no qdisc has seen.
     #[cold]
-    fn refuse<D>(&mut self, frame: F, m: Meta, reason: DropReason, dev: &mut D) -> Admitted<F>
+    fn refuse<D>(&mut self, frame: F, m: &Meta, reason: DropReason, dev: &mut D) -> Admitted<F>
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.refuse(&m, reason);
-        dev.discard(frame, &m, reason);
+        self.cx.refuse(m, reason);
+        dev.discard(frame, m, reason);
         Admitted::Dropped(reason)
     }
 
@@ -399,27 +442,13 @@ impl<F> TxPath<F> {
                 return Some(Wake::Device);
             }
             let next = self.tree.root_mut().dequeue(&mut self.cx);
-            if self.cx.requests() {
-                self.carry_out(dev);
-            }
             match next {
-                Next::Packet(p) => {
-                    self.send(p, dev);
-                    self.settle_any(dev);
-                }
-                // Empty although something was queued: what was queued has just been dropped.
-                Next::Empty => {
-                    self.settled = self.tree.root().is_settled();
-                    self.settle_any(dev);
-                    return Some(Wake::Idle);
-                }
-                Next::At(_, WakeReason::Queue) => {
-                    self.settle_any(dev);
-                    return Some(Wake::Device);
-                }
-                Next::At(t, why) => {
-                    self.settle_any(dev);
-                    return Some(Wake::At(t, why));
+                Next::Packet(p) if !self.cx.owing() => self.send(p, dev),
+                other => {
+                    let wake = self.see_to(other, dev);
+                    if wake.is_some() {
+                        return wake;
+                    }
                 }
             }
             if self.tree.root().is_empty() {
@@ -429,15 +458,41 @@ impl<F> TxPath<F> {
         None
     }
 
-    #[inline]
+    /// Answers to the root that are no packet, or come with work for the owner of the frames; `Some` if nothing leaves now.
+    #[inline(never)]
+    fn see_to<D>(&mut self, next: Next, dev: &mut D) -> Option<Wake>
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.cx.pay_up();
+        self.carry_out(dev);
+        let wake = match next {
+            Next::Packet(p) => {
+                self.send(p, dev);
+                None
+            }
+            // Empty although something was queued: what was queued has just been dropped.
+            Next::Empty => {
+                self.settled = self.tree.root().is_settled();
+                Some(Wake::Idle)
+            }
+            Next::At(_, WakeReason::Queue) => Some(Wake::Device),
+            Next::At(t, why) => Some(Wake::At(t, why)),
+        };
+        self.settle(None, dev);
+        wake
+    }
+
+    #[inline(always)]
     fn send<D>(&mut self, p: Pkt, dev: &mut D)
     where
         D: TxQueue<Frame = F>,
     {
         self.freed = true;
-        if let Some(frame) = self.frames[p.index()].take() {
-            // The metadata is read where it lies: a copy of the cache line would cost as much as the rest.
-            let m = self.cx.pool.meta(&p);
+        let frame = self.frames[p.index()].take();
+        // The metadata is read where it lies: a copy of the cache line would cost as much as the rest.
+        let m = self.cx.pool.release(p);
+        if let Some(frame) = frame {
             post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
             self.uncommitted = true;
             if self.cx.trace.is_on() {
@@ -446,7 +501,6 @@ impl<F> TxPath<F> {
             }
             dev.push(frame, m);
         }
-        self.cx.pool.free(p);
     }
 
     #[inline]
@@ -457,17 +511,6 @@ impl<F> TxPath<F> {
         post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
         self.uncommitted = true;
         dev.push(frame, m);
-    }
-
-    /// Gives the frames of dropped packets back, if there are any.
-    #[inline]
-    fn settle_any<D>(&mut self, dev: &mut D)
-    where
-        D: TxQueue<Frame = F>,
-    {
-        if !self.cx.dropped_list.is_empty() {
-            self.settle(None, dev);
-        }
     }
 
     /// Gives the frames of dropped packets back; the reason, if `newcomer` was among them.
@@ -582,7 +625,7 @@ impl<F> TxPath<F> {
     }
     /// Packets and bytes waiting in the qdiscs: wire bytes, or what the root's size table charges.
     pub const fn backlog(&self) -> Tally {
-        self.tree.root().books().queued
+        self.tree.root().backlog()
     }
     /// The byte queue limit, if there is one.
     pub const fn dql(&self) -> Option<&Dql> {
@@ -621,10 +664,11 @@ impl<F> TxPath<F> {
 /// Books a packet that goes to the device.
 #[inline]
 fn post(dql: Option<&mut Dql>, stats: &mut PathStats, m: &Meta, now: Instant) {
+    // On both sides of that branch, so that nobody makes one addition of vectors of the two.
+    stats.tx_packets += 1;
     if let Some(dql) = dql {
         // Units above the largest object were refused at admission.
         let _ = dql.queued(dql.unit().cost(m.wire_len, 1), now);
     }
-    stats.tx_packets += 1;
     stats.tx_bytes += u64::from(m.wire_len);
 }

@@ -74,6 +74,10 @@ impl RateMul {
 
     /// The time for `bytes`, rounded down.
     pub const fn time_floor(self, bytes: u64) -> Nanos {
+        if bytes <= u32::MAX as u64 {
+            // 64 bits hold the product.
+            return Nanos((bytes * self.mult as u64) >> self.shift);
+        }
         Nanos(((bytes as u128 * self.mult as u128) >> self.shift) as u64)
     }
 }

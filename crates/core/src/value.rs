@@ -3,6 +3,7 @@
 //! Text is read exactly, in decimal, without floating point: `1.5mbit` is 1 500 000 bit/s to the bit.
 
 mod hex;
+mod name;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -14,6 +15,7 @@ use crate::time::Nanos;
 use crate::units::{Bytes, Packets, Rate};
 
 pub use hex::Hex;
+pub use name::Name;
 
 /// A value as JSON sees it. Rates are bytes/s and times microseconds, as `tc -j` prints them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! `Wheel`: ids with a deadline each, handed out in order of deadline. One of it serves everything that waits in a
 //! qdisc for a time: throttled flows, classes out of tokens, packets with a launch time, gates that open.
 //!
-//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): 11 levels of 64 slots, level `l` of slots 64^l ns
-//! wide, which covers every `u64`. A deadline lies on the level of the highest base-64 digit in which it differs from
+//! A hierarchical timing wheel (Varghese and Lauck, SOSP 1987): 8 levels of 256 slots, level `l` of slots 256^l ns
+//! wide, which covers every `u64`. A deadline lies on the level of the highest base-256 digit in which it differs from
 //! the wheel's `base`, in the slot of its own digit there; so level 0 holds exact nanoseconds, and the first occupied
 //! slot of the lowest occupied level holds the earliest deadline. Nothing ticks: each slot knows a lower bound of its
 //! deadlines, and the base jumps there when that is due. The slot's ids then move to lower levels, in order.
@@ -11,26 +11,33 @@
 //! share a slot at any time, lists are first in first out, and a slot is emptied before the base enters its span.)
 //!
 //! **Cost.** Insert and remove are O(1): a count of leading zeroes, a list link, a bit. To pop is O(1) and a move of
-//! each id at most once per level that it descends: at most 10 moves in its stay, whatever is removed in between, and
-//! 1 to 3 where deadlines are microseconds to milliseconds ahead; an id that is alone in its slot is popped from
+//! each id at most once per level that it descends: at most 7 moves in its stay, whatever is removed in between, and
+//! 1 or 2 where deadlines are microseconds to milliseconds ahead; an id that is alone in its slot is popped from
 //! there. No cost grows with the number of ids that wait. The one exception is documented at [`Wheel::insert`].
 //!
-//! **Memory.** 24 bytes for each id that it has room for, 11.4 kB for the wheel. Nothing is allocated after
+//! **Memory.** 24 bytes for each id that it has room for, 37 kB for the wheel. Nothing is allocated after
 //! [`Wheel::with_capacity`] but by [`Wheel::reserve`].
+
+mod packed;
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::time::Instant;
 
+pub use packed::PackedWheel;
+
 /// "No id" in a link.
 const NIL: u32 = u32::MAX;
-/// Bits of a digit: 64 slots fill the one word whose trailing zeroes name the first that is occupied.
-const BITS: u32 = 6;
-/// 11 digits of 6 bits cover the 64 bits of a deadline.
-const LEVELS: usize = 11;
-/// The list, behind those of the slots, of what was late already when it was inserted.
-const LATE: u16 = (LEVELS as u16) << BITS;
+/// Bits of a digit: with whole bytes, a level is found without a division; and an id that waits for some microseconds to
+/// seconds, as most do, descends 1 to 3 levels.
+const BITS: u32 = 8;
+/// 8 digits of 8 bits are the 64 bits of a deadline.
+const LEVELS: usize = 8;
+/// Of all levels, and of the one below them, of which only `LATE` is used.
+const SLOTS: usize = (LEVELS + 1) << BITS;
+/// In place of a slot: the list of what was late already when it was inserted. It comes before all others.
+const LATE: usize = 0;
 /// In place of a slot: the id does not wait.
 const NOWHERE: u16 = u16::MAX;
 
@@ -60,8 +67,7 @@ pub struct Wheel {
     /// Not later than any deadline but those in `LATE`, and never later than a `now` that was given.
     base: u64,
     len: u32,
-    /// Bit `d` of word `l`: slot `d` of level `l` is occupied.
-    occupied: [u64; LEVELS],
+    levels: Levels,
     slots: Vec<Slot>,
     entries: Vec<Entry>,
 }
@@ -69,13 +75,8 @@ pub struct Wheel {
 impl Wheel {
     /// An empty wheel with room for the ids below `capacity`.
     pub fn with_capacity(capacity: u32) -> Self {
-        let mut wheel = Self {
-            base: 0,
-            len: 0,
-            occupied: [0; LEVELS],
-            slots: vec![EMPTY; usize::from(LATE) + 1],
-            entries: Vec::new(),
-        };
+        let mut wheel =
+            Self { base: 0, len: 0, levels: Levels::NONE, slots: vec![EMPTY; SLOTS], entries: Vec::new() };
         wheel.reserve(capacity);
         wheel
     }
@@ -155,28 +156,27 @@ impl Wheel {
     /// deadline. `None` if nothing waits. O(1).
     #[inline]
     pub fn next(&self) -> Option<Instant> {
-        self.first().map(|slot| Instant(self.slots[usize::from(slot)].min))
+        self.levels.first().map(|slot| Instant(self.slots[slot].min))
     }
 
     /// Takes the earliest of what is due at `now`, its deadline included.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<(u32, Instant)> {
-        // Each turn but the last moves ids to a lower level: at most 10 turns.
+        // Each turn but the last moves ids to a lower level: at most 7 turns.
         loop {
-            let Some(slot) = self.first() else {
+            let Some(slot) = self.levels.first() else {
                 self.base = self.base.max(now.0);
                 return None;
             };
-            let Slot { head, tail, min } = self.slots[usize::from(slot)];
+            let Slot { head, tail, min } = self.slots[slot];
             if min > now.0 {
                 return None;
             }
-            let exact = slot < 1 << BITS || slot == LATE;
-            if exact || head == tail {
+            if is_exact(slot) || head == tail {
                 let when = self.entries[head as usize].when;
                 if when > now.0 {
                     // What made the bound low was removed.
-                    self.slots[usize::from(slot)].min = when;
+                    self.slots[slot].min = when;
                     return None;
                 }
                 self.base = self.base.max(when);
@@ -189,27 +189,17 @@ impl Wheel {
 
     /// Nothing waits any longer, and the wheel is as it was made. O(number that waited).
     pub fn clear(&mut self) {
-        while let Some(slot) = self.first() {
-            self.unlink(self.slots[usize::from(slot)].head);
+        while let Some(slot) = self.levels.first() {
+            self.unlink(self.slots[slot].head);
         }
         self.base = 0;
     }
 
-    /// The occupied slot with the earliest deadlines.
-    #[inline]
-    fn first(&self) -> Option<u16> {
-        if self.slots[usize::from(LATE)].head != NIL {
-            return Some(LATE);
-        }
-        let level = self.occupied.iter().position(|&bits| bits != 0)?;
-        Some(((level as u16) << BITS) + self.occupied[level].trailing_zeros() as u16)
-    }
-
     /// Moves the base to `min`, which lies in the span of the first slot and is due, and the slot's ids where they
     /// belong then: all to lower levels.
-    fn cascade(&mut self, slot: u16, min: u64) {
-        let mut id = core::mem::replace(&mut self.slots[usize::from(slot)], EMPTY).head;
-        self.occupied[usize::from(slot >> BITS)] &= !(1 << (slot & 63));
+    fn cascade(&mut self, slot: usize, min: u64) {
+        let mut id = core::mem::replace(&mut self.slots[slot], EMPTY).head;
+        self.levels.clear(slot);
         self.base = min;
         while id != NIL {
             let Entry { when, next, .. } = self.entries[id as usize];
@@ -220,44 +210,45 @@ impl Wheel {
 
     /// Appends an id whose deadline is set to a slot.
     #[inline]
-    fn push(&mut self, id: u32, when: u64, slot: u16) {
-        let list = &mut self.slots[usize::from(slot)];
+    fn push(&mut self, id: u32, when: u64, slot: usize) {
+        let list = &mut self.slots[slot];
         let tail = core::mem::replace(&mut list.tail, id);
         if tail == NIL {
             *list = Slot { head: id, tail: id, min: when };
-            self.occupied[usize::from(slot >> BITS)] |= 1 << (slot & 63);
+            self.levels.set(slot);
         } else {
             list.min = list.min.min(when);
             self.entries[tail as usize].next = id;
         }
         let e = &mut self.entries[id as usize];
-        (e.prev, e.next, e.slot) = (tail, NIL, slot);
+        (e.prev, e.next, e.slot) = (tail, NIL, slot as u16);
     }
 
     /// Sorts an id into the list of the late.
     #[cold]
     fn insert_late(&mut self, id: u32, when: u64) {
-        let list = self.slots[usize::from(LATE)];
+        let list = self.slots[LATE];
         let (mut prev, mut next) = (list.tail, NIL);
         while let Some(e) = self.entries.get(prev as usize).filter(|e| e.when > when) {
             (prev, next) = (e.prev, prev);
         }
-        self.entries[id as usize] = Entry { when, prev, next, slot: LATE };
+        self.entries[id as usize] = Entry { when, prev, next, slot: LATE as u16 };
+        self.levels.set(LATE);
         self.link(LATE, prev, next, (id, id));
-        let list = &mut self.slots[usize::from(LATE)];
+        let list = &mut self.slots[LATE];
         list.min = list.min.min(when);
     }
 
     /// Makes `prev` and `next` (or the ends of the list of `slot`) point to these two.
     #[inline]
-    fn link(&mut self, slot: u16, prev: u32, next: u32, (after_prev, before_next): (u32, u32)) {
+    fn link(&mut self, slot: usize, prev: u32, next: u32, (after_prev, before_next): (u32, u32)) {
         match self.entries.get_mut(prev as usize) {
             Some(e) => e.next = after_prev,
-            None => self.slots[usize::from(slot)].head = after_prev,
+            None => self.slots[slot].head = after_prev,
         }
         match self.entries.get_mut(next as usize) {
             Some(e) => e.prev = before_next,
-            None => self.slots[usize::from(slot)].tail = before_next,
+            None => self.slots[slot].tail = before_next,
         }
     }
 
@@ -265,27 +256,73 @@ impl Wheel {
     #[inline]
     fn unlink(&mut self, id: u32) {
         let Entry { prev, next, slot, .. } = self.entries[id as usize];
+        let slot = usize::from(slot);
         self.entries[id as usize].slot = NOWHERE;
         self.len -= 1;
         self.link(slot, prev, next, (next, prev));
-        let head = self.slots[usize::from(slot)].head;
+        let head = self.slots[slot].head;
+        if head == NIL {
+            self.levels.clear(slot);
+        }
         if slot == LATE {
             // Sorted: its head is its earliest.
-            self.slots[usize::from(LATE)].min = self.entries.get(head as usize).map_or(u64::MAX, |e| e.when);
-        } else if head == NIL {
-            self.occupied[usize::from(slot >> BITS)] &= !(1 << (slot & 63));
+            self.slots[LATE].min = self.entries.get(head as usize).map_or(u64::MAX, |e| e.when);
         }
     }
 }
 
+/// A set of slots: those that are occupied. Slot `d` of level `l` has the number 256 (l + 1) + d.
+#[derive(Clone, Copy, Debug)]
+struct Levels {
+    /// Bit `w` is set if word `w` is not 0.
+    summary: u64,
+    /// A bit for each slot.
+    words: [u64; SLOTS / 64],
+}
+
+impl Levels {
+    const NONE: Self = Self { summary: 0, words: [0; SLOTS / 64] };
+
+    #[inline]
+    fn set(&mut self, slot: usize) {
+        self.words[slot / 64] |= 1 << (slot % 64);
+        self.summary |= 1 << (slot / 64);
+    }
+    #[inline]
+    fn clear(&mut self, slot: usize) {
+        let word = &mut self.words[slot / 64];
+        *word &= !(1 << (slot % 64));
+        self.summary &= !(u64::from(*word == 0) << (slot / 64));
+    }
+    #[inline]
+    fn has(&self, slot: usize) -> bool {
+        self.words[slot / 64] >> (slot % 64) & 1 != 0
+    }
+    /// The first of them: if they are those that are occupied, that with the earliest deadlines.
+    #[inline]
+    fn first(&self) -> Option<usize> {
+        let at = self.summary.trailing_zeros() as usize;
+        let word = self.words.get(at)?;
+        Some(at * 64 + word.trailing_zeros() as usize)
+    }
+}
+
+/// True if all deadlines in this slot are the same, or they are in order.
+#[inline]
+const fn is_exact(slot: usize) -> bool {
+    slot < 2 << BITS
+}
+
 /// The slot of a deadline that is not before `base`.
 #[inline]
-fn place(when: u64, base: u64) -> u16 {
-    // A zero counts as its lowest digit.
-    let level = (63 - ((when ^ base) | 1).leading_zeros()) / BITS;
-    let digit = (when >> (level * BITS)) & 63;
-    ((level as u16) << BITS) + digit as u16
+const fn place(when: u64, base: u64) -> usize {
+    // The lowest bit of the highest digit that differs; a zero counts as its lowest digit.
+    let shift = (63 - ((when ^ base) | 1).leading_zeros()) & !(BITS - 1);
+    let digit = (when >> shift) & 0xff;
+    ((shift as usize + 8) << 5) + digit as usize
 }
+
+const _: () = assert!(BITS == 8 && SLOTS / 64 <= 64, "a level is 8 bits, and the words fit the summary");
 
 #[cfg(test)]
 mod tests {
@@ -335,15 +372,16 @@ mod tests {
     #[test]
     fn after_a_removal_next_is_early_and_then_right() {
         let mut w = Wheel::with_capacity(3);
-        for (id, when) in [(0, 5_000), (1, 6_000), (2, 7_000)] {
+        // All in one slot.
+        for (id, when) in [(0, 5_200), (1, 5_250), (2, 5_300)] {
             w.insert(id, at(when));
         }
         w.remove(0);
-        assert_eq!(w.next(), Some(at(5_000)));
-        assert_eq!((w.pop_due(at(5_500)), w.next()), (None, Some(at(6_000))));
+        assert_eq!(w.next(), Some(at(5_200)));
+        assert_eq!((w.pop_due(at(5_225)), w.next()), (None, Some(at(5_250))));
         w.reschedule(1, at(9_000));
         assert_eq!((w.deadline(1), w.contains(0)), (Some(at(9_000)), false));
-        assert_eq!((w.pop_due(at(7_000)), w.next()), (Some((2, at(7_000))), Some(at(9_000))));
+        assert_eq!((w.pop_due(at(5_300)), w.next()), (Some((2, at(5_300))), Some(at(9_000))));
         w.clear();
         assert_eq!((w.len(), w.next(), w.contains(1)), (0, None, false));
         w.reserve(5);
@@ -359,14 +397,14 @@ mod tests {
         (0..4_096).for_each(|id| w.insert(id, at(1 + rng.below(1 << 62))));
         let (mut moves, mut popped) = (0, 0);
         while let Some(when) = w.next() {
-            let slot = w.first().map(usize::from).unwrap();
+            let slot = w.levels.first().unwrap();
             if w.slots[slot].head == w.slots[slot].tail {
                 popped += 1;
                 assert!(w.pop_due(when).is_some());
             } else {
                 let next = |&id: &u32| Some(w.entries[id as usize].next).filter(|&id| id != NIL);
                 moves += core::iter::successors(Some(w.slots[slot].head), next).count();
-                w.cascade(slot as u16, when.0);
+                w.cascade(slot, when.0);
             }
         }
         assert_eq!((popped, w.len()), (4_096, 0));
@@ -384,7 +422,7 @@ mod tests {
 
     const IDS: u32 = 24;
 
-    fn time() -> impl Strategy<Value = u64> {
+    pub(super) fn time() -> impl Strategy<Value = u64> {
         prop_oneof![
             4 => 0..200u64,
             4 => 0..200_000u64,

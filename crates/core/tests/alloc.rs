@@ -14,10 +14,10 @@ use txweir_core::qdisc::{Discipline, KINDS, Next, Verdict};
 use txweir_core::rng::Rng;
 use txweir_core::spec::{Env, Flags};
 use txweir_core::value::Words;
-use txweir_core::wire::{Completion, Wire, WireConfig};
+use txweir_core::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
 use txweir_core::{
-    Admitted, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, TxQueue,
-    Wake, cx::Cx, node::Node,
+    Admitted, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath,
+    TxQueue, Wake, cx::Cx, node::Node,
 };
 
 struct Counting;
@@ -193,14 +193,15 @@ fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind
 #[test]
 fn nothing_is_allocated_after_start() {
     let mut met = Met::default();
-    let classful: Vec<&str> = KINDS.iter().filter(|s| s.flags.classful).map(|s| s.kind).collect();
+    let classful: Vec<&str> =
+        KINDS.iter().filter(|s| s.flags.classful && !s.root_only).map(|s| s.kind).collect();
     for spec in KINDS {
         for seed in 0..24 {
             let mut rng = Rng::new(seed);
             let role = if seed % 2 == 0 { Role::Origin } else { Role::Forwarder };
             // Alone, below each classful kind, and two levels deep.
             let above = &[vec![], vec![classful[0]], vec![classful[seed as usize % classful.len()]; 2]]
-                [seed as usize % 3];
+                [if spec.root_only { 0 } else { seed as usize % 3 }];
             let mut path = path(role, 64 * (seed as usize % 2));
             let mut ring = Ring::new();
             let mut parent = Handle::ROOT;
@@ -245,6 +246,42 @@ fn a_wire_allocates_nothing_after_start() {
         assert_eq!(n, 0, "{completion:?}");
         assert!(sent > 10_000, "{completion:?}: {sent}");
     }
+}
+
+#[test]
+fn a_line_of_many_rings_allocates_nothing_after_start() {
+    let ets = |offset| ClassConfig::new(2, offset, Service::Ets(20 + u32::from(offset)));
+    let classes = [
+        ets(0).preemptible(),
+        ets(2).preemptible().min_rate(Rate(5_000_000)),
+        ets(4).max_rate(Rate(20_000_000)),
+        ClassConfig::new(2, 6, Service::Strict),
+    ];
+    let mut line = LineConfig::classes(8, &classes);
+    line.ring_max = vec![(7, Rate(10_000_000))];
+    let config = WireConfig { rings: 8, ring: 32, line: Some(line), ..WireConfig::default() };
+    let mut wire = Wire::new(config).unwrap();
+    let mut paths: Vec<_> = (0..8).map(|i| path(Role::Origin, i)).collect();
+    let mut sent = [0_u64; 8];
+    let n = calls(|| {
+        let mut now = Instant::from_secs(1);
+        for i in 0..40_000 {
+            let queue = i as usize % 8;
+            let mut ring = wire.ring(queue as u16).unwrap();
+            let _ = paths[queue].submit(now, i, Meta::new(60 + i % 1455), &mut ring);
+            let _ = paths[queue].drain(now, 64, &mut ring);
+            if i % 16 == 0 {
+                now = wire.next_event().map_or(now, |t| t.max(now)) + Nanos::from_micros((i % 200).into());
+                wire.advance(now, |d| sent[usize::from(d.ring)] += 1);
+                for (path, i) in paths.iter_mut().zip(0..) {
+                    path.reap(now, &mut wire.ring(i).unwrap(), |_| {});
+                    let _ = path.drain(now, 64, &mut wire.ring(i).unwrap());
+                }
+            }
+        }
+    });
+    assert_eq!(n, 0);
+    assert!(sent.iter().all(|n| *n > 500), "{sent:?}");
 }
 
 /// A FIFO that allocates for each packet.

@@ -517,6 +517,16 @@ fn super_packets_are_cut_before_they_are_queued_or_charged_whole() {
     assert_eq!((lane.counter("max_network_size"), lane.counter("max_adj_size")), (1488, 1526));
 }
 
+#[test]
+fn an_overhead_that_is_said_begins_the_sizes_seen_anew() {
+    let mut lane = Lane::new("cake", "overhead 4");
+    let _ = lane.put(T0, 0, Meta::new(1000));
+    for (words, largest) in [("mpu 64", 986), ("rtt 50ms", 986), ("overhead 4", 0)] {
+        lane.change(T0, Handle::ROOT, words).unwrap();
+        assert_eq!(lane.counter("max_network_size"), largest, "{words}");
+    }
+}
+
 // The filter of acknowledgements.
 
 fn ack(ack: u32) -> TcpDetail {

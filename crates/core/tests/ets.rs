@@ -200,3 +200,16 @@ fn a_shaper_in_a_strict_band_holds_nobody_up_and_one_at_the_front_of_the_turns_d
     assert_eq!(lane.backlog(), 3);
     assert_eq!(lane.ids(T + Nanos::from_millis(1), 9), [10, 1, 11]);
 }
+
+/// ets-asks-again.
+#[test]
+fn a_shaper_in_a_strict_band_is_asked_once_for_each_packet() {
+    let mut lane = Lane::new("ets", "bands 2 strict 1 quanta 256 priomap 0 1");
+    lane.graft(T, class(1), "tbf", "rate 8mbit burst 1000 limit 100000");
+    lane.fill(T, 0, 2, meta(1000, 0));
+    lane.fill(T, 10, 2, meta(1000, 1));
+    // Each packet of the other band needs four turns.
+    assert_eq!(lane.ids(T, 9), [0, 10, 11]);
+    assert_eq!(lane.take(T), Out::Wait(T + Nanos::from_millis(1)));
+    assert_eq!(lane.root().qdisc().classes()[0].node.books().overlimits, 4);
+}

@@ -1,4 +1,4 @@
-//! htb: literal schedules, an independent model on random trees, and conservation while classes come and go.
+//! htb: literal schedules, and conservation while classes come and go. (`htb_model.rs`: a model on random trees.)
 
 mod common;
 
@@ -238,6 +238,17 @@ fn what_the_classes_refuse() {
     // What is below nobody is a root class, as in Linux.
     add(&mut lane, now, 0x30, 0x77, "rate 1mbit").unwrap();
     assert_eq!(shown(&lane, 0x30).4[6], 0);
+}
+
+/// class-number
+#[test]
+fn a_class_of_htb_needs_a_number() {
+    let mut lane = htb("", &[(1, 0, "rate 8mbit")]);
+    let none = add(&mut lane, Instant::ZERO, 0, 0, "rate 8mbit").unwrap_err().to_string();
+    assert_eq!(none, "class classid: expected a class, MAJOR:MINOR, given nothing");
+    let mut classes = 0;
+    lane.root().qdisc().user_classes().unwrap().list(&mut |_| classes += 1);
+    assert_eq!(classes, 1);
 }
 
 #[test]

@@ -158,3 +158,21 @@ fn a_shaper_is_not_asked_again_after_a_packet_on_a_device_of_several_queues() {
     assert_eq!(one.root().books().overlimits, 2);
     assert_eq!(four.root().books().overlimits, 2);
 }
+
+#[test]
+fn a_turn_that_becomes_ready_is_not_held_up_by_the_next_ones_packet() {
+    let env = Env { queues: 2, ..Env::default() };
+    let mut lane = Lane::on(env, "tbf", "rate 8mbit burst 1000 limit 100000");
+    let multiq = lane.graft(T, class(1), "multiq", "");
+    lane.graft(T, Handle::new(multiq.major(), 2), "netem", "delay 512us");
+    lane.fill(T, 0, 1, meta(0));
+    assert_eq!(lane.ids(T, 9), [0]);
+    let mut small = meta(1);
+    (small.len, small.wire_len) = (200, 200);
+    lane.fill(T, 10, 1, small);
+    lane.fill(T, 1, 1, meta(0));
+    // Packet 1 has tokens after a millisecond. By then what is smaller and whose turn it is has come out of the link.
+    let due = T + Nanos::from_micros(512);
+    assert_eq!(lane.take(T), Out::Wait(due));
+    assert_eq!(lane.ids(due, 9), [10]);
+}

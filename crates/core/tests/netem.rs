@@ -83,6 +83,28 @@ fn what_has_waited_goes_through_the_qdisc_in_the_class() {
     );
 }
 
+/// The law of the qdisc in the class does not see the link's delay.
+#[test]
+fn a_packet_begins_to_wait_in_the_class_when_it_comes_out_of_the_link() {
+    let mut lane = Lane::new("netem", "delay 10ms");
+    let class = Handle::new(lane.root().handle().major(), 1);
+    lane.graft(Instant::ZERO, class, "codel", "target 1ms interval 5ms");
+    for id in 0..3 {
+        let _ = lane.put(Instant::ZERO, id, Meta::new(1000));
+    }
+    for (id, ms) in [(0, 10), (1, 10), (2, 13)] {
+        assert_eq!(lane.take(Instant::from_millis(ms)).id(), Some(id));
+        let mut waited = None;
+        lane.root().qdisc().classes()[0].node.qdisc().counters(&mut |c, n| {
+            if c.key == "ldelay" {
+                waited = Some(n);
+            }
+        });
+        // In the law's ticks of 1024 ns.
+        assert_eq!(waited, Some(if ms == 10 { 0 } else { 3000 }));
+    }
+}
+
 /// How many of 20 000 packets left, and how many left marked; each is sent a millisecond after the last.
 fn counts(options: &str) -> (usize, usize) {
     let mut lane = Lane::new("netem", options);
@@ -165,6 +187,38 @@ fn a_shaper_in_the_class_is_asked_once() {
     // Packet 2 waits for its time, packet 1 in the class for tokens.
     assert_eq!(lane.take(Instant::from_millis(10)), Out::Wait(Instant::from_millis(11)));
     assert_eq!(lane.root().qdisc().classes()[0].node.books().overlimits, 1);
+}
+
+/// own-timers.
+#[test]
+fn a_timer_that_another_has_overtaken_asks_nobody() {
+    let mut lane = Lane::new("tbf", "rate 1mbit burst 1000 limit 100000");
+    let class = |major: u16, minor| Handle::new(major, minor);
+    let root = lane.root().handle().major();
+    let prio =
+        lane.graft(Instant::ZERO, class(root, 1), "prio", "bands 2 priomap 0 1 0 1 0 1 0 1 0 1 0 1 0 1 0 1");
+    lane.graft(Instant::ZERO, class(prio.major(), 2), "netem", "delay 3ms");
+    let _ = lane.put(Instant::ZERO, 0, Meta::new(1000));
+    assert_eq!(lane.take(Instant::ZERO).id(), Some(0));
+    let _ = lane.put(Instant::from_millis(1), 1, Meta::new(1000).priority(1));
+    assert_eq!(lane.take(Instant::from_millis(1)), Out::Wait(Instant::from_millis(4)));
+    // What comes now is ready at once, and waits for the tokens: until 8 ms there is nothing to ask for.
+    let _ = lane.put(Instant::from_millis(2), 2, Meta::new(1000));
+    assert_eq!(lane.take(Instant::from_millis(2)), Out::Wait(Instant::from_millis(8)));
+    assert_eq!(lane.take(Instant::from_millis(8)).id(), Some(2));
+    assert_eq!(lane.root().books().overlimits, 1);
+}
+
+/// netem-shrink.
+#[test]
+fn a_smaller_limit_drops_what_has_waited_longest() {
+    let mut lane = Lane::new("netem", "delay 10ms");
+    for id in 0..5 {
+        assert_eq!(lane.put(Instant::ZERO, id, Meta::new(100)), Admitted::Queued);
+    }
+    lane.change(Instant::ZERO, Handle::ROOT, "delay 10ms limit 2").unwrap();
+    assert_eq!(lane.root().books().dropped.packets, 3);
+    assert_eq!(lane.ids(Instant::from_millis(10), 9), [3, 4]);
 }
 
 /// netem-corrupt-gso.

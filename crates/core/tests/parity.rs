@@ -156,7 +156,7 @@ fn what_a_smaller_limit_of_fq_codel_drops_is_counted_as_dropped() {
     let mut lane = Lane::new("fq_codel", "limit 10");
     lane.fill(T0, 0, 5, Meta::new(100));
     lane.change(T0, Handle::ROOT, "limit 2").unwrap();
-    let books = *lane.path.tree().root().books();
+    let books = lane.path.tree().root().books();
     assert_eq!((books.sent.packets, books.dropped.packets, books.queued.packets), (0, 3, 2));
 }
 

@@ -30,7 +30,7 @@ fn a_class_counts_cells_and_its_parent_frames() {
         let answer = lane.put(T0, id, Meta::new(100).priority(6));
         assert_eq!(answer == Admitted::Queued, fits, "{id}: {answer:?}");
     }
-    let books = |lane: &Lane| (*lane.root().books(), *lane.root().qdisc().classes()[0].node.books());
+    let books = |lane: &Lane| (lane.root().books(), lane.root().qdisc().classes()[0].node.books());
     let (above, below) = books(&lane);
     assert_eq!((above.queued, above.dropped, above.admitted), (tally(3, 300), tally(1, 100), tally(4, 400)));
     assert_eq!((below.queued, below.dropped, below.admitted), (tally(3, 477), tally(1, 159), tally(4, 636)));

@@ -133,6 +133,7 @@ fn ample(kind: &str) -> &'static str {
         "sfq" => "limit 10000 divisor 65536",
         "cake" => "unlimited no-split-gso rtt 1000s memlimit 1gb",
         "fq" => "limit 100000 flow_limit 100000 horizon 4000s",
+        "mqprio" => "num_tc 2 map 0 1 1 queues 1@0 1@1 hw 0",
         "tbf" => "rate 1mbit burst 100kb limit 100mb",
         _ => "",
     }
@@ -145,7 +146,7 @@ fn grow(tree: &mut Tree, cx: &mut Cx, rng: &mut Rng) {
         tree.visit(&mut |place, _| places.push(place));
         let place = *pick(rng, &places);
         let kind = if place.depth < 3 { *pick(rng, KINDS) } else { KINDS[1] };
-        if NO_DEFAULT.contains(&kind.kind) {
+        if NO_DEFAULT.contains(&kind.kind) || kind.root_only && place.depth > 0 {
             continue;
         }
         let words: Vec<&str> = ample(kind.kind).split_whitespace().collect();
@@ -329,7 +330,7 @@ fn the_new_limit_holds() {
         let (moved, dropped) = (Tally { packets: 5, bytes: 500 }, Tally { packets: 3, bytes: 300 });
         assert_eq!(swapped, Swapped { moved, dropped, ..Swapped::default() }, "{kind}");
         assert_eq!(lane.drops(), [5, 6, 7].map(|id| (id, DropReason::Overlimit)));
-        let books = *lane.root().books();
+        let books = lane.root().books();
         assert_eq!((books.queued, books.dropped), (moved, dropped), "{kind}");
         assert_eq!(lane.ids(Instant(9), 9), [0, 1, 2, 3, 4]);
     }

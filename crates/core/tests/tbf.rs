@@ -84,9 +84,20 @@ impl TbfCase {
 /// to "sooner", except that of the depth, which can make it later, once. They may add up over packets.
 #[test]
 fn tbf_departures_equal_exact_token_buckets() {
+    departures_equal_exact_token_buckets("");
+}
+
+/// With a shared bucket that nobody else shares: it is leased a part at a time, and that cannot be seen.
+#[test]
+fn a_shared_rate_alone_departs_as_exact_token_buckets_do() {
+    departures_equal_exact_token_buckets(" shared alone");
+}
+
+fn departures_equal_exact_token_buckets(more: &str) {
     for seed in 0..80 {
         let mut rng = Rng::new(seed);
         let mut case = TbfCase::new(&mut rng);
+        case.options += more;
         let mut lane = Lane::new("tbf", &case.options);
         let (mut arrival, mut free) = (0_u128, 0_u128);
         let mut schedule = VecDeque::new();

@@ -2,25 +2,28 @@
 //! empties inside a dequeue, counts that go below zero, lists of active classes that lose or double a member, a class told
 //! twice that it is empty. And what a tree refuses.
 
+use txweir_core::cx::Cx;
 use txweir_core::node::Node;
 use txweir_core::qdisc::KINDS;
 use txweir_core::spec::Spec;
 use txweir_core::testing::VecDevice;
 use txweir_core::tree::DEPTH_MAX;
 use txweir_core::value::Words;
-use txweir_core::{Admitted, ConfigError, Env, Handle, Instant, Meta, PathConfig, Role, Tally, TxPath, Wake};
+use txweir_core::{
+    Admitted, ConfigError, Env, Handle, Instant, Meta, PathConfig, Role, Tally, Tree, TxPath, Wake,
+};
 
 /// What the root is told, and each of its classes.
 fn words(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match kind {
         "ets" => (&["bands", "3"], &[]),
         "htb" => (&[], &["rate", "100gbit", "burst", "1mb", "cburst", "1mb"]),
+        "mqprio" => (&["num_tc", "2", "map", "0", "1", "1", "queues", "1@0", "3@1", "hw", "0"], &[]),
+        "red" => (&["limit", "100000", "avpkt", "1000", "bandwidth", "10mbit"], &[]),
+        "tbf" => (&["rate", "8mbit", "burst", "2000", "limit", "100000"], &[]),
         _ => (&[], &[]),
     }
 }
-
-/// Kinds with one class.
-const ONE_CLASS: [&str; 3] = ["netem", "red", "tbf"];
 
 /// A path whose root has this kind and classes 1:1 to 1:3, with room in the device for nothing; `None` if it has fewer.
 struct Lane {
@@ -37,7 +40,7 @@ impl Lane {
         let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
         let path = TxPath::new(config).unwrap();
         let mut lane = Self { path, dev: VecDevice::with_slots(0), now: Instant::from_secs(1), next: 0 };
-        if ONE_CLASS.contains(&spec.kind) {
+        if spec.one_class {
             return None;
         }
         lane.add(Handle::ROOT, 1, spec.kind, root).unwrap();
@@ -368,4 +371,41 @@ fn class_commands_that_are_refused() {
     ] {
         assert_eq!(said(parent, class, kind, options), expected);
     }
+}
+
+/// class-only
+#[test]
+fn any_number_names_the_only_class() {
+    let mut kinds = Vec::new();
+    for spec in KINDS.iter().filter(|s| s.flags.classful && s.classes.is_none_or(|c| !c.made)) {
+        let env = Env { queues: 4, ..Env::default() };
+        let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
+        let path = TxPath::new(config).unwrap();
+        let mut lane = Lane { path, dev: VecDevice::with_slots(0), now: Instant::from_secs(1), next: 0 };
+        lane.add(Handle::ROOT, 1, spec.kind, words(spec.kind).0).unwrap();
+        let class = |minor| Handle::new(1, minor);
+        let tree = |lane: &mut Lane, f: fn(&mut Tree, Handle, &mut Cx) -> Result<(), ConfigError>, minor| {
+            lane.path.configure(lane.now, &mut lane.dev, |tree, cx| f(tree, class(minor), cx))
+        };
+        // Beyond the bands of prio, ets and multiq.
+        let added = lane.add(class(0xfff0), 10, "pfifo", &["limit", "5"]);
+        assert_eq!(added.is_ok(), spec.one_class, "{}: {added:?}", spec.kind);
+        if !spec.one_class {
+            continue;
+        }
+        kinds.push(spec.kind);
+        let again =
+            tree(&mut lane, |t, c, cx| t.add(c, None, "pfifo", &mut Words::new(&[]), cx).map(|_| ()), 3);
+        assert_eq!(
+            again.unwrap_err().to_string(),
+            "class 1:1: expected no qdisc there yet, given \"a:\" (use replace, or delete it first)"
+        );
+        tree(&mut lane, |t, c, cx| t.change(c, None, &mut Words::new(&["limit", "9"]), cx), 0xffff).unwrap();
+        assert_eq!(lane.path.tree().parent_of(Handle::new(10, 0)).unwrap(), class(1));
+        tree(&mut lane, |t, c, cx| t.delete(c, cx), 7).unwrap();
+        assert!(lane.path.tree().parent_of(Handle::new(10, 0)).is_err());
+        let zero = lane.add(class(0), 10, "pfifo", &[]).unwrap_err().to_string();
+        assert_eq!(zero, "qdisc parent: expected root or a class that exists, given \"1:\" (there are: 1:1)");
+    }
+    assert_eq!(kinds, ["netem", "red", "tbf"]);
 }

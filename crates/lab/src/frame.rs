@@ -41,6 +41,8 @@ pub struct Frame {
     header_len: u8,
     /// DS field: IPv4 TOS, IPv6 traffic class.
     pub ds: u8,
+    /// A bit of it is wrong: the checksums of whom it is for will tell.
+    pub damaged: bool,
 }
 
 impl Frame {
@@ -60,6 +62,7 @@ impl Frame {
             priority: 0,
             protocol: IPV4,
             ds: 0,
+            damaged: false,
             gso_size: if packet.len() - header_len > usize::from(gso_size) { gso_size } else { 0 },
             header_len: header_len as u8,
         }
@@ -74,7 +77,21 @@ impl Frame {
         let header_len = header_len.min(kept) as u8;
         let (sent, body) = (Instant::ZERO, None);
         let (to, hash, priority, protocol, ds) = (0, 0, 0, IPV4, 0);
-        Self { header, sent, body, len: ip_len, to, hash, priority, protocol, gso_size: 0, header_len, ds }
+        let (gso_size, damaged) = (0, false);
+        Self {
+            header,
+            sent,
+            body,
+            len: ip_len,
+            to,
+            hash,
+            priority,
+            protocol,
+            gso_size,
+            header_len,
+            ds,
+            damaged,
+        }
     }
 
     /// The number of a packet of [`crate::udp::Source`]: the eight bytes after its headers, kept with them.

@@ -78,6 +78,11 @@ impl<P: Payload> Link<P> {
         }
     }
 
+    /// A packet of `bytes` that it has carried is as good as lost.
+    pub const fn count_lost(&mut self, bytes: u32) {
+        self.stats.lost.add(bytes);
+    }
+
     /// What it has done.
     pub const fn stats(&self) -> LinkStats {
         self.stats

@@ -417,6 +417,9 @@ impl Net {
         if here != destination {
             return self.forward(here, destination, frame);
         }
+        if frame.damaged {
+            return self.nics[nic as usize].spoilt(&frame);
+        }
         self.delivered.add(frame.wire_len());
         self.engine.note(frame.to, NOTE_DELIVER, u64::from(frame.ip_len()));
         let now = self.engine.now();

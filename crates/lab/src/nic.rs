@@ -374,6 +374,11 @@ impl Nic {
         self.link.arrive_late(slot)
     }
 
+    /// A packet that has arrived is of no use to whom it is for: as good as lost by the link.
+    pub const fn spoilt(&mut self, frame: &Frame) {
+        self.link.count_lost(frame.wire_len());
+    }
+
     /// This end waits for room; to be said once until it is given by `next_waiting`.
     pub fn wait(&mut self, end: u32) {
         self.waiting.push_back(end);

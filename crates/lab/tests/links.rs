@@ -144,3 +144,28 @@ fn the_doorbell_delays_the_first_packet_only() {
     let built = played(&call(2, "doorbell = '300us'"));
     assert_eq!(built.net.nic(0).wire().doorbells(), 201);
 }
+
+/// What netem asks of the frames' owner: a second one like this, a wrong bit in that one.
+#[test]
+fn an_emulated_link_copies_frames_and_makes_bits_wrong() {
+    let netem = |options: &str| {
+        let r = report(&call(
+            20,
+            &format!(
+                "one_way = true\npolicy = 'qdisc add root netem {options}'\n\
+                 [[link]]\nfrom = 'b'\nto = 'a'\none_way = true\nrate = '10mbit'"
+            ),
+        ));
+        let packets = r.traffic[0].packets.unwrap();
+        (packets.sent, packets.received, r.links[0].tx_packets, r.links[0].lost)
+    };
+    let (sent, received, tx, lost) = netem("delay 1ms duplicate 100%");
+    assert!(sent == 2001 && received >= 4000 && tx >= 4000, "{sent} {received} {tx}");
+    assert_eq!(lost, 0);
+    let (sent, received, tx, lost) = netem("delay 1ms corrupt 100%");
+    assert!(sent == 2001 && tx >= 2000 && lost >= 2000, "{sent} {tx} {lost}");
+    assert_eq!(received, 0);
+    // A quarter, within five standard deviations.
+    let (sent, received, _, lost) = netem("delay 1ms corrupt 25%");
+    assert!(lost.abs_diff(500) < 100 && sent - received - lost <= 1, "{sent} {received} {lost}");
+}

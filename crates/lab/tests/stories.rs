@@ -41,6 +41,65 @@ fn lossy() {
     story("lossy");
 }
 
+/// Every kind has a scenario that shows what it is for, of its own name or in another's company; its page and the list of
+/// scenarios lead there.
+#[test]
+fn every_kind_has_its_story() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let list = fs::read_to_string(repository.join("docs/scenarios.md")).unwrap();
+    for spec in txweir_core::qdisc::KINDS {
+        let name = match spec.kind {
+            "pfifo_fast" => "first",
+            "tbf" | "fq_codel" => "home-uplink",
+            // A link of the lab has one queue.
+            "multiq" => continue,
+            kind => kind,
+        };
+        if name == spec.kind {
+            story(name);
+        }
+        let text = fs::read_to_string(repository.join(format!("scenarios/{name}.toml"))).unwrap();
+        assert!(
+            text.contains(&format!(" {} ", spec.kind)) || text.contains(&format!(" {}\"", spec.kind)),
+            "{name}"
+        );
+        let page = fs::read_to_string(repository.join(format!("docs/qdisc/{}.md", spec.kind))).unwrap();
+        let link = format!("scenarios/{name}.toml)");
+        assert!(page.contains(&link) && list.contains(&link), "{}: no way to {name}", spec.kind);
+    }
+}
+
+/// What the stories of the kinds say, in numbers.
+#[test]
+fn the_stories_of_the_kinds_show_what_they_say() {
+    let of = |kind: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/{kind}.toml"));
+        common::report(&fs::read_to_string(path).unwrap())
+    };
+    let rate = |r: &txweir_lab::report::Report, i: usize| r.traffic[i].throughput_bit_s as f64;
+    let delay = |r: &txweir_lab::report::Report, i: usize| r.traffic[i].delay.unwrap();
+
+    for (kind, first, second, ratio) in [("drr", 1, 0, 3.0), ("ets", 1, 2, 2.0)] {
+        let report = of(kind);
+        common::close(rate(&report, first) / rate(&report, second), ratio, 3.0);
+    }
+    let htb = of("htb");
+    // 3 Mbit/s of frames of 1514 bytes, 1460 of them payload.
+    common::close(rate(&htb, 0), 3e6 * 1460.0 / 1514.0, 1.0);
+    let fq = of("fq");
+    common::close(rate(&fq, 1), 2e6 * 1460.0 / 1514.0, 1.0);
+    let prio = of("prio");
+    assert_eq!(rate(&prio, 2), 0.0);
+    for (report, call) in [(&prio, 0), (&of("ets"), 0), (&of("skbprio"), 1), (&of("cake"), 1)] {
+        // 10 ms of distance, and at most three full frames that are with the device already.
+        assert!(delay(report, call).max_ns < 10 * common::MS + 3 * 1_230_400 + 171_200);
+        assert_eq!(report.traffic[call].packets.unwrap().received, 250);
+    }
+    let bfifo = of("bfifo");
+    // 20 ms in the queue and less than 4 with the device.
+    assert!((0..2).all(|i| delay(&bfifo, i).max_ns < 34_100_000));
+}
+
 /// What the comments of the stories promise.
 #[test]
 fn the_stories_show_what_they_say() {

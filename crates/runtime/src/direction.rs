@@ -329,7 +329,7 @@ impl Direction {
             });
         }
         let mut failed = None;
-        let finished = self.line.advance_wire(at, |Departure { frame, meta, start, finish }, frames| {
+        let finished = self.line.advance_wire(at, |Departure { frame, meta, start, finish, .. }, frames| {
             departed(stats, &meta);
             stats.busy_ns += finish.saturating_since(start).0;
             let sent = match waiting.is_empty() {

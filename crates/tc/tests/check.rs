@@ -68,6 +68,19 @@ fn a_kind_that_nobody_has_is_an_error() {
     );
 }
 
+#[test]
+fn any_number_names_the_one_class_of_a_kind() {
+    let netem = "qdisc add dev e root handle 1: netem delay 9ms\nqdisc add dev e parent 1:2 handle 2: pfifo limit 5\n";
+    assert_eq!(said(&format!("{netem}qdisc change dev e parent 1:ffff pfifo limit 6\n")), [""; 0]);
+    assert_eq!(
+        said(&format!("{netem}qdisc add dev e parent 1:3 pfifo limit 5\n")),
+        [
+            "error exists p:3:24: class 1:1 has a qdisc already: pfifo 2:, from line 2 (replace takes its place, del \
+             takes it away)"
+        ]
+    );
+}
+
 /// What hangs on what no line makes.
 #[test]
 fn parents() {

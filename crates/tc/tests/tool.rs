@@ -201,6 +201,18 @@ fn classes_of_htb_in_text_and_json() {
     );
 }
 
+/// netem-class-list.
+#[test]
+fn a_netem_does_not_end_the_list_of_classes() {
+    let mut devices = devices();
+    good(&mut devices, "qdisc add dev eth0 root handle 1: prio bands 2 priomap 0 1");
+    good(&mut devices, "qdisc add dev eth0 parent 1:1 handle 2: netem delay 3ms");
+    good(&mut devices, "qdisc add dev eth0 parent 1:2 handle 3: tbf rate 1mbit burst 2000 limit 3000");
+    let shown = good(&mut devices, "class show dev eth0");
+    let classes: Vec<&str> = shown.lines().filter_map(|l| l.split(' ').nth(2)).collect();
+    assert_eq!(classes, ["1:1", "1:2", "3:1"]);
+}
+
 #[test]
 fn classes_in_text_and_json() {
     let mut devices = devices();

@@ -62,6 +62,24 @@ pub(super) const JOBS: &[Job] = &[
         peer: false,
         make: tbf,
     },
+    Job {
+        name: "tbf-shared",
+        about: "the same with a shared rate that nobody else has",
+        peer: false,
+        make: tbf_shared,
+    },
+    Job {
+        name: "lease",
+        about: "the law of that alone: a lease for each burst",
+        peer: false,
+        make: || shared::lease(false),
+    },
+    Job {
+        name: "lease-2",
+        about: "the same, while a thread on another processor leases from the same rate",
+        peer: false,
+        make: || shared::lease(true),
+    },
     Job { name: "red", about: "red over bfifo, 64 packets standing, below min", peer: false, make: red },
     Job {
         name: "netem",
@@ -209,6 +227,10 @@ fn htb(leaves: u16) -> Run {
 
 fn tbf() -> Run {
     path("tbf", "rate 1tbit burst 1mb limit 100mb", 1024, true, 64, vec![(0, 1)])
+}
+
+fn tbf_shared() -> Run {
+    path("tbf", "rate 1tbit burst 1mb limit 100mb shared up", 1024, true, 64, vec![(0, 1)])
 }
 
 fn red() -> Run {

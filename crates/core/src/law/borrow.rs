@@ -12,11 +12,14 @@
 //! - I2: whoever cannot send waits on the wheel, or is on the list of what is due.
 //! - I3: a feed has members if and only if the class above is active in that priority.
 //!
+//! A class may share a ceiling with classes of other trees, on other threads ([`super::lease`]), beside its own. What it and
+//! those below it send is paid for there; while it is not, the class can neither send nor borrow.
+//!
 //! **Cost.** To find a leaf is a step for each level of the tree (16-bit sets, see [`Bits`]); to charge as well. What
 //! becomes due is O(1) for each ([`Wheel`]), once between two packets of its own. No cost grows with the number of
 //! classes but that of making one, which moves its later siblings.
 //!
-//! **Memory.** 128 bytes for each class (two cache lines), 32 of numbers that few packets touch, 24 of the wheel, two for each
+//! **Memory.** 128 bytes for each class (two cache lines), 32 of numbers that few packets touch, 24 of the wheel, four for each
 //! minor number; for a class with classes below 280 and two bytes for each of them; bits for each row and feed in use.
 
 mod turns;
@@ -26,6 +29,7 @@ use alloc::vec::Vec;
 
 use super::bits::Bits;
 use super::bucket::{Sizing, TICK_NS};
+use super::lease::Lease;
 use crate::qdisc::classful::Minors;
 use crate::stab::LinkLayer;
 use crate::time::Instant;
@@ -170,14 +174,20 @@ pub struct Borrow {
     free: Vec<u16>,
     free_inner: Vec<u16>,
     minors: Minors,
+    /// Those of them without classes below.
+    leaves_by_minor: Minors,
     /// For each level and priority, the minor numbers of those that can send and have packets.
     rows: Box<[Bits; LEVELS * PRIOS]>,
     /// Whose turn it is in each.
     row_turns: Box<[u16; LEVELS * PRIOS]>,
     /// For each level, a bit for each priority whose row has members.
     row_mask: [u8; LEVELS],
+    /// A bit for each level with such a row.
+    level_mask: u8,
     /// Who waits for tokens.
     wheel: Wheel,
+    /// Before this, nobody on the wheel is due: no later than what it says.
+    asleep: Instant,
     /// For each level, who has waited long enough and has not been looked at.
     due: [Ends; LEVELS],
     /// A bit for each level whose list of these is not empty.
@@ -186,6 +196,8 @@ pub struct Borrow {
     leaves: u32,
     /// Times that a class ran out of its ceiling's tokens, since it was last asked.
     overlimits: u32,
+    /// The ceilings that are shared with others; few.
+    leases: Vec<(u16, Lease)>,
 }
 
 /// The numbers of a class that are shown.
@@ -227,14 +239,18 @@ impl Borrow {
             free: Vec::new(),
             free_inner: Vec::new(),
             minors: Minors::default(),
+            leaves_by_minor: Minors::default(),
             rows: Box::new([const { Bits::new() }; LEVELS * PRIOS]),
             row_turns: Box::new([NONE; LEVELS * PRIOS]),
             row_mask: [0; LEVELS],
+            level_mask: 0,
             wheel: Wheel::with_capacity(0),
+            asleep: Instant::MAX,
             due: [Ends { head: NONE, tail: NONE }; LEVELS],
             due_mask: 0,
             leaves: 0,
             overlimits: 0,
+            leases: Vec::new(),
         }
     }
 
@@ -252,6 +268,11 @@ impl Borrow {
     #[inline]
     pub fn slot(&self, minor: u16) -> Option<usize> {
         self.minors.slot(minor)
+    }
+    /// The slot of a class that has none below.
+    #[inline]
+    pub fn leaf_slot(&self, minor: u16) -> Option<usize> {
+        self.leaves_by_minor.slot(minor)
     }
     /// The classes and their slots, by minor number.
     pub fn iter(&self) -> impl Iterator<Item = (u16, usize)> + '_ {
@@ -296,6 +317,7 @@ impl Borrow {
         self.hot[i] = Hot { minor, checked: now, ..vacant() };
         self.cold[i] = Cold::default();
         self.minors.set(minor, Some(i));
+        self.leaves_by_minor.set(minor, Some(i));
         if let Some(p) = parent {
             self.adopt(p, i);
         }
@@ -321,13 +343,26 @@ impl Borrow {
         self.make_room(i);
     }
 
+    /// Beside its own, a class has a ceiling that is shared with classes elsewhere; or has none any longer.
+    pub fn share(&mut self, i: usize, lease: Option<Lease>) {
+        self.leases.retain(|(slot, _)| usize::from(*slot) != i);
+        // Fewer than `CLASSES_MAX`.
+        self.leases.extend(lease.map(|lease| (i as u16, lease)));
+    }
+    /// The ceiling that a class shares.
+    pub fn shared(&self, i: usize) -> Option<&Lease> {
+        self.leases.iter().find(|(slot, _)| usize::from(*slot) == i).map(|(_, lease)| lease)
+    }
+
     /// Removes a leaf in which nothing waits. Gives the slot of the class above if that is a leaf again, with full
     /// buckets.
     pub fn remove(&mut self, i: usize, now: Instant) -> Option<usize> {
         self.deactivate(i);
         self.unwait(i);
+        self.share(i, None);
         let Hot { parent, minor, rank, .. } = self.hot[i];
         self.minors.set(minor, None);
+        self.leaves_by_minor.set(minor, None);
         self.hot[i] = vacant();
         // Fewer than `CLASSES_MAX`.
         self.free.push(i as u16);
@@ -347,6 +382,7 @@ impl Borrow {
         self.free_inner.push(inner as u16);
         let hot = &mut self.hot[p];
         (hot.level, hot.inner) = (0, NONE);
+        self.leaves_by_minor.set(hot.minor, Some(p));
         self.cold[p].depths = (hot.buffer, hot.cbuffer);
         self.cold[p].filled = now;
         self.refill(p);
@@ -360,7 +396,9 @@ impl Borrow {
             self.unwait(i);
             self.refill(i);
         }
+        self.leases.iter_mut().for_each(|(_, lease)| lease.restart());
         self.wheel.clear();
+        self.asleep = Instant::MAX;
         self.row_turns.fill(NONE);
         self.overlimits = 0;
     }
@@ -420,6 +458,7 @@ impl Borrow {
             let hot = &mut self.hot[p];
             (hot.level, hot.inner) = (above.saturating_sub(1).max(1), inner);
             (hot.mode, hot.turns) = (Mode::CanSend, [NO_TURN; LEVELS]);
+            self.leaves_by_minor.set(hot.minor, None);
         }
         let minor = self.hot[i].minor;
         let inner = &mut self.inner[usize::from(self.hot[p].inner)];

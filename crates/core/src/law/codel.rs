@@ -18,7 +18,7 @@
 //! let now = Ticks::at(Instant::from_millis(1));
 //! let delivered = loop {
 //!     let Some(enqueued) = fifo.next() else {
-//!         law.on_empty(&p);
+//!         law.on_empty();
 //!         break None;
 //!     };
 //!     backlog -= 1500;
@@ -40,8 +40,7 @@
 //! differences: a queue untouched for more than 2^31 ticks (36 minutes) may be misjudged once. A delay is bad
 //! strictly after an interval, not at its end. The inverse square root of the count is a 16-bit fraction
 //! improved by one Newton step at each change of the count, so the second spacing is 29 % shorter than the
-//! ideal and the third 3 %. [`CodelParams::with_strict_linux`] names the two points where Linux is not
-//! followed.
+//! ideal and the third 3 %. [`CodelParams::with_strict_linux`] names the point where Linux is not followed.
 
 use core::fmt;
 
@@ -176,11 +175,9 @@ impl CodelParams {
         self
     }
 
-    /// Follows Linux 6.x where it leaves RFC 8289. For differential tests only:
-    /// - a queue found empty keeps the time at which its delay becomes bad, so that in fq_codel a packet long
-    ///   after may be dropped at once (the RFC forgets that time: `dodequeue`, section 5.6);
-    /// - when a count has jumped by overflow drops, the Newton step leaves its range and the spacing becomes
-    ///   arbitrary, or zero for ever (here the start of the step is first brought into range).
+    /// Follows Linux 6.x where it leaves RFC 8289. For differential tests only: when a count has jumped by overflow
+    /// drops, the Newton step leaves its range and the spacing becomes arbitrary, or zero for ever (here the start of
+    /// the step is first brought into range).
     #[must_use]
     pub const fn with_strict_linux(mut self, strict: bool) -> Self {
         self.strict_linux = strict;
@@ -333,10 +330,8 @@ impl CodelState {
 
     /// The queue has nothing left to take.
     #[inline]
-    pub fn on_empty(&mut self, p: &CodelParams) {
-        // The reference forgets the time of badness only when the queue runs empty behind a drop.
-        let behind_drop = matches!(self.phase, Phase::Entered | Phase::Resuming);
-        self.armed &= p.strict_linux && !behind_drop;
+    pub fn on_empty(&mut self) {
+        self.armed = false;
         self.phase = Phase::Idle;
     }
 

@@ -66,6 +66,7 @@ impl Round {
         self.members[i].quantum
     }
     /// Its credit, in bytes.
+    #[inline]
     pub fn deficit(&self, i: usize) -> u64 {
         self.members[i].deficit
     }
@@ -96,7 +97,7 @@ impl Round {
         self.append(i);
     }
     /// Takes a member off the list.
-    #[inline]
+    #[inline(never)]
     pub fn leave(&mut self, i: usize) {
         let Member { prev, next, .. } = self.members[i];
         if prev == OUT {
@@ -123,17 +124,28 @@ impl Round {
     /// back. True if it may send.
     #[inline]
     pub fn charge(&mut self, i: usize, bytes: u32) -> bool {
-        let member = &mut self.members[i];
-        if u64::from(bytes) <= member.deficit {
-            member.deficit -= u64::from(bytes);
-            return true;
+        let pays = u64::from(bytes) <= self.members[i].deficit;
+        if pays {
+            self.pay(i, bytes.into());
+        } else {
+            self.defer(i);
         }
+        pays
+    }
+    /// Charges the member `bytes`, which its credit covers.
+    #[inline]
+    pub fn pay(&mut self, i: usize, bytes: u64) {
+        self.members[i].deficit -= bytes;
+    }
+    /// The member at the front cannot pay: gives it its quantum and sends it to the back.
+    #[inline]
+    pub fn defer(&mut self, i: usize) {
+        let member = &mut self.members[i];
         member.deficit += u64::from(member.quantum);
         if self.head != self.tail {
             self.leave(i);
             self.append(i);
         }
-        false
     }
     /// How many more turns that cannot pay `bytes` the member would have, if it were asked now; 0 if it can pay.
     #[inline]

@@ -7,6 +7,7 @@ pub mod cobalt;
 pub mod codel;
 pub mod deficit;
 pub mod impair;
+pub mod lease;
 pub mod pace;
 pub mod pie;
 pub mod red;

@@ -93,7 +93,7 @@ pub struct ClassShown<'a> {
 
 impl<'a> ClassShown<'a> {
     /// A class directly below the qdisc whose counters are those of the qdisc in it.
-    pub const fn of(class: &'a Class) -> Self {
+    pub fn of(class: &'a Class) -> Self {
         let books = class.node.books();
         // What a peek has taken out of that is sent as far as it is concerned.
         let Tally { packets, bytes } = books.sent;

@@ -4,9 +4,8 @@
 //! - I1: never more than `limit` packets are queued.
 //! - I2: order of arrival is order of departure.
 //! - I3: a packet that waited less than `target` is never dropped or ECN-marked by the law.
-//! - Differs from Linux (PARITY.md: codel-empty-disarms, codel-newton-range, codel-drop-next, direct-at-rest): an empty
-//!   queue disarms the law, as RFC 8289's pseudocode does; its square root stays in range; the next drop is told as
-//!   seen from the last dequeue; a packet passes by only when the law remembers nothing.
+//! - Differs from Linux (PARITY.md: codel-newton-range, codel-drop-next, direct-at-rest): the law's square root stays in
+//!   range; the next drop is told as seen from the last dequeue; a packet passes by only when the law remembers nothing.
 
 use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
@@ -81,6 +80,7 @@ pub(super) fn law_params(
 ) -> Result<CodelParams, ConfigError> {
     CodelParams::new(target.as_nanos(), interval.as_nanos(), env.frame_max())
         .map(|p| p.with_ecn(ecn).with_ce_threshold(ce_threshold.map(Ticks::as_nanos)))
+        .map(|p| p.with_strict_linux(env.strict_linux))
         .map_err(|e| ConfigError::new(ErrorKind::OutOfRange, kind, "times that the law's clock can hold", e))
 }
 
@@ -95,7 +95,7 @@ pub(super) fn next(
     let now = Ticks::at(cx.now);
     loop {
         let Some((p, backlog)) = pop(cx) else {
-            law.on_empty(params);
+            law.on_empty();
             return None;
         };
         let m = cx.meta(&p);

@@ -12,12 +12,12 @@
 
 use alloc::vec::Vec;
 
-use crate::cx::{Cx, Tally};
+use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::law::deficit::Round;
 use crate::meta::Meta;
-use crate::node::Class;
+use crate::node::{Class, Passed};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, Minors, UserClasses, vacant};
 use crate::qdisc::fifo::NoStats;
@@ -50,19 +50,10 @@ fn in_u32(b: &Bytes) -> bool {
 #[derive(Debug, Default)]
 pub struct Drr {
     classes: Vec<Class>,
-    /// What left through each class, whatever qdiscs it has had.
-    sent: Vec<Sent>,
     configs: Vec<ClassConfig>,
     round: Round,
     minors: Minors,
     free: Vec<usize>,
-}
-
-/// Packets and bytes that left, and their segments.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sent {
-    tally: Tally,
-    segs: u64,
 }
 
 impl Discipline for Drr {
@@ -84,6 +75,7 @@ impl Discipline for Drr {
             None => Verdict::Full,
         }
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let Some(i) = self.slot(class) else { return cx.drop(p, DropReason::NoClass) };
         let node = &mut self.classes[i].node;
@@ -93,14 +85,9 @@ impl Discipline for Drr {
             self.round.join(i);
         }
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        let next = take_turn(&mut self.round, &mut self.classes, cx);
-        if let (Next::Packet(p), i) = &next {
-            let m = cx.meta(p);
-            self.sent[*i].tally.add(m.wire_len);
-            self.sent[*i].segs += u64::from(m.segs);
-        }
-        next.0
+        take_turn(&mut self.round, &mut self.classes, cx)
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {
         // Whoever drains takes out what waits in the classes next.
@@ -158,7 +145,6 @@ impl Classful for Drr {
             Some(slot) => slot,
             None => {
                 self.classes.push(vacant(env));
-                self.sent.push(Sent::default());
                 self.configs.push(cfg.clone());
                 self.round.add(0);
                 self.classes.len() - 1
@@ -166,7 +152,6 @@ impl Classful for Drr {
         };
         self.round.set_quantum(slot, quantum(&cfg));
         self.configs[slot] = cfg;
-        self.sent[slot] = Sent::default();
         self.classes[slot].minor = at.minor;
         self.minors.set(at.minor, Some(slot));
     }
@@ -192,7 +177,7 @@ impl Classful for Drr {
             let class = &self.classes[slot];
             let deficit = if class.node.is_empty() { 0 } else { self.round.deficit(slot) };
             let values = [i64::try_from(deficit).unwrap_or(i64::MAX)];
-            let Sent { tally: sent, segs: sent_segs } = self.sent[slot];
+            let Passed { sent, segs: sent_segs } = class.node.passed();
             f(ClassShown { values: &values, sent, sent_segs, ..ClassShown::of(class) });
         }
     }

@@ -9,8 +9,8 @@
 //!   packet and one quantum each.
 //! - I3: a strict band's bit in `active` is set from its first packet until it has answered `Empty`; a sharing band is in
 //!   the round from its first packet until it has none.
-//! - Differs from Linux (PARITY.md: drr-silent-child): a sharing band whose qdisc turns out to be empty when it
-//!   is asked loses its turn, and the next is served at once.
+//! - Differs from Linux (PARITY.md: drr-silent-child, ets-asks-again): a sharing band whose qdisc turns out to be empty
+//!   when it is asked loses its turn, and the next is served at once; a strict band is asked once for each packet.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -229,6 +229,7 @@ impl Discipline for Ets {
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
         self.bands[self.band(m, class)].node.admit(m)
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let band = self.band(cx.meta(&p), class);
         let node = &mut self.bands[band].node;
@@ -242,15 +243,11 @@ impl Discipline for Ets {
             self.round.join(band);
         }
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        let earliest = match take_strictly(&mut self.active, &mut self.bands, cx) {
-            Next::Packet(p) => return Next::Packet(p),
-            other => other,
-        };
-        match take_turn(&mut self.round, &mut self.bands, cx).0 {
-            Next::Packet(p) => Next::Packet(p),
-            Next::Empty => earliest,
-            at @ Next::At(..) => earlier(earliest, at),
+        match self.active {
+            0 => take_turn(&mut self.round, &mut self.bands, cx),
+            _ => self.dequeue_both(cx),
         }
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {
@@ -284,6 +281,20 @@ impl Discipline for Ets {
 }
 
 impl Ets {
+    /// Some strict bands have had packets.
+    #[inline(never)]
+    fn dequeue_both(&mut self, cx: &mut Cx) -> Next {
+        let earliest = match take_strictly(&mut self.active, &mut self.bands, cx) {
+            Next::Packet(p) => return Next::Packet(p),
+            other => other,
+        };
+        match take_turn(&mut self.round, &mut self.bands, cx) {
+            Next::Packet(p) => Next::Packet(p),
+            Next::Empty => earliest,
+            at @ Next::At(..) => earlier(earliest, at),
+        }
+    }
+
     /// Makes the bands that are not there, and has each be what resolved parameters say. No band beyond them is there.
     fn set(&mut self, cfg: &Config, env: &Env) {
         let count = cfg.bands.unwrap_or(0) as usize;

@@ -88,12 +88,19 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
     fn admit(&self, _m: &Meta, _class: Option<ClassId>) -> Verdict {
         if self.queue.packets() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
-    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+    #[inline]
+    fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, pool: &mut Pool) -> Option<Pkt> {
         if self.queue.packets() >= self.limit {
-            let oldest = if HEAD_DROP { self.queue.pop_front(&cx.pool) } else { None };
-            let Some(oldest) = oldest else { return cx.drop(p, DropReason::Overlimit) };
-            cx.drop(oldest, DropReason::HeadDrop);
+            return Some(p);
         }
+        self.queue.push_back(pool, p);
+        None
+    }
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        let Some(p) = self.enqueue_quietly(p, class, &mut cx.pool) else { return };
+        let oldest = if HEAD_DROP { self.queue.pop_front(&cx.pool) } else { None };
+        let Some(oldest) = oldest else { return cx.drop(p, DropReason::Overlimit) };
+        cx.drop(oldest, DropReason::HeadDrop);
         self.queue.push_back(&mut cx.pool, p);
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
@@ -134,10 +141,16 @@ impl Discipline for Bfifo {
     fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
         if self.fits(m.wire_len) { Verdict::Accept } else { Verdict::Full }
     }
-    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
-        if self.fits(cx.meta(&p).wire_len) {
-            self.queue.push_back(&mut cx.pool, p);
-        } else {
+    #[inline]
+    fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, pool: &mut Pool) -> Option<Pkt> {
+        if !self.fits(pool.meta(&p).wire_len) {
+            return Some(p);
+        }
+        self.queue.push_back(pool, p);
+        None
+    }
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        if let Some(p) = self.enqueue_quietly(p, class, &mut cx.pool) {
             cx.drop(p, DropReason::Overlimit);
         }
     }

@@ -6,9 +6,9 @@
 //! (`crate::wheel`), whose cost does not grow with their number. A packet whose launch time is before that of one that
 //! came earlier in its flow costs a step for each packet of the flow that leaves before it, at most `flow_limit`.
 //!
-//! Memory per flow: one cache line and 24 bytes in the wheel. There are as many as `orphan_mask` has values, rounded up to
-//! a power of two, at most 2^20 (88 MiB): 1024 by default (101 kB with the wheel). All is taken at creation, or by a
-//! change of `orphan_mask`; state never grows with traffic.
+//! Memory per flow: one cache line, and for each 5 of them another in the wheel, for each of few. There are as many as
+//! `orphan_mask` has values, rounded up to a power of two, at most 2^20 (77 MiB): 1024 by default (168 kB with the wheel).
+//! All is taken at creation, or by a change of `orphan_mask`; state never grows with traffic.
 //!
 //! - I1: no packet leaves before its launch time (less `offload_horizon`).
 //! - I2: packets of one flow leave in order of launch time, and of arrival where that is equal or not given.
@@ -20,6 +20,7 @@
 //!   the flow hash, in a table of fixed size; there are no sockets; times are exact; what waits keeps its order.
 
 mod config;
+mod flow;
 
 use alloc::vec::Vec;
 
@@ -33,10 +34,11 @@ use crate::qdisc::{Discipline, Next, Verdict};
 use crate::reason::{DropReason, MarkReason, WakeReason};
 use crate::spec::{Env, Flags};
 use crate::time::{Instant, Nanos};
-use crate::wheel::Wheel;
+use crate::wheel::PackedWheel;
 
 use config::{BANDS, Limits, weights};
 pub use config::{Config, Stats};
+use flow::{Flow, NIL, Place, Turns, launch_of};
 
 /// A band's debt in turns is at most this: the bound of the loop over bands.
 const DEBT_MAX: i32 = 64;
@@ -47,73 +49,8 @@ const GC_AGE: Nanos = Nanos::from_secs(3);
 /// Flows looked at when a new one makes them too many: the bound of that loop.
 const GC_MAX: u32 = 8;
 
-/// "No flow" in a link.
-const NIL: u32 = u32::MAX;
-
-/// Where a flow is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
-    /// Not known: no packet came yet, or it was forgotten.
-    #[default]
-    Unknown,
-    /// Known, and nothing waits in it.
-    Idle,
-    /// On a list of a band.
-    Listed,
-    /// In the wheel.
-    Throttled,
-}
-
-/// A flow: one cache line.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Flow {
-    /// In order of launch time.
-    packets: List,
-    /// Before this nothing of it leaves; zero if it was never paced.
-    next: Instant,
-    /// Since when it is idle.
-    idle: Instant,
-    credit: i32,
-    len: u32,
-    /// The next flow on the same list.
-    link: u32,
-    place: Place,
-    /// The band of the packet that came last: that in which it is listed next.
-    band: u8,
-}
-
-const _: () = assert!(size_of::<Flow>() == 64, "a flow fills exactly one cache line");
-
-/// A list of flows, threaded through their `link`s.
 #[derive(Debug)]
-struct Turns {
-    head: u32,
-    tail: u32,
-}
-
-impl Turns {
-    const fn new() -> Self {
-        Self { head: NIL, tail: NIL }
-    }
-    #[inline]
-    fn push_back(&mut self, flows: &mut [Flow], f: u32) {
-        flows[f as usize].link = NIL;
-        match self.head {
-            NIL => self.head = f,
-            _ => flows[self.tail as usize].link = f,
-        }
-        self.tail = f;
-    }
-    #[inline]
-    fn pop_front(&mut self, flows: &[Flow]) {
-        if let Some(flow) = flows.get(self.head as usize) {
-            self.head = flow.link;
-        }
-    }
-}
-
-#[derive(Debug)]
+#[repr(align(32))]
 struct Band {
     new: Turns,
     old: Turns,
@@ -127,7 +64,7 @@ struct Band {
 pub struct Fq {
     flows: Vec<Flow>,
     /// Throttled flows, by their `next`.
-    wheel: Wheel,
+    wheel: PackedWheel,
     /// The fast path.
     fast: Queue,
     bands: [Band; BANDS],
@@ -163,7 +100,7 @@ impl Discipline for Fq {
         let mut flows = Vec::new();
         flows.resize_with(limits.flows() as usize, Flow::default);
         Self {
-            wheel: Wheel::with_capacity(limits.flows()),
+            wheel: PackedWheel::with_capacity(limits.flows()),
             flows,
             fast: Queue::new(),
             bands: weights(cfg).map(|weight| Band {
@@ -263,29 +200,30 @@ impl Discipline for Fq {
         // lists, or goes to another band (at most 3 x 64 times).
         let mut misses = 0;
         loop {
-            let band = &self.bands[self.turn];
-            let (f, from_new) = match (band.credit > 0, band.new.head) {
-                (false, _) => (NIL, false),
-                (true, NIL) => (band.old.head, false),
-                (true, f) => (f, true),
-            };
-            if f == NIL {
+            let band = &mut self.bands[self.turn];
+            let from_new = band.new.head != NIL;
+            let list = if from_new { &mut band.new } else { &mut band.old };
+            let f = list.head;
+            let Some(flow) = self.flows.get_mut(f as usize).filter(|_| band.credit > 0) else {
                 if !self.next_band(&mut misses) {
                     return self.wait();
                 }
-            } else if let Some(p) = self.serve(f, from_new, cx) {
-                return Next::Packet(p);
-            } else {
-                // It may have gone to a band that was found empty before.
-                misses = 0;
+                continue;
+            };
+            if flow.may_send(cx, &self.limits) {
+                return self.send(f as usize, cx);
             }
+            list.pop_front(flow.link);
+            self.pass(f, from_new, cx);
+            // It may have gone to a band that was found empty before.
+            misses = 0;
         }
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         // Flows stay where they are: an empty one on a list, or in the wheel, is found empty when its turn comes.
         self.fast.drain(out, pool);
         for flow in &mut self.flows {
-            out.append(pool, &mut flow.packets);
+            flow.packets.drain(out, pool);
             flow.len = 0;
         }
         for band in &mut self.bands {
@@ -351,18 +289,24 @@ impl Fq {
     }
 
     /// Queues a packet in its flow.
-    #[inline]
+    #[inline(always)]
     fn join(&mut self, f: usize, band: usize, p: Pkt, cx: &mut Cx) {
         let flow = &mut self.flows[f];
-        if flow.len == 0 {
+        let launch = launch_of(cx.pool.meta(&p));
+        let first = flow.len == 0;
+        if first {
             self.busy += 1;
             self.active += u32::from(flow.place != Place::Throttled);
         }
         flow.len += 1;
         self.packets += 1;
         self.bands[band].packets += 1;
-        let launch = launch_of(cx.pool.meta(&p));
-        flow.packets.insert_by(&mut cx.pool, p, |m| launch_of(m) <= launch);
+        if first || flow.latest <= launch {
+            flow.latest = launch;
+            flow.packets.push_back(&mut cx.pool, p);
+        } else {
+            flow.packets.insert(&mut cx.pool, p, launch);
+        }
         // A flow comes back in the band that it was in, and a new one in band 0, as in the reference.
         let listed = core::mem::replace(&mut flow.band, band as u8);
         if flow.place == Place::Idle {
@@ -438,48 +382,39 @@ impl Fq {
         }
     }
 
-    /// The turn of the flow at the front of a list of the current band: its next packet, or its place elsewhere.
+    /// Finds a place for a flow that may not send and has been taken off its list.
     #[inline]
-    fn serve(&mut self, f: u32, from_new: bool, cx: &mut Cx) -> Option<Pkt> {
+    fn pass(&mut self, f: u32, from_new: bool, cx: &Cx) {
         let flow = &mut self.flows[f as usize];
-        let band = &mut self.bands[self.turn];
-        let list = if from_new { &mut band.new } else { &mut band.old };
         if flow.credit <= 0 {
             // quantum is at most 2^20.
             flow.credit += self.limits.quantum as i32;
-            let to = usize::from(flow.band);
-            list.pop_front(&self.flows);
-            self.bands[to].old.push_back(&mut self.flows, f);
-            return None;
-        }
-        let Some(m) = flow.packets.front(&cx.pool) else {
-            let to = usize::from(flow.band);
-            if from_new {
-                // An emptied new flow waits for its turn among the old ones, so that it cannot starve them.
-                list.pop_front(&self.flows);
-                self.bands[to].old.push_back(&mut self.flows, f);
-            } else {
-                (flow.place, flow.idle) = (Place::Idle, cx.now);
-                list.pop_front(&self.flows);
-            }
-            return None;
-        };
-        let due = launch_of(m).max(flow.next);
-        if due > cx.now + self.limits.offload {
-            (flow.next, flow.place) = (due, Place::Throttled);
-            list.pop_front(&self.flows);
-            self.wheel.insert(f, due);
+        } else if flow.len > 0 {
+            flow.place = Place::Throttled;
+            self.wheel.insert(f, flow.next);
             self.active -= 1;
             self.stats.throttled += 1;
-            return None;
+            return;
+        } else if !from_new {
+            (flow.place, flow.idle) = (Place::Idle, cx.now);
+            return;
         }
-        let p = self.pop_of(f as usize, cx)?;
+        // An emptied new flow waits for its turn among the old ones, so that it cannot starve them.
+        let to = usize::from(flow.band);
+        self.bands[to].old.push_back(&mut self.flows, f);
+    }
+
+    /// Sends the next packet of a flow that may.
+    #[inline]
+    fn send(&mut self, f: usize, cx: &mut Cx) -> Next {
+        let Some(p) = self.pop_of(f, cx) else { return Next::Empty };
+        let due = launch_of(cx.meta(&p)).max(self.flows[f].next);
         if cx.now.saturating_since(due).0 > self.limits.ce_threshold {
             cx.mark(&p, MarkReason::CeThreshold);
             self.stats.ce_mark += 1;
         }
-        self.charge(f as usize, &p, cx);
-        Some(p)
+        self.charge(f, &p, cx);
+        Next::Packet(p)
     }
 
     /// Takes a flow's next packet off the books.
@@ -539,10 +474,4 @@ impl Fq {
             self.join(f, band, p, cx);
         }
     }
-}
-
-/// When a packet may leave: its launch time, or when it came.
-#[inline]
-fn launch_of(m: &Meta) -> Instant {
-    if m.txtime == Instant::ZERO { m.enqueued } else { m.txtime }
 }

@@ -9,8 +9,8 @@
 //! - I3: a flow is on exactly one of the two lists while it has packets, and on none once it was found empty there.
 //! - I4: between two turns of a backlogged flow every other backlogged flow has a turn; a turn sends at most
 //!   `quantum` bytes plus one packet (RFC 8290 section 4.2).
-//! - Differs from Linux (PARITY.md: fq-codel-memory, fq-codel-range, codel-empty-disarms, codel-newton-range,
-//!   direct-at-rest, flow-hash, fq-codel-flows, fq-codel-shrink): memory is what this engine uses, and is brought below its
+//! - Differs from Linux (PARITY.md: fq-codel-memory, fq-codel-range, codel-newton-range, direct-at-rest, flow-hash,
+//!   fq-codel-flows, fq-codel-shrink): memory is what this engine uses, and is brought below its
 //!   limit whatever it takes; values out of range are refused; the law as in codel; the hash is keyed by a seed that is
 //!   given.
 

@@ -2,14 +2,14 @@
 //! others of the class above may borrow (tc-htb(8); M. Devera, "Hierarchical token bucket theory" and the HTB user guide, 2002).
 //!
 //! The algorithm is in [`crate::law::borrow`]; here are its parameters and its packets. O(depth) per packet, whatever the number
-//! of classes. Memory per class: 184 bytes there, two for each minor number up to the greatest, its parameters, its qdisc.
+//! of classes. Memory per class: 184 bytes there, four for each minor number up to the greatest, its parameters, its qdisc.
 //!
 //! - I1: over any interval, a class sends at most its ceiling times that and the ceiling's bucket.
 //! - I2: a class that has packets gets its rate, as long as those above do not run out of their ceilings' tokens.
 //! - I3: after `At(t)` nothing may leave before t; every class that cannot send is waited for.
 //! - I4: who is active has had packets; a class whose qdisc turns out to be empty leaves, and its siblings stay.
-//! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-range, htb-class-drops, htb-wakes,
-//!   class-order).
+//! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-range, htb-class-drops, htb-wakes, htb-shared,
+//!   class-number, class-order).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -19,18 +19,20 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::law::borrow::{Borrow, CLASSES_MAX, LEVELS, PRIOS, Shape, Shown};
 use crate::law::bucket::{Sizing, ticks};
+use crate::law::lease::Lease;
 use crate::meta::Meta;
 use crate::node::Class;
 use crate::pool::{List, Pkt, Pool, Queue};
 use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses, vacant};
 use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
+use crate::rates::Share;
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags};
 use crate::stab::LinkLayer;
 use crate::stats::Counter;
 use crate::time::Instant;
 use crate::units::{Bytes, Rate, RateMul};
-use crate::value::Hex;
+use crate::value::{Hex, Name};
 
 crate::params! {
     /// Parameters of htb.
@@ -69,6 +71,8 @@ crate::params! {
         overhead: u16 = 0, keys ["overhead"];
         /// How the link carries a packet: whole, or (`atm`, `adsl`) in cells of 53 bytes that carry 48.
         linklayer: LinkLayer = LinkLayer::Ethernet, keys ["linklayer"];
+        /// Name of a ceiling that classes of several queues share: ceil and cburst are then those of all of them together.
+        shared: Option<Name> = None, keys ["shared"];
     }
 }
 
@@ -100,12 +104,17 @@ impl ClassConfig {
     }
     /// Depths of the two buckets, in ticks of 64 ns.
     pub fn depths(&self) -> (u32, u32) {
-        let depth = |rate: Rate, size: Option<Bytes>| {
-            // tc adds what one tick of the kernel's timers brings; those tick in nanoseconds.
-            let default = (rate.0 / 1_000_000_000).saturating_add(self.mtu.into());
-            ticks(rate, size.unwrap_or(Bytes(default)))
-        };
+        let depth = |rate: Rate, size: Option<Bytes>| ticks(rate, self.size(rate, size));
         (depth(self.rate, self.burst), depth(self.ceiling(), self.cburst))
+    }
+    /// The size of a bucket at a rate, as given or not.
+    fn size(&self, rate: Rate, given: Option<Bytes>) -> Bytes {
+        // tc adds what one tick of the kernel's timers brings; those tick in nanoseconds.
+        given.unwrap_or(Bytes((rate.0 / 1_000_000_000).saturating_add(self.mtu.into())))
+    }
+    /// The ceiling that it shares, if it does: its name, rate and bucket.
+    fn shares(&self) -> Option<(&Name, Rate, Bytes)> {
+        Some((self.shared.as_ref()?, self.ceiling(), self.size(self.ceiling(), self.cburst)))
     }
     fn shape(&self, r2q: u32) -> Shape {
         let (buffer, cbuffer) = self.depths();
@@ -181,19 +190,23 @@ impl Discipline for Htb {
             None => Verdict::Full,
         }
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let Some(i) = self.leaf(class) else { return self.enqueue_direct(p, cx) };
-        let hash = cx.meta(&p).hash;
+        let index = p.index();
         let dropped = cx.dropped().packets;
         let node = &mut self.classes[i].node;
+        // One that has packets is active.
+        let first = node.is_empty();
         node.enqueue(p, cx);
-        if cx.dropped().packets != dropped && cx.last_dropped_hash() == hash {
+        if cx.dropped().packets != dropped && cx.last_dropped_hash() == cx.pool.as_it_came(index).hash {
             self.law.count_drop(i);
         }
-        if !node.is_empty() {
+        if first && !node.is_empty() {
             self.law.activate(i);
         }
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         if let Some(p) = self.direct.pop_front(&cx.pool) {
             return Next::Packet(p);
@@ -244,6 +257,20 @@ impl Discipline for Htb {
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.classes
     }
+    fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
+        for (minor, slot) in self.law.iter() {
+            if let (Some((name, rate, burst)), Some(lease)) =
+                (self.configs[slot].shares(), self.law.shared(slot))
+            {
+                f(Share { minor, name, rate, burst, lease });
+            }
+        }
+    }
+    fn share(&mut self, minor: u16, lease: Lease) {
+        if let Some(slot) = self.law.slot(minor) {
+            self.law.share(slot, Some(lease));
+        }
+    }
     fn user_classes(&self) -> Option<&dyn UserClasses> {
         Some(self)
     }
@@ -254,9 +281,9 @@ impl Discipline for Htb {
 
 impl Htb {
     /// The slot of the leaf that a packet goes to; `None` for one that is sent unshaped.
-    #[inline]
+    #[inline(always)]
     fn leaf(&self, class: Option<ClassId>) -> Option<usize> {
-        let leaf = |minor: u16| self.law.slot(minor).filter(|i| self.law.is_leaf(*i));
+        let leaf = |minor: u16| self.law.leaf_slot(minor);
         match class {
             // The qdisc itself.
             Some(class) if class.minor() == 0 => None,
@@ -335,8 +362,8 @@ impl Htb {
                     return Some(p);
                 }
                 // Its qdisc holds its packets back.
-                Next::At(t, why) if wake.is_none_or(|(earliest, _)| t < earliest) => *wake = Some((t, why)),
-                Next::At(..) | Next::Empty => {}
+                Next::At(t, why) => wake_by(wake, t, why),
+                Next::Empty => {}
             }
             self.law.pass(at, level, prio);
             at = self.law.leaf(level, prio)?;
@@ -349,6 +376,14 @@ impl Htb {
 
     fn shape(&self, cfg: &ClassConfig) -> Shape {
         cfg.shape(self.r2q)
+    }
+}
+
+/// Notes the earliest time that a class has named. Apart, so that `wake` has its place in memory and no register.
+#[inline(never)]
+fn wake_by(wake: &mut Option<(Instant, WakeReason)>, t: Instant, why: WakeReason) {
+    if wake.is_none_or(|(earliest, _)| t < earliest) {
+        *wake = Some((t, why));
     }
 }
 
@@ -426,6 +461,7 @@ impl Classful for Htb {
             self.classes[p] = vacant(env);
         }
         let slot = self.law.add(at.minor, parent, &self.shape(&cfg), cx.now);
+        self.law.share(slot, cfg.shares().map(|(_, rate, burst)| Lease::alone(rate, burst)));
         if slot == self.classes.len() {
             self.classes.push(vacant(env));
             self.configs.push(cfg);
@@ -437,6 +473,9 @@ impl Classful for Htb {
     fn change_class(&mut self, minor: u16, cfg: ClassConfig, _env: &Env, _cx: &mut Cx) {
         if let Some(slot) = self.law.slot(minor) {
             self.law.set(slot, &self.shape(&cfg));
+            if cfg.shares() != self.configs[slot].shares() {
+                self.law.share(slot, cfg.shares().map(|(_, rate, burst)| Lease::alone(rate, burst)));
+            }
             self.configs[slot] = cfg;
         }
     }
@@ -491,7 +530,7 @@ impl Htb {
             sent_segs: sent.1,
             drops: drops.into(),
             overlimits: overlimits.into(),
-            backlog: leaf.map_or_else(Tally::default, |leaf| leaf.books().queued),
+            backlog: leaf.map_or_else(Tally::default, |leaf| leaf.backlog()),
             values: &values,
         });
         for child in self.law.children(slot) {

@@ -1,5 +1,6 @@
 //! The author trait `Discipline`, its erased form `Qdisc`, and the registry: one line per kind.
 
+pub mod by_queue;
 pub mod cake;
 pub mod classful;
 pub mod codel;
@@ -9,6 +10,8 @@ pub mod fifo;
 pub mod fq;
 pub mod fq_codel;
 pub mod htb;
+pub mod mq;
+pub mod mqprio;
 pub mod multiq;
 pub mod netem;
 pub mod pfifo_fast;
@@ -25,11 +28,13 @@ use core::fmt::Debug;
 use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
+use crate::law::lease::Lease;
 use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
+use crate::node::{Account, Class, Node, Peek};
 use crate::params::{Params, Shown, apply};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::classful::{ClassSpec, UserClasses};
+use crate::rates::Share;
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags, Spec};
 use crate::stats::{Counter, Counters};
@@ -46,6 +51,8 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),
     &Spec::of::<htb::Htb>(),
+    &Spec::of::<mq::Mq>(),
+    &Spec::of::<mqprio::Mqprio>(),
     &Spec::of::<multiq::Multiq>(),
     &Spec::of::<netem::Netem>(),
     &Spec::of::<fifo::Pfifo>(),
@@ -81,6 +88,18 @@ pub enum Next {
     Empty,
     /// Something is queued, but nothing may leave before this instant.
     At(Instant, WakeReason),
+}
+
+/// The answer of a qdisc to a request for a packet of at most so many bytes.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Within {
+    /// It cannot tell without giving a packet, or has none that may leave: to be peeked at.
+    Unknown,
+    /// This packet is to be sent now.
+    Packet(Pkt),
+    /// The next packet has more wire bytes than that, so many; it stays.
+    Larger(u32),
 }
 
 /// The answer to "would you take it?".
@@ -143,8 +162,12 @@ pub trait Discipline: Debug + Sized + 'static {
     const TAKES_CLASS: bool = Self::FLAGS.classful;
     /// Where filters can be put: at it, and at its classes.
     const FILTERS: Filtered = Filtered::No;
+    /// True if it stands at the root of a device only: its classes are the device's transmit queues.
+    const ROOT_ONLY: bool = false;
     /// What is declared of its classes, if commands make or change them: `Some(&ClassSpec::of::<Self>())`.
     const CLASSES: Option<&'static ClassSpec> = None;
+    /// True if it has one class, number 1, which any other number names as well.
+    const ONE_CLASS: bool = false;
     /// True if it wants to know more of a packet than its metadata (`crate::detail`).
     const WANTS_DETAIL: bool = false;
     /// The counters of each of its `parts`, if it has any: the table of a `stats!`.
@@ -171,10 +194,16 @@ pub trait Discipline: Debug + Sized + 'static {
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
     /// Takes the packet: queues it, hands it to a child, or drops it (or others) through `cx`.
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
+    /// Queues the packet, if that is all there is to do: nobody else is asked, nothing is dropped. Otherwise gives it back,
+    /// for `enqueue`. Where most packets go this way, the node is spared to look what else has happened.
+    #[inline]
+    fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, _pool: &mut Pool) -> Option<Pkt> {
+        Some(p)
+    }
     /// Gives the next packet. It must leave now: the device has promised a slot.
     fn dequeue(&mut self, cx: &mut Cx) -> Next;
-    /// The packet that `dequeue` would give, if that can be told without taking it; `None` if not, or if there
-    /// is none.
+    /// The packet that `dequeue` would give, and without a drop, if that can be told without taking it; `None` if not, or
+    /// if there is none. A kind that tells it leaves `peek` as it is.
     fn head<'a>(&self, _pool: &'a Pool) -> Option<&'a Meta> {
         None
     }
@@ -225,6 +254,10 @@ pub trait Discipline: Debug + Sized + 'static {
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
         None
     }
+    /// Shows the rates that it shares, or its classes share, by a name (`crate::rates`).
+    fn shares(&self, _f: &mut dyn FnMut(Share<'_>)) {}
+    /// Shares a rate from now on, it itself (`minor` 0) or one of its classes, of those that `shares` shows.
+    fn share(&mut self, _minor: u16, _lease: Lease) {}
     /// Shows the flows that it keeps apart from one another, those only in which something waits or whose turn comes.
     fn flows(&self, _pool: &Pool, _f: &mut dyn FnMut(FlowShown<'_>)) {}
     /// What a class has when nothing is grafted: at creation, and after a delete.
@@ -243,10 +276,12 @@ pub trait Qdisc: Debug {
     fn start(&mut self, now: Instant);
     /// See `Discipline`.
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict;
-    /// See `Discipline`.
-    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx);
-    /// See `Discipline`.
-    fn dequeue(&mut self, cx: &mut Cx) -> Next;
+    /// See `Discipline`; keeps the account of its node.
+    fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx);
+    /// See `Discipline`; keeps the account of its node. Without a packet, `Cx::answer` tells why.
+    fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt>;
+    /// As `dequeue`, if `head` can tell the next packet and it has at most so many wire bytes. Then nothing is dropped.
+    fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within;
     /// See `Discipline`.
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
     /// See `Discipline`.
@@ -282,6 +317,10 @@ pub trait Qdisc: Debug {
     /// See `Discipline`.
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses>;
     /// See `Discipline`.
+    fn shares(&self, f: &mut dyn FnMut(Share<'_>));
+    /// See `Discipline`.
+    fn share(&mut self, minor: u16, lease: Lease);
+    /// See `Discipline`.
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>));
     /// See `Discipline`.
     fn default_child(&self, env: &Env) -> Node;
@@ -307,6 +346,32 @@ impl<D: Discipline> Erased<D> {
     }
 }
 
+impl<D: Discipline> Erased<D> {
+    /// Apart, so that what is quiet has few registers to save.
+    #[inline(never)]
+    fn enqueue_loudly(&mut self, p: Pkt, class: Option<ClassId>, account: &mut Account, cx: &mut Cx) {
+        if cx.owing() {
+            let outer = cx.begin_call();
+            self.enqueue_loudly(p, class, account, cx);
+            return cx.end_call(outer);
+        }
+        self.inner.enqueue(p, class, cx);
+        if cx.owing() {
+            account.settle(cx.before(), cx);
+        }
+    }
+
+    /// As `Qdisc::dequeue`, after something was dropped beside it.
+    #[cold]
+    #[inline(never)]
+    fn dequeue_owing(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {
+        let outer = cx.begin_call();
+        let next = Qdisc::dequeue(self, account, cx);
+        cx.end_call(outer);
+        next
+    }
+}
+
 impl<D: Discipline> Qdisc for Erased<D> {
     fn spec(&self) -> &'static Spec {
         Self::SPEC
@@ -320,11 +385,45 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
         self.inner.admit(m, class)
     }
-    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
-        self.inner.enqueue(p, class, cx);
+    #[inline]
+    fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {
+        let m = cx.pool.meta(&p);
+        account.enter(m.wire_len);
+        let class = if D::TAKES_CLASS { account.classify(m) } else { None };
+        if let Some(p) = self.inner.enqueue_quietly(p, class, &mut cx.pool) {
+            self.enqueue_loudly(p, class, account, cx);
+        }
     }
-    fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        self.inner.dequeue(cx)
+    #[inline]
+    fn dequeue(&mut self, account: &mut Account, cx: &mut Cx) -> Option<Pkt> {
+        if cx.owing() {
+            return self.dequeue_owing(account, cx);
+        }
+        let next = self.inner.dequeue(cx);
+        if cx.owing() {
+            account.settle(cx.before(), cx);
+        }
+        match next {
+            Next::Packet(p) => {
+                account.leave(cx.pool.meta(&p));
+                Some(p)
+            }
+            other => {
+                cx.set_answer(other);
+                None
+            }
+        }
+    }
+    #[inline]
+    fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within {
+        match self.inner.head(&cx.pool).map(|m| m.wire_len) {
+            Some(wire_len) if u64::from(wire_len) > most => Within::Larger(wire_len),
+            Some(_) => match self.dequeue(account, cx) {
+                None => Within::Unknown,
+                Some(p) => Within::Packet(p),
+            },
+            None => Within::Unknown,
+        }
     }
     fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.inner.head(pool)
@@ -400,6 +499,12 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
         self.inner.user_classes_mut()
+    }
+    fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
+        self.inner.shares(f);
+    }
+    fn share(&mut self, minor: u16, lease: Lease) {
+        self.inner.share(minor, lease);
     }
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         self.inner.flows(pool, f);

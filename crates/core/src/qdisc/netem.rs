@@ -6,11 +6,11 @@
 //! - I2: never more than `limit` packets wait, those in the class included.
 //! - I3: a copy is made at most once of a packet, and never of a copy.
 //! - I4: without a random part nothing is drawn: a constant delay, a rate, slots of a fixed gap are exact.
-//! - Differs from Linux (PARITY.md: netem-asks-once, netem-corrupt-gso, netem-duplicate-one, netem-duplicate-room,
-//!   netem-ecn-drops, netem-forgets, netem-requeues, netem-swap, netem-tables): the class is asked once; super-packets are cut
-//!   before they may be corrupted; one that duplicates is alone in its tree; a copy takes room as any packet; a mark is no
-//!   drop; a change forgets what has no effect; reordered packets are no requeues; a swap emulates nothing twice; tables are
-//!   worked out or given.
+//! - Differs from Linux (PARITY.md: class-only, netem-asks-once, netem-class-list, netem-corrupt-gso, netem-duplicate-one,
+//!   netem-duplicate-room, netem-ecn-drops, netem-forgets, netem-requeues, netem-shrink, netem-swap, netem-tables): the class
+//!   is asked once, and listed; super-packets are cut before they may be corrupted; one that duplicates is alone in its tree; a
+//!   copy takes room as any packet; a mark is no drop; a change forgets what has no effect; reordered packets are no
+//!   requeues; a smaller limit drops what has waited longest; a swap emulates nothing twice; tables are worked out or given.
 
 use crate::chance::Percent;
 use crate::cx::Cx;
@@ -219,6 +219,7 @@ impl Discipline for Netem {
     const KIND: &'static str = "netem";
     const ABOUT: &'static str = "An emulated link: delays, losses, duplicates, reordering, rates, slots.";
     const FLAGS: Flags = Flags { shapes: true, reorders: true, classful: true };
+    const ONE_CLASS: bool = true;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     const TAKES_CLASS: bool = false;
     type Config = Config;
@@ -351,6 +352,8 @@ impl Discipline for Netem {
             if !grafted {
                 return Next::Packet(p);
             }
+            // It begins to wait there now: an AQM is not to see the link's delay.
+            cx.pool.meta_mut(&p).enqueued = cx.now;
             self.inner[0].node.enqueue(p, cx);
         };
         let inner = if grafted { self.inner[0].node.dequeue(cx) } else { Next::Empty };
@@ -428,7 +431,7 @@ fn keep(cfg: &mut Config, old: &Config, jitter: bool) {
 impl Netem {
     /// Packets in it, those in the class included.
     fn len(&self) -> u32 {
-        let inner = u32::try_from(self.inner[0].node.books().queued.packets).unwrap_or(u32::MAX);
+        let inner = u32::try_from(self.inner[0].node.backlog().packets).unwrap_or(u32::MAX);
         inner.saturating_add(self.delayed.len()).saturating_add(self.ahead.packets() + self.held)
     }
 

@@ -57,11 +57,17 @@ impl Discipline for PfifoFast {
     fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
         if self.bands[band(m)].packets() < self.limit { Verdict::Accept } else { Verdict::Full }
     }
-    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
-        let band = &mut self.bands[band(cx.meta(&p))];
-        if band.packets() < self.limit {
-            band.push_back(&mut cx.pool, p);
-        } else {
+    #[inline]
+    fn enqueue_quietly(&mut self, p: Pkt, _class: Option<ClassId>, pool: &mut Pool) -> Option<Pkt> {
+        let band = &mut self.bands[band(pool.meta(&p))];
+        if band.packets() >= self.limit {
+            return Some(p);
+        }
+        band.push_back(pool, p);
+        None
+    }
+    fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
+        if let Some(p) = self.enqueue_quietly(p, class, &mut cx.pool) {
             cx.drop(p, DropReason::Overlimit);
         }
     }

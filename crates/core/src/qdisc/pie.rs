@@ -175,7 +175,7 @@ fn law_params(cfg: &Config, env: &Env) -> PieParams {
         bytemode: cfg.bytemode,
         estimates_rate: cfg.dq_rate_estimator,
         mtu: env.frame_max(),
-        strict_linux: false,
+        strict_linux: env.strict_linux,
     }
 }
 

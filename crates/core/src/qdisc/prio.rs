@@ -81,11 +81,13 @@ impl Discipline for Prio {
     fn admit(&self, m: &Meta, class: Option<ClassId>) -> Verdict {
         self.bands[self.band(m, class)].node.admit(m)
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let band = self.band(cx.meta(&p), class);
         self.active |= 1 << band;
         self.bands[band].node.enqueue(p, cx);
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         take_strictly(&mut self.active, &mut self.bands, cx)
     }

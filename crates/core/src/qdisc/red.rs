@@ -5,9 +5,9 @@
 //! - I1: below an average of `min` bytes no packet is marked or dropped but for `limit`.
 //! - I2: from an average of `max` bytes on every packet is, unless `nodrop` lets one pass that cannot be marked.
 //! - I3: a change starts the average anew.
-//! - Differs from Linux (PARITY.md: red-own-child, red-idle-child, red-idle-cells, red-probability, red-shown-probability):
-//!   a change leaves a qdisc that was added; a child that holds packets back is not idle; the table of idle times has no
-//!   overflow; a probability is at most 1, and shown as it was given.
+//! - Differs from Linux (PARITY.md: red-own-child, red-idle-child, red-idle-cells, red-probability, red-shown-probability,
+//!   class-only): a change leaves a qdisc that was added; a child that holds packets back is not idle; the table of idle
+//!   times has no overflow; a probability is at most 1, and shown as it was given.
 
 use alloc::string::ToString;
 use core::fmt;
@@ -172,6 +172,7 @@ impl Discipline for Red {
     const ABOUT: &'static str =
         "Random early detection: drops or marks more often the longer the average queue.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const ONE_CLASS: bool = true;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     type Config = Config;
     type Stats = Stats;
@@ -254,7 +255,7 @@ impl Discipline for Red {
             self.law.adapt(&self.params, cx.now);
         }
         let inner = &mut self.inner[0].node;
-        let backlog = inner.books().queued.bytes;
+        let backlog = inner.backlog().bytes;
         match self.law.on_arrival(&self.params, backlog, cx.now, &mut cx.rng) {
             RedAction::Pass => {}
             action => {

@@ -7,8 +7,8 @@
 //! - I1: never more than `limit` packets are queued.
 //! - I2: no packet leaves while one of a higher level waits; within a level, order of arrival is order of departure.
 //! - I3: a packet is dropped only when `limit` packets of its level or above wait or have come since it did.
-//! - Differs from Linux (PARITY.md: skbprio-shrink, skbprio-parent-backlog): a smaller limit is obeyed at once, by dropping
-//!   what a full queue would drop; the books above stay right.
+//! - Differs from Linux (PARITY.md: skbprio-class-packets, skbprio-shrink, skbprio-parent-backlog): a level tells how many
+//!   packets wait; a smaller limit is obeyed at once, by dropping what a full queue would drop; the books above stay right.
 
 use crate::cx::{Cx, Tally};
 use crate::handle::ClassId;

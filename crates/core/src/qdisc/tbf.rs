@@ -1,14 +1,16 @@
 //! tbf: a token bucket, optionally with a second one for the peak rate, over one child qdisc (tc-tbf(8)).
 //!
 //! Tokens are nanoseconds of transmission: a packet may leave when both buckets hold the time that it takes
-//! at their rates. There is no look past the head for a smaller packet. O(1) per packet.
+//! at their rates. There is no look past the head for a smaller packet. O(1) per packet. With `shared NAME` the bucket is one
+//! for several queues, on several threads ([`crate::law::lease`]); who has joined it, [`crate::rates`] knows.
 //!
 //! - I1: over any interval, bytes sent <= burst + rate x time (and <= mtu + peakrate x time).
 //! - I2: tokens are only charged for a packet that leaves.
 //! - I3: after `At(t)`, the packet at the head conforms at t exactly: no packet above `max_size` is let in, and
 //!   one that a change made too large is dropped when it comes to the head, so a full bucket is always enough.
-//! - Differs from Linux (PARITY.md: tbf-gso-cut, tbf-shrunk-bucket, tbf-deleted-child, tbf-own-child): what can never
-//!   leave is cut before it is admitted, or dropped; the child's limit is this qdisc's only while the child is its own.
+//! - Differs from Linux (PARITY.md: class-only, own-timers, tbf-gso-cut, tbf-shrunk-bucket, tbf-deleted-child, tbf-own-child,
+//!   tbf-shared): what can never leave is cut before it is admitted, or dropped; the child's limit is this qdisc's only while
+//!   the child is its own.
 
 use alloc::format;
 
@@ -16,17 +18,19 @@ use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::{ClassId, Handle};
 use crate::law::bucket::{Sizing, cost, to_i64};
+use crate::law::lease::Lease;
 use crate::meta::Meta;
 use crate::node::{Class, Node, Peek};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::rates::Share;
 use crate::reason::{DropReason, WakeReason};
 use crate::spec::{Env, Flags};
 use crate::stab::LinkLayer;
 use crate::time::{Instant, Nanos};
 use crate::units::{Bytes, Rate, RateMul};
-use crate::value::Words;
+use crate::value::{Name, Words};
 
 crate::params! {
     /// Parameters of tbf.
@@ -49,6 +53,8 @@ crate::params! {
         overhead: u32 = 0, keys ["overhead"];
         /// How the link carries a packet: whole, or (`atm`, `adsl`) in cells of 53 bytes that carry 48.
         linklayer: LinkLayer = LinkLayer::Ethernet, keys ["linklayer"];
+        /// Name of a rate that qdiscs of several queues share: rate and burst are then those of all of them together.
+        shared: Option<Name> = None, keys ["shared"];
     }
 }
 
@@ -72,6 +78,31 @@ pub struct Tbf {
     max_size: u32,
     /// Rate and peak rate (0 without one) as given, for a change that keeps the tokens.
     rates: (Rate, Rate),
+    shared: Option<Sharing>,
+}
+
+/// In place of a bucket of its own for `rate`: a part in one.
+#[derive(Debug)]
+struct Sharing {
+    name: Name,
+    rate: Rate,
+    burst: Bytes,
+    lease: Lease,
+}
+
+impl Sharing {
+    /// With nobody yet.
+    fn of(cfg: &Config) -> Option<Self> {
+        let burst = Bytes(Charge::of(cfg).sizing.size(u32::try_from(cfg.burst.0).unwrap_or(u32::MAX)));
+        let name = cfg.shared.clone()?;
+        Some(Self { name, rate: cfg.rate, burst, lease: Lease::alone(cfg.rate, burst) })
+    }
+    /// What a change makes of it: it stays in what it has joined, if that is as it was.
+    fn change(old: Option<Self>, cfg: &Config) -> Option<Self> {
+        let new = Self::of(cfg)?;
+        let same = |old: &Self| (&old.name, old.rate, old.burst) == (&new.name, new.rate, new.burst);
+        Some(old.filter(same).unwrap_or(new))
+    }
 }
 
 /// What a packet costs in each bucket.
@@ -111,6 +142,7 @@ impl Discipline for Tbf {
     const KIND: &'static str = "tbf";
     const ABOUT: &'static str = "Token bucket: a rate, a burst, and optionally a peak rate.";
     const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: true };
+    const ONE_CLASS: bool = true;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     type Config = Config;
     type Stats = NoStats;
@@ -159,6 +191,7 @@ impl Discipline for Tbf {
             filled: Instant::ZERO,
             max_size: 0,
             rates: rates(cfg),
+            shared: Sharing::of(cfg),
         };
         tbf.configure(cfg);
         tbf
@@ -166,6 +199,7 @@ impl Discipline for Tbf {
     fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
         let kept = cx.swapping().then(|| self.available(cx.now));
         let rates = core::mem::replace(&mut self.rates, rates(cfg));
+        self.shared = Sharing::change(self.shared.take(), cfg);
         self.configure(cfg);
         if let Some((tokens, peak_tokens)) = kept {
             // The bytes that could have left, not the time that they would have taken.
@@ -191,6 +225,7 @@ impl Discipline for Tbf {
             true => Verdict::TooLarge(self.max_size),
         }
     }
+    #[inline]
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         if cx.meta(&p).wire_len > self.max_size {
             cx.drop(p, DropReason::Oversize);
@@ -198,13 +233,17 @@ impl Discipline for Tbf {
             self.inner[0].node.enqueue(p, cx);
         }
     }
+    #[inline]
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let len = loop {
             let inner = &mut self.inner[0].node;
             match inner.peek(cx) {
                 Peek::Ready { wire_len, .. } if wire_len <= self.max_size => break wire_len,
                 Peek::Ready { .. } => {}
-                Peek::Empty => return Next::Empty,
+                Peek::Empty => {
+                    self.rest();
+                    return Next::Empty;
+                }
                 Peek::At(t, why) => return Next::At(t, why),
             }
             // A change has made the bucket smaller than what was queued: this could never conform, and would
@@ -214,6 +253,9 @@ impl Discipline for Tbf {
                 other => return other,
             }
         };
+        if self.shared.is_some() {
+            return self.dequeue_shared(len, cx);
+        }
         let (tokens, peak_tokens) = self.available(cx.now);
         let (cost, peak_cost) = self.charge.ns(len);
         let (tokens, peak_tokens) = (tokens - cost, peak_tokens - peak_cost);
@@ -231,6 +273,9 @@ impl Discipline for Tbf {
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
     fn reset(&mut self, cx: &mut Cx) {
+        if let Some(shared) = &mut self.shared {
+            shared.lease.restart();
+        }
         self.filled = cx.now;
         self.tokens = self.depth;
         self.peak_tokens = self.peak_depth;
@@ -244,6 +289,16 @@ impl Discipline for Tbf {
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.inner
     }
+    fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
+        if let Some(Sharing { name, rate, burst, lease }) = &self.shared {
+            f(Share { minor: 0, name, rate: *rate, burst: *burst, lease });
+        }
+    }
+    fn share(&mut self, _minor: u16, lease: Lease) {
+        if let Some(shared) = &mut self.shared {
+            shared.lease = lease;
+        }
+    }
     fn default_child(cfg: &Config, env: &Env) -> Node {
         let limit = ByteLimit { limit: cfg.limit.unwrap_or_default() };
         match Node::of::<Bfifo>(Handle::NONE, limit, env) {
@@ -255,6 +310,38 @@ impl Discipline for Tbf {
 }
 
 impl Tbf {
+    /// As `dequeue`, for a packet of `len` bytes at the head, with a part in a shared bucket.
+    fn dequeue_shared(&mut self, len: u32, cx: &mut Cx) -> Next {
+        let (_, peak_tokens) = self.available(cx.now);
+        let peak_tokens = peak_tokens - self.charge.ns(len).1;
+        let size = self.charge.sizing.size(len);
+        let Self { inner: [Class { node, .. }], shared: Some(shared), .. } = self else { return Next::Empty };
+        // The peak rate first: it is this queue's own, and nobody is to wait for tokens that are held for it.
+        let answer = match peak_tokens {
+            0.. => shared.lease.ask(size, node.books().queued.bytes, cx.now),
+            lacking => Err(cx.now + Nanos(lacking.unsigned_abs())),
+        };
+        if let Err(t) = answer {
+            cx.overlimit();
+            let (t, why) = cx.earliest(t, WakeReason::Tokens);
+            return Next::At(t, why);
+        }
+        shared.lease.spend(size);
+        let next = node.dequeue(cx);
+        (self.filled, self.peak_tokens) = (cx.now, peak_tokens);
+        if self.inner[0].node.is_empty() {
+            self.rest();
+        }
+        next
+    }
+
+    /// Nothing waits: what was leased is for the others.
+    fn rest(&mut self) {
+        if let Some(shared) = &mut self.shared {
+            shared.lease.rest();
+        }
+    }
+
     /// What is in the buckets at `now` (0 in the second without a peak rate, where nothing costs anything).
     #[inline]
     fn available(&self, now: Instant) -> (i64, i64) {

@@ -7,8 +7,8 @@
 
 use crate::cx::Cx;
 use crate::law::deficit::Round;
-use crate::node::{Class, Peek};
-use crate::qdisc::Next;
+use crate::node::{Class, Offer, Peek};
+use crate::qdisc::{Next, Within};
 
 /// Least quantum: Linux raises smaller ones to it without a word. A packet then costs few turns.
 pub const QUANTUM_MIN: u32 = 256;
@@ -46,28 +46,45 @@ pub fn earlier(a: Next, b: Next) -> Next {
     }
 }
 
-/// The packet of the class whose turn it is, and which class that is (nobody's, without a packet). Members of the round are
+/// The packet of the class whose turn it is. Members of the round are
 /// the indexes of `classes`; a class that is found empty loses its turn, and the next is asked.
-#[inline]
-pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> (Next, usize) {
+#[inline(always)]
+pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
+    if let Some(i) = round.front() {
+        let node = &mut classes[i].node;
+        if let (Within::Packet(p), bytes) = node.try_within(round.deficit(i), cx) {
+            round.pay(i, bytes);
+            if node.is_empty() {
+                round.leave(i);
+            }
+            return Next::Packet(p);
+        }
+    }
+    seek_turn(round, classes, cx)
+}
+
+/// As `take_turn`, where the first cannot pay, or it takes more to tell its next packet. Apart, so that who can has few
+/// registers to save.
+#[inline(never)]
+fn seek_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
     let mut unpaid = 0;
     while let Some(i) = round.front() {
         let node = &mut classes[i].node;
-        let bytes = match node.peek(cx) {
-            Peek::Ready { wire_len, .. } => wire_len,
-            Peek::At(t, why) => return (Next::At(t, why), i),
-            Peek::Empty => {
+        match node.dequeue_within(round.deficit(i), cx) {
+            Offer::Packet(p) => {
+                round.pay(i, cx.meta(&p).wire_len.into());
+                if node.is_empty() {
+                    round.leave(i);
+                }
+                return Next::Packet(p);
+            }
+            Offer::Larger(_) => round.defer(i),
+            Offer::At(t, why) => return Next::At(t, why),
+            Offer::Empty => {
                 round.leave(i);
                 unpaid = 0;
                 continue;
             }
-        };
-        if round.charge(i, bytes) {
-            let next = node.dequeue(cx);
-            if node.is_empty() {
-                round.leave(i);
-            }
-            return (next, i);
         }
         unpaid += 1;
         if unpaid == round.len() {
@@ -75,7 +92,7 @@ pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> (Next
             pass_rounds(round, classes, cx);
         }
     }
-    (Next::Empty, 0)
+    Next::Empty
 }
 
 /// Everybody has had a turn and could not pay: goes on to the round in which the first can, in one pass.

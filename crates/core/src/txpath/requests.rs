@@ -38,7 +38,7 @@ impl<F> TxPath<F> {
         };
         let m = self.cx.pool.as_it_came(original);
         let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
-            let _ = self.refuse(copy, m, DropReason::PoolFull, dev);
+            let _ = self.refuse(copy, &m, DropReason::PoolFull, dev);
             return;
         };
         self.frames[p.index()] = Some(copy);

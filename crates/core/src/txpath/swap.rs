@@ -155,3 +155,63 @@ impl<F> TxPath<F> {
         self.settle(None, dev);
     }
 }
+
+/// A packet that has waited on a path, on its way to another.
+#[derive(Debug)]
+pub(crate) struct Waiting<F> {
+    pub(crate) meta: Meta,
+    frame: F,
+    detail: Option<Detail>,
+}
+
+impl<F> TxPath<F> {
+    /// Takes out every packet that waits, in order of arrival, to the back of `out`. The books forget that they were admitted.
+    pub(crate) fn take_waiting(&mut self, now: Instant, out: &mut Vec<Waiting<F>>) {
+        self.cx.now = now;
+        let mut list = List::new();
+        self.tree.drain(&mut list, &mut self.cx);
+        for p in self.by_arrival(list) {
+            let meta = *self.cx.meta(&p);
+            let detail = self.cx.pool.detail(&p).copied();
+            if let Some(frame) = self.frames[p.index()].take() {
+                out.push(Waiting { meta, frame, detail });
+            }
+            self.cx.pool.free(p);
+        }
+        self.settled = false;
+        self.freed = true;
+    }
+
+    /// Queues a packet that has waited on another path, as if it had come here when it came there.
+    pub(crate) fn take_in<D>(&mut self, now: Instant, waiting: Waiting<F>, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        self.cx.now = now;
+        let Waiting { meta, frame, detail } = waiting;
+        let Some(p) = self.cx.pool.alloc(meta, meta.enqueued) else {
+            self.cx.refuse(&meta, DropReason::PoolFull);
+            return dev.discard(frame, &meta, DropReason::PoolFull);
+        };
+        match &detail {
+            Some(detail) => self.cx.pool.set_detail(&p, detail),
+            None => self.cx.pool.clear_detail(&p),
+        }
+        self.frames[p.index()] = Some(frame);
+        self.stats.queued += 1;
+        self.settled = false;
+        self.record(Event::Enqueued, &meta);
+        self.cx.requeueing = true;
+        self.tree.root_mut().enqueue(p, &mut self.cx);
+        self.cx.requeueing = false;
+        self.settle(None, dev);
+    }
+
+    /// Puts a ready-made root in, on a path where nothing waits.
+    pub(crate) fn put_root(&mut self, now: Instant, node: crate::node::Node) {
+        self.cx.now = now;
+        self.tree.set_root(node, &mut self.cx);
+        self.cx.pool.keep_details(self.tree.wants_detail());
+        self.settled = false;
+    }
+}

@@ -8,7 +8,7 @@ use txweir_core::node::Books;
 use txweir_core::qdisc::classful::ClassAt;
 use txweir_core::txpath::BULK;
 use txweir_core::value::{Json, Value};
-use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Packets, TxPath, Wake};
+use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Meta, Packets, TxPath, Wake};
 
 use crate::common::Law;
 use crate::common::device::{Device, Fate, Frame};
@@ -170,8 +170,10 @@ impl Checker {
         }
         self.reorders |= reorders;
         // One that was taken away charges on until its packets have left.
-        let wire: u64 = wire_bytes(path, path.tree().root());
-        self.sized = path.tree().root().stab().is_some() || self.sized && wire != path.backlog().bytes;
+        let mut charged = false;
+        // Each by itself: what some are charged above their bytes others may be charged below.
+        waiting_below(path, path.tree().root(), &mut |m| charged |= path.cx().pool.wire_len(m) != m.wire_len);
+        self.sized = path.tree().root().stab().is_some() || self.sized && charged;
         (self.rules, self.places) = (rules, places);
         deepest
     }
@@ -356,7 +358,7 @@ impl Checker {
 
     /// Whether a qdisc of the tree keeps packets for stopped queues.
     fn by_queue(&self) -> bool {
-        self.rules.iter().any(|rule| rule.kind == "multiq")
+        self.rules.iter().any(|rule| ["mq", "mqprio", "multiq"].contains(&rule.kind))
     }
 
     /// Law 4, from one wake to the next.
@@ -405,12 +407,16 @@ fn moves(path: &TxPath<Frame>) -> u32 {
 
 /// Laws 1 and 5 at one node.
 fn node_laws(path: &TxPath<Frame>, node: &txweir_core::node::Node, rule: &NodeRule) -> Verdict {
-    let Books { admitted, sent, dropped, queued, .. } = *node.books();
-    let sum = Tally {
-        packets: sent.packets + dropped.packets + queued.packets,
-        bytes: sent.bytes + dropped.bytes + queued.bytes,
-    };
-    hold!(Conservation, admitted == sum, "admitted {admitted:?}, sent, dropped and queued {sum:?}");
+    // `queued` is what was admitted, sent and dropped: it has to be what waits, which nobody counts.
+    let queued = node.books().queued;
+    let (mut waits, mut wire) = (Tally::default(), Tally::default());
+    waiting_below(path, node, &mut |m| {
+        waits.add(m.wire_len);
+        wire.add(path.cx().pool.wire_len(m));
+    });
+    // Above a size table the bytes are those on the wire, and below it those that it charges.
+    let alike = queued == waits || queued == wire;
+    hold!(Conservation, alike, "{queued:?} by the books, {waits:?} wait, {wire:?} on the wire");
     let mut own = queued;
     if let Some(m) = node.held(&path.cx().pool) {
         own = Tally { packets: queued.packets - 1, bytes: queued.bytes - u64::from(m.wire_len) };
@@ -439,11 +445,17 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::node::Node, rule: &NodeRu
     Ok(())
 }
 
+/// Shows what waits in a node and below.
+fn waiting_below(path: &TxPath<Frame>, node: &txweir_core::node::Node, f: &mut dyn FnMut(&Meta)) {
+    node.queued(&path.cx().pool, f);
+    node.qdisc().classes().iter().for_each(|class| waiting_below(path, &class.node, f));
+}
+
 /// Wire bytes of what waits in a node and below, whatever is charged.
 fn wire_bytes(path: &TxPath<Frame>, node: &txweir_core::node::Node) -> u64 {
-    let (pool, mut sum) = (&path.cx().pool, 0);
-    node.queued(pool, &mut |m| sum += u64::from(pool.wire_len(m)));
-    sum + node.qdisc().classes().iter().map(|c| wire_bytes(path, &c.node)).sum::<u64>()
+    let mut sum = 0;
+    waiting_below(path, node, &mut |m| sum += u64::from(path.cx().pool.wire_len(m)));
+    sum
 }
 
 /// An option as shown: key, exact text, JSON.
@@ -462,7 +474,7 @@ pub struct Snapshot {
 pub fn snapshot(path: &TxPath<Frame>) -> Snapshot {
     let (mut nodes, mut classes) = (Vec::new(), Vec::new());
     path.tree().visit(&mut |_, node| {
-        nodes.push((node.handle(), node.qdisc().spec().kind, shown(node.qdisc()), *node.books()));
+        nodes.push((node.handle(), node.qdisc().spec().kind, shown(node.qdisc()), node.books()));
         classes.extend(classes_of(node.qdisc()).into_iter().map(|(at, words)| (node.handle(), at, words)));
     });
     Snapshot { nodes, classes, dropped: path.cx().dropped(), live: path.cx().pool.live() }

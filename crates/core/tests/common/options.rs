@@ -7,12 +7,15 @@ use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::classful::{ClassAt, ClassSpec};
 use txweir_core::qdisc::ets::Quanta;
+use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
 use txweir_core::qdisc::sfq::Seconds;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
 use txweir_core::stab::LinkLayer;
-use txweir_core::value::{Hex, Json, Mask, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of};
+use txweir_core::value::{
+    Hex, Json, Mask, Name, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of,
+};
 use txweir_core::{Bytes, Env, Nanos, Packets, Rate};
 
 /// True with a chance of `n` in `of`.
@@ -67,6 +70,9 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             (0..1 + rng.below(8)).map(|_| log_uniform(rng, 1 << 14).to_string()).collect()
         }
         e if e == LinkLayer::EXPECTED => vec![(*pick(rng, &["ethernet", "atm", "adsl"])).into()],
+        e if e == Name::EXPECTED => {
+            vec![(*pick(rng, &["up", "up-2", "all.queues_of-the-link.eth0.1234", "9"])).into()]
+        }
         e if e == Probability::EXPECTED => {
             let v = Probability(log_uniform(rng, 1 << 32));
             text(exact_of(&v), text_of(&v))
@@ -111,6 +117,18 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
             );
             words
         }
+        e if e == Ranges::EXPECTED => {
+            let queues = rng.below(5);
+            (0..1 + queues).map(|q| format!("{}@{}", rng.below(3), 2 * q)).collect()
+        }
+        e if e == Rates::EXPECTED => {
+            (0..1 + rng.below(4)).map(|_| exact_of(&Rate(log_uniform(rng, 1_000_000_000)))).collect()
+        }
+        e if e == Preemption::EXPECTED => {
+            (0..1 + rng.below(4)).map(|_| (*pick(rng, &["E", "P"])).into()).collect()
+        }
+        e if e == Mode::EXPECTED => vec![(*pick(rng, &["dcb", "channel"])).into()],
+        e if e == Shaper::EXPECTED => vec![(*pick(rng, &["dcb", "bw_rlimit"])).into()],
         e if e == u64::EXPECTED => vec![rng.next_u64().to_string()],
         e if e == Seconds::EXPECTED => vec![(log_uniform(rng, 100) as i64 - 1).to_string()],
         e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
@@ -140,6 +158,11 @@ fn starts_with_digit(word: &str) -> bool {
 
 /// Random words: well-formed, perhaps refused.
 pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
+    if spec.kind == "mqprio" && chance(rng, 1, 2) {
+        // Words that fit together by chance hardly ever do.
+        let words = pick(rng, &["num_tc 1 map 0 queues 2@0 hw 0", "num_tc 2 map 0 1 1 queues 1@0 1@1 hw 0"]);
+        return words.split(' ').map(String::from).collect();
+    }
     random_of(spec.params, rng)
 }
 

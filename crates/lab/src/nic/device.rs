@@ -70,6 +70,13 @@ impl TxQueue for Device {
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
         self.wire.reap(sink);
     }
+    fn copy(&mut self, frame: &Frame) -> Option<Frame> {
+        Some(frame.clone())
+    }
+    fn corrupt(&mut self, frame: &mut Frame, _bit: u32) {
+        // One wrong bit is one that every checksum of the Internet finds; which one makes no difference.
+        frame.damaged = true;
+    }
     fn discard(&mut self, _frame: Frame, _m: &Meta, reason: DropReason) {
         if let Some(probe) = &mut self.probe {
             probe.discarded(reason);

@@ -79,7 +79,7 @@ impl NodeProbe {
             drops: [0; DropReason::COUNT],
             marks: [0; MarkReason::COUNT],
             backlog,
-            books: *node.books(),
+            books: node.books(),
             before: Default::default(),
         }
     }
@@ -188,7 +188,7 @@ impl Probe {
         let mut i = 0;
         tree.visit(&mut |_, node| {
             let Some(seen) = nodes.get_mut(i) else { return };
-            let books = *node.books();
+            let books = node.books();
             dropped.push(books.dropped.packets - seen.books.dropped.packets);
             let moved = (books.sent, books.admitted) != (seen.books.sent, seen.books.admitted);
             if seen.leaf && moved {
@@ -236,7 +236,7 @@ impl Probe {
         let mut nodes = self.nodes.iter_mut();
         tree.visit(&mut |_, node| {
             if let Some(seen) = nodes.next() {
-                seen.books = *node.books();
+                seen.books = node.books();
                 seen.backlog.set(now, seen.books.queued.bytes);
             }
         });

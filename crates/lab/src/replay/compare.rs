@@ -288,7 +288,10 @@ fn texts(trace: &Trace, there: &Show, here: &Show, what: &str) -> Option<Differe
         .map(|(there, here)| (by_class(there), by_class(here)));
     let mut rows = Vec::new();
     for (there, here) in &pairs {
-        let (a, b): (Vec<&str>, Vec<&str>) = (there.lines().collect(), here.lines().collect());
+        let (a, mut b): (Vec<&str>, Vec<&str>) = (there.lines().collect(), here.lines().collect());
+        if trace.waived(CLASSES).is_some() {
+            b = only_listed(&a, &b, trace);
+        }
         let longest = a.len().max(b.len());
         let line = |lines: &[&str], i: usize| lines.get(i).map(|line| comparable(trace, line));
         if let Some(i) = (0..longest).find(|&i| line(&a, i) != line(&b, i)) {
@@ -358,16 +361,37 @@ fn by_class(text: &str) -> String {
     [&text[..starts[0]]].into_iter().chain(classes).collect()
 }
 
-/// A line without the numbers that are not compared: those of counters that the trace waives, and, with super-packets, how many
-/// packets were sent.
+/// What a trace waives where Linux leaves classes out of its list.
+const CLASSES: &str = "classes";
+
+/// Of the lines here those of classes that Linux lists as well, each as often as there.
+fn only_listed<'a>(there: &[&str], here: &[&'a str], trace: &Trace) -> Vec<&'a str> {
+    let starts = |line: &&str| line.starts_with("class ");
+    let mut listed: Vec<&str> = there.iter().copied().filter(starts).collect();
+    let mut kept = true;
+    let keep = |line: &&&str| {
+        if starts(line) {
+            let found = listed.iter().position(|l| comparable(trace, l) == comparable(trace, line));
+            kept = found.is_some();
+            found.map(|at| listed.swap_remove(at));
+        }
+        kept
+    };
+    here.iter().filter(keep).copied().collect()
+}
+
+/// A line without what is not compared: counters that the trace waives, in a class how many packets wait, if it waives that,
+/// and, with super-packets, how many packets were sent.
 fn comparable(trace: &Trace, line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     let super_packets = trace.has_super_packets();
+    let waived = |i: usize| words.get(i).is_some_and(|key| trace.waived(key).is_some());
     let hidden = |i: usize| {
-        let before = i.checked_sub(1).and_then(|b| words.get(b));
-        before.is_some_and(|key| trace.waived(key).is_some())
+        waived(i)
+            || i > 0 && waived(i - 1)
+            || i > 1 && words[i - 2] == "backlog" && trace.waived("class_qlen").is_some()
             || super_packets && words.get(i + 1).is_some_and(|next| *next == "pkt")
     };
-    let kept = words.iter().enumerate().map(|(i, word)| if hidden(i) { "_" } else { word });
+    let kept = words.iter().enumerate().filter(|(i, _)| !hidden(*i)).map(|(_, word)| *word);
     kept.collect::<Vec<_>>().join(" ")
 }

@@ -37,9 +37,9 @@ pub(super) struct Played {
     pub(super) shows: Vec<Show>,
 }
 
-/// Plays the trace with flow hashes of this key.
-pub(super) fn play(trace: &Trace, key: u64) -> Played {
-    let mut player = Player::new(trace, key);
+/// Plays the trace with flow hashes of this key, and with the laws of this code or of Linux.
+pub(super) fn play(trace: &Trace, key: u64, strict_linux: bool) -> Played {
+    let mut player = Player::new(trace, key, strict_linux);
     for step in &trace.steps {
         player.run_until(step.at());
         match step {
@@ -77,13 +77,14 @@ struct Lane {
 }
 
 impl<'a> Player<'a> {
-    fn new(trace: &'a Trace, key: u64) -> Self {
+    fn new(trace: &'a Trace, key: u64, strict_linux: bool) -> Self {
         let d = &trace.head.device;
         let env = Env {
             mtu: d.mtu,
             tx_queue_len: d.txqueuelen,
             queues: u16::try_from(d.queues).unwrap_or(u16::MAX),
             seed: key,
+            strict_linux,
             ..Env::default()
         };
         let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };

@@ -33,7 +33,7 @@ impl Check<'_> {
             return;
         }
         let parent = match place.value {
-            Place::Below(parent) => parent,
+            Place::Below(parent) => device.named(parent),
             Place::Handle(handle) => match device.qdisc(handle) {
                 Some(q) => q.parent,
                 None => return,

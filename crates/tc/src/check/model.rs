@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use txweir_core::Handle;
+use txweir_core::qdisc::kind;
 
 use crate::ast::{Command, Place};
 use crate::language::{Object, Settings};
@@ -157,6 +158,15 @@ impl Device {
     pub(super) fn classes_of(&self, qdisc: Handle) -> impl Iterator<Item = (&Handle, &Class)> {
         let (first, last) = (Handle::new(qdisc.major(), 0), Handle::new(qdisc.major(), u16::MAX));
         self.classes.range(first..=last)
+    }
+
+    /// The place that a handle names: any number names the one class of a kind that has no more.
+    pub(super) fn named(&self, place: Handle) -> Handle {
+        let kind = self.qdisc(place).and_then(|q| kind(&q.kind).ok());
+        match kind.is_some_and(|k| k.one_class) && place.minor() > 0 && place != Handle::ROOT {
+            true => Handle::new(place.major(), 1),
+            false => place,
+        }
     }
 
     /// Whether a class is there, as far as that can be known.

@@ -66,7 +66,7 @@ fn class(cmd: &ClassCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigE
 fn qdisc(cmd: &QdiscCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigError> {
     let handle = cmd.handle.as_ref().map(|h| h.value);
     let parent = match (cmd.place.as_ref().map(|p| p.value), handle) {
-        (Some(Place::Below(parent)), _) => parent,
+        (Some(Place::Below(parent)), _) => tree.named(parent),
         (Some(Place::Handle(handle)), _) | (None, Some(handle)) => tree.parent_of(handle)?,
         (Some(Place::Ingress | Place::Clsact | Place::Egress), _) => {
             let expected = "root, or parent MAJOR:MINOR";

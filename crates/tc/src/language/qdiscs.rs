@@ -22,7 +22,21 @@ const PRIOMAP: (Arg, usize) = (U8, 16);
 /// Those of kinds that the engine has.
 pub(super) static ENGINE: &[Grammar] = &[
     qdisc(&["pfifo", "bfifo", "pfifo_head_drop"], &[key(&["limit"], &[Size])]),
-    qdisc(&["drr", "multiq", "pfifo_fast"], &[]),
+    qdisc(&["drr", "mq", "multiq", "pfifo_fast"], &[]),
+    qdisc(
+        &["mqprio"],
+        &[
+            key(&["num_tc"], &[U8]),
+            key(&["map"], &[]).list(U8, 16),
+            key(&["queues"], &[]).list(Queues, 16),
+            key(&["hw"], &[U8]),
+            key(&["mode"], &[Arg::Word(&["dcb", "channel"])]),
+            key(&["shaper"], &[Arg::Word(&["dcb", "bw_rlimit"])]),
+            key(&["min_rate"], &[]).list(Rate, 16),
+            key(&["max_rate"], &[]).list(Rate, 16),
+            key(&["fp"], &[]).list(Arg::Word(&["E", "P"]), 16),
+        ],
+    ),
     qdisc(
         &["ets"],
         &[
@@ -161,7 +175,7 @@ pub(super) static ENGINE: &[Grammar] = &[
 /// Those of all others.
 pub(super) static TABLE: &[Grammar] = &[
     qdisc(&["hfsc"], &[key(&["default"], &[Hex(u16::MAX as u64)])]).cut().once(&["default"]),
-    qdisc(&["qfq", "mq", "teql0", "noqueue", "noop", "ingress", "clsact"], &[]),
+    qdisc(&["qfq", "teql0", "noqueue", "noop", "ingress", "clsact"], &[]),
     qdisc(
         &["gred"],
         &[
@@ -241,20 +255,6 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["admit_bytes"], &[U32]),
             key(&["evict_timeout"], &[Time]),
             key(&["non_hh_weight"], &[U32]),
-        ],
-    ),
-    qdisc(
-        &["mqprio"],
-        &[
-            key(&["num_tc"], &[U8]),
-            key(&["map"], &[]).list(U8, 16),
-            key(&["queues"], &[]).list(Queues, 16),
-            key(&["hw"], &[U8]),
-            key(&["mode"], &[Arg::Word(&["dcb", "channel"])]),
-            key(&["shaper"], &[Arg::Word(&["dcb", "bw_rlimit"])]),
-            key(&["min_rate"], &[]).list(Rate, 16),
-            key(&["max_rate"], &[]).list(Rate, 16),
-            key(&["fp"], &[]).list(Arg::Word(&["E", "P"]), 16),
         ],
     ),
     qdisc(

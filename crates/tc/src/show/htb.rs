@@ -74,6 +74,11 @@ pub(super) fn class_options(classes: &dyn UserClasses, class: &ClassShown<'_>, f
             printed.push(Printed { key, text, json: Some(Json::Text(format!("{ticks:x}"))) });
         }
     }
+    if let Some(name) = &cfg.shared {
+        let (text, json) =
+            (Some(format!("shared {}", name.as_str())), Some(Json::Text(name.as_str().into())));
+        printed.push(Printed { key: "shared", text, json });
+    }
     printed
 }
 

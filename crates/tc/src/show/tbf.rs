@@ -86,6 +86,10 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         let json = Some(Json::Text(layer.into()));
         printed.push(Printed { key: "linklayer", text: Some(format!("linklayer {layer}")), json });
     }
+    if let Some((_, Json::Text(name))) = given.iter().find(|(k, _)| *k == "shared") {
+        let json = Some(Json::Text(name.clone()));
+        printed.push(Printed { key: "shared", text: Some(format!("shared {name}")), json });
+    }
     printed
 }
 

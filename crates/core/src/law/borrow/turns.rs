@@ -1,8 +1,9 @@
 //! What happens between two packets: who becomes due, whose turn it is, who is charged.
 
-use super::{Borrow, Hot, LEVELS, Mode, NONE, OUT, PRIOS, SPAN, STEPS_MAX, Turn, bits};
-use crate::law::bucket::{Sizing, cost, to_i64};
+use super::{Borrow, Hot, Mode, NONE, OUT, PRIOS, SPAN, STEPS_MAX, Turn, bits};
+use crate::law::bucket::{Sizing, to_i64};
 use crate::time::{Instant, Nanos};
+use crate::units::RateMul;
 
 /// In place of an inner class: the row.
 const ROW: u16 = NONE;
@@ -25,13 +26,17 @@ impl Hot {
     }
 }
 
-/// Tokens after `since` ns and a packet of `price`, in a bucket of `depth` ticks.
-#[inline]
-fn spent(tokens: i64, since: i64, depth: u32, price: i64) -> i64 {
+/// Tokens after `since` ns and a packet of `size` bytes at a rate, in a bucket of `depth` ticks.
+#[inline(always)]
+fn spent(tokens: i64, since: i64, depth: u32, rate: RateMul, size: u64) -> i64 {
     let full = i64::from(depth) * super::TICK_NS as i64;
-    let left = (tokens + since).min(full).saturating_sub(price);
-    left.max(1 - SPAN)
+    // What costs more than any bucket holds leaves the same: what is subtracted cannot overflow.
+    let price = rate.time_floor(size).0.min(PRICE_MAX) as i64;
+    ((tokens + since).min(full) - price).max(1 - SPAN)
 }
+
+/// Beyond all tokens: those are within 2^38 of zero.
+const PRICE_MAX: u64 = 1 << 62;
 
 impl Borrow {
     /// True if nobody is active.
@@ -51,7 +56,7 @@ impl Borrow {
     }
 
     /// A leaf has its first packet.
-    #[inline]
+    #[inline(never)]
     pub fn activate(&mut self, i: usize) {
         if self.hot[i].active == 0 {
             self.hot[i].active = 1 << self.cold[i].prio;
@@ -61,7 +66,7 @@ impl Borrow {
     }
 
     /// A leaf has no packets any longer. Twice is as good as once.
-    #[inline]
+    #[inline(never)]
     pub fn deactivate(&mut self, i: usize) {
         if self.hot[i].active != 0 {
             self.leave(i);
@@ -73,27 +78,44 @@ impl Borrow {
     /// Takes note of the time: who waited for it is due.
     #[inline]
     pub fn begin(&mut self, now: Instant) {
+        if now >= self.asleep {
+            self.awake(now);
+        }
+    }
+
+    #[inline(never)]
+    fn awake(&mut self, now: Instant) {
         while let Some((i, _)) = self.wheel.pop_due(now) {
             // Ids of the wheel are slots, fewer than `CLASSES_MAX`.
             self.list_due(i as u16);
         }
+        self.asleep = self.wheel.next().unwrap_or(Instant::MAX);
     }
 
     /// The first level from `from` on where somebody is due or stands in a row.
     #[inline]
     pub fn next_level(&self, from: usize) -> Option<usize> {
-        (from..LEVELS).find(|level| self.row_mask[*level] != 0 || self.due_mask >> level & 1 != 0)
+        // Past the last level nothing is left of the mask.
+        let left = u32::from(self.level_mask | self.due_mask) & (u32::MAX << from);
+        (left != 0).then_some(left.trailing_zeros() as usize)
     }
 
     /// Looks at those of a level that are due.
     #[inline]
     pub fn serve_due(&mut self, level: usize, now: Instant) {
+        if self.due_mask >> level & 1 != 0 {
+            self.look_at_due(level, now);
+        }
+    }
+
+    #[inline(never)]
+    fn look_at_due(&mut self, level: usize, now: Instant) {
         // Whoever goes on waiting does so on the wheel: each is met once.
         while self.due_mask >> level & 1 != 0 {
             let i = usize::from(self.due[level].head);
             self.unlist_due(i);
             let since = self.hot[i].since(now);
-            let (mode, wait) = self.hot[i].mode_after(since);
+            let (mode, wait) = self.shared_mode(i, self.hot[i].mode_after(since), now, 0);
             self.take_mode(i, mode);
             if mode != Mode::CanSend {
                 self.wait(i, now, wait);
@@ -116,6 +138,24 @@ impl Borrow {
     /// The leaf whose turn it is at a level, in a priority.
     #[inline]
     pub fn leaf(&mut self, level: usize, prio: usize) -> Option<usize> {
+        let mut at = self.row_turns[level * PRIOS + prio];
+        // At most `LEVELS` turns. As long as each knows whose turn it is, there is nothing to wind up.
+        while let Some(hot) = self.hot.get(usize::from(at)) {
+            if hot.level == 0 {
+                return Some(usize::from(at));
+            }
+            let turn = Turn::of(hot.turns[prio]);
+            if turn.from != 0 {
+                break;
+            }
+            at = turn.at;
+        }
+        self.seek(level, prio)
+    }
+
+    /// As `leaf`, where a turn is to be found.
+    #[inline(never)]
+    fn seek(&mut self, level: usize, prio: usize) -> Option<usize> {
         let mut at = ROW;
         for _ in 0..STEPS_MAX {
             let turn = self.turn(at, level, prio);
@@ -178,29 +218,57 @@ impl Borrow {
             let size = sizing.size(wire_len);
             if usize::from(hot.level) >= level {
                 hot.lent = hot.lent.wrapping_add(u32::from(usize::from(hot.level) == level));
-                hot.tokens = spent(hot.tokens, since, hot.buffer, cost(hot.rate, size));
+                hot.tokens = spent(hot.tokens, since, hot.buffer, hot.rate, size);
             } else {
                 hot.borrowed = hot.borrowed.wrapping_add(1);
                 // Time passes, and nothing is paid; what is above the depth goes at the next payment.
                 hot.tokens += since;
             }
-            hot.ctokens = spent(hot.ctokens, since, hot.cbuffer, cost(hot.ceil, size));
+            hot.ctokens = spent(hot.ctokens, since, hot.cbuffer, hot.ceil, size);
             hot.checked = now;
             hot.bytes += u64::from(wire_len);
             hot.segs += u64::from(segs);
             let (old, above) = (hot.mode, usize::from(hot.parent));
-            let (mode, wait) = hot.mode_after(0);
+            let alone = hot.mode_after(0);
+            let (mode, wait) = self.shared_mode(at, alone, now, size);
             if mode != old {
-                self.take_mode(at, mode);
-                self.unwait(at);
-                if mode != Mode::CanSend {
-                    self.wait(at, now, wait);
-                }
+                self.change_mode(at, mode, now, wait);
             }
             if above >= self.hot.len() {
                 return;
             }
             at = above;
+        }
+    }
+
+    /// A payment has changed the mode: the class waits for the next one from here on.
+    #[inline(never)]
+    fn change_mode(&mut self, i: usize, mode: Mode, now: Instant, wait: i64) {
+        self.take_mode(i, mode);
+        self.unwait(i);
+        if mode != Mode::CanSend {
+            self.wait(i, now, wait);
+        }
+    }
+
+    /// The mode of a class that by its own tokens has that of `alone`, and how long until a better one, when a packet of `size`
+    /// bytes has left through it; 0 for none.
+    #[inline]
+    fn shared_mode(&mut self, i: usize, alone: (Mode, i64), now: Instant, size: u64) -> (Mode, i64) {
+        let mut leases = self.leases.iter_mut();
+        let Some((_, lease)) = leases.find(|(slot, _)| usize::from(*slot) == i) else { return alone };
+        let waiting = self.hot[i].active != 0;
+        // What waits below is not known here: as much as a lease holds.
+        match lease.owe(size, if waiting { u64::MAX } else { 0 }, now) {
+            Err(t) => {
+                let wait = to_i64(t.saturating_since(now));
+                (Mode::CantSend, if alone.0 == Mode::CantSend { wait.max(alone.1) } else { wait })
+            }
+            Ok(()) if !waiting => {
+                lease.rest();
+                alone
+            }
+            Ok(()) => alone,
         }
     }
 
@@ -254,6 +322,9 @@ impl Borrow {
                 self.rows[usize::from(level) * PRIOS + prio].set(usize::from(minor));
             }
             self.row_mask[usize::from(level)] |= mask;
+            if mask != 0 {
+                self.level_mask |= 1 << level;
+            }
         }
     }
 
@@ -292,6 +363,9 @@ impl Borrow {
                 self.row_mask[usize::from(level)] &= !(1 << prio);
             }
         }
+        if self.row_mask[usize::from(level)] == 0 {
+            self.level_mask &= !(1 << level);
+        }
     }
 
     /// Whose turn it is in the row, or in the feed of a class.
@@ -329,7 +403,7 @@ impl Borrow {
         self.member(at, 0, prio, rank)
     }
     /// Gives the turn to the next member, or to nobody at the end.
-    #[inline]
+    #[inline(never)]
     fn advance(&mut self, at: u16, level: usize, prio: usize) {
         let turn = self.turn(at, level, prio);
         let Some(hot) = self.hot.get(usize::from(turn.at)) else { return };
@@ -347,7 +421,13 @@ impl Borrow {
     /// Lets a class wait for tokens.
     #[inline]
     fn wait(&mut self, i: usize, now: Instant, ns: i64) {
-        self.wheel.insert(i as u32, now + Nanos(ns.max(1).unsigned_abs()));
+        if self.wheel.is_empty() {
+            // It has been left alone as long as nobody was due: it takes note of the time.
+            let _ = self.wheel.pop_due(now);
+        }
+        let due = now + Nanos(ns.max(1).unsigned_abs());
+        self.wheel.insert(i as u32, due);
+        self.asleep = self.asleep.min(due);
     }
     /// Lets it wait no longer.
     #[inline]

@@ -53,7 +53,7 @@ impl Fifo {
                 Decision::Deliver(marks) => return (dropped, Some((packet.id, marks))),
             }
         }
-        self.law.on_empty(p);
+        self.law.on_empty();
         (dropped, None)
     }
 }
@@ -198,21 +198,12 @@ fn an_empty_queue_ends_dropping_and_disarms() {
     let p = defaults();
     let mut law = armed(&p);
     assert_eq!(law.on_dequeue(&p, &bad(), Ticks(97_657)), Decision::Drop);
-    law.on_empty(&p);
+    law.on_empty();
     assert!(!law.dropping());
     assert_eq!(law.on_dequeue(&p, &bad(), Ticks(97_658)), SENT);
-    // An armed queue that empties starts afresh, except in the reference.
-    for (strict, decision) in [(false, SENT), (true, Decision::Drop)] {
-        let p = p.with_strict_linux(strict);
-        let mut law = armed(&p);
-        law.on_empty(&p);
-        assert_eq!(law.on_dequeue(&p, &bad(), Ticks(10_000_000)), decision);
-    }
-    // Behind a drop the reference disarms, too.
-    let p = p.with_strict_linux(true);
+    // An armed queue that empties starts afresh.
     let mut law = armed(&p);
-    assert_eq!(law.on_dequeue(&p, &bad(), Ticks(97_657)), Decision::Drop);
-    law.on_empty(&p);
+    law.on_empty();
     assert_eq!(law.on_dequeue(&p, &bad(), Ticks(10_000_000)), SENT);
 }
 

@@ -239,7 +239,7 @@ pub enum Cells {
 }
 
 /// What a link makes of a packet's size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Framing {
     /// Bytes added to each packet.
     pub overhead: i32,
@@ -251,11 +251,22 @@ pub struct Framing {
     pub raw: bool,
     /// The overhead that the command being read has said so far.
     said: Option<i32>,
+    /// How often an overhead was said, the same as before or another: no part of what was said.
+    pub(super) times_said: u32,
 }
+
+impl PartialEq for Framing {
+    fn eq(&self, other: &Self) -> bool {
+        let what = |f: &Self| (f.overhead, f.mpu, f.cells, f.raw, f.said);
+        what(self) == what(other)
+    }
+}
+impl Eq for Framing {}
 
 impl Framing {
     /// The frame as it is.
-    pub const RAW: Self = Self { overhead: 0, mpu: 0, cells: Cells::None, raw: true, said: None };
+    pub const RAW: Self =
+        Self { overhead: 0, mpu: 0, cells: Cells::None, raw: true, said: None, times_said: 0 };
 
     /// With so many bytes more than the command being read has said: they are of the network packet, unless it has
     /// said `raw`.
@@ -265,6 +276,7 @@ impl Framing {
     fn say(&mut self, overhead: i32) {
         self.raw &= self.said.is_some();
         (self.overhead, self.said) = (overhead, Some(overhead));
+        self.times_said = self.times_said.wrapping_add(1);
     }
     /// Ends the command.
     pub(super) const fn end(&mut self) {
@@ -315,7 +327,10 @@ impl Group for Framing {
                 0 => {}
                 mpu => self.mpu = mpu,
             },
-            "raw" => (self.overhead, self.said, self.raw, self.cells) = (0, Some(0), true, Cells::None),
+            "raw" => {
+                self.say(0);
+                (self.raw, self.cells) = (true, Cells::None);
+            }
             "atm" => self.cells = Cells::Atm,
             "ptm" => self.cells = Cells::Ptm,
             "noatm" => self.cells = Cells::None,

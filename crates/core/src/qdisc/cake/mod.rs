@@ -150,7 +150,9 @@ impl Discipline for Cake {
         if old.bandwidth.rate != cfg.bandwidth.rate || !cfg.bandwidth.autorate {
             self.rate = cfg.bandwidth.rate;
         }
-        if (old.framing.overhead, old.framing.raw) != (cfg.framing.overhead, cfg.framing.raw) {
+        // A swap has read its parameters from the beginning.
+        let overhead = |c: &Config| (c.framing.overhead, c.framing.raw, c.framing.times_said);
+        if overhead(&old) != overhead(cfg) {
             self.sizes.restart();
         }
         let queues = |c: &Config| (c.diffserv, c.flowmode, c.fwmark);

@@ -118,7 +118,7 @@ pub(super) const BANDS: usize = 3;
 const WEIGHTS: [u32; BANDS] = [9 << 16, 3 << 16, 1 << 16];
 /// A quarter of the smallest default: a band in debt for a packet is out of it in a few turns.
 const WEIGHT_MIN: u32 = 1 << 14;
-/// Most flows: 20 bits, 88 MiB. With more bits in the mask, flows are hashed into as many.
+/// Most flows: 20 bits, 77 MiB. With more bits in the mask, flows are hashed into as many.
 const FLOWS_MAX: u32 = 1 << 20;
 /// 2^32 divided by the golden ratio (Knuth, volume 3, section 6.4): spreads any mask's values over the table.
 const GOLDEN: u32 = 0x9e37_79b9;

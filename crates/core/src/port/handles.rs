@@ -1,0 +1,397 @@
+//! The qdiscs of a port by their handles: which queue's tree an operation is about.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::device::{All, One};
+use super::{NewRoot, Port, Queues, default_shell, stands_for_queues};
+use crate::cx::Cx;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::Handle;
+use crate::meta::Meta;
+use crate::node::Node;
+use crate::params::{Params, apply};
+use crate::qdisc::{kind, mqprio};
+use crate::select::TrafficClasses;
+use crate::spec::Env;
+use crate::stab::Stab;
+use crate::time::Instant;
+use crate::tree::{AUTO_MAJOR, Place, Tree};
+use crate::value::{Words, exact_of};
+
+/// Operations on qdiscs by handle, whether they are in one tree or in those of a port's queues. Each applies whole or not at
+/// all; see the same on [`Tree`].
+pub trait Qdiscs {
+    /// The device that they are on.
+    fn env(&self) -> Env;
+    /// Calls `f` on every qdisc, parents first.
+    fn visit(&self, f: &mut dyn FnMut(Place, &Node));
+    /// See [`Tree::parent_of`].
+    fn parent_of(&self, handle: Handle) -> Result<Handle, ConfigError>;
+    /// See [`Tree::add`].
+    fn add(
+        &mut self,
+        parent: Handle,
+        handle: Option<Handle>,
+        kind: &str,
+        words: &mut Words<'_>,
+    ) -> Result<Handle, ConfigError>;
+    /// See [`Tree::replace`].
+    fn replace(
+        &mut self,
+        parent: Handle,
+        handle: Option<Handle>,
+        kind: &str,
+        words: &mut Words<'_>,
+    ) -> Result<Handle, ConfigError>;
+    /// See [`Tree::change`].
+    fn change(
+        &mut self,
+        parent: Handle,
+        kind: Option<&str>,
+        words: &mut Words<'_>,
+    ) -> Result<(), ConfigError>;
+    /// See [`Tree::set_stab`].
+    fn set_stab(&mut self, parent: Handle, stab: Option<Stab>) -> Result<(), ConfigError>;
+    /// See [`Tree::delete`].
+    fn delete(&mut self, parent: Handle) -> Result<(), ConfigError>;
+    /// Calls `f` on the tree that has the classes of a qdisc: of the one that the class, or else the parent, names.
+    fn classes(
+        &mut self,
+        parent: Option<Handle>,
+        class: Handle,
+        f: &mut dyn FnMut(&mut Tree, &mut Cx) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError>;
+}
+
+/// The qdiscs of a port while they are changed.
+#[derive(Debug)]
+pub struct Handles<'a, F, D> {
+    port: &'a mut Port<F>,
+    dev: &'a mut D,
+    now: Instant,
+}
+
+/// Where an operation is done: at the root of a port, or in the tree of a path, at a place there.
+enum Spot {
+    Root,
+    Path(usize, Handle),
+}
+
+impl<'a, F, D: Queues<Frame = F>> Handles<'a, F, D> {
+    pub(super) const fn new(port: &'a mut Port<F>, dev: &'a mut D, now: Instant) -> Self {
+        Self { port, dev, now }
+    }
+
+    /// The tree that a place is in.
+    fn spot(&self, parent: Handle) -> Result<Spot, ConfigError> {
+        let Some(shell) = &self.port.shell else { return Ok(Spot::Path(0, parent)) };
+        if parent == Handle::ROOT {
+            return Ok(Spot::Root);
+        }
+        let here = parent.major() == shell.handle().major();
+        if here && (1..=self.port.paths.len()).contains(&usize::from(parent.minor())) {
+            return Ok(Spot::Path(usize::from(parent.minor()) - 1, Handle::ROOT));
+        }
+        let has = |tree: &Tree| {
+            let mut there = false;
+            tree.visit(&mut |place, _| there |= place.parent == parent);
+            there || tree.named(parent) != parent
+        };
+        match self.port.paths.iter().position(|p| has(p.tree())) {
+            Some(at) => Ok(Spot::Path(at, parent)),
+            None => {
+                let expected = "root or a class that exists";
+                Err(ConfigError::new(ErrorKind::NotFound, "qdisc", expected, parent).key("parent"))
+            }
+        }
+    }
+
+    /// The handle asked for if no tree has it elsewhere than at the place, or one that none has.
+    fn handle(&self, asked: Option<Handle>, parent: Handle) -> Result<Option<Handle>, ConfigError> {
+        if self.port.shell.is_none() {
+            return Ok(asked);
+        }
+        let mut used = BTreeSet::new();
+        self.visit(&mut |place, node| {
+            if place.parent != parent {
+                used.insert(node.handle().major());
+            }
+        });
+        match asked.filter(|h| h.major() != 0) {
+            Some(h) if used.contains(&h.major()) => {
+                Err(ConfigError::new(ErrorKind::Exists, "qdisc", "a handle not in use", h).key("handle"))
+            }
+            Some(h) => Ok(Some(h)),
+            None => Ok((AUTO_MAJOR..u16::MAX).find(|m| !used.contains(m)).map(|m| Handle::new(m, 0))),
+        }
+    }
+
+    /// Calls `f` on the tree of a path. What it removes is queued again in what takes its place; a super-packet that is
+    /// taken only in pieces there is not cut, and dropped if it can never leave.
+    fn on_path<R>(&mut self, at: usize, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
+        let port = &mut *self.port;
+        let queues = port.selector.queues();
+        let path = &mut port.paths[at];
+        if port.shell.is_some() {
+            // There are at most 65 535 queues.
+            return path.swap(self.now, &mut One::of(self.dev, at as u16), f, whole).0;
+        }
+        let mut all = All { dev: self.dev, queues, in_flight: &mut port.in_flight };
+        path.swap(self.now, &mut all, f, whole).0
+    }
+
+    /// Makes the root one that stands for the queues' own, or one that does not.
+    fn set_root(
+        &mut self,
+        handle: Option<Handle>,
+        name: &str,
+        words: &mut Words<'_>,
+    ) -> Result<Handle, ConfigError> {
+        let env = self.port.config.env;
+        let handle = self.handle(handle, Handle::ROOT)?;
+        // Tried on a tree of its own, so that what is refused changes nothing.
+        let (mut tree, mut cx) = (Tree::new(env), Cx::new(1, env.seed));
+        let handle = tree.add(Handle::ROOT, handle, name, words, &mut cx)?;
+        let root = tree.into_root();
+        let root = match stands_for_queues(name) {
+            true => {
+                let classes = classes_of(&root, &env);
+                NewRoot::Shell(root, classes)
+            }
+            false => NewRoot::One(Some(root)),
+        };
+        self.port.replace_root(self.now, root, self.dev);
+        Ok(handle)
+    }
+
+    fn root_handle(&self) -> Handle {
+        match (&self.port.shell, self.port.paths.first()) {
+            (Some(shell), _) => shell.handle(),
+            (None, Some(path)) => path.tree().root().handle(),
+            (None, None) => Handle::NONE,
+        }
+    }
+
+    /// Whether an operation at this place makes or takes away a root that stands for the queues' own.
+    fn is_about_shell(&self, parent: Handle, name: &str) -> bool {
+        parent == Handle::ROOT && (self.port.shell.is_some() || stands_for_queues(name))
+    }
+}
+
+impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
+    fn env(&self) -> Env {
+        self.port.config.env
+    }
+    fn visit(&self, f: &mut dyn FnMut(Place, &Node)) {
+        self.port.visit(f);
+    }
+    fn parent_of(&self, handle: Handle) -> Result<Handle, ConfigError> {
+        let mut found = None;
+        self.visit(&mut |place, node| {
+            if !handle.is_none() && node.handle() == handle.qdisc() {
+                found = Some(place.parent);
+            }
+        });
+        let object = format!("qdisc {handle}");
+        found.ok_or_else(|| ConfigError::new(ErrorKind::NotFound, object, "a qdisc of this port", handle))
+    }
+    fn add(
+        &mut self,
+        parent: Handle,
+        handle: Option<Handle>,
+        kind: &str,
+        words: &mut Words<'_>,
+    ) -> Result<Handle, ConfigError> {
+        if self.is_about_shell(parent, kind) {
+            let there = self.root_handle();
+            if !there.is_none() {
+                let err = ConfigError::new(ErrorKind::Exists, "root", "no qdisc there yet", there);
+                return Err(err.hint("use replace, or delete it first"));
+            }
+            return self.set_root(handle, kind, words);
+        }
+        match self.spot(parent)? {
+            Spot::Root => self.set_root(handle, kind, words),
+            Spot::Path(at, place) => {
+                refuse_shell(kind, parent)?;
+                let handle = self.handle(handle, parent)?;
+                self.on_path(at, |tree, cx| tree.add(place, handle, kind, words, cx))
+            }
+        }
+    }
+    fn replace(
+        &mut self,
+        parent: Handle,
+        handle: Option<Handle>,
+        kind: &str,
+        words: &mut Words<'_>,
+    ) -> Result<Handle, ConfigError> {
+        if self.is_about_shell(parent, kind) {
+            let there = self.root_handle();
+            let same = handle.is_none_or(|h| h.qdisc().is_none() || h.qdisc() == there);
+            let present = self.port.shell.as_ref().map(|s| s.qdisc().spec().kind);
+            if !there.is_none() && present == Some(kind) && same {
+                return self.change(parent, Some(kind), words).map(|()| there);
+            }
+            return self.set_root(handle, kind, words);
+        }
+        match self.spot(parent)? {
+            Spot::Root => self.set_root(handle, kind, words),
+            Spot::Path(at, place) => {
+                refuse_shell(kind, parent)?;
+                let mut present = Handle::NONE;
+                self.visit(&mut |p, node| {
+                    if p.parent == parent {
+                        present = node.handle();
+                    }
+                });
+                // One that stays keeps its handle; the tree says so.
+                let handle = match handle {
+                    None if !present.is_none() => None,
+                    asked => self.handle(asked, parent)?,
+                };
+                self.on_path(at, |tree, cx| tree.replace(place, handle, kind, words, cx))
+            }
+        }
+    }
+    fn change(
+        &mut self,
+        parent: Handle,
+        kind: Option<&str>,
+        words: &mut Words<'_>,
+    ) -> Result<(), ConfigError> {
+        let now = self.now;
+        match self.spot(parent)? {
+            Spot::Path(at, place) => self.on_path(at, |tree, cx| tree.change(place, kind, words, cx)),
+            Spot::Root => {
+                let env = self.port.config.env;
+                let Some(shell) = &mut self.port.shell else { return Ok(()) };
+                let present = shell.qdisc().spec().kind;
+                if shell.handle().is_none() {
+                    let err = ConfigError::new(ErrorKind::NotFound, "root", "a qdisc that was added", "");
+                    return Err(err.hint("the default qdisc cannot be changed: add one"));
+                }
+                if let Some(given) = kind.filter(|k| *k != present) {
+                    let object = format!("qdisc {}", shell.handle());
+                    let err =
+                        ConfigError::new(ErrorKind::Conflict, object, format!("its kind, {present}"), given);
+                    return Err(err.hint("a change keeps the kind: use replace"));
+                }
+                let mut cx = Cx::new(1, env.seed);
+                cx.now = now;
+                shell.with(&mut cx, |qdisc, cx| qdisc.change(words, &env, cx))
+            }
+        }
+    }
+    fn set_stab(&mut self, parent: Handle, stab: Option<Stab>) -> Result<(), ConfigError> {
+        match (self.spot(parent)?, stab) {
+            (Spot::Path(at, place), stab) => self.on_path(at, |tree, cx| tree.set_stab(place, stab, cx)),
+            (Spot::Root, None) => Ok(()),
+            (Spot::Root, Some(_)) => {
+                let expected = "a size table at a root that packets meet";
+                let err =
+                    ConfigError::new(ErrorKind::Unsupported, "root", expected, "one that stands for queues");
+                Err(err.key("stab").hint("put it at the qdisc of each queue"))
+            }
+        }
+    }
+    fn delete(&mut self, parent: Handle) -> Result<(), ConfigError> {
+        let env = self.port.config.env;
+        let several = env.queues > 1;
+        match self.spot(parent)? {
+            Spot::Path(at, place) if place != Handle::ROOT || self.port.shell.is_some() || !several => {
+                self.on_path(at, |tree, cx| tree.delete(place, cx))
+            }
+            _ => {
+                if self.root_handle().is_none() {
+                    return Err(ConfigError::new(ErrorKind::NotFound, "root", "a qdisc that was added", ""));
+                }
+                let root =
+                    default_shell(&env).map_or(NewRoot::One(None), |shell| NewRoot::Shell(shell, None));
+                self.port.replace_root(self.now, root, self.dev);
+                Ok(())
+            }
+        }
+    }
+    fn classes(
+        &mut self,
+        parent: Option<Handle>,
+        class: Handle,
+        f: &mut dyn FnMut(&mut Tree, &mut Cx) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
+        let owner = match (class.major(), parent) {
+            (0, Some(parent)) if parent != Handle::ROOT => parent.qdisc(),
+            (0, _) => self.root_handle(),
+            _ => class.qdisc(),
+        };
+        let Some(shell) = &self.port.shell else { return self.on_path(0, f) };
+        if owner == shell.handle() {
+            let kind = shell.qdisc().spec().kind;
+            let expected = format!("a qdisc whose classes commands make: {kind} is not one");
+            let object = format!("class {class}");
+            return Err(ConfigError::new(ErrorKind::Unsupported, object, expected, "this"));
+        }
+        let has = |tree: &Tree| {
+            let mut there = false;
+            tree.visit(&mut |_, node| there |= node.handle() == owner && !owner.is_none());
+            there
+        };
+        match self.port.paths.iter().position(|p| has(p.tree())) {
+            Some(at) => self.on_path(at, f),
+            None => {
+                let object = format!("qdisc {owner}");
+                Err(ConfigError::new(ErrorKind::NotFound, object, "a qdisc of this port", owner)
+                    .key("classid"))
+            }
+        }
+    }
+}
+
+/// A super-packet in one piece.
+fn whole<F>(frame: F, m: &Meta, _: u32, each: &mut dyn FnMut(F, Meta)) {
+    each(frame, *m);
+}
+
+/// What stands for all queues has no place below one.
+fn refuse_shell(kind: &str, parent: Handle) -> Result<(), ConfigError> {
+    if !stands_for_queues(kind) || parent == Handle::ROOT {
+        return Ok(());
+    }
+    let err = ConfigError::new(ErrorKind::Unsupported, format!("class {parent}"), "root", kind).key("parent");
+    Err(err.hint(format!("the classes of {kind} are the device's transmit queues")))
+}
+
+/// The words that make a qdisc like this.
+fn words_of(node: &Node) -> Vec<String> {
+    let mut words = Vec::new();
+    node.qdisc().options(&mut |s| {
+        if s.value.is_set() {
+            words.extend(s.word.map(String::from));
+            words.extend(exact_of(s.value).split(' ').map(String::from));
+        }
+    });
+    words
+}
+
+/// The same root for a device that is otherwise.
+pub(super) fn made_anew(shell: &Node, env: &Env) -> Result<Node, ConfigError> {
+    let words = words_of(shell);
+    let words: Vec<&str> = words.iter().map(|w| &**w).collect();
+    let qdisc = kind(shell.qdisc().spec().kind)?.build(&mut Words::new(&words), env)?;
+    Ok(Node::new(shell.handle(), qdisc))
+}
+
+/// The traffic classes that a root makes of the queues.
+fn classes_of(root: &Node, env: &Env) -> Option<TrafficClasses> {
+    if root.qdisc().spec().kind != mqprio::KIND {
+        return None;
+    }
+    let words = words_of(root);
+    let words: Vec<&str> = words.iter().map(|w| &**w).collect();
+    let mut config = mqprio::Config::defaults(env);
+    apply(&mut config, mqprio::KIND, &mut Words::new(&words)).ok()?;
+    config.classes().ok()
+}

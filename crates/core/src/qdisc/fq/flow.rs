@@ -1,0 +1,144 @@
+//! A flow, its packets, and lists of flows.
+
+use super::config::Limits;
+use crate::cx::Cx;
+use crate::meta::Meta;
+use crate::pool::{List, Pkt, Pool};
+use crate::time::Instant;
+
+/// "No flow" in a link.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// Where a flow is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Not known: no packet came yet, or it was forgotten.
+    #[default]
+    Unknown,
+    /// Known, and nothing waits in it.
+    Idle,
+    /// On a list of a band.
+    Listed,
+    /// In the wheel.
+    Throttled,
+}
+
+/// A flow: one cache line.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Flow {
+    pub(super) packets: Packets,
+    /// Launch time of the last of its packets, if it has any: none of the others has a later one.
+    pub(super) latest: Instant,
+    /// Before this nothing of it leaves; zero if it was never paced.
+    pub(super) next: Instant,
+    /// Since when it is idle.
+    pub(super) idle: Instant,
+    pub(super) credit: i32,
+    pub(super) len: u32,
+    /// The next flow on the same list.
+    pub(super) link: u32,
+    pub(super) place: Place,
+    /// The band of the packet that came last: that in which it is listed next.
+    pub(super) band: u8,
+}
+
+impl Flow {
+    /// Whether its first packet may leave, in its turn. If it has to wait, `next` says until when.
+    #[inline]
+    pub(super) fn may_send(&mut self, cx: &Cx, limits: &Limits) -> bool {
+        if self.credit <= 0 || self.len == 0 {
+            return false;
+        }
+        let until = cx.now + limits.offload;
+        // Only if it decides is the packet's own time read, from where the packet lies.
+        if self.latest > self.next.max(until) {
+            let due = self.due(&cx.pool);
+            if due > until {
+                self.next = due;
+            }
+        }
+        self.next <= until
+    }
+    /// When its first packet may leave.
+    #[cold]
+    fn due(&self, pool: &Pool) -> Instant {
+        self.next.max(self.packets.front(pool).map_or(Instant::ZERO, launch_of))
+    }
+}
+
+const _: () = assert!(size_of::<Flow>() == 64, "a flow fills exactly one cache line");
+
+/// The packets of a flow in order of launch time: those in `front`, then those in `back`. Two lists, because a packet is then
+/// linked behind another only where a third is before them: with fewer, none is touched from when it came until it leaves.
+#[derive(Debug, Default)]
+pub(super) struct Packets {
+    front: List,
+    back: List,
+}
+
+impl Packets {
+    /// Appends a packet.
+    #[inline]
+    pub(super) fn push_back(&mut self, pool: &mut Pool, p: Pkt) {
+        let list = if self.front.is_empty() { &mut self.front } else { &mut self.back };
+        list.push_back(pool, p);
+    }
+    /// Inserts a packet behind all in front that launch no later than it.
+    #[cold]
+    pub(super) fn insert(&mut self, pool: &mut Pool, p: Pkt, launch: Instant) {
+        self.front.append(pool, &mut self.back);
+        self.front.insert_by(pool, p, |m| launch_of(m) <= launch);
+    }
+    /// Takes the first packet.
+    #[inline]
+    pub(super) fn pop_front(&mut self, pool: &Pool) -> Option<Pkt> {
+        let p = self.front.pop_front(pool);
+        if self.front.is_empty() {
+            self.front = core::mem::take(&mut self.back);
+        }
+        p
+    }
+    pub(super) fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.front.front(pool)
+    }
+    pub(super) fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        out.append(pool, &mut self.front);
+        out.append(pool, &mut self.back);
+    }
+    pub(super) fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        self.front.metas(pool).chain(self.back.metas(pool))
+    }
+}
+
+/// A list of flows, threaded through their `link`s.
+#[derive(Debug)]
+pub(super) struct Turns {
+    pub(super) head: u32,
+    pub(super) tail: u32,
+}
+
+impl Turns {
+    pub(super) const fn new() -> Self {
+        Self { head: NIL, tail: NIL }
+    }
+    #[inline]
+    pub(super) fn push_back(&mut self, flows: &mut [Flow], f: u32) {
+        match self.head {
+            NIL => self.head = f,
+            _ => flows[self.tail as usize].link = f,
+        }
+        self.tail = f;
+    }
+    /// Takes the first flow off, which links to `link`.
+    #[inline]
+    pub(super) const fn pop_front(&mut self, link: u32) {
+        self.head = if self.head == self.tail { NIL } else { link };
+    }
+}
+
+/// When a packet may leave: its launch time, or when it came.
+#[inline]
+pub(super) fn launch_of(m: &Meta) -> Instant {
+    if m.txtime == Instant::ZERO { m.enqueued } else { m.txtime }
+}

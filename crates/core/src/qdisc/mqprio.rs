@@ -1,0 +1,414 @@
+//! mqprio: traffic classes of transmit queues. A packet's priority says its class, the class has queues in a row, and the flow
+//! hash chooses among them; each queue has a qdisc of its own, as with mq (tc-mqprio(8)). What is between the classes is the
+//! device's business: with `hw 1` a device that can is told of the classes and schedules them itself (strict priority, ETS,
+//! rates), without it the queues are served in turn.
+//!
+//! Choosing the queue is the port's (`crate::select`, by [`Config::classes`]). On a `crate::port::Port` each queue is a
+//! transmit path of its own and this qdisc only stands for them; where one path feeds all queues it does the same in one place
+//! (`qdisc::by_queue`).
+//!
+//! - I1: every priority has a class, every class has queues that are there, and no two classes share one.
+//! - Differs from Linux (PARITY.md: mq-show-order, mqprio-failed-add): a refused mqprio changes nothing.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use crate::cx::Cx;
+use crate::device::Offload;
+use crate::error::{ConfigError, ErrorKind};
+use crate::handle::ClassId;
+use crate::meta::Meta;
+use crate::node::{Class, Node, Peek};
+use crate::pool::{List, Pkt, Pool};
+use crate::qdisc::by_queue::ByQueue;
+use crate::qdisc::fifo::NoStats;
+use crate::qdisc::mq::default_child;
+use crate::qdisc::multiq::several_queues;
+use crate::qdisc::{Discipline, Next, Verdict};
+use crate::select::{CLASSES_MAX, Range, TrafficClasses};
+use crate::spec::{Env, Flags};
+use crate::units::Rate;
+use crate::value::{Json, PrioMap, Show, Value, Words, text_of};
+
+/// Its word.
+pub(crate) const KIND: &str = "mqprio";
+
+/// The class number of a traffic class, above those of the queues: 0xffe0 and on.
+pub const CLASS_MINOR: u16 = 0xffe0;
+
+/// What tc takes where no map is given.
+const MAP: PrioMap = PrioMap([0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 1, 1, 3, 3, 3, 3]);
+
+crate::params! {
+    /// Parameters of mqprio.
+    pub struct Config(env) {
+        /// Traffic classes.
+        num_tc: u32 = 8, keys ["num_tc"], "1 to 16": |n| (1..=16).contains(n);
+        /// The traffic class of each priority from 0; those left out are class 0.
+        map: PrioMap = MAP, keys ["map"];
+        /// The queues of each class, COUNT@OFFSET. With `hw 1` the device may choose if none are given.
+        queues: Ranges = Ranges(Vec::new()), keys ["queues"];
+        /// 1 if the device is to schedule the classes, 0 if queues are served in turn.
+        hw: u32 = 1, keys ["hw"], "0 to 2": |n| *n <= 2;
+        /// How the device is told: `dcb`, or `channel` with queues and rates. With `hw 1` only.
+        mode: Mode = Mode::Dcb, keys ["mode"];
+        /// What shapes a class: `dcb`, or `bw_rlimit` with the rates below. With `hw 1` only.
+        shaper: Shaper = Shaper::Dcb, keys ["shaper"];
+        /// Of each class the least rate that it is to get. With `shaper bw_rlimit` only.
+        min_rate: Rates = Rates(Vec::new()), keys ["min_rate"];
+        /// Of each class the greatest rate. With `shaper bw_rlimit` only.
+        max_rate: Rates = Rates(Vec::new()), keys ["max_rate"];
+        /// Of each class whether its frames are express (E) or preemptible (P), IEEE 802.1Qbu. With `hw 1` only.
+        fp: Preemption = Preemption(Vec::new()), keys ["fp"];
+    }
+}
+
+impl Config {
+    /// The traffic classes that it makes of a port's queues.
+    pub fn classes(&self) -> Result<TrafficClasses, ConfigError> {
+        TrafficClasses::new(self.map.0, &self.queues.0)
+    }
+
+    fn check(&self, env: &Env) -> Result<(), ConfigError> {
+        let num_tc = self.num_tc as usize;
+        let bad = |kind, key: &str, expected: &dyn core::fmt::Display, given: &dyn core::fmt::Display| {
+            Err(ConfigError::new(kind, Mqprio::KIND, expected, given).key(key))
+        };
+        if let Some((priority, tc)) =
+            self.map.0.iter().enumerate().find(|(_, tc)| usize::from(**tc) >= num_tc)
+        {
+            let expected = format!("traffic classes below {num_tc}");
+            return bad(ErrorKind::OutOfRange, "map", &expected, &format!("{tc} for priority {priority}"));
+        }
+        for (key, given) in [
+            ("queues", self.queues.0.len()),
+            ("min_rate", self.min_rate.0.len()),
+            ("max_rate", self.max_rate.0.len()),
+            ("fp", self.fp.0.len()),
+        ] {
+            if given > num_tc {
+                return bad(
+                    ErrorKind::OutOfRange,
+                    key,
+                    &format!("one for each of the {num_tc} traffic classes"),
+                    &given,
+                );
+            }
+        }
+        if self.hw == 0 {
+            let extra = [
+                ("mode", self.mode != Mode::Dcb),
+                ("shaper", self.shaper != Shaper::Dcb),
+                ("min_rate", !self.min_rate.0.is_empty()),
+                ("max_rate", !self.max_rate.0.is_empty()),
+                ("fp", !self.fp.0.is_empty()),
+            ];
+            if let Some((key, _)) = extra.into_iter().find(|(_, given)| *given) {
+                return bad(ErrorKind::Conflict, key, &"hw 1 beside it", &"hw 0");
+            }
+        }
+        self.check_queues(env)?;
+        if self.hw == 0 { Ok(()) } else { self.check_offload(env) }
+    }
+
+    /// The device does it: what it must be able to do.
+    fn check_offload(&self, env: &Env) -> Result<(), ConfigError> {
+        let cannot = |key: &str, expected: &str, given: &dyn core::fmt::Display| {
+            let err = ConfigError::new(ErrorKind::Unsupported, Mqprio::KIND, expected, given).key(key);
+            Err(err.hint("hw 0 serves the queues in turn, on any device"))
+        };
+        let offload = &env.offload;
+        let classes = usize::from(offload.classes);
+        let told = match self.mode {
+            Mode::Dcb => offload.dcb,
+            Mode::Channel => offload.channel,
+        };
+        if self.hw != 1 || !(offload.dcb || offload.channel) {
+            return cannot("hw", "a device that schedules traffic classes itself", &self.hw);
+        }
+        if classes < self.num_tc as usize {
+            return cannot(
+                "num_tc",
+                &format!("at most {classes}, the traffic classes of the device"),
+                &self.num_tc,
+            );
+        }
+        if !told {
+            return cannot("mode", "a mode that the device knows", &text_of(&self.mode));
+        }
+        if self.mode == Mode::Dcb && self.shaper != Shaper::Dcb {
+            return cannot("shaper", "dcb, with mode dcb", &text_of(&self.shaper));
+        }
+        let rates = !self.min_rate.0.is_empty() || !self.max_rate.0.is_empty();
+        if rates && self.shaper != Shaper::BwRlimit {
+            return cannot("shaper", "bw_rlimit, with rates", &text_of(&self.shaper));
+        }
+        if self.shaper == Shaper::BwRlimit && !offload.bw_rlimit {
+            return cannot("shaper", "a device that keeps rates for traffic classes", &text_of(&self.shaper));
+        }
+        if self.fp.0.contains(&true) && !offload.fp {
+            return cannot("fp", "a device that interrupts frames", &text_of(&self.fp));
+        }
+        Ok(())
+    }
+
+    /// Every class has queues that are there, and no two share one.
+    fn check_queues(&self, env: &Env) -> Result<(), ConfigError> {
+        let bad = |expected: &dyn core::fmt::Display, given: &dyn core::fmt::Display| {
+            Err(ConfigError::new(ErrorKind::OutOfRange, Mqprio::KIND, expected, given).key("queues"))
+        };
+        for tc in 0..self.num_tc as usize {
+            let range = self.queues.0.get(tc).copied().unwrap_or_default();
+            let given = format!("{}@{} for traffic class {tc}", range.count, range.offset);
+            if range.count == 0 {
+                return bad(&"at least one queue for each traffic class", &given);
+            }
+            if u32::from(range.offset) + u32::from(range.count) > u32::from(env.queues) {
+                return bad(&format!("queues below {}, which the device has", env.queues), &given);
+            }
+            let before = self.queues.0.iter().take(tc).enumerate();
+            let meets =
+                |r: &Range| range.offset < r.offset + r.count && r.offset < range.offset + range.count;
+            if let Some((other, r)) = before.into_iter().find(|(_, r)| meets(r)) {
+                let expected =
+                    format!("queues that traffic class {other} has not ({}@{})", r.count, r.offset);
+                return bad(&expected, &given);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Traffic classes of transmit queues.
+#[derive(Debug)]
+pub struct Mqprio {
+    queues: ByQueue,
+}
+
+impl Discipline for Mqprio {
+    const KIND: &'static str = KIND;
+    const ABOUT: &'static str =
+        "Traffic classes of transmit queues, chosen by priority; a qdisc for each queue.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const TAKES_CLASS: bool = false;
+    const ROOT_ONLY: bool = true;
+    type Config = Config;
+    type Stats = NoStats;
+
+    fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
+        if let Some(old) = old {
+            if old == cfg {
+                return Ok(());
+            }
+            let expected = "what it was made with";
+            let err = ConfigError::new(ErrorKind::Unsupported, Self::KIND, expected, "a change");
+            return Err(err.hint("delete it and add it anew"));
+        }
+        several_queues(Self::KIND, env)?;
+        if cfg.hw == 1 && env.offload != Offload::NONE && cfg.queues.0.is_empty() {
+            cfg.queues = Ranges::even(cfg.num_tc, env.queues);
+        }
+        cfg.check(env)
+    }
+    fn new(_cfg: &Config, env: &Env) -> Self {
+        Self { queues: ByQueue::new(env, default_child) }
+    }
+    fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
+        self.queues.change(env, default_child, cx);
+    }
+    fn admit(&self, m: &Meta, _class: Option<ClassId>) -> Verdict {
+        self.queues.admit(m)
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        self.queues.enqueue(p, cx);
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        self.queues.dequeue(cx)
+    }
+    fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
+        Some(self.queues.peek(cx))
+    }
+    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn reset(&mut self, _cx: &mut Cx) {
+        self.queues.reset();
+    }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+    fn classes(&self) -> &[Class] {
+        self.queues.classes()
+    }
+    fn classes_mut(&mut self) -> &mut [Class] {
+        self.queues.classes_mut()
+    }
+    fn default_child(_cfg: &Config, env: &Env) -> Node {
+        default_child(env)
+    }
+}
+
+/// Reads words while `one` takes them, at most as many as there are traffic classes; `None` if not even the first.
+fn several<T>(words: &mut Words<'_>, one: impl Fn(&mut Words<'_>) -> Option<T>) -> Option<Vec<T>> {
+    let mut all = Vec::new();
+    while all.len() <= CLASSES_MAX {
+        let mut ahead = words.clone();
+        let Some(value) = one(&mut ahead) else { break };
+        all.push(value);
+        *words = ahead;
+    }
+    (!all.is_empty() && all.len() <= CLASSES_MAX).then_some(all)
+}
+
+fn spaced<T>(
+    f: &mut dyn core::fmt::Write,
+    all: &[T],
+    one: impl Fn(&mut dyn core::fmt::Write, &T) -> core::fmt::Result,
+) -> core::fmt::Result {
+    for (i, value) in all.iter().enumerate() {
+        if i > 0 {
+            f.write_char(' ')?;
+        }
+        one(f, value)?;
+    }
+    Ok(())
+}
+
+/// The queues of each traffic class: `2@0 2@2 1@4`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranges(pub Vec<Range>);
+
+impl Ranges {
+    /// A range for each class, as even as may be, the first ones larger.
+    fn even(classes: u32, queues: u16) -> Self {
+        let (n, mut offset) = (classes.clamp(1, CLASSES_MAX as u32) as u16, 0);
+        let range = |tc: u16| {
+            let range = Range { count: queues / n + u16::from(tc < queues % n), offset };
+            offset += range.count;
+            range
+        };
+        Self((0..n).map(range).collect())
+    }
+}
+
+impl Show for Ranges {
+    fn is_set(&self) -> bool {
+        !self.0.is_empty()
+    }
+    fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        spaced(f, &self.0, |f, r| write!(f, "{}@{}", r.count, r.offset))
+    }
+    fn json(&self) -> Json {
+        Json::Text(text_of(self))
+    }
+}
+
+impl Value for Ranges {
+    const EXPECTED: &'static str = "up to 16 ranges of queues, COUNT@OFFSET (2@0 2@2 1@4)";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let one = |words: &mut Words<'_>| {
+            let (count, offset) = words.take()?.split_once('@')?;
+            let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+            (digits(count) && digits(offset)).then_some(())?;
+            Some(Range { count: count.parse().ok()?, offset: offset.parse().ok()? })
+        };
+        several(words, one).map(Self)
+    }
+}
+
+/// Rates of traffic classes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rates(pub Vec<Rate>);
+
+impl Show for Rates {
+    fn is_set(&self) -> bool {
+        !self.0.is_empty()
+    }
+    fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        spaced(f, &self.0, |f, rate| rate.text(f))
+    }
+    fn exact(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        spaced(f, &self.0, |f, rate| rate.exact(f))
+    }
+    fn json(&self) -> Json {
+        Json::List(self.0.iter().map(|r| r.0).collect())
+    }
+}
+
+impl Value for Rates {
+    const EXPECTED: &'static str = "up to 16 rates (1gbit 2gbit)";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        several(words, Rate::take).map(Self)
+    }
+}
+
+/// Of each traffic class whether its frames may be interrupted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preemption(pub Vec<bool>);
+
+impl Show for Preemption {
+    fn is_set(&self) -> bool {
+        !self.0.is_empty()
+    }
+    fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
+        spaced(f, &self.0, |f, p| f.write_char(if *p { 'P' } else { 'E' }))
+    }
+    fn json(&self) -> Json {
+        Json::Text(text_of(self))
+    }
+}
+
+impl Value for Preemption {
+    const EXPECTED: &'static str = "up to 16 letters, E or P (E E P)";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let one = |words: &mut Words<'_>| match words.take()? {
+            "E" => Some(false),
+            "P" => Some(true),
+            _ => None,
+        };
+        several(words, one).map(Self)
+    }
+}
+
+/// Declares a parameter that is one of two words.
+macro_rules! two_words {
+    ($(#[$meta:meta])* $name:ident { $first:ident = $a:literal, $second:ident = $b:literal }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            #[doc = concat!("`", $a, "`.")]
+            $first,
+            #[doc = concat!("`", $b, "`.")]
+            $second,
+        }
+
+        impl Show for $name {
+            fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
+                f.write_str(match self { Self::$first => $a, Self::$second => $b })
+            }
+            fn json(&self) -> Json {
+                Json::Text(text_of(self))
+            }
+        }
+
+        impl Value for $name {
+            const EXPECTED: &'static str = concat!($a, " or ", $b);
+            fn take(words: &mut Words<'_>) -> Option<Self> {
+                match words.take()? {
+                    $a => Some(Self::$first),
+                    $b => Some(Self::$second),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+two_words! {
+    /// How a device is told of traffic classes.
+    Mode { Dcb = "dcb", Channel = "channel" }
+}
+
+two_words! {
+    /// What shapes a traffic class in the device.
+    Shaper { Dcb = "dcb", BwRlimit = "bw_rlimit" }
+}
