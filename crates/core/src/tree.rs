@@ -81,7 +81,12 @@ impl Tree {
     }
     /// See `Node::admit`.
     #[inline]
-    pub fn admit(&self, m: &Asked<'_>) -> Verdict {
+    pub fn admit(&self, m: &Meta) -> Verdict {
+        self.root.admit(&Asked::of(m))
+    }
+    /// The same of a packet that filters were asked about.
+    #[inline]
+    pub(crate) fn admit_asked(&self, m: &Asked<'_>) -> Verdict {
         self.root.admit(m)
     }
 

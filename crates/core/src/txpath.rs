@@ -294,7 +294,7 @@ impl<F> TxPath<F> {
         let origin = self.role == Role::Origin;
         if origin || m.segs > 1 {
             let asked = m;
-            match self.tree.admit(&Asked { meta: &asked, route: detail.map(|d| &d.route) }) {
+            match self.tree.admit_asked(&Asked { meta: &asked, route: detail.map(|d| &d.route) }) {
                 // With nothing queued no departure would ever wake the sender: then it is a drop.
                 Verdict::Full if origin && !self.tree.root().is_empty() => return self.full(frame),
                 Verdict::Cut(max) => {

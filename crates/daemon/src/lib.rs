@@ -23,6 +23,7 @@ mod daemon;
 pub mod grammar;
 mod link;
 mod links;
+mod pass;
 pub mod protocol;
 mod server;
 mod session;

@@ -9,7 +9,7 @@ use txweir_core::value::text_of;
 use txweir_core::wire::{DescriptorCost, WireConfig};
 use txweir_core::{Env, Instant, Rate};
 use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions, Loss, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, Port, Received, WireSpec};
+use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, Port, WireSpec};
 use txweir_tc::tool::Hook;
 
 use crate::grammar::{Change, LinkType, Make, Send};
@@ -259,11 +259,11 @@ impl Link {
         }
     }
 
-    /// Puts made-up packets into its path; what became of them, in one line.
+    /// What `link send` has to say of a size and a number of packets that cannot be.
     ///
     /// # Errors
     /// A size that the MTU does not allow.
-    pub fn send(&mut self, now: Instant, send: &Send) -> Result<String, String> {
+    pub fn made_up(&self, send: &Send) -> Result<Traffic, String> {
         let most = self.env().frame_max().min(LARGEST_FRAME);
         let size = send.size.unwrap_or_else(|| most.max(HEADERS as u32));
         if size > most {
@@ -278,28 +278,7 @@ impl Link {
                 send.packets
             ));
         }
-        let (before, sent_before) = (self.way.stats(), self.way.path().stats().tx_packets);
-        let mut traffic = Traffic::new(send.packets, size as usize, send.flows, send.tos);
-        while traffic.left > 0 {
-            // Made-up traffic never fails, and a frame without a buffer is counted.
-            if let Ok(Received::Frame(mut arrival)) = self.way.receive(&mut traffic) {
-                let meta = arrival.meta_mut();
-                meta.priority = send.priority.unwrap_or(meta.priority);
-                meta.mark = send.mark;
-                if let Err(error) = self.way.admit(now, arrival, &mut self.end) {
-                    self.lost(&error);
-                }
-            }
-        }
-        self.advance(now);
-        let stats = self.way.stats();
-        let drops = (stats.dropped + stats.no_memory) - (before.dropped + before.no_memory);
-        let sent = self.way.path().stats().tx_packets - sent_before;
-        let queued = self.way.path().backlog().packets;
-        Ok(format!(
-            "{} packets of {size} bytes: {sent} sent, {drops} dropped, {queued} queued now\n",
-            send.packets
-        ))
+        Ok(Traffic::new(send.packets, size as usize, send.flows, send.tos))
     }
 
     /// Runs what is due at `now`.

@@ -12,6 +12,7 @@ use txweir_tc::tool::Ports;
 
 use crate::grammar::{Change, LinkType, Make, Verb};
 use crate::link::{End, Link};
+use crate::pass::admit;
 use crate::show;
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
@@ -35,7 +36,7 @@ enum Peer {
 /// The links, in the order in which they were added.
 #[derive(Debug)]
 pub struct Links {
-    all: Vec<Link>,
+    pub(crate) all: Vec<Link>,
     /// Where frames are received that nobody forwards.
     scratch: Box<[u8]>,
     /// The time of the request that is being done.
@@ -46,6 +47,8 @@ pub struct Links {
     pub(crate) state: State,
     /// By which numbers they know links.
     pub(crate) ports: Ports,
+    /// What they count has room for all that there are.
+    pub(crate) fitted: bool,
 }
 
 impl Default for Links {
@@ -56,6 +59,7 @@ impl Default for Links {
             now: Instant::ZERO,
             filters: Filters::new(),
             ports: Ports::default(),
+            fitted: true,
             // What the standard library keys its own hashes with: from the system's random source.
             state: State::new(RandomState::new().hash_one(0u8)),
         }
@@ -93,7 +97,7 @@ impl Links {
         match verb {
             Verb::Send(send) => {
                 let at = self.index(&send.name)?;
-                self.all[at].send(now, send)
+                self.send(now, at, send)
             }
             Verb::Show(wanted) => {
                 self.all.iter_mut().for_each(|link| link.advance(now));
@@ -292,16 +296,17 @@ impl Links {
     /// A burst from one link. True if there may be more.
     fn receive(&mut self, clock: &dyn Fn() -> Instant, at: usize) -> bool {
         let peer = self.all[at].peer.as_ref().and_then(|peer| self.index(peer).ok());
-        let Some([from, to]) = peer.and_then(|peer| self.all.get_disjoint_mut([at, peer]).ok()) else {
-            return self.receive_unclaimed(at);
-        };
+        let Some(peer) = peer.filter(|peer| *peer != at) else { return self.receive_unclaimed(at) };
+        let Ok([mut from, mut to]) = self.all.get_disjoint_mut([at, peer]) else { return false };
+        let asks = !self.filters.is_empty();
         for _ in 0..BURST {
             match to.way.receive(&mut from.end) {
-                Ok(Received::Frame(arrival)) => {
-                    if let Err(error) = to.way.admit(clock(), arrival, &mut to.end) {
-                        to.lost(&error);
-                    }
+                Ok(Received::Frame(arrival)) if asks => {
+                    self.pass(clock(), Some(at), peer, arrival);
+                    let Ok(again) = self.all.get_disjoint_mut([at, peer]) else { return false };
+                    [from, to] = again;
                 }
+                Ok(Received::Frame(arrival)) => admit(clock(), to, arrival),
                 Ok(Received::LeftOut) => {}
                 Ok(Received::Nothing) => return false,
                 Err(error) => {

@@ -31,6 +31,7 @@ impl Devices for Links {
     }
 
     fn filters_mut(&mut self) -> &mut Filters {
+        self.fitted = false;
         &mut self.filters
     }
 

@@ -59,6 +59,13 @@ impl Traffic {
     }
 }
 
+impl Traffic {
+    /// Bytes of each frame.
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+}
+
 impl Port for Traffic {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let Some(frame) = frame.get_mut(..self.size).filter(|_| self.left > 0) else { return Ok(None) };

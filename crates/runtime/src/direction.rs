@@ -13,6 +13,7 @@ use std::io;
 use txweir_core::cx::Cx;
 use txweir_core::device::TxQueue;
 use txweir_core::dql::DqlConfig;
+use txweir_core::route::Route;
 use txweir_core::txpath::{BULK, Swapped};
 use txweir_core::wire::{Departure, Wire, WireConfig};
 use txweir_core::{Admitted, ConfigError, Detail, DropReason, Env, ErrorKind, Instant, Meta, Nanos};
@@ -96,6 +97,10 @@ txweir_core::stats! {
         no_memory: u64,
         /// Frames that the qdiscs dropped, or that were refused on the way into them.
         dropped: u64,
+        /// Of those, frames that the filters of a hook dropped.
+        filtered: u64,
+        /// Frames that an action took away, or sent elsewhere.
+        taken: u64,
         /// Super-frames that were cut because a qdisc takes them only in pieces.
         cut: u64,
         /// Pieces that these were cut into.
@@ -122,8 +127,9 @@ txweir_core::stats! {
 /// A frame on its way in.
 #[derive(Debug)]
 pub struct Arrival {
-    frame: Frame,
-    meta: Meta,
+    pub(crate) frame: Frame,
+    pub(crate) meta: Meta,
+    pub(crate) route: Route,
 }
 
 impl Arrival {
@@ -208,7 +214,7 @@ impl Direction {
         };
         self.stats.received += 1;
         self.stats.received_bytes += u64::from(meta.wire_len);
-        Ok(Received::Frame(Arrival { frame, meta }))
+        Ok(Received::Frame(Arrival { frame, meta, route: Route::default() }))
     }
 
     /// Takes a frame into the path at `now`, which never goes back from one call to the next of this or
@@ -218,8 +224,9 @@ impl Direction {
     /// The output is gone.
     pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl Port) -> io::Result<()> {
         self.advance(now, output)?;
-        let Arrival { frame, meta } = arrival;
-        let detail = self.path.wants_detail().then(|| self.classifier.detail(frame.bytes()));
+        let Arrival { frame, meta, route } = arrival;
+        let detail =
+            self.path.wants_detail().then(|| Detail { route, ..self.classifier.detail(frame.bytes()) });
         match self.path.submit_with(now, frame, meta, detail.as_ref(), &mut self.line) {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
             Admitted::Cut(frame, _) => self.cut(now, frame, &meta, detail.map(Detail::piece)),
@@ -232,6 +239,18 @@ impl Direction {
             self.drain(now);
         }
         Ok(())
+    }
+
+    /// A hook's filters have dropped a frame.
+    pub(crate) fn hook_dropped(&mut self, arrival: Arrival, reason: DropReason) {
+        self.stats.filtered += 1;
+        self.line.discard(arrival.frame, &arrival.meta, reason);
+    }
+
+    /// An action has taken a frame.
+    pub(crate) fn taken(&mut self, arrival: Arrival) {
+        self.stats.taken += 1;
+        self.line.frames.give(arrival.frame);
     }
 
     /// Runs everything that is due at `now`: frames that have left the wire go to the output, completions to the

@@ -34,6 +34,28 @@ impl Frame {
     }
 }
 
+impl Frame {
+    /// Puts bytes in at an offset, if the buffer has room.
+    pub(crate) fn widen(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let len = self.len + bytes.len();
+        if at > self.len || len > self.buffer.len().min(MAX_FRAME) {
+            return false;
+        }
+        self.buffer.copy_within(at..self.len, at + bytes.len());
+        self.buffer[at..at + bytes.len()].copy_from_slice(bytes);
+        self.len = len;
+        true
+    }
+
+    /// Takes bytes out at an offset, if there are so many.
+    pub(crate) fn narrow(&mut self, at: usize, len: usize) -> bool {
+        let Some(end) = at.checked_add(len).filter(|end| *end <= self.len) else { return false };
+        self.buffer.copy_within(end..self.len, at);
+        self.len -= len;
+        true
+    }
+}
+
 /// Frame buffers of one direction.
 #[derive(Debug)]
 pub struct Frames {

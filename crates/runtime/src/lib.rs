@@ -26,6 +26,7 @@
 
 mod classify;
 mod direction;
+mod filtering;
 mod frame;
 mod line;
 pub mod report;
@@ -34,6 +35,7 @@ mod wire;
 
 pub use classify::Classifier;
 pub use direction::{Arrival, Direction, DirectionConfig, DirectionStats, Port, Received};
+pub use filtering::Asking;
 pub use frame::{Frame, Frames};
 pub use run::{Ended, Forwarder, RunError, RunOptions, Side};
 pub use wire::{E1000_DESCRIPTORS, WireSpec};

@@ -159,6 +159,11 @@ impl Filters {
         }
     }
 
+    /// True if there is no filter anywhere.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.iter().flatten().all(|b| b.chains.iter().all(|c| c.tables.is_empty()))
+    }
+
     /// A block.
     #[inline]
     pub fn block(&self, block: BlockId) -> Option<&Block> {

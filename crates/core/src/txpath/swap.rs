@@ -107,7 +107,7 @@ impl<F> TxPath<F> {
         let m = *self.cx.meta(&p);
         if m.segs > 1
             && let Verdict::Cut(max) =
-                self.tree.admit(&Asked { meta: &m, route: self.cx.pool.detail(&p).map(|d| &d.route) })
+                self.tree.admit_asked(&Asked { meta: &m, route: self.cx.pool.detail(&p).map(|d| &d.route) })
             && let Some(frame) = self.frames[p.index()].take()
         {
             // From the number that the next packet will have: pieces count it on.

@@ -203,9 +203,7 @@ impl World {
         let turn = u64::from(id) << 32;
         self.frames.push(Known { flow, epoch, turn, wire_len, at: Where::Offered });
         let room = self.path.cx().pool.live() < self.path.cx().pool.capacity();
-        let welcome = wire_len <= OBJECT_MAX
-            && room
-            && self.path.tree().admit(&txweir_core::route::Asked::of(&meta)) == Verdict::Accept;
+        let welcome = wire_len <= OBJECT_MAX && room && self.path.tree().admit(&meta) == Verdict::Accept;
         let was_empty = self.path.backlog().packets == 0;
         if self.mode == Mode::Queued {
             self.path.freeze();

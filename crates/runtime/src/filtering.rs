@@ -1,0 +1,116 @@
+//! Filters on a direction's packets: at the hook that they come in by, at the one that they leave by, and at qdiscs.
+
+use txweir_core::action::State;
+use txweir_core::filter::{BlockId, Filters, Run, Verdict};
+use txweir_core::headers::Headers;
+use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Way};
+use txweir_core::route::Routed;
+use txweir_core::{DropReason, Instant};
+
+use crate::direction::{Arrival, Direction};
+use crate::frame::Frame;
+
+/// What a direction asks of each packet, and with what.
+pub struct Asking<'a> {
+    /// The filters and actions.
+    pub filters: &'a Filters,
+    /// What they count; made to fit the filters (`Filters::fit`).
+    pub state: &'a mut State,
+    /// Where actions send copies.
+    pub outlet: &'a mut dyn Outlet,
+    /// The port that the packet came in by, and the block of its hook; `None` if it is sent from here.
+    pub from: Option<(PortId, Option<BlockId>)>,
+    /// The port that it leaves by, and the block of its hook.
+    pub to: (PortId, Option<BlockId>),
+    /// Transmit queues of that port.
+    pub queues: u32,
+    /// Redirections behind it.
+    pub depth: u8,
+}
+
+impl std::fmt::Debug for Asking<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Asking").field("from", &self.from).field("to", &self.to).finish_non_exhaustive()
+    }
+}
+
+impl FrameBytes for Frame {
+    fn bytes(&self) -> &[u8] {
+        self.bytes()
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes_mut()
+    }
+    /// As far as its buffer has room. What is left to be done on the frame is done that much further back.
+    fn insert(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let done = self.widen(at, bytes);
+        if let (true, Ok(len)) = (done && at <= usize::from(self.hdr.csum_start), u16::try_from(bytes.len()))
+        {
+            self.hdr.csum_start = self.hdr.csum_start.saturating_add(len);
+        }
+        done
+    }
+    fn remove(&mut self, at: usize, len: usize) -> bool {
+        let done = self.narrow(at, len);
+        if let (true, Ok(len)) = (done && at < usize::from(self.hdr.csum_start), u16::try_from(len)) {
+            self.hdr.csum_start = self.hdr.csum_start.saturating_sub(len);
+        }
+        done
+    }
+}
+
+impl Direction {
+    /// Asks the filters about a frame that is to be admitted, which they may change; what is to be admitted. A frame that they
+    /// drop before it is queued, or that an action takes, is counted and is none.
+    pub fn classify(
+        &mut self,
+        now: Instant,
+        mut arrival: Arrival,
+        asking: &mut Asking<'_>,
+    ) -> Option<Arrival> {
+        let Arrival { frame, meta, route } = &mut arrival;
+        let headers = Headers::parse_ethernet(frame.bytes());
+        let mut packet = Packet::new(frame, meta, headers);
+        packet.depth = asking.depth;
+        let mut run = Run {
+            actions: &asking.filters.actions,
+            state: &mut *asking.state,
+            outlet: &mut *asking.outlet,
+            now,
+            queues: asking.queues,
+        };
+        let hooks = [
+            asking.from.map(|(port, block)| (port, block, Way::Ingress)),
+            Some((asking.to.0, asking.to.1, Way::Egress)),
+        ];
+        for (port, block, way) in hooks.into_iter().flatten() {
+            packet = packet.at(port, way);
+            packet.iif = asking.from.map_or(PortId::NONE, |(port, _)| port);
+            match block
+                .map_or(Verdict::Unmatched, |block| asking.filters.classify(block, &mut packet, &mut run))
+            {
+                Verdict::Unmatched => {}
+                Verdict::Class(class) => packet.meta.class = class,
+                Verdict::Drop => {
+                    self.hook_dropped(arrival, DropReason::Filtered);
+                    return None;
+                }
+                Verdict::Stolen => {
+                    self.taken(arrival);
+                    return None;
+                }
+            }
+        }
+        let tree = self.path().tree();
+        if tree.has_filters() {
+            match tree.route(asking.filters, &mut packet, &mut run) {
+                Routed::Go(said) => *route = said,
+                Routed::Stolen => {
+                    self.taken(arrival);
+                    return None;
+                }
+            }
+        }
+        Some(arrival)
+    }
+}
