@@ -147,7 +147,8 @@ fn everything_was_met(t: &Totals) {
     ] {
         assert!(n >= least, "{name}: {n}, at least {least} were to be met");
     }
-    for reason in DropReason::ALL {
+    // Filters need bytes, which the frames of the swarm have not: `route.rs` has random trees with filters.
+    for reason in DropReason::ALL.iter().filter(|r| **r != DropReason::Filtered) {
         assert!(t.dropped[*reason as usize] > 0, "nothing was dropped for {reason}");
     }
 }

@@ -200,6 +200,79 @@ fn a_qdisc_with_filters_is_not_passed_by() {
     assert_eq!(lane.place(IP, 0), DROPPED);
 }
 
+/// Random filters at every qdisc of a tree of three levels: what comes in waits, leaves or is dropped, at every node, and a
+/// packet waits where the filters said.
+#[test]
+fn nothing_is_lost_whatever_filters_say() {
+    use txweir_core::rng::Rng;
+    let (mut dropped, mut queued, mut stolen) = (0, 0, 0);
+    for seed in 0..150 {
+        let mut rng = Rng::new(seed);
+        let mut lane = Lane::new();
+        lane.qdisc(Handle::ROOT, 1, ["prio", "ets bands 3"][seed as usize % 2]);
+        lane.qdisc(h(1, 1), 2, "htb default 2");
+        lane.class(h(2, 0), h(2, 9), "rate 1mbit");
+        for minor in [1, 2, 3] {
+            lane.class(h(2, 9), h(2, minor), "rate 1mbit");
+        }
+        lane.qdisc(h(1, 2), 3, "drr");
+        lane.class(h(3, 0), h(3, 1), "quantum 1000");
+        lane.qdisc(h(2, 1), 4, "fq_codel");
+        lane.qdisc(h(3, 1), 5, "sfq");
+        for _ in 0..6 {
+            let at = [h(1, 0), h(2, 0), h(2, 9), h(3, 0), h(4, 0), h(5, 0)][rng.below(6) as usize];
+            let class = h(at.major(), rng.below(4) as u16);
+            let controls = [
+                Control::Pass,
+                Control::Pass,
+                Control::Pass,
+                Control::Drop,
+                Control::Stolen,
+                Control::Continue,
+            ];
+            let protocol = [IP, ARP, V6][rng.below(3) as usize];
+            lane.filter(at, protocol, class, controls[rng.below(6) as usize]);
+        }
+        let mut offered = 0;
+        for n in 0..60 {
+            let mut meta = Meta::new(60 + rng.below(100) as u32).priority(rng.below(8) as u32);
+            let protocol = [IP, ARP, V6, 0x1234][n % 4];
+            match lane.route(protocol, &mut meta) {
+                Routed::Stolen => stolen += 1,
+                Routed::Go(route) => {
+                    let detail = Detail { route, ..Detail::default() };
+                    let done = lane.path.submit_with(T0, 1, meta, Some(&detail), &mut lane.dev);
+                    offered += 1;
+                    let said_drop = (0..8).any(|d| (1..6).any(|major| route.said(d, major) == Said::Drop));
+                    assert_eq!(
+                        done == Admitted::Dropped(DropReason::Filtered),
+                        said_drop,
+                        "seed {seed}: {route:?}"
+                    );
+                }
+            }
+            let mut below = Vec::new();
+            lane.path.queued(&mut |_, handle, m| below.push((handle, m.wire_len)));
+            lane.path.tree().visit(&mut |_, node| {
+                let b = node.books();
+                assert_eq!(b.admitted.packets, b.sent.packets + b.dropped.packets + b.queued.packets);
+                if node.qdisc().classes().is_empty() && !node.handle().is_none() {
+                    let own: Vec<u32> =
+                        below.iter().filter(|(at, _)| *at == node.handle()).map(|(_, l)| *l).collect();
+                    let waits = (own.len() as u64, own.iter().map(|l| u64::from(*l)).sum::<u64>());
+                    assert_eq!(waits, (b.queued.packets, b.queued.bytes), "seed {seed}");
+                }
+            });
+        }
+        let root = lane.path.tree().root().books();
+        assert_eq!(root.admitted.packets, offered);
+        assert_eq!(lane.dev.discarded().len() as u64, root.dropped.packets);
+        dropped += root.dropped.packets;
+        queued += root.queued.packets;
+    }
+    assert!(dropped > 1000 && queued > 1000 && stolen > 300, "{dropped} {queued} {stolen}");
+}
+
 #[test]
 fn what_was_said_of_a_qdisc_is_not_said_of_another() {
     let mut lane = Lane::new();

@@ -56,7 +56,11 @@ fn a_copy_goes_to_another_link_and_a_redirected_frame_there_alone() {
         "tc filter add dev a egress matchall action mirred egress mirror dev b",
     ]);
     assert_eq!(b.send("a --packets 3 --size 100"), "3 packets of 100 bytes: 3 sent, 0 dropped, 0 queued now");
-    assert!(b.show("-s qdisc show dev b").contains("Sent 300 bytes 3 pkt"), "{}", b.show("-s qdisc show dev b"));
+    assert!(
+        b.show("-s qdisc show dev b").contains("Sent 300 bytes 3 pkt"),
+        "{}",
+        b.show("-s qdisc show dev b")
+    );
     b.run("tc filter del dev a egress");
     b.run("tc filter add dev a egress matchall action mirred egress redirect dev b");
     assert_eq!(
@@ -93,7 +97,10 @@ fn a_policer_lets_its_burst_through() {
         "tc qdisc add dev a clsact",
         "tc filter add dev a egress matchall action police rate 8kbit burst 1000 conform-exceed drop/pass",
     ]);
-    assert_eq!(b.send("a --packets 15 --size 100"), "15 packets of 100 bytes: 10 sent, 5 dropped, 0 queued now");
+    assert_eq!(
+        b.send("a --packets 15 --size 100"),
+        "15 packets of 100 bytes: 10 sent, 5 dropped, 0 queued now"
+    );
 }
 
 #[test]

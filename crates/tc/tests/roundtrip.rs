@@ -111,7 +111,7 @@ fn with_classes(tree: &mut Tree, handle: Handle, spec: &Spec, rng: &mut Rng) -> 
 fn tree(spec: &Spec, options: &[String], below: bool) -> (Tree, Handle) {
     let (mut tree, mut cx) = (Tree::new(env()), Cx::new(1, 0));
     let mut parent = Handle::ROOT;
-    if below {
+    if below && !spec.root_only {
         tree.add(parent, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[]), &mut cx).expect("prio");
         parent = Handle::new(1, 2);
     }
