@@ -8,8 +8,8 @@
 //!
 //! **Changing the queues under load** ([`Port::set_queues`], a root of another kind): packets that wait are taken out, put in
 //! order of arrival, chosen a queue for anew and queued there. What the device holds by then it sends; until it has, no
-//! queue gives it more, so that no flow overtakes itself through another queue. The device does not rest meanwhile but for the time
-//! that its last completion takes.
+//! queue gives it more, so that no flow overtakes itself through another queue. The device
+//! does not rest meanwhile but for the time that its last completion takes.
 //!
 //! - P1 (I7): what the queues count is what the port counts, packets that went directly included.
 //! - P2: nothing is lost when queues come and go, but for what the new ones have no room for; that is dropped and counted.

@@ -175,7 +175,9 @@ fn who_takes_marks_is_marked() {
 proptest! {
     /// Any bytes: no panic; a tag put in and taken out again leaves the frame as it was; lengths are kept.
     #[test]
-    fn any_bytes(frame in prop::collection::vec(any::<u8>(), 0..90), tag in any::<bool>(), id in any::<u16>(), priority in any::<u8>()) {
+    fn any_bytes(
+        frame in prop::collection::vec(any::<u8>(), 0..90), tag in any::<bool>(), id in any::<u16>(), priority in any::<u8>(),
+    ) {
         let mut frame = frame;
         if tag && frame.len() > 14 {
             frame[12..14].copy_from_slice(&[0x81, 0]);

@@ -110,11 +110,13 @@ fn mqprio_says_what_cannot_be() {
         // "Device does not support hardware offload."
         (
             "mqprio num_tc 1 map 0 queues 1@0",
-            "hw: expected a device that schedules traffic classes itself, given \"1\" (hw 0 serves the queues in turn, on any device)",
+            "hw: expected a device that schedules traffic classes itself, given \"1\" \
+             (hw 0 serves the queues in turn, on any device)",
         ),
         (
             "mqprio num_tc 1 map 0 queues 1@0 hw 2",
-            "hw: expected a device that schedules traffic classes itself, given \"2\" (hw 0 serves the queues in turn, on any device)",
+            "hw: expected a device that schedules traffic classes itself, given \"2\" \
+             (hw 0 serves the queues in turn, on any device)",
         ),
         // "No queues for TC 0."
         (
@@ -219,7 +221,8 @@ fn a_device_that_can_is_told() {
     let without = Offload { bw_rlimit: false, ..can };
     assert_eq!(
         Lane::new(8, without).refused(rates),
-        "mqprio shaper: expected a device that keeps rates for traffic classes, given \"bw_rlimit\" (hw 0 serves the queues in turn, on any device)"
+        "mqprio shaper: expected a device that keeps rates for traffic classes, given \"bw_rlimit\" \
+         (hw 0 serves the queues in turn, on any device)"
     );
     for (line, error) in [
         ("hw 1 mode dcb shaper bw_rlimit", "mqprio shaper: expected dcb, with mode dcb, given \"bw_rlimit\""),

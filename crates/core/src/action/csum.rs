@@ -5,8 +5,8 @@
 //! Which ones is said by the flags; of a packet that has another transport the IPv4 header alone is looked after. The
 //! transport of a super-packet is left to who cuts it, of a fragment to who puts it together, and of a frame of which only
 //! the first bytes are there it cannot be reckoned. UDP over IPv4 without a checksum stays without one. A UDP or UDP-Lite
-//! length that contradicts that of the IP packet leaves the checksum 0, as in the reference. A packet that ends before its headers do,
-//! or before the length that its IP header declares, is dropped and counted.
+//! length that contradicts that of the IP packet leaves the checksum 0, as in the reference. A packet that ends
+//! before its headers do, or before the length that its IP header declares, is dropped and counted.
 //!
 //! Cost: linear in the bytes that are summed. Memory: none.
 //!

@@ -1,7 +1,8 @@
 //! pedit: changes bytes of a packet (tc-pedit(8)): words of 32 bits at places relative to a header, each of which is
 //! `(old & mask) ^ value`, or has something added to what the mask leaves out.
 //!
-//! A word that does not lie in the frame, or whose offset was made from the packet and is not a multiple of four, ends the list, and is counted (`overlimits`); what was changed before stays so.
+//! A word that does not lie in the frame, or whose offset was made from the packet and is not a multiple of four, ends the
+//! list, and is counted (`overlimits`); what was changed before stays so.
 //! The part of a word that lies in front of the frame is not there to be changed. Checksums are not looked after: csum is.
 //!
 //! Cost: one step for each word, `KEYS_MAX` at most.
