@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use txweir_core::Instant;
 use txweir_core::action::State;
 use txweir_core::filter::Filters;
+use txweir_core::rates::SharedRates;
 use txweir_device::poll::{PollFd, PollFlags};
 use txweir_device::{IfName, MAX_FRAME};
 use txweir_runtime::Received;
@@ -35,7 +36,7 @@ enum Peer {
 /// The links, in the order in which they were added.
 #[derive(Debug)]
 pub struct Links {
-    all: Vec<Link>,
+    pub(crate) all: Vec<Link>,
     /// Where frames are received that nobody forwards.
     scratch: Box<[u8]>,
     /// The time of the request that is being done.
@@ -44,6 +45,8 @@ pub struct Links {
     pub(crate) filters: Filters,
     /// What they have counted.
     pub(crate) state: State,
+    /// Rates that qdiscs of any links share by name.
+    pub(crate) rates: SharedRates,
     /// By which numbers they know links.
     pub(crate) ports: Ports,
 }
@@ -55,6 +58,7 @@ impl Default for Links {
             scratch: vec![0; MAX_FRAME].into(),
             now: Instant::ZERO,
             filters: Filters::new(),
+            rates: SharedRates::new(),
             ports: Ports::default(),
             // What the standard library keys its own hashes with: from the system's random source.
             state: State::new(RandomState::new().hash_one(0u8)),
