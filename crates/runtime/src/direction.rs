@@ -160,9 +160,11 @@ impl Direction {
             trace: 0,
         };
         let refused = |e| ConfigError::new(ErrorKind::OutOfRange, "wire", e, "").key("bql");
+        let mut path = TxPath::new(path).map_err(refused)?;
+        path.choose_queues();
         Ok(Self {
             classifier: Classifier::new(config.env.seed),
-            path: TxPath::new(path).map_err(refused)?,
+            path,
             line: Line::new(config.wire, config.memory)?,
             timer: None,
             waiting: VecDeque::new(),
@@ -218,7 +220,8 @@ impl Direction {
     /// The output is gone.
     pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl Port) -> io::Result<()> {
         self.advance(now, output)?;
-        let Arrival { frame, meta } = arrival;
+        let Arrival { frame, mut meta } = arrival;
+        meta.queue = self.path.choose(&meta);
         let detail = self.path.wants_detail().then(|| self.classifier.detail(frame.bytes()));
         match self.path.submit_with(now, frame, meta, detail.as_ref(), &mut self.line) {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
