@@ -68,7 +68,7 @@ impl Direction {
         mut arrival: Arrival,
         asking: &mut Asking<'_>,
     ) -> Option<Arrival> {
-        let Arrival { frame, meta, route } = &mut arrival;
+        let Arrival { frame, meta, route, placed } = &mut arrival;
         let headers = Headers::parse_ethernet(frame.bytes());
         let mut packet = Packet::new(frame, meta, headers);
         packet.depth = asking.depth;
@@ -101,6 +101,10 @@ impl Direction {
                 }
             }
         }
+        if !packet.queue_chosen {
+            packet.meta.queue = self.path().choose(packet.meta);
+        }
+        *placed = true;
         let tree = self.path().tree();
         if tree.has_filters() {
             match tree.route(asking.filters, &mut packet, &mut run) {

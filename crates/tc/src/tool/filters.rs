@@ -131,8 +131,8 @@ fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle, Handle), 
     let no_hook = || format!("{} has no ingress or clsact hook", device.name());
     let root = device.tree().root().handle();
     match (place, device.hook()) {
-        (None | Some(Place::Below(Handle::ROOT)), _) => {
-            let said = if place.is_none() { root } else { Handle::ROOT };
+        (None | Some(Place::Below(Handle::ROOT | Handle::NONE)), _) => {
+            let said = if place == Some(Place::Below(Handle::ROOT)) { Handle::ROOT } else { root };
             at_qdisc(device, root).map(|at| (at, said))
         }
         (Some(Place::Ingress | Place::Egress), None) => Err(no_hook()),
@@ -166,6 +166,12 @@ fn at_qdisc(device: &dyn Device, at: Handle) -> Result<Handle, String> {
     match found {
         None if at.is_none() => Err(format!("{} has no qdisc that asks filters", device.name())),
         None => Err(format!("{} has no qdisc {}", device.name(), at.qdisc())),
+        Some((spec, _)) if spec.root_only => {
+            let kind = spec.kind;
+            Err(format!(
+                "{kind} asks no filters: a queue is chosen before it (add clsact, and the filter at egress)"
+            ))
+        }
         Some((spec, _)) if spec.filters == Filtered::No => Err(format!("{} asks no filters", spec.kind)),
         Some((_, false)) => Err(format!("there is no class {at}")),
         Some((spec, true)) if at.minor() != 0 && spec.filters != Filtered::Classes => {

@@ -3,8 +3,10 @@
 
 use alloc::vec::Vec;
 
+use crate::handle::ClassId;
 use crate::law::cobalt::CobaltState;
-use crate::pool::List;
+use crate::meta::Meta;
+use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::cake::config::FlowMode;
 use crate::rng::Rng;
 
@@ -396,4 +398,18 @@ impl Flows {
     pub const fn is_active(&self) -> bool {
         self.counts[SPARSE] + self.counts[BULK] > 0
     }
+}
+
+/// The hash values of a packet. A class that names this qdisc overrides that of the flow by its minor and those of both
+/// hosts by its major number, where they are numbers of queues.
+pub(super) fn hashes_of(m: &Meta, class: Option<ClassId>, p: &Pkt, pool: &Pool) -> Hashes {
+    let hosts = pool.detail(p).map_or([0, 0], |d| [d.src_host, d.dst_host]);
+    let mut hashes = Hashes { flow: m.hash, hosts };
+    // The class is that of a filter: the one in the priority chooses the tin.
+    if class.is_some_and(|c| c.major() == m.class.major()) {
+        let number = |n: u16| (1..=FLOWS as u32).contains(&u32::from(n)).then(|| u32::from(n) - 1);
+        hashes.flow = number(m.class.minor()).unwrap_or(hashes.flow);
+        hashes.hosts = number(m.class.major()).map_or(hashes.hosts, |host| [host, host]);
+    }
+    hashes
 }

@@ -46,7 +46,7 @@ use crate::time::Instant;
 use crate::units::Rate;
 
 use autorate::Estimate;
-use flows::{BULK, FLOWS, Hashes, Place};
+use flows::{BULK, FLOWS, Place, hashes_of};
 use framing::Sizes;
 use heap::Backlogs;
 use shaper::{Schedule, Threshold};
@@ -298,20 +298,6 @@ impl Discipline for Cake {
             self.tins[usize::from(*tin)].counted().visit(&mut |counter, n| f(name, counter, n));
         }
     }
-}
-
-/// The hash values of a packet. A class that names this qdisc overrides that of the flow by its minor and those of both
-/// hosts by its major number, where they are numbers of queues.
-fn hashes_of(m: &Meta, class: Option<ClassId>, p: &Pkt, pool: &Pool) -> Hashes {
-    let hosts = pool.detail(p).map_or([0, 0], |d| [d.src_host, d.dst_host]);
-    let mut hashes = Hashes { flow: m.hash, hosts };
-    // The class is that of a filter: the one in the priority chooses the tin.
-    if class.is_some_and(|c| c.major() == m.class.major()) {
-        let number = |n: u16| (1..=FLOWS as u32).contains(&u32::from(n)).then(|| u32::from(n) - 1);
-        hashes.flow = number(m.class.minor()).unwrap_or(hashes.flow);
-        hashes.hosts = number(m.class.major()).map_or(hashes.hosts, |host| [host, host]);
-    }
-    hashes
 }
 
 impl Cake {
