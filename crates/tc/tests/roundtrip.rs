@@ -35,6 +35,15 @@ fn accepted(spec: &Spec, options: &[String]) -> Result<(), (ErrorKind, Option<St
 /// Options that the kind accepts: each is tried, with several values, and kept if what is there is still
 /// readable; at the end the kind must be content, or there are none.
 fn options(spec: &Spec, rng: &mut Rng) -> Option<Vec<String>> {
+    if spec.kind == "mqprio" {
+        // Its words hold only together.
+        let classes = 1 + rng.below(4);
+        let list = |one: &dyn Fn(u64) -> String| (0..classes).map(one).collect::<Vec<_>>().join(" ");
+        let map: Vec<String> = (0..1 + rng.below(16)).map(|_| rng.below(classes).to_string()).collect();
+        let queues = list(&|tc| format!("1@{tc}"));
+        let words = format!("num_tc {classes} map {} queues {queues} hw 0", map.join(" "));
+        return Some(words.split(' ').map(String::from).collect());
+    }
     let mut options = Vec::new();
     for param in spec.params {
         if rng.below(3) == 0 {
