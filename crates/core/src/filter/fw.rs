@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
-use super::universal::Device;
+use super::u32::Device;
 use super::{Bound, Decision, Filtering, Run, What};
 use crate::error::{ConfigError, ErrorKind};
 use crate::packet::{Packet, PortId};

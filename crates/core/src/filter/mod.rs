@@ -16,9 +16,7 @@ mod chain;
 pub mod fw;
 pub mod matchall;
 mod shared;
-// A module by the name of its kind would hide the type.
-#[path = "u32/mod.rs"]
-pub mod universal;
+pub mod u32;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -32,7 +30,7 @@ pub use bpf::Bpf;
 pub use chain::{Block, BlockId, Chain, Filters, Named, Table, What};
 pub use fw::Fw;
 pub use matchall::Matchall;
-pub use universal::U32;
+pub use u32::U32;
 
 /// Restarts of one classification, at most; then the packet is dropped.
 pub const RESTARTS_MAX: usize = 16;
@@ -193,7 +191,7 @@ kinds! {
     Bpf(Bpf, bpf::Table) = "bpf",
     Fw(Fw, fw::Table) = "fw",
     Matchall(Matchall, matchall::Table) = "matchall",
-    U32(U32, universal::Table) = "u32",
+    U32(U32, u32::Table) = "u32",
 }
 
 /// Is shown a filter: handle, parameters, goal, and the first of the numbers of its counters.

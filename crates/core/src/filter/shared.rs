@@ -5,7 +5,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::universal::{Common, Table};
+use super::u32::{Common, Table};
 use super::{Bound, Tables};
 
 /// What is shared.

@@ -66,7 +66,7 @@ impl Node {
     /// Whether it leads anywhere itself.
     #[inline]
     pub(super) fn terminal(&self) -> bool {
-        !self.goal.class.is_none() || !self.goal.actions.is_empty()
+        self.rest.decides || !self.goal.class.is_none() || !self.goal.actions.is_empty()
     }
     fn rule(&self, table: Option<u32>) -> U32 {
         let selector = Some(self.selector.clone());

@@ -121,6 +121,8 @@ pub struct Match {
     pub link: Option<u32>,
     /// Where the packet has come in.
     pub indev: Option<Device>,
+    /// It decides, also if it has neither class nor actions.
+    pub decides: bool,
     /// It was said not to be done in hardware; it never is.
     pub skip_hw: bool,
 }
