@@ -97,7 +97,9 @@ impl Filtering for Table {
             (Ok(mark), ..) => mark,
         };
         if let Some(filter) = there.and_then(|(bucket, at)| self.buckets.get_mut(bucket)?.get_mut(at)) {
-            filter.rule = rule.clone();
+            // Where it comes in stays as it is unless it is said.
+            let before = filter.rule.indev.take();
+            filter.rule = Fw { indev: rule.indev.clone().or(before), ..*rule };
             return Ok((mark, Some(core::mem::replace(&mut filter.goal, goal))));
         }
         if self.buckets.is_empty() {
