@@ -112,7 +112,28 @@ impl Bench {
 /// UDP over IPv4 from 10.0.0.1 to 192.168.8.9, port 5000 to `dport`, with so many words of options.
 fn udp(dport: u16, options: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    frame.extend([0x45 + options, 0, 0, 28 + 4 * options, 0, 1, 0x40, 0, 64, 17, 0, 0, 10, 0, 0, 1, 192, 168, 8, 9]);
+    frame.extend([
+        0x45 + options,
+        0,
+        0,
+        28 + 4 * options,
+        0,
+        1,
+        0x40,
+        0,
+        64,
+        17,
+        0,
+        0,
+        10,
+        0,
+        0,
+        1,
+        192,
+        168,
+        8,
+        9,
+    ]);
     frame.extend(vec![1; usize::from(options) * 4]);
     frame.extend(5000u16.to_be_bytes());
     frame.extend(dport.to_be_bytes());
@@ -168,7 +189,12 @@ fn a_bucket_is_chosen_by_a_word() {
         assert_eq!(b.class(&frame), u16::from(third) + 1);
     }
     // One filter was looked at in the table, whatever its size.
-    assert!(b.shown().iter().filter(|(handle, _)| handle >> 20 == 2 && handle & 0xfff != 0).all(|(_, c)| c[0] == 1));
+    assert!(
+        b.shown()
+            .iter()
+            .filter(|(handle, _)| handle >> 20 == 2 && handle & 0xfff != 0)
+            .all(|(_, c)| c[0] == 1)
+    );
 }
 
 #[test]
@@ -235,7 +261,11 @@ fn a_walk_ends_after_so_many_filters() {
 #[test]
 fn what_was_looked_at_and_what_decided_is_counted() {
     let mut b = Bench::new();
-    b.filter(1, Match { mark: Some((5, 0xff)), ..keys(&[key(17 << 16, 0xff << 16, 8), key(118, 0xffff, 20)]) }, 1);
+    b.filter(
+        1,
+        Match { mark: Some((5, 0xff)), ..keys(&[key(17 << 16, 0xff << 16, 8), key(118, 0xffff, 20)]) },
+        1,
+    );
     b.filter(1, keys(&[key(0, 1, 20)]), 2);
     for (dport, mark) in [(118, 0x105), (119, 5), (118, 6), (117, 5)] {
         b.ask(&udp(dport, 0), |m| m.mark = mark);
@@ -351,12 +381,17 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     b.add(prio(1), link(5, keys(&[])), &Goal::default()).unwrap();
     let many = vec![Key::default(); KEYS_MAX + 1];
     let shift = Some(Offset { plus: 0, read: Some(Read { at: 0, mask: 1, shift: 16 }) });
-    let shifted = Match { selector: Some(Selector { offset: shift, ..Selector::default() }), ..Match::default() };
+    let shifted =
+        Match { selector: Some(Selector { offset: shift, ..Selector::default() }), ..Match::default() };
     let before = b.shown();
     let filters: [(Named, Match, &str); 12] = [
         (handle(1, first), keys(&[]), "filter u32 handle: expected no such filter yet, given \"0x80000800\""),
         (handle(1, 0x800), keys(&[]), "filter u32 handle: expected no such filter yet, given \"0x80000800\""),
-        (handle(1, 0x0050_0000), keys(&[]), "filter u32 handle: expected no such filter yet, given \"0x500000\""),
+        (
+            handle(1, 0x0050_0000),
+            keys(&[]),
+            "filter u32 handle: expected no such filter yet, given \"0x500000\"",
+        ),
         (
             handle(1, 0x0050_0001),
             keys(&[]),
@@ -364,14 +399,22 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
              filter is in the first of its priority)",
         ),
         (prio(1), within(6, 0, keys(&[])), "filter u32 ht: expected a table that exists, given \"6:\""),
-        (prio(1), within(5, 4, keys(&[])), "filter u32 ht: expected a bucket of table 5:, up to 3, given \"5:4:\""),
+        (
+            prio(1),
+            within(5, 4, keys(&[])),
+            "filter u32 ht: expected a bucket of table 5:, up to 3, given \"5:4:\"",
+        ),
         (prio(1), link(6, keys(&[])), "filter u32 link: expected a table that exists, given \"6:\""),
         (
             prio(1),
             link(0x800, keys(&[])),
             "filter u32 link: expected a table that divisor has made, given \"800:\"",
         ),
-        (prio(1), Match { link: Some(0x0050_1000), ..keys(&[]) }, "filter u32 link: expected a table, given \"5:1:\""),
+        (
+            prio(1),
+            Match { link: Some(0x0050_1000), ..keys(&[]) },
+            "filter u32 link: expected a table, given \"5:1:\"",
+        ),
         (prio(1), Match::default(), "filter u32 match: expected what to match, given nothing"),
         (prio(1), keys(&many), "filter u32 match: expected at most 128 words of a packet, given \"129\""),
         (prio(1), shifted, "filter u32 offset: expected a shift below 16, given \"16\""),
@@ -383,7 +426,11 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         (prio(1), 3, "filter u32 divisor: expected a power of two up to 256, given \"3\""),
         (prio(1), 512, "filter u32 divisor: expected a power of two up to 256, given \"512\""),
         (handle(1, 5 << 20), 4, "filter u32 handle: expected no such filter yet, given \"0x500000\""),
-        (handle(1, 1), 4, "filter u32 handle: expected the handle of a table, as divisor makes one, given \"0::1\""),
+        (
+            handle(1, 1),
+            4,
+            "filter u32 handle: expected the handle of a table, as divisor makes one, given \"0::1\"",
+        ),
     ] {
         let err = b.put(named, U32::Table(divisor), &Goal::default(), What::Add).unwrap_err();
         assert_eq!(err.to_string(), said);
@@ -477,7 +524,9 @@ impl Reader<'_> {
         };
         if let Some(Offset { plus, read }) = selector.offset {
             let said = match read {
-                Some(read) => (self.bytes(base + i64::from(read.at), 2)? & u32::from(read.mask)) >> read.shift,
+                Some(read) => {
+                    (self.bytes(base + i64::from(read.at), 2)? & u32::from(read.mask)) >> read.shift
+                }
                 None => 0,
             };
             self.next = (i64::from(plus) + i64::from(said)).div_ceil_four();
@@ -548,7 +597,8 @@ fn it_finds_what_a_plain_matcher_finds() {
             let class = if rng.below(3) > 0 { number } else { 0 };
             let mut filter = any_filter(rng);
             let id = rng.below(5) as u32;
-            let bucket = if id == 0 || rng.below(2) == 0 { 0 } else { rng.below(divisors[&id].into()) as u32 };
+            let bucket =
+                if id == 0 || rng.below(2) == 0 { 0 } else { rng.below(divisors[&id].into()) as u32 };
             if id != 0 {
                 filter = within(id, bucket, filter);
             }

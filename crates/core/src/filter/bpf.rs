@@ -85,8 +85,13 @@ impl Filtering for Table {
             _ => {}
         }
         let checked = check(&rule.program).and_then(|()| match rule.direct && !goal.actions.is_empty() {
-            true => Err(ConfigError::new(ErrorKind::Conflict, "filter bpf", "a program or actions to decide", "both")
-                .key("direct-action")),
+            true => Err(ConfigError::new(
+                ErrorKind::Conflict,
+                "filter bpf",
+                "a program or actions to decide",
+                "both",
+            )
+            .key("direct-action")),
             false => Ok(()),
         });
         if let Err(err) = checked {

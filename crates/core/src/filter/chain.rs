@@ -330,7 +330,8 @@ impl Filters {
         let mut gone = Vec::new();
         if let Ok(found) = self.block_mut(block) {
             for at in 0..found.chains.len() {
-                while chain.is_none_or(|n| found.chains[at].index == n) && !found.chains[at].tables.is_empty() {
+                while chain.is_none_or(|n| found.chains[at].index == n) && !found.chains[at].tables.is_empty()
+                {
                     gone.extend(found.take(at, 0));
                 }
             }

@@ -67,7 +67,8 @@ impl Table {
         };
         if self.filters > 0 && self.mask != rule.mask {
             let expected = format!("mask {:#x}, which the filters of this priority have", self.mask);
-            let err = ConfigError::new(ErrorKind::Conflict, "filter fw", expected, format!("{:#x}", rule.mask));
+            let err =
+                ConfigError::new(ErrorKind::Conflict, "filter fw", expected, format!("{:#x}", rule.mask));
             return Err(err.key("handle"));
         }
         if goal.class.is_none() && goal.actions.is_empty() && rule.indev.is_none() {

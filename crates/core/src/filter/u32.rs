@@ -20,9 +20,6 @@
 mod tables;
 mod walk;
 
-
-
-
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;

@@ -26,11 +26,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Bpf, Diagnostic> {
         return Err(err.expected("bytecode 'N,CODE JT JF K,...'"));
     };
     let program = program(said, word)?;
-    Ok(Bpf {
-        program,
-        direct: said.settings.has("direct-action"),
-        skip_hw: said.settings.has("skip_hw"),
-    })
+    Ok(Bpf { program, direct: said.settings.has("direct-action"), skip_hw: said.settings.has("skip_hw") })
 }
 
 /// `4,40 0 0 12,21 0 1 2048,6 0 0 262144,6 0 0 0`: how many, and each; a comma may follow the last.

@@ -22,10 +22,7 @@ pub(super) fn handle_text(rule: &Fw, handle: u32) -> String {
     }
 }
 
-pub(super) fn read(
-    said: &Said<'_>,
-    ports: &mut dyn FnMut(&str) -> Option<PortId>,
-) -> Result<Fw, Diagnostic> {
+pub(super) fn read(said: &Said<'_>, ports: &mut dyn FnMut(&str) -> Option<PortId>) -> Result<Fw, Diagnostic> {
     let mask = said.handle.and_then(|word| word.text.split_once('/'));
     let mask = mask.and_then(|(_, mask)| action::number(mask)).unwrap_or(u32::MAX);
     Ok(Fw { mask, indev: super::indev(said, ports)? })

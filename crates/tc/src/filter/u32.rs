@@ -225,22 +225,35 @@ fn select(said: &Said<'_>, first: &Word, words: &[Word], keys: &mut Keys) -> Don
         }
         ("ether", _) => {
             let Some([a, b, c, d, e, f]) = mac(text(2)) else {
-                return bad(words.get(2).unwrap_or(first), "an address of six bytes is expected: 02:00:00:00:00:01");
+                return bad(
+                    words.get(2).unwrap_or(first),
+                    "an address of six bytes is expected: 02:00:00:00:00:01",
+                );
             };
             let at = at.unwrap_or(if name == "src" { -8 } else { -14 });
             let (two, four) = (|x, y| u32::from(u16::from_be_bytes([x, y])), u32::from_be_bytes);
             let mask = u32::MAX;
             match at & 3 {
-                0 => keys.word(four([a, b, c, d]), mask, at, from_next) && keys.half(two(e, f), mask, at + 4, from_next),
-                2 => keys.half(two(a, b), mask, at, from_next) && keys.word(four([c, d, e, f]), mask, at + 2, from_next),
-                _ => return bad(place.unwrap_or(first), "an address of a link is at an even number of bytes"),
+                0 => {
+                    keys.word(four([a, b, c, d]), mask, at, from_next)
+                        && keys.half(two(e, f), mask, at + 4, from_next)
+                }
+                2 => {
+                    keys.half(two(a, b), mask, at, from_next)
+                        && keys.word(four([c, d, e, f]), mask, at + 2, from_next)
+                }
+                _ => {
+                    return bad(place.unwrap_or(first), "an address of a link is at an even number of bytes");
+                }
             }
         }
         _ if let Some((value, mask)) = fragment(name).filter(|_| protocol == "ip") => {
             keys.half(value, mask, at.unwrap_or(6), from_next)
         }
         _ => {
-            let Some((width, usual, next)) = field(protocol, name) else { return bad(first, "there is no such field") };
+            let Some((width, usual, next)) = field(protocol, name) else {
+                return bad(first, "there is no such field");
+            };
             let numbers = if matches!(protocol, "u32" | "u16" | "u8") { 1 } else { 2 };
             if text(numbers).starts_with('-') {
                 return bad(words.get(numbers).unwrap_or(first), "a value has no sign");
@@ -304,12 +317,19 @@ fn offset(said: &Said<'_>, words: &[Word], selector: &mut Selector) -> Done {
             "at" => {
                 let at: i16 = short(said, value, "an even number of bytes, -32768 to 32767")?;
                 if at % 2 != 0 {
-                    return Err(said.error(code::BAD_VALUE, value, "offset at: an even number of bytes is expected"));
+                    return Err(said.error(
+                        code::BAD_VALUE,
+                        value,
+                        "offset at: an even number of bytes is expected",
+                    ));
                 }
                 offset.read = Some(Read { at, ..read });
             }
             "mask" => offset.read = Some(Read { mask: number_of_mask(&value.text) as u16, ..read }),
-            _ => offset.read = Some(Read { shift: u8::try_from(number(&value.text)).unwrap_or(u8::MAX), ..read }),
+            _ => {
+                offset.read =
+                    Some(Read { shift: u8::try_from(number(&value.text)).unwrap_or(u8::MAX), ..read })
+            }
         }
     }
     selector.offset = said_any.then_some(offset);

@@ -190,8 +190,13 @@ pub(super) fn hashkey(walk: &mut Walk<'_>) -> Done {
     some(walk, &HASHKEY, "hashkey")
 }
 
-static HASHKEY: Grammar =
-    Grammar::of(&["hashkey"], &[key(&["mask"], &[Arg::Hex(u32::MAX as u64)]), key(&["at"], &[Arg::Int(i16::MIN as i64, i16::MAX as i64)])]);
+static HASHKEY: Grammar = Grammar::of(
+    &["hashkey"],
+    &[
+        key(&["mask"], &[Arg::Hex(u32::MAX as u64)]),
+        key(&["at"], &[Arg::Int(i16::MIN as i64, i16::MAX as i64)]),
+    ],
+);
 
 /// At least one key of a part.
 fn some(walk: &mut Walk<'_>, grammar: &Grammar, key: &str) -> Done {

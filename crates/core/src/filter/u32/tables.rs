@@ -163,7 +163,9 @@ impl Common {
 
     /// Takes a table out, with its filters.
     fn remove(&mut self, slot: u32) -> Vec<Bound> {
-        let Some(table) = self.tables.get_mut(slot as usize).and_then(Option::take) else { return Vec::new() };
+        let Some(table) = self.tables.get_mut(slot as usize).and_then(Option::take) else {
+            return Vec::new();
+        };
         let mut goals = Vec::new();
         for node in table.buckets.iter().flatten() {
             self.release(node.link);
@@ -322,9 +324,9 @@ impl Common {
         let said = rule.table.filter(|t| t & TABLE != 0 && t & TABLE != TABLE);
         let slot = match said {
             None => root,
-            Some(said) => self.slot(said >> 20).ok_or_else(|| {
-                refused(ErrorKind::NotFound, "ht", "a table that exists", said & TABLE)
-            })?,
+            Some(said) => self
+                .slot(said >> 20)
+                .ok_or_else(|| refused(ErrorKind::NotFound, "ht", "a table that exists", said & TABLE))?,
         };
         let table = self.table(slot);
         let (id, mask) = table.map_or((0, 0), |t| (t.id, t.mask));
@@ -344,7 +346,9 @@ impl Common {
             // From the middle on, and then from the front.
             0 => {
                 let free = (FIRST..=LAST).chain(1..FIRST).find(|id| !used(id));
-                free.ok_or_else(|| refused(ErrorKind::OutOfRange, "ht", "a bucket that is not full", id << 20))?
+                free.ok_or_else(|| {
+                    refused(ErrorKind::OutOfRange, "ht", "a bucket that is not full", id << 20)
+                })?
             }
             node if used(&node) => return Err(exists("u32", id << 20 | bucket << 12 | node)),
             node => node,
@@ -408,7 +412,8 @@ impl Common {
         }
         if table.refs > 0 {
             let given = format!("{}, held by {}", text(handle), table.refs);
-            let err = ConfigError::new(ErrorKind::Conflict, "filter u32", "a table that no filter links to", given);
+            let err =
+                ConfigError::new(ErrorKind::Conflict, "filter u32", "a table that no filter links to", given);
             return Err(err.key("handle"));
         }
         let actions = self.remove(slot).iter().flat_map(|goal| goal.actions.iter().copied()).collect();
@@ -479,8 +484,9 @@ fn check(selector: Option<&Selector>) -> Result<(), ConfigError> {
     let Some(selector) = selector else { return Ok(()) };
     if selector.keys.len() > KEYS_MAX {
         let expected = format!("at most {KEYS_MAX} words of a packet");
-        return Err(ConfigError::new(ErrorKind::OutOfRange, "filter u32", expected, selector.keys.len())
-            .key("match"));
+        return Err(
+            ConfigError::new(ErrorKind::OutOfRange, "filter u32", expected, selector.keys.len()).key("match")
+        );
     }
     match selector.offset.and_then(|o| o.read).filter(|read| read.shift > 15) {
         Some(read) => {
