@@ -439,3 +439,61 @@ fn actions_allocate_nothing() {
     assert_eq!(counted, 0);
     assert_eq!(passed, 10_000);
 }
+
+#[test]
+fn filters_allocate_nothing() {
+    use txweir_core::filter::bpf::Instruction;
+    use txweir_core::filter::u32::{HashKey, Key, Match, Offset, Read, Selector};
+    use txweir_core::filter::{Bpf, Fw, U32};
+
+    let mut filters = Filters::new();
+    let block = filters.add_block();
+    let mut put = |prio, handle, rule: Rule, class| {
+        let named = Named { prio: Some(prio), handle, ..Named::default() };
+        let goal = Goal { class: Handle(class), ..Goal::default() };
+        filters.put(block, named, &rule, &goal, What::Add, Instant::ZERO).unwrap();
+    };
+    let filter = |table, link, selector: Selector| {
+        Rule::U32(U32::Filter(Box::new(Match { table, link, selector: Some(selector), ..Match::default() })))
+    };
+    let step = |code, k| Instruction { code, k, ..Instruction::default() };
+    let program =
+        vec![step(0x28, 12), step(0x02, 3), step(0x60, 3), step(0x74, 4), step(0x07, 0), step(0x06, 0)];
+    put(1, None, Rule::Bpf(Bpf { program, ..Bpf::default() }), 1);
+    put(2, Some(7), Rule::Fw(Fw::default()), 2);
+    put(3, Some(1 << 20), Rule::U32(U32::Table(256)), 0);
+    let offset = Some(Offset { plus: 0, read: Some(Read { at: 0, mask: 0x0f00, shift: 6 }) });
+    let hash = HashKey { mask: 0xff, at: 12 };
+    put(3, None, filter(None, Some(1 << 20), Selector { offset, hash, ..Selector::default() }), 0);
+    for bucket in 0..256 {
+        let key = Key { value: 166, mask: 0xffff, at: 0, next: true };
+        put(
+            3,
+            None,
+            filter(Some(1 << 20 | bucket << 12), None, Selector { keys: vec![key], ..Selector::default() }),
+            3,
+        );
+    }
+    let mut state = State::new(1);
+    filters.fit(&mut state);
+    let mut classes = [0; 4];
+    let counted = calls(|| {
+        for i in 0..10_000u32 {
+            let mut frame = Fixed([0; 256], 200);
+            frame.0[12..16].copy_from_slice(&[8, 0, 0x45, 2]);
+            frame.0[26..30].copy_from_slice(&i.to_be_bytes());
+            frame.0[36..38].copy_from_slice(&166u16.to_be_bytes());
+            let mut meta = Meta::new(200);
+            meta.mark = i % 8;
+            let headers = Headers::parse_ethernet(frame.bytes());
+            let mut packet = Packet::new(&mut frame, &mut meta, headers);
+            let (actions, outlet, now) = (&filters.actions, &mut NoOutlet, Instant::ZERO);
+            let mut run = Run { actions, state: &mut state, outlet, now, queues: 1 };
+            if let FilterVerdict::Class(class) = filters.classify(block, &mut packet, &mut run) {
+                classes[class.0 as usize] += 1;
+            }
+        }
+    });
+    assert_eq!(counted, 0);
+    assert_eq!(classes, [0, 0, 1250, 8750]);
+}

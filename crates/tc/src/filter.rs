@@ -5,13 +5,17 @@
 //! - `show`: what is printed between the chain and the actions, text and JSON at once;
 //! - `words`: what makes the filter again, between the kind and the actions.
 
+mod bpf;
+mod fw;
 mod matchall;
 pub(crate) mod protocol;
+mod u32;
 
 use std::sync::Arc;
 
 use txweir_core::Handle;
 use txweir_core::action::{ACTIONS_MAX, Wanted};
+use txweir_core::filter::u32::Device;
 use txweir_core::filter::{Bound, Goal, Rule};
 use txweir_core::packet::PortId;
 
@@ -28,7 +32,6 @@ pub(crate) struct Said<'a> {
     /// The kind, as it is written.
     pub(crate) kind: &'a Word,
     /// The handle that stands before the kind, which some kinds read in their own way.
-    #[allow(dead_code, reason = "for kinds whose handles say more than a number")]
     pub(crate) handle: Option<&'a Word>,
     /// What the words set.
     pub(crate) settings: Settings,
@@ -58,19 +61,37 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Reads the words of a filter.
-pub(crate) fn read(said: &Said<'_>) -> Result<Rule, Diagnostic> {
+/// Reads the words of a filter. `ports` gives the number of a device.
+pub(crate) fn read(
+    said: &Said<'_>,
+    ports: &mut dyn FnMut(&str) -> Option<PortId>,
+) -> Result<Rule, Diagnostic> {
     if said.settings.has("skip_sw") {
         let err = said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it");
         return Err(err.hint(Some("leave skip_sw out".into())));
     }
     match said.kind.text.as_str() {
+        "bpf" => bpf::read(said).map(Rule::Bpf),
+        "fw" => fw::read(said, ports).map(Rule::Fw),
         "matchall" => matchall::read(said).map(Rule::Matchall),
+        "u32" => u32::read(said, ports).map(Rule::U32),
         kind => {
             let message = format!("there is no {kind} filter in the engine");
             let known = txweir_core::filter::KINDS.join(", ");
             Err(said.error(code::UNSUPPORTED, said.kind, message).expected(format!("one of {known}")))
         }
+    }
+}
+
+/// The device that `indev` names.
+fn indev(
+    said: &Said<'_>,
+    ports: &mut dyn FnMut(&str) -> Option<PortId>,
+) -> Result<Option<Device>, Diagnostic> {
+    let Some(word) = said.settings.word("indev") else { return Ok(None) };
+    match ports(&word.text) {
+        Some(port) => Ok(Some(Device { port, name: word.text.clone() })),
+        None => Err(said.error(code::NOT_FOUND, word, format!("there is no device {}", word.text))),
     }
 }
 
@@ -99,14 +120,27 @@ pub(crate) fn goal(
 
 /// The handle of a filter as its kind writes it: a number, if the kind says nothing else.
 pub(crate) fn handle(kind: &str, word: &str) -> Option<u32> {
-    let _ = kind;
-    action::number(word)
+    match kind {
+        "fw" => fw::handle(word),
+        "u32" => u32::handle(word),
+        _ => action::number(word),
+    }
+}
+
+/// The handle that the words after the kind say, if they do.
+pub(crate) fn own_handle(said: &Said<'_>) -> Result<Option<u32>, Diagnostic> {
+    match said.kind.text.as_str() {
+        "u32" => u32::order(said),
+        _ => Ok(None),
+    }
 }
 
 /// How a kind writes the handle of a filter where it is asked for.
 pub(crate) fn handle_text(rule: &Rule, handle: u32) -> String {
     match rule {
-        Rule::Matchall(_) => format!("{handle:#x}"),
+        Rule::Bpf(_) | Rule::Matchall(_) => format!("{handle:#x}"),
+        Rule::Fw(rule) => fw::handle_text(rule, handle),
+        Rule::U32(rule) => u32::handle_text(rule, handle),
     }
 }
 
@@ -135,7 +169,10 @@ impl Shown<'_> {
 /// Prints what is the kind's, and the actions.
 pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
     match shown.rule {
+        Rule::Bpf(rule) => bpf::show(rule, shown, ways, out),
+        Rule::Fw(rule) => fw::show(rule, shown, ways, out),
         Rule::Matchall(rule) => matchall::show(rule, shown, ways, out),
+        Rule::U32(rule) => u32::show(rule, shown, ways, out),
     }
     if !shown.goal.actions.is_empty() {
         out.open_list("actions");
@@ -149,7 +186,10 @@ pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
 /// The words after the kind that make it again, but for its actions.
 pub(crate) fn words(rule: &Rule, goal: &Bound) -> String {
     let mut words = match rule {
+        Rule::Bpf(rule) => bpf::words(rule),
+        Rule::Fw(rule) => fw::words(rule),
         Rule::Matchall(rule) => matchall::words(rule),
+        Rule::U32(rule) => u32::words(rule),
     };
     if !goal.class.is_none() {
         words.push_str(&format!(" classid {}", goal.class));

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub use settings::{Action, Settings};
 pub use table::Setting;
 pub use value::handle;
-pub(crate) use value::{hex, uint};
+pub(crate) use value::{hex, int, uint};
 
 use crate::diagnostic::Diagnostic;
 use crate::lex::Word;

@@ -24,6 +24,18 @@ fn commands(text: &str) -> Vec<(&str, String, u8)> {
     all
 }
 
+/// The words of a command: those in single quotes are one.
+fn words(command: &str) -> impl Iterator<Item = String> {
+    let mut words = vec![String::new()];
+    for (part, text) in command.split('\'').enumerate() {
+        let mut pieces = if part % 2 == 0 { text.split(' ').collect() } else { vec![text] }.into_iter();
+        let last = words.last_mut().expect("one word at least");
+        last.push_str(pieces.next().unwrap_or(""));
+        words.extend(pieces.map(String::from));
+    }
+    words.into_iter().filter(|word| !word.is_empty())
+}
+
 fn differences(file: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(file).expect("a transcript");
     let device = |name| MemoryDevice::new(name, 1, Env::default());
@@ -36,7 +48,7 @@ fn differences(file: &Path) -> Vec<String> {
             devices.set_now(Instant::from_secs(now));
             continue;
         }
-        let args = command.split(' ').skip(1).map(String::from).collect();
+        let args = words(command).skip(1).collect();
         let ours = run(&Request { args, ..Request::default() }, &mut devices);
         let meant = MEANT.iter().any(|(said, _)| *said == command);
         if ((ours.stdout.as_str(), ours.status) != (&stdout, status)) != meant {
@@ -74,6 +86,21 @@ macro_rules! compared {
             saved($file);
         }
     )*};
+}
+
+#[test]
+fn bpf_is_what_linux_says() {
+    compare("bpf.txt");
+}
+
+#[test]
+fn fw_is_what_linux_says() {
+    compare("fw.txt");
+}
+
+#[test]
+fn u32_is_what_linux_says() {
+    compare("u32.txt");
 }
 
 compared! {

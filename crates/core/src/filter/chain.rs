@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::shared::{SHARING, Shared};
 use super::{ANY_PROTOCOL, Bound, Decision, Goal, RESTARTS_MAX, Rule, Run, Tables, Verdict};
 use crate::action::{ActionId, Actions, Control, State};
 use crate::error::{ConfigError, ErrorKind};
@@ -257,17 +258,18 @@ impl Filters {
             self.clear(block, Some(named.chain));
             return Ok(());
         };
-        let chain = self.block_mut(block)?.chains.iter_mut().find(|c| c.index == named.chain);
-        let Some(chain) = chain else {
+        let found = self.block_mut(block)?;
+        let Some(chain_at) = found.chains.iter().position(|c| c.index == named.chain) else {
             return Err(ConfigError::new(ErrorKind::NotFound, "filter", "a chain that exists", named.chain)
                 .key("chain"));
         };
+        let chain = &found.chains[chain_at];
         let Some(at) = chain.tables.iter().position(|t| t.prio == prio) else {
             return Err(
                 ConfigError::new(ErrorKind::NotFound, "filter", "a priority in use", prio).key("prio")
             );
         };
-        let table = &mut chain.tables[at];
+        let table = &chain.tables[at];
         if named.protocol.is_some_and(|p| p != table.protocol) {
             let expected = format!("protocol {:#06x}, which priority {prio} has", table.protocol);
             let given = format!("{:#06x}", named.protocol.unwrap_or(0));
@@ -276,14 +278,10 @@ impl Filters {
         if let Some(given) = kind.filter(|k| *k != table.kind()) {
             return Err(other_kind(given));
         }
-        let mut gone = Vec::new();
-        match named.handle.filter(|h| *h != 0) {
-            Some(handle) => gone.extend(Arc::make_mut(&mut table.tables).delete(handle)?),
-            None => table.tables.visit(&mut |_, _, goal, _| gone.push(goal.clone())),
-        }
-        if named.handle.is_none_or(|h| h == 0) || table.tables.is_empty() {
-            chain.tables.remove(at);
-        }
+        let gone = match named.handle.filter(|h| *h != 0) {
+            Some(handle) => found.delete(chain_at, at, handle)?.into_iter().collect(),
+            None => found.take(chain_at, at),
+        };
         self.release(&gone);
         self.forget_empty(block);
         Ok(())
@@ -331,9 +329,10 @@ impl Filters {
     fn clear(&mut self, block: BlockId, chain: Option<u32>) {
         let mut gone = Vec::new();
         if let Ok(found) = self.block_mut(block) {
-            for chain in found.chains.iter_mut().filter(|c| chain.is_none_or(|n| c.index == n)) {
-                for table in chain.tables.drain(..) {
-                    table.tables.visit(&mut |_, _, goal, _| gone.push(goal.clone()));
+            for at in 0..found.chains.len() {
+                while chain.is_none_or(|n| found.chains[at].index == n) && !found.chains[at].tables.is_empty()
+                {
+                    gone.extend(found.take(at, 0));
                 }
             }
         }
@@ -388,18 +387,70 @@ impl Block {
                 at
             }
         };
+        let shared = self.lift(rule.kind());
         let chain = &mut self.chains[at];
-        let done = match chain.tables.binary_search_by_key(&prio, |t| t.prio) {
-            Ok(at) => Arc::make_mut(&mut chain.tables[at].tables).put(named.handle, rule, goal, what, hits),
+        let (done, shared) = match chain.tables.binary_search_by_key(&prio, |t| t.prio) {
+            Ok(at) => {
+                let tables = Arc::make_mut(&mut chain.tables[at].tables);
+                tables.settle(shared);
+                (tables.put(named.handle, rule, goal, what, hits), tables.lift())
+            }
             Err(at) => {
                 let mut tables = Tables::for_rule(rule);
-                tables.put(named.handle, rule, goal, what, hits).inspect(|_| {
+                tables.join(shared, named.chain, prio);
+                let done = tables.put(named.handle, rule, goal, what, hits);
+                if done.is_err() {
+                    tables.leave();
+                }
+                let shared = tables.lift();
+                if done.is_ok() {
                     chain.tables.insert(at, Table { prio, protocol, tables: Arc::new(tables) });
-                })
+                }
+                (done, shared)
             }
         };
+        self.settle(shared.as_ref());
         self.chains.retain(|c| c.kept || !c.tables.is_empty());
         done
+    }
+
+    /// Takes one filter out, and its table if it was the last. Gives its goal.
+    fn delete(&mut self, chain: usize, at: usize, handle: u32) -> Result<Option<Bound>, ConfigError> {
+        let shared = self.lift(self.chains[chain].tables[at].kind());
+        let tables = Arc::make_mut(&mut self.chains[chain].tables[at].tables);
+        tables.settle(shared);
+        let done = tables.delete(handle);
+        let (empty, shared) = (tables.is_empty(), tables.lift());
+        self.settle(shared.as_ref());
+        if done.is_ok() && empty {
+            self.take(chain, at);
+        }
+        done
+    }
+
+    /// Takes a table out. Gives the goals that go with it.
+    fn take(&mut self, chain: usize, at: usize) -> Vec<Bound> {
+        let shared = self.lift(self.chains[chain].tables[at].kind());
+        let mut table = self.chains[chain].tables.remove(at);
+        let tables = Arc::make_mut(&mut table.tables);
+        tables.settle(shared);
+        let gone = tables.leave();
+        self.settle(tables.lift().as_ref());
+        gone
+    }
+
+    /// Takes what tables of a kind share out of all of them, so that one of them can have it alone and change it.
+    fn lift(&mut self, kind: &str) -> Option<Shared> {
+        let tables = self.chains.iter_mut().flat_map(|c| &mut c.tables).filter(|t| t.kind() == kind);
+        tables.filter_map(|t| Arc::make_mut(&mut t.tables).lift()).last()
+    }
+
+    /// Gives it back to all of them.
+    fn settle(&mut self, shared: Option<&Shared>) {
+        let Some(shared) = shared else { return };
+        for table in self.chains.iter_mut().flat_map(|c| &mut c.tables).filter(|t| t.kind() == SHARING) {
+            Arc::make_mut(&mut table.tables).settle(Some(Arc::clone(shared)));
+        }
     }
 
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Verdict {

@@ -11,8 +11,12 @@
 //! - F1: classification is total and bounded: at most `RESTARTS_MAX` restarts (reclassify, goto), each walks a chain once.
 //! - F2: filters see the packet as the actions before them have left it.
 
+pub mod bpf;
 mod chain;
+pub mod fw;
 pub mod matchall;
+mod shared;
+pub mod u32;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,8 +26,11 @@ use crate::handle::ClassId;
 use crate::packet::{Outlet, Packet};
 use crate::time::Instant;
 
+pub use bpf::Bpf;
 pub use chain::{Block, BlockId, Chain, Filters, Named, Table, What};
+pub use fw::Fw;
 pub use matchall::Matchall;
+pub use u32::U32;
 
 /// Restarts of one classification, at most; then the packet is dropped.
 pub const RESTARTS_MAX: usize = 16;
@@ -181,7 +188,10 @@ macro_rules! kinds {
 }
 
 kinds! {
+    Bpf(Bpf, bpf::Table) = "bpf",
+    Fw(Fw, fw::Table) = "fw",
     Matchall(Matchall, matchall::Table) = "matchall",
+    U32(U32, u32::Table) = "u32",
 }
 
 /// Is shown a filter: handle, parameters, goal, and the first of the numbers of its counters.

@@ -1,6 +1,6 @@
 //! What follows `match`, `sample`, `offset` and `hashkey` in a u32 filter (tc-u32(8)).
 
-use super::table::{Arg, Grammar, U8, U32, key};
+use super::table::{Arg, Grammar, U8, key};
 use super::value::{hex, int};
 use super::walk::Walk;
 use crate::diagnostic::{Diagnostic, code};
@@ -190,8 +190,13 @@ pub(super) fn hashkey(walk: &mut Walk<'_>) -> Done {
     some(walk, &HASHKEY, "hashkey")
 }
 
-static HASHKEY: Grammar =
-    Grammar::of(&["hashkey"], &[key(&["mask"], &[Arg::Hex(u32::MAX as u64)]), key(&["at"], &[U32])]);
+static HASHKEY: Grammar = Grammar::of(
+    &["hashkey"],
+    &[
+        key(&["mask"], &[Arg::Hex(u32::MAX as u64)]),
+        key(&["at"], &[Arg::Int(i16::MIN as i64, i16::MAX as i64)]),
+    ],
+);
 
 /// At least one key of a part.
 fn some(walk: &mut Walk<'_>, grammar: &Grammar, key: &str) -> Done {

@@ -204,7 +204,13 @@ fn put(
         named.protocol = named.protocol.or(Some(ANY_PROTOCOL));
     }
     let said = Said::filter(line.source, kind, cmd.handle.as_ref(), &cmd.options);
-    let rule = filter::read(&said).map_err(Failure::refused)?;
+    // What is said wrongly is found by tc, what cannot be by the kernel: their statuses differ.
+    let failed = |err: Diagnostic| match err.code {
+        code::BAD_VALUE => Failure::unparsable(err),
+        _ => Failure::refused(err),
+    };
+    let rule = filter::read(&said, &mut |name| session.devices.port(name)).map_err(failed)?;
+    named.handle = filter::own_handle(&said).map_err(failed)?.or(named.handle);
     let goal = filter::goal(&said, &mut |name| session.devices.port(name)).map_err(Failure::refused)?;
     let now = session.devices.now();
     let filters = session.devices.filters_mut();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use txweir_core::action::{ActionId, Actions, Control, KINDS};
-use txweir_core::filter::{Bound, Filters, Table};
+use txweir_core::filter::{Bound, Filters, Rule, Table, U32};
 use txweir_core::{Handle, Tree};
 
 use super::{Devices, Hook};
@@ -85,15 +85,49 @@ fn block_lines(
     let mut lines = Vec::new();
     let mut chains: Vec<_> = filters.block(block).map(|b| b.chains.iter().collect()).unwrap_or_default();
     chains.sort_by_key(|chain| chain.made);
+    let mut hashes = Vec::new();
     for chain in chains {
         if chain.kept {
             lines.push(Line { verb: "chain add", words: format!(" chain {}", chain.index) });
         }
         for table in &chain.tables {
+            hash_lines(chain.index, table, &mut hashes);
+        }
+        for table in &chain.tables {
             table_lines(filters, chain.index, table, made, &mut lines);
         }
     }
+    // Filters link to hash tables of any chain and priority, which must be there by then. Numbers that are not said are made
+    // up again in the order in which the priorities came.
+    hashes.sort_by_key(|(root, _)| *root);
+    if !hashes.is_empty() {
+        lines.sort_by_key(|line| line.verb != "chain add");
+        let chains = lines.partition_point(|line| line.verb == "chain add");
+        lines.splice(chains..chains, hashes.into_iter().map(|(_, line)| line));
+    }
     lines
+}
+
+/// The lines of the hash tables of u32, each with the number of the root of its priority.
+fn hash_lines(chain: u32, table: &Table, lines: &mut Vec<(u32, Line)>) {
+    let (mut root, mut made) = (0, Vec::new());
+    table.visit(&mut |handle, rule, goal, _| match &rule {
+        Rule::U32(U32::Root) => root = handle,
+        Rule::U32(U32::Table(_)) => {
+            let words = filter::words(&rule, goal);
+            let named = format!("handle {} u32{words}", filter::handle_text(&rule, handle));
+            let words = format!("{} {named}", place_words(chain, table));
+            made.push(Line { verb: "filter replace", words });
+        }
+        _ => {}
+    });
+    lines.extend(made.into_iter().map(|line| (root, line)));
+}
+
+/// ` chain 3 protocol ip prio 5`.
+fn place_words(chain: u32, table: &Table) -> String {
+    let chain = if chain == 0 { String::new() } else { format!(" chain {chain}") };
+    format!("{chain} protocol {} prio {}", said(table.protocol), table.prio)
 }
 
 fn table_lines(
@@ -104,12 +138,11 @@ fn table_lines(
     lines: &mut Vec<Line>,
 ) {
     table.visit(&mut |handle, rule, goal, _| {
-        let mut words = String::new();
-        if chain != 0 {
-            words.push_str(&format!(" chain {chain}"));
+        if matches!(rule, Rule::U32(U32::Root | U32::Table(_))) {
+            return;
         }
         let handle = filter::handle_text(&rule, handle);
-        words.push_str(&format!(" protocol {} prio {} handle {handle}", said(table.protocol), table.prio));
+        let mut words = format!("{} handle {handle}", place_words(chain, table));
         words.push_str(&format!(" {}{}", table.kind(), filter::words(&rule, goal)));
         words.push_str(&actions_of(&filters.actions, goal, made));
         lines.push(Line { verb: "filter replace", words });
