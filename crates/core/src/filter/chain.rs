@@ -100,6 +100,8 @@ pub struct Filters {
     blocks: Vec<Option<Block>>,
     /// The next number of a counter.
     hits: u32,
+    /// The key of the hashes of tables.
+    seed: u64,
 }
 
 /// A filter of that handle is there already.
@@ -134,6 +136,14 @@ impl Filters {
     /// None.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// None, with the key of the hashes of tables: where filters are added on behalf of strangers, it must come from the
+    /// operating system's random source and stay secret.
+    #[must_use]
+    pub const fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
     }
 
     /// A new, empty block.
@@ -189,8 +199,8 @@ impl Filters {
         let actions = self.actions.bind(&goal.actions, now)?;
         let bound = Bound { class: goal.class, actions };
         let protocol = named.protocol.unwrap_or(ANY_PROTOCOL);
-        let mut hits = self.hits;
-        let done = self.block_mut(block)?.put(named, prio, protocol, rule, bound, what, &mut hits);
+        let (mut hits, seed) = (self.hits, self.seed);
+        let done = self.block_mut(block)?.put(named, prio, protocol, rule, bound, what, &mut hits, seed);
         self.hits = hits;
         match done {
             Ok((handle, old)) => {
@@ -375,6 +385,7 @@ impl Block {
         goal: Bound,
         what: What,
         hits: &mut u32,
+        seed: u64,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let at = match self.chains.binary_search_by_key(&named.chain, |c| c.index) {
             Ok(at) => at,
@@ -387,7 +398,7 @@ impl Block {
         let done = match chain.tables.binary_search_by_key(&prio, |t| t.prio) {
             Ok(at) => Arc::make_mut(&mut chain.tables[at].tables).put(named.handle, rule, goal, what, hits),
             Err(at) => {
-                let mut tables = Tables::for_rule(rule);
+                let mut tables = Tables::for_rule(rule, seed);
                 tables.put(named.handle, rule, goal, what, hits).inspect(|_| {
                     chain.tables.insert(at, Table { prio, protocol, tables: Arc::new(tables) });
                 })

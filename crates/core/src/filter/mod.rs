@@ -11,7 +11,12 @@
 //! - F1: classification is total and bounded: at most `RESTARTS_MAX` restarts (reclassify, goto), each walks a chain once.
 //! - F2: filters see the packet as the actions before them have left it.
 
+pub mod basic;
 mod chain;
+pub mod ematch;
+pub mod flow;
+pub mod flower;
+mod listed;
 pub mod matchall;
 
 use alloc::boxed::Box;
@@ -22,7 +27,10 @@ use crate::handle::ClassId;
 use crate::packet::{Outlet, Packet};
 use crate::time::Instant;
 
+pub use basic::Basic;
 pub use chain::{Block, BlockId, Chain, Filters, Named, Table, What};
+pub use flow::Flow;
+pub use flower::Flower;
 pub use matchall::Matchall;
 
 /// Restarts of one classification, at most; then the packet is dropped.
@@ -95,12 +103,18 @@ impl Bound {
     /// A filter has matched: its actions are run, and decide.
     #[inline]
     pub(crate) fn decide(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        self.decide_to(self.class, packet, run)
+    }
+
+    /// The same of a filter that finds the class itself.
+    #[inline]
+    pub(crate) fn decide_to(&self, class: ClassId, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
         if self.actions.is_empty() {
-            return Decision::Made(Control::Pass, self.class);
+            return Decision::Made(Control::Pass, class);
         }
         match action::exec(&self.actions, packet, run) {
             Control::Continue => Decision::Next,
-            control => Decision::Made(control, self.class),
+            control => Decision::Made(control, class),
         }
     }
 }
@@ -132,8 +146,8 @@ macro_rules! kinds {
 
         impl Tables {
             /// An empty table for filters of a rule's kind.
-            fn for_rule(rule: &Rule) -> Self {
-                match rule { $(Rule::$variant(_) => Self::$variant(<$table>::default()),)* }
+            fn for_rule(rule: &Rule, seed: u64) -> Self {
+                match rule { $(Rule::$variant(_) => Self::$variant(<$table as Filtering>::new(seed)),)* }
             }
             fn kind(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $word,)* }
@@ -181,6 +195,9 @@ macro_rules! kinds {
 }
 
 kinds! {
+    Basic(Basic, basic::Table) = "basic",
+    Flow(Flow, flow::Table) = "flow",
+    Flower(Flower, flower::Table) = "flower",
     Matchall(Matchall, matchall::Table) = "matchall",
 }
 
@@ -192,6 +209,11 @@ pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
     /// The parameters of one filter.
     type Rule: Clone;
 
+    /// An empty one. A kind that hashes what packets have keys it by `seed`.
+    fn new(seed: u64) -> Self {
+        let _ = seed;
+        Self::default()
+    }
     /// Adds a filter, or changes the one of that handle, as `what` allows. Gives the handle, and the goal that the filter had
     /// before. On an error nothing has changed and the goal comes back. `ids` is the next number for a counter of
     /// `State::hits`: a kind that counts takes as many as it needs.
