@@ -5,6 +5,10 @@
 //! - `show`: what is printed between the chain and the actions, text and JSON at once;
 //! - `words`: what makes the filter again, between the kind and the actions.
 
+mod basic;
+mod ematch;
+mod flow;
+mod flower;
 mod matchall;
 pub(crate) mod protocol;
 
@@ -16,6 +20,7 @@ use txweir_core::filter::{Bound, Goal, Rule};
 use txweir_core::packet::PortId;
 
 use crate::action::{self, In, Ways};
+use crate::command::Failure;
 use crate::diagnostic::{Diagnostic, code};
 use crate::language::{Object, Settings};
 use crate::lex::Word;
@@ -32,6 +37,14 @@ pub(crate) struct Said<'a> {
     pub(crate) handle: Option<&'a Word>,
     /// What the words set.
     pub(crate) settings: Settings,
+}
+
+/// Where a filter is, as far as its words depend on that.
+pub(crate) struct Where {
+    /// Ethertype that it is asked about; 0 if that was not said.
+    pub(crate) protocol: u16,
+    /// What asks.
+    pub(crate) qdisc: Handle,
 }
 
 impl<'a> Said<'a> {
@@ -58,18 +71,26 @@ impl<'a> Said<'a> {
     }
 }
 
-/// Reads the words of a filter.
-pub(crate) fn read(said: &Said<'_>) -> Result<Rule, Diagnostic> {
+/// Reads the words of a filter. `ports` gives the number of a device.
+pub(crate) fn read(
+    said: &Said<'_>,
+    at: &Where,
+    ports: &mut dyn FnMut(&str) -> Option<PortId>,
+) -> Result<Rule, Failure> {
     if said.settings.has("skip_sw") {
         let err = said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it");
-        return Err(err.hint(Some("leave skip_sw out".into())));
+        return Err(Failure::refused(err.hint(Some("leave skip_sw out".into()))));
     }
     match said.kind.text.as_str() {
-        "matchall" => matchall::read(said).map(Rule::Matchall),
+        "basic" => basic::read(said).map(Rule::Basic),
+        "flow" => flow::read(said, at).map(Rule::Flow),
+        "flower" => flower::read(said, at, ports).map(Rule::Flower),
+        "matchall" => matchall::read(said).map(Rule::Matchall).map_err(Failure::refused),
         kind => {
             let message = format!("there is no {kind} filter in the engine");
             let known = txweir_core::filter::KINDS.join(", ");
-            Err(said.error(code::UNSUPPORTED, said.kind, message).expected(format!("one of {known}")))
+            let err = said.error(code::UNSUPPORTED, said.kind, message);
+            Err(Failure::refused(err.expected(format!("one of {known}"))))
         }
     }
 }
@@ -80,6 +101,7 @@ pub(crate) fn goal(
     ports: &mut dyn FnMut(&str) -> Option<PortId>,
 ) -> Result<Goal, Diagnostic> {
     let class = said.settings.handle("classid").map_or(Handle::NONE, |class| class.value);
+    let class = flower::hw_class(said).unwrap_or(class);
     let listed = said.settings.actions();
     if let Some(beyond) = listed.get(ACTIONS_MAX) {
         let message = format!("a filter has at most {ACTIONS_MAX} actions");
@@ -106,7 +128,7 @@ pub(crate) fn handle(kind: &str, word: &str) -> Option<u32> {
 /// How a kind writes the handle of a filter where it is asked for.
 pub(crate) fn handle_text(rule: &Rule, handle: u32) -> String {
     match rule {
-        Rule::Matchall(_) => format!("{handle:#x}"),
+        Rule::Basic(_) | Rule::Flow(_) | Rule::Flower(_) | Rule::Matchall(_) => format!("{handle:#x}"),
     }
 }
 
@@ -135,6 +157,9 @@ impl Shown<'_> {
 /// Prints what is the kind's, and the actions.
 pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
     match shown.rule {
+        Rule::Basic(rule) => basic::show(rule, shown, ways, out),
+        Rule::Flow(rule) => flow::show(rule, shown, out),
+        Rule::Flower(rule) => flower::show(rule, shown, ways, out),
         Rule::Matchall(rule) => matchall::show(rule, shown, ways, out),
     }
     if !shown.goal.actions.is_empty() {
@@ -149,6 +174,9 @@ pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
 /// The words after the kind that make it again, but for its actions.
 pub(crate) fn words(rule: &Rule, goal: &Bound) -> String {
     let mut words = match rule {
+        Rule::Basic(rule) => basic::words(rule),
+        Rule::Flow(rule) => flow::words(rule),
+        Rule::Flower(rule) => flower::words(rule),
         Rule::Matchall(rule) => matchall::words(rule),
     };
     if !goal.class.is_none() {

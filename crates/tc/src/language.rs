@@ -19,10 +19,11 @@ mod walk;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use ematch::{Token, match_tokens};
 pub use settings::{Action, Settings};
 pub use table::Setting;
 pub use value::handle;
-pub(crate) use value::{hex, uint};
+pub(crate) use value::{hex, int, uint};
 
 use crate::diagnostic::Diagnostic;
 use crate::lex::Word;

@@ -77,7 +77,10 @@ macro_rules! compared {
 }
 
 compared! {
+    basic_is_what_linux_says: "basic.txt",
     csum_is_what_linux_says: "csum.txt",
+    flow_is_what_linux_says: "flow.txt",
+    flower_is_what_linux_says: "flower.txt",
     mirred_is_what_linux_says: "mirred.txt",
     pedit_is_what_linux_says: "pedit.txt",
     police_is_what_linux_says: "police.txt",

@@ -27,7 +27,7 @@ pub(crate) fn uint(word: &str) -> Option<u64> {
 }
 
 /// A whole number that may be negative.
-pub(super) fn int(word: &str) -> Option<i64> {
+pub(crate) fn int(word: &str) -> Option<i64> {
     match word.strip_prefix('-') {
         Some(rest) => i64::try_from(uint(rest)?).ok()?.checked_neg(),
         None => i64::try_from(uint(word.strip_prefix('+').unwrap_or(word))?).ok(),

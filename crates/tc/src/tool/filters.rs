@@ -14,7 +14,7 @@ use crate::action::{CHAIN_MAX, Ways};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
 use crate::command::{Failure, USAGE};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::{self, Said, Shown, protocol};
+use crate::filter::{self, Said, Shown, Where, protocol};
 use crate::lex::Word;
 use crate::out::Out;
 use crate::source::Source;
@@ -198,7 +198,8 @@ fn put(
         named.protocol = named.protocol.or(Some(ANY_PROTOCOL));
     }
     let said = Said::filter(line.source, kind, cmd.handle.as_ref(), &cmd.options);
-    let rule = filter::read(&said).map_err(Failure::refused)?;
+    let place = Where { protocol: named.protocol.unwrap_or(0), qdisc: at.at };
+    let rule = filter::read(&said, &place, &mut |name| session.devices.port(name))?;
     let goal = filter::goal(&said, &mut |name| session.devices.port(name)).map_err(Failure::refused)?;
     let now = session.devices.now();
     let filters = session.devices.filters_mut();

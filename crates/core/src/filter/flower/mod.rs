@@ -19,6 +19,8 @@
 //!
 //! Differences from Linux (PARITY.md): `flower-atomic-fragment`, `flower-authentication`, `flower-replace-twin`.
 
+use alloc::boxed::Box;
+
 mod index;
 mod key;
 mod table;
@@ -152,6 +154,8 @@ pub struct Flower {
     pub lses: u8,
     /// It was said not to be done in hardware; it never is.
     pub skip_hw: bool,
+    /// The name of the device of `Field::INDEV`: to be shown.
+    pub indev: Option<Box<str>>,
 }
 
 impl Flower {

@@ -1,5 +1,6 @@
 //! The filters of a table: by mask, and by handle.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -51,6 +52,7 @@ struct Entry {
     handle: u32,
     skip_hw: bool,
     lses: u8,
+    indev: Option<Box<str>>,
     /// Its place among those that have ranges.
     order: u64,
     goal: Bound,
@@ -220,7 +222,7 @@ impl Mask {
 
     fn rule(&self, slot: u32, entry: &Entry) -> Flower {
         let words = self.words(slot);
-        let mut rule = Flower { lses: entry.lses, skip_hw: entry.skip_hw, ..Flower::default() };
+        let mut rule = Flower { lses: entry.lses, skip_hw: entry.skip_hw, indev: entry.indev.clone(), ..Flower::default() };
         rule.key.copy_from_slice(&words[..WORDS]);
         for (word, bits) in &self.bits {
             match rule.mask.get_mut(*word) {
@@ -268,7 +270,14 @@ impl Table {
             self.masks.len() - 1
         });
         let handle = handle.unwrap_or_else(|| self.free_handle());
-        let entry = Entry { handle, skip_hw: rule.skip_hw, lses: rule.lses, order: 0, goal };
+        let entry = Entry {
+            handle,
+            skip_hw: rule.skip_hw,
+            lses: rule.lses,
+            indev: rule.indev.clone(),
+            order: 0,
+            goal,
+        };
         let mask = &mut self.masks[at];
         let slot = mask.insert(&words, entry, &self.hasher);
         self.needs |= mask.needs();
@@ -300,6 +309,7 @@ impl Table {
             return Err((not_found("flower", 0), goal));
         };
         (entry.skip_hw, entry.lses) = (rule.skip_hw, rule.lses);
+        entry.indev.clone_from(&rule.indev);
         Ok(Some(core::mem::replace(&mut entry.goal, goal)))
     }
 }
