@@ -38,11 +38,7 @@ impl Filtering for Table {
         if let Err(err) = rule.expr.as_ref().map_or(Ok(()), Expr::check) {
             return Err((err, goal));
         }
-        self.list.put("basic", handle, goal, what, |old| match old {
-            // What is not said stays.
-            Some(old) => Ok(Basic { expr: rule.expr.clone().or_else(|| old.expr.clone()) }),
-            None => Ok(rule.clone()),
-        })
+        self.list.put("basic", handle, goal, what, |_| Ok(rule.clone()))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
@@ -55,6 +51,10 @@ impl Filtering for Table {
 
     fn visit(&self, f: Visit<'_, Basic>) {
         self.list.iter().rev().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
+    }
+
+    fn visit_made(&self, f: Visit<'_, Basic>) {
+        self.list.iter().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
     }
 
     fn find(&self, handle: u32, f: &mut dyn FnMut(&Basic, &Bound, u32)) {

@@ -62,6 +62,10 @@ impl Table {
     pub fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
         self.tables.visit(f);
     }
+    /// Shows all filters in an order in which they can be added to make this table again.
+    pub fn visit_made(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+        self.tables.visit_made(f);
+    }
     /// Shows the filter of that handle, if there is one.
     pub fn find(&self, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
         self.tables.find(handle, f);

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use super::Run;
 use crate::error::{ConfigError, ErrorKind};
+use crate::headers::{Fragment, L3};
 use crate::packet::{Packet, Way};
 
 /// Groups within groups, at most: the depth that Linux evaluates.
@@ -224,12 +225,25 @@ impl Expr {
     }
 }
 
+/// Where the transport header is, or would be in a later fragment of IPv4.
+fn transport(packet: &Packet<'_>) -> Option<usize> {
+    let h = &packet.headers;
+    match (h.l4_offset, h.l3, h.fragment) {
+        (Some(at), ..) => Some(at.into()),
+        (None, L3::Ipv4, Fragment::Later) => {
+            let first = *packet.frame.bytes().get(packet.network())?;
+            Some(packet.network() + usize::from(first & 15) * 4)
+        }
+        _ => None,
+    }
+}
+
 /// So many bytes of a packet.
 fn bytes_at<'p>(packet: &'p Packet<'_>, layer: Layer, offset: i64, len: usize) -> Option<&'p [u8]> {
     let base = match layer {
         Layer::Link => 0,
         Layer::Network => packet.network(),
-        Layer::Transport => usize::from(packet.headers.l4_offset?),
+        Layer::Transport => transport(packet)?,
     };
     let at = usize::try_from(i64::try_from(base).ok()?.checked_add(offset)?).ok()?;
     packet.frame.bytes().get(at..at.checked_add(len)?)
@@ -265,27 +279,30 @@ impl Nbyte {
 
 impl Meta {
     fn holds(&self, packet: &Packet<'_>, run: &mut Run<'_>) -> bool {
-        let left = self.left.value(packet, run);
-        self.op.holds(left, self.right.value(packet, run))
+        match (self.left.value(packet, run), self.right.value(packet, run)) {
+            (Some(left), Some(right)) => self.op.holds(left, right),
+            _ => false,
+        }
     }
 }
 
 impl Operand {
-    fn value(self, packet: &Packet<'_>, run: &mut Run<'_>) -> u64 {
+    /// None if the packet has none.
+    fn value(self, packet: &Packet<'_>, run: &mut Run<'_>) -> Option<u64> {
         match self {
-            Self::Value(value) => value.into(),
+            Self::Value(value) => Some(value.into()),
             Self::Known { id, shift, mask } => {
-                let value = id.value(packet, run).checked_shr(shift.into()).unwrap_or(0);
-                if mask == 0 { value } else { value & u64::from(mask) }
+                let value = id.value(packet, run)?.checked_shr(shift.into()).unwrap_or(0);
+                Some(if mask == 0 { value } else { value & u64::from(mask) })
             }
         }
     }
 }
 
 impl MetaId {
-    fn value(self, packet: &Packet<'_>, run: &mut Run<'_>) -> u64 {
+    fn value(self, packet: &Packet<'_>, run: &mut Run<'_>) -> Option<u64> {
         let h = &packet.headers;
-        match self {
+        Some(match self {
             Self::Random => run.state.rng.next_u64() >> 32,
             Self::Priority => packet.meta.priority.into(),
             Self::Protocol => packet.protocol().swap_bytes().into(),
@@ -296,7 +313,7 @@ impl MetaId {
             Self::DataLen => 0,
             Self::MacLen => h.link_len.into(),
             Self::NfMark => packet.meta.mark.into(),
-            Self::Vlan => h.vlan.unwrap_or(0).into(),
-        }
+            Self::Vlan => h.vlan?.into(),
+        })
     }
 }

@@ -183,6 +183,13 @@ macro_rules! kinds {
             fn is_empty(&self) -> bool {
                 match self { $(Self::$variant(table) => table.is_empty(),)* }
             }
+            fn visit_made(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+                match self {
+                    $(Self::$variant(table) => table.visit_made(&mut |handle, rule, goal, hits| {
+                        f(handle, Rule::$variant(rule.clone()), goal, hits)
+                    }),)*
+                }
+            }
             fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
                 match self {
                     $(Self::$variant(table) => table.visit(&mut |handle, rule, goal, hits| {
@@ -231,6 +238,10 @@ pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
     fn is_empty(&self) -> bool;
     /// Shows all, in tc's order: handle, parameters, goal, and the first of the numbers of its counters (0 if it has none).
     fn visit(&self, f: Visit<'_, Self::Rule>);
+    /// Shows all in an order in which they can be added to make a table that decides as this one does.
+    fn visit_made(&self, f: Visit<'_, Self::Rule>) {
+        self.visit(f);
+    }
     /// Shows the one of that handle.
     fn find(&self, handle: u32, f: &mut dyn FnMut(&Self::Rule, &Bound, u32)) {
         self.visit(&mut |there, rule, goal, hits| {

@@ -238,8 +238,9 @@ fn u32_match(args: &[&str]) -> Read<U32> {
     };
     let (most, shift) = match *width {
         "u8" => (0xff, 24 - 8 * (offset & 3)),
-        "u16" => (0xffff, 16 - 8 * (offset & 2)),
-        "u32" => (u32::MAX, 0),
+        // As tc has it: the high half only at a multiple of four.
+        "u16" => (0xffff, if offset & 3 == 0 { 16 } else { 0 }),
+        "u32" if offset & 3 == 0 => (u32::MAX, 0),
         _ => return bad("u32", args),
     };
     if value > most || mask > most {
@@ -275,7 +276,8 @@ fn unescape(text: &str) -> Vec<u8> {
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
         rest = after;
-        let digits = || std::str::from_utf8(after.get(1..3)?).ok().and_then(|d| u8::from_str_radix(d, 16).ok());
+        let digits =
+            || std::str::from_utf8(after.get(1..3)?).ok().and_then(|d| u8::from_str_radix(d, 16).ok());
         match (*first, after.first()) {
             (b'\\', Some(b'x')) if digits().is_some() => {
                 bytes.extend(digits());
@@ -331,7 +333,8 @@ impl Printed {
                 let mask = if c.mask == 0 { String::new() } else { format!("mask {:#x} ", c.mask) };
                 let trans = if c.trans { "trans " } else { "" };
                 let (bits, op) = (8 * u32::from(c.bytes), op_word(c.op));
-                format!("cmp(u{bits} at {} layer {} {mask}{trans}{op} {})", c.offset, layer(c.layer), c.value)
+                let value = c.value.cast_signed();
+                format!("cmp(u{bits} at {} layer {} {mask}{trans}{op} {value})", c.offset, layer(c.layer))
             }
             Condition::U32(u) => {
                 let next = if u.next_header { "nexthdr+" } else { "" };
@@ -425,7 +428,12 @@ fn line(expr: &Expr) -> String {
                 };
                 format!("meta({} {} {})", value(m.left), op_word(m.op), value(m.right))
             }
-            plain @ Condition::Cmp(_) => Printed::of(plain).0,
+            // What is shown is signed, what is read is not.
+            plain @ Condition::Cmp(c) => {
+                let shown = Printed::of(plain).0;
+                let value = format!(" {})", c.value.cast_signed());
+                shown.strip_suffix(&value).map_or(shown.clone(), |start| format!("{start} {})", c.value))
+            }
         });
         if at + 1 < expr.terms.len() {
             words.push_str(&format!(" {}", join(term).to_lowercase()));

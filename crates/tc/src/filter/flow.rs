@@ -75,7 +75,8 @@ pub(super) fn read(said: &Said<'_>, at: &Where) -> Result<Flow, Failure> {
             "addend" => {
                 let of = |key| rule.keys == Some(Keys::of(&[key]));
                 let found = addend(&word.text, of(Key::Src) || of(Key::Dst));
-                rule.addend = Some(found.ok_or_else(|| wrong(word, "a number, or an address for src and dst"))?);
+                rule.addend =
+                    Some(found.ok_or_else(|| wrong(word, "a number, or an address for src and dst"))?);
             }
             "divisor" => rule.divisor = Some(number()?),
             "perturb" => rule.perturb = Some(number()?),

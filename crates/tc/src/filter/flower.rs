@@ -200,8 +200,9 @@ fn stack(rule: &Flower, add: &mut impl FnMut(&'static str, Option<&'static str>,
         let parts = LSE.iter().filter(|(_, shift, bits)| mask >> shift & bits != 0);
         parts.map(|(name, shift, bits)| (*name, value >> shift & bits)).collect::<Vec<_>>()
     };
+    let spoken_of = rule.get(Field::LSES).map_or(0, |(_, mask)| mask);
     let first = entry(1);
-    if rule.lses == 1 && !first.is_empty() {
+    if spoken_of == 1 && !first.is_empty() {
         for (name, value) in first {
             let at = LSE.iter().position(|(part, ..)| *part == name).unwrap_or(0);
             let word = OUTERMOST[at];
@@ -212,8 +213,8 @@ fn stack(rule: &Flower, add: &mut impl FnMut(&'static str, Option<&'static str>,
             };
             add(word, Some(word), form);
         }
-    } else if rule.lses != 0 {
-        let spoken = DEPTHS.filter(|depth| rule.lses >> (depth - 1) & 1 != 0);
+    } else if spoken_of != 0 {
+        let spoken = DEPTHS.filter(|depth| spoken_of >> (depth - 1) & 1 != 0);
         add("mpls", Some("mpls"), Form::Stack(spoken.map(|depth| (depth, entry(depth))).collect()));
     }
 }
@@ -242,7 +243,9 @@ impl Form {
 
     fn show(&self, name: &str, out: &mut Out) {
         let text = match self {
-            Self::Stack(_) => format!("\n  {name}{}", format!(" {}", self.text()).replace(" lse ", "\n    lse ")),
+            Self::Stack(_) => {
+                format!("\n  {name}{}", format!(" {}", self.text()).replace(" lse ", "\n    lse "))
+            }
             _ => format!("\n  {name} {}", self.text()),
         };
         match self {
@@ -309,7 +312,10 @@ pub(super) fn words(rule: &Flower) -> String {
     if let Some(name) = &rule.indev {
         words.push_str(&format!(" indev {name}"));
     }
-    for item in items(rule) {
+    let mut items = items(rule);
+    // What a session carries is said before what is behind it.
+    items.sort_by_key(|item| !matches!(item.name, "pppoe_sid" | "ppp_proto"));
+    for item in items {
         let Some(said) = item.said else { continue };
         let text = item.form.text();
         // A number that has no name is shown in brackets.

@@ -67,8 +67,7 @@ fn tokens(words: &[Word], from: usize) -> (Vec<Token>, usize) {
         end(&mut text, &mut tokens);
         // A module's name and its parenthesis may stand in two words.
         let next_opens = words.get(at + 1).is_some_and(|w| w.text.starts_with('('));
-        wants_term =
-            next_opens || tokens.last().is_none_or(|t| t.is(&["and", "or", "not", "("]));
+        wants_term = next_opens || tokens.last().is_none_or(|t| t.is(&["and", "or", "not", "("]));
         at += 1;
     }
     (tokens, at)

@@ -53,8 +53,8 @@ pub(super) static TABLE: &[Grammar] = &[
     filter(
         &["flow"],
         &[
-            key(&["map"], &[Arg::Word(&["key"]), FLOW_KEY]),
-            key(&["hash"], &[Arg::Word(&["keys"])]).then(flow_keys),
+            key(&["map"], &[Arg::Word(&["key", "keys"]), FLOW_KEY]),
+            key(&["hash"], &[Arg::Word(&["keys", "key"])]).then(flow_keys),
             key(&["and"], &[U32]),
             key(&["or"], &[U32]),
             key(&["xor"], &[U32]),

@@ -103,7 +103,7 @@ fn table_lines(
     made: &mut BTreeSet<(&'static str, u32)>,
     lines: &mut Vec<Line>,
 ) {
-    table.visit(&mut |handle, rule, goal, _| {
+    table.visit_made(&mut |handle, rule, goal, _| {
         let mut words = String::new();
         if chain != 0 {
             words.push_str(&format!(" chain {chain}"));

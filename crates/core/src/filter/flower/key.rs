@@ -1,7 +1,7 @@
 //! The fields of a packet, as words of a key. What a packet has not is zero.
 
 use super::{Field, WORDS};
-use crate::headers::{Fragment, Headers, L3, L4, ethertype};
+use crate::headers::{End, Fragment, Headers, L3, L4, ethertype};
 use crate::packet::Packet;
 
 /// The words of a packet, with room for the range that a filter has.
@@ -63,13 +63,21 @@ struct View<'a> {
     network: usize,
 }
 
+/// Whether it is IPv4 whose header says that it has less than five words.
+#[cold]
+fn is_short(frame: &[u8], packet: &Packet<'_>) -> bool {
+    packet.headers.l3 == L3::Ipv4 && frame.get(packet.network()).is_some_and(|first| first & 15 < 5)
+}
+
 /// Reads the words of which `needs` has a bit.
 #[inline]
 pub(super) fn read(packet: &Packet<'_>, needs: u32) -> Words {
     let mut words = [0; WORDS + 1];
     let h = &packet.headers;
     let frame = packet.frame.bytes();
-    let view = View { headers: h, bytes: frame, kind: h.ethertype, network: packet.network() };
+    // Of a header that is shorter than its fixed part nothing is believed.
+    let headers = if h.end == End::Malformed && is_short(frame, packet) { &Headers::EMPTY } else { h };
+    let view = View { headers, bytes: frame, kind: h.ethertype, network: packet.network() };
     let inner = if h.ethertype == PPPOE { pppoe(frame, view.network) } else { None };
     let Some(inner) = inner else {
         fill(&mut words, needs, &view, packet, frame);
@@ -89,6 +97,7 @@ pub(super) fn read(packet: &Packet<'_>, needs: u32) -> Words {
         None => view,
     };
     fill(&mut words, needs, &view, packet, frame);
+    Field::PPPOE.write(&mut words, 1);
     Field::PPPOE_SID.write(&mut words, inner.session.into());
     Field::PPP_PROTO.write(&mut words, inner.ppp.into());
     words
@@ -113,7 +122,8 @@ fn fill(words: &mut Words, needs: u32, v: &View<'_>, packet: &Packet<'_>, frame:
                 let address = if word < 8 { source(v) } else { destination(v) };
                 (address >> (64 * ((word & 1) ^ 1))) as u64 // one half
             }
-            10 | 11 if is_arp(v) => mac(v.bytes, v.network + if word == 10 { 8 } else { 18 }),
+            10 => entries(v) << 48 | if is_arp(v) { mac(v.bytes, v.network + 8) } else { 0 },
+            11 if is_arp(v) => mac(v.bytes, v.network + 18),
             12..=15 => label_pair(v, word - 12),
             _ => 0,
         };
@@ -248,25 +258,26 @@ fn address(v: &View<'_>, of_ip: &[u8; 16], at: usize) -> u128 {
     }
 }
 
+/// The entries of a label stack, the outermost first; the bottom of the stack is the last.
+fn stack<'v>(v: &View<'v>) -> impl Iterator<Item = u32> + use<'v> {
+    let bytes = if MPLS.contains(&v.kind) { v.bytes.get(v.network..).unwrap_or(&[]) } else { &[] };
+    let mut over = false;
+    let entries = bytes.chunks_exact(4).take(LSES_MAX).filter_map(<[u8]>::first_chunk);
+    entries.map(|entry| u32::from_be_bytes(*entry)).take_while(move |entry| {
+        let below = over;
+        over = entry & 0x100 != 0;
+        !below
+    })
+}
+
+/// A bit for each entry, the outermost the lowest.
+fn entries(v: &View<'_>) -> u64 {
+    (1 << stack(v).count()) - 1
+}
+
 /// Two entries of a label stack, of which the second is in the high half.
 fn label_pair(v: &View<'_>, pair: usize) -> u64 {
-    if !MPLS.contains(&v.kind) {
-        return 0;
-    }
-    let mut word = 0;
-    for depth in 0..LSES_MAX.min(pair * 2 + 2) {
-        let Some(entry) = chunk::<4>(v.bytes, v.network + depth * 4).map(|b| u32::from_be_bytes(*b)) else {
-            return word;
-        };
-        match depth.checked_sub(pair * 2) {
-            Some(0) => word |= u64::from(entry),
-            Some(_) => word |= u64::from(entry) << 32,
-            None => {}
-        }
-        // The bottom of the stack.
-        if entry & 0x100 != 0 {
-            return word;
-        }
-    }
-    word
+    let mut two = stack(v).skip(pair * 2);
+    let (first, second) = (two.next().unwrap_or(0), two.next().unwrap_or(0));
+    u64::from(first) | u64::from(second) << 32
 }

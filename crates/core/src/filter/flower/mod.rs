@@ -103,6 +103,10 @@ impl Field {
     pub const ARP_SHA: Self = field(10, 0, 48);
     /// Ethernet address of ARP's target.
     pub const ARP_THA: Self = field(11, 0, 48);
+    /// Which entries a label stack has, the outermost in the lowest bit.
+    pub const LSES: Self = field(10, 48, 7);
+    /// It is a session of PPPoE, with a header as it should be.
+    pub const PPPOE: Self = field(10, 55, 1);
 
     /// An entry of a label stack of MPLS, 1 (the outermost) to 7: label, traffic class, bottom of stack and TTL as they
     /// stand there (RFC 3032 section 2.1).
@@ -150,8 +154,6 @@ pub struct Flower {
     pub src_ports: Option<(u16, u16)>,
     /// Destination ports, first and last.
     pub dst_ports: Option<(u16, u16)>,
-    /// The entries of a label stack that were spoken of, the outermost in the lowest bit.
-    pub lses: u8,
     /// It was said not to be done in hardware; it never is.
     pub skip_hw: bool,
     /// The name of the device of `Field::INDEV`: to be shown.

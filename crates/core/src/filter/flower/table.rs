@@ -51,7 +51,6 @@ struct Mask {
 struct Entry {
     handle: u32,
     skip_hw: bool,
-    lses: u8,
     indev: Option<Box<str>>,
     /// Its place among those that have ranges.
     order: u64,
@@ -222,7 +221,7 @@ impl Mask {
 
     fn rule(&self, slot: u32, entry: &Entry) -> Flower {
         let words = self.words(slot);
-        let mut rule = Flower { lses: entry.lses, skip_hw: entry.skip_hw, indev: entry.indev.clone(), ..Flower::default() };
+        let mut rule = Flower { skip_hw: entry.skip_hw, indev: entry.indev.clone(), ..Flower::default() };
         rule.key.copy_from_slice(&words[..WORDS]);
         for (word, bits) in &self.bits {
             match rule.mask.get_mut(*word) {
@@ -270,14 +269,7 @@ impl Table {
             self.masks.len() - 1
         });
         let handle = handle.unwrap_or_else(|| self.free_handle());
-        let entry = Entry {
-            handle,
-            skip_hw: rule.skip_hw,
-            lses: rule.lses,
-            indev: rule.indev.clone(),
-            order: 0,
-            goal,
-        };
+        let entry = Entry { handle, skip_hw: rule.skip_hw, indev: rule.indev.clone(), order: 0, goal };
         let mask = &mut self.masks[at];
         let slot = mask.insert(&words, entry, &self.hasher);
         self.needs |= mask.needs();
@@ -308,7 +300,7 @@ impl Table {
         let Some(entry) = &mut mask.slots[slot as usize] else {
             return Err((not_found("flower", 0), goal));
         };
-        (entry.skip_hw, entry.lses) = (rule.skip_hw, rule.lses);
+        entry.skip_hw = rule.skip_hw;
         entry.indev.clone_from(&rule.indev);
         Ok(Some(core::mem::replace(&mut entry.goal, goal)))
     }
@@ -372,6 +364,21 @@ impl Filtering for Table {
     fn visit(&self, f: Visit<'_, Flower>) {
         for handle in self.handles.keys() {
             self.find(*handle, &mut |rule, goal, hits| f(*handle, rule, goal, hits));
+        }
+    }
+
+    fn visit_made(&self, f: Visit<'_, Flower>) {
+        for mask in &self.masks {
+            let mut show = |slot: u32| {
+                if let Some(Some(entry)) = mask.slots.get(slot as usize) {
+                    f(entry.handle, &mask.rule(slot, entry), &entry.goal, 0);
+                }
+            };
+            match mask.range_bits() {
+                // Their order matters.
+                Some(_) => mask.ranged.values().copied().for_each(show),
+                None => (0..u32::try_from(mask.slots.len()).unwrap_or(u32::MAX)).for_each(&mut show),
+            }
         }
     }
 

@@ -310,7 +310,7 @@ impl Reader<'_, '_> {
     fn ip(&mut self, name: &str, key: &Word, value: &Word) -> Done {
         let kind = self.said_kind();
         if matches!(name, "ip_tos" | "ip_ttl") {
-            let found = masked(&value.text, decimal_or_hex, decimal_or_hex, 0xff);
+            let found = masked(&value.text, decimal_or_hex, hex, 0xff);
             let found = found.ok_or_else(|| self.wrong(value, "a number up to 255, or number/mask"))?;
             if self.is_ip() {
                 self.set(if name == "ip_tos" { Field::IP_TOS } else { Field::IP_TTL }, found);
@@ -431,7 +431,8 @@ impl Reader<'_, '_> {
                 self.set(Field::ARP_OP, found);
             }
             "arp_sip" | "arp_tip" => {
-                let found = ipv4(&value.text).ok_or_else(|| self.wrong(value, "an IPv4 address or prefix"))?;
+                let found =
+                    ipv4(&value.text).ok_or_else(|| self.wrong(value, "an IPv4 address or prefix"))?;
                 let field = if name == "arp_sip" { Field::SRC_IP } else { Field::DST_IP };
                 self.rule.set(field, found.0, found.1);
             }
@@ -452,7 +453,9 @@ impl Reader<'_, '_> {
             return self.number(Field::PPPOE_SID, value, uint);
         }
         let number = match protocol::number(&value.text) {
-            Some(kind) => PPP.iter().find(|(_, name)| protocol::name(kind) == *name).map_or(kind, |(n, _)| *n),
+            Some(kind) => {
+                PPP.iter().find(|(_, name)| protocol::name(kind) == *name).map_or(kind, |(n, _)| *n)
+            }
             None => {
                 let message = format!("\"{}\" is not a protocol of PPP", value.text);
                 return Err(Failure::usage(self.said.error(code::BAD_VALUE, value, message)));
@@ -473,6 +476,13 @@ impl Reader<'_, '_> {
         }
     }
 
+    /// An entry is spoken of, and must be there.
+    fn entry(&mut self, depth: u8) {
+        let (value, mask) = self.rule.get(Field::LSES).unwrap_or_default();
+        let bit = 1 << (depth - 1);
+        self.rule.set(Field::LSES, value | bit, mask | bit);
+    }
+
     /// A part of an entry.
     fn lse(&mut self, depth: u8, part: &str, value: &Word) -> Done {
         let Some((field, (_, shift, whole))) =
@@ -485,7 +495,7 @@ impl Reader<'_, '_> {
         let (old, mask) = self.rule.get(field).unwrap_or_default();
         let bits = u128::from(whole) << shift;
         self.rule.set(field, old & !bits | u128::from(number) << shift, mask | bits);
-        self.rule.lses |= 1 << (depth - 1);
+        self.entry(depth);
         Ok(())
     }
 
@@ -507,7 +517,7 @@ impl Reader<'_, '_> {
                     return Err(Failure::refused(self.said.error(code::OUT_OF_RANGE, depth, message)));
                 }
             };
-            self.rule.lses |= 1 << (number - 1);
+            self.entry(number);
             for pair in pairs().filter(|pair| pair[0].text != "depth") {
                 self.lse(number, &pair[0].text, &pair[1])?;
             }
@@ -519,6 +529,9 @@ impl Reader<'_, '_> {
     fn finish(&mut self) {
         if let Some(kind) = self.kind() {
             self.set(Field::ETH_TYPE, (kind.into(), 0xffff));
+        }
+        if self.protocol == PPPOE {
+            self.set(Field::PPPOE, (1, 1));
         }
         if self.ip_proto != Some(6) {
             self.set(Field::TCP_FLAGS, (0, 0));
