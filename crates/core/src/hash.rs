@@ -88,6 +88,17 @@ impl FlowHasher {
         self.start().finish(2, u64::from(h.ethertype))
     }
 
+    /// Any words, in order.
+    #[inline]
+    pub(crate) fn words(&self, words: impl Iterator<Item = u64>) -> u32 {
+        let mut count = 0u8;
+        let sip = words.fold(self.start(), |sip, word| {
+            count = count.wrapping_add(8);
+            sip.word(word)
+        });
+        sip.finish(count, 0)
+    }
+
     const fn start(&self) -> Sip {
         Sip {
             v0: self.k0 ^ 0x736f_6d65_7073_6575,

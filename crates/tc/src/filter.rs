@@ -5,7 +5,11 @@
 //! - `show`: what is printed between the chain and the actions, text and JSON at once;
 //! - `words`: what makes the filter again, between the kind and the actions.
 
+mod basic;
 mod bpf;
+mod ematch;
+mod flow;
+mod flower;
 mod fw;
 mod matchall;
 pub(crate) mod protocol;
@@ -20,6 +24,7 @@ use txweir_core::filter::{Bound, Goal, Rule};
 use txweir_core::packet::PortId;
 
 use crate::action::{self, In, Ways};
+use crate::command::Failure;
 use crate::diagnostic::{Diagnostic, code};
 use crate::language::{Object, Settings};
 use crate::lex::Word;
@@ -35,6 +40,14 @@ pub(crate) struct Said<'a> {
     pub(crate) handle: Option<&'a Word>,
     /// What the words set.
     pub(crate) settings: Settings,
+}
+
+/// Where a filter is, as far as its words depend on that.
+pub(crate) struct Where {
+    /// Ethertype that it is asked about; 0 if that was not said.
+    pub(crate) protocol: u16,
+    /// What asks.
+    pub(crate) qdisc: Handle,
 }
 
 impl<'a> Said<'a> {
@@ -61,24 +74,37 @@ impl<'a> Said<'a> {
     }
 }
 
+/// What is said wrongly is found by tc, what cannot be by the kernel: their statuses differ.
+pub(crate) fn failed(err: Diagnostic) -> Failure {
+    match err.code {
+        code::BAD_VALUE => Failure::unparsable(err),
+        _ => Failure::refused(err),
+    }
+}
+
 /// Reads the words of a filter. `ports` gives the number of a device.
 pub(crate) fn read(
     said: &Said<'_>,
+    at: &Where,
     ports: &mut dyn FnMut(&str) -> Option<PortId>,
-) -> Result<Rule, Diagnostic> {
+) -> Result<Rule, Failure> {
     if said.settings.has("skip_sw") {
         let err = said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it");
-        return Err(err.hint(Some("leave skip_sw out".into())));
+        return Err(Failure::refused(err.hint(Some("leave skip_sw out".into()))));
     }
     match said.kind.text.as_str() {
-        "bpf" => bpf::read(said).map(Rule::Bpf),
-        "fw" => fw::read(said, ports).map(Rule::Fw),
-        "matchall" => matchall::read(said).map(Rule::Matchall),
-        "u32" => u32::read(said, ports).map(Rule::U32),
+        "basic" => basic::read(said).map(Rule::Basic),
+        "bpf" => bpf::read(said).map(Rule::Bpf).map_err(failed),
+        "flow" => flow::read(said, at).map(Rule::Flow),
+        "flower" => flower::read(said, at, ports).map(Rule::Flower),
+        "fw" => fw::read(said, ports).map(Rule::Fw).map_err(failed),
+        "matchall" => matchall::read(said).map(Rule::Matchall).map_err(Failure::refused),
+        "u32" => u32::read(said, ports).map(Rule::U32).map_err(failed),
         kind => {
             let message = format!("there is no {kind} filter in the engine");
             let known = txweir_core::filter::KINDS.join(", ");
-            Err(said.error(code::UNSUPPORTED, said.kind, message).expected(format!("one of {known}")))
+            let err = said.error(code::UNSUPPORTED, said.kind, message);
+            Err(Failure::refused(err.expected(format!("one of {known}"))))
         }
     }
 }
@@ -101,6 +127,7 @@ pub(crate) fn goal(
     ports: &mut dyn FnMut(&str) -> Option<PortId>,
 ) -> Result<Goal, Diagnostic> {
     let class = said.settings.handle("classid").map_or(Handle::NONE, |class| class.value);
+    let class = flower::hw_class(said).unwrap_or(class);
     let listed = said.settings.actions();
     if let Some(beyond) = listed.get(ACTIONS_MAX) {
         let message = format!("a filter has at most {ACTIONS_MAX} actions");
@@ -138,7 +165,9 @@ pub(crate) fn own_handle(said: &Said<'_>) -> Result<Option<u32>, Diagnostic> {
 /// How a kind writes the handle of a filter where it is asked for.
 pub(crate) fn handle_text(rule: &Rule, handle: u32) -> String {
     match rule {
-        Rule::Bpf(_) | Rule::Matchall(_) => format!("{handle:#x}"),
+        Rule::Basic(_) | Rule::Bpf(_) | Rule::Flow(_) | Rule::Flower(_) | Rule::Matchall(_) => {
+            format!("{handle:#x}")
+        }
         Rule::Fw(rule) => fw::handle_text(rule, handle),
         Rule::U32(rule) => u32::handle_text(rule, handle),
     }
@@ -171,6 +200,9 @@ pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
     match shown.rule {
         Rule::Bpf(rule) => bpf::show(rule, shown, ways, out),
         Rule::Fw(rule) => fw::show(rule, shown, ways, out),
+        Rule::Basic(rule) => basic::show(rule, shown, ways, out),
+        Rule::Flow(rule) => flow::show(rule, shown, out),
+        Rule::Flower(rule) => flower::show(rule, shown, ways, out),
         Rule::Matchall(rule) => matchall::show(rule, shown, ways, out),
         Rule::U32(rule) => u32::show(rule, shown, ways, out),
     }
@@ -188,6 +220,9 @@ pub(crate) fn words(rule: &Rule, goal: &Bound) -> String {
     let mut words = match rule {
         Rule::Bpf(rule) => bpf::words(rule),
         Rule::Fw(rule) => fw::words(rule),
+        Rule::Basic(rule) => basic::words(rule),
+        Rule::Flow(rule) => flow::words(rule),
+        Rule::Flower(rule) => flower::words(rule),
         Rule::Matchall(rule) => matchall::words(rule),
         Rule::U32(rule) => u32::words(rule),
     };

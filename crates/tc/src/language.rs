@@ -19,6 +19,7 @@ mod walk;
 use std::ops::Range;
 use std::sync::Arc;
 
+pub(crate) use ematch::{Token, match_tokens};
 pub use settings::{Action, Settings};
 pub use table::Setting;
 pub use value::handle;

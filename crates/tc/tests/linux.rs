@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use txweir_core::{Env, Instant};
+use txweir_tc::Source;
 use txweir_tc::tool::testing::{Memory, MemoryDevice};
 use txweir_tc::tool::{Request, run, save};
 
@@ -140,4 +141,48 @@ fn saved(name: &str) {
         ask(&mut devices, line);
     }
     assert!(compared > 0);
+}
+
+/// What is saved makes the same filters again.
+fn saved_filters(name: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc/linux").join(name);
+    let text = std::fs::read_to_string(file).expect("a transcript");
+    let device = |name| MemoryDevice::new(name, 1, Env::default());
+    let fresh = || Memory::default().with(device("lan")).with(device("wan"));
+    let (mut devices, mut compared) = (fresh(), 0);
+    for (command, ..) in commands(&text) {
+        let args: Vec<String> = command.split(' ').skip(1).map(String::from).collect();
+        let done = run(&Request { args: args.clone(), ..Request::default() }, &mut devices);
+        if !command.starts_with("tc filter show") {
+            continue;
+        }
+        let saved = save(&mut devices);
+        let mut again = fresh();
+        let batch = Some(Source::new("saved", saved.clone()));
+        let made = run(
+            &Request { args: vec!["-b".into(), "saved".into()], batch, ..Request::default() },
+            &mut again,
+        );
+        assert_eq!((made.status, made.stderr.as_str()), (0, ""));
+        let shown = run(&Request { args, ..Request::default() }, &mut again).stdout;
+        assert_eq!((shown.as_str(), save(&mut again)), (done.stdout.as_str(), saved));
+        compared += shown.len();
+    }
+    assert!(compared > 0);
+}
+
+macro_rules! compared_filters {
+    ($($test:ident: $name:literal,)*) => {$(
+        #[test]
+        fn $test() {
+            compare($name);
+            saved_filters($name);
+        }
+    )*};
+}
+
+compared_filters! {
+    basic_is_what_linux_says: "basic.txt",
+    flow_is_what_linux_says: "flow.txt",
+    flower_is_what_linux_says: "flower.txt",
 }

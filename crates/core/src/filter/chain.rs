@@ -63,6 +63,10 @@ impl Table {
     pub fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
         self.tables.visit(f);
     }
+    /// Shows all filters in an order in which they can be added to make this table again.
+    pub fn visit_made(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+        self.tables.visit_made(f);
+    }
     /// Shows the filter of that handle, if there is one.
     pub fn find(&self, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
         self.tables.find(handle, f);
@@ -101,6 +105,8 @@ pub struct Filters {
     blocks: Vec<Option<Block>>,
     /// The next number of a counter.
     hits: u32,
+    /// The key of the hashes of tables.
+    seed: u64,
 }
 
 /// A filter of that handle is there already.
@@ -135,6 +141,14 @@ impl Filters {
     /// None.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// None, with the key of the hashes of tables: where filters are added on behalf of strangers, it must come from the
+    /// operating system's random source and stay secret.
+    #[must_use]
+    pub const fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
     }
 
     /// A new, empty block.
@@ -195,8 +209,8 @@ impl Filters {
         let actions = self.actions.bind(&goal.actions, now)?;
         let bound = Bound { class: goal.class, actions };
         let protocol = named.protocol.unwrap_or(ANY_PROTOCOL);
-        let mut hits = self.hits;
-        let done = self.block_mut(block)?.put(named, prio, protocol, rule, bound, what, &mut hits);
+        let (mut hits, seed) = (self.hits, self.seed);
+        let done = self.block_mut(block)?.put(named, prio, protocol, rule, bound, what, &mut hits, seed);
         self.hits = hits;
         match done {
             Ok((handle, old)) => {
@@ -379,6 +393,7 @@ impl Block {
         goal: Bound,
         what: What,
         hits: &mut u32,
+        seed: u64,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let at = match self.chains.binary_search_by_key(&named.chain, |c| c.index) {
             Ok(at) => at,
@@ -396,7 +411,7 @@ impl Block {
                 (tables.put(named.handle, rule, goal, what, hits), tables.lift())
             }
             Err(at) => {
-                let mut tables = Tables::for_rule(rule);
+                let mut tables = Tables::for_rule(rule, seed);
                 tables.join(shared, named.chain, prio);
                 let done = tables.put(named.handle, rule, goal, what, hits);
                 if done.is_err() {

@@ -11,9 +11,14 @@
 //! - F1: classification is total and bounded: at most `RESTARTS_MAX` restarts (reclassify, goto), each walks a chain once.
 //! - F2: filters see the packet as the actions before them have left it.
 
+pub mod basic;
 pub mod bpf;
 mod chain;
+pub mod ematch;
+pub mod flow;
+pub mod flower;
 pub mod fw;
+mod listed;
 pub mod matchall;
 mod shared;
 pub mod u32;
@@ -26,8 +31,11 @@ use crate::handle::ClassId;
 use crate::packet::{Outlet, Packet};
 use crate::time::Instant;
 
+pub use basic::Basic;
 pub use bpf::Bpf;
 pub use chain::{Block, BlockId, Chain, Filters, Named, Table, What};
+pub use flow::Flow;
+pub use flower::Flower;
 pub use fw::Fw;
 pub use matchall::Matchall;
 pub use u32::U32;
@@ -102,12 +110,18 @@ impl Bound {
     /// A filter has matched: its actions are run, and decide.
     #[inline]
     pub(crate) fn decide(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        self.decide_to(self.class, packet, run)
+    }
+
+    /// The same of a filter that finds the class itself.
+    #[inline]
+    pub(crate) fn decide_to(&self, class: ClassId, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
         if self.actions.is_empty() {
-            return Decision::Made(Control::Pass, self.class);
+            return Decision::Made(Control::Pass, class);
         }
         match action::exec(&self.actions, packet, run) {
             Control::Continue => Decision::Next,
-            control => Decision::Made(control, self.class),
+            control => Decision::Made(control, class),
         }
     }
 }
@@ -139,8 +153,8 @@ macro_rules! kinds {
 
         impl Tables {
             /// An empty table for filters of a rule's kind.
-            fn for_rule(rule: &Rule) -> Self {
-                match rule { $(Rule::$variant(_) => Self::$variant(<$table>::default()),)* }
+            fn for_rule(rule: &Rule, seed: u64) -> Self {
+                match rule { $(Rule::$variant(_) => Self::$variant(<$table as Filtering>::new(seed)),)* }
             }
             fn kind(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $word,)* }
@@ -176,6 +190,13 @@ macro_rules! kinds {
             fn is_empty(&self) -> bool {
                 match self { $(Self::$variant(table) => table.is_empty(),)* }
             }
+            fn visit_made(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+                match self {
+                    $(Self::$variant(table) => table.visit_made(&mut |handle, rule, goal, hits| {
+                        f(handle, Rule::$variant(rule.clone()), goal, hits)
+                    }),)*
+                }
+            }
             fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
                 match self {
                     $(Self::$variant(table) => table.visit(&mut |handle, rule, goal, hits| {
@@ -188,7 +209,10 @@ macro_rules! kinds {
 }
 
 kinds! {
+    Basic(Basic, basic::Table) = "basic",
     Bpf(Bpf, bpf::Table) = "bpf",
+    Flow(Flow, flow::Table) = "flow",
+    Flower(Flower, flower::Table) = "flower",
     Fw(Fw, fw::Table) = "fw",
     Matchall(Matchall, matchall::Table) = "matchall",
     U32(U32, u32::Table) = "u32",
@@ -202,6 +226,11 @@ pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
     /// The parameters of one filter.
     type Rule: Clone;
 
+    /// An empty one. A kind that hashes what packets have keys it by `seed`.
+    fn new(seed: u64) -> Self {
+        let _ = seed;
+        Self::default()
+    }
     /// Adds a filter, or changes the one of that handle, as `what` allows. Gives the handle, and the goal that the filter had
     /// before. On an error nothing has changed and the goal comes back. `ids` is the next number for a counter of
     /// `State::hits`: a kind that counts takes as many as it needs.
@@ -219,6 +248,10 @@ pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
     fn is_empty(&self) -> bool;
     /// Shows all, in tc's order: handle, parameters, goal, and the first of the numbers of its counters (0 if it has none).
     fn visit(&self, f: Visit<'_, Self::Rule>);
+    /// Shows all in an order in which they can be added to make a table that decides as this one does.
+    fn visit_made(&self, f: Visit<'_, Self::Rule>) {
+        self.visit(f);
+    }
     /// Shows the one of that handle.
     fn find(&self, handle: u32, f: &mut dyn FnMut(&Self::Rule, &Bound, u32)) {
         self.visit(&mut |there, rule, goal, hits| {

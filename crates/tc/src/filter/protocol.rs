@@ -1,7 +1,7 @@
 //! Ethertypes by the names that tc has for them (tc(8), "protocol").
 
 /// Number and name; where a number has two names, the one that is printed is first.
-const NAMES: [(u16, &str); 52] = [
+const NAMES: [(u16, &str); 53] = [
     (0x0060, "loop"),
     (0x0200, "pup"),
     (0x0201, "pupat"),
@@ -46,6 +46,7 @@ const NAMES: [(u16, &str); 52] = [
     (0x0017, "irda"),
     (0x0018, "econet"),
     (0x88ca, "tipc"),
+    (0x88cc, "LLDP"),
     (0x8892, "profinet"),
     (0x88a2, "aoe"),
     (0x88a4, "ethercat"),

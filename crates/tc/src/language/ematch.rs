@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::value::{hex, int, uint};
 use super::walk::Walk;
 use crate::diagnostic::{Diagnostic, code};
+use crate::lex::Word;
 use crate::suggest;
 
 type Done = Result<(), Diagnostic>;
@@ -13,18 +14,31 @@ type Done = Result<(), Diagnostic>;
 const MODULES: &[&str] = &["cmp", "nbyte", "u32", "meta", "text", "ipset", "ipt", "canid", "container"];
 
 /// A piece of an expression, and the index of the word that it stands in.
-struct Token {
-    text: String,
-    word: usize,
+pub(crate) struct Token {
+    pub(crate) text: String,
+    /// The index of its word.
+    pub(crate) word: usize,
+}
+
+/// The tokens of an expression, all words of which are given.
+pub(crate) fn match_tokens(words: &[Word]) -> Vec<Token> {
+    tokens(words, 0).0
+}
+
+impl Token {
+    /// Whether it is one of these, in whatever letters.
+    fn is(&self, any: &[&str]) -> bool {
+        any.iter().any(|word| word.eq_ignore_ascii_case(&self.text))
+    }
 }
 
 /// Splits words, as long as they can belong to the expression, at blanks and parentheses. Also the index of the first
 /// word that does not belong.
-fn tokens(walk: &Walk<'_>) -> (Vec<Token>, usize) {
-    let (mut tokens, mut depth, mut at) = (Vec::new(), 0usize, walk.at);
+fn tokens(words: &[Word], from: usize) -> (Vec<Token>, usize) {
+    let (mut tokens, mut depth, mut at) = (Vec::<Token>::new(), 0usize, from);
     // A term stands after `match`, `and`, `or`, `not` and `(`.
     let mut wants_term = true;
-    while let Some(word) = walk.words.get(at) {
+    while let Some(word) = words.get(at) {
         if depth == 0 && !wants_term && !matches!(word.text.trim_start(), t if begins_with_operator(t)) {
             break;
         }
@@ -52,16 +66,16 @@ fn tokens(walk: &Walk<'_>) -> (Vec<Token>, usize) {
         }
         end(&mut text, &mut tokens);
         // A module's name and its parenthesis may stand in two words.
-        let next_opens = walk.words.get(at + 1).is_some_and(|w| w.text.starts_with('('));
-        wants_term =
-            next_opens || tokens.last().is_none_or(|t| matches!(t.text.as_str(), "and" | "or" | "not" | "("));
+        let next_opens = words.get(at + 1).is_some_and(|w| w.text.starts_with('('));
+        wants_term = next_opens || tokens.last().is_none_or(|t| t.is(&["and", "or", "not", "("]));
         at += 1;
     }
     (tokens, at)
 }
 
 fn begins_with_operator(text: &str) -> bool {
-    matches!(text.split_whitespace().next(), Some("and" | "or"))
+    let first = text.split_whitespace().next();
+    first.is_some_and(|w| w.eq_ignore_ascii_case("and") || w.eq_ignore_ascii_case("or"))
 }
 
 /// Reads an expression.
@@ -69,17 +83,17 @@ pub(super) fn expression(walk: &mut Walk<'_>) -> Done {
     if walk.peek().is_none() {
         return walk.value(super::table::Arg::Any, "match", None);
     }
-    let (tokens, end) = tokens(walk);
+    let (tokens, end) = tokens(walk.words, walk.at);
     let mut at = 0;
     let mut depth = 0usize;
     loop {
         // A term: not, parentheses, module(args).
-        match tokens.get(at).map(|t| t.text.as_str()) {
-            Some("not") => {
+        match tokens.get(at) {
+            Some(not) if not.is(&["not"]) => {
                 at += 1;
                 continue;
             }
-            Some("(") => {
+            Some(open) if open.is(&["("]) => {
                 depth += 1;
                 at += 1;
                 continue;
@@ -90,8 +104,8 @@ pub(super) fn expression(walk: &mut Walk<'_>) -> Done {
             depth -= 1;
             at += 1;
         }
-        match tokens.get(at).map(|t| t.text.as_str()) {
-            Some("and" | "or") => at += 1,
+        match tokens.get(at) {
+            Some(join) if join.is(&["and", "or"]) => at += 1,
             None if depth == 0 => break,
             _ => return Err(wrong(walk, &tokens, at, "and, or, or the end", &[])),
         }

@@ -53,8 +53,8 @@ pub(super) static TABLE: &[Grammar] = &[
     filter(
         &["flow"],
         &[
-            key(&["map"], &[Arg::Word(&["key"]), FLOW_KEY]),
-            key(&["hash"], &[Arg::Word(&["keys"])]).then(flow_keys),
+            key(&["map"], &[Arg::Word(&["key", "keys"]), FLOW_KEY]),
+            key(&["hash"], &[Arg::Word(&["keys", "key"])]).then(flow_keys),
             key(&["and"], &[U32]),
             key(&["or"], &[U32]),
             key(&["xor"], &[U32]),
@@ -193,7 +193,7 @@ const FLOWER: &[Key] = &[
     key(&["src_mac"], &[MAC]),
     key(&["ip_proto"], &[IP_PROTO]),
     key(&["ip_tos"], &[HEX_MASKED]),
-    key(&["ip_ttl"], &[Masked(u8::MAX as u64)]),
+    key(&["ip_ttl"], &[HEX_MASKED]),
     key(&["dst_ip"], &[Prefix]),
     key(&["src_ip"], &[Prefix]),
     key(&["dst_port"], &[PORT]),
@@ -271,7 +271,7 @@ pub(super) fn finish(walk: &Walk<'_>, kind: &str) -> Done {
                 proto = Some(value.text.as_str());
                 ip_proto(&value.text)
             }
-            "ip_tos" | "enc_tos" => masked_hex(&value.text, 0xff),
+            "ip_tos" | "enc_tos" => masked_tos(&value.text),
             "tcp_flags" => masked_hex(&value.text, 0xfff),
             "dst_port" | "src_port" => port(&value.text),
             "ct_state" => ct_state(&value.text),
@@ -310,6 +310,12 @@ fn ip_proto(word: &str) -> bool {
     IP_PROTOS.contains(&word) || super::value::hex(word).is_some_and(|n| n <= 0xff)
 }
 
+/// Decimal, or hexadecimal where it is not.
+fn masked_tos(word: &str) -> bool {
+    let number = |w: &str| w.parse().ok().or_else(|| super::value::hex(w));
+    word.split('/').all(|w| number(w).is_some_and(|n| n <= 0xff)) && word.matches('/').count() < 2
+}
+
 fn masked_hex(word: &str, max: u64) -> bool {
     word.split('/').all(|w| super::value::hex(w).is_some_and(|n| n <= max)) && word.matches('/').count() < 2
 }
@@ -331,7 +337,7 @@ fn ct_state(word: &str) -> bool {
 fn flower_expected(key: &str) -> String {
     match key {
         "ip_proto" => format!("one of {} or a hexadecimal number", IP_PROTOS.join(", ")),
-        "ip_tos" | "enc_tos" => "a hexadecimal number up to ff, or number/mask".into(),
+        "ip_tos" | "enc_tos" => "a number up to 255, hexadecimal if it is not decimal, or number/mask".into(),
         "tcp_flags" => "a hexadecimal number up to fff, or number/mask".into(),
         "ct_state" => "flags with + or - before each: trk, new, est, rel, inv, rpl".into(),
         "ip_flags" => "frag, nofrag, firstfrag or nofirstfrag".into(),

@@ -14,7 +14,7 @@ use crate::action::{CHAIN_MAX, Ways};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
 use crate::command::{Failure, USAGE};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::{self, Said, Shown, protocol};
+use crate::filter::{self, Said, Shown, Where, protocol};
 use crate::lex::Word;
 use crate::out::Out;
 use crate::source::Source;
@@ -204,13 +204,9 @@ fn put(
         named.protocol = named.protocol.or(Some(ANY_PROTOCOL));
     }
     let said = Said::filter(line.source, kind, cmd.handle.as_ref(), &cmd.options);
-    // What is said wrongly is found by tc, what cannot be by the kernel: their statuses differ.
-    let failed = |err: Diagnostic| match err.code {
-        code::BAD_VALUE => Failure::unparsable(err),
-        _ => Failure::refused(err),
-    };
-    let rule = filter::read(&said, &mut |name| session.devices.port(name)).map_err(failed)?;
-    named.handle = filter::own_handle(&said).map_err(failed)?.or(named.handle);
+    let place = Where { protocol: named.protocol.unwrap_or(0), qdisc: at.at };
+    let rule = filter::read(&said, &place, &mut |name| session.devices.port(name))?;
+    named.handle = filter::own_handle(&said).map_err(filter::failed)?.or(named.handle);
     let goal = filter::goal(&said, &mut |name| session.devices.port(name)).map_err(Failure::refused)?;
     let now = session.devices.now();
     let filters = session.devices.filters_mut();

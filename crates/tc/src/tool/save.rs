@@ -137,7 +137,7 @@ fn table_lines(
     made: &mut BTreeSet<(&'static str, u32)>,
     lines: &mut Vec<Line>,
 ) {
-    table.visit(&mut |handle, rule, goal, _| {
+    table.visit_made(&mut |handle, rule, goal, _| {
         if matches!(rule, Rule::U32(U32::Root | U32::Table(_))) {
             return;
         }

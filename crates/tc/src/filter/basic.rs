@@ -1,0 +1,27 @@
+//! basic (tc-basic(8)).
+
+use txweir_core::filter::Basic;
+
+use super::{Said, Shown, ematch};
+use crate::action::Ways;
+use crate::command::Failure;
+use crate::diagnostic::code;
+use crate::out::Out;
+
+pub(super) fn read(said: &Said<'_>) -> Result<Basic, Failure> {
+    if said.settings.iter().next().is_none() {
+        let err = said.error(code::MISSING, said.kind, "basic leads nowhere");
+        return Err(Failure::refused(err.expected("match EXPRESSION, classid MAJOR:MINOR, action KIND ...")));
+    }
+    Ok(Basic { expr: ematch::read(said)? })
+}
+
+pub(super) fn show(rule: &Basic, shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
+    out.word("handle", &format!("{:x}", shown.handle), &format!("handle {:#x} ", shown.handle));
+    shown.class("flowid", ways, out);
+    ematch::show(rule.expr.as_ref(), out);
+}
+
+pub(super) fn words(rule: &Basic) -> String {
+    ematch::words(rule.expr.as_ref())
+}
