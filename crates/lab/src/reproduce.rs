@@ -3,6 +3,7 @@
 
 mod bql;
 mod mqprio;
+mod virtio;
 
 use std::fmt;
 
@@ -144,7 +145,7 @@ pub struct Experiment {
 type Run = fn(&mut dyn FnMut(&str)) -> Result<Vec<Row>, String>;
 
 /// Every experiment.
-pub const EXPERIMENTS: &[Experiment] = &[bql::EXPERIMENT, mqprio::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] = &[bql::EXPERIMENT, mqprio::EXPERIMENT, virtio::EXPERIMENT];
 
 /// Runs the experiment of this name, or all; `progress` is told what begins.
 ///
@@ -266,6 +267,6 @@ mod tests {
     #[test]
     fn an_unknown_experiment_is_refused() {
         let err = run(Some("bqll"), &mut |_| {}).unwrap_err();
-        assert_eq!(err, "experiment: expected one of bql, mqprio, given \"bqll\"");
+        assert_eq!(err, "experiment: expected one of bql, mqprio, virtio, given \"bqll\"");
     }
 }

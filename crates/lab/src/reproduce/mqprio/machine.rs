@@ -1,8 +1,8 @@
 //! The machine: threads that send, a lock around each qdisc, a port, and the device below it.
 //!
-//! What holds a lock for a time: putting a packet into the qdisc, and taking one out of it. Of the threads that come to put one in, one
-//! at a time competes with whoever takes out, and those two alternate. Linux does so since 2.6.36 ("net: add additional lock to qdisc
-//! to increase throughput", netdev, 2010), because whoever takes out would starve in one line with all.
+//! What holds a lock for a time: putting a packet into the qdisc, and taking one out of it. Of the threads that come to put one
+//! in, one at a time competes with whoever takes out, and those two alternate. Linux does so since 2.6.36 ("net: add additional
+//! lock to qdisc to increase throughput", netdev, 2010), because whoever takes out would starve in one line with all.
 
 use std::collections::VecDeque;
 
