@@ -118,17 +118,18 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
 }
 
 fn row(r: &Row) -> Value {
-    let Published { low, high } = r.published;
+    let published =
+        r.published.map(|Published { low, high }| if low == high { json!(low) } else { json!([low, high]) });
     json!({
         "experiment": r.experiment,
         "row": r.row,
         "metric": r.metric,
         "unit": r.unit,
-        "published": if low == high { json!(low) } else { json!([low, high]) },
+        "published": published,
         "law": r.law,
         "measured": r.measured,
         "ratio": r.ratio(),
-        "band": r.band.to_string(),
+        "band": r.published.map(|_| r.band.to_string()),
         "within": r.within(),
         "fitted": r.fitted,
     })

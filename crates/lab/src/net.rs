@@ -516,8 +516,8 @@ impl Net {
     /// them has to wait again.
     fn kick(&mut self, nic: u32) {
         self.nics[nic as usize].kick(&mut self.engine);
-        while self.nics[nic as usize].take_wake() {
-            while let Some(end) = self.nics[nic as usize].next_waiting() {
+        while let Some(queue) = self.nics[nic as usize].take_wake() {
+            while let Some(end) = self.nics[nic as usize].next_waiting(queue) {
                 let woken = &mut self.ends[end as usize];
                 woken.waiting = false;
                 woken.conn.wake();

@@ -1,16 +1,19 @@
-//! A host's transmit side: a `TxPath` over a `Wire`, both txweir's own, driven by virtual time.
+//! A host's transmit side: a `TxPath` over each ring of a `Wire`, both txweir's own, driven by virtual time. Of several rings a
+//! packet takes the one that its flow hash says; each has qdiscs and a byte limit of its own.
 
 mod device;
 mod probe;
 
 use std::collections::VecDeque;
 
+use txweir_core::cx::Cx;
 use txweir_core::hash::FlowHasher;
 use txweir_core::headers::Headers;
-use txweir_core::txpath::{BULK, PathConfig};
+use txweir_core::select::{Selector, Sender};
+use txweir_core::txpath::{BULK, PathConfig, PathStats};
 use txweir_core::wire::{Wire, WireConfig};
 use txweir_core::{
-    Admitted, Detail, DropReason, Instant, MarkReason, Meta, Nanos, Rate, Tally, TxPath, Wake,
+    Admitted, Detail, DropReason, Instant, MarkReason, Meta, Nanos, Rate, Tally, Tree, TxPath, Wake,
 };
 
 use crate::engine::{Alarm, Engine};
@@ -131,7 +134,7 @@ impl NicCounts {
 /// How to make a NIC.
 #[derive(Clone, Debug)]
 pub struct NicConfig {
-    /// The transmit path.
+    /// The transmit path of each ring.
     pub path: PathConfig,
     /// The device.
     pub wire: WireConfig,
@@ -144,14 +147,18 @@ pub struct NicConfig {
 /// A transmit side in action.
 #[derive(Debug)]
 pub struct Nic {
-    path: TxPath<Frame>,
+    /// One for each ring of the wire.
+    paths: Vec<TxPath<Frame>>,
+    selector: Selector,
     device: Device,
     link: Link<What>,
     actor: u32,
     wire_alarm: Alarm,
     wake_alarm: Alarm,
-    /// Connection ends that were given a frame back, oldest first.
-    waiting: VecDeque<u32>,
+    /// Of each path, connection ends that were given a frame back, oldest first.
+    waiting: Vec<VecDeque<u32>>,
+    /// The path that gave the last frame back.
+    full: usize,
     /// Bytes that the device holds.
     ring: Gauge,
     /// Bytes that the qdiscs hold.
@@ -166,14 +173,19 @@ pub struct Nic {
 impl Nic {
     /// A NIC that is `actor` to the engine. Errors are those of its parts, in words.
     pub fn new(c: NicConfig, actor: u32) -> Result<Self, String> {
+        let queues = c.wire.rings;
+        let device = Device::new(Wire::new(c.wire).map_err(|e| e.to_string())?);
+        let path = |_| TxPath::new(c.path.clone()).map_err(|e| e.to_string());
         Ok(Self {
-            path: TxPath::new(c.path).map_err(|e| e.to_string())?,
-            device: Device::new(Wire::new(c.wire).map_err(|e| e.to_string())?),
+            paths: (0..queues).map(path).collect::<Result<_, _>>()?,
+            selector: Selector::new(queues),
+            device,
             link: Link::new(c.link, actor, What::Arrival, What::Late, c.seed),
             actor,
             wire_alarm: Alarm::default(),
             wake_alarm: Alarm::default(),
-            waiting: VecDeque::new(),
+            waiting: (0..queues).map(|_| VecDeque::new()).collect(),
+            full: 0,
             ring: Gauge::default(),
             backlog: Gauge::default(),
             taken: Tally::default(),
@@ -183,9 +195,23 @@ impl Nic {
         })
     }
 
-    /// The transmit path.
-    pub const fn path(&self) -> &TxPath<Frame> {
-        &self.path
+    /// The transmit path of the first ring.
+    pub fn path(&self) -> &TxPath<Frame> {
+        &self.paths[0]
+    }
+    /// The transmit paths, one for each ring.
+    pub fn paths(&self) -> &[TxPath<Frame>] {
+        &self.paths
+    }
+    /// What waits in the qdiscs of all rings.
+    pub fn waits(&self) -> Tally {
+        self.sum(|p| p.backlog())
+    }
+    fn sum(&self, f: impl Fn(&TxPath<Frame>) -> Tally) -> Tally {
+        self.paths.iter().map(f).fold(Tally::default(), |sum, t| Tally {
+            packets: sum.packets + t.packets,
+            bytes: sum.bytes + t.bytes,
+        })
     }
     /// The device.
     pub const fn wire(&self) -> &Wire<Frame> {
@@ -201,7 +227,8 @@ impl Nic {
     }
     /// What it has done since the start.
     pub fn counts(&self) -> NicCounts {
-        let (path, cx) = (self.path.stats(), self.path.cx());
+        let path = self.paths.iter().map(TxPath::stats).fold(PathStats::default(), |sum, s| sum.plus(s));
+        let all = |f: &dyn Fn(&Cx) -> u64| self.paths.iter().map(|p| f(p.cx())).sum();
         NicCounts {
             taken: self.taken,
             direct: path.direct,
@@ -209,9 +236,9 @@ impl Nic {
             tx: Tally { packets: path.tx_packets, bytes: path.tx_bytes },
             departed: self.departed,
             busy: self.busy,
-            dropped: cx.dropped(),
-            drops: std::array::from_fn(|i| cx.drops(DropReason::ALL[i])),
-            marks: std::array::from_fn(|i| cx.marks(MarkReason::ALL[i])),
+            dropped: self.sum(|p| p.cx().dropped()),
+            drops: std::array::from_fn(|i| all(&|cx| cx.drops(DropReason::ALL[i]))),
+            marks: std::array::from_fn(|i| all(&|cx| cx.marks(MarkReason::ALL[i]))),
             stops: [path.stop_drv, path.stop_stack],
             full: path.full,
             rounds: self.device.wire.rounds(),
@@ -232,30 +259,40 @@ impl Nic {
         self.ring.restart(now);
         self.backlog.restart(now);
         if let Some(probe) = &mut self.device.probe {
-            probe.restart(now, self.path.tree());
+            probe.restart(now, self.paths[0].tree());
         }
     }
-    /// Puts a probe in, before the run and after the last change of the tree. `marking`: some packets take marks.
+    /// Puts a probe in, before the run and after the last change of the tree. `marking`: some packets take marks. It sees the
+    /// first ring, so there is to be one only.
     pub fn watch(&mut self, now: Instant, marking: bool) {
-        self.device.probe = Some(Box::new(Probe::new(self.path.tree(), now, marking)));
+        self.device.probe = Some(Box::new(Probe::new(self.paths[0].tree(), now, marking)));
     }
     /// Brings what the probe knows of the qdiscs to the present.
     pub fn look(&mut self, now: Instant) {
         if let Some(probe) = &mut self.device.probe {
-            probe.walk(now, self.path.tree());
+            probe.walk(now, self.paths[0].tree());
         }
     }
     /// The probe, if there is one.
     pub fn probe(&self) -> Option<&Probe> {
         self.device.probe.as_deref()
     }
-    /// Changes the tree of qdiscs.
-    pub fn configure<R>(
+    /// Changes the tree of qdiscs of the first ring.
+    pub fn configure<R>(&mut self, now: Instant, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
+        self.device.ring = 0;
+        self.paths[0].configure(now, &mut self.device, f)
+    }
+    /// Changes the trees of qdiscs of all rings alike; ends at the first error, which is then the first tree's.
+    pub fn configure_all<E>(
         &mut self,
         now: Instant,
-        f: impl FnOnce(&mut txweir_core::Tree, &mut txweir_core::cx::Cx) -> R,
-    ) -> R {
-        self.path.configure(now, &mut self.device, f)
+        mut f: impl FnMut(&mut Tree, &mut Cx) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (ring, path) in (0..).zip(&mut self.paths) {
+            self.device.ring = ring;
+            path.configure(now, &mut self.device, &mut f)?;
+        }
+        Ok(())
     }
     /// Changes the line rate.
     pub fn set_rate(&mut self, rate: Rate) {
@@ -266,21 +303,26 @@ impl Nic {
     pub fn submit(&mut self, engine: &mut Engine<What>, frame: Frame) -> Result<(), Frame> {
         let m = meta_of(&frame);
         let wire_len = m.wire_len;
-        match self.admit(engine.now(), frame, m) {
+        let queue = usize::from(self.selector.select(&m, &Sender::default(), None, engine.now()));
+        match self.admit(engine.now(), queue, frame, m) {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {
                 self.taken.add(wire_len);
                 Ok(())
             }
             Admitted::Full(frame) => Err(frame),
-            Admitted::Cut(frame, _) => self.submit_segments(engine.now(), &frame),
+            Admitted::Cut(frame, _) => self.submit_segments(engine.now(), queue, &frame),
         }
+        .inspect_err(|_| self.full = queue)
     }
 
     #[inline]
-    fn admit(&mut self, now: Instant, frame: Frame, m: Meta) -> Admitted<Frame> {
+    fn admit(&mut self, now: Instant, queue: usize, frame: Frame, m: Meta) -> Admitted<Frame> {
         self.device.begin_submit(now);
-        let detail = self.path.wants_detail().then(|| detail_of(&frame, self.path.tree().env().seed));
-        let admitted = self.path.submit_with(now, frame, m, detail.as_ref(), &mut self.device);
+        // A wire has at most as many rings as there are numbers for them.
+        self.device.ring = queue as u16;
+        let path = &mut self.paths[queue];
+        let detail = path.wants_detail().then(|| detail_of(&frame, path.tree().env().seed));
+        let admitted = path.submit_with(now, frame, m, detail.as_ref(), &mut self.device);
         self.device.end_submit();
         self.settle();
         admitted
@@ -290,16 +332,16 @@ impl Nic {
     #[inline]
     fn settle(&mut self) {
         if let Some(probe) = &mut self.device.probe {
-            probe.settle(self.path.tree(), self.path.cx());
+            probe.settle(self.paths[0].tree(), self.paths[0].cx());
         }
     }
 
     /// A unit that a qdisc wants in pieces goes as segments; the rest of it comes back if there is no room.
-    fn submit_segments(&mut self, now: Instant, unit: &Frame) -> Result<(), Frame> {
+    fn submit_segments(&mut self, now: Instant, queue: usize, unit: &Frame) -> Result<(), Frame> {
         for i in 0..unit.segs() {
             let segment = unit.segment(i);
             let m = meta_of(&segment);
-            if let Admitted::Full(_) | Admitted::Cut(..) = self.admit(now, segment, m) {
+            if let Admitted::Full(_) | Admitted::Cut(..) = self.admit(now, queue, segment, m) {
                 return Err(unit.part(i, unit.segs() - i));
             }
             self.taken.add(m.wire_len);
@@ -310,22 +352,33 @@ impl Nic {
     /// Moves everything that can move at this instant, and sees to the next one.
     pub fn kick(&mut self, engine: &mut Engine<What>) {
         let now = engine.now();
-        if self.advance(engine) {
-            self.path.reap(now, &mut self.device, |_| {});
+        let reported = self.advance(engine);
+        let mut wake: Option<Instant> = None;
+        for queue in 0..self.paths.len() {
+            self.device.ring = queue as u16;
+            if reported {
+                self.paths[queue].reap(now, &mut self.device, |_| {});
+            }
+            // While the ring is full or the byte limit reached, only a completion lets anything go.
+            if !self.paths[queue].stops().stopped()
+                && let Some(at) = self.drain(queue, now)
+            {
+                wake = Some(wake.map_or(at, |t| t.min(at)));
+            }
         }
-        // While the ring is full or the byte limit reached, only a completion lets anything go.
-        if !self.path.stops().stopped() {
-            self.drain(engine, now);
+        if wake.is_some() {
+            self.wake_alarm.set(engine, wake, self.actor, What::Wake);
         }
         self.wire_alarm.set(engine, self.device.wire.next_event(), self.actor, What::Wire);
         self.ring.set(now, self.device.wire.held().bytes);
-        self.backlog.set(now, self.path.backlog().bytes);
+        self.backlog.set(now, self.waits().bytes);
         if let Some(probe) = &mut self.device.probe {
-            probe.look(now, self.path.tree());
+            probe.look(now, self.paths[0].tree());
         }
     }
 
-    fn drain(&mut self, engine: &mut Engine<What>, now: Instant) {
+    /// Moves what can move of a queue; gives the time before which nothing more may.
+    fn drain(&mut self, queue: usize, now: Instant) -> Option<Instant> {
         // Under a probe packet by packet, so that what one call does is one qdisc's doing.
         let budget = if let Some(probe) = &mut self.device.probe {
             probe.now = now;
@@ -334,14 +387,12 @@ impl Nic {
             BULK
         };
         loop {
-            let wake = self.path.drain(now, budget, &mut self.device);
+            let wake = self.paths[queue].drain(now, budget, &mut self.device);
             self.settle();
             match wake {
                 Wake::More => {}
-                Wake::At(at, _) => {
-                    return self.wake_alarm.set(engine, Some(at), self.actor, What::Wake);
-                }
-                Wake::Idle | Wake::Device => return,
+                Wake::At(at, _) => return Some(at),
+                Wake::Idle | Wake::Device => return None,
             }
         }
     }
@@ -379,17 +430,18 @@ impl Nic {
         self.link.count_lost(frame.wire_len());
     }
 
-    /// This end waits for room; to be said once until it is given by `next_waiting`.
+    /// This end waits for room where a frame was given back last; to be said once until it is given by `next_waiting`.
     pub fn wait(&mut self, end: u32) {
-        self.waiting.push_back(end);
+        self.waiting[self.full].push_back(end);
     }
-    /// True if ends that wait may try again.
-    pub fn take_wake(&mut self) -> bool {
-        self.path.take_wake() && !self.waiting.is_empty()
+    /// A queue whose ends may try again.
+    pub fn take_wake(&mut self) -> Option<usize> {
+        let Self { paths, waiting, .. } = self;
+        (0..paths.len()).find(|q| paths[*q].take_wake() && !waiting[*q].is_empty())
     }
-    /// The end that has waited longest.
-    pub fn next_waiting(&mut self) -> Option<u32> {
-        self.waiting.pop_front()
+    /// The end that has waited longest for a queue.
+    pub fn next_waiting(&mut self, queue: usize) -> Option<u32> {
+        self.waiting[queue].pop_front()
     }
 }
 

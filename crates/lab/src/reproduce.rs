@@ -2,6 +2,8 @@
 //! published: every row with its band, and every parameter with where it comes from.
 
 mod bql;
+mod mqprio;
+mod virtio;
 
 use std::fmt;
 
@@ -37,6 +39,10 @@ pub enum Band {
     Factor(f64),
     /// So much below the least and above the most, in the unit of the row.
     Absolute(f64),
+    /// This or less, whatever was published.
+    AtMost(f64),
+    /// This or more, whatever was published.
+    AtLeast(f64),
 }
 
 impl Band {
@@ -45,6 +51,8 @@ impl Band {
             Self::Percent(n) => (p.low * (1.0 - n / 100.0), p.high * (1.0 + n / 100.0)),
             Self::Factor(f) => (p.low / f, p.high * f),
             Self::Absolute(n) => (p.low - n, p.high + n),
+            Self::AtMost(n) => (f64::NEG_INFINITY, n),
+            Self::AtLeast(n) => (n, f64::INFINITY),
         }
     }
 }
@@ -55,6 +63,8 @@ impl fmt::Display for Band {
             Self::Percent(n) => write!(f, "+-{n} %"),
             Self::Factor(n) => write!(f, "{n}x"),
             Self::Absolute(n) => write!(f, "+-{}", figure(*n)),
+            Self::AtMost(n) => write!(f, "<= {}", figure(*n)),
+            Self::AtLeast(n) => write!(f, ">= {}", figure(*n)),
         }
     }
 }
@@ -70,30 +80,53 @@ pub struct Row {
     pub metric: &'static str,
     /// In which unit.
     pub unit: &'static str,
-    /// What was published, or what the controller's law says where `law` is set.
-    pub published: Published,
+    /// What was published, or what a law says where `law` is set; `None` if nobody has measured it.
+    pub published: Option<Published>,
     /// The expectation is a law, not a published measurement.
     pub law: bool,
     /// What was measured here.
     pub measured: f64,
-    /// How far it may be off.
+    /// How far it may be off; without anything published it means nothing.
     pub band: Band,
     /// The parameter that was fitted on this very row, if one was: then it predicts nothing.
     pub fitted: Option<&'static str>,
 }
 
 impl Row {
-    /// Measured over published (over the middle of a range).
-    pub fn ratio(&self) -> f64 {
-        match self.published.middle() {
+    /// Measured over published (over the middle of a range); `None` if nothing was published.
+    pub fn ratio(&self) -> Option<f64> {
+        self.published.map(|p| match p.middle() {
             0.0 => 0.0,
             m => self.measured / m,
-        }
+        })
     }
-    /// True if the measured value lies in the band.
-    pub fn within(&self) -> bool {
-        let (low, high) = self.band.bounds(self.published);
-        (low..=high).contains(&self.measured)
+    /// Whether the measured value lies in the band; `None` if nothing was published.
+    pub fn within(&self) -> Option<bool> {
+        let (low, high) = self.band.bounds(self.published?);
+        Some((low..=high).contains(&self.measured))
+    }
+    /// One line of a table below those of `case`.
+    fn line(&self, case: &str) -> String {
+        let shown = if self.row == case { "" } else { self.row.as_str() };
+        let published = match self.published {
+            None => "-".into(),
+            Some(Published { low, high }) if low == high => figure(low),
+            Some(Published { low, high }) => format!("{} - {}", figure(low), figure(high)),
+        };
+        let published = if self.law { format!("law {published}") } else { published };
+        let verdict = match (self.within(), self.fitted) {
+            (None, _) => "not published".into(),
+            (Some(true), None) => "within".into(),
+            (Some(false), None) => "OUTSIDE".into(),
+            (Some(_), Some(what)) => format!("fitted here: {what}"),
+        };
+        let band = if self.published.is_some() { self.band.to_string() } else { "-".into() };
+        format!(
+            "  {shown:26} {:20} {published:>14} {:>9} {:>6} {band:>9}  {verdict}",
+            format!("{} ({})", self.metric, self.unit),
+            figure(self.measured),
+            self.ratio().map_or_else(|| "-".into(), |r| format!("{r:.3}")),
+        )
     }
 }
 
@@ -112,7 +145,7 @@ pub struct Experiment {
 type Run = fn(&mut dyn FnMut(&str)) -> Result<Vec<Row>, String>;
 
 /// Every experiment.
-pub const EXPERIMENTS: &[Experiment] = &[bql::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] = &[bql::EXPERIMENT, mqprio::EXPERIMENT, virtio::EXPERIMENT];
 
 /// Runs the experiment of this name, or all; `progress` is told what begins.
 ///
@@ -159,25 +192,8 @@ pub fn table(rows: &[Row]) -> String {
         );
         let mut case = "";
         for r in rows.iter().filter(|r| r.experiment == e.name) {
-            let shown = if r.row == case { "" } else { r.row.as_str() };
+            let _ = writeln!(out, "{}", r.line(case));
             case = &r.row;
-            let Published { low, high } = r.published;
-            let published =
-                if low == high { figure(low) } else { format!("{} - {}", figure(low), figure(high)) };
-            let published = if r.law { format!("law {published}") } else { published };
-            let verdict = match (r.within(), r.fitted) {
-                (true, None) => "within".into(),
-                (false, None) => "OUTSIDE".into(),
-                (_, Some(what)) => format!("fitted here: {what}"),
-            };
-            let _ = writeln!(
-                out,
-                "  {shown:26} {:20} {published:>14} {:>9} {:>6.3} {:>9}  {verdict}",
-                format!("{} ({})", r.metric, r.unit),
-                figure(r.measured),
-                r.ratio(),
-                r.band.to_string(),
-            );
         }
         out.push('\n');
         for s in e.sources {
@@ -185,13 +201,14 @@ pub fn table(rows: &[Row]) -> String {
         }
         out.push('\n');
     }
-    let predicted: Vec<&Row> = rows.iter().filter(|r| r.fitted.is_none()).collect();
-    let within = predicted.iter().filter(|r| r.within()).count();
+    let published = || rows.iter().filter(|r| r.published.is_some());
+    let predicted: Vec<&Row> = published().filter(|r| r.fitted.is_none()).collect();
+    let within = predicted.iter().filter(|r| r.within() == Some(true)).count();
     let _ = writeln!(
         out,
         "{within} of {} predicted rows within their band; {} rows were used for fitting and predict nothing",
         predicted.len(),
-        rows.len() - predicted.len()
+        published().count() - predicted.len()
     );
     out
 }
@@ -206,7 +223,7 @@ mod tests {
             row: "x".into(),
             metric: "tps",
             unit: "1/s",
-            published,
+            published: Some(published),
             law: false,
             measured,
             band,
@@ -216,11 +233,29 @@ mod tests {
 
     #[test]
     fn bands_are_around_the_published_range() {
-        assert!(row(Published::range(156.0, 194.0), 200.0, Band::Percent(10.0)).within());
-        assert!(!row(Published::range(156.0, 194.0), 214.0, Band::Percent(10.0)).within());
-        assert!(row(Published::one(100.0), 51.0, Band::Factor(2.0)).within());
-        assert!(!row(Published::one(100.0), 49.0, Band::Factor(2.0)).within());
-        assert!(!row(Published::one(100.0), 102.0, Band::Absolute(1.0)).within());
+        let within = |published, measured, band| row(published, measured, band).within().unwrap();
+        assert!(within(Published::range(156.0, 194.0), 200.0, Band::Percent(10.0)));
+        assert!(!within(Published::range(156.0, 194.0), 214.0, Band::Percent(10.0)));
+        assert!(within(Published::one(100.0), 51.0, Band::Factor(2.0)));
+        assert!(!within(Published::one(100.0), 49.0, Band::Factor(2.0)));
+        assert!(!within(Published::one(100.0), 102.0, Band::Absolute(1.0)));
+        assert!(within(Published::one(100.0), 9.0, Band::AtMost(9.0)));
+        assert!(!within(Published::one(100.0), 9.1, Band::AtMost(9.0)));
+        assert!(!within(Published::one(100.0), 39.0, Band::AtLeast(40.0)));
+    }
+
+    #[test]
+    fn what_nobody_has_measured_is_not_judged() {
+        let known = row(Published::one(100.0), 100.0, Band::Percent(1.0));
+        let unknown = Row { published: None, ..known.clone() };
+        assert_eq!((unknown.within(), unknown.ratio()), (None, None));
+        assert_eq!(
+            unknown.line("x"),
+            "                             tps (1/s)                         -       100      -         -  not published"
+        );
+        let sum =
+            "1 of 1 predicted rows within their band; 0 rows were used for fitting and predict nothing\n";
+        assert!(table(&[known, unknown]).ends_with(sum));
     }
 
     #[test]
@@ -232,6 +267,6 @@ mod tests {
     #[test]
     fn an_unknown_experiment_is_refused() {
         let err = run(Some("bqll"), &mut |_| {}).unwrap_err();
-        assert_eq!(err, "experiment: expected one of bql, given \"bqll\"");
+        assert_eq!(err, "experiment: expected one of bql, mqprio, virtio, given \"bqll\"");
     }
 }

@@ -407,7 +407,7 @@ impl Scenario {
             .map_err(|e| self.error(span, e))?;
         if let Some(policy) = &t.policy {
             let read = self.policy(policy)?;
-            let applied = net.nic_mut(nic).configure(Instant::ZERO, |tree, cx| read.apply(tree, cx));
+            let applied = net.nic_mut(nic).configure_all(Instant::ZERO, |tree, cx| read.apply(tree, cx));
             applied.map_err(|d| self.policy_error(policy, &d))?;
         }
         Ok(nic)
@@ -433,6 +433,7 @@ impl Scenario {
             completion: t.completion.map_or(default.completion, |c| c.0),
             latency: Latency { min, max: time(t.handler_latency_max).max(min) },
             doorbell: time(t.doorbell),
+            rings: t.queues.unwrap_or(default.rings),
             seed,
             ..default
         })

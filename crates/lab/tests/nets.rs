@@ -176,6 +176,15 @@ fn nothing_is_lost_that_is_not_counted() {
                 &everything,
             ),
         ),
+        (
+            "four rings",
+            two_hosts(
+                top,
+                "tso = '65226'",
+                &format!("rate = '10mbit'\nqueues = 4\n{bad}\npolicy = 'qdisc add root pfifo limit 2'"),
+                &everything,
+            ),
+        ),
         ("router", routed(top, "", &format!("rate = '10mbit'\n{bad}\n{tbf}"), &everything)),
         ("tso", routed(top, "tso = '65226'", &format!("rate = '10mbit'\n{bad}\n{tbf}"), &everything)),
         (
@@ -215,7 +224,7 @@ fn nothing_is_lost_that_is_not_counted() {
             let mut held = 0;
             for n in 0..built.ends.len() as u32 {
                 let (nic, c) = (built.net.nic(n), built.net.nic(n).counts());
-                let queued = nic.path().backlog();
+                let queued = nic.waits();
                 assert_eq!(
                     c.taken.bytes,
                     c.tx.bytes + c.dropped.bytes + queued.bytes,
@@ -229,6 +238,27 @@ fn nothing_is_lost_that_is_not_counted() {
         let t = built.net.totals();
         assert!(t.delivered.packets > 3000 && t.lost.packets > 5, "{name}: {t:?}");
         assert_eq!(t.refused.packets > 0, name == "origin in between", "{t:?}");
+    }
+}
+
+/// Rings take turns, so each has a quarter of the line; who waits for room in one is not woken by another, nor forgotten.
+#[test]
+fn every_ring_serves_its_senders() {
+    for policy in ["pfifo limit 2", "tbf rate 200mbit burst 64kb latency 2ms"] {
+        let link = format!(
+            "one_way = true\nrate = '100mbit'\nring = 8\nqueues = 4\npolicy = 'qdisc add root {policy}'\n\
+             [[link]]\nfrom = 'b'\nto = 'a'\none_way = true\nrate = '1gbit'"
+        );
+        let load = format!("{LOAD}count = 40\nstagger = '10ms'\n");
+        let built = played(&two_hosts("duration = '8s'\nwarmup = '2s'", "", &link, &load));
+        let nic = built.net.nic(0);
+        assert_eq!(nic.paths().len(), 4);
+        let sent: Vec<u64> = (0..4).map(|ring| nic.wire().ring_stats(ring).sent.bytes).collect();
+        let bytes: u64 = sent.iter().sum();
+        assert!(bytes > 98_000_000, "{policy}: {sent:?}");
+        assert!(sent.iter().all(|n| (n * 4).abs_diff(bytes) < bytes / 20), "{policy}: {sent:?}");
+        let members = built.net.bytes(0);
+        assert!(members.iter().all(|n| *n > 200_000), "{policy}: {members:?}");
     }
 }
 

@@ -29,7 +29,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "rate = \"10",
         "rat = \"10",
         "10:1: unknown field `rat`, expected one of `from`, `to`, `one_way`, `rate`, `delay`, `jitter`, `loss`, \
-         `reorder`, `reorder_by`, `receive_offload`, `ring`, `descriptors`, `completion`, `handler_latency`, \
+         `reorder`, `reorder_by`, `receive_offload`, `queues`, `ring`, `descriptors`, `completion`, `handler_latency`, \
          `handler_latency_max`, `doorbell`, `bql`, `bql_limit_max`, `bql_hold_time`, `txqueuelen`, `role`, `policy`, \
          `step`",
         "rat",

@@ -184,7 +184,7 @@ impl Net {
                 (&mut taken, c.taken),
                 (&mut t.dropped, c.dropped),
                 (&mut t.lost, c.link.lost),
-                (&mut t.backlog, nic.path().backlog()),
+                (&mut t.backlog, nic.waits()),
                 (&mut t.in_devices, c.tx.since(c.departed)),
                 (&mut t.in_links, nic.link().in_flight()),
             ] {

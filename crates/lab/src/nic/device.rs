@@ -7,18 +7,20 @@ use txweir_core::{DropReason, Instant, Meta, TxQueue};
 use super::probe::Probe;
 use crate::frame::Frame;
 
-/// A wire that may be watched.
+/// A wire that may be watched: as the queue of a path, the ring that the path feeds.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) wire: Wire<Frame>,
     pub(super) probe: Option<Box<Probe>>,
+    /// The ring that it is now.
+    pub(super) ring: u16,
     /// It promises nothing: what is submitted meanwhile enters the qdiscs.
     shut: bool,
 }
 
 impl Device {
     pub(super) const fn new(wire: Wire<Frame>) -> Self {
-        Self { wire, probe: None, shut: false }
+        Self { wire, probe: None, ring: 0, shut: false }
     }
 
     /// Before a packet is submitted at `now`. Under a probe none goes to the device directly, because such a packet is
@@ -52,7 +54,10 @@ impl TxQueue for Device {
 
     #[inline]
     fn reserve(&mut self, want: u32) -> u32 {
-        if self.shut { 0 } else { self.wire.reserve(want) }
+        match self.wire.ring(self.ring) {
+            Some(mut ring) if !self.shut => ring.reserve(want),
+            _ => 0,
+        }
     }
     #[inline]
     fn push(&mut self, mut frame: Frame, m: &Meta) {
@@ -62,13 +67,17 @@ impl TxQueue for Device {
         if let Some(probe) = &mut self.probe {
             probe.pushed();
         }
-        self.wire.push(frame, m);
+        if let Some(mut ring) = self.wire.ring(self.ring) {
+            ring.push(frame, m);
+        }
     }
     fn commit(&mut self) -> Result<(), DeviceError> {
-        self.wire.commit()
+        self.wire.ring(self.ring).map_or(Ok(()), |mut ring| ring.commit())
     }
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
-        self.wire.reap(sink);
+        if let Some(mut ring) = self.wire.ring(self.ring) {
+            ring.reap(sink);
+        }
     }
     fn copy(&mut self, frame: &Frame) -> Option<Frame> {
         Some(frame.clone())

@@ -64,7 +64,7 @@ fn pair(
         row: case.clone(),
         metric,
         unit,
-        published,
+        published: Some(published),
         law: false,
         measured,
         band,
@@ -171,7 +171,7 @@ fn rate_step(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
             row: format!("rate step: {case}"),
             metric,
             unit,
-            published,
+            published: Some(published),
             law: true,
             measured,
             band,
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn bql_cuts_queue_and_latency_by_the_published_factors() {
         let rows = priority(&mut |_| {}).unwrap();
-        let misses: Vec<&Row> = rows.iter().filter(|r| !r.within()).collect();
+        let misses: Vec<&Row> = rows.iter().filter(|r| r.within() != Some(true)).collect();
         assert!(misses.is_empty(), "{misses:#?}");
     }
 }

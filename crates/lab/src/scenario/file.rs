@@ -166,6 +166,8 @@ pub(super) struct LinkTable {
     pub(super) reorder_by: Option<Text<Nanos>>,
     #[serde(default)]
     pub(super) receive_offload: bool,
+    /// Rings, each with qdiscs and a byte limit of its own.
+    pub(super) queues: Option<u16>,
     /// Descriptors.
     pub(super) ring: Option<u32>,
     /// Points of frame size and descriptors.
