@@ -30,6 +30,8 @@ pub enum Json {
     Text(String),
     /// A list of numbers.
     List(Vec<u64>),
+    /// A list of lists of numbers.
+    Rows(Vec<Vec<u64>>),
     /// A number that is not whole, or below zero, in digits.
     Number(String),
     /// `null`: the key alone says it.

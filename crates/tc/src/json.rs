@@ -44,7 +44,8 @@ impl Object {
                 let object = members.iter().fold(Self::new(), |o, (key, value)| o.value(key, value));
                 self.raw(key, &object.finish())
             }
-            Json::List(l) => self.raw(key, &list(l.iter().map(u64::to_string))),
+            Json::List(l) => self.raw(key, &numbers(l)),
+            Json::Rows(rows) => self.raw(key, &list(rows.iter().map(|row| numbers(row)))),
         }
     }
     /// With a member that is JSON already.
@@ -59,6 +60,10 @@ impl Object {
     pub fn finish(self) -> String {
         format!("{{{}}}", self.members)
     }
+}
+
+fn numbers(all: &[u64]) -> String {
+    list(all.iter().map(u64::to_string))
 }
 
 /// A list of what is JSON already.

@@ -148,7 +148,15 @@ fn describe(err: &ConfigError, key: &str) -> Described {
                 expected: String::new(),
             };
         }
+        (ErrorKind::Conflict, "shared") => (code::CONFLICT, format!("{object} cannot share: it has {given}")),
         (ErrorKind::Conflict, _) => (code::CONFLICT, format!("{object} {key} cannot be {given}")),
+        (ErrorKind::Unsupported, "parent") if expected == "root" => {
+            let message = format!("{given} is for the root of a device");
+            return Described { code: code::UNSUPPORTED, message, expected: expected.clone() };
+        }
+        (ErrorKind::Unsupported, "") if given == "a change" => {
+            (code::UNSUPPORTED, format!("{object} cannot be changed"))
+        }
         (ErrorKind::NotFound, "classid") => (code::NOT_FOUND, format!("there is no qdisc {given}")),
         (ErrorKind::Exists, _) if object.starts_with("class ") && *object == *given => {
             return Described {

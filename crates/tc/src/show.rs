@@ -9,6 +9,7 @@ mod fq;
 mod htb;
 mod netem;
 mod number;
+mod queues;
 mod red;
 mod sfq;
 mod stab;
@@ -17,7 +18,7 @@ mod tbf;
 use std::fmt::Write;
 
 use txweir_core::cx::Cx;
-use txweir_core::node::Node;
+use txweir_core::node::{Books, Node};
 use txweir_core::params::Shown;
 use txweir_core::qdisc::{Qdisc, pfifo_fast};
 use txweir_core::stab::Stab;
@@ -69,7 +70,7 @@ const PLAIN: Style = Style {
     ends: false,
 };
 
-const STYLES: [Style; 13] = [
+const STYLES: [Style; 14] = [
     Style { kind: "cake", trailing: true, ..PLAIN },
     Style {
         kind: "codel",
@@ -91,6 +92,7 @@ const STYLES: [Style; 13] = [
     },
     Style { kind: "fq", trailing: true, ..PLAIN },
     Style { kind: "htb", early: true, ..PLAIN },
+    Style { kind: "mq", trailing: true, ..PLAIN },
     Style { kind: "multiq", trailing: true, ..PLAIN },
     Style {
         kind: "pie",
@@ -332,10 +334,12 @@ fn push_words(words: &mut Vec<String>, o: &Shown<'_>) {
     }
 }
 
-/// Calls `f` on what is shown: the root, and what was added below.
+/// Calls `f` on what is shown: the root, what was added below, and what transmit queues have at first.
 fn shown(tree: &Tree, form: &Form, wanted: Wanted<'_>, f: &mut dyn FnMut(Place, &Node)) {
+    let queues = queues::stand(tree.root());
     in_order(tree, &mut |place, node| {
-        let visible = place.depth == 0 || !node.handle().is_none() || form.invisible;
+        let of_queue = queues && place.depth == 1;
+        let visible = place.depth == 0 || !node.handle().is_none() || form.invisible || of_queue;
         if visible && wanted(place, node) {
             f(place, node);
         }
@@ -343,12 +347,13 @@ fn shown(tree: &Tree, form: &Form, wanted: Wanted<'_>, f: &mut dyn FnMut(Place, 
 }
 
 /// Calls `f` on every qdisc in the order in which Linux lists them: the root, then by a hash of the handle, and of those with the
-/// same hash the later ones first.
+/// same hash the later ones first. What nobody has added was there before.
 fn in_order(tree: &Tree, f: &mut dyn FnMut(Place, &Node)) {
     let mut all: Vec<(Place, &Node)> = Vec::new();
     tree.visit(&mut |place, node| all.push((place, node)));
     let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by_key(|i| (*i > 0, bucket(all[*i].1.handle()), std::cmp::Reverse(*i)));
+    let hashed = |handle: Handle| (bucket(handle), handle.is_none());
+    order.sort_by_key(|i| (*i > 0, hashed(all[*i].1.handle()), std::cmp::Reverse(*i)));
     for (place, node) in order.into_iter().map(|i| all[i]) {
         f(place, node);
     }
@@ -373,6 +378,8 @@ fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::
         write!(out, " dev {dev}")?;
     }
     match place.depth {
+        // The queues hold on to their own.
+        0 if queues::stand(node) => write!(out, " root")?,
         0 => write!(out, " root refcnt {}", form.refcnt)?,
         _ => write!(out, " parent {}", form.named(place.parent))?,
     }
@@ -390,7 +397,10 @@ fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::
 
 /// The two lines of counters that every qdisc has.
 fn write_books(out: &mut String, node: &Node) -> std::fmt::Result {
-    let b = node.books();
+    book_lines(out, &queues::books(node))
+}
+
+fn book_lines(out: &mut String, b: &Books) -> std::fmt::Result {
     writeln!(
         out,
         " Sent {} bytes {} pkt (dropped {}, overlimits {} requeues 0) ",
@@ -440,6 +450,7 @@ fn object(place: Place, node: &Node, form: &Form) -> String {
         o = o.text("dev", dev);
     }
     o = match place.depth {
+        0 if queues::stand(node) => o.bool("root", true),
         0 => o.bool("root", true).uint("refcnt", form.refcnt.into()),
         _ => o.text("parent", &form.named(place.parent)),
     };
@@ -458,7 +469,10 @@ fn object(place: Place, node: &Node, form: &Form) -> String {
 
 /// The counters that every qdisc has.
 fn books(o: Object, node: &Node) -> Object {
-    let b = node.books();
+    book_object(o, &queues::books(node))
+}
+
+fn book_object(o: Object, b: &Books) -> Object {
     [
         ("bytes", b.sent.bytes + b.peeked.bytes),
         ("packets", b.sent_segs + b.peeked_segs),
@@ -520,6 +534,7 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         "red" => return red::options(qdisc, form),
         "cake" => return cake::options(qdisc, form),
         "sfq" => return sfq::options(qdisc, form),
+        "mqprio" => return queues::options(qdisc, form),
         "tbf" => return tbf::options(qdisc, form),
         _ => {}
     }
@@ -544,8 +559,12 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     printed
 }
 
-/// The options of a qdisc as `tc qdisc show` prints them, each with its key.
+/// The options of a qdisc as `tc qdisc show` prints them, each with its key; of mqprio, which takes several lines, as they are
+/// said.
 pub(crate) fn option_texts(qdisc: &dyn Qdisc) -> Vec<(&'static str, String)> {
+    if qdisc.spec().kind == "mqprio" {
+        return queues::option_words(qdisc);
+    }
     let all = options(qdisc, &Form::default());
     all.into_iter().filter_map(|p| Some((p.key, p.text?))).collect()
 }

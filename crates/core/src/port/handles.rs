@@ -12,9 +12,7 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::Handle;
 use crate::meta::Meta;
 use crate::node::Node;
-use crate::params::{Params, apply};
 use crate::qdisc::{kind, mqprio};
-use crate::select::TrafficClasses;
 use crate::spec::Env;
 use crate::stab::Stab;
 use crate::time::Instant;
@@ -158,7 +156,7 @@ impl<'a, F, D: Queues<Frame = F>> Handles<'a, F, D> {
         let root = tree.into_root();
         let root = match stands_for_queues(name) {
             true => {
-                let classes = classes_of(&root, &env);
+                let classes = mqprio::classes_of(root.qdisc());
                 NewRoot::Shell(root, classes)
             }
             false => NewRoot::One(Some(root)),
@@ -382,16 +380,4 @@ pub(super) fn made_anew(shell: &Node, env: &Env) -> Result<Node, ConfigError> {
     let words: Vec<&str> = words.iter().map(|w| &**w).collect();
     let qdisc = kind(shell.qdisc().spec().kind)?.build(&mut Words::new(&words), env)?;
     Ok(Node::new(shell.handle(), qdisc))
-}
-
-/// The traffic classes that a root makes of the queues.
-fn classes_of(root: &Node, env: &Env) -> Option<TrafficClasses> {
-    if root.qdisc().spec().kind != mqprio::KIND {
-        return None;
-    }
-    let words = words_of(root);
-    let words: Vec<&str> = words.iter().map(|w| &**w).collect();
-    let mut config = mqprio::Config::defaults(env);
-    apply(&mut config, mqprio::KIND, &mut Words::new(&words)).ok()?;
-    config.classes().ok()
 }

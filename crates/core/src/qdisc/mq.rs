@@ -5,7 +5,7 @@
 //! them: see there. Where one path feeds all queues of a device it does the same in one place: a packet waits in the class of
 //! its queue, and the classes take turns, passing over those whose queue is stopped (`qdisc::by_queue`).
 //!
-//! - Differs from Linux (PARITY.md: mq-show-order, multi-queue-polls): classes are listed by number.
+//! - Differs from Linux (PARITY.md: mq-deleted-child, multi-queue-polls): a class never loses its qdisc.
 
 use crate::cx::Cx;
 use crate::error::ConfigError;

@@ -8,9 +8,11 @@
 //! (`qdisc::by_queue`).
 //!
 //! - I1: every priority has a class, every class has queues that are there, and no two classes share one.
-//! - Differs from Linux (PARITY.md: mq-show-order, mqprio-failed-add): a refused mqprio changes nothing.
+//! - Differs from Linux (PARITY.md: mq-deleted-child, mqprio-failed-add, mqprio-same-change, mqprio-status): a refused mqprio
+//!   changes nothing.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::cx::Cx;
@@ -19,17 +21,18 @@ use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
 use crate::node::{Class, Node, Peek};
+use crate::params::{Params, apply};
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::by_queue::ByQueue;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::mq::default_child;
 use crate::qdisc::multiq::several_queues;
-use crate::qdisc::{Discipline, Next, Verdict};
+use crate::qdisc::{Discipline, Next, Qdisc, Verdict};
 use crate::route::Asked;
 use crate::select::{CLASSES_MAX, Range, TrafficClasses};
 use crate::spec::{Env, Flags};
 use crate::units::Rate;
-use crate::value::{Json, PrioMap, Show, Value, Words, text_of};
+use crate::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
 
 /// Its word.
 pub(crate) const KIND: &str = "mqprio";
@@ -108,8 +111,10 @@ impl Config {
                 return bad(ErrorKind::Conflict, key, &"hw 1 beside it", &"hw 0");
             }
         }
-        self.check_queues(env)?;
-        if self.hw == 0 { Ok(()) } else { self.check_offload(env) }
+        if self.hw != 0 {
+            self.check_offload(env)?;
+        }
+        self.check_queues(env)
     }
 
     /// The device does it: what it must be able to do.
@@ -178,6 +183,25 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// The traffic classes that a root makes of the queues; none, if it is of another kind.
+pub fn classes_of(root: &dyn Qdisc) -> Option<TrafficClasses> {
+    if root.spec().kind != KIND {
+        return None;
+    }
+    let mut words: Vec<String> = Vec::new();
+    root.options(&mut |s| {
+        if s.value.is_set() {
+            words.extend(s.word.map(String::from));
+            words.extend(exact_of(s.value).split(' ').map(String::from));
+        }
+    });
+    let words: Vec<&str> = words.iter().map(|w| &**w).collect();
+    // None of them depends on the device.
+    let mut config = Config::defaults(&Env::default());
+    apply(&mut config, KIND, &mut Words::new(&words)).ok()?;
+    config.classes().ok()
 }
 
 /// Traffic classes of transmit queues.
@@ -386,6 +410,10 @@ macro_rules! two_words {
         }
 
         impl Show for $name {
+            // What goes without saying is not said: with `hw 0` tc takes neither word.
+            fn is_set(&self) -> bool {
+                *self != Self::$first
+            }
             fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
                 f.write_str(match self { Self::$first => $a, Self::$second => $b })
             }

@@ -283,7 +283,7 @@ pub fn agree(expected: &str, exact: &str, json: &Json) -> bool {
         Json::Text(t) | Json::Number(t) => t == exact,
         Json::Null => false,
         Json::Int(n) => n.to_string() == exact,
-        Json::Members(_) => false,
+        Json::Members(_) | Json::Rows(_) => false,
         Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
         Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
             let unit = if expected == Nanos::EXPECTED { 1000 } else { 1 };

@@ -10,7 +10,7 @@ use txweir_core::qdisc::classful::{ClassShown, UserClasses};
 use txweir_core::value::text_of;
 use txweir_core::{Bytes, Handle, Tally, Tree};
 
-use super::{Form, Printed, books, htb, in_order, time_text, write_books};
+use super::{Form, Printed, books, htb, in_order, queues, time_text, write_books};
 use crate::json::Object;
 
 /// Which classes are asked for.
@@ -25,7 +25,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    fn wants(&self, class: Handle) -> bool {
+    pub(super) fn wants(&self, class: Handle) -> bool {
         self.parent.is_none_or(|p| p != Handle::ROOT && p.qdisc() == class.qdisc())
             && self.classid.is_none_or(|c| c == class)
             && self.qdisc.is_none_or(|q| q.qdisc() == class.qdisc())
@@ -40,6 +40,9 @@ pub fn classes(tree: &Tree, pool: &Pool, form: &Form, asked: &Classes) -> (Strin
     in_order(tree, &mut |_, node| {
         if node.handle().is_none() {
             return;
+        }
+        if queues::stand(node) {
+            return queues::classes(node, form, asked, &mut text, &mut objects);
         }
         if let Some(classes) = node.qdisc().user_classes() {
             classes.list(&mut |class| {
@@ -198,7 +201,7 @@ fn write_head(out: &mut String, owner: &Node, id: Handle, form: &Form, asked: &C
     write!(out, "parent {} ", name_of(owner.handle(), form, asked))
 }
 
-fn name_of(handle: Handle, form: &Form, asked: &Classes) -> String {
+pub(super) fn name_of(handle: Handle, form: &Form, asked: &Classes) -> String {
     match asked.qdisc {
         // The major number goes without saying.
         Some(_) => Handle(handle.0 & 0xffff).to_string(),
@@ -206,7 +209,13 @@ fn name_of(handle: Handle, form: &Form, asked: &Classes) -> String {
     }
 }
 
-fn write_name(out: &mut String, owner: &Node, id: Handle, form: &Form, asked: &Classes) -> std::fmt::Result {
+pub(super) fn write_name(
+    out: &mut String,
+    owner: &Node,
+    id: Handle,
+    form: &Form,
+    asked: &Classes,
+) -> std::fmt::Result {
     write!(out, "class {} {} ", owner.qdisc().spec().kind, name_of(id, form, asked))?;
     match &form.dev {
         Some(dev) => write!(out, "dev {dev} "),
@@ -295,7 +304,7 @@ fn flow_object(owner: &Node, id: Handle, flow: &FlowShown<'_>, form: &Form) -> S
     known(flow).fold(o, value).finish()
 }
 
-fn name_object(owner: &Node, id: Handle, form: &Form) -> Object {
+pub(super) fn name_object(owner: &Node, id: Handle, form: &Form) -> Object {
     let o = Object::new().text("class", owner.qdisc().spec().kind).text("handle", &form.named(id));
     match &form.dev {
         Some(dev) => o.text("dev", dev),

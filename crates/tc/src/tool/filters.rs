@@ -166,6 +166,12 @@ fn at_qdisc(device: &dyn Device, at: Handle) -> Result<Handle, String> {
     match found {
         None if at.is_none() => Err(format!("{} has no qdisc that asks filters", device.name())),
         None => Err(format!("{} has no qdisc {}", device.name(), at.qdisc())),
+        Some((spec, _)) if spec.root_only => {
+            let kind = spec.kind;
+            Err(format!(
+                "{kind} asks no filters: a queue is chosen before it (add clsact, and the filter at egress)"
+            ))
+        }
         Some((spec, _)) if spec.filters == Filtered::No => Err(format!("{} asks no filters", spec.kind)),
         Some((_, false)) => Err(format!("there is no class {at}")),
         Some((spec, true)) if at.minor() != 0 && spec.filters != Filtered::Classes => {

@@ -1,0 +1,163 @@
+//! mq and mqprio as tc prints them: roots that stand for a qdisc for each transmit queue. What they have counted is the sum over
+//! those, and what a queue has at first is shown as well.
+
+use txweir_core::node::{Books, Node};
+use txweir_core::qdisc::{Qdisc, mqprio};
+use txweir_core::select::Range;
+use txweir_core::value::{Json, Show, exact_of, text_of};
+use txweir_core::{Handle, Rate};
+
+use super::class::{Classes, name_object, name_of, write_name};
+use super::{Form, Printed, book_lines, book_object, rate_text};
+
+/// What mqprio begins its lines with.
+const INDENT: &str = "\n             ";
+
+/// Whether a root only stands for what each queue has.
+pub(super) fn stand(node: &Node) -> bool {
+    matches!(node.qdisc().spec().kind, "mq" | "mqprio")
+}
+
+/// What a root, or a traffic class, has counted: the sums over its queues.
+fn sums(node: &Node, range: Range) -> Books {
+    let queues = node.qdisc().classes().iter().skip(range.offset.into()).take(range.count.into());
+    queues.fold(Books::default(), |sum, class| sum.plus(&class.node.books()))
+}
+
+/// The books of a qdisc as tc shows them.
+pub(super) fn books(node: &Node) -> Books {
+    if stand(node) { sums(node, Range { count: u16::MAX, offset: 0 }) } else { node.books() }
+}
+
+/// The options of mqprio.
+pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
+    let Some(classes) = mqprio::classes_of(qdisc) else { return Vec::new() };
+    let mut given = Vec::new();
+    qdisc.options(&mut |o| given.push((o.param.key, text_of(o.value), o.value.json(), o.value.is_set())));
+    let word = |key: &str| {
+        let said = given.iter().find(|(k, _, _, _)| *k == key);
+        said.map_or_else(String::new, |(_, text, _, _)| text.clone())
+    };
+    let tc = classes.ranges().len() as u64;
+    let map = classes.map().map(|tc| tc.to_string()).join(" ");
+    let map_json = Json::List(classes.map().iter().map(|tc| u64::from(*tc)).collect());
+    let ends = |r: &Range| [r.offset, r.offset + r.count.saturating_sub(1)].map(u64::from);
+    let rows: Vec<Vec<u64>> = classes.ranges().iter().map(|r| ends(r).to_vec()).collect();
+    let queues: Vec<String> = rows.iter().map(|row| format!("({}:{})", row[0], row[1])).collect();
+    let (mode, shaper) = (word("mode"), word("shaper"));
+    let mut lines = format!("{INDENT}mode:{mode}{INDENT}shaper:{shaper}");
+    let mut more = Vec::new();
+    for (key, _, json, _) in given.iter().filter(|(_, _, _, set)| *set) {
+        if let ("min_rate" | "max_rate", Json::List(rates)) = (*key, json) {
+            let texts: Vec<String> = rates.iter().map(|rate| rate_text(Rate(*rate), form.iec)).collect();
+            lines.push_str(&format!("   {key}:{}", texts.join(" ")));
+            more.push(Printed { key, text: None, json: Some(json.clone()) });
+        }
+    }
+    if let Some((key, text, json, _)) = given.iter().find(|(key, _, _, set)| *key == "fp" && *set) {
+        lines.push_str(&format!("{INDENT}fp:{text}"));
+        more.push(Printed { key, text: None, json: Some(json.clone()) });
+    }
+    let mut printed = vec![
+        Printed { key: "tc", text: Some(format!("tc {tc}")), json: Some(Json::Uint(tc)) },
+        Printed { key: "map", text: Some(format!("map {map}")), json: Some(map_json) },
+        Printed {
+            key: "queues",
+            text: Some(format!("{INDENT}queues:{}", queues.join(" "))),
+            json: Some(Json::Rows(rows)),
+        },
+        Printed { key: "mode", text: Some(lines), json: Some(Json::Text(mode)) },
+        Printed { key: "shaper", text: None, json: Some(Json::Text(shaper)) },
+    ];
+    printed.append(&mut more);
+    printed
+}
+
+/// The options of mqprio in one line, each with its key.
+pub(super) fn option_words(qdisc: &dyn Qdisc) -> Vec<(&'static str, String)> {
+    let mut all = Vec::new();
+    let mut push =
+        |key: &'static str, value: &dyn Show| all.push((key, format!("{key} {}", exact_of(value))));
+    qdisc.options(&mut |o| {
+        if o.value.is_set() {
+            push(o.param.key, o.value);
+        }
+    });
+    all
+}
+
+/// The classes: of mqprio the traffic classes, then of either the queues.
+pub(super) fn classes(
+    node: &Node,
+    form: &Form,
+    asked: &Classes,
+    text: &mut String,
+    objects: &mut Vec<String>,
+) {
+    let major = node.handle().major();
+    let traffic = mqprio::classes_of(node.qdisc());
+    let minor = |tc: usize| mqprio::CLASS_MINOR.saturating_add(u16::try_from(tc).unwrap_or(u16::MAX));
+    let mut push = |id: Handle, parent: Parent, leaf: Handle, books: &Books| {
+        if asked.wants(id) {
+            // Writing into a String cannot fail.
+            let _ = write(text, node, (id, parent, leaf), books, form, asked);
+            objects.push(object(node, (id, parent, leaf), books, form));
+        }
+    };
+    for (tc, range) in traffic.iter().flat_map(|t| t.ranges()).enumerate() {
+        push(Handle::new(major, minor(tc)), Parent::Root, Handle::NONE, &sums(node, *range));
+    }
+    for class in node.qdisc().classes() {
+        let parent = match &traffic {
+            None => Parent::Root,
+            Some(traffic) => match traffic.class_of_queue(class.minor - 1) {
+                Some(tc) => Parent::Class(Handle::new(major, minor(tc))),
+                None => Parent::None,
+            },
+        };
+        push(Handle::new(major, class.minor), parent, class.node.handle(), &class.node.books());
+    }
+}
+
+/// What a class is below.
+#[derive(Clone, Copy)]
+enum Parent {
+    Root,
+    Class(Handle),
+    /// A queue that no traffic class has.
+    None,
+}
+
+fn write(
+    out: &mut String,
+    owner: &Node,
+    (id, parent, leaf): (Handle, Parent, Handle),
+    books: &Books,
+    form: &Form,
+    asked: &Classes,
+) -> std::fmt::Result {
+    write_name(out, owner, id, form, asked)?;
+    out.push_str(&match parent {
+        Parent::Root => "root ".to_string(),
+        Parent::Class(class) => format!("parent {} ", name_of(class, form, asked)),
+        Parent::None => "parent none ".to_string(),
+    });
+    if !leaf.is_none() {
+        out.push_str(&format!("leaf {leaf} "));
+    }
+    out.push('\n');
+    if form.statistics { book_lines(out, books) } else { Ok(()) }
+}
+
+fn object(owner: &Node, (id, parent, leaf): (Handle, Parent, Handle), books: &Books, form: &Form) -> String {
+    let mut o = name_object(owner, id, form);
+    o = match parent {
+        Parent::Root => o.bool("root", true),
+        Parent::Class(class) => o.text("parent", &form.named(class)),
+        Parent::None => o.text("parent", "none"),
+    };
+    if !leaf.is_none() {
+        o = o.text("leaf", &leaf.to_string());
+    }
+    if form.statistics { book_object(o, books).finish() } else { o.finish() }
+}
