@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use txweir::core::rates::SharedRates;
 use txweir::core::value::{Value, Words, text_of};
 use txweir::device::{Endpoint, LinkOptions, Signal, Signals, clock};
 use txweir::runtime::{Direction, DirectionConfig, Ended, Forwarder, RunOptions, Side, WireSpec, report};
@@ -132,7 +133,12 @@ impl Plan {
             Ok::<_, Failure>(Side { name: endpoint.to_string(), link })
         };
         let sides = [open(&self.endpoints[0])?, open(&self.endpoints[1])?];
-        let directions = [self.direction(0, &sides[1])?, self.direction(1, &sides[0])?];
+        let mut directions = [self.direction(0, &sides[1])?, self.direction(1, &sides[0])?];
+        // What both ways name they share.
+        let trees = directions.each_ref().map(|direction| direction.path().tree());
+        let agreed = SharedRates::new().agree(&trees).map_err(Failure::usage)?;
+        let now = Instant(clock::now_ns());
+        directions.iter_mut().for_each(|direction| direction.configure(now, |tree, _| agreed.join(tree)));
         Ok(Forwarder::new(sides, directions))
     }
 

@@ -88,6 +88,13 @@ impl SharedRates {
         self.entries.iter().filter(|(_, e)| e.shared.strong_count() > 0).map(|(name, _)| name)
     }
 
+    /// Whether any qdisc of a tree names a rate.
+    pub fn named(tree: &Tree) -> bool {
+        let mut any = false;
+        each(tree, &mut |_, _| any = true);
+        any
+    }
+
     /// Whether `trees` could be joined in the place of `present`, those that they are made from (which may be they themselves).
     ///
     /// # Errors

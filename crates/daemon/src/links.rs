@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use txweir_core::Instant;
 use txweir_core::action::State;
 use txweir_core::filter::Filters;
+use txweir_core::rates::SharedRates;
 use txweir_device::poll::{PollFd, PollFlags};
 use txweir_device::{IfName, MAX_FRAME};
 use txweir_runtime::Received;
@@ -45,6 +46,8 @@ pub struct Links {
     pub(crate) filters: Filters,
     /// What they have counted.
     pub(crate) state: State,
+    /// Rates that qdiscs of any links share by name.
+    pub(crate) rates: SharedRates,
     /// By which numbers they know links.
     pub(crate) ports: Ports,
     /// What they count has room for all that there are.
@@ -58,6 +61,7 @@ impl Default for Links {
             scratch: vec![0; MAX_FRAME].into(),
             now: Instant::ZERO,
             filters: Filters::new(),
+            rates: SharedRates::new(),
             ports: Ports::default(),
             fitted: true,
             // What the standard library keys its own hashes with: from the system's random source.

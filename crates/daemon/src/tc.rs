@@ -5,7 +5,7 @@ use txweir_core::cx::Cx;
 use txweir_core::filter::Filters;
 use txweir_core::packet::PortId;
 use txweir_core::pool::Pool;
-use txweir_core::{Env, Handle, Instant, Meta, Tree};
+use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, LinkLine, SwapDone};
 
 use crate::grammar::{self, Verb};
@@ -46,6 +46,23 @@ impl Devices for Links {
 
     fn now(&self) -> Instant {
         self.now
+    }
+
+    fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
+        let is_meant = |link: &&Link| trees.iter().any(|(name, _)| *name == link.name.as_str());
+        let present: Vec<&Tree> = self.all().iter().filter(is_meant).map(Device::tree).collect();
+        self.rates.check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
+    }
+
+    fn join_rates(&mut self, names: &[&str]) -> Result<(), ConfigError> {
+        let is_meant = |link: &Link| names.contains(&link.name.as_str());
+        let trees: Vec<&Tree> = self.all.iter().filter(|l| is_meant(l)).map(Device::tree).collect();
+        let agreed = self.rates.agree(&trees)?;
+        for link in self.all.iter_mut().filter(|l| is_meant(l)) {
+            link.way.configure(self.now, |tree, _| agreed.join(tree));
+            link.advance(self.now);
+        }
+        Ok(())
     }
 
     fn link(&mut self, words: &[String], dry: bool) -> Result<LinkLine, String> {

@@ -21,7 +21,7 @@ use crate::source::Source;
 use crate::suggest::closest;
 
 pub(crate) use qdisc::{BEFORE_KIND, spec_of};
-pub(crate) use run::{Change, run};
+pub(crate) use run::{Change, refused, run};
 
 /// The exit status of tc for a line whose words after the kind, or whose device, it cannot make sense of.
 pub const UNPARSABLE: u8 = 1;

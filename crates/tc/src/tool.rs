@@ -114,7 +114,7 @@ pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
     let mut session = Session::new(&flags, &class_names, &mut rehearsal);
     let status = session.line(&source, &line);
     let outcome = session.finish(status);
-    rehearsal.plan(outcome, &flags)
+    rehearsal.plan(outcome, &flags, &[])
 }
 
 fn run_batch(
@@ -130,7 +130,7 @@ fn run_batch(
     let mut rehearsal = Rehearsal::new(devices, flags.atomic);
     let (outcome, done) = batch::run(flags, class_names, &batch, &mut rehearsal);
     match (flags.dry_run, outcome.status) {
-        (true, _) => rehearsal.plan(outcome, flags),
+        (true, _) => rehearsal.plan(outcome, flags, &done),
         (false, 0) => rehearsal.commit(outcome, done),
         (false, _) => outcome,
     }

@@ -19,9 +19,18 @@ pub(crate) fn run(
     tree: &mut Tree,
     cx: &mut Cx,
 ) -> Result<(), Diagnostic> {
+    let done = match cmd {
+        Change::Qdisc(cmd) => qdisc(cmd, tree, cx),
+        Change::Class(cmd) => class(cmd, tree, cx),
+    };
+    done.map_err(|err| refused(source, cmd, &err))
+}
+
+/// What a tree, or those that share rates with it, make of a line: nothing, and this is why.
+pub(crate) fn refused(source: &Arc<Source>, cmd: &Change, err: &ConfigError) -> Diagnostic {
     match cmd {
-        Change::Qdisc(cmd) => qdisc(cmd, tree, cx).map_err(|err| refusal::of(source, cmd, &err)),
-        Change::Class(cmd) => class(cmd, tree, cx).map_err(|err| refusal::of(source, cmd, &err)),
+        Change::Qdisc(cmd) => refusal::of(source, cmd, err),
+        Change::Class(cmd) => refusal::of(source, cmd, err),
     }
 }
 
@@ -36,6 +45,14 @@ impl Change {
     /// Whether the second of two operations of the tree may be refused once the first is done: each is whole in itself.
     pub(crate) const fn is_two_steps(&self) -> bool {
         matches!(self, Self::Qdisc(QdiscCommand { stab: Some(_), .. }))
+    }
+    /// Whether it says that a rate is shared.
+    pub(crate) fn shares(&self) -> bool {
+        let options = match self {
+            Self::Qdisc(cmd) => &cmd.options,
+            Self::Class(cmd) => &cmd.options,
+        };
+        options.iter().any(|word| word.text == "shared")
     }
     /// `None` for what is not about a tree.
     pub(crate) fn of(cmd: &Command) -> Option<Self> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use txweir_core::cx::Cx;
 use txweir_core::filter::BlockId;
+use txweir_core::rates::SharedRates;
 use txweir_core::{Handle, Tree};
 
 use super::{Device, Hook};
@@ -55,6 +56,16 @@ pub(super) fn as_tc_takes_it(cmd: &Command) -> Option<Change> {
         Change::Class(_) => {}
     }
     Some(change)
+}
+
+/// The tree that a line would make, if it has to do with rates that are shared; none as well if it is refused for another reason.
+pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device) -> Option<Tree> {
+    if !change.shares() && !SharedRates::named(device.tree()) {
+        return None;
+    }
+    let mut tree = copy(source, device.tree()).ok()?;
+    command::run(source, change, &mut tree, &mut scratch_cx()).ok()?;
+    Some(tree)
 }
 
 /// Does it to a device, and gives the filters of what went with it. An error leaves the device as it was.

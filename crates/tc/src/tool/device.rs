@@ -7,7 +7,7 @@ use txweir_core::cx::Cx;
 use txweir_core::filter::Filters;
 use txweir_core::packet::PortId;
 use txweir_core::pool::Pool;
-use txweir_core::{Env, Handle, Instant, Meta, Tally, Tree};
+use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tally, Tree};
 
 /// The ingress and egress hooks of a device: places for filters. As in Linux there is one handle, `ffff:`, for either of
 /// the two. The device's tree knows which filters they have, by [`Hook::INGRESS`] and [`Hook::EGRESS`].
@@ -105,6 +105,18 @@ pub trait Devices {
     fn port(&mut self, name: &str) -> Option<PortId>;
     /// The time.
     fn now(&self) -> Instant;
+    /// Whether the devices of these names could have these trees in the place of their own, as far as it is about rates that
+    /// qdiscs of any of them share by name (`tbf ... shared NAME`). A device that is not there yet is one more.
+    ///
+    /// An owner that keeps no [`SharedRates`](txweir_core::rates::SharedRates) refuses nothing, and then each such qdisc
+    /// shapes alone.
+    fn check_rates(&self, _trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    /// Has the qdiscs of these devices, whose trees have been changed, join the rates that they name.
+    fn join_rates(&mut self, _names: &[&str]) -> Result<(), ConfigError> {
+        Ok(())
+    }
     /// Does a `link ...` line of a batch, given the words after `link`; with `dry` it only says what would change. An
     /// error is one line for people.
     fn link(&mut self, _words: &[String], _dry: bool) -> Result<LinkLine, String> {

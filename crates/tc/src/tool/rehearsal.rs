@@ -7,7 +7,7 @@ use txweir_core::cx::Cx;
 use txweir_core::filter::{BlockId, Filters};
 use txweir_core::packet::PortId;
 use txweir_core::pool::Pool;
-use txweir_core::{Env, Handle, Instant, Meta, Tree};
+use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 
 use super::apply::scratch_cx;
 use super::save::{filter_lines, own_actions};
@@ -58,8 +58,8 @@ impl<'a> Rehearsal<'a> {
     }
 
     /// What was printed so far, with the plan after it. An atomic batch that has failed would change nothing.
-    pub(super) fn plan(mut self, mut outcome: Outcome, flags: &Flags) -> Outcome {
-        if self.atomic && outcome.status != 0 {
+    pub(super) fn plan(mut self, mut outcome: Outcome, flags: &Flags, done: &[Done]) -> Outcome {
+        if self.atomic && (outcome.status != 0 || self.rates_refused(&mut outcome, done)) {
             return outcome;
         }
         let atomic = self.atomic;
@@ -81,8 +81,23 @@ impl<'a> Rehearsal<'a> {
         outcome
     }
 
+    /// Whether the devices could not have the rates that they would share once all lines were done; then the last of the lines
+    /// that are about one is said to be refused.
+    fn rates_refused(&self, outcome: &mut Outcome, done: &[Done]) -> bool {
+        let trees: Vec<(&str, &Tree)> = self.shadows.iter().map(|s| (s.name.as_str(), &s.tree)).collect();
+        let Err(err) = self.real.check_rates(&trees) else { return false };
+        let line = done.iter().rfind(|d| d.change.shares()).or(done.last());
+        let said = line.map(|d| command::refused(&d.source, &d.change, &err).to_string());
+        outcome.status = REFUSED;
+        outcome.stderr.push_str(&format!("{}\n", said.unwrap_or_else(|| err.to_string())));
+        true
+    }
+
     /// Does to the real devices what was rehearsed, each in one step.
     pub(super) fn commit(self, mut outcome: Outcome, done: Vec<Done>) -> Outcome {
+        if self.rates_refused(&mut outcome, &done) {
+            return outcome;
+        }
         for shadow in &self.shadows {
             let lines: Vec<&Done> = done.iter().filter(|d| d.device == shadow.name && !is_hook(d)).collect();
             let Some(device) = self.real.device(&shadow.name) else { continue };
@@ -112,6 +127,11 @@ impl<'a> Rehearsal<'a> {
             }
         }
         *self.real.filters_mut() = self.filters;
+        let names: Vec<&str> = self.shadows.iter().map(|s| s.name.as_str()).collect();
+        if let Err(err) = self.real.join_rates(&names) {
+            outcome.status = REFUSED;
+            outcome.stderr.push_str(&format!("{err}\n"));
+        }
         outcome
     }
 }
@@ -158,6 +178,16 @@ impl Devices for Rehearsal<'_> {
     }
     fn now(&self) -> Instant {
         self.real.now()
+    }
+    /// Line by line each is checked with what the lines before it would have made; of an atomic batch all are, at its end.
+    fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
+        if self.atomic {
+            return Ok(());
+        }
+        let others = self.shadows.iter().filter(|s| trees.iter().all(|(name, _)| *name != s.name));
+        let all: Vec<(&str, &Tree)> =
+            others.map(|s| (s.name.as_str(), &s.tree)).chain(trees.iter().copied()).collect();
+        self.real.check_rates(&all)
     }
     fn link(&mut self, words: &[String], _dry: bool) -> Result<LinkLine, String> {
         let mut line = self.real.link(words, true)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use txweir_core::Handle;
+use txweir_core::{ConfigError, Handle};
 
 use super::{Devices, Flags, HELP, Outcome, actions, apply, filters, list};
 use crate::ast::{Command, Verb};
@@ -100,7 +100,16 @@ impl<'a> Session<'a> {
         engine::check(source, line, &cmd).map_err(Failure::refused)?;
         let Some(change) = apply::as_tc_takes_it(&cmd) else { return Ok(()) };
         let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
+        let shares = apply::shares(source, &change, device);
+        let refused = |err: ConfigError| Failure::refused(command::refused(source, &change, &err));
+        if let Some(tree) = &shares {
+            self.devices.check_rates(&[(&dev.text, tree)]).map_err(refused)?;
+        }
+        let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
         let orphans = apply::run(source, &change, device).map_err(Failure::refused)?;
+        if shares.is_some() {
+            self.devices.join_rates(&[&dev.text]).map_err(refused)?;
+        }
         orphans.into_iter().for_each(|block| self.devices.filters_mut().delete_block(block));
         self.done.push(Done { device: dev.text, change, source: Arc::clone(source) });
         Ok(())

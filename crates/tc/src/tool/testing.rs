@@ -7,7 +7,8 @@ use txweir_core::cx::Cx;
 use txweir_core::filter::{BlockId, Filters};
 use txweir_core::packet::PortId;
 use txweir_core::pool::Pool;
-use txweir_core::{Env, Handle, Instant, Meta, Tree};
+use txweir_core::rates::SharedRates;
+use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 
 use super::device::{Device, Devices, Hook, LOOPBACK, Ports, SwapDone};
 use super::rehearsal::{Queued, enqueue};
@@ -30,6 +31,7 @@ pub struct Memory {
     state: State,
     ports: Ports,
     now: Instant,
+    rates: SharedRates,
 }
 
 /// One device in memory: a tree, a hook, and packets that are put in and stay.
@@ -60,6 +62,7 @@ impl Memory {
             state: State::new(1),
             ports: Ports::default(),
             now: Instant::ZERO,
+            rates: SharedRates::new(),
         }
     }
     /// Time passes.
@@ -76,6 +79,10 @@ impl Memory {
     pub fn with(mut self, device: MemoryDevice) -> Self {
         self.devices.push(device);
         self
+    }
+    /// The rates that qdiscs share by name.
+    pub const fn rates(&self) -> &SharedRates {
+        &self.rates
     }
     /// The device of that name, to look at and to put packets in.
     pub fn get(&mut self, name: &str) -> Option<&mut MemoryDevice> {
@@ -122,6 +129,18 @@ impl Devices for Memory {
     }
     fn now(&self) -> Instant {
         self.now
+    }
+    fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
+        let is_meant = |d: &&MemoryDevice| trees.iter().any(|(name, _)| *name == d.name);
+        let present: Vec<&Tree> = self.devices.iter().filter(is_meant).map(|d| &d.tree).collect();
+        self.rates.check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
+    }
+    fn join_rates(&mut self, names: &[&str]) -> Result<(), ConfigError> {
+        let is_meant = |d: &MemoryDevice| names.contains(&d.name.as_str());
+        let trees: Vec<&Tree> = self.devices.iter().filter(|d| is_meant(d)).map(|d| &d.tree).collect();
+        let agreed = self.rates.agree(&trees)?;
+        self.devices.iter_mut().filter(|d| is_meant(d)).for_each(|d| agreed.join(&mut d.tree));
+        Ok(())
     }
 }
 
