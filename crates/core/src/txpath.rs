@@ -6,6 +6,7 @@
 //! device has finished something. Spurious calls are harmless. What `drain` answers says who must call it
 //! next: nobody (`Idle`), whoever sees the device finish (`Device`), a timer (`At`), or at once (`More`).
 
+mod queue;
 mod requests;
 mod stops;
 mod swap;
@@ -24,6 +25,7 @@ use crate::pool::Pkt;
 use crate::qdisc::{Next, Verdict};
 use crate::reason::{DropReason, WakeReason};
 use crate::route::Asked;
+use crate::select::Selector;
 use crate::spec::Env;
 use crate::time::Instant;
 use crate::trace::{Event, Record, Trace};
@@ -199,6 +201,8 @@ pub struct TxPath<F> {
     freed: bool,
     stats: PathStats,
     device_error: Option<Box<DeviceError>>,
+    /// How a packet's transmit queue is chosen, if that is this path's business.
+    selector: Option<Box<Selector>>,
 }
 
 impl<F> TxPath<F> {
@@ -222,6 +226,7 @@ impl<F> TxPath<F> {
             freed: false,
             stats: PathStats::default(),
             device_error: None,
+            selector: None,
         })
     }
 
@@ -584,6 +589,7 @@ impl<F> TxPath<F> {
         self.cx.now = now;
         let r = f(&mut self.tree, &mut self.cx);
         self.cx.pool.keep_details(self.tree.wants_detail());
+        self.fit_selector();
         self.settled = false;
         self.settle(None, dev);
         r

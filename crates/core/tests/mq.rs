@@ -244,3 +244,65 @@ fn the_example_of_the_talk() {
     lane.path.queued(&mut |parent, _, _| waiting.push(parent.minor()));
     assert_eq!(waiting, [5]);
 }
+
+#[test]
+fn a_deleted_qdisc_gives_place_to_what_the_queue_had_at_first() {
+    for root in ["mq", "mqprio num_tc 2 map 0 1 queues 1@0 1@1 hw 0"] {
+        let mut lane = Lane::new(2, Offload::default());
+        let root = lane.add(Handle::ROOT, root).unwrap();
+        let class = Handle::new(root.major(), 2);
+        lane.add(class, "pfifo limit 1").unwrap();
+        lane.path.configure(T0, &mut lane.dev, |tree, cx| tree.delete(class, cx)).unwrap();
+        let mut kinds = Vec::new();
+        lane.path.tree().visit(&mut |_, node| kinds.push(node.qdisc().spec().kind));
+        assert_eq!(kinds[1..], ["pfifo_fast"; 2]);
+        lane.put(1, 1);
+        lane.put(2, 1);
+        assert_eq!(lane.sent(2), [1, 2]);
+    }
+}
+
+/// Packets of two priorities and several flows, as their owner gives them to a path that chooses.
+#[test]
+fn a_path_for_all_queues_chooses_by_the_traffic_classes_of_its_root() {
+    let mut lane = Lane::new(4, Offload::default());
+    let meta = |n: u32| Meta::new(100).hash(n << 29).priority(n % 2);
+    // Not its business until it is said to be.
+    assert_eq!(lane.path.choose(&meta(7)), 0);
+    lane.path.choose_queues();
+    let chosen = |lane: &Lane| (0..8).map(|n| lane.path.choose(&meta(n))).collect::<Vec<_>>();
+    // By the hash over all four.
+    assert_eq!(chosen(&lane), [0, 0, 1, 1, 2, 2, 3, 3]);
+    for n in 0..8 {
+        lane.put(n, lane.path.choose(&meta(n)));
+    }
+    lane.add(Handle::ROOT, "mqprio num_tc 2 map 0 1 queues 1@3 3@0 hw 0").unwrap();
+    assert_eq!(chosen(&lane), [3, 0, 3, 1, 3, 1, 3, 2]);
+    lane.path.configure(T0, &mut lane.dev, |tree, cx| tree.delete(Handle::ROOT, cx)).unwrap();
+    assert_eq!(chosen(&lane), [0, 0, 1, 1, 2, 2, 3, 3]);
+}
+
+/// What waits when other traffic classes are swapped in waits in the queue that its flow has from then on.
+#[test]
+fn a_swap_of_traffic_classes_chooses_queues_for_what_waits() {
+    let mut lane = Lane::new(4, Offload::default());
+    lane.path.choose_queues();
+    lane.add(Handle::ROOT, "mq").unwrap();
+    for n in 0..8 {
+        let mut m = Meta::new(100).hash(n << 29).priority(n % 2);
+        m.queue = lane.path.choose(&m);
+        assert_eq!(lane.path.submit(T0, n, m, &mut lane.dev), Admitted::Queued);
+    }
+    let words: Vec<&str> = "num_tc 2 map 0 1 queues 1@3 3@0 hw 0".split(' ').collect();
+    let (done, swapped) = lane.path.swap(
+        T0,
+        &mut lane.dev,
+        |tree, cx| tree.replace(Handle::ROOT, None, "mqprio", &mut Words::new(&words), cx),
+        |frame, m, _, each| each(frame, *m),
+    );
+    done.unwrap();
+    assert_eq!((swapped.moved.packets, swapped.dropped.packets), (8, 0));
+    let mut waiting = Vec::new();
+    lane.path.queued(&mut |parent, _, m| waiting.push((parent.minor(), m.hash >> 29)));
+    assert_eq!(waiting, [(1, 1), (2, 3), (2, 5), (3, 7), (4, 0), (4, 2), (4, 4), (4, 6)]);
+}

@@ -41,6 +41,18 @@ impl World {
         (reply.status, reply.stderr)
     }
 
+    /// A tc command that is to succeed; what it prints.
+    fn tc(&mut self, line: &str) -> String {
+        let reply = self.try_tc(line);
+        assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{line}");
+        reply.stdout
+    }
+
+    fn try_tc(&mut self, line: &str) -> Reply {
+        let args = line.split_whitespace().map(String::from).collect();
+        self.daemon.answer(self.now, &Ask::Tc { args, batch: None, class_names: None })
+    }
+
     fn save(&mut self) -> String {
         self.daemon.answer(self.now, &Ask::Save).stdout
     }
@@ -233,4 +245,77 @@ uplink  wire  1       1500  1000    50Mbit  -     up     0        0      0      
 "
     );
     assert_eq!(world.link("show lan").lines().count(), 2);
+}
+
+/// A link of several queues has a qdisc for each; what is sent goes to them by the hash of its flow, and below mqprio within the
+/// queues of its traffic class.
+#[test]
+fn a_link_of_several_queues_has_a_qdisc_for_each() {
+    let mut world = World::with(&["add eth0 --queues 4"]);
+    world.tc("qdisc add dev eth0 root handle 1: mq");
+    assert_eq!(world.tc("qdisc show dev eth0").lines().count(), 5);
+    world.link("send eth0 --packets 400 --flows 100 --size 100");
+    let sent = |world: &mut World, class: &str| -> u64 {
+        let text = world.tc(&format!("-s class show dev eth0 classid {class}"));
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let at = words.iter().position(|w| *w == "bytes").expect("counted");
+        words[at + 1].parse().expect("packets")
+    };
+    let each: Vec<u64> = (1..=4).map(|queue| sent(&mut world, &format!("1:{queue}"))).collect();
+    assert!(each.iter().all(|n| *n >= 40) && each.iter().sum::<u64>() == 400, "{each:?}");
+    let root = world.tc("-s qdisc show dev eth0 root");
+    assert!(root.contains(" Sent 40000 bytes 400 pkt (dropped 0,"), "{root}");
+
+    world.tc("qdisc del dev eth0 root");
+    world.tc("qdisc add dev eth0 root handle 1: mqprio num_tc 3 map 0 0 0 1 1 1 2 queues 1@0 2@1 1@3 hw 0");
+    for (priority, packets) in [(0, 10), (4, 200), (6, 30)] {
+        world.link(&format!("send eth0 --packets {packets} --flows 50 --size 100 --priority {priority}"));
+    }
+    let all = ["1:ffe0", "1:ffe1", "1:ffe2", "1:1", "1:2", "1:3", "1:4"].map(|class| sent(&mut world, class));
+    assert_eq!((all[0], all[1], all[2], all[3], all[6]), (10, 200, 30, 10, 30));
+    assert!(all[4] > 20 && all[5] > 20 && all[4] + all[5] == 200, "{all:?}");
+    // As in Linux, one that the device is to schedule is refused where the device does not.
+    world.tc("qdisc del dev eth0 root");
+    let reply = world.try_tc("qdisc add dev eth0 root mqprio num_tc 1 map 0 queues 4@0");
+    assert_eq!(reply.status, 2);
+    let said = "error[unsupported]: mqprio takes a device that schedules traffic classes itself, given 1";
+    assert_eq!(reply.stderr.lines().next(), Some(said));
+}
+
+/// Two links and two queues of one of them send at one rate together, whoever of them has something to send.
+#[test]
+fn links_and_queues_share_a_rate_by_its_name() {
+    let mut world = World::with(&["add a", "add b --queues 2", "add c"]);
+    let tbf = "tbf rate 8mbit burst 10kb limit 10mb shared wan";
+    world.tc(&format!("qdisc add dev a root {tbf}"));
+    world.tc("qdisc add dev b root handle 1: mq");
+    world.tc(&format!("qdisc add dev b parent 1:1 {tbf}"));
+    world.tc(&format!("qdisc add dev b parent 1:2 {tbf}"));
+    for link in ["a", "b"] {
+        world.link(&format!("send {link} --packets 2000 --size 1000 --flows 20"));
+    }
+    let bytes = |world: &mut World| ["a", "b"].map(|link| world.count(link, "bytes"));
+    world.until(Instant(100 * MS));
+    let before = bytes(&mut world);
+    world.until(Instant(1_100 * MS));
+    let after = bytes(&mut world);
+    let sent = [after[0] - before[0], after[1] - before[1]];
+    // A million bytes in the second, within a packet of each; a third of them each, as b has two queues with work.
+    let sum = sent[0] + sent[1];
+    assert!(sum.abs_diff(1_000_000) <= 6_000, "{sent:?}");
+    assert!(sent[0].abs_diff(333_333) <= 40_000, "{sent:?}");
+
+    let reply = world.try_tc("qdisc add dev c root tbf rate 9mbit burst 10kb limit 10mb shared wan");
+    assert_eq!(reply.status, 2);
+    let said = "error[conflict]: qdisc 8001: cannot share: it has rate 9Mbit and a bucket of 10240 bytes";
+    assert_eq!(reply.stderr.lines().next(), Some(said));
+    // With one link gone the other has the rate for itself; with all gone the name is free.
+    world.link("del b");
+    world.until(Instant(1_200 * MS));
+    let before = world.count("a", "bytes");
+    world.until(Instant(1_700 * MS));
+    let sent = world.count("a", "bytes") - before;
+    assert!(sent.abs_diff(500_000) <= 3_000, "{sent}");
+    world.link("del a");
+    world.tc("qdisc add dev c root tbf rate 9mbit burst 10kb limit 10mb shared wan");
 }

@@ -130,6 +130,8 @@ pub struct Arrival {
     pub(crate) frame: Frame,
     pub(crate) meta: Meta,
     pub(crate) route: Route,
+    /// Its transmit queue is chosen already.
+    pub(crate) queue_chosen: bool,
 }
 
 impl Arrival {
@@ -166,9 +168,11 @@ impl Direction {
             trace: 0,
         };
         let refused = |e| ConfigError::new(ErrorKind::OutOfRange, "wire", e, "").key("bql");
+        let mut path = TxPath::new(path).map_err(refused)?;
+        path.choose_queues();
         Ok(Self {
             classifier: Classifier::new(config.env.seed),
-            path: TxPath::new(path).map_err(refused)?,
+            path,
             line: Line::new(config.wire, config.memory)?,
             timer: None,
             waiting: VecDeque::new(),
@@ -214,7 +218,7 @@ impl Direction {
         };
         self.stats.received += 1;
         self.stats.received_bytes += u64::from(meta.wire_len);
-        Ok(Received::Frame(Arrival { frame, meta, route: Route::default() }))
+        Ok(Received::Frame(Arrival { frame, meta, route: Route::default(), queue_chosen: false }))
     }
 
     /// Takes a frame into the path at `now`, which never goes back from one call to the next of this or
@@ -224,7 +228,10 @@ impl Direction {
     /// The output is gone.
     pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl Port) -> io::Result<()> {
         self.advance(now, output)?;
-        let Arrival { frame, meta, route } = arrival;
+        let Arrival { frame, mut meta, route, queue_chosen } = arrival;
+        if !queue_chosen {
+            meta.queue = self.path.choose(&meta);
+        }
         let detail =
             self.path.wants_detail().then(|| Detail { route, ..self.classifier.detail(frame.bytes()) });
         match self.path.submit_with(now, frame, meta, detail.as_ref(), &mut self.line) {

@@ -43,6 +43,8 @@ pub mod code {
     pub const BARE_RATE: &str = "bare-rate";
     /// A parent that no line makes.
     pub const DANGLING_PARENT: &str = "dangling-parent";
+    /// A filter at a qdisc that asks none.
+    pub const NO_FILTERS: &str = "no-filters";
     /// A class whose name is not under its parent's.
     pub const WRONG_MAJOR: &str = "wrong-major";
     /// The class for unclassified packets is not a leaf that exists.

@@ -348,6 +348,46 @@ fn rates() {
     );
 }
 
+/// The configuration of the talk (LPC 2012), as it was written: the traffic to port 118 is not in a queue with fq_codel by
+/// chance of numbers, class :4 is another traffic class's, and Linux takes no filter there.
+#[test]
+fn the_example_of_the_talk() {
+    let talk = "qdisc add dev e root handle 1: mqprio num_tc 3 map 0 0 0 1 1 1 2 queues 2@0 2@2 1@4\n\
+                qdisc add dev e parent 1:4 fq_codel\n\
+                qdisc add dev e parent 1:5 fq_codel\n";
+    let filter = "protocol ip prio 1 u32 match ip dport 118 0xffff action skbedit queue_mapping 4\n";
+    let shared = [
+        "note hw-default p:1:32: mqprio without hw means hw 1: the device does it, and refuses if it cannot \
+         (add hw 0 at the end to let Linux do it)",
+        "note mqprio p:1:64: mqprio map names 7 of 16 priorities: 7 to 15 are traffic class 0",
+        "note queue-number p:2:24: class 1:4 is transmit queue 3, one of traffic class 1 (queue_mapping 3 \
+         is this one: it counts from 0, classes from 1)",
+        "note queue-number p:3:24: class 1:5 is transmit queue 4, one of traffic class 2 (queue_mapping 4 \
+         is this one: it counts from 0, classes from 1)",
+    ];
+    let refused = "asks no filters: this one is refused (the queue is chosen before it: qdisc add dev e clsact, and the \
+                   filter at egress)";
+    for (place, column) in [("parent 0: ", "25"), ("parent 1: ", "25"), ("parent 1:5 ", "25"), ("", "1")] {
+        let mut all = shared.map(String::from).to_vec();
+        all.push(format!("error no-filters p:4:{column}: mqprio 1: {refused}"));
+        assert_eq!(said(&format!("{talk}filter add dev e {place}{filter}")), all, "{place}");
+    }
+    // Where it belongs.
+    let mut all = shared.map(String::from).to_vec();
+    all.push(
+        "note queue-number p:5:103: queue_mapping 4 is class 1:5 of mqprio 1:, one of traffic class 2".into(),
+    );
+    assert_eq!(said(&format!("{talk}qdisc add dev e clsact\nfilter add dev e egress {filter}")), all);
+    // `parent 0:` is the root of any kind.
+    assert!(
+        said(
+            "qdisc add dev e root handle 1: prio\nfilter add dev e parent 0: protocol ip prio 1 u32 match ip \
+                  dport 118 0xffff flowid 1:1\n"
+        )
+        .is_empty()
+    );
+}
+
 /// Traffic classes, queues and priorities.
 #[test]
 fn queues() {
@@ -587,7 +627,7 @@ fn the_page_of_rules_is_true() {
         let other = all.iter().find(|d| d.severity != Severity::Note && d.code != code);
         assert!(other.is_none(), "{code}: {other:?}");
     }
-    assert_eq!((rules, page.matches("```tc").count()), (26, 26));
+    assert_eq!((rules, page.matches("```tc").count()), (27, 27));
 }
 
 proptest! {

@@ -1,6 +1,9 @@
 //! What one line makes of a device, by the kernel's rules.
 
+use std::ops::Range;
+
 use txweir_core::Handle;
+use txweir_core::qdisc::{Filtered, KINDS};
 
 use super::Check;
 use super::model::{Attached, Class, Classes, Device, Filter, Qdisc, attached, settings};
@@ -299,6 +302,20 @@ impl Check<'_> {
         );
     }
 
+    /// Says that a qdisc asks no filters, if it does not.
+    fn asks_none(&mut self, device: &Device, at: Handle, span: &Range<usize>) -> bool {
+        let Some(qdisc) = device.qdisc(at) else { return false };
+        let spec = KINDS.iter().find(|spec| spec.kind == qdisc.kind);
+        let Some(spec) = spec.filter(|spec| spec.filters == Filtered::No) else { return false };
+        let message = format!("{} asks no filters: this one is refused", qdisc.name());
+        let d = self.error(code::NO_FILTERS, span, message);
+        let dev = if device.name.is_empty() { String::new() } else { format!(" dev {}", device.name) };
+        let egress =
+            format!("the queue is chosen before it: qdisc add{dev} clsact, and the filter at egress");
+        self.say(d.hint(Some(egress).filter(|_| spec.root_only)));
+        true
+    }
+
     fn filter(&mut self, device: &mut Device, c: &FilterCommand, cmd: &Command) {
         let root = device.root().map(|q| q.handle);
         let place = c.place.as_ref().map_or(Place::Below(Handle::ROOT), |p| p.value);
@@ -331,6 +348,9 @@ impl Check<'_> {
             }
             if !there {
                 self.known_parent(device, to, &span, "the filter is refused");
+                return;
+            }
+            if self.asks_none(device, to, &span) {
                 return;
             }
         }

@@ -126,11 +126,13 @@ impl Check<'_> {
         }
     }
 
-    /// A class that was given no qdisc: it has a pfifo as long as the device's queue.
+    /// A class that was given no qdisc: it has a pfifo as long as the device's queue, a transmit queue a pfifo_fast.
     fn bare_leaf(&self, device: &Device, id: Handle) -> Fact {
         let held = self.packets(u64::from(self.options.txqueuelen));
         let rate = self.sure_rate(device, id);
-        let mut fact = self.fact(device, (id.to_string(), "pfifo"), &held, rate, None);
+        let of_queue = device.qdisc(id).is_some_and(|q| matches!(q.kind.as_str(), "mqprio" | "taprio"));
+        let kind = if of_queue { "pfifo_fast" } else { "pfifo" };
+        let mut fact = self.fact(device, (id.to_string(), kind), &held, rate, None);
         self.after_others(device, id, &mut fact);
         fact
     }

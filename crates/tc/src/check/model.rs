@@ -262,7 +262,8 @@ pub(super) fn settings(source: &Arc<Source>, cmd: &Command) -> Settings {
 /// What a place is for a filter.
 pub(super) const fn attached(place: Place, root: Option<Handle>) -> Attached {
     match place {
-        Place::Below(Handle::ROOT) => match root {
+        // `parent 0:` is the root as well, whatever its handle.
+        Place::Below(Handle::ROOT | Handle::NONE) => match root {
             Some(root) => Attached::To(root),
             None => Attached::To(Handle::ROOT),
         },

@@ -1,5 +1,7 @@
 //! Priorities, traffic classes and transmit queues: mqprio, and the maps of prio and ets.
 
+use txweir_core::Handle;
+
 use super::Check;
 use super::model::{Device, Qdisc};
 use crate::ast::At;
@@ -116,15 +118,11 @@ impl Check<'_> {
             .into_iter()
             .filter(|q| q.parent.major() == root.handle.major() && q.parent.minor() > 0)
         {
-            if qdisc.parent == txweir_core::Handle::ROOT {
+            if qdisc.parent == Handle::ROOT {
                 continue;
             }
             let queue = u64::from(qdisc.parent.minor()) - 1;
-            let tc = ranges.iter().position(|r| {
-                let (count, first) = r.value;
-                (first..first.saturating_add(count)).contains(&queue)
-            });
-            let of = tc.map_or(String::new(), |tc| format!(", one of traffic class {tc}"));
+            let of = class_text(&ranges, queue);
             let message = format!("class {} is transmit queue {queue}{of}", qdisc.parent);
             let d = self.error(code::QUEUE_NUMBER, &qdisc.place_span, message).note();
             self.say(
@@ -137,7 +135,17 @@ impl Check<'_> {
             for action in filter.settings.actions().iter().filter(|a| a.kind.text == "skbedit") {
                 let at = action.words.iter().position(|w| w.text == "queue_mapping");
                 let Some(word) = at.and_then(|at| action.words.get(at + 1)) else { continue };
-                if word.text.parse::<u64>().is_ok_and(|q| q >= queues) {
+                let said = word.text.parse::<u64>().ok();
+                if let Some(queue) =
+                    said.and_then(|q| u16::try_from(q).ok()).filter(|q| u64::from(*q) < queues)
+                {
+                    let class = Handle::new(root.handle.major(), queue.saturating_add(1));
+                    let of = class_text(&ranges, queue.into());
+                    let message = format!("queue_mapping {queue} is class {class} of {}{of}", root.name());
+                    let d = self.error(code::QUEUE_NUMBER, &word.span, message).note();
+                    self.say(d);
+                }
+                if said.is_some_and(|q| q >= queues) {
                     let (name, last) = (root.name(), queues - 1);
                     let message = format!("queue_mapping {}: {name} has the queues 0 to {last}", word.text);
                     let d = self.error(code::MQPRIO, &word.span, message).warning();
@@ -200,6 +208,15 @@ impl Check<'_> {
             self.say(d.hint(Some("band 0 is served first: give it to priorities 6 and 7".into())));
         }
     }
+}
+
+/// Which traffic class has a queue.
+fn class_text(ranges: &[At<(u64, u64)>], queue: u64) -> String {
+    let tc = ranges.iter().position(|r| {
+        let (count, first) = r.value;
+        (first..first.saturating_add(count)).contains(&queue)
+    });
+    tc.map_or(String::new(), |tc| format!(", one of traffic class {tc}"))
 }
 
 /// Whether the first eight never rise and do fall.

@@ -131,8 +131,8 @@ fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle, Handle), 
     let no_hook = || format!("{} has no ingress or clsact hook", device.name());
     let root = device.tree().root().handle();
     match (place, device.hook()) {
-        (None | Some(Place::Below(Handle::ROOT)), _) => {
-            let said = if place.is_none() { root } else { Handle::ROOT };
+        (None | Some(Place::Below(Handle::ROOT | Handle::NONE)), _) => {
+            let said = if place == Some(Place::Below(Handle::ROOT)) { Handle::ROOT } else { root };
             at_qdisc(device, root).map(|at| (at, said))
         }
         (Some(Place::Ingress | Place::Egress), None) => Err(no_hook()),
