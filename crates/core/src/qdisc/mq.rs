@@ -35,7 +35,7 @@ pub(crate) fn default_child(env: &Env) -> Node {
 }
 
 /// Its word.
-pub(crate) const KIND: &str = "mq";
+pub(crate) const KIND: &str = <Mq as Discipline>::KIND;
 
 /// What a device with several queues has at its root at first.
 pub(crate) fn default_root(env: &Env) -> Option<Node> {
@@ -43,7 +43,7 @@ pub(crate) fn default_root(env: &Env) -> Option<Node> {
 }
 
 impl Discipline for Mq {
-    const KIND: &'static str = KIND;
+    const KIND: &'static str = "mq";
     const ABOUT: &'static str = "A qdisc of its own for each transmit queue of the device.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
     const CHANGE: ChangeRule = ChangeRule::Merge;

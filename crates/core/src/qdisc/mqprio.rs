@@ -35,7 +35,7 @@ use crate::units::Rate;
 use crate::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
 
 /// Its word.
-pub(crate) const KIND: &str = "mqprio";
+pub(crate) const KIND: &str = <Mqprio as Discipline>::KIND;
 
 /// The class number of a traffic class, above those of the queues: 0xffe0 and on.
 pub const CLASS_MINOR: u16 = 0xffe0;
@@ -211,7 +211,7 @@ pub struct Mqprio {
 }
 
 impl Discipline for Mqprio {
-    const KIND: &'static str = KIND;
+    const KIND: &'static str = "mqprio";
     const ABOUT: &'static str =
         "Traffic classes of transmit queues, chosen by priority; a qdisc for each queue.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
