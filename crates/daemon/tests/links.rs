@@ -274,6 +274,11 @@ fn a_link_of_several_queues_has_a_qdisc_for_each() {
     let all = ["1:ffe0", "1:ffe1", "1:ffe2", "1:1", "1:2", "1:3", "1:4"].map(|class| sent(&mut world, class));
     assert_eq!((all[0], all[1], all[2], all[3], all[6]), (10, 200, 30, 10, 30));
     assert!(all[4] > 20 && all[5] > 20 && all[4] + all[5] == 200, "{all:?}");
+    // An action at the egress hook goes before that.
+    world.tc("qdisc add dev eth0 clsact");
+    world.tc("filter add dev eth0 egress matchall action skbedit queue_mapping 3");
+    world.link("send eth0 --packets 40 --flows 9 --size 100 --priority 0");
+    assert_eq!(["1:ffe0", "1:ffe2", "1:4"].map(|class| sent(&mut world, class)), [10, 70, 70]);
     // As in Linux, one that the device is to schedule is refused where the device does not.
     world.tc("qdisc del dev eth0 root");
     let reply = world.try_tc("qdisc add dev eth0 root mqprio num_tc 1 map 0 queues 4@0");

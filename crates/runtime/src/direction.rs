@@ -130,8 +130,8 @@ pub struct Arrival {
     pub(crate) frame: Frame,
     pub(crate) meta: Meta,
     pub(crate) route: Route,
-    /// Its transmit queue is chosen.
-    pub(crate) placed: bool,
+    /// Its transmit queue is chosen already.
+    pub(crate) queue_chosen: bool,
 }
 
 impl Arrival {
@@ -218,7 +218,7 @@ impl Direction {
         };
         self.stats.received += 1;
         self.stats.received_bytes += u64::from(meta.wire_len);
-        Ok(Received::Frame(Arrival { frame, meta, route: Route::default(), placed: false }))
+        Ok(Received::Frame(Arrival { frame, meta, route: Route::default(), queue_chosen: false }))
     }
 
     /// Takes a frame into the path at `now`, which never goes back from one call to the next of this or
@@ -228,8 +228,8 @@ impl Direction {
     /// The output is gone.
     pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl Port) -> io::Result<()> {
         self.advance(now, output)?;
-        let Arrival { frame, mut meta, route, placed } = arrival;
-        if !placed {
+        let Arrival { frame, mut meta, route, queue_chosen } = arrival;
+        if !queue_chosen {
             meta.queue = self.path.choose(&meta);
         }
         let detail =

@@ -68,7 +68,7 @@ impl Direction {
         mut arrival: Arrival,
         asking: &mut Asking<'_>,
     ) -> Option<Arrival> {
-        let Arrival { frame, meta, route, placed } = &mut arrival;
+        let Arrival { frame, meta, route, queue_chosen } = &mut arrival;
         let headers = Headers::parse_ethernet(frame.bytes());
         let mut packet = Packet::new(frame, meta, headers);
         packet.depth = asking.depth;
@@ -85,6 +85,8 @@ impl Direction {
         ];
         for (port, block, way) in hooks.into_iter().flatten() {
             packet = packet.at(port, way);
+            // A queue of the port that it came in by says nothing of those that it may leave by.
+            packet.queue_chosen = false;
             packet.iif = asking.from.map_or(PortId::NONE, |(port, _)| port);
             match block
                 .map_or(Verdict::Unmatched, |block| asking.filters.classify(block, &mut packet, &mut run))
@@ -101,10 +103,11 @@ impl Direction {
                 }
             }
         }
+        // Ahead of the qdiscs, whose filters may know better: multiq goes by what they say.
         if !packet.queue_chosen {
             packet.meta.queue = self.path().choose(packet.meta);
         }
-        *placed = true;
+        *queue_chosen = true;
         let tree = self.path().tree();
         if tree.has_filters() {
             match tree.route(asking.filters, &mut packet, &mut run) {

@@ -1,4 +1,4 @@
-//! The choice of a transmit queue where one path feeds all queues of a device (`crate::port` does without: it has a path for each).
+//! The choice of a transmit queue where one path feeds all queues of a device. (On a `crate::port` each queue has a path.)
 
 use alloc::boxed::Box;
 
