@@ -15,7 +15,7 @@
 //! - U1: the walk goes at most `DEPTH_MAX` links deep and looks at most at `STEPS_MAX` filters; beyond, nothing has matched.
 //! - U2: `refs` of a table is the number of filters that link to it; a table with any stays.
 //!
-//! Differs from Linux: `u32-replace`, `u32-steps`, `u32-headroom`, `u32-chains`.
+//! Differs from Linux: `u32-chains`, `u32-headroom`, `u32-replace`, `u32-steps`.
 
 mod tables;
 mod walk;

@@ -121,7 +121,8 @@ fn hash_lines(chain: u32, table: &Table, lines: &mut Vec<(u32, Line)>) {
         }
         _ => {}
     });
-    lines.extend(made.into_iter().map(|line| (root, line)));
+    // The newest is listed first.
+    lines.extend(made.into_iter().rev().map(|line| (root, line)));
 }
 
 /// ` chain 3 protocol ip prio 5`.
@@ -137,6 +138,7 @@ fn table_lines(
     made: &mut BTreeSet<(&'static str, u32)>,
     lines: &mut Vec<Line>,
 ) {
+    let first = lines.len();
     table.visit_made(&mut |handle, rule, goal, _| {
         if matches!(rule, Rule::U32(U32::Root | U32::Table(_))) {
             return;
@@ -147,6 +149,10 @@ fn table_lines(
         words.push_str(&actions_of(&filters.actions, goal, made));
         lines.push(Line { verb: "filter replace", words });
     });
+    // Of these the newest is first: it is to be made last.
+    if matches!(table.kind(), "bpf" | "fw") {
+        lines[first..].reverse();
+    }
 }
 
 /// A protocol as it can be said.
