@@ -11,7 +11,12 @@ use txweir_core::action::{
     State, Vlan, Wanted, pedit, police,
 };
 use txweir_core::device::{Completed, DeviceError};
-use txweir_core::filter::{Filters, Goal, Matchall, Named, Rule, Run, Verdict as FilterVerdict, What};
+use txweir_core::filter::ematch::{Cmp, Condition, Expr, Join, Layer, Op, Term};
+use txweir_core::filter::flow::{Key, Keys, Mode};
+use txweir_core::filter::flower::Field;
+use txweir_core::filter::{
+    Basic, Filters, Flow, Flower, Goal, Matchall, Named, Rule, Run, Verdict as FilterVerdict, What,
+};
 use txweir_core::headers::Headers;
 use txweir_core::packet::{FrameBytes, NoOutlet, Packet, PortId, Way};
 use txweir_core::pool::{List, Pkt, Pool, Queue};
@@ -496,4 +501,55 @@ fn filters_allocate_nothing() {
     });
     assert_eq!(counted, 0);
     assert_eq!(classes, [0, 0, 1250, 8750]);
+}
+
+#[test]
+fn filters_that_look_at_packets_allocate_nothing() {
+    let mut filters = Filters::new();
+    let block = filters.add_block();
+    let port = |n| Flower::default().with(Field::IP_PROTO, 17).with(Field::DST_PORT, n);
+    let ranged = Flower { dst_ports: Some((1, 9)), ..port(1) };
+    let value = Condition::Cmp(Cmp {
+        bytes: 4,
+        layer: Layer::Network,
+        offset: 12,
+        mask: 0,
+        trans: false,
+        op: Op::Eq,
+        value: 1,
+    });
+    let term = |what| Term { not: true, what, then: Join::And };
+    let group = Condition::Group(Expr { terms: vec![term(value)] });
+    let expr = Some(Expr { terms: vec![term(group)] });
+    let keys = Some(Keys::of(&Key::ALL));
+    let flow = Flow { mode: Some(Mode::Hash), keys, perturb: Some(1), ..Flow::default() };
+    let mut rules: Vec<Rule> = (10..30).map(|n| Rule::Flower(port(n))).collect();
+    rules.extend([Rule::Flower(ranged), Rule::Basic(Basic { expr }), Rule::Flow(flow)]);
+    for (n, rule) in (1..).zip(&rules) {
+        let prio = if matches!(rule, Rule::Flower(_)) { 1 } else { n };
+        let named = Named { prio: Some(prio), handle: Some(n.into()), ..Named::default() };
+        filters.put(block, named, rule, &Goal::default(), What::Add, Instant::ZERO).unwrap();
+    }
+    let mut state = State::new(1);
+    filters.fit(&mut state);
+    let mut classes = 0;
+    let counted = calls(|| {
+        for i in 0..10_000u64 {
+            let mut frame = Fixed([0; 256], 200);
+            frame.0[12..16].copy_from_slice(&[8, 0, 0x45, 2]);
+            frame.0[16..18].copy_from_slice(&186u16.to_be_bytes());
+            frame.0[23] = 17;
+            frame.0[37] = i as u8;
+            let mut meta = Meta::new(200);
+            let headers = Headers::parse_ethernet(frame.bytes());
+            let mut packet = Packet::new(&mut frame, &mut meta, headers);
+            let (actions, outlet) = (&filters.actions, &mut NoOutlet);
+            let now = Instant(i * 1_000_000);
+            let mut run = Run { actions, state: &mut state, outlet, now, queues: 1 };
+            let verdict = filters.classify(block, &mut packet, &mut run);
+            classes += u32::from(matches!(verdict, FilterVerdict::Class(_)));
+        }
+    });
+    assert_eq!(counted, 0);
+    assert_eq!(classes, 10_000, "what flower and basic leave, flow takes");
 }

@@ -275,7 +275,10 @@ fn flower(rules: u32) -> Run {
     }
     let mut state = State::new(1);
     filters.fit(&mut state);
-    let frames = draw(1 << 12, |r| (address(r.below(rules.into()) as u32), 0));
+    // As many frames as there are filters, about: what is timed is not the memory of frames.
+    let frames = draw(rules.next_power_of_two().clamp(64, 1 << 13) as usize, |r| {
+        (address(r.below(rules.into()) as u32), 0)
+    });
     let mut frames: Vec<(Vec<u8>, Headers)> = frames
         .iter()
         .map(|(to, _)| {

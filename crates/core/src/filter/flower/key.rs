@@ -21,14 +21,17 @@ const PPPOE_HEADER: usize = 8;
 /// Entries of a label stack that are read.
 const LSES_MAX: usize = 7;
 
+#[inline]
 fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
     bytes.get(at..)?.first_chunk()
 }
 
+#[inline]
 fn be16(bytes: &[u8], at: usize) -> u16 {
     chunk(bytes, at).map_or(0, |b| u16::from_be_bytes(*b))
 }
 
+#[inline]
 fn mac(bytes: &[u8], at: usize) -> u64 {
     chunk::<6>(bytes, at).map_or(0, |b| u64::from_be_bytes([0, 0, b[0], b[1], b[2], b[3], b[4], b[5]]))
 }
@@ -103,37 +106,51 @@ pub(super) fn read(packet: &Packet<'_>, needs: u32) -> Words {
     words
 }
 
+/// Words that most filters have no use for.
+const RARE: u32 = !(1 | 1 << 3 | 1 << 4 | ADDRESSES);
+/// Those of addresses.
+const ADDRESSES: u32 = 0xf << 6;
+
 #[inline]
 fn fill(words: &mut Words, needs: u32, v: &View<'_>, packet: &Packet<'_>, frame: &[u8]) {
     let h = &packet.headers;
-    let mut left = needs;
-    // At most one turn for each word.
-    while left != 0 {
-        let word = left.trailing_zeros() as usize;
-        left &= left - 1;
-        let value = match word {
-            0 => u64::from(v.kind) << 48 | link_address(h, frame, 0),
-            1 => link_address(h, frame, 6) | u64::from(first_tag(h)) << 48,
-            2 => tags(h, frame),
-            3 => tag_count(h) << 56 | bytes_of_ip(v),
-            4 => ports(v),
-            5 => u64::from(packet.iif.0) << 32 | u64::from(second_tag(h, frame)) << 16,
-            6..=9 => {
-                let address = if word < 8 { source(v) } else { destination(v) };
-                (address >> (64 * ((word & 1) ^ 1))) as u64 // one half
-            }
-            10 => entries(v) << 48 | if is_arp(v) { mac(v.bytes, v.network + 8) } else { 0 },
-            11 if is_arp(v) => mac(v.bytes, v.network + 18),
-            12..=15 => label_pair(v, word - 12),
-            _ => 0,
-        };
-        // The last word may be beyond the key's.
-        if let Some(place) = words.get_mut(word) {
-            *place = value;
+    if needs & 1 != 0 {
+        words[0] = u64::from(v.kind) << 48 | link_address(h, frame, 0);
+    }
+    if needs & 1 << 3 != 0 {
+        words[3] = tag_count(h) << 56 | bytes_of_ip(v);
+    }
+    if needs & 1 << 4 != 0 {
+        words[4] = ports(v);
+    }
+    if needs & ADDRESSES != 0 {
+        [words[6], words[7]] = address(v, &v.headers.src, 14);
+        [words[8], words[9]] = address(v, &v.headers.dst, 24);
+    }
+    if needs & RARE != 0 {
+        fill_rare(words, needs, v, packet, frame);
+    }
+}
+
+fn fill_rare(words: &mut Words, needs: u32, v: &View<'_>, packet: &Packet<'_>, frame: &[u8]) {
+    let h = &packet.headers;
+    words[1] = link_address(h, frame, 6) | u64::from(first_tag(h)) << 48;
+    words[2] = tags(h, frame);
+    words[5] = u64::from(packet.iif.0) << 32 | u64::from(second_tag(h, frame)) << 16;
+    if is_arp(v) {
+        words[10] = mac(v.bytes, v.network + 8);
+        words[11] = mac(v.bytes, v.network + 18);
+    }
+    if MPLS.contains(&v.kind) {
+        words[10] |= entries(v) << 48;
+        // A word for each two entries.
+        for pair in (0..4).filter(|pair| needs & 1 << (12 + pair) != 0) {
+            words[12 + pair] = label_pair(v, pair);
         }
     }
 }
 
+#[inline]
 fn link_address(h: &Headers, frame: &[u8], at: usize) -> u64 {
     if h.link_len == 0 { 0 } else { mac(frame, at) }
 }
@@ -161,6 +178,7 @@ fn tags(h: &Headers, frame: &[u8]) -> u64 {
 }
 
 /// How many tags there are.
+#[inline]
 fn tag_count(h: &Headers) -> u64 {
     match (h.vlan, h.inner_vlan, h.l3_offset) {
         (None, ..) => 0,
@@ -177,6 +195,7 @@ fn is_whole(h: &Headers) -> bool {
 }
 
 /// Word 3: protocol, TOS, TTL, ICMP's type and code, ARP's operation, fragment, tags.
+#[inline]
 fn bytes_of_ip(v: &View<'_>) -> u64 {
     let h = v.headers;
     let mut word = 0;
@@ -202,6 +221,7 @@ fn bytes_of_ip(v: &View<'_>) -> u64 {
 }
 
 /// Ports, TCP's flags; the session of PPPoE is written by who has read it.
+#[inline]
 fn ports(v: &View<'_>) -> u64 {
     let h = v.headers;
     if !is_whole(h) {
@@ -234,27 +254,25 @@ fn arp_operation(v: &View<'_>) -> Option<u8> {
     }
 }
 
+#[inline]
 fn is_arp(v: &View<'_>) -> bool {
     arp_operation(v).is_some()
 }
 
-fn source(v: &View<'_>) -> u128 {
-    address(v, &v.headers.src, 14)
-}
-
-fn destination(v: &View<'_>) -> u128 {
-    address(v, &v.headers.dst, 24)
-}
-
-/// An address of IP, or of ARP, where it stands `at`.
-fn address(v: &View<'_>, of_ip: &[u8; 16], at: usize) -> u128 {
+/// An address of IP, or of ARP, where it stands `at`: its two halves.
+#[inline]
+fn address(v: &View<'_>, of_ip: &[u8; 16], at: usize) -> [u64; 2] {
+    let [a, b, c, d, e, f, g, h, .., w, x, y, z] = *of_ip;
     match v.headers.l3 {
-        L3::Ipv6 => u128::from_be_bytes(*of_ip),
-        L3::Ipv4 => u128::from_be_bytes(*of_ip) & 0xffff_ffff,
-        L3::Arp | L3::None if is_arp(v) => {
-            chunk::<4>(v.bytes, v.network + at).map_or(0, |b| u32::from_be_bytes(*b).into())
+        L3::Ipv4 => [0, u32::from_be_bytes([w, x, y, z]).into()],
+        L3::Ipv6 => {
+            let low = of_ip.last_chunk().map_or(0, |low| u64::from_be_bytes(*low));
+            [u64::from_be_bytes([a, b, c, d, e, f, g, h]), low]
         }
-        L3::Arp | L3::None => 0,
+        L3::Arp | L3::None if is_arp(v) => {
+            [0, chunk::<4>(v.bytes, v.network + at).map_or(0, |b| u32::from_be_bytes(*b).into())]
+        }
+        L3::Arp | L3::None => [0; 2],
     }
 }
 
