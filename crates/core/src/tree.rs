@@ -3,6 +3,7 @@
 
 mod blocks;
 mod copies;
+mod queues;
 
 use alloc::format;
 use alloc::string::{String, ToString};
