@@ -37,6 +37,7 @@ use crate::tree::Place;
 use crate::txpath::{Admitted, PathConfig, PathStats, TxPath, Waiting, Wake};
 use device::{All, One};
 
+pub(crate) use handles::made_anew;
 pub use handles::{Handles, Qdiscs};
 
 /// The transmit queues of a device.
@@ -453,7 +454,7 @@ enum NewRoot {
 }
 
 /// Whether a root of this kind only stands for what each queue has.
-fn stands_for_queues(kind: &str) -> bool {
+pub(crate) fn stands_for_queues(kind: &str) -> bool {
     [mq::KIND, mqprio::KIND].contains(&kind)
 }
 

@@ -4,6 +4,7 @@
 mod blocks;
 mod classes;
 mod copies;
+mod queues;
 
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -309,3 +309,31 @@ fn a_swap_of_traffic_classes_chooses_queues_for_what_waits() {
     lane.path.queued(&mut |parent, _, m| waiting.push((parent.minor(), m.hash >> 29)));
     assert_eq!(waiting, [(1, 1), (2, 3), (2, 5), (3, 7), (4, 0), (4, 2), (4, 4), (4, 6)]);
 }
+
+/// In a swap what waits in queues that go is queued again; what is grafted in those that stay stays.
+#[test]
+fn a_device_gets_other_queues_under_load() {
+    let mut lane = Lane::new(4, Offload::default());
+    lane.path.choose_queues();
+    lane.add(Handle::ROOT, "mqprio num_tc 2 map 0 1 queues 1@0 1@1 hw 0").unwrap();
+    lane.add(Handle::new(0x8001, 2), "pfifo limit 9").unwrap();
+    for n in 0..8 {
+        lane.put(n, (n % 4) as u16);
+    }
+    let mut set = |queues| {
+        let cut = |frame, m: &Meta, _, each: &mut dyn FnMut(u32, Meta)| each(frame, *m);
+        lane.path.swap(T0, &mut lane.dev, |tree, cx| tree.set_queues(queues, cx), cut)
+    };
+    let (refused, swapped) = set(1);
+    let refused = refused.unwrap_err().to_string();
+    assert_eq!(refused, "mqprio: expected a device with several transmit queues, given \"one queue\"");
+    assert_eq!((swapped.kept.packets, swapped.moved.packets), (8, 0));
+    let (done, swapped) = set(2);
+    done.unwrap();
+    assert_eq!((swapped.moved.packets, swapped.dropped.packets), (8, 0));
+    let mut kinds = Vec::new();
+    lane.path.tree().visit(&mut |_, node| kinds.push(node.qdisc().spec().kind));
+    assert_eq!(kinds, ["mqprio", "pfifo_fast", "pfifo"]);
+    // All are of priority 0, whose queue is the first.
+    assert_eq!(lane.sent(8), [0, 1, 2, 3, 4, 5, 6, 7]);
+}

@@ -81,10 +81,6 @@ pub struct Make {
     #[arg(long = "type", value_name = "TYPE", value_enum)]
     pub kind: Option<LinkType>,
 
-    /// Transmit queues, 1 to 4096; more than one for a null link only [default: 1]
-    #[arg(long, value_name = "N", value_parser = within::<1, QUEUES_MAX>)]
-    pub queues: Option<u32>,
-
     /// The device in time, rate=1gbit,ring=1024[,...]; see `txweir run --help` [default: rate=1gbit for a wire, else none]
     #[arg(long, value_name = "SPEC", conflicts_with = "rate")]
     pub wire: Option<WireSpec>,
@@ -112,6 +108,10 @@ pub struct Change {
     /// Default limit, in packets, of the FIFO qdiscs added later [default of a new link: 1000]
     #[arg(long, value_name = "PACKETS", value_parser = within::<0, { u32::MAX }>)]
     pub txqueuelen: Option<u32>,
+
+    /// Transmit queues, 1 to 4096; more than one for a null link only [default of a new link: 1]
+    #[arg(long, value_name = "N", value_parser = within::<1, QUEUES_MAX>)]
+    pub queues: Option<u32>,
 
     /// Line rate (1gbit); the rest of the wire as it is, or as by default
     #[arg(long, value_name = "RATE", value_parser = rate)]
@@ -269,7 +269,10 @@ mod tests {
         else {
             panic!("add")
         };
-        assert_eq!((make.kind, make.queues, make.change.mtu), (Some(LinkType::Wire), None, Some(9000)));
+        assert_eq!(
+            (make.kind, make.change.queues, make.change.mtu),
+            (Some(LinkType::Wire), None, Some(9000))
+        );
         assert_eq!((make.change.txqueuelen, make.change.rate), (Some(10), Some(Rate(1_250_000))));
         let Verb::Send(send) =
             words("send lan --packets 5 --size 60 --priority 1:a --mark 0x10 --tos 0x12 --flows 7").unwrap()

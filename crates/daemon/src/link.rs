@@ -79,6 +79,16 @@ pub struct Link {
     wire: Option<WireSpec>,
 }
 
+/// Transmit queues as core counts them; the grammar takes at most 4096.
+fn number_of(queues: u32) -> u16 {
+    u16::try_from(queues).unwrap_or(QueueSet::QUEUES_MAX)
+}
+
+/// Why a link has no more queues.
+fn one_queue(kind: LinkType, given: u32) -> String {
+    format!("expected 1 for a link of type {}, given {given}", kind.name())
+}
+
 /// What the wire of a link is like where only its rate is said: the one of [`WireSpec`].
 fn wire_of(rate: Rate) -> WireSpec {
     // The points are distinct and in range; were they not, one descriptor per packet would do.
@@ -97,9 +107,9 @@ impl Link {
         let kind = make.kind.unwrap_or_default();
         let change = &make.change;
         let says = |key: &str, what: &str| Err(format!("link {} {key}: {what}", change.name));
-        let queues = make.queues.unwrap_or(1);
+        let queues = change.queues.unwrap_or(1);
         if queues > 1 && kind != LinkType::Null {
-            return says("queues", &format!("expected 1 for a link of type {}, given {queues}", kind.name()));
+            return says("queues", &one_queue(kind, queues));
         }
         if kind == LinkType::Null && (make.wire.is_some() || change.rate.is_some()) {
             let key = if make.wire.is_some() { "wire" } else { "rate" };
@@ -126,8 +136,7 @@ impl Link {
             mtu: change.mtu.or(found_mtu).unwrap_or(MTU),
             link_header: LINK_HEADER,
             tx_queue_len: change.txqueuelen.unwrap_or(TXQUEUELEN),
-            // The grammar takes at most 4096.
-            queues: u16::try_from(queues).unwrap_or(QueueSet::QUEUES_MAX),
+            queues: number_of(queues),
             link_rate: wire.as_ref().map(|spec| spec.wire.rate),
             // What the standard library keys its own hashes with: from the system's random source.
             seed: RandomState::new().hash_one(change.name.as_str()),
@@ -172,6 +181,15 @@ impl Link {
     /// # Errors
     /// One line.
     pub fn check(&self, change: &Change) -> Result<(), String> {
+        if let Some(queues) = change.queues.filter(|queues| *queues != self.queues) {
+            let says = |what: &str| Err(format!("link {} queues: {what}", self.name));
+            if self.kind != LinkType::Null {
+                return says(&one_queue(self.kind, queues));
+            }
+            if let Err(err) = self.way.path().tree().check_queues(number_of(queues)) {
+                return says(&format!("{err}"));
+            }
+        }
         match (change.rate, &self.wire) {
             (Some(_), None) => Err(match self.kind {
                 LinkType::Null => format!("link {} rate: {NO_RATE}", self.name),
@@ -199,9 +217,6 @@ impl Link {
         };
         if let Some(kind) = make.kind.filter(|kind| *kind != self.kind) {
             return differs("type", self.kind.name(), kind.name());
-        }
-        if let Some(queues) = make.queues.filter(|queues| *queues != self.queues) {
-            return differs("queues", &self.queues.to_string(), &queues.to_string());
         }
         if make.interface.is_some()
             && let wanted = endpoint(make, self.kind)?
@@ -238,6 +253,7 @@ impl Link {
         differs("mtu", number(env.mtu), number(change.mtu.unwrap_or(env.mtu)));
         let len = env.tx_queue_len;
         differs("txqueuelen", number(len), number(change.txqueuelen.unwrap_or(len)));
+        differs("queues", number(self.queues), number(change.queues.unwrap_or(self.queues)));
         if let (Some(is), Some(wanted)) = (env.link_rate, change.rate) {
             differs("rate", text_of(&is), text_of(&wanted));
         }
@@ -256,6 +272,11 @@ impl Link {
         }
         if env != *self.env() {
             self.way.configure(now, |tree, _| tree.set_env(env));
+        }
+        if let Some(queues) = change.queues.filter(|queues| *queues != self.queues) {
+            let (done, _) = self.way.swap(now, |tree, cx| tree.set_queues(number_of(queues), cx));
+            // What was checked is done.
+            self.queues = if done.is_ok() { queues } else { self.queues };
         }
     }
 

@@ -185,10 +185,7 @@ fn refusals_name_the_link_and_change_nothing() {
             "replace a --type wire",
             "link a type: expected null, as it is, given wire (to change it, delete the link and add it)",
         ),
-        (
-            "replace q --queues 5",
-            "link q queues: expected 4, as it is, given 5 (to change it, delete the link and add it)",
-        ),
+        ("set w --queues 2", "link w queues: expected 1 for a link of type wire, given 2"),
         (
             "replace w --wire rate=1mbit,ring=64",
             "link w wire: expected rate=1Gbit or another rate, as it is, given rate=1Mbit,ring=64 (to change it, delete \
@@ -323,4 +320,39 @@ fn links_and_queues_share_a_rate_by_its_name() {
     assert!(sent.abs_diff(500_000) <= 3_000, "{sent}");
     world.link("del a");
     world.tc("qdisc add dev c root tbf rate 9mbit burst 10kb limit 10mb shared wan");
+}
+
+/// Queues come and go under load: what waits goes on waiting, in the queue that its flow has from then on.
+#[test]
+fn a_link_gets_other_queues_and_loses_nothing() {
+    let mut world = World::with(&["add eth0 --queues 2"]);
+    world.tc("qdisc add dev eth0 root handle 1: mq");
+    for queue in 1..=2 {
+        world.tc(&format!("qdisc add dev eth0 parent 1:{queue} tbf rate 8mbit burst 2kb limit 1mb"));
+    }
+    world.link("send eth0 --packets 400 --flows 40 --size 1000");
+    let backlog = |world: &mut World| world.count("eth0", "backlog_packets");
+    let before = backlog(&mut world);
+    assert!(before > 350, "{before}");
+    world.link("set eth0 --queues 4");
+    // What goes to the new ones leaves at once: a null link takes it, and nothing shapes it.
+    let shown = world.tc("qdisc show dev eth0");
+    assert_eq!(shown.lines().filter(|line| line.starts_with("qdisc pfifo_fast 0: parent 1:")).count(), 2);
+    assert_eq!(world.tc("class show dev eth0 parent 1:").lines().count(), 4);
+    let now = backlog(&mut world);
+    assert!(now > 100 && now < before - 100, "{now} of {before}");
+    world.link("set eth0 --queues 2");
+    assert_eq!(world.tc("class show dev eth0 parent 1:").lines().count(), 2);
+    world.until(Instant(2_000 * MS));
+    assert_eq!(["packets", "drops", "backlog_packets"].map(|key| world.count("eth0", key)), [400, 0, 0]);
+    // What the root was made with must hold.
+    world.tc("qdisc replace dev eth0 root handle 2: mqprio num_tc 2 map 0 1 queues 1@0 1@1 hw 0");
+    let said =
+        "link eth0 queues: mqprio: expected a device with several transmit queues, given \"one queue\"\n";
+    assert_eq!(world.refused("set eth0 --queues 1"), (2, said.into()));
+    world.link("replace eth0 --queues 3");
+    assert_eq!(
+        world.save().lines().next(),
+        Some("link replace eth0 --type null --queues 3 --mtu 1500 --txqueuelen 1000")
+    );
 }
