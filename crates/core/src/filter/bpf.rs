@@ -1,12 +1,12 @@
 //! bpf: a program of the classic Berkeley Packet Filter says whether a packet matches (tc-bpf(8)).
 //!
-//! The machine: S. McCanne, V. Jacobson, "The BSD Packet Filter", USENIX 1993, with the remainder and exclusive-or operations that Linux
-//! has added. Two registers of 32 bits, 16 words of memory, loads from the packet in network byte order.
+//! The machine: S. McCanne, V. Jacobson, "The BSD Packet Filter", USENIX 1993, with the remainder and exclusive-or operations
+//! that Linux has added. Two registers of 32 bits, 16 words of memory, loads from the packet in network byte order.
 //!
 //! A program is checked when it is put: its operations are known, it jumps forward and to an instruction that there is, it
-//! ends with a return on every way, divides by no constant zero, and reads no word of memory that it has not written. So a run takes at
-//! most as many steps as there are instructions, and what is left to go wrong then, a load beyond the packet or a division by zero,
-//! ends it with 0.
+//! ends with a return on every way, divides by no constant zero, and reads no word of memory that it has not written. So a run
+//! takes at most as many steps as there are instructions, and what is left to go wrong then, a load beyond the packet or a
+//! division by zero, ends it with 0.
 //!
 //! Cost: a step for each instruction that is run. Memory: 8 bytes an instruction.
 //!

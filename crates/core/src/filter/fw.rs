@@ -1,7 +1,7 @@
 //! fw: by mark (tc-fw(8)). The handle of a filter is the mark that it wants; a priority has one mask for all its filters.
 //!
-//! Cost: one look-up by hash, in buckets as Linux has them, so that filters are listed in its order. Memory: 256 lists a priority,
-//! 64 bytes a filter.
+//! Cost: one look-up by hash, in buckets as Linux has them, so that filters are listed in its order. Memory: 256 lists a
+//! priority, about 80 bytes a filter.
 //!
 //! Differs from Linux: `fw-alone`.
 

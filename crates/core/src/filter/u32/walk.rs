@@ -127,8 +127,8 @@ impl<'c> Walk<'c> {
         Some(true)
     }
 
-    /// Goes through a filter's link; false if the packet has ended where the next header would begin; none if it is too deep, or a
-    /// word that is needed is not there.
+    /// Goes through a filter's link; false if the packet has ended where the next header would begin; none if it is too deep,
+    /// or a word that is needed is not there.
     fn enter(&mut self, node: &'c Node, link: u32, view: &View<'_>) -> Option<bool> {
         let table = self.common.table(link)?;
         let left = Left { node, rest: self.rest.as_slice(), base: self.base };
