@@ -508,7 +508,7 @@ fn filters_that_look_at_packets_allocate_nothing() {
     let mut filters = Filters::new();
     let block = filters.add_block();
     let port = |n| Flower::default().with(Field::IP_PROTO, 17).with(Field::DST_PORT, n);
-    let mut ranged = port(1);
+    let mut ranged = Flower::default().with(Field::IP_PROTO, 17);
     ranged.dst_ports = Some((1, 9));
     let value = Condition::Cmp(Cmp {
         bytes: 4,

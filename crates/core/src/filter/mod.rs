@@ -131,6 +131,7 @@ macro_rules! kinds {
     ($($variant:ident($config:ty, $table:ty) = $word:literal,)*) => {
         /// The parameters of a filter, by its kind.
         #[derive(Clone, Debug, PartialEq)]
+        #[allow(clippy::large_enum_variant, reason = "a rule lives while a command is done; tables keep what they need of it")]
         pub enum Rule {
             $(#[doc = concat!("`", $word, "`.")] $variant($config),)*
         }

@@ -72,19 +72,27 @@ fn is_short(frame: &[u8], packet: &Packet<'_>) -> bool {
     packet.headers.l3 == L3::Ipv4 && frame.get(packet.network()).is_some_and(|first| first & 15 < 5)
 }
 
-/// Reads the words of which `needs` has a bit.
+/// Reads the words of which `needs` has a bit. They are zero before: to hand them back would be to copy them.
 #[inline]
-pub(super) fn read(packet: &Packet<'_>, needs: u32) -> Words {
-    let mut words = [0; WORDS + 1];
+pub(super) fn read(packet: &Packet<'_>, needs: u32, words: &mut Words) {
     let h = &packet.headers;
     let frame = packet.frame.bytes();
     // Of a header that is shorter than its fixed part nothing is believed.
     let headers = if h.end == End::Malformed && is_short(frame, packet) { &Headers::EMPTY } else { h };
     let view = View { headers, bytes: frame, kind: h.ethertype, network: packet.network() };
-    let inner = if h.ethertype == PPPOE { pppoe(frame, view.network) } else { None };
-    let Some(inner) = inner else {
-        fill(&mut words, needs, &view, packet, frame);
-        return words;
+    if h.ethertype == PPPOE {
+        read_session(view, packet, frame, needs, words);
+    } else {
+        fill(words, needs, &view, packet, frame);
+    }
+}
+
+/// The same of a packet whose network header is that of PPPoE.
+#[cold]
+fn read_session(view: View<'_>, packet: &Packet<'_>, frame: &[u8], needs: u32, words: &mut Words) {
+    let Some(inner) = pppoe(frame, view.network) else {
+        fill(words, needs, &view, packet, frame);
+        return;
     };
     let behind = frame.get(view.network + PPPOE_HEADER..).unwrap_or(&[]);
     let inside = match inner.kind {
@@ -99,11 +107,10 @@ pub(super) fn read(packet: &Packet<'_>, needs: u32) -> Words {
         }
         None => view,
     };
-    fill(&mut words, needs, &view, packet, frame);
-    Field::PPPOE.write(&mut words, 1);
-    Field::PPPOE_SID.write(&mut words, inner.session.into());
-    Field::PPP_PROTO.write(&mut words, inner.ppp.into());
-    words
+    fill(words, needs, &view, packet, frame);
+    Field::PPPOE.write(words, 1);
+    Field::PPPOE_SID.write(words, inner.session.into());
+    Field::PPP_PROTO.write(words, inner.ppp.into());
 }
 
 /// Words that most filters have no use for.

@@ -394,7 +394,8 @@ impl Filtering for Table {
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        let mut words = key::read(packet, self.needs);
+        let mut words = [0; WORDS + 1];
+        key::read(packet, self.needs, &mut words);
         for mask in &self.masks {
             if let Some(entry) = mask.of_packet(&mut words, &self.hasher) {
                 return entry.goal.decide(packet, run);
