@@ -85,8 +85,14 @@ fn flow_and_conditions_are_json() {
         options,
         [
             r#"{"handle":"1","mode":"map","keys":"dst","and":"0x000000ff","divisor":"8","baseclass":"1:1""#,
-            r#"{"handle":"1f","mode":"hash","keys":"src,rxhash","baseclass":"1:1","perturb":9,"match":"not cmp(u8 at 0 layer 1 eq 3)""#,
-            r#"{"handle":"1","flowid":"1:2","match":"(u32(u32 0x60000 0xff0000 at 8) or meta(priority shift 1 eq 4294967295)) and nbyte(\"\\x61\" at 3 layer 1)""#,
+            concat!(
+                r#"{"handle":"1f","mode":"hash","keys":"src,rxhash","baseclass":"1:1","perturb":9,"#,
+                r#""match":"not cmp(u8 at 0 layer 1 eq 3)""#
+            ),
+            concat!(
+                r#"{"handle":"1","flowid":"1:2","match":"(u32(u32 0x60000 0xff0000 at 8) or "#,
+                r#"meta(priority shift 1 eq 4294967295)) and nbyte(\"\\x61\" at 3 layer 1)""#
+            ),
         ]
     );
 }
