@@ -244,7 +244,7 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
         let mut in_flight: Vec<Vec<u64>> = vec![Vec::new(); 8];
         let mut last: BTreeMap<u64, u64> = BTreeMap::new();
         for _ in 0..600 {
-            lane.now = lane.now + Nanos::from_micros(1);
+            lane.now += Nanos::from_micros(1);
             match rng.below(20) {
                 0 => {
                     let queues = 1 + rng.below(8) as u16;

@@ -35,8 +35,7 @@ fn joined(rates: &mut SharedRates, count: usize, options: &str) -> Vec<Lane> {
 /// Lets every queue send until `end`; bytes that left, by queue, after `from`.
 fn run(lanes: &mut [Lane], wakes: &mut [u64], from: u64, end: u64) -> Vec<u64> {
     let mut sent = vec![0; lanes.len()];
-    loop {
-        let Some((at, now)) = wakes.iter().copied().enumerate().min_by_key(|(_, t)| *t) else { break };
+    while let Some((at, now)) = wakes.iter().copied().enumerate().min_by_key(|(_, t)| *t) {
         if now >= end {
             break;
         }
