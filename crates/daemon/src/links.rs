@@ -60,7 +60,7 @@ impl Default for Links {
             all: Vec::new(),
             scratch: vec![0; MAX_FRAME].into(),
             now: Instant::ZERO,
-            filters: Filters::new(),
+            filters: Filters::new().with_seed(RandomState::new().hash_one(1u8)),
             rates: SharedRates::new(),
             ports: Ports::default(),
             fitted: true,

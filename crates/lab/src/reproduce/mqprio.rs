@@ -61,8 +61,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "Fitted on mqprio: line rate (3513 Mbit/s) on \"rx\" of all, frame size (1212 B) on the mean, and time beside queues and",
         "line (4.3 us) on the minimum of class 0. On prio + htb: how long a lock is held (1.305 us) on \"rx\" of class 6.",
         "Every other row is predicted with these. Not in the source, and assumed: the tree (6 and 7 strict by prio, htb shares",
-        "the rest), weights equal, 1000 packets per class, 1024 descriptors, byte limits with mqprio and none with prio + htb, threads",
-        "that begin 2 ms apart.",
+        "the rest), weights equal, 1000 packets per class, 1024 descriptors, byte limits with mqprio and none with prio + htb,",
+        "threads that begin 2 ms apart.",
     ],
     run,
 };
