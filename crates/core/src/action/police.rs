@@ -10,7 +10,7 @@
 //!
 //! What is missing in the buckets is kept in the reader's [`Memory`], where nothing is missing at first: a police action is exact
 //! for one reader. Several readers that share one have a bucket each, and let through that many times the rate; a rate that
-//! is shared would be asked in [`Police::conforms`], in place of `Buckets::take`.
+//! is shared would be asked in `Police::conforms`, in place of `Buckets::take`.
 //!
 //! Cost: two multiplications, four with a peak rate. Memory: six words.
 //!

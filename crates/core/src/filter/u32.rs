@@ -6,7 +6,7 @@
 //! that a word of the packet chooses; if nothing decides there, the filter itself does, if it leads anywhere, and then the one
 //! behind it. A word that the packet does not have ends the walk: nothing has matched.
 //!
-//! The tables of all priorities of a block are in one [`Common`]: a filter of one priority can link to a table of another.
+//! The tables of all priorities of a block are in one `Common`: a filter of one priority can link to a table of another.
 //! Between changes every priority has the same one, shared.
 //!
 //! Cost: a look at each filter of a bucket up to the one that decides, and one of the packet's words to choose the bucket of
