@@ -23,9 +23,9 @@ impl Tree {
         }
     }
 
-    /// Tells the tree of another number of transmit queues. An mq or mqprio at the root has a class for each; those that stay
-    /// keep what is grafted in them, and what waits in those that go is dropped, or in a swap queued again. All other kinds stay as
-    /// they are, as in the reference.
+    /// Tells the tree of another number of transmit queues. An mq or mqprio at the root has a class for each; those that
+    /// stay keep what is grafted in them, and what waits in those that go is dropped, or in a swap queued again. All other
+    /// kinds stay as they are, as in the reference.
     pub fn set_queues(&mut self, queues: u16, cx: &mut Cx) -> Result<(), ConfigError> {
         self.check_queues(queues)?;
         let env = Env { queues, ..self.env };
