@@ -244,10 +244,14 @@ impl PieState {
     /// So many updates in a row, with nothing coming or leaving between them. Exactly as many calls of
     /// [`update`](Self::update) would do, in a bounded number of steps: a steady delay moves the probability in a straight
     /// line within each decade, so that a line takes one step and ends at zero, at one, or in the next decade; an idle queue
-    /// decays to zero within 3000 updates, and then nothing changes any more.
+    /// decays to zero within 3000 updates, and then nothing changes any more. Where a delay above 250 ms is below the target,
+    /// the probability can swing between two decades for ever; it is left somewhere on its way after `ROUNDS_MAX` steps.
     pub fn catch_up(&mut self, p: &PieParams, backlog: u64, updates: u64) {
         let mut left = updates;
-        while left > 0 {
+        for _ in 0..ROUNDS_MAX {
+            if left == 0 {
+                return;
+            }
             let before = *self;
             self.update(p, backlog);
             left -= 1;
@@ -324,6 +328,9 @@ impl PieState {
         self.rate.saturating_mul(TICKS_PER_S) >> RATE_SHIFT
     }
 }
+
+/// Steps of `catch_up`, at most: more than a decay and all decades take.
+const ROUNDS_MAX: u32 = 8192;
 
 /// How many decades below 10 % a probability lies: 0 from there on, at most `DECADES`.
 fn decade(prob: u64) -> u32 {

@@ -218,6 +218,18 @@ fn the_bounds_of_a_decade_hold_its_probabilities() {
     assert_eq!([0, ONE / 999_999, ONE / 99, ONE / 10].map(decade), [6, 5, 1, 0]);
 }
 
+/// A delay above 250 ms adds two percent a time, and a target above the delay takes more away, but less of it below 10 %.
+#[test]
+fn a_probability_that_swings_is_left_on_its_way() {
+    let second = Ticks::span(Nanos::from_millis(1000));
+    let params = PieParams { target: Ticks(3 * second.0), ..PARAMS };
+    let mut s = PieState { prob: TEN_PERCENT, delay: second, delay_old: second, ..waiting(0) };
+    s.catch_up(&params, 1000, u64::MAX);
+    let before = s.prob;
+    s.update(&params, 1000);
+    assert!(s.prob != before && s.prob < 2 * TEN_PERCENT, "{before} {}", s.prob);
+}
+
 proptest! {
     #[test]
     fn catching_up_is_making_each_update(
@@ -254,6 +266,8 @@ proptest! {
         s.catch_up(&params, backlog, u64::MAX);
         let end = s;
         s.update(&params, backlog);
-        prop_assert_eq!(s, end);
+        // At rest, or swinging: between a decade that drives it up and one that drives it down.
+        let swings = s.delay > HIGH && s.delay < params.target && s.prob != end.prob;
+        prop_assert!(s == end || swings, "{:?} {:?}", s, end);
     }
 }
