@@ -6,7 +6,7 @@
 //!
 //! - Cost: each filter until one decides: its keys, and one hash. Memory: the filters, and an index of their handles.
 //!
-//! Differences from Linux (PARITY.md): `flow-hash`, `flow-mode`, `flow-no-field`.
+//! Differences from Linux (PARITY.md): `flow-keys-hash`, `flow-mode`, `flow-no-field`.
 
 use super::ematch::Expr;
 use super::listed::List;
