@@ -207,6 +207,11 @@ fn priorities_are_made_up_from_the_front() {
     });
     let all = Some(ANY_PROTOCOL);
     assert_eq!(prios, [(Some(0xc000), all), (Some(0xbfff), all), (Some(0xbffe), all)]);
+    // In front of the first there is nothing: it begins anew.
+    b.put(at(0, 1), 0, &[]);
+    b.filters.delete(b.block, at(0, 0xc000), None).unwrap();
+    let put = b.filters.put(b.block, Named::default(), &ALL, &Goal::default(), What::Add, Instant::ZERO);
+    assert_eq!(put.unwrap().prio, Some(0xc000));
 }
 
 #[test]

@@ -237,7 +237,9 @@ impl Filters {
             if what == What::Change {
                 return Err(ConfigError::new(ErrorKind::Missing, "filter", "a priority", "").key("prio"));
             }
-            return Ok(tables.first().map_or(AUTO_PRIO, |t| t.prio.saturating_sub(1).max(1)));
+            // Below 1 there is none: it begins anew, as in the reference.
+            let before = tables.first().map_or(0, |t| t.prio.saturating_sub(1));
+            return Ok(if before == 0 { AUTO_PRIO } else { before });
         };
         let Some(table) = tables.iter().find(|t| t.prio == prio) else {
             if what == What::Change {
