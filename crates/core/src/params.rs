@@ -57,7 +57,7 @@ pub enum SetOutcome {
 }
 
 /// The parameters of a kind. Made by `params!`.
-pub trait Params: Clone + PartialEq + core::fmt::Debug + 'static {
+pub trait Params: Send + Sync + Clone + PartialEq + core::fmt::Debug + 'static {
     /// The declarations, in order.
     const TABLE: &'static [Param];
     /// The defaults on this device.

@@ -16,6 +16,8 @@ pub trait Counters: Clone + core::fmt::Debug + 'static {
     const TABLE: &'static [Counter];
     /// Shows every counter, in order.
     fn visit(&self, f: &mut dyn FnMut(&'static Counter, u64));
+    /// Made again from the numbers that `visit` has shown, in the same order; one that does not fit is 0.
+    fn read(next: &mut dyn FnMut() -> u64) -> Self;
 }
 
 /// Declares counters: documentation, field and type (anything that widens to `u64`).
@@ -36,6 +38,11 @@ macro_rules! stats {
             fn visit(&self, f: &mut dyn FnMut(&'static $crate::stats::Counter, u64)) {
                 let mut table = Self::TABLE.iter();
                 $( if let Some(counter) = table.next() { f(counter, u64::from(self.$field)); } )*
+            }
+
+            #[allow(unused_variables)]
+            fn read(next: &mut dyn FnMut() -> u64) -> Self {
+                Self { $( $field: <$type>::try_from(next()).unwrap_or_default(), )* }
             }
         }
     };

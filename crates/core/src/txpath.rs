@@ -6,6 +6,7 @@
 //! device has finished something. Spurious calls are harmless. What `drain` answers says who must call it
 //! next: nobody (`Idle`), whoever sees the device finish (`Device`), a timer (`At`), or at once (`More`).
 
+mod direct;
 mod queue;
 mod requests;
 mod stats;
@@ -332,14 +333,7 @@ impl<F> TxPath<F> {
         self.cx.now = now;
         self.cx.forget_earlier();
         let wake = self.run(budget, dev);
-        if self.uncommitted {
-            self.uncommitted = false;
-            self.stats.commits += 1;
-            if let Err(e) = dev.commit() {
-                self.stats.device_errors += 1;
-                self.device_error = Some(Box::new(e));
-            }
-        }
+        self.doorbell(dev);
         wake
     }
 

@@ -150,7 +150,7 @@ pub enum Filtered {
 
 /// What the author of a qdisc writes: the algorithm. Parsing, printing, packet counting, peeking, dropping
 /// and tracing are done around it, once for all kinds.
-pub trait Discipline: Debug + Sized + 'static {
+pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     /// The tc word.
     const KIND: &'static str;
     /// One sentence.
@@ -280,7 +280,7 @@ pub trait Discipline: Debug + Sized + 'static {
 }
 
 /// A qdisc of any kind. Implemented once, for every `Discipline`.
-pub trait Qdisc: Debug {
+pub trait Qdisc: Debug + Send + Sync {
     /// Its entry in the registry.
     fn spec(&self) -> &'static Spec;
     /// See `Discipline::TAKES_CLASS`.
