@@ -13,7 +13,9 @@ pub fn run(extra: &[&str]) -> Result<(), String> {
         let flags = std::env::var("RUSTFLAGS").unwrap_or_default() + " --cfg loom";
         let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into()) + "/loom";
         let env = [("RUSTFLAGS", flags.as_str()), ("CARGO_TARGET_DIR", &target)];
-        cargo(&["--package", "txweir-core", "--test", "loom_lease"], &[], &env, &mut sum)?;
+        for (package, models) in [("txweir-core", "loom_lease"), ("txweir-handoff", "loom_handoff")] {
+            cargo(&["--package", package, "--test", models], &[], &env, &mut sum)?;
+        }
     }
     for reason in &sum.skipped {
         println!("{reason}");

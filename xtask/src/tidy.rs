@@ -16,8 +16,9 @@ const BANNED: [(&str, &str); 5] = [
 const FILE_LINES_MAX: usize = 500;
 /// Longest line of source.
 const LINE_LEN_MAX: usize = 130;
-/// The only file outside of tests with unsafe code.
-const UNSAFE_HOME: &str = "crates/device/src/sys.rs";
+/// The only files outside of tests with unsafe code: system calls; and what threads share, which is model-checked.
+const UNSAFE_HOMES: [&str; 3] =
+    ["crates/device/src/sys.rs", "crates/handoff/src/baton.rs", "crates/handoff/src/list.rs"];
 
 /// Checks every rule and lists what breaks one.
 pub fn run() -> Result<(), String> {
@@ -74,8 +75,8 @@ fn check_source(name: &str, text: &str, found: &mut Vec<String>) {
             }
         }
         let words = line.split("//").next().unwrap_or(line);
-        if words.contains("unsafe ") && !words.contains('"') && name != UNSAFE_HOME && !tests {
-            found.push(format!("{at}: unsafe outside of {UNSAFE_HOME}"));
+        if words.contains("unsafe ") && !words.contains('"') && !UNSAFE_HOMES.contains(&name) && !tests {
+            found.push(format!("{at}: unsafe outside of {}", UNSAFE_HOMES.join(", ")));
         }
     }
     let lines = code.lines().filter(|l| !l.trim().is_empty() && !l.trim_start().starts_with("//")).count();

@@ -1,0 +1,99 @@
+//! `Log`: the last events of a queue, for whoever has to find out why it stood still.
+
+use std::fmt;
+
+use txweir_core::Instant;
+
+/// Events that are kept.
+pub const EVENTS: usize = 64;
+
+/// What happened with a queue. Packets that go directly to the device are not among it: they leave nothing behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody took the queue to run it, for these flags.
+    Taken(&'static str),
+    /// So many packets were taken from the admission list.
+    Admitted(u32),
+    /// So many packets went to the device.
+    Sent(u64),
+    /// The device had finished so many packets.
+    Reaped(u32),
+    /// It rests: nothing waits.
+    Idle,
+    /// It rests: the device, or the byte limit, takes nothing.
+    Stopped,
+    /// It rests until then.
+    Until(Instant),
+    /// Its budget is spent; somebody else was told to go on.
+    Abdicated,
+    /// Senders that were refused have been told that there is room.
+    Woke(u32),
+    /// The monitor found it standing.
+    FoundStuck,
+    /// The watchdog found that the device finishes nothing.
+    TimedOut,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(why) => write!(f, "taken: {why}"),
+            Self::Admitted(n) => write!(f, "{n} admitted"),
+            Self::Sent(n) => write!(f, "{n} sent"),
+            Self::Reaped(n) => write!(f, "{n} reaped"),
+            Self::Idle => f.write_str("idle"),
+            Self::Stopped => f.write_str("stopped"),
+            Self::Until(at) => write!(f, "until {} ns", at.0),
+            Self::Abdicated => f.write_str("abdicated"),
+            Self::Woke(n) => write!(f, "woke {n} senders"),
+            Self::FoundStuck => f.write_str("found stuck"),
+            Self::TimedOut => f.write_str("timed out"),
+        }
+    }
+}
+
+/// The last [`EVENTS`] events, each with its time.
+#[derive(Clone, Debug)]
+pub struct Log {
+    ring: Box<[(Instant, Event); EVENTS]>,
+    total: u64,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { ring: Box::new([(Instant::ZERO, Event::Idle); EVENTS]), total: 0 }
+    }
+}
+
+impl Log {
+    /// Notes an event.
+    #[inline]
+    pub fn note(&mut self, at: Instant, event: Event) {
+        self.ring[(self.total % EVENTS as u64) as usize] = (at, event);
+        self.total += 1;
+    }
+
+    /// What is kept, oldest first.
+    pub fn events(&self) -> impl Iterator<Item = (Instant, Event)> {
+        let kept = self.total.min(EVENTS as u64);
+        (self.total - kept..self.total).map(|n| self.ring[(n % EVENTS as u64) as usize])
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_last_in_order() {
+        let mut log = Log::default();
+        log.note(Instant(0), Event::Idle);
+        assert_eq!(log.events().count(), 1);
+        (1..=100u32).for_each(|n| log.note(Instant(n.into()), Event::Admitted(n)));
+        let kept: Vec<_> = log.events().collect();
+        assert_eq!(
+            (kept.len(), kept[0], kept[63].0),
+            (EVENTS, (Instant(37), Event::Admitted(37)), Instant(100))
+        );
+    }
+}

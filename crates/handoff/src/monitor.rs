@@ -1,0 +1,281 @@
+//! `Monitor`: looks from outside whether what must not happen has happened. It finds queues that stand still with nobody to come
+//! for them, and devices that finish nothing, and says so with what the queue did last.
+//!
+//! The first is a bug, of a device's owner that does not tell (`Queue::kick`) or of this crate; the models say that it is not the
+//! latter. The queue is run when it is found, so that traffic goes on.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use txweir_core::cx::Tally;
+use txweir_core::device::TxQueue;
+use txweir_core::{Instant, Nanos};
+
+use crate::log::Event;
+use crate::owned::Owned;
+use crate::queue::Queue;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Something waits, it may leave, and nobody was to come for it.
+    Stuck(Stuck),
+    /// The device has finished nothing for longer than the watchdog's time: see [`Monitor::timeout`].
+    TimedOut {
+        /// The queue's number.
+        queue: usize,
+        /// Since when.
+        stood: Nanos,
+        /// Packets that it holds.
+        in_flight: u64,
+    },
+    /// Completions came late, as the byte limit's own watch has counted (`Dql::set_stall_thrs`).
+    Stalled {
+        /// The queue's number.
+        queue: usize,
+        /// Stalls since the last report.
+        stalls: u64,
+        /// The longest so far.
+        longest: Nanos,
+    },
+}
+
+/// A queue that stood still.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// The queue's number.
+    pub queue: usize,
+    /// What was the matter.
+    pub why: Why,
+    /// How long, at least.
+    pub stood: Nanos,
+    /// What waited in the qdiscs.
+    pub backlog: Tally,
+    /// The last events, oldest first.
+    pub events: Vec<(Instant, Event)>,
+}
+
+/// Why a queue stood still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Packets were in the admission list, and no flag said so: or their sender is stopped between the two.
+    Listed,
+    /// A flag was set, and nobody came for it: the service does not run, or was not told.
+    Uncalled,
+    /// Packets waited in the qdiscs, and the device took them when it was asked.
+    MayTransmit,
+    /// The device had finished packets, and did not tell.
+    Untold,
+    /// The time at which it was to be run has passed.
+    Overdue,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Listed => "packets in the admission list and no flag set",
+            Self::Uncalled => "a flag was set and nobody came",
+            Self::MayTransmit => "packets waited and the device would have taken them",
+            Self::Untold => "the device had finished packets and did not tell",
+            Self::Overdue => "the time to run it has passed",
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stuck(s) => {
+                let (queue, ms) = (s.queue, s.stood.0 / 1_000_000);
+                let Tally { packets, bytes } = s.backlog;
+                write!(
+                    f,
+                    "queue {queue}: stood still for {ms} ms: {}; {packets} packets, {bytes} bytes wait",
+                    s.why
+                )?;
+                s.events.iter().try_for_each(|(at, event)| write!(f, "\n  {:>20} ns  {event}", at.0))
+            }
+            Self::TimedOut { queue, stood, in_flight } => write!(
+                f,
+                "queue {queue}: the device holds {in_flight} packets and has finished none for {} ms",
+                stood.0 / 1_000_000
+            ),
+            Self::Stalled { queue, stalls, longest } => write!(
+                f,
+                "queue {queue}: completions came late {stalls} times, the latest {} ms",
+                longest.0 / 1_000_000
+            ),
+        }
+    }
+}
+
+/// What is remembered of a queue between two looks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    /// How far it was.
+    progress: u64,
+    /// Since when it has been there, if there was something to be seen to.
+    since: Option<(Instant, Why)>,
+    stalls: u64,
+}
+
+/// Looks at queues now and then.
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    interval: Nanos,
+    patience: Nanos,
+    timeout: Nanos,
+    seen: Vec<Seen>,
+    next: Option<Instant>,
+}
+
+impl Default for Monitor {
+    /// A look every 100 ms, patience of 100 ms, a watchdog of 5 s (that of Linux).
+    fn default() -> Self {
+        Self {
+            interval: Nanos::from_millis(100),
+            patience: Nanos::from_millis(100),
+            timeout: Nanos::from_millis(5000),
+            seen: Vec::new(),
+            next: None,
+        }
+    }
+}
+
+impl Monitor {
+    /// How often it looks.
+    #[must_use]
+    pub const fn interval(mut self, interval: Nanos) -> Self {
+        self.interval = interval;
+        self
+    }
+    /// How long a queue may stand where it is before that counts: a sender may have been stopped by the system between two
+    /// instructions.
+    #[must_use]
+    pub const fn patience(mut self, patience: Nanos) -> Self {
+        self.patience = patience;
+        self
+    }
+    /// How long a device may hold packets without finishing one.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Nanos) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Looks at the queues if it is time to; how long until the next look.
+    pub fn look<D: TxQueue>(&mut self, queues: &[Arc<Queue<D>>], report: &mut dyn FnMut(Report)) -> Duration {
+        let Some(first) = queues.first() else { return Duration::from_secs(1) };
+        let now = first.now();
+        if let Some(left) = self.next.map(|next| next.saturating_since(now)).filter(|left| left.0 > 0) {
+            return Duration::from_nanos(left.0);
+        }
+        self.next = Some(now + self.interval);
+        self.seen.resize(queues.len(), Seen::default());
+        let mut timed_out = false;
+        for (at, queue) in queues.iter().enumerate() {
+            let called = queue.is_waiting_for_somebody();
+            // Whoever has it is at work.
+            let Some((found, progress)) = queue.inspect(|o| (self.found(o, now, called), progress(o))) else {
+                continue;
+            };
+            let seen = &mut self.seen[at];
+            match found {
+                None => seen.since = None,
+                Some(why) => match seen.since.filter(|_| seen.progress == progress) {
+                    None => *seen = Seen { progress, since: Some((now, why)), ..*seen },
+                    Some((since, first)) => {
+                        let stood = now.saturating_since(since);
+                        if stood >= self.patience {
+                            seen.since = None;
+                            // A later look changes what it looks at: what has been finished is taken then.
+                            report(Report::Stuck(stuck(queue, at, first, stood)));
+                        }
+                    }
+                },
+            }
+            // As in Linux, the first queue of a device that has timed out stands for all.
+            if !timed_out {
+                timed_out = self.overdue(queue, at, now, report);
+            }
+            self.stalls(queue, at, report);
+        }
+        Duration::from_nanos(self.interval.0)
+    }
+
+    /// What is the matter with a queue that nobody has.
+    fn found<D: TxQueue>(&self, o: &mut Owned<D>, now: Instant, called: bool) -> Option<Why> {
+        if called {
+            return Some(Why::Uncalled);
+        }
+        if o.is_ready() || (o.is_listed() && !o.path_full) {
+            return Some(Why::Listed);
+        }
+        if o.backlog().packets == 0 {
+            return None;
+        }
+        if o.timer != u64::MAX {
+            return (Instant(o.timer) + self.patience < now).then_some(Why::Overdue);
+        }
+        if o.has_finished() {
+            return Some(Why::Untold);
+        }
+        (o.path.stops().may_transmit() && o.dev.reserve(1) > 0).then_some(Why::MayTransmit)
+    }
+
+    fn overdue<D: TxQueue>(
+        &self,
+        queue: &Queue<D>,
+        at: usize,
+        now: Instant,
+        report: &mut dyn FnMut(Report),
+    ) -> bool {
+        let found = queue.inspect(|o| {
+            // What it has finished while nobody had reason to ask is no news.
+            o.reap();
+            let stood = now.saturating_since(o.progress);
+            if o.in_flight() == 0 || stood <= self.timeout {
+                return None;
+            }
+            o.counts.timeouts += 1;
+            o.log.note(now, Event::TimedOut);
+            // The next report is due as long after this one.
+            o.progress = now;
+            Some((stood, o.in_flight()))
+        });
+        let Some(Some((stood, in_flight))) = found else { return false };
+        report(Report::TimedOut { queue: at, stood, in_flight });
+        true
+    }
+
+    fn stalls<D: TxQueue>(&mut self, queue: &Queue<D>, at: usize, report: &mut dyn FnMut(Report)) {
+        let counted = queue.inspect(|o| o.path.dql().map(|dql| (dql.stall_cnt(), dql.stall_max())));
+        if let Some(Some((stalls, longest))) = counted {
+            let seen = &mut self.seen[at].stalls;
+            if stalls > *seen {
+                report(Report::Stalled { queue: at, stalls: stalls - *seen, longest });
+            }
+            *seen = stalls;
+        }
+    }
+}
+
+fn progress<D: TxQueue>(o: &Owned<D>) -> u64 {
+    let path = o.path.stats();
+    path.tx_packets + path.queued + o.counts.runs
+}
+
+/// Counts it, notes it, and has the queue run.
+fn stuck<D: TxQueue>(queue: &Queue<D>, at: usize, why: Why, stood: Nanos) -> Stuck {
+    let noted = queue.try_with(|o| {
+        o.counts.stuck += 1;
+        let now = o.now;
+        o.log.note(now, Event::FoundStuck);
+        // What has been finished and not told is taken now.
+        o.reap();
+        (o.backlog(), o.log.events().collect())
+    });
+    let (backlog, events) = noted.unwrap_or_default();
+    Stuck { queue: at, why, stood, backlog, events }
+}

@@ -1,0 +1,284 @@
+//! What whoever has a queue works with: the transmit path, the device, the receiving end of the admission list.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use txweir_core::cx::Tally;
+use txweir_core::device::TxQueue;
+use txweir_core::stats::Counters;
+use txweir_core::txpath::PathStats;
+use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Role, TxPath, Wake};
+
+use crate::list::{Append, Take};
+use crate::log::{Event, Log};
+use crate::queue::{QueueConfig, Ticket};
+use crate::sync::Mutex;
+
+txweir_core::stats! {
+    /// Counters of the hand-over between threads.
+    pub struct HandoffStats {
+        /// Packets that came through the admission list, because another thread had the queue.
+        listed: u64,
+        /// Times the queue was run by somebody, direct dispatch apart.
+        runs: u64,
+        /// Times whoever ran it had spent the budget and left the rest to somebody else.
+        abdications: u64,
+        /// Times completions were looked for because a device said so.
+        kicks: u64,
+        /// Packets that the device has finished.
+        reaped: u64,
+        /// Listed packets that only fit in pieces, with nobody there to cut them; dropped.
+        uncut: u64,
+        /// Listed packets that were dropped as they came, where full queues drop, or whose sender has gone.
+        overrun: u64,
+        /// Senders that were told that there is room.
+        woken: u64,
+        /// Times the monitor found it standing.
+        stuck: u64,
+        /// Times the device finished nothing for too long.
+        timeouts: u64,
+    }
+}
+
+/// Numbers of a queue that are published together.
+pub(crate) const WORDS: usize = PathStats::TABLE.len() + HandoffStats::TABLE.len() + 2;
+
+/// What became of a listed packet, for the sender that asked.
+pub(crate) type Answer<F> = (Ticket, Admitted<F>);
+
+/// Where answers go, by the number of who asks. Looked at only for a packet that somebody asks about and that came through
+/// the list.
+pub(crate) type Askers<F> = Arc<Mutex<BTreeMap<u32, Append<Answer<F>>>>>;
+
+/// A packet in the admission list.
+pub(crate) struct Listed<F> {
+    pub frame: F,
+    pub meta: Meta,
+    /// Who wants to know what becomes of it; 0: nobody.
+    pub asker: u32,
+    pub ticket: Ticket,
+}
+
+/// Cuts a super-packet into pieces of at most so many bytes and hands on each.
+pub type Cutter<F> = Box<dyn FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)) + Send>;
+
+/// What the baton of a queue is about.
+pub struct Owned<D: TxQueue> {
+    /// The transmit path.
+    pub path: TxPath<D::Frame>,
+    /// The device's queue.
+    pub dev: D,
+    pub(crate) list: Take<Listed<D::Frame>, Detail>,
+    /// Where an extra is copied to.
+    extra: Box<Detail>,
+    /// The oldest packet of the list, if there was no room for it: it waits, and those behind it. Whether `extra` is its own.
+    held: Option<(Listed<D::Frame>, bool)>,
+    askers: Askers<D::Frame>,
+    pub(crate) done: Box<dyn FnMut(D::Frame) + Send>,
+    pub(crate) cut: Option<Cutter<D::Frame>>,
+    /// The time of the last run.
+    pub(crate) now: Instant,
+    /// Nothing that waits was refused room since then.
+    pub(crate) path_full: bool,
+    /// When it is to be run again, as it was last said.
+    pub(crate) timer: u64,
+    pub(crate) unpublished: u32,
+    /// When the device last finished something, or had nothing to finish.
+    pub(crate) progress: Instant,
+    pub(crate) counts: HandoffStats,
+    pub(crate) log: Log,
+}
+
+impl<D: TxQueue> Owned<D> {
+    pub(crate) fn new(
+        path: TxPath<D::Frame>,
+        dev: D,
+        list: Take<Listed<D::Frame>, Detail>,
+        askers: Askers<D::Frame>,
+        config: QueueConfig<D::Frame>,
+    ) -> Self {
+        let QueueConfig { done, cut, .. } = config;
+        Self {
+            path,
+            dev,
+            list,
+            extra: Box::default(),
+            held: None,
+            askers,
+            done,
+            cut,
+            now: Instant::ZERO,
+            path_full: false,
+            timer: u64::MAX,
+            unpublished: 0,
+            progress: Instant::ZERO,
+            counts: HandoffStats::default(),
+            log: Log::default(),
+        }
+    }
+
+    /// Whether there is something in the admission list, or about to be.
+    #[inline]
+    pub fn is_listed(&self) -> bool {
+        self.held.is_some() || !self.list.is_empty()
+    }
+
+    /// Whether something can be taken from the list now.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.held.is_none() && self.list.is_ready()
+    }
+
+    /// Whether a packet of the list waits for room, and there is some now.
+    pub(crate) const fn may_go_on(&self) -> bool {
+        self.held.is_some() && !self.path_full
+    }
+
+    /// What waits in the qdiscs.
+    pub fn backlog(&self) -> Tally {
+        self.path.backlog()
+    }
+
+    /// The last events.
+    pub const fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Packets that the device was given and has not finished.
+    pub const fn in_flight(&self) -> u64 {
+        self.path.stats().tx_packets.saturating_sub(self.counts.reaped)
+    }
+
+    /// Takes packets from the list into the path, at most so many; how many are left to take of them.
+    pub(crate) fn admit_listed(&mut self, mut left: u32) -> u32 {
+        let before = left;
+        while left > 0 {
+            let next = self.held.take().or_else(|| self.list.pop(&mut self.extra));
+            let Some((item, has_extra)) = next else { break };
+            self.held = self.admit_one(item, has_extra);
+            if self.held.is_some() {
+                break;
+            }
+            left -= 1;
+        }
+        if left < before {
+            self.list.tell();
+            self.counts.listed += u64::from(before - left);
+            self.log.note(self.now, Event::Admitted(before - left));
+        }
+        left
+    }
+
+    /// Takes a packet into the path. One for which there is no room, and about which nobody asks, comes back where nothing is to
+    /// be lost.
+    fn admit_one(&mut self, item: Listed<D::Frame>, has_extra: bool) -> Option<(Listed<D::Frame>, bool)> {
+        let Listed { frame, meta, asker, ticket } = item;
+        let detail = has_extra.then_some(&*self.extra);
+        let done = self.path.submit_with(self.now, frame, meta, detail, &mut self.dev);
+        self.path_full |= matches!(done, Admitted::Full(_));
+        let done = if asker == 0 { done } else { self.answer(asker, ticket, done)? };
+        match done {
+            Admitted::Sent | Admitted::Queued => {}
+            Admitted::Dropped(_) => self.counts.overrun += 1,
+            Admitted::Cut(frame, max) => self.cut(frame, &meta, max),
+            Admitted::Full(frame) if asker == 0 => {
+                return Some((Listed { frame, meta, asker, ticket }, has_extra));
+            }
+            Admitted::Full(frame) => {
+                // Who asked has gone.
+                self.counts.overrun += 1;
+                self.dev.discard(frame, &meta, DropReason::Overlimit);
+            }
+        }
+        None
+    }
+
+    /// Tells a sender what became of its packet; gives that back if the sender is not there any more.
+    fn answer(&self, asker: u32, ticket: Ticket, done: Admitted<D::Frame>) -> Option<Admitted<D::Frame>> {
+        let Ok(askers) = self.askers.lock() else { return Some(done) };
+        let Some(mail) = askers.get(&asker) else { return Some(done) };
+        // It has kept the place free.
+        mail.push((ticket, done), None).err().map(|(_, unread)| unread)
+    }
+
+    /// Cuts a super-packet and submits the pieces.
+    pub(crate) fn cut(&mut self, frame: D::Frame, meta: &Meta, max: u32) {
+        let Some(cut) = &mut self.cut else {
+            self.counts.uncut += 1;
+            return self.dev.discard(frame, meta, DropReason::Oversize);
+        };
+        let (path, dev, now) = (&mut self.path, &mut self.dev, self.now);
+        let role = path.role();
+        path.set_role(Role::Forwarder);
+        cut(frame, meta, max, &mut |piece, m| {
+            if let Admitted::Cut(piece, _) | Admitted::Full(piece) = path.submit(now, piece, m, dev) {
+                dev.discard(piece, &m, DropReason::Oversize);
+            }
+        });
+        path.set_role(role);
+    }
+
+    /// Takes what the device has finished.
+    pub(crate) fn reap(&mut self) -> u32 {
+        let n = self.path.reap(self.now, &mut self.dev, &mut self.done);
+        if n > 0 {
+            self.counts.reaped += u64::from(n);
+            self.progress = self.now;
+            self.log.note(self.now, Event::Reaped(n));
+        }
+        n
+    }
+
+    /// Sends what goes. The device is asked for completions wherever it takes nothing more: one that has finished
+    /// something between its last round and its refusal may not say so again.
+    pub(crate) fn drain(&mut self, budget: u32) -> Wake {
+        let before = self.path.stats().tx_packets;
+        if self.in_flight() == 0 {
+            self.progress = self.now;
+        }
+        let sent = |o: &Self| u32::try_from(o.path.stats().tx_packets - before).unwrap_or(u32::MAX);
+        let mut left = budget;
+        let wake = loop {
+            match self.path.drain(self.now, left, &mut self.dev) {
+                // Each further round has seen the device finish something, and all of them together send the budget.
+                Wake::Device if self.reap() > 0 => {
+                    left = budget.saturating_sub(sent(self));
+                    if left == 0 {
+                        break Wake::More;
+                    }
+                }
+                wake => break wake,
+            }
+        };
+        if self.path.take_wake() {
+            self.path_full = false;
+        }
+        let n = self.path.stats().tx_packets - before;
+        if n > 0 {
+            self.log.note(self.now, Event::Sent(n));
+        }
+        wake
+    }
+
+    /// The numbers that are published.
+    pub(crate) fn words(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        let mut at = 0;
+        let mut put = |value| {
+            if let Some(word) = words.get_mut(at) {
+                *word = value;
+            }
+            at += 1;
+        };
+        self.path.stats().visit(&mut |_, value| put(value));
+        self.counts.visit(&mut |_, value| put(value));
+        let backlog = self.path.backlog();
+        put(backlog.packets);
+        put(backlog.bytes);
+        words
+    }
+
+    /// Whether the device has finished something that nobody has taken.
+    pub(crate) fn has_finished(&mut self) -> bool {
+        self.in_flight() > 0 && self.reap() > 0
+    }
+}

@@ -1,0 +1,288 @@
+//! `Port`: several queues, and what is decided ahead of them, for any number of threads.
+//!
+//! What is decided by is a [`Policy`]: filters, actions and the choice of a queue, published as a whole. A sender reads the
+//! one that is there when it sends, without a lock and without writing anything shared, and classifies with it to the end; a new one
+//! never waits for readers, and readers never wait for it. What filters and actions count and remember is each sender's own.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::{ArcSwap, Cache};
+use txweir_core::action::State;
+use txweir_core::device::TxQueue;
+use txweir_core::filter::{BlockId, Filters, Run, Verdict};
+use txweir_core::hash::FlowHasher;
+use txweir_core::headers::Headers;
+use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Way};
+use txweir_core::route::{Route, Routed};
+use txweir_core::select::{self, Cached, Selector};
+use txweir_core::{Admitted, Detail, Instant, Meta, Tree};
+
+use crate::queue::{Handed, Queue};
+
+/// What is decided ahead of the queues.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// How a queue is chosen.
+    pub selector: Selector,
+    /// Filters and actions.
+    pub filters: Filters,
+    /// The filters that every packet meets before its queue is chosen.
+    pub egress: Option<BlockId>,
+    /// Of each queue, the qdiscs whose filters are asked ahead of it: made by the commands that made the queue's own.
+    pub shapes: Vec<Option<Arc<Tree>>>,
+    /// The number by which actions know this port.
+    pub port: PortId,
+}
+
+/// Several queues, and a policy.
+pub struct Port<D: TxQueue> {
+    queues: Vec<Arc<Queue<D>>>,
+    policy: ArcSwap<Policy>,
+    /// One writer at a time.
+    writer: Mutex<()>,
+    hasher: FlowHasher,
+    seed: u64,
+}
+
+impl<D: TxQueue> fmt::Debug for Port<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("queues", &self.queues).finish_non_exhaustive()
+    }
+}
+
+impl<D: TxQueue> Port<D> {
+    /// A port of these queues, in the order of their numbers. The seed keys the flow hash and is to be secret where strangers
+    /// send.
+    #[must_use]
+    pub fn new(queues: Vec<Arc<Queue<D>>>, seed: u64) -> Arc<Self> {
+        let many = u16::try_from(queues.len()).unwrap_or(u16::MAX);
+        let policy = Policy {
+            selector: Selector::new(many),
+            filters: Filters::new().with_seed(seed),
+            egress: None,
+            shapes: Vec::new(),
+            port: PortId::NONE,
+        };
+        Arc::new(Self {
+            queues,
+            policy: ArcSwap::from_pointee(policy),
+            writer: Mutex::new(()),
+            hasher: FlowHasher::new(seed),
+            seed,
+        })
+    }
+
+    /// Its queues.
+    #[must_use]
+    pub fn queues(&self) -> &[Arc<Queue<D>>] {
+        &self.queues
+    }
+
+    /// The policy that packets meet now.
+    #[must_use]
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.load_full()
+    }
+
+    /// Changes the policy: `f` gets a copy, whose tables are shared with the one in use until they are changed. If it says that
+    /// all went well, the copy is what the next packet meets; otherwise nothing has happened.
+    ///
+    /// # Errors
+    /// Those of `f`.
+    pub fn change<E>(&self, f: impl FnOnce(&mut Policy) -> Result<(), E>) -> Result<(), E> {
+        let _one = self.writer.lock();
+        let mut policy = Policy::clone(&self.policy.load());
+        f(&mut policy)?;
+        self.policy.store(Arc::new(policy));
+        Ok(())
+    }
+
+    /// A handle to send by, for one thread or task at a time; clones are for others.
+    #[must_use]
+    pub fn sender(self: &Arc<Self>) -> Sender<D> {
+        Sender {
+            policy: Cache::new(ArcOf(Arc::clone(self))),
+            port: Arc::clone(self),
+            who: select::Sender::default(),
+            cached: None,
+            state: State::new(self.seed),
+            fitted: 0,
+        }
+    }
+}
+
+/// Where a cache finds the policy of a port that it shares.
+struct ArcOf<D: TxQueue>(Arc<Port<D>>);
+
+impl<D: TxQueue> std::ops::Deref for ArcOf<D> {
+    type Target = ArcSwap<Policy>;
+    fn deref(&self) -> &ArcSwap<Policy> {
+        &self.0.policy
+    }
+}
+
+impl<D: TxQueue> Clone for ArcOf<D> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// A handle to send by. Cloning it costs a few counters; a clone has counters and memories of its own.
+pub struct Sender<D: TxQueue> {
+    port: Arc<Port<D>>,
+    policy: Cache<ArcOf<D>, Arc<Policy>>,
+    who: select::Sender,
+    /// What is remembered of the last choice, for a sender that is one flow.
+    cached: Option<Cached>,
+    state: State,
+    /// The policy that `state` has room for, by its address; 0: none.
+    fitted: usize,
+}
+
+impl<D: TxQueue> fmt::Debug for Sender<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("who", &self.who).finish_non_exhaustive()
+    }
+}
+
+impl<D: TxQueue> Clone for Sender<D> {
+    fn clone(&self) -> Self {
+        Self { who: self.who, cached: self.cached, ..self.port.sender() }
+    }
+}
+
+/// What became of a frame.
+#[must_use]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Passed<F> {
+    /// It was handed to a queue.
+    Handed(u16, Handed<F>),
+    /// Filters ahead of the queue dropped it; it comes back.
+    Filtered(F),
+    /// An action has taken it, or has sent it elsewhere; what is left of it comes back.
+    Taken(F),
+}
+
+impl<D: TxQueue> Sender<D> {
+    /// Who sends, as far as the choice of a queue goes by it.
+    pub const fn set_worker(&mut self, worker: u32) {
+        self.who.worker = worker;
+    }
+
+    /// From now on what is sent here is one flow, which keeps its queue: see `txweir_core::select`.
+    pub fn remember(&mut self) {
+        self.cached = Some(Cached::default());
+    }
+
+    /// What filters and actions have counted and remember of what was sent here.
+    #[must_use]
+    pub const fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The port.
+    #[must_use]
+    pub const fn port(&self) -> &Arc<Port<D>> {
+        &self.port
+    }
+
+    /// Sends a packet of which the metadata is known; no filters are asked. The queue that was chosen, and what became of it.
+    #[inline]
+    pub fn send(&mut self, frame: D::Frame, mut meta: Meta) -> (u16, Handed<D::Frame>) {
+        let queue = match self.port.queues.len() {
+            0 => return (0, Handed::Done(Admitted::Full(frame))),
+            1 => 0,
+            _ => self.choose(&meta),
+        };
+        meta.queue = queue;
+        (queue, self.port.queues[usize::from(queue)].send(frame, meta))
+    }
+
+    #[inline]
+    fn choose(&mut self, meta: &Meta) -> u16 {
+        // Only what is remembered has an age.
+        let now = match &self.cached {
+            Some(_) => self.port.queues[0].now(),
+            None => Instant::ZERO,
+        };
+        let policy = self.policy.load();
+        let queue = policy.selector.select(meta, &self.who, self.cached.as_mut(), now);
+        // A policy may have been made for another port.
+        if usize::from(queue) < self.port.queues.len() { queue } else { 0 }
+    }
+
+    /// Reads a frame's headers, asks the filters of the port and of the qdiscs, chooses a queue, and sends. Copies that
+    /// actions make go to `outlet`.
+    ///
+    /// `shape` may complete the metadata before anything is asked: segments of a super-frame, a mark, a priority.
+    pub fn send_frame(
+        &mut self,
+        mut frame: D::Frame,
+        shape: impl FnOnce(&mut Meta),
+        outlet: &mut dyn Outlet,
+    ) -> Passed<D::Frame>
+    where
+        D::Frame: FrameBytes,
+    {
+        let headers = Headers::parse_ethernet(frame.bytes());
+        let mut meta = Meta::new(u32::try_from(frame.bytes().len()).unwrap_or(u32::MAX))
+            .hash(self.port.hasher.five_tuple(&headers))
+            .priority(headers.tos_priority())
+            .ecn(headers.ecn());
+        (meta.ds, meta.protocol, meta.tcp_control) =
+            (headers.ds, headers.ethertype, headers.is_tcp_control());
+        shape(&mut meta);
+        let policy = Arc::clone(self.policy.load());
+        let address = Arc::as_ptr(&policy) as usize;
+        if self.fitted != address {
+            policy.filters.fit(&mut self.state);
+            self.fitted = address;
+        }
+        let queues = self.port.queues.len();
+        let asks = policy.egress.is_some() || policy.shapes.iter().any(Option::is_some);
+        let now = if asks || self.cached.is_some() {
+            self.port.queues.first().map_or(Instant::ZERO, |q| q.now())
+        } else {
+            Instant::ZERO
+        };
+        let mut packet = Packet::new(&mut frame, &mut meta, headers).at(policy.port, Way::Egress);
+        let mut run = Run {
+            actions: &policy.filters.actions,
+            state: &mut self.state,
+            outlet,
+            now,
+            queues: u32::try_from(queues).unwrap_or(u32::MAX),
+        };
+        match policy.egress.map_or(Verdict::Unmatched, |b| policy.filters.classify(b, &mut packet, &mut run))
+        {
+            Verdict::Unmatched => {}
+            Verdict::Class(class) => packet.meta.class = class,
+            Verdict::Drop => return Passed::Filtered(frame),
+            Verdict::Stolen => return Passed::Taken(frame),
+        }
+        let chosen = match packet.queue_chosen {
+            true => policy.selector.chosen(packet.meta.queue).unwrap_or(0),
+            false => policy.selector.select(packet.meta, &self.who, self.cached.as_mut(), now),
+        };
+        let queue = if usize::from(chosen) < queues { chosen } else { 0 };
+        packet.meta.queue = queue;
+        let mut route = Route::default();
+        if let Some(Some(tree)) = policy.shapes.get(usize::from(queue)) {
+            match tree.route(&policy.filters, &mut packet, &mut run) {
+                Routed::Go(said) => route = said,
+                Routed::Stolen => return Passed::Taken(frame),
+            }
+        }
+        let Some(to) = self.port.queues.get(usize::from(queue)) else {
+            return Passed::Handed(queue, Handed::Done(Admitted::Full(frame)));
+        };
+        if !to.wants_detail() {
+            return Passed::Handed(queue, to.send(frame, meta));
+        }
+        // Actions may have changed the bytes.
+        let headers = Headers::parse_ethernet(frame.bytes());
+        let detail = Detail { route, ..Detail::of(&headers, frame.bytes(), &self.port.hasher) };
+        Passed::Handed(queue, to.send_with(frame, meta, Some(&detail)))
+    }
+}

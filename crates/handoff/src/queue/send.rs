@@ -1,0 +1,194 @@
+//! The ways of a packet into a queue.
+
+use txweir_core::device::TxQueue;
+use txweir_core::{Admitted, Detail, Meta};
+
+use crate::baton::{Flags, Turn};
+use crate::owned::{Listed, Owned};
+use crate::queue::{Drain, Handed, NEVER, Queue, Rest, Ticket, WAITING, WORK};
+
+impl<D: TxQueue> Queue<D> {
+    /// Sends a packet: directly if the queue is idle, through the path if nobody else is at it, through the list otherwise.
+    ///
+    /// `Done(Full(frame))` gives it back: there is no room in the path, or none in the list. See [`when_room`](Self::when_room).
+    #[inline(always)]
+    pub fn send(&self, frame: D::Frame, meta: Meta) -> Handed<D::Frame> {
+        self.send_with(frame, meta, None)
+    }
+
+    /// As `send`, with what is known of the packet beside its metadata.
+    #[inline(always)]
+    pub fn send_with(&self, frame: D::Frame, meta: Meta, detail: Option<&Detail>) -> Handed<D::Frame> {
+        self.send_item(Listed { frame, meta, asker: 0, ticket: Ticket::default() }, detail)
+    }
+
+    #[inline(always)]
+    pub(crate) fn send_item(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
+        if self.drain == Drain::Caller
+            && let Some(mut turn) = self.baton.try_take()
+        {
+            let o = &mut *turn;
+            // What this thread has listed before goes first. Who polls the device has to be told of what it gets.
+            #[cfg(loom)]
+            let overtake = crate::planted::is(crate::planted::Bug::Overtake);
+            #[cfg(not(loom))]
+            let overtake = false;
+            if (!o.is_listed() || overtake) && (self.poll.is_none() || o.timer != NEVER) {
+                match o.path.send_direct(item.frame, &item.meta, &mut o.dev) {
+                    Ok(()) => {
+                        o.path.doorbell(&mut o.dev);
+                        self.put_down(turn);
+                        return Handed::Done(Admitted::Sent);
+                    }
+                    Err(frame) => return self.send_in_turn(turn, Listed { frame, ..item }, detail),
+                }
+            }
+            return self.send_in_turn(turn, item, detail);
+        }
+        self.send_listed(item, detail)
+    }
+
+    /// Sends packets in one turn, so that what is between threads is paid for once. Ends at the first that finds no room, or
+    /// once another thread has the queue and the list is full; that packet comes back. How many went, and that packet.
+    ///
+    /// What a packet of a burst became is not told one by one; counters have it.
+    pub fn send_burst(
+        &self,
+        packets: &mut dyn Iterator<Item = (D::Frame, Meta)>,
+    ) -> (u64, Option<(D::Frame, Meta)>) {
+        let mut went = 0;
+        let free = (self.drain == Drain::Caller).then(|| self.baton.try_take()).flatten();
+        let Some(mut turn) = free else {
+            for (frame, meta) in packets {
+                match self.send(frame, meta) {
+                    Handed::Done(Admitted::Full(frame)) => return (went, Some((frame, meta))),
+                    _ => went += 1,
+                }
+            }
+            return (went, None);
+        };
+        let mut refused = None;
+        if !turn.is_listed() {
+            let o = &mut *turn;
+            let mut timed = false;
+            for (frame, meta) in packets {
+                let frame = match o.path.send_direct(frame, &meta, &mut o.dev) {
+                    Ok(()) => {
+                        went += 1;
+                        continue;
+                    }
+                    Err(frame) => frame,
+                };
+                if !timed {
+                    timed = true;
+                    o.now = (self.clock)();
+                }
+                match o.path.submit(o.now, frame, meta, &mut o.dev) {
+                    Admitted::Full(frame) => {
+                        o.path_full = true;
+                        refused = Some((frame, meta));
+                        break;
+                    }
+                    Admitted::Cut(frame, max) => o.cut(frame, &meta, max),
+                    Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
+                }
+                went += 1;
+            }
+            if !timed {
+                o.path.doorbell(&mut o.dev);
+                if self.poll.is_none() {
+                    self.put_down(turn);
+                    return (went, refused);
+                }
+            }
+            let _ = self.run(turn, "burst", false);
+            return (went, refused);
+        }
+        let _ = self.run(turn, "burst", false);
+        for (frame, meta) in packets {
+            match self.send(frame, meta) {
+                Handed::Done(Admitted::Full(frame)) => return (went, Some((frame, meta))),
+                _ => went += 1,
+            }
+        }
+        (went, refused)
+    }
+
+    /// The way of a packet for which the queue is there, and not direct.
+    #[inline(never)]
+    fn send_in_turn(
+        &self,
+        mut turn: Turn<'_, Owned<D>>,
+        item: Listed<D::Frame>,
+        detail: Option<&Detail>,
+    ) -> Handed<D::Frame> {
+        let o = &mut *turn;
+        o.now = (self.clock)();
+        if o.is_listed() {
+            o.admit_listed(self.budget);
+            if o.is_listed() {
+                // Somebody in front is still writing its own, or waits for room, or there are very many: behind them, for the
+                // sake of order.
+                let listed = self.list.push(item, detail);
+                let _ = self.run(turn, "send", false);
+                return match listed {
+                    Ok(_) => Handed::Listed,
+                    Err(item) => Handed::Done(Admitted::Full(item.frame)),
+                };
+            }
+        }
+        let done = o.path.submit_with(o.now, item.frame, item.meta, detail, &mut o.dev);
+        o.path_full |= matches!(done, Admitted::Full(_));
+        let _ = self.run(turn, "send", false);
+        Handed::Done(done)
+    }
+
+    /// The way of a packet while somebody else is at the queue, or where nobody but the service may be.
+    #[inline(never)]
+    fn send_listed(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
+        if self.drain == Drain::Caller
+            && let Some(turn) = self.baton.knock(Flags::NONE)
+        {
+            // It was free after all, but for what has been left behind.
+            return self.send_in_turn(turn, item, detail);
+        }
+        let item = match self.append(item, detail) {
+            Ok(()) => return Handed::Listed,
+            Err(item) => item,
+        };
+        // Full. If nobody is at it, there is something to be done about that.
+        match self.call(WORK, "list full") {
+            Rest::Elsewhere => Handed::Done(Admitted::Full(item.frame)),
+            _ => match self.append(item, detail) {
+                Ok(()) => Handed::Listed,
+                Err(item) => Handed::Done(Admitted::Full(item.frame)),
+            },
+        }
+    }
+
+    /// Appends to the list and says so.
+    pub(crate) fn append(
+        &self,
+        item: Listed<D::Frame>,
+        detail: Option<&Detail>,
+    ) -> Result<(), Listed<D::Frame>> {
+        #[cfg(loom)]
+        if crate::planted::is(crate::planted::Bug::FlagFirst) {
+            let _ = self.call(WORK, "list");
+            return self.list.push(item, detail).map(drop);
+        }
+        let appended = self.list.push(item, detail)?;
+        #[cfg(loom)]
+        if crate::planted::is(crate::planted::Bug::NoFlag) {
+            // Try-lock, else only enqueue.
+            if let Some(turn) = self.baton.try_take() {
+                let _ = self.run(turn, "list", false);
+            }
+            return Ok(());
+        }
+        // The consumer is to see that the list is as good as full before anybody is refused.
+        let flags = if appended.free <= 1 { WORK.and(WAITING) } else { WORK };
+        let _ = self.call(flags, "list");
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! A device that is a ring to another thread: what a VMM, a sandbox or a test puts behind a queue.
+//!
+//! Either side tells the other only when that has said that it will sleep: it sets its flag, looks once more, and sleeps;
+//! the other publishes, and then looks at the flag, with a full barrier between the two on both sides. Each side looks only at
+//! what the other publishes, never at an index of its own making for the other's state (what stalled Linux's veth for good,
+//! CVE-2025-68232).
+//!
+//! The sending side says that it will sleep by a `reap` that finds nothing, which is the last thing that a queue does
+//! before it rests because of the device.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use txweir_core::Meta;
+use txweir_core::device::{Completed, DeviceError, TxQueue};
+
+use crate::list::{Append, Take, list};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, fence};
+use crate::wake::Wakeup;
+
+#[derive(Debug)]
+struct Shared {
+    /// Packets that the receiver is through with.
+    finished: AtomicU64,
+    /// 1: the sender rests, and is to be told of the next that is finished.
+    sender_rests: AtomicU32,
+    /// 1: the receiver rests, and is to be told of the next that is shown.
+    receiver_rests: AtomicU32,
+    /// How the sender is told: its queue's `kick`.
+    kick: Mutex<Option<Wakeup>>,
+    /// How the receiver is told.
+    doorbell: Wakeup,
+}
+
+/// The sending end: a device's queue.
+pub struct RingSender<F> {
+    out: Append<(F, u32)>,
+    shared: Arc<Shared>,
+    slots: u64,
+    pushed: u64,
+    reaped: u64,
+    /// Bytes of each packet that was pushed and is not reaped.
+    sizes: VecDeque<u32>,
+}
+
+/// The receiving end.
+pub struct RingReceiver<F> {
+    from: Take<(F, u32)>,
+    shared: Arc<Shared>,
+}
+
+impl<F> std::fmt::Debug for RingSender<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RingSender")
+            .field("slots", &self.slots)
+            .field("pushed", &self.pushed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F> std::fmt::Debug for RingReceiver<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RingReceiver").field("shared", &self.shared).finish_non_exhaustive()
+    }
+}
+
+/// A ring of so many slots, rounded up to a power of two; `doorbell` tells the receiver that there is something.
+pub fn ring<F>(slots: usize, doorbell: Wakeup) -> (RingSender<F>, RingReceiver<F>) {
+    let (out, from) = list(slots, false);
+    let shared = Arc::new(Shared {
+        finished: AtomicU64::new(0),
+        sender_rests: AtomicU32::new(0),
+        receiver_rests: AtomicU32::new(0),
+        kick: Mutex::new(None),
+        doorbell,
+    });
+    let sender = RingSender {
+        slots: out.places() as u64,
+        sizes: VecDeque::with_capacity(out.places()),
+        out,
+        shared: Arc::clone(&shared),
+        pushed: 0,
+        reaped: 0,
+    };
+    (sender, RingReceiver { from, shared })
+}
+
+impl<F> TxQueue for RingSender<F> {
+    type Frame = F;
+
+    #[inline]
+    fn reserve(&mut self, want: u32) -> u32 {
+        // What is finished counts once it is reaped, as with the byte limit.
+        let free = self.slots.saturating_sub(self.pushed - self.reaped);
+        want.min(u32::try_from(free).unwrap_or(u32::MAX))
+    }
+    #[inline]
+    fn push(&mut self, frame: F, m: &Meta) {
+        // A promised slot is free: its packet was finished, and before that taken from the list.
+        if self.out.push((frame, m.wire_len), None).is_ok() {
+            self.pushed += 1;
+            self.sizes.push_back(m.wire_len);
+        }
+    }
+    #[inline]
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        fence(Ordering::SeqCst);
+        if self.shared.receiver_rests.load(Ordering::Relaxed) == 1
+            && self.shared.receiver_rests.swap(0, Ordering::AcqRel) == 1
+        {
+            self.shared.doorbell.wake();
+        }
+        Ok(())
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<F>)) {
+        let mut finished = self.shared.finished.load(Ordering::Acquire);
+        if finished == self.reaped {
+            self.shared.sender_rests.swap(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            finished = self.shared.finished.load(Ordering::Acquire);
+        }
+        let packets = finished - self.reaped;
+        if packets > 0 {
+            self.reaped = finished;
+            let many = usize::try_from(packets).unwrap_or(usize::MAX).min(self.sizes.len());
+            let bytes = self.sizes.drain(..many).fold(0u32, u32::saturating_add);
+            sink(Completed { packets: u32::try_from(packets).unwrap_or(u32::MAX), bytes, frame: None });
+        }
+    }
+}
+
+impl<F> RingReceiver<F> {
+    /// How the sender is told that something is finished: by its queue's `kick`. To be set before anything is received.
+    pub fn on_finished(&self, kick: Wakeup) {
+        if let Ok(mut slot) = self.shared.kick.lock() {
+            *slot = Some(kick);
+        }
+    }
+
+    /// The next packet, and its bytes on the wire. It occupies its slot until it is [`finish`](Self::finish)ed.
+    #[inline]
+    pub fn pop(&mut self) -> Option<(F, u32)> {
+        self.from.pop(&mut ()).map(|(item, _)| item)
+    }
+
+    /// As `pop`; if there is nothing, the doorbell will ring for the next.
+    pub fn pop_or_rest(&mut self) -> Option<(F, u32)> {
+        self.pop().or_else(|| {
+            self.shared.receiver_rests.swap(1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            self.pop()
+        })
+    }
+
+    /// So many of the packets received are done with.
+    #[inline]
+    pub fn finish(&self, packets: u64) {
+        self.shared.finished.fetch_add(packets, Ordering::Release);
+        #[cfg(loom)]
+        if crate::planted::is(crate::planted::Bug::NoBarrier) {
+            if self.shared.sender_rests.load(Ordering::Relaxed) == 1 {
+                self.tell();
+            }
+            return;
+        }
+        fence(Ordering::SeqCst);
+        if self.shared.sender_rests.load(Ordering::Relaxed) == 1 {
+            self.tell();
+        }
+    }
+
+    #[inline(never)]
+    fn tell(&self) {
+        if self.shared.sender_rests.swap(0, Ordering::AcqRel) == 1 {
+            let kick = self.shared.kick.lock().ok().and_then(|k| k.clone());
+            if let Some(kick) = kick {
+                kick.wake();
+            }
+        }
+    }
+}

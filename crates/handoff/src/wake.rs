@@ -1,0 +1,64 @@
+//! `Wakeup`: how somebody who waits is told, whatever they wait in.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// How somebody is told that there is something to do. Telling is cheap, never blocks, and may happen once too often.
+#[derive(Clone)]
+pub enum Wakeup {
+    /// By a call, from whatever thread has the queue then. It must not block; it may send.
+    Callback(Arc<dyn Fn() + Send + Sync>),
+    /// A task of an asynchronous runtime.
+    Task(Waker),
+    /// An eventfd(2), to which 1 is added: for who waits in epoll, poll or io_uring.
+    EventFd(Arc<OwnedFd>),
+    /// A thread that parks itself.
+    Thread(std::thread::Thread),
+}
+
+impl Wakeup {
+    /// One that calls `f`.
+    pub fn calling(f: impl Fn() + Send + Sync + 'static) -> Self {
+        Self::Callback(Arc::new(f))
+    }
+
+    /// The thread that calls this.
+    #[must_use]
+    pub fn this_thread() -> Self {
+        Self::Thread(std::thread::current())
+    }
+
+    /// An eventfd and its other end: [`readable`](rustix::event::poll) until it is read.
+    ///
+    /// # Errors
+    /// The system has no more descriptors.
+    pub fn event_fd() -> std::io::Result<(Self, Arc<OwnedFd>)> {
+        use rustix::event::{EventfdFlags, eventfd};
+        let fd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        Ok((Self::EventFd(Arc::clone(&fd)), fd))
+    }
+
+    /// Tells.
+    pub fn wake(&self) {
+        match self {
+            Self::Callback(f) => f(),
+            Self::Task(waker) => waker.wake_by_ref(),
+            // Full means that it is readable, which is all that is wanted.
+            Self::EventFd(fd) => drop(rustix::io::write(fd, &1u64.to_ne_bytes())),
+            Self::Thread(thread) => thread.unpark(),
+        }
+    }
+}
+
+impl fmt::Debug for Wakeup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Callback(_) => "Callback",
+            Self::Task(_) => "Task",
+            Self::EventFd(_) => "EventFd",
+            Self::Thread(_) => "Thread",
+        })
+    }
+}

@@ -1,0 +1,435 @@
+//! The hand-over between threads, through every interleaving of two and three of them that a weak memory allows. `cargo xtask
+//! test` builds this with `--cfg loom`; without it there is nothing here.
+//!
+//! Each class of missed kick that others have had is a model, named after it. Bugs that are planted show that the models would
+//! see them: see `planted.rs`.
+#![cfg(loom)]
+#![allow(missing_docs)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::Mutex as Quiet;
+
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::thread;
+use txweir_core::device::{Completed, DeviceError, TxQueue};
+use txweir_core::{Admitted, Instant, Meta, PathConfig, TxPath};
+use txweir_handoff::planted::{Bug, plant};
+use txweir_handoff::*;
+
+/// Models share the planted bug, so one runs at a time.
+static ONE: Quiet<()> = Quiet::new(());
+
+fn clock() -> Instant {
+    Instant(1)
+}
+
+/// A device of so many slots; another thread finishes packets.
+struct Slots {
+    slots: u32,
+    pushed: Arc<AtomicU32>,
+    finished: Arc<AtomicU32>,
+    reaped: u32,
+    in_ring: u32,
+    sent: Arc<Quiet<Vec<u64>>>,
+}
+
+/// What a model sees of a device.
+#[derive(Clone)]
+struct Seen {
+    pushed: Arc<AtomicU32>,
+    finished: Arc<AtomicU32>,
+    sent: Arc<Quiet<Vec<u64>>>,
+}
+
+fn device(slots: u32) -> (Slots, Seen) {
+    let seen = Seen {
+        pushed: Arc::new(AtomicU32::new(0)),
+        finished: Arc::new(AtomicU32::new(0)),
+        sent: Arc::new(Quiet::new(Vec::new())),
+    };
+    let Seen { pushed, finished, sent } = seen.clone();
+    (Slots { slots, pushed, finished, reaped: 0, in_ring: 0, sent }, seen)
+}
+
+impl Seen {
+    fn sent(&self) -> Vec<u64> {
+        self.sent.lock().unwrap().clone()
+    }
+    /// Finishes the next packet once it is there, and tells the queue.
+    fn finish_one(&self, n: u32, queue: &Queue<Slots>) {
+        while self.pushed.load(Ordering::Acquire) < n {
+            thread::yield_now();
+        }
+        self.finished.fetch_add(1, Ordering::Release);
+        queue.kick();
+    }
+}
+
+impl TxQueue for Slots {
+    type Frame = u64;
+    fn reserve(&mut self, want: u32) -> u32 {
+        want.min(self.slots - self.in_ring)
+    }
+    fn push(&mut self, frame: u64, _: &Meta) {
+        self.in_ring += 1;
+        self.sent.lock().unwrap().push(frame);
+        self.pushed.fetch_add(1, Ordering::Release);
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<u64>)) {
+        if self.slots > 8 {
+            return;
+        }
+        let finished = self.finished.load(Ordering::Acquire);
+        let packets = finished - self.reaped;
+        self.reaped = finished;
+        self.in_ring -= packets;
+        if packets > 0 {
+            sink(Completed { packets, bytes: packets * 100, frame: None });
+        }
+    }
+}
+
+fn path<F>() -> TxPath<F> {
+    TxPath::new(PathConfig { pool: 8, bql: None, ..PathConfig::default() }).unwrap()
+}
+
+fn config<F: 'static>() -> QueueConfig<F> {
+    // Numbers are not published: that has a model of its own.
+    QueueConfig { list: 4, publish: u32::MAX, ..QueueConfig::new(clock) }
+}
+
+/// Who runs the queue for others, reduced to whether it was told. Never a plain store beside a swap: the checker lets such
+/// a store fall between a swap and what the swap has read.
+fn told() -> (Wakeup, Arc<AtomicU32>) {
+    let told = Arc::new(AtomicU32::new(0));
+    let mine = Arc::clone(&told);
+    (
+        Wakeup::calling(move || {
+            mine.fetch_or(1, Ordering::AcqRel);
+        }),
+        told,
+    )
+}
+
+/// Serves as a worker would that was told, until it may sleep.
+fn serve_if_told<D: TxQueue>(queue: &Queue<D>, told: &AtomicU32) {
+    while told.swap(0, Ordering::AcqRel) == 1 {
+        while queue.serve() == Rest::Again {}
+    }
+}
+
+/// What is left over in a queue that nobody has.
+fn left_over<D: TxQueue>(queue: &Queue<D>) -> (bool, u64) {
+    assert!(!queue.is_called(), "somebody is expected who does not come: {queue:?}");
+    queue.try_with(|o| (o.is_listed(), o.backlog().packets)).expect("nobody has it")
+}
+
+fn model(preemptions: Option<usize>, f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.max_branches = 100_000;
+    builder.check(f);
+}
+
+/// Runs a model without a bug, and with each of these planted, which it must find.
+fn holds_and_cries_out(
+    bugs: &[Bug],
+    preemptions: Option<usize>,
+    f: impl Fn() + Sync + Send + Clone + 'static,
+) {
+    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
+    plant(Bug::None);
+    model(preemptions, f.clone());
+    for bug in bugs {
+        plant(*bug);
+        let found = catch_unwind(AssertUnwindSafe(|| model(preemptions, f.clone()))).is_err();
+        plant(Bug::None);
+        assert!(found, "{bug:?} was planted and not found");
+    }
+}
+
+fn send(queue: &Queue<Slots>, n: u64) {
+    match queue.send(n, Meta::new(100)) {
+        Handed::Done(Admitted::Sent | Admitted::Queued) | Handed::Listed => {}
+        other => panic!("packet {n}: {other:?}"),
+    }
+}
+
+/// Class b (enqueue beside the end of a run) and f (a failed try-lock that tells nobody); bugs 1, 2, 14 of the ledger.
+#[test]
+fn a_packet_beside_the_end_of_a_run_is_sent() {
+    holds_and_cries_out(&[Bug::NoFlag, Bug::FlagFirst, Bug::ClearLate, Bug::BlindLeave], None, || {
+        let (dev, seen) = device(1000);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let other = Arc::clone(&queue);
+        let t = thread::spawn(move || send(&other, 1));
+        send(&queue, 2);
+        t.join().unwrap();
+        assert_eq!(left_over(&queue), (false, 0));
+        let mut sent = seen.sent();
+        sent.sort_unstable();
+        assert_eq!(sent, [1, 2]);
+    });
+}
+
+/// Bug 3 (direct dispatch overtakes what waits) and 13 (what was refused goes to the back): each sender's order holds.
+#[test]
+fn nobody_overtakes_itself() {
+    holds_and_cries_out(&[Bug::Overtake], Some(3), || {
+        let (dev, seen) = device(1000);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let threads: Vec<_> = [10, 20]
+            .into_iter()
+            .map(|base| {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || (1..=2).for_each(|n| send(&queue, base + n)))
+            })
+            .collect();
+        send(&queue, 1);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(left_over(&queue), (false, 0));
+        let sent = seen.sent();
+        assert_eq!(sent.len(), 5, "{sent:?}");
+        for base in [10, 20] {
+            let own: Vec<u64> = sent.iter().copied().filter(|n| n / 10 * 10 == base).collect();
+            assert_eq!(own, [base + 1, base + 2], "{sent:?}");
+        }
+    });
+}
+
+/// Class a (stop beside a completion) and e (refused, and started again before that was written down).
+#[test]
+fn a_completion_beside_a_stop_is_seen() {
+    holds_and_cries_out(&[Bug::ClearLate, Bug::BlindLeave], None, || {
+        let (dev, seen) = device(1);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let (theirs, device) = (Arc::clone(&queue), seen.clone());
+        let t = thread::spawn(move || device.finish_one(1, &theirs));
+        send(&queue, 1);
+        send(&queue, 2);
+        t.join().unwrap();
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent(), [1, 2]);
+    });
+}
+
+/// Class d: what waits while the queue is frozen leaves once it is not, whoever was told meanwhile.
+#[test]
+fn a_wake_while_frozen_is_not_lost() {
+    holds_and_cries_out(&[Bug::ClearLate], Some(3), || {
+        let (dev, seen) = device(1);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        send(&queue, 1);
+        queue.post(|o| o.path.freeze());
+        let (theirs, device) = (Arc::clone(&queue), seen.clone());
+        let t = thread::spawn(move || device.finish_one(1, &theirs));
+        let control = Arc::clone(&queue);
+        let u = thread::spawn(move || control.post(|o| o.path.thaw()));
+        send(&queue, 2);
+        t.join().unwrap();
+        u.join().unwrap();
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent(), [1, 2]);
+    });
+}
+
+/// Class c: while something waits for a time, the service knows that time or has been told; a head that is replaced too.
+#[test]
+fn the_service_knows_when_to_come() {
+    holds_and_cries_out(&[], Some(3), || {
+        let (dev, seen) = device(1000);
+        let (service, told) = told();
+        let path = path().with_qdisc("tbf", &["rate", "8kbit", "burst", "100", "limit", "1000"]).unwrap();
+        let queue = Arc::new(Queue::new(path, dev, config(), service));
+        let theirs = Arc::clone(&queue);
+        let t = thread::spawn(move || send(&theirs, 1));
+        let mine = Arc::clone(&queue);
+        let u = thread::spawn(move || send(&mine, 2));
+        // The service, about to sleep.
+        told.swap(0, Ordering::AcqRel);
+        let _ = queue.serve();
+        let sleeps_until = queue.deadline();
+        t.join().unwrap();
+        u.join().unwrap();
+        let waits = queue.try_with(|o| o.backlog().packets).expect("nobody has it");
+        assert_eq!(seen.sent().len() as u64 + waits, 2);
+        if waits > 0 {
+            assert!(sleeps_until.is_some() || told.load(Ordering::Acquire) == 1, "nobody comes for it");
+            assert!(queue.deadline().is_some());
+        }
+    });
+}
+
+/// What is over the budget is left to the service, and it is told.
+#[test]
+fn what_is_left_over_is_told() {
+    holds_and_cries_out(&[], Some(3), || {
+        let (dev, seen) = device(1000);
+        let (service, told) = told();
+        let config = QueueConfig { budget: 1, ..config() };
+        let queue = Arc::new(Queue::new(path(), dev, config, service));
+        let theirs = Arc::clone(&queue);
+        let t = thread::spawn(move || (1..=2).for_each(|n| send(&theirs, n)));
+        send(&queue, 3);
+        t.join().unwrap();
+        serve_if_told(&queue, &told);
+        assert_eq!(left_over(&queue), (false, 0));
+        let mut sent = seen.sent();
+        sent.retain(|n| *n < 3);
+        assert_eq!((sent, seen.sent().len()), (vec![1, 2], 3));
+    });
+}
+
+/// A worker alone runs the queue: it is told of what senders append and of what the device has finished.
+#[test]
+fn a_worker_is_told_of_everything() {
+    holds_and_cries_out(&[Bug::FlagFirst], Some(3), || {
+        let (dev, seen) = device(1);
+        let (service, told) = told();
+        let config = QueueConfig { drain: Drain::Worker, ..config() };
+        let queue = Arc::new(Queue::new(path(), dev, config, service));
+        let theirs = Arc::clone(&queue);
+        let t = thread::spawn(move || send(&theirs, 1));
+        let (queue2, device) = (Arc::clone(&queue), seen.clone());
+        // The worker, which runs out of things to do now and then.
+        let told2 = Arc::clone(&told);
+        let worker = thread::spawn(move || {
+            serve_if_told(&queue2, &told2);
+            if device.pushed.load(Ordering::Acquire) == 1 {
+                device.finish_one(1, &queue2);
+            }
+        });
+        send(&queue, 2);
+        t.join().unwrap();
+        worker.join().unwrap();
+        serve_if_told(&queue, &told);
+        if seen.finished.load(Ordering::Acquire) == 0 {
+            seen.finish_one(1, &queue);
+            serve_if_told(&queue, &told);
+        }
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent().len(), 2);
+    });
+}
+
+/// Class g (an index of the other side taken for news), bug 6: a ring whose sides sleep, each told by the other.
+#[test]
+fn neither_side_of_a_ring_sleeps_past_the_other() {
+    holds_and_cries_out(&[Bug::NoBarrier], Some(3), || {
+        let (bell, rung) = told();
+        let (sender, mut receiver) = ring(2, bell);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), sender, config(), service));
+        let kicked = Arc::clone(&queue);
+        receiver.on_finished(Wakeup::calling(move || kicked.kick()));
+        let got = Arc::new(Quiet::new(Vec::new()));
+        let theirs = Arc::clone(&got);
+        let t = thread::spawn(move || {
+            let mut n = 0;
+            while n < 2 {
+                match receiver.pop_or_rest() {
+                    Some((frame, _)) => {
+                        theirs.lock().unwrap().push(frame);
+                        receiver.finish(1);
+                        n += 1;
+                    }
+                    // Asleep until the bell rings.
+                    None => {
+                        while rung.swap(0, Ordering::AcqRel) == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                }
+            }
+            receiver
+        });
+        for n in 1..=3 {
+            let _ = queue.send(n, Meta::new(100));
+        }
+        let mut receiver = t.join().unwrap();
+        assert_eq!(left_over(&queue), (false, 0));
+        let last = receiver.pop().expect("the third has left the queue");
+        assert_eq!((got.lock().unwrap().clone(), last.0), (vec![1, 2], 3));
+    });
+}
+
+/// Who was told that there is no room, and asked to be told when there is, is told.
+#[test]
+fn who_waits_for_room_is_told() {
+    holds_and_cries_out(&[Bug::WaitFirst], Some(3), || {
+        let (dev, seen) = device(1);
+        let (service, _) = told();
+        let path = path().with_qdisc("pfifo", &["limit", "1"]).unwrap();
+        let queue = Arc::new(Queue::new(path, dev, config(), service));
+        send(&queue, 1);
+        send(&queue, 2);
+        let (theirs, device) = (Arc::clone(&queue), seen.clone());
+        let t = thread::spawn(move || device.finish_one(1, &theirs));
+        let woken = match queue.send(3, Meta::new(100)) {
+            Handed::Done(Admitted::Full(3)) => {
+                let (wakeup, woken) = told();
+                queue.when_room(wakeup);
+                Some(woken)
+            }
+            _ => None,
+        };
+        t.join().unwrap();
+        assert!(woken.is_none_or(|w| w.load(Ordering::Acquire) == 1), "there is room, and nobody said so");
+        assert!(!queue.is_called());
+    });
+}
+
+/// A full admission list refuses, and whoever was refused is told once it is empty.
+#[test]
+fn who_waits_for_the_list_is_told() {
+    holds_and_cries_out(&[], Some(2), || {
+        let (dev, seen) = device(1000);
+        let (service, told_service) = told();
+        let config = QueueConfig { list: 2, drain: Drain::Worker, ..config() };
+        let queue = Arc::new(Queue::new(path(), dev, config, service));
+        let theirs = Arc::clone(&queue);
+        let worker_told = Arc::clone(&told_service);
+        let t = thread::spawn(move || serve_if_told(&theirs, &worker_told));
+        let mut woken = None;
+        let mut refused = 0;
+        for n in 1..=3 {
+            if let Handed::Done(Admitted::Full(_)) = queue.send(n, Meta::new(100)) {
+                refused += 1;
+                let (wakeup, w) = told();
+                queue.when_room(wakeup);
+                woken = Some(w);
+            }
+        }
+        t.join().unwrap();
+        serve_if_told(&queue, &told_service);
+        assert!(woken.is_none_or(|w| w.load(Ordering::Acquire) == 1), "there is room, and nobody said so");
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent().len() + refused, 3);
+    });
+}
+
+/// Numbers that are read are those of one moment.
+#[test]
+fn a_snapshot_is_never_torn() {
+    holds_and_cries_out(&[Bug::Torn], None, || {
+        let published = Arc::new(Published::<2>::default());
+        let writer = Arc::clone(&published);
+        let t = thread::spawn(move || {
+            writer.write(&[1, 10]);
+            writer.write(&[2, 20]);
+        });
+        if let Some(([a, b], _)) = published.try_read() {
+            assert_eq!(a * 10, b, "torn");
+        }
+        t.join().unwrap();
+        assert_eq!(published.try_read().map(|(words, n)| (words, n)), Some(([2, 20], 2)));
+    });
+}
