@@ -34,6 +34,11 @@ pub trait FrameBytes {
     fn insert(&mut self, at: usize, bytes: &[u8]) -> bool;
     /// Takes bytes out at an offset; false, and nothing done, if there are not so many.
     fn remove(&mut self, at: usize, len: usize) -> bool;
+    /// Where the sum begins that the device is to reckon and to write, if a checksum was left to it: the field has the sum of
+    /// the pseudo-header until then. (Linux: CHECKSUM_PARTIAL; virtio: NEEDS_CSUM.)
+    fn checksum_left(&self) -> Option<usize> {
+        None
+    }
 }
 
 impl FrameBytes for alloc::vec::Vec<u8> {

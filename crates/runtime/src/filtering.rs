@@ -57,6 +57,9 @@ impl FrameBytes for Frame {
         }
         done
     }
+    fn checksum_left(&self) -> Option<usize> {
+        self.hdr.needs_csum.then_some(usize::from(self.hdr.csum_start))
+    }
 }
 
 impl Direction {
