@@ -47,7 +47,8 @@ fn through(lines: &str, frame: (VnetHdr, Vec<u8>)) -> (VnetHdr, Vec<u8>) {
     let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
     let outlet = &mut NoOutlet;
     let to = (PortId(1), block);
-    let mut asking = Asking { filters, state, outlet, from: None, to, queues: 1, depth: 0 };
+    let mut asking =
+        Asking { filters, state, outlet, from: None, to, queues: 1, depth: 0, counted: Default::default() };
     let arrival = way.classify(Instant(1), arrival, &mut asking).expect("it goes on");
     way.admit(Instant(1), arrival, &mut port).unwrap();
     way.advance(Instant(2), &mut port).unwrap();
