@@ -118,8 +118,8 @@ fn what_an_action_says_of_a_packet_the_qdisc_sees() {
     assert!(b.show("-s class show dev a").contains("class prio 1:1 parent 1: \n Sent 200 bytes 2 pkt"));
 }
 
-/// What Linux 6.18 was seen to count: nothing without a filter in chain 0, everything that such filters are asked about, in and out
-/// together, what comes in without its link header.
+/// What Linux 6.18 was seen to count: nothing without a filter in chain 0, everything that such filters are asked about, in
+/// and out together, what comes in without its link header.
 #[test]
 fn hooks_count_what_their_filters_are_asked_about() {
     let mut b = Bench::new(&["tc qdisc add dev a clsact", "tc qdisc add dev b ingress"]);

@@ -24,8 +24,8 @@ pub struct CbrCounts {
 
 /// Where every packet since the start is, in packets and bytes on the wire. In bytes,
 /// `submitted = delivered + dropped + stolen + refused + lost + backlog + in_devices + in_links` holds between any two events,
-/// unless actions make packets longer or shorter; in packets only if nothing cuts TSO units, which count as one before and as many
-/// after.
+/// unless actions make packets longer or shorter; in packets only if nothing cuts TSO units, which count as one before and
+/// as many after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Taken by the NICs of the hosts that sent them.

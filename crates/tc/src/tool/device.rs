@@ -34,8 +34,8 @@ impl Hook {
     }
 }
 
-/// What the hooks of a device have seen, as Linux counts it: only while the filters that are asked there are any (in chain 0), and
-/// both hooks of clsact together.
+/// What the hooks of a device have seen, as Linux counts it: only where there are filters to be asked (in chain 0), and both
+/// hooks of clsact together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HookCounts {
     /// Packets, and bytes: without the link header of what was received, with all headers of the segments of what is sent.
