@@ -39,7 +39,16 @@ pub trait FrameBytes {
     fn checksum_left(&self) -> Option<usize> {
         None
     }
+    /// What else is left to be done on the frame, in its owner's own words (of virtio-net: the header): a copy has to be
+    /// handed on with the same.
+    fn undone(&self) -> Undone {
+        Undone::default()
+    }
 }
+
+/// What is left to be done on a frame; only whose frames they are can read it. Zeros: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Undone(pub [u8; 12]);
 
 impl FrameBytes for alloc::vec::Vec<u8> {
     fn bytes(&self) -> &[u8] {
@@ -68,7 +77,7 @@ impl FrameBytes for alloc::vec::Vec<u8> {
 pub trait Outlet {
     /// Takes a copy of a packet for another port, `depth` redirections deep; false if the port is not there or is down, or
     /// the packet is too deep.
-    fn send(&mut self, to: PortId, way: Way, frame: &[u8], m: &Meta, depth: u8) -> bool;
+    fn send(&mut self, to: PortId, way: Way, frame: &dyn FrameBytes, m: &Meta, depth: u8) -> bool;
     /// Takes a sample of a packet: the first bytes of it, as many as asked for.
     fn sample(&mut self, _group: u32, _rate: u32, _frame: &[u8], _m: &Meta) {}
     /// Takes a line that an action wants to have written.
@@ -80,7 +89,7 @@ pub trait Outlet {
 pub struct NoOutlet;
 
 impl Outlet for NoOutlet {
-    fn send(&mut self, _: PortId, _: Way, _: &[u8], _: &Meta, _: u8) -> bool {
+    fn send(&mut self, _: PortId, _: Way, _: &dyn FrameBytes, _: &Meta, _: u8) -> bool {
         false
     }
 }

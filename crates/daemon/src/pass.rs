@@ -136,7 +136,7 @@ impl Links {
             }
         };
         // What cannot be kept is counted where it would have been.
-        if let Ok(Received::Frame(mut arrival)) = self.all[to].way.receive(&mut One(Some(&copy.frame))) {
+        if let Ok(Received::Frame(mut arrival)) = self.all[to].way.receive(&mut One(Some(copy))) {
             let meta = arrival.meta_mut();
             (meta.priority, meta.mark) = (copy.priority, copy.mark);
             self.pass_one(now, from, to, arrival, copy.depth, up, copies);

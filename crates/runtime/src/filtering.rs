@@ -3,7 +3,7 @@
 use txweir_core::action::State;
 use txweir_core::filter::{BlockId, Filters, Run, Verdict};
 use txweir_core::headers::Headers;
-use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Way};
+use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Undone, Way};
 use txweir_core::route::Routed;
 use txweir_core::{DropReason, Instant};
 use txweir_tc::tool::HookCounts;
@@ -66,6 +66,9 @@ impl FrameBytes for Frame {
             self.hdr.csum_start = self.hdr.csum_start.saturating_sub(len);
         }
         done
+    }
+    fn undone(&self) -> Undone {
+        Undone(self.hdr.encode())
     }
     fn checksum_left(&self) -> Option<usize> {
         self.hdr.needs_csum.then_some(usize::from(self.hdr.csum_start))

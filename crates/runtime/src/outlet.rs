@@ -2,7 +2,7 @@
 
 use std::io;
 
-use txweir_core::packet::{Outlet, PortId, Way};
+use txweir_core::packet::{FrameBytes, Outlet, PortId, Way};
 use txweir_core::{Instant, Meta};
 use txweir_device::{Sent, VnetHdr};
 
@@ -19,6 +19,8 @@ pub struct Copy {
     pub to: PortId,
     /// Which way it goes there.
     pub way: Way,
+    /// What is left to be done on it: a checksum, to be cut.
+    pub hdr: VnetHdr,
     /// Its bytes.
     pub frame: Vec<u8>,
     /// What the frame had as its priority.
@@ -43,11 +45,12 @@ pub struct Outlets<'a> {
 }
 
 impl Outlet for Outlets<'_> {
-    fn send(&mut self, to: PortId, way: Way, frame: &[u8], m: &Meta, depth: u8) -> bool {
+    fn send(&mut self, to: PortId, way: Way, frame: &dyn FrameBytes, m: &Meta, depth: u8) -> bool {
         let room = self.up.contains(&to) && self.copies.len() < COPIES_MAX;
         if room {
-            let (priority, mark) = (m.priority, m.mark);
-            self.copies.push(Copy { to, way, frame: frame.into(), priority, mark, depth });
+            let hdr = VnetHdr::decode(&frame.undone().0);
+            let (frame, priority, mark) = (frame.bytes().into(), m.priority, m.mark);
+            self.copies.push(Copy { to, way, hdr, frame, priority, mark, depth });
         }
         room
     }
@@ -59,16 +62,16 @@ impl Outlet for Outlets<'_> {
     }
 }
 
-/// One frame, to be received.
+/// One copy, to be received once.
 #[derive(Debug)]
-pub struct One<'a>(pub Option<&'a [u8]>);
+pub struct One<'a>(pub Option<&'a Copy>);
 
 impl Port for One<'_> {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        let Some(bytes) = self.0.take() else { return Ok(None) };
+        let Some(Copy { hdr, frame: bytes, .. }) = self.0.take() else { return Ok(None) };
         let Some(room) = frame.get_mut(..bytes.len()) else { return Ok(None) };
         room.copy_from_slice(bytes);
-        Ok(Some((VnetHdr::default(), bytes.len())))
+        Ok(Some((*hdr, bytes.len())))
     }
     fn send(&mut self, _: &VnetHdr, _: &[u8]) -> io::Result<Sent> {
         Ok(Sent::Taken)

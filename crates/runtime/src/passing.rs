@@ -61,8 +61,7 @@ impl Filtering {
                 Way::Ingress => (Some(at), 1 - at),
             };
             // What cannot be kept is counted where it would have been.
-            if let Ok(Received::Frame(mut arrival)) = directions[1 - to].receive(&mut One(Some(&copy.frame)))
-            {
+            if let Ok(Received::Frame(mut arrival)) = directions[1 - to].receive(&mut One(Some(&copy))) {
                 let meta = arrival.meta_mut();
                 (meta.priority, meta.mark) = (copy.priority, copy.mark);
                 self.one(now, (from, to), (arrival, copy.depth), directions, sides, &mut copies)?;

@@ -7,11 +7,11 @@ use txweir_core::checksum::Sum;
 use txweir_core::packet::{NoOutlet, PortId};
 use txweir_core::{Env, Instant};
 use txweir_device::segment::complete_checksum;
-use txweir_device::{Sent, VnetHdr};
-use txweir_runtime::{Asking, Direction, DirectionConfig, Port, Received};
+use txweir_device::{Gso, Sent, VnetHdr};
+use txweir_runtime::{Asking, Direction, DirectionConfig, Notes, One, Outlets, Port, Received};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::Memory;
-use txweir_tc::tool::{Hook, Request, run};
+use txweir_tc::tool::{Devices as _, Hook, Request, run};
 
 /// A port with frames to be received, and one that remembers what was sent.
 #[derive(Default)]
@@ -117,4 +117,33 @@ fn where_the_device_begins_elsewhere_the_transport_stays() {
     (hdr.csum_start, hdr.csum_offset) = (60, 6);
     let lines = "filter add dev a egress matchall action csum ip4h and tcp";
     assert_eq!(through(lines, (hdr, frame.clone())), (hdr, frame));
+}
+
+/// A copy has the same left to be done as the frame that it was made of: a checksum, and to be cut.
+#[test]
+fn a_copy_takes_along_what_is_left_to_the_device() {
+    let mut devices = Memory::new(&["a", "b"]);
+    let lines = "qdisc add dev a clsact\nfilter add dev a egress matchall action mirred egress mirror dev b";
+    let request =
+        Request { args: vec!["-b".into()], batch: Some(Source::new("b", lines)), ..Request::default() };
+    assert_eq!(run(&request, &mut devices).status, 0);
+    let block = devices.get("a").and_then(|a| a.block(Hook::EGRESS));
+    let to = devices.port("b").expect("a port");
+    let (filters, state) = devices.classify();
+    let config = DirectionConfig { wire: None, bql: None, env: Env::default(), ..DirectionConfig::default() };
+    let mut way = Direction::new(config).unwrap();
+    let (mut hdr, frame) = left_to_the_device([10, 0, 0, 2], &[5; 3000]);
+    (hdr.gso, hdr.gso_size) = (Gso::TcpV4, 1000);
+    let mut port = List { incoming: [(hdr, frame.clone())].into(), sent: Vec::new() };
+    let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
+    let (mut copies, mut notes) = (Vec::new(), Notes::default());
+    let outlet = &mut Outlets { up: &[to], copies: &mut copies, notes: &mut notes, now: Instant(1) };
+    let at = (PortId(9), block);
+    let counted = Default::default();
+    let mut asking = Asking { filters, state, outlet, from: None, to: at, queues: 1, depth: 0, counted };
+    assert!(way.classify(Instant(1), arrival, &mut asking).is_some());
+    let [copy] = copies.as_slice() else { panic!("{} copies", copies.len()) };
+    let mut again = vec![0; 4000];
+    let (copied, len) = One(Some(copy)).recv(&mut again).unwrap().expect("a frame");
+    assert_eq!((copied, &again[..len]), (hdr, &frame[..]));
 }
