@@ -9,8 +9,9 @@
 //! before its headers do, or before the length that its IP header declares, is dropped and counted.
 //!
 //! Of a frame whose TCP or UDP checksum was left to the device
-//! ([`FrameBytes::checksum_left`](crate::packet::FrameBytes::checksum_left)) the sum of the pseudo-header is reckoned anew, of a super-packet too, and the rest is still the device's: completed here it
-//! would be completed twice. Where the device begins to sum elsewhere, inside a tunnel, the transport is left alone.
+//! ([`FrameBytes::checksum_left`](crate::packet::FrameBytes::checksum_left)) the sum of the pseudo-header is reckoned anew, of a
+//! super-packet too, and the rest is still the device's: completed here it would be completed twice. Where the device begins to
+//! sum elsewhere, inside a tunnel, the transport is left alone.
 //!
 //! Cost: linear in the bytes that are summed. Memory: none.
 //!
