@@ -9,6 +9,7 @@ use txweir::daemon::{Daemon, Listener, Server, socket};
 use txweir::device::{Signals, clock};
 
 use crate::Failure;
+use crate::run::Samples;
 
 /// Options of `txweir daemon`.
 #[derive(Debug, clap::Args)]
@@ -20,6 +21,9 @@ pub struct Args {
     /// File of link and tc lines to begin with, as `txweir tc save` writes it; `-` is stdin
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub samples: Samples,
 }
 
 /// Runs `txweir daemon`.
@@ -27,6 +31,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let path = socket::path(args.socket.as_deref()).map_err(Failure::usage)?;
     let signals = Signals::take().map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
     let mut daemon = Daemon::new();
+    args.samples.open(daemon.links_mut().notes_mut())?;
     if let Some(file) = &args.config {
         configure(&mut daemon, file)?;
     }
@@ -37,7 +42,11 @@ pub fn main(args: Args) -> Result<(), Failure> {
     // Nobody may be listening there, which is no reason not to serve.
     let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
     drop(out);
-    let served = Server::new(daemon, listener).run(&signals);
+    let mut server = Server::new(daemon, listener);
+    let served = server.run(&signals);
+    if let Some(said) = args.samples.said(server.daemon_mut().links_mut().notes_mut()) {
+        let _ = io::stderr().write_all(said.as_bytes());
+    }
     // A signal that is not taken would be met by its usual action once they are given back.
     while let Ok(Some(_)) = signals.pending() {}
     served.map_err(|e| Failure::failed(format!("cannot wait: {e}")))

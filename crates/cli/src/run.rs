@@ -1,20 +1,25 @@
 //! `txweir run`: live packets between two interfaces.
 
+mod sites;
+
 use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use txweir::core::rates::SharedRates;
+use txweir::core::Bytes;
 use txweir::core::value::{Value, Words, text_of};
 use txweir::device::{Endpoint, LinkOptions, Signal, Signals, clock};
-use txweir::runtime::{Direction, DirectionConfig, Ended, Forwarder, RunOptions, Side, WireSpec, report};
+use txweir::runtime::{
+    Direction, DirectionConfig, Ended, Forwarder, Notes, RunOptions, SAMPLES_MAX, Side, WireSpec, report,
+};
 use txweir::tc::diagnostic::code;
 use txweir::tc::json::Object;
 use txweir::tc::{Command, Diagnostic, Policy};
 use txweir::{Env, Instant, Nanos};
 
 use crate::{Failure, policy};
+use sites::Sites;
 
 /// Options of `txweir run`.
 #[derive(Debug, clap::Args)]
@@ -59,9 +64,52 @@ pub struct Args {
     #[arg(long, value_name = "TIME")]
     stats_interval: Option<String>,
 
+    #[command(flatten)]
+    samples: Samples,
+
     /// Print one JSON object a line: "ready", "stats", "end"
     #[arg(long)]
     json: bool,
+}
+
+/// Where the samples of `sample` actions go.
+#[derive(Debug, clap::Args)]
+pub struct Samples {
+    /// Write what `sample` actions take into this file (pcapng), a new one
+    #[arg(long, value_name = "FILE")]
+    samples: Option<PathBuf>,
+
+    /// Most bytes of that file (64mb); samples beyond are counted and not written [default: 64mb]
+    #[arg(long, value_name = "SIZE", requires = "samples")]
+    samples_max: Option<String>,
+}
+
+impl Samples {
+    /// Makes ready for samples, and for lines, which go to the standard error.
+    pub fn open(&self, notes: &mut Notes) -> Result<(), Failure> {
+        let Some(path) = &self.samples else { return Ok(()) };
+        let max = match &self.samples_max {
+            None => SAMPLES_MAX,
+            Some(text) => match Bytes::take(&mut Words::new(&[text])) {
+                Some(size) if size.0 > 0 => size.0,
+                _ => {
+                    let expected = "a size (64mb, 500kb)";
+                    return Err(Failure::usage(format!(
+                        "--samples-max: expected {expected}, given \"{text}\""
+                    )));
+                }
+            },
+        };
+        let opened = notes.samples_to(path, max, Instant(clock::now_ns()));
+        opened.map_err(|e| Failure::usage(format!("--samples {}: {e}", path.display())))
+    }
+
+    /// What has become of samples, in one line; nothing if they went nowhere.
+    pub fn said(&self, notes: &Notes) -> Option<String> {
+        let (path, counts) = (self.samples.as_ref()?, notes.sampled()?);
+        let (written, dropped) = (counts.written, counts.dropped);
+        Some(format!("samples: {written} in {}, {dropped} dropped\n", path.display()))
+    }
 }
 
 /// What the options say, before anything is opened.
@@ -69,6 +117,7 @@ struct Plan {
     endpoints: [Endpoint; 2],
     wires: [WireSpec; 2],
     policies: [Option<Policy>; 2],
+    notes: Notes,
     options: RunOptions,
 }
 
@@ -76,9 +125,10 @@ struct Plan {
 pub fn main(args: Args) -> Result<(), Failure> {
     let plan = Plan::read(&args)?;
     let signals = Signals::take().map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
+    let options = plan.options;
     let mut forwarder = plan.open(&args)?;
     say(&ready(&forwarder, args.json));
-    let ended = forwarder.run(&plan.options, &signals, |forwarder| {
+    let ended = forwarder.run(&options, &signals, |forwarder| {
         say(&match args.json {
             true => report::json(forwarder, "stats") + "\n",
             false => report::text(forwarder) + "\n",
@@ -88,6 +138,11 @@ pub fn main(args: Args) -> Result<(), Failure> {
         true => report::json(&mut forwarder, "end") + "\n",
         false => format!("{}\n{}", ended_by(&ended, forwarder.elapsed()), report::text(&mut forwarder)),
     });
+    let said = forwarder.filtering().and_then(|filtering| args.samples.said(&filtering.notes));
+    if let Some(said) = said {
+        // Beside the JSON, not in it.
+        let _ = std::io::stderr().write_all(said.as_bytes());
+    }
     ended.map(|_| ()).map_err(Failure::failed)
 }
 
@@ -116,10 +171,12 @@ impl Plan {
             ..RunOptions::default()
         };
         let policies = policies(args, &endpoints)?;
-        Ok(Self { endpoints, wires, policies, options })
+        let mut notes = Notes::default();
+        args.samples.open(&mut notes)?;
+        Ok(Self { endpoints, wires, policies, notes, options })
     }
 
-    fn open(&self, args: &Args) -> Result<Forwarder, Failure> {
+    fn open(self, args: &Args) -> Result<Forwarder, Failure> {
         let mut options = LinkOptions::default();
         options.tap.offload = !args.no_offload;
         let open = |endpoint: &Endpoint| {
@@ -133,13 +190,24 @@ impl Plan {
             Ok::<_, Failure>(Side { name: endpoint.to_string(), link })
         };
         let sides = [open(&self.endpoints[0])?, open(&self.endpoints[1])?];
-        let mut directions = [self.direction(0, &sides[1])?, self.direction(1, &sides[0])?];
-        // What both ways name they share.
-        let trees = directions.each_ref().map(|direction| direction.path().tree());
-        let agreed = SharedRates::new().agree(&trees).map_err(Failure::usage)?;
-        let now = Instant(clock::now_ns());
-        directions.iter_mut().for_each(|direction| direction.configure(now, |tree, _| agreed.join(tree)));
-        Ok(Forwarder::new(sides, directions))
+        let directions = [self.direction(0, &sides[1])?, self.direction(1, &sides[0])?];
+        let [input, output] = self.endpoints.each_ref().map(|e| e.name.as_str().to_owned());
+        let [there, back] = directions;
+        let ways = [(output, there), (input, back)];
+        let seed = |n: u8| RandomState::new().hash_one(n);
+        let mut sites = Sites::new(ways, [seed(0), seed(1)], Instant(clock::now_ns()));
+        for (way, policy) in self.policies.iter().enumerate() {
+            let Some(policy) = policy else { continue };
+            // A line without a name is for whose turn it is.
+            let name = self.endpoints[1 - way].name.as_str();
+            policy.apply_to(sites.turn(way), &[name])?;
+        }
+        let (directions, filtering) = sites.finish(self.notes);
+        let forwarder = Forwarder::new(sides, directions);
+        Ok(match filtering {
+            Some(filtering) => forwarder.with_filters(filtering),
+            None => forwarder,
+        })
     }
 
     fn direction(&self, way: usize, output: &Side) -> Result<Direction, Failure> {
@@ -154,12 +222,7 @@ impl Plan {
             ..Env::default()
         };
         let config = DirectionConfig { wire: Some(wire), bql, env, ..DirectionConfig::default() };
-        let mut direction = Direction::new(config).map_err(Failure::usage)?;
-        if let Some(policy) = &self.policies[way] {
-            let now = Instant(clock::now_ns());
-            direction.configure(now, |tree, cx| policy.apply(tree, cx))?;
-        }
-        Ok(direction)
+        Direction::new(config).map_err(Failure::usage)
     }
 }
 
@@ -171,15 +234,14 @@ fn policies(args: &Args, endpoints: &[Endpoint; 2]) -> Result<[Option<Policy>; 2
     both.iter().try_for_each(|policy| known(policy, &[output, input]))?;
     back.iter().try_for_each(|policy| known(policy, &[input]))?;
     let there = both.as_ref().map(|p| p.for_device(output));
-    Ok([there, back.or(both).map(|p| p.for_device(input))])
+    // Of one file for both ways the lines about actions are done once.
+    let back = back.or(both.map(Policy::without_actions));
+    Ok([there, back.map(|p| p.for_device(input))])
 }
 
 /// Refuses lines for a device that no packets leave by here.
 fn known(policy: &Policy, devices: &[&str]) -> Result<(), Failure> {
-    let named = policy.commands().iter().filter_map(|cmd| match cmd {
-        Command::Qdisc(cmd) => cmd.dev.as_ref(),
-        _ => None,
-    });
+    let named = policy.commands().iter().filter_map(Command::dev);
     let Some(dev) = named.into_iter().find(|dev| !devices.contains(&dev.text.as_str())) else {
         return Ok(());
     };

@@ -403,6 +403,44 @@ fn policies_and_packet_sockets_carry_tcp() {
     assert!(end["directions"][0]["stats"]["cut"].as_u64().expect("a counter") > 0, "{end}");
 }
 
+/// Filters at the hook that frames come in by and at the qdisc that they leave by; samples; lines.
+#[test]
+fn filters_choose_and_actions_tell() {
+    skip_unless_possible!();
+    let net = Net::with_taps();
+    let samples = std::env::temp_dir().join(format!("txw-{}-samples", std::process::id()));
+    let policy = Temp::new(
+        "filters.tc",
+        "qdisc add clsact\n\
+         filter add ingress protocol ip prio 1 u32 match ip dport 5201 0xffff match ip protocol 6 0xff \
+             action sample rate 1 group 3 trunc 64 action simple sdata seen action skbedit mark 7\n\
+         qdisc add root handle 1: prio\n\
+         qdisc add parent 1:1 handle 10: pfifo\nqdisc add parent 1:2 handle 20: pfifo\n\
+         filter add parent 1: protocol ip handle 7 fw classid 1:1\n",
+    );
+    let file = Temp(samples.clone());
+    let args = ["--wire", "rate=1gbit", "--policy", policy.path(), "--samples", file.path(), "--json"];
+    let running = net.start(&args);
+    net.carry(1_000_000);
+    running.signal(Signal::INT);
+    let (code, out, err) = running.end();
+    assert_eq!(code, Some(0), "{err}");
+    let end: Value = serde_json::from_str(out.lines().last().expect("a line")).expect("JSON");
+    let packets = |way: usize, handle: &str| {
+        let qdiscs = end["directions"][way]["qdiscs"].as_array().expect("a list");
+        let found = qdiscs.iter().find(|q| q["handle"] == handle).expect("the qdisc");
+        found["packets"].as_u64().expect("a counter")
+    };
+    // The way there is marked, the way back is not.
+    assert!(packets(0, "10:") > 10, "{end}");
+    assert_eq!(packets(1, "10:"), 0, "{end}");
+    assert!(packets(1, "20:") > 5, "{end}");
+    assert!(err.lines().any(|line| line == "simple: seen_1"), "{err}");
+    let said = err.lines().find(|line| line.starts_with("samples: ")).expect("what became of samples");
+    assert!(said.ends_with(", 0 dropped") && !said.starts_with("samples: 0"), "{said}");
+    assert!(std::fs::metadata(&samples).expect("the file").len() > 1000);
+}
+
 #[test]
 fn an_interface_that_goes_away_ends_it_with_one_line() {
     skip_unless_possible!();

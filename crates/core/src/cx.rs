@@ -28,6 +28,11 @@ impl Tally {
         self.packets += 1;
         self.bytes += bytes as u64;
     }
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
     /// What was added since `earlier`.
     #[inline]
     pub const fn since(self, earlier: Self) -> Self {

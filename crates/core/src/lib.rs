@@ -40,6 +40,7 @@ pub mod meta;
 pub mod node;
 pub mod packet;
 pub mod params;
+pub mod pcapng;
 pub mod pool;
 pub mod port;
 pub mod qdisc;

@@ -34,7 +34,21 @@ pub trait FrameBytes {
     fn insert(&mut self, at: usize, bytes: &[u8]) -> bool;
     /// Takes bytes out at an offset; false, and nothing done, if there are not so many.
     fn remove(&mut self, at: usize, len: usize) -> bool;
+    /// Where the sum begins that the device is to reckon and to write, if a checksum was left to it: the field has the sum of
+    /// the pseudo-header until then. (Linux: CHECKSUM_PARTIAL; virtio: NEEDS_CSUM.)
+    fn checksum_left(&self) -> Option<usize> {
+        None
+    }
+    /// What else is left to be done on the frame, in its owner's own words (of virtio-net: the header): a copy has to be
+    /// handed on with the same.
+    fn undone(&self) -> Undone {
+        Undone::default()
+    }
 }
+
+/// What is left to be done on a frame; only whose frames they are can read it. Zeros: nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Undone(pub [u8; 12]);
 
 impl FrameBytes for alloc::vec::Vec<u8> {
     fn bytes(&self) -> &[u8] {
@@ -63,7 +77,7 @@ impl FrameBytes for alloc::vec::Vec<u8> {
 pub trait Outlet {
     /// Takes a copy of a packet for another port, `depth` redirections deep; false if the port is not there or is down, or
     /// the packet is too deep.
-    fn send(&mut self, to: PortId, way: Way, frame: &[u8], m: &Meta, depth: u8) -> bool;
+    fn send(&mut self, to: PortId, way: Way, frame: &dyn FrameBytes, m: &Meta, depth: u8) -> bool;
     /// Takes a sample of a packet: the first bytes of it, as many as asked for.
     fn sample(&mut self, _group: u32, _rate: u32, _frame: &[u8], _m: &Meta) {}
     /// Takes a line that an action wants to have written.
@@ -75,7 +89,7 @@ pub trait Outlet {
 pub struct NoOutlet;
 
 impl Outlet for NoOutlet {
-    fn send(&mut self, _: PortId, _: Way, _: &[u8], _: &Meta, _: u8) -> bool {
+    fn send(&mut self, _: PortId, _: Way, _: &dyn FrameBytes, _: &Meta, _: u8) -> bool {
         false
     }
 }

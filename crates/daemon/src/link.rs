@@ -10,7 +10,7 @@ use txweir_core::wire::{DescriptorCost, WireConfig};
 use txweir_core::{Env, Instant, Rate};
 use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions, Loss, Sent, VnetHdr};
 use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, Port, WireSpec};
-use txweir_tc::tool::Hook;
+use txweir_tc::tool::{Hook, HookCounts};
 
 use crate::grammar::{Change, LinkType, Make, Send};
 use crate::traffic::{HEADERS, Traffic};
@@ -73,6 +73,8 @@ pub struct Link {
     pub unclaimed: Tally,
     /// The hook that tc has put on it.
     pub hook: Option<Hook>,
+    /// What its hooks have counted.
+    pub hook_counts: HookCounts,
     /// The time of the request that is being done.
     pub now: Instant,
     /// The wire as it was given; its rate is the present one.
@@ -159,6 +161,7 @@ impl Link {
             end,
             unclaimed: Tally::default(),
             hook: None,
+            hook_counts: HookCounts::default(),
             now: Instant::ZERO,
             wire,
         })

@@ -8,7 +8,7 @@ use txweir_core::filter::Filters;
 use txweir_core::rates::SharedRates;
 use txweir_device::poll::{PollFd, PollFlags};
 use txweir_device::{IfName, MAX_FRAME};
-use txweir_runtime::Received;
+use txweir_runtime::{Notes, Received};
 use txweir_tc::tool::Ports;
 
 use crate::grammar::{Change, LinkType, Make, Verb};
@@ -50,6 +50,8 @@ pub struct Links {
     pub(crate) rates: SharedRates,
     /// By which numbers they know links.
     pub(crate) ports: Ports,
+    /// Where samples and lines go that actions want to have written.
+    pub(crate) notes: Notes,
     /// What they count has room for all that there are.
     pub(crate) fitted: bool,
 }
@@ -63,6 +65,7 @@ impl Default for Links {
             filters: Filters::new().with_seed(RandomState::new().hash_one(1u8)),
             rates: SharedRates::new(),
             ports: Ports::default(),
+            notes: Notes::default(),
             fitted: true,
             // What the standard library keys its own hashes with: from the system's random source.
             state: State::new(RandomState::new().hash_one(0u8)),
@@ -80,6 +83,11 @@ impl Links {
     /// All links, to use.
     pub fn all_mut(&mut self) -> &mut [Link] {
         &mut self.all
+    }
+
+    /// Where samples and lines go, to be told before they come.
+    pub const fn notes_mut(&mut self) -> &mut Notes {
+        &mut self.notes
     }
 
     /// The link of this name.

@@ -1,64 +1,15 @@
 //! A frame's way into a link: the filters of the hooks and qdiscs that it passes, the link itself, and the copies that actions
 //! send to other links.
 
-use std::io;
-
+use txweir_core::Instant;
 use txweir_core::filter::BlockId;
-use txweir_core::packet::{Outlet, PortId, Way};
-use txweir_core::{Instant, Meta};
-use txweir_device::{Sent, VnetHdr};
-use txweir_runtime::{Arrival, Asking, Port, Received};
-use txweir_tc::tool::Hook;
+use txweir_core::packet::{PortId, Way};
+use txweir_runtime::{Arrival, Asking, Copy, One, Outlets, Received};
+use txweir_tc::tool::{Hook, HookCounts};
 
 use crate::grammar::Send;
 use crate::link::{End, Link};
 use crate::links::Links;
-
-/// Most copies that wait while a frame and what comes of it is passed on; what is beyond is refused, which the action counts.
-const COPIES_MAX: usize = 64;
-
-/// A copy that an action has sent.
-#[derive(Debug)]
-struct Copy {
-    to: PortId,
-    way: Way,
-    frame: Vec<u8>,
-    priority: u32,
-    mark: u32,
-    depth: u8,
-}
-
-/// Takes what actions send, to be passed on when the frame itself is done with.
-struct Copies<'a> {
-    /// Links that take frames.
-    up: &'a [PortId],
-    list: &'a mut Vec<Copy>,
-}
-
-impl Outlet for Copies<'_> {
-    fn send(&mut self, to: PortId, way: Way, frame: &[u8], m: &Meta, depth: u8) -> bool {
-        let room = self.up.contains(&to) && self.list.len() < COPIES_MAX;
-        if room {
-            self.list.push(Copy { to, way, frame: frame.into(), priority: m.priority, mark: m.mark, depth });
-        }
-        room
-    }
-}
-
-/// One frame, to be received.
-struct One<'a>(Option<&'a [u8]>);
-
-impl Port for One<'_> {
-    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        let Some(bytes) = self.0.take() else { return Ok(None) };
-        let Some(room) = frame.get_mut(..bytes.len()) else { return Ok(None) };
-        room.copy_from_slice(bytes);
-        Ok(Some((VnetHdr::default(), bytes.len())))
-    }
-    fn send(&mut self, _: &VnetHdr, _: &[u8]) -> io::Result<Sent> {
-        Ok(Sent::Taken)
-    }
-}
 
 /// The filters at a hook of a link, if it has them.
 fn hook_of(link: &Link, at: Hook, place: txweir_core::Handle) -> Option<BlockId> {
@@ -115,14 +66,21 @@ impl Links {
         let mut asking = Asking {
             filters: &self.filters,
             state: &mut self.state,
-            outlet: &mut Copies { up, list: copies },
+            outlet: &mut Outlets { up, copies, notes: &mut self.notes, now },
             from: ingress,
             to: egress,
             queues: link.queues,
             depth,
+            counted: [HookCounts::default(); 2],
         };
-        if let Some(arrival) = link.way.classify(now, arrival, &mut asking) {
+        let arrival = link.way.classify(now, arrival, &mut asking);
+        let [received, sent] = asking.counted;
+        link.hook_counts.add(sent);
+        if let Some(arrival) = arrival {
             admit(now, link, arrival);
+        }
+        if let Some(from) = from {
+            self.all[from].hook_counts.add(received);
         }
     }
 
@@ -178,7 +136,7 @@ impl Links {
             }
         };
         // What cannot be kept is counted where it would have been.
-        if let Ok(Received::Frame(mut arrival)) = self.all[to].way.receive(&mut One(Some(&copy.frame))) {
+        if let Ok(Received::Frame(mut arrival)) = self.all[to].way.receive(&mut One(Some(copy))) {
             let meta = arrival.meta_mut();
             (meta.priority, meta.mark) = (copy.priority, copy.mark);
             self.pass_one(now, from, to, arrival, copy.depth, up, copies);

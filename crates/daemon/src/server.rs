@@ -57,6 +57,11 @@ impl Server {
         Self { daemon, listener, sessions: Vec::new(), turn: 0, pause: None }
     }
 
+    /// The daemon, to look at when it has ended.
+    pub const fn daemon_mut(&mut self) -> &mut Daemon {
+        &mut self.daemon
+    }
+
     /// Serves until `stop` has something to read; signals, for one ([`Signals`](txweir_device::Signals)).
     ///
     /// # Errors

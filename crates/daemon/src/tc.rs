@@ -6,7 +6,7 @@ use txweir_core::filter::Filters;
 use txweir_core::packet::PortId;
 use txweir_core::pool::Pool;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
-use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, LinkLine, SwapDone};
+use txweir_tc::tool::{Device, Devices, Hook, HookCounts, LOOPBACK, LinkLine, SwapDone};
 
 use crate::grammar::{self, Verb};
 use crate::link::Link;
@@ -106,7 +106,14 @@ impl Device for Link {
     }
 
     fn set_hook(&mut self, hook: Option<Hook>) {
+        if self.hook != hook {
+            self.hook_counts = HookCounts::default();
+        }
         self.hook = hook;
+    }
+
+    fn hook_counts(&self) -> HookCounts {
+        self.hook_counts
     }
 
     fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {

@@ -1,8 +1,12 @@
 //! Filters and actions on frames: what tc says, and what becomes of what is sent.
 
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
 use txweir_core::Instant;
 use txweir_daemon::Daemon;
 use txweir_daemon::protocol::Ask;
+use txweir_runtime::{Notes, SampleCounts};
 
 struct Bench(Daemon);
 
@@ -112,4 +116,97 @@ fn what_an_action_says_of_a_packet_the_qdisc_sees() {
     ]);
     b.send("a --packets 2 --size 100");
     assert!(b.show("-s class show dev a").contains("class prio 1:1 parent 1: \n Sent 200 bytes 2 pkt"));
+}
+
+/// What Linux 6.18 was seen to count: nothing without a filter in chain 0, everything that such filters are asked about, in
+/// and out together, what comes in without its link header.
+#[test]
+fn hooks_count_what_their_filters_are_asked_about() {
+    let mut b = Bench::new(&["tc qdisc add dev a clsact", "tc qdisc add dev b ingress"]);
+    let sent = |b: &mut Bench, dev: &str, bytes: u64, packets: u64, drops: u64| {
+        let shown = b.show(&format!("-s qdisc show dev {dev}"));
+        let at = shown.find("ffff:fff1").map_or("", |at| &shown[at..]);
+        let line = format!(" Sent {bytes} bytes {packets} pkt (dropped {drops}, overlimits 0 requeues 0) \n");
+        assert_eq!(at.lines().nth(1).map(|l| format!("{l}\n")), Some(line), "{shown}");
+    };
+    b.send("a --packets 3 --size 100");
+    sent(&mut b, "a", 0, 0, 0);
+    b.run("tc filter add dev a egress chain 5 matchall action drop");
+    b.send("a --packets 3 --size 100");
+    sent(&mut b, "a", 0, 0, 0);
+    // Of another protocol: asked, and not matched.
+    b.run("tc filter add dev a egress protocol arp matchall action drop");
+    b.send("a --packets 3 --size 100");
+    sent(&mut b, "a", 300, 3, 0);
+    b.run("tc filter add dev a egress protocol ip matchall action drop");
+    b.send("a --packets 4 --size 100");
+    sent(&mut b, "a", 700, 7, 4);
+    let json = b.show("-j -s qdisc show dev a");
+    let counts = r#""bytes":700,"packets":7,"drops":4,"overlimits":0,"requeues":0,"backlog":0,"qlen":0"#;
+    assert!(json.contains(counts), "{json}");
+    // A new hook begins anew.
+    b.run("tc qdisc del dev a clsact");
+    b.run("tc qdisc add dev a clsact");
+    sent(&mut b, "a", 0, 0, 0);
+}
+
+/// A writer whose bytes can be looked at.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Shared {
+    fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn samples_and_lines_are_written() {
+    let (log, file) = (Shared::default(), Shared::default());
+    let mut b = Bench::new(&["tc qdisc add dev a clsact"]);
+    let mut notes = Notes::new(Box::new(log.clone()));
+    notes.samples_into(Box::new(file.clone()), 2000, 5_000_000_000).unwrap();
+    *b.0.links_mut().notes_mut() = notes;
+    b.run(
+        "tc filter add dev a egress matchall action sample rate 1 group 7 trunc 40 action simple sdata seen",
+    );
+    b.send("a --packets 3 --size 100");
+    assert_eq!(String::from_utf8(log.bytes()).unwrap(), "simple: seen_1\nsimple: seen_2\nsimple: seen_3\n");
+    assert_eq!(b.0.links_mut().notes_mut().sampled(), Some(SampleCounts { written: 3, dropped: 0 }));
+    // The first packet is behind the section and the interface: 40 of its 100 bytes, at 1 s of the loop's and 5 s more.
+    let bytes = file.bytes();
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let mut blocks = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        assert_eq!(word(at + 4), word(at + word(at + 4) as usize - 4), "a length before and after");
+        blocks.push((word(at), at));
+        at += word(at + 4) as usize;
+    }
+    let kinds: Vec<u32> = blocks.iter().map(|b| b.0).collect();
+    assert_eq!(kinds, [0x0a0d_0d0a, 1, 6, 6, 6]);
+    let packet = blocks[2].1;
+    assert_eq!((word(packet + 8), word(packet + 20), word(packet + 24)), (0, 40, 100));
+    assert_eq!(u64::from(word(packet + 12)) << 32 | u64::from(word(packet + 16)), 6_000_000_000);
+    let text = String::from_utf8_lossy(&bytes);
+    assert!(text.contains("group 7 rate 1/1 seq 0") && text.contains("group 7 rate 1/1 seq 2"), "{text}");
+    // The file has 2000 bytes of room, and a second 100 lines.
+    b.send("a --packets 200 --size 100");
+    let counts = b.0.links_mut().notes_mut().sampled().unwrap();
+    assert!(counts.dropped > 180 && counts.written + counts.dropped == 203, "{counts:?}");
+    assert!((1880..=2000).contains(&file.bytes().len()), "{}", file.bytes().len());
+    assert_eq!(String::from_utf8(log.bytes()).unwrap().lines().count(), 100);
+    drop(b);
+    let log = String::from_utf8(log.bytes()).unwrap();
+    assert_eq!(log.lines().last(), Some("simple: 103 lines left out"));
 }

@@ -5,10 +5,12 @@
 //! is a plain value of about two cache lines: no pool, and no allocation per packet. In a test that must see
 //! every byte, the payload travels along ([`Frame::body`]).
 //!
-//! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes.
+//! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes, unless an action has changed it.
 
 use txweir_core::Ecn;
 use txweir_core::time::Instant;
+
+use crate::shown::{Asked, LinkHeader};
 
 /// Bytes of an Ethernet header, counted and not stored.
 pub const ETHERNET: u32 = 14;
@@ -27,6 +29,8 @@ pub struct Frame {
     pub sent: Instant,
     /// Payload, in tests that look at it.
     body: Option<Box<[u8]>>,
+    /// What few frames have.
+    extra: Option<Box<Extra>>,
     /// Bytes of the IP packet.
     len: u32,
     /// Which connection end or sink it is for: an index that the lab gives out.
@@ -35,6 +39,8 @@ pub struct Frame {
     pub hash: u32,
     /// Packet priority (what SO_PRIORITY sets).
     pub priority: u32,
+    /// Its mark (what SO_MARK sets).
+    pub mark: u32,
     /// Ethertype.
     pub protocol: u16,
     gso_size: u16,
@@ -43,6 +49,15 @@ pub struct Frame {
     pub ds: u8,
     /// A bit of it is wrong: the checksums of whom it is for will tell.
     pub damaged: bool,
+}
+
+/// What few frames have.
+#[derive(Clone, Debug, Default)]
+struct Extra {
+    /// A link header that is not the ordinary one.
+    link: Option<LinkHeader>,
+    /// What filters have said, while its sender has it back.
+    asked: Option<Asked>,
 }
 
 impl Frame {
@@ -56,10 +71,12 @@ impl Frame {
             header,
             sent: Instant::ZERO,
             body: with_body.then(|| packet[header_len..].into()),
+            extra: None,
             len: packet.len() as u32,
             to: 0,
             hash: 0,
             priority: 0,
+            mark: 0,
             protocol: IPV4,
             ds: 0,
             damaged: false,
@@ -75,17 +92,19 @@ impl Frame {
         let mut header = [0; HEADER_MAX];
         header[..kept].copy_from_slice(&first[..kept]);
         let header_len = header_len.min(kept) as u8;
-        let (sent, body) = (Instant::ZERO, None);
-        let (to, hash, priority, protocol, ds) = (0, 0, 0, IPV4, 0);
+        let (sent, body, extra) = (Instant::ZERO, None, None);
+        let (to, hash, priority, mark, protocol, ds) = (0, 0, 0, 0, IPV4, 0);
         let (gso_size, damaged) = (0, false);
         Self {
             header,
             sent,
             body,
+            extra,
             len: ip_len,
             to,
             hash,
             priority,
+            mark,
             protocol,
             gso_size,
             header_len,
@@ -108,6 +127,34 @@ impl Frame {
     pub fn header(&self) -> &[u8] {
         &self.header[..usize::from(self.header_len)]
     }
+    /// Its first bytes without the link header, as far as they are kept: headers, and what follows.
+    pub fn kept(&self) -> &[u8] {
+        &self.header[..HEADER_MAX.min(self.len as usize)]
+    }
+    pub(crate) fn kept_mut(&mut self) -> &mut [u8] {
+        &mut self.header[..HEADER_MAX.min(self.len as usize)]
+    }
+    /// Its link header, if it is not the ordinary one.
+    pub fn link(&self) -> Option<&LinkHeader> {
+        self.extra.as_ref()?.link.as_ref()
+    }
+    pub(crate) fn set_link(&mut self, link: Option<LinkHeader>) {
+        if link.is_some() || self.extra.is_some() {
+            self.extra.get_or_insert_default().link = link;
+        }
+    }
+    /// Bytes of its link header.
+    pub fn link_len(&self) -> u32 {
+        self.link().map_or(ETHERNET, LinkHeader::len)
+    }
+    /// What filters have said of it before it was given back.
+    pub(crate) fn take_asked(&mut self) -> Option<Asked> {
+        self.extra.as_mut()?.asked.take()
+    }
+    pub(crate) fn with_asked(mut self, asked: Asked) -> Self {
+        self.extra.get_or_insert_default().asked = Some(asked);
+        self
+    }
     /// The payload, if it travels along.
     pub fn body(&self) -> Option<&[u8]> {
         self.body.as_deref()
@@ -117,16 +164,16 @@ impl Frame {
         self.len
     }
     /// Bytes of the frame, the Ethernet header included: what a qdisc counts for a packet that is not a unit.
-    pub const fn len(&self) -> u32 {
-        self.len + ETHERNET
+    pub fn len(&self) -> u32 {
+        self.len + self.link_len()
     }
     /// A frame is never empty.
     pub const fn is_empty(&self) -> bool {
         false
     }
     /// Bytes of headers, Ethernet included: what each segment of a unit repeats.
-    pub const fn header_len(&self) -> u32 {
-        self.header_len as u32 + ETHERNET
+    pub fn header_len(&self) -> u32 {
+        u32::from(self.header_len) + self.link_len()
     }
     /// Bytes after the headers.
     pub const fn payload_len(&self) -> u32 {
@@ -144,7 +191,7 @@ impl Frame {
         }
     }
     /// Bytes of all its segments, each with its headers.
-    pub const fn wire_len(&self) -> u32 {
+    pub fn wire_len(&self) -> u32 {
         self.len() + (self.segs() - 1) * self.header_len()
     }
 
@@ -166,7 +213,8 @@ impl Frame {
             body: self.body.as_ref().map(|b| b[from as usize..to as usize].into()),
             len: u32::from(self.header_len) + to - from,
             gso_size: if to - from > size { self.gso_size } else { 0 },
-            ..Self { body: None, ..*self }
+            extra: self.extra.clone(),
+            ..Self { body: None, extra: None, ..*self }
         };
         part.put_u16(2, part.len as u16);
         let seq = self.u32_at(TCP_SEQ).wrapping_add(from);
@@ -219,6 +267,11 @@ mod tests {
         bytes[TCP_SEQ..TCP_SEQ + 4].copy_from_slice(&u32::MAX.to_be_bytes());
         bytes[TCP_FLAGS] = FIN | PSH | 0x10;
         Frame::new(&bytes, 40, gso, true)
+    }
+
+    #[test]
+    fn a_frame_is_two_cache_lines() {
+        assert!(size_of::<Frame>() <= 128, "{}", size_of::<Frame>());
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub mod report;
 pub mod reproduce;
 pub mod run;
 pub mod scenario;
+pub mod shown;
 pub mod tcp;
 pub mod trial;
 mod tso;

@@ -5,8 +5,10 @@ mod replay;
 mod watch;
 
 use hdrhistogram::Histogram;
+use txweir_core::rates::SharedRates;
 use txweir_core::rng::Rng;
 use txweir_core::{Instant, Nanos, Rate, Tally};
+use txweir_tc::{Diagnostic, Policy};
 
 use crate::app::App;
 use crate::cpu::Cpu;
@@ -181,6 +183,10 @@ pub struct Net {
     nics: Vec<Nic>,
     /// The host at the other side of each NIC's link.
     far_sides: Vec<u32>,
+    /// For each NIC the one that sends the other way, if there is one: what comes in comes in by it.
+    ways_back: Vec<Option<u32>>,
+    /// Rates that qdiscs of any NICs share by name.
+    rates: SharedRates,
     /// For each host and destination host, the NIC that leads there; `u32::MAX` if none does.
     routes: Vec<Vec<u32>>,
     ends: Vec<End>,
@@ -210,6 +216,8 @@ impl Net {
             hosts: Vec::new(),
             nics: Vec::new(),
             far_sides: Vec::new(),
+            ways_back: Vec::new(),
+            rates: SharedRates::new(),
             routes: Vec::new(),
             ends: Vec::new(),
             sources: Vec::new(),
@@ -243,8 +251,18 @@ impl Net {
     /// Adds one direction of a link, with the NIC that sends into it, and gives the NIC's number.
     pub fn link(&mut self, from: u32, to: u32, config: NicConfig) -> Result<u32, String> {
         let nic = self.nics.len() as u32;
-        self.nics.push(Nic::new(config, nic)?);
+        let mut made = Nic::new(config, nic)?;
+        made.set_hosts(from, to);
+        self.nics.push(made);
         self.far_sides.push(to);
+        let back = self.hosts[to as usize]
+            .nics
+            .iter()
+            .find(|(back, there)| *there == from && self.ways_back[*back as usize].is_none());
+        self.ways_back.push(back.map(|(back, _)| *back));
+        if let Some(back) = self.ways_back[nic as usize] {
+            self.ways_back[back as usize] = Some(nic);
+        }
         self.hosts[from as usize].nics.push((nic, to));
         self.routes = (0..self.hosts.len()).map(|h| self.routes_from(h as u32)).collect();
         Ok(nic)
@@ -271,6 +289,15 @@ impl Net {
     /// True if links lead from one host to the other.
     pub fn reaches(&self, from: u32, to: u32) -> bool {
         self.routes.get(from as usize).is_some_and(|r| r[to as usize] != u32::MAX)
+    }
+
+    /// Applies a policy to a NIC before the run: see [`Nic::apply`]. Qdiscs of all NICs of the net share the rates that they
+    /// name.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn apply(&mut self, nic: u32, policy: &Policy) -> Result<(), Diagnostic> {
+        self.nics[nic as usize].apply(self.engine.now(), policy, &mut self.rates)
     }
 
     /// Changes a NIC's rate at a time.
@@ -407,7 +434,15 @@ impl Net {
 
     /// A packet reaches the host at the other side of a NIC's link.
     fn arrive(&mut self, nic: u32, frame: Option<Frame>) {
-        let Some(frame) = frame else { return };
+        let Some(mut frame) = frame else { return };
+        if let Some(by) = self.ways_back[nic as usize].map(|n| &mut self.nics[n as usize])
+            && by.asks_arrived()
+            && !by.arrived(self.engine.now(), &mut frame)
+        {
+            return;
+        }
+        // Whoever passes it on writes a link header of its own.
+        frame.set_link(None);
         let destination = match frame.to {
             REPLAY => self.replay.as_ref().map_or(0, |r| r.to),
             sink @ SINKS.. => self.sinks[(sink - SINKS) as usize].host,

@@ -2,6 +2,8 @@
 //! packet takes the one that its flow hash says; each has qdiscs and a byte limit of its own.
 
 mod device;
+mod filtering;
+mod policy;
 mod probe;
 
 use std::collections::VecDeque;
@@ -17,12 +19,15 @@ use txweir_core::{
 };
 
 use crate::engine::{Alarm, Engine};
-use crate::frame::{ETHERNET, Frame};
+use crate::frame::Frame;
 use crate::link::{Link, LinkConfig, LinkStats};
 use crate::net::What;
 use crate::pcap::Tap;
+use crate::shown::addresses;
 use device::Device;
+use filtering::Sieve;
 
+pub(crate) use policy::can_do;
 pub use probe::{NodeProbe, Probe, Stage};
 
 /// A quantity that changes at known times: its time-weighted mean, and its extremes.
@@ -100,6 +105,10 @@ pub struct NicCounts {
     pub full: u64,
     /// Completion rounds.
     pub rounds: u64,
+    /// Packets that an action has taken away, on their way out or in, and their bytes.
+    pub stolen: Tally,
+    /// Packets that had come in for it and that the filters of its ingress hook dropped, and their bytes.
+    pub turned_away: Tally,
     /// What the link did.
     pub link: LinkStats,
 }
@@ -122,6 +131,8 @@ impl NicCounts {
             stops: std::array::from_fn(|i| self.stops[i] - earlier.stops[i]),
             full: of(|c| c.full),
             rounds: of(|c| c.rounds),
+            stolen: self.stolen.since(earlier.stolen),
+            turned_away: self.turned_away.since(earlier.turned_away),
             link: LinkStats {
                 carried: self.link.carried.since(earlier.link.carried),
                 lost: self.link.lost.since(earlier.link.lost),
@@ -165,7 +176,15 @@ pub struct Nic {
     backlog: Gauge,
     taken: Tally,
     departed: Tally,
+    /// Dropped by the filters of its egress hook.
+    filtered: Tally,
+    stolen: Tally,
+    turned_away: Tally,
     busy: Nanos,
+    /// Its filters and actions, if it has any.
+    sieve: Option<Box<Sieve>>,
+    /// Of the hosts that it is at and that it sends to.
+    addresses: [u8; 12],
     /// The counts when measuring began.
     before: NicCounts,
 }
@@ -190,11 +209,20 @@ impl Nic {
             backlog: Gauge::default(),
             taken: Tally::default(),
             departed: Tally::default(),
+            filtered: Tally::default(),
+            stolen: Tally::default(),
+            turned_away: Tally::default(),
             busy: Nanos::ZERO,
+            sieve: None,
+            addresses: addresses(0, 1),
             before: NicCounts::default(),
         })
     }
 
+    /// It is at the host of this number, and sends to the other.
+    pub fn set_hosts(&mut self, at: u32, to: u32) {
+        self.addresses = addresses(at, to);
+    }
     /// The transmit path of the first ring.
     pub fn path(&self) -> &TxPath<Frame> {
         &self.paths[0]
@@ -208,10 +236,7 @@ impl Nic {
         self.sum(|p| p.backlog())
     }
     fn sum(&self, f: impl Fn(&TxPath<Frame>) -> Tally) -> Tally {
-        self.paths.iter().map(f).fold(Tally::default(), |sum, t| Tally {
-            packets: sum.packets + t.packets,
-            bytes: sum.bytes + t.bytes,
-        })
+        self.paths.iter().map(f).fold(Tally::default(), Tally::plus)
     }
     /// The device.
     pub const fn wire(&self) -> &Wire<Frame> {
@@ -236,12 +261,17 @@ impl Nic {
             tx: Tally { packets: path.tx_packets, bytes: path.tx_bytes },
             departed: self.departed,
             busy: self.busy,
-            dropped: self.sum(|p| p.cx().dropped()),
-            drops: std::array::from_fn(|i| all(&|cx| cx.drops(DropReason::ALL[i]))),
+            dropped: self.filtered.plus(self.sum(|p| p.cx().dropped())),
+            drops: std::array::from_fn(|i| {
+                let reason = DropReason::ALL[i];
+                all(&|cx| cx.drops(reason)) + self.filtered_by_hook(reason)
+            }),
             marks: std::array::from_fn(|i| all(&|cx| cx.marks(MarkReason::ALL[i]))),
             stops: [path.stop_drv, path.stop_stack],
             full: path.full,
             rounds: self.device.wire.rounds(),
+            stolen: self.stolen,
+            turned_away: self.turned_away,
             link: self.link.stats(),
         }
     }
@@ -282,17 +312,12 @@ impl Nic {
         self.device.ring = 0;
         self.paths[0].configure(now, &mut self.device, f)
     }
-    /// Changes the trees of qdiscs of all rings alike; ends at the first error, which is then the first tree's.
-    pub fn configure_all<E>(
-        &mut self,
-        now: Instant,
-        mut f: impl FnMut(&mut Tree, &mut Cx) -> Result<(), E>,
-    ) -> Result<(), E> {
+    /// Changes the trees of qdiscs of all rings alike.
+    fn each_tree(&mut self, now: Instant, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
         for (ring, path) in (0..).zip(&mut self.paths) {
             self.device.ring = ring;
-            path.configure(now, &mut self.device, &mut f)?;
+            path.configure(now, &mut self.device, &mut *f);
         }
-        Ok(())
     }
     /// Changes the line rate.
     pub fn set_rate(&mut self, rate: Rate) {
@@ -301,10 +326,13 @@ impl Nic {
 
     /// A host hands a frame over; it comes back if there is no room. To be followed by `kick`.
     pub fn submit(&mut self, engine: &mut Engine<What>, frame: Frame) -> Result<(), Frame> {
+        if self.sieve.is_some() {
+            return self.submit_filtered(engine, frame);
+        }
         let m = meta_of(&frame);
         let wire_len = m.wire_len;
         let queue = usize::from(self.selector.select(&m, &Sender::default(), None, engine.now()));
-        match self.admit(engine.now(), queue, frame, m) {
+        match self.admit(engine.now(), queue, frame, m, |detail| detail) {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {
                 self.taken.add(wire_len);
                 Ok(())
@@ -316,13 +344,20 @@ impl Nic {
     }
 
     #[inline]
-    fn admit(&mut self, now: Instant, queue: usize, frame: Frame, m: Meta) -> Admitted<Frame> {
+    fn admit(
+        &mut self,
+        now: Instant,
+        queue: usize,
+        frame: Frame,
+        m: Meta,
+        detail: impl FnOnce(Detail) -> Detail,
+    ) -> Admitted<Frame> {
         self.device.begin_submit(now);
         // A wire has at most as many rings as there are numbers for them.
         self.device.ring = queue as u16;
         let path = &mut self.paths[queue];
-        let detail = path.wants_detail().then(|| detail_of(&frame, path.tree().env().seed));
-        let admitted = path.submit_with(now, frame, m, detail.as_ref(), &mut self.device);
+        let known = path.wants_detail().then(|| detail(detail_of(&frame, path.tree().env().seed)));
+        let admitted = path.submit_with(now, frame, m, known.as_ref(), &mut self.device);
         self.device.end_submit();
         self.settle();
         admitted
@@ -341,7 +376,8 @@ impl Nic {
         for i in 0..unit.segs() {
             let segment = unit.segment(i);
             let m = meta_of(&segment);
-            if let Admitted::Full(_) | Admitted::Cut(..) = self.admit(now, queue, segment, m) {
+            if let Admitted::Full(_) | Admitted::Cut(..) = self.admit(now, queue, segment, m, |detail| detail)
+            {
                 return Err(unit.part(i, unit.segs() - i));
             }
             self.taken.add(m.wire_len);
@@ -426,7 +462,7 @@ impl Nic {
     }
 
     /// A packet that has arrived is of no use to whom it is for: as good as lost by the link.
-    pub const fn spoilt(&mut self, frame: &Frame) {
+    pub fn spoilt(&mut self, frame: &Frame) {
         self.link.count_lost(frame.wire_len());
     }
 
@@ -449,14 +485,14 @@ impl Nic {
 fn detail_of(frame: &Frame, seed: u64) -> Detail {
     let headers = Headers::parse_ip(frame.header());
     let detail = Detail::of(&headers, frame.header(), &FlowHasher::new(seed));
-    Detail { l3_offset: Some(ETHERNET as u16), ..detail }
+    Detail { l3_offset: Some(filtering::network_at(frame)), ..detail }
 }
 
 /// What a qdisc sees of a frame.
 fn meta_of(frame: &Frame) -> Meta {
-    // Headers are at most 78 bytes.
+    // Headers are at most 86 bytes.
     let header_len = u16::try_from(frame.header_len()).unwrap_or(u16::MAX);
     let mut m = Meta::new(frame.len()).hash(frame.hash).priority(frame.priority).ecn(frame.ecn());
-    (m.protocol, m.ds) = (frame.protocol, frame.ds);
+    (m.protocol, m.ds, m.mark) = (frame.protocol, frame.ds, frame.mark);
     if frame.gso_size() == 0 { m } else { m.gso(header_len, frame.gso_size()) }
 }

@@ -148,6 +148,12 @@ pub struct LinkReport {
     pub drops: BTreeMap<&'static str, u64>,
     /// Packets marked, by reason; reasons that did not occur are left out.
     pub marks: BTreeMap<&'static str, u64>,
+    /// Packets that actions took away, on their way out or in; left out if there were none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub stolen: u64,
+    /// Packets from the other host that the filters of the ingress hook dropped; left out if there were none.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub turned_away: u64,
     /// Packets lost by the link.
     pub lost: u64,
     /// Packets made late by the link.
@@ -260,6 +266,11 @@ fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficRe
     report
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 pub(crate) const fn kind(load: Load) -> &'static str {
     match load {
         Load::Stream => "stream",
@@ -288,6 +299,8 @@ fn link(nic: &Nic, ends: &Ends, hosts: &[String], time: Nanos) -> LinkReport {
         full: c.full,
         drops: named(DropReason::ALL.iter().map(|r| r.name()).collect(), &c.drops),
         marks: named(MarkReason::ALL.iter().map(|r| r.name()).collect(), &c.marks),
+        stolen: c.stolen.packets,
+        turned_away: c.turned_away.packets,
         lost: c.link.lost.packets,
         late: c.link.late,
     }

@@ -407,8 +407,7 @@ impl Scenario {
             .map_err(|e| self.error(span, e))?;
         if let Some(policy) = &t.policy {
             let read = self.policy(policy)?;
-            let applied = net.nic_mut(nic).configure_all(Instant::ZERO, |tree, cx| read.apply(tree, cx));
-            applied.map_err(|d| self.policy_error(policy, &d))?;
+            net.apply(nic, &read).map_err(|d| self.policy_error(policy, &d))?;
         }
         Ok(nic)
     }

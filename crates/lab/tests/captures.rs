@@ -141,7 +141,7 @@ fn every_packet_that_left_a_wire_is_there() {
     assert_eq!(all.len(), report.links.len());
     for (i, l) in all.iter().zip(&report.links) {
         assert_eq!(i.name, format!("{} -> {}", l.from, l.to));
-        assert_eq!((i.speed, i.link_type, i.snaplen), (l.rate_bit_s, 1, 78));
+        assert_eq!((i.speed, i.link_type, i.snaplen), (l.rate_bit_s, 1, 86));
         // Those still in the device at the end have not left.
         let (there, sent) = (i.packets.len() as u64, l.tx_packets);
         assert!(there <= sent && sent - there <= 16, "{}: {there} of {sent}", i.name);

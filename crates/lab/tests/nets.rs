@@ -206,7 +206,18 @@ fn nothing_is_lost_that_is_not_counted() {
         for step in 1..=300 {
             built.net.run(Instant::ZERO + Nanos(step * s.duration().0 / 300));
             let t = built.net.totals();
-            let Totals { submitted, delivered, dropped, refused, lost, backlog, in_devices, in_links } = t;
+            let Totals {
+                submitted,
+                delivered,
+                dropped,
+                stolen,
+                refused,
+                lost,
+                backlog,
+                in_devices,
+                in_links,
+            } = t;
+            assert_eq!(stolen.packets, 0, "nobody takes any");
             let parts = [delivered, dropped, refused, lost, backlog, in_devices, in_links];
             assert_eq!(
                 submitted.bytes,

@@ -32,6 +32,16 @@ fn first() {
 }
 
 #[test]
+fn filters() {
+    story("filters");
+}
+
+#[test]
+fn shared() {
+    story("shared");
+}
+
+#[test]
 fn home_uplink() {
     story("home-uplink");
 }

@@ -3,9 +3,10 @@
 use txweir_core::action::State;
 use txweir_core::filter::{BlockId, Filters, Run, Verdict};
 use txweir_core::headers::Headers;
-use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Way};
+use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Undone, Way};
 use txweir_core::route::Routed;
 use txweir_core::{DropReason, Instant};
+use txweir_tc::tool::HookCounts;
 
 use crate::direction::{Arrival, Direction};
 use crate::frame::Frame;
@@ -26,6 +27,15 @@ pub struct Asking<'a> {
     pub queues: u32,
     /// Redirections behind it.
     pub depth: u8,
+    /// What the two hooks have counted of it, to be added to what their devices have: of what came in, of what is sent.
+    pub counted: [HookCounts; 2],
+}
+
+/// Whether packets are counted where these filters are asked.
+fn counts(filters: &Filters, block: BlockId) -> bool {
+    // Chains are in the order of their numbers.
+    let first = filters.block(block).and_then(|block| block.chains.first());
+    first.is_some_and(|chain| chain.index == 0 && !chain.tables.is_empty())
 }
 
 impl std::fmt::Debug for Asking<'_> {
@@ -56,6 +66,12 @@ impl FrameBytes for Frame {
             self.hdr.csum_start = self.hdr.csum_start.saturating_sub(len);
         }
         done
+    }
+    fn undone(&self) -> Undone {
+        Undone(self.hdr.encode())
+    }
+    fn checksum_left(&self) -> Option<usize> {
+        self.hdr.needs_csum.then_some(usize::from(self.hdr.csum_start))
     }
 }
 
@@ -88,12 +104,22 @@ impl Direction {
             // A queue of the port that it came in by says nothing of those that it may leave by.
             packet.queue_chosen = false;
             packet.iif = asking.from.map_or(PortId::NONE, |(port, _)| port);
-            match block
-                .map_or(Verdict::Unmatched, |block| asking.filters.classify(block, &mut packet, &mut run))
-            {
+            let Some(block) = block else { continue };
+            let counted = &mut asking.counted[usize::from(way == Way::Egress)];
+            let counts = counts(asking.filters, block);
+            if counts {
+                counted.seen.packets += u64::from(packet.meta.segs);
+                counted.seen.bytes += u64::from(match way {
+                    // A frame comes in whole, and its link header has been read by then.
+                    Way::Ingress => packet.meta.len.saturating_sub(u32::from(packet.headers.link_len)),
+                    Way::Egress => packet.meta.wire_len,
+                });
+            }
+            match asking.filters.classify(block, &mut packet, &mut run) {
                 Verdict::Unmatched => {}
                 Verdict::Class(class) => packet.meta.class = class,
                 Verdict::Drop => {
+                    counted.drops += u64::from(counts);
                     self.hook_dropped(arrival, DropReason::Filtered);
                     return None;
                 }

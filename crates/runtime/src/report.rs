@@ -73,6 +73,9 @@ fn write_direction(out: &mut String, way: &Direction, ends: &Ends<'_>, elapsed: 
             s.malformed, s.no_memory, ends.input.rx_missed, ends.input.rx_oversize, ends.input.rx_refused
         )?;
     }
+    if s.filtered + s.taken > 0 {
+        writeln!(out, "         filtered {} taken {}", s.filtered, s.taken)?;
+    }
     for line in show::text(way.path().tree(), None, true).lines() {
         writeln!(out, "  {}", line.trim_end())?;
     }

@@ -9,6 +9,7 @@ use txweir_device::poll::{self, PollFd, PollFlags};
 use txweir_device::{LinkIo, Signal, Signals};
 
 use crate::direction::{Direction, Received};
+use crate::passing::Filtering;
 
 /// Most frames received from one link before the other one is looked at. The kernel's queue in front of a TAP
 /// device drops without a word when it is full, so it is emptied in large bites.
@@ -89,6 +90,7 @@ pub struct Forwarder {
     sides: [Side; 2],
     /// From the first side to the second, and back.
     directions: [Direction; 2],
+    filtering: Option<Box<Filtering>>,
     started: Instant,
 }
 
@@ -101,7 +103,20 @@ impl Forwarder {
     /// Frames received at `sides[0]` go through `directions[0]` to `sides[1]`, and the other way round.
     #[must_use]
     pub fn new(sides: [Side; 2], directions: [Direction; 2]) -> Self {
-        Self { sides, directions, started: clock() }
+        Self { sides, directions, filtering: None, started: clock() }
+    }
+
+    /// With filters, which every frame passes.
+    #[must_use]
+    pub fn with_filters(mut self, filtering: Filtering) -> Self {
+        self.filtering = Some(Box::new(filtering));
+        self
+    }
+
+    /// Its filters, if it has any.
+    #[must_use]
+    pub fn filtering(&self) -> Option<&Filtering> {
+        self.filtering.as_deref()
     }
 
     /// The two links.
@@ -170,11 +185,39 @@ impl Forwarder {
 
     /// Receives what is there, up to a burst a side, and runs both directions. True if there may be more.
     fn forward(&mut self, ready: [bool; 2]) -> Result<bool, RunError> {
+        if self.filtering.is_some() {
+            let more_there = self.one_way_filtered(0, ready[0])?;
+            let more_back = self.one_way_filtered(1, ready[1])?;
+            // A copy may have gone the other way.
+            let now = clock();
+            for (way, to) in self.directions.iter_mut().zip(self.sides.iter_mut().rev()) {
+                way.advance(now, &mut to.link).map_err(|error| to.gone(error))?;
+            }
+            return Ok(more_there || more_back);
+        }
         let [a, b] = &mut self.sides;
         let [there, back] = &mut self.directions;
         let more_there = one_way(there, a, b, ready[0])?;
         let more_back = one_way(back, b, a, ready[1])?;
         Ok(more_there || more_back)
+    }
+
+    /// A burst of frames that come in by a side, through the filters. True if there may be more.
+    fn one_way_filtered(&mut self, from: usize, ready: bool) -> Result<bool, RunError> {
+        let Self { sides, directions, filtering: Some(filtering), .. } = self else { return Ok(false) };
+        let mut more = ready;
+        for _ in 0..BURST {
+            if !more {
+                break;
+            }
+            let input = &mut sides[from];
+            match directions[from].receive(&mut input.link).map_err(|error| input.gone(error))? {
+                Received::Frame(arrival) => filtering.pass(clock(), from, arrival, directions, sides)?,
+                Received::LeftOut => {}
+                Received::Nothing => more = false,
+            }
+        }
+        Ok(more)
     }
 
     /// Waits for frames, for an output that was full, for a signal, and at most until `deadline`. True if there is
@@ -224,7 +267,7 @@ fn one_way(way: &mut Direction, from: &mut Side, to: &mut Side, ready: bool) -> 
 }
 
 impl Side {
-    fn gone(&self, error: io::Error) -> RunError {
+    pub(crate) fn gone(&self, error: io::Error) -> RunError {
         RunError::Link { name: self.name.clone(), error }
     }
 }

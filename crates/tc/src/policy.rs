@@ -7,14 +7,19 @@ use txweir_core::cx::Cx;
 use txweir_core::value::{Value, Words};
 use txweir_core::{ConfigError, Env, ErrorKind, Rate, Tree};
 
-use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
+use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Target, Verb};
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, Diagnostics, code};
-use crate::lex::{self, Line};
+use crate::lex::{self, Line, Word};
 use crate::refusal;
 use crate::show;
 use crate::source::Source;
 use crate::suggest::is_number;
+use crate::tool::testing::{Memory, MemoryDevice};
+use crate::tool::{self, Devices};
+
+/// What a device is called where no line names it.
+pub const UNNAMED: &str = "dev";
 
 /// The commands of a text, each of them good in itself.
 #[derive(Clone, Debug)]
@@ -86,14 +91,24 @@ impl Policy {
         policy
     }
 
+    /// Without the lines about actions, which are done once for all devices.
+    #[must_use]
+    pub fn without_actions(mut self) -> Self {
+        self.commands.retain(|cmd| !matches!(cmd, Command::Actions(_)));
+        self
+    }
+
     /// Whether it could be applied to a device as it starts, with nothing but its default qdisc.
     pub fn check(&self, env: &Env) -> Result<(), Diagnostic> {
-        self.run(&mut Tree::new(*env), &mut scratch_cx())
+        let name = self.device()?.unwrap_or(UNNAMED);
+        let mut alone = Memory::default().with(MemoryDevice::new(name, u32::from(env.queues), *env));
+        self.apply_to(&mut alone, &[name])
     }
 
     /// Applies every command to the tree of one device, in order. It is first rehearsed on a copy of the tree's
     /// structure, so that on an error the tree and the packets in it are as they were. A policy whose commands
-    /// name several devices is refused: see [`Policy::for_device`].
+    /// name several devices is refused: see [`Policy::for_device`]. So is one with filters, actions or hooks, which a tree alone
+    /// does not have: see [`Policy::apply_to`].
     pub fn apply(&self, tree: &mut Tree, cx: &mut Cx) -> Result<(), Diagnostic> {
         let mut scratch_cx = scratch_cx();
         let mut scratch = show::copy(tree, &mut scratch_cx).map_err(|e| self.no_copy(&e))?;
@@ -101,15 +116,29 @@ impl Policy {
         self.run(tree, cx)
     }
 
+    /// Applies every command, filters and actions too, in order, whole or not at all: it is rehearsed on copies first. A line
+    /// that names no device is for each of `names`; one about actions is done once, because all devices share them.
+    pub fn apply_to(&self, devices: &mut dyn Devices, names: &[&str]) -> Result<(), Diagnostic> {
+        let mut commands = Vec::with_capacity(self.commands.len());
+        for cmd in &self.commands {
+            match cmd.dev().is_some() || matches!(cmd, Command::Actions(_)) || is_for_block(cmd) {
+                true => commands.push(cmd.clone()),
+                false => commands.extend(names.iter().map(|name| with_device(cmd, name))),
+            }
+        }
+        tool::apply_all(&self.source, &commands, devices)
+    }
+
     fn run(&self, tree: &mut Tree, cx: &mut Cx) -> Result<(), Diagnostic> {
-        self.one_device()?;
-        self.commands.iter().try_for_each(|cmd| match Change::of(cmd) {
+        self.device()?;
+        self.commands.iter().try_for_each(|cmd| match Change::of(cmd).filter(|_| !is_hook(cmd)) {
             Some(change) => command::run(&self.source, &change, tree, cx),
             None => Err(not_done(&self.source, cmd)),
         })
     }
 
-    fn one_device(&self) -> Result<(), Diagnostic> {
+    /// The one device that the lines are for, if any names it. Lines for several are an error.
+    pub fn device(&self) -> Result<Option<&str>, Diagnostic> {
         let mut first: Option<&str> = None;
         for cmd in &self.commands {
             let Some(dev) = cmd.dev() else { continue };
@@ -120,7 +149,7 @@ impl Policy {
             }
             first = Some(&dev.text);
         }
-        Ok(())
+        Ok(first)
     }
 
     /// Only for a tree whose nodes were put there by typed calls, with values that cannot be said in words.
@@ -157,10 +186,6 @@ fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Diagnostic> {
     match &cmd {
         Command::Qdisc(qdisc) => {
             engine::check(source, line, &cmd)?;
-            if let Some(At { value: Place::Ingress | Place::Clsact, span }) = &qdisc.place {
-                let message = "a policy is for the qdiscs of a device, and has no hooks";
-                return Err(Diagnostic::error(code::UNSUPPORTED, source, span.clone(), message));
-            }
             if let (Verb::Delete, [first, ..]) = (qdisc.verb, qdisc.options.as_slice()) {
                 let message = "del takes no options";
                 return Err(Diagnostic::error(code::UNEXPECTED_WORD, source, first.span.clone(), message));
@@ -171,15 +196,45 @@ fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Diagnostic> {
             engine::check(source, line, &cmd)?;
             check_class_options(source, class)?;
         }
-        // Good to read, and to check: it is `apply` that cannot do them.
         Command::Filter(_) | Command::Chain(_) | Command::Actions(_) => {}
     }
     Ok(cmd)
 }
 
-/// The refusal of what can be read and not done.
+/// Whether a line is about an ingress or clsact hook.
+fn is_hook(cmd: &Command) -> bool {
+    matches!(
+        cmd,
+        Command::Qdisc(QdiscCommand { place: Some(At { value: Place::Ingress | Place::Clsact, .. }), .. })
+    )
+}
+
+/// Whether a line is about filters that devices would share.
+const fn is_for_block(cmd: &Command) -> bool {
+    match cmd {
+        Command::Filter(c) => matches!(c.target, Some(Target::Block(_))),
+        Command::Chain(c) => matches!(c.target, Some(Target::Block(_))),
+        _ => false,
+    }
+}
+
+/// The same line for a device. The name stands where the line does, so that errors point there.
+fn with_device(cmd: &Command, name: &str) -> Command {
+    let mut cmd = cmd.clone();
+    let dev = Word { text: name.into(), span: cmd.span().clone() };
+    match &mut cmd {
+        Command::Qdisc(c) => c.dev = Some(dev),
+        Command::Class(c) => c.dev = Some(dev),
+        Command::Filter(c) => c.target = Some(Target::Dev(dev)),
+        Command::Chain(c) => c.target = Some(Target::Dev(dev)),
+        Command::Actions(_) => {}
+    }
+    cmd
+}
+
+/// The refusal of what a tree alone does not have.
 fn not_done(source: &Arc<Source>, cmd: &Command) -> Diagnostic {
-    let message = "there are no filters in the engine";
+    let message = "a tree of qdiscs alone has no filters, actions or hooks";
     Diagnostic::error(code::UNSUPPORTED, source, cmd.span().clone(), message)
 }
 

@@ -17,7 +17,7 @@ mod save;
 mod session;
 pub mod testing;
 
-pub use device::{Device, Devices, Hook, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
+pub use device::{Device, Devices, Hook, HookCounts, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
 pub use flags::Flags;
 pub use save::save;
 
@@ -25,7 +25,8 @@ use std::sync::Arc;
 
 use txweir_core::Handle;
 
-use crate::command::USAGE;
+use crate::ast::Command;
+use crate::command::{Change, USAGE};
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::{Line, Word};
 use crate::show;
@@ -115,6 +116,22 @@ pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
     let status = session.line(&source, &line);
     let outcome = session.finish(status);
     rehearsal.plan(outcome, &flags, &[])
+}
+
+/// Does lines that have been read already, in order, all of them or none: they are tried on copies of the devices first.
+pub(crate) fn apply_all(
+    source: &Arc<Source>,
+    commands: &[Command],
+    devices: &mut dyn Devices,
+) -> Result<(), Diagnostic> {
+    let flags = Flags::default();
+    let all = |devices: &mut dyn Devices| {
+        let mut session = Session::new(&flags, &[], devices);
+        let mut one = |cmd: &Command| session.apply(source, cmd, Change::of(cmd));
+        commands.iter().try_for_each(|cmd| one(cmd).map_err(|failure| failure.diagnostic))
+    };
+    all(&mut Rehearsal::new(devices, false))?;
+    all(devices)
 }
 
 fn run_batch(

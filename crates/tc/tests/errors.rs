@@ -86,7 +86,6 @@ fn words_before_the_kind() {
         ("qdisc add root parent", "p:1:16: \"parent\" says a second time what was said before"),
         ("qdisc add parent", "p:1:11: \"parent\" needs a value (expected a class, MAJOR:MINOR, or root)"),
         ("qdisc del root pfifo limit 3", "p:1:22: del takes no options"),
-        ("qdisc add ingress", "p:1:11: a policy is for the qdiscs of a device, and has no hooks"),
         ("qdisc add ingress pfifo", "p:1:19: ingress has no parameter \"pfifo\" (expected no parameter)"),
         (
             "qdisc add root estimator 8s 1s pfifo",
@@ -153,15 +152,23 @@ fn words_before_the_kind() {
 }
 
 #[test]
-fn filters_are_read_and_cannot_be_done() {
+fn a_tree_alone_has_no_filters() {
     for line in [
+        "qdisc add ingress",
+        "qdisc add dev eth0 clsact",
         "filter add dev eth0 matchall",
         "f a dev eth0 parent 1: pr 1 proto ip chain 3 handle 5 fw",
         "filter del dev eth0 ingress",
         "chain add dev eth0 root chain 7",
         "actions del action gact index 1",
     ] {
-        assert_eq!(refused(line), "p:1:1: there are no filters in the engine", "{line}");
+        let policy = Policy::parse(line, "p").unwrap_or_else(|e| panic!("{line}: {e}"));
+        let refused = policy.apply(&mut Tree::new(Env::default()), &mut Cx::new(1, 0)).unwrap_err();
+        assert_eq!(
+            refused.brief(),
+            "p:1:1: a tree of qdiscs alone has no filters, actions or hooks",
+            "{line}"
+        );
     }
 }
 

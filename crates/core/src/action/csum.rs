@@ -8,6 +8,11 @@
 //! length that contradicts that of the IP packet leaves the checksum 0, as in the reference. A packet that ends
 //! before its headers do, or before the length that its IP header declares, is dropped and counted.
 //!
+//! Of a frame whose TCP or UDP checksum was left to the device
+//! ([`FrameBytes::checksum_left`](crate::packet::FrameBytes::checksum_left)) the sum of the pseudo-header is reckoned anew, of a
+//! super-packet too, and the rest is still the device's: completed here it would be completed twice. Where the device begins to
+//! sum elsewhere, inside a tunnel, the transport is left alone.
+//!
 //! Cost: linear in the bytes that are summed. Memory: none.
 //!
 //! Differs from Linux (PARITY.md: action-tags, csum-fragment, csum-short-header, csum-udplite).
@@ -74,7 +79,8 @@ impl Csum {
             (_, protocol::SCTP) => self.sctp,
             _ => false,
         };
-        flag && packet.headers.fragment == Fragment::Whole && packet.meta.segs <= 1 && is_whole(packet)
+        let own = packet.meta.segs <= 1 || packet.frame.checksum_left().is_some();
+        flag && packet.headers.fragment == Fragment::Whole && own && is_whole(packet)
     }
 
     /// None if the packet is too short for what it says.
@@ -84,6 +90,7 @@ impl Csum {
         let (header, proto) = (usize::from(fixed[0] & 15) * 4, fixed[9]);
         let declared = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
         let wanted = self.wants(packet, proto);
+        let left = packet.frame.checksum_left();
         let ip = packet.frame.bytes_mut().get_mut(at..)?;
         if header < fixed_len(L3::Ipv4) || header > ip.len() {
             return None;
@@ -91,7 +98,10 @@ impl Csum {
         if wanted {
             let (head, segment) = ip.get_mut(..declared)?.split_at_mut_checked(header)?;
             let pseudo = Sum::default().bytes(&head[12..20]).word(u16::from(proto));
-            transport(proto, segment, pseudo, true)?;
+            match left {
+                Some(start) => partly(proto, segment, pseudo, start == at + header)?,
+                None => transport(proto, segment, pseudo, true)?,
+            }
         }
         if self.iph {
             ip[10..12].fill(0);
@@ -109,10 +119,37 @@ impl Csum {
             return (!short).then_some(());
         };
         let end = at + h.ip_len as usize;
+        let left = packet.frame.checksum_left();
         let bytes = packet.frame.bytes_mut();
         let pseudo = Sum::default().bytes(bytes.get(at + 8..at + 40)?).word(u16::from(h.protocol));
-        transport(h.protocol, bytes.get_mut(upper..end)?, pseudo, false)
+        let segment = bytes.get_mut(upper..end)?;
+        match left {
+            Some(start) => partly(h.protocol, segment, pseudo, start == upper),
+            None => transport(h.protocol, segment, pseudo, false),
+        }
     }
+}
+
+/// Writes the sum of the pseudo-header, if the device is to begin to sum where the segment does; none if that is shorter than
+/// the transport's header.
+fn partly(proto: u8, segment: &mut [u8], pseudo: Sum, here: bool) -> Option<()> {
+    let at = match proto {
+        protocol::TCP => 16,
+        protocol::UDP => 6,
+        // Devices do no others.
+        _ => return Some(()),
+    };
+    let sum = with_len(pseudo, segment.len()).partial();
+    let field = segment.get_mut(at..at + 2)?;
+    if here {
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+    Some(())
+}
+
+/// With the length of a segment: at most a datagram of 65 575 bytes with its headers, so one carry, which is a word of its own.
+fn with_len(sum: Sum, len: usize) -> Sum {
+    sum.word((len >> 16) as u16).word((len & 0xffff) as u16)
 }
 
 /// Whether all the bytes are there, and not only the first.
@@ -130,13 +167,11 @@ const fn fixed_len(l3: L3) -> usize {
 /// Reckons a transport's checksum over its segment; none if that is shorter than the transport's header. `pseudo` is the
 /// sum of the addresses and the protocol; the length comes to it here.
 fn transport(proto: u8, segment: &mut [u8], pseudo: Sum, ipv4: bool) -> Option<()> {
-    // At most a datagram of 65 575 bytes with its headers: one carry, which is a word of its own.
     let len = segment.len();
-    let with_len = |sum: Sum| sum.word((len >> 16) as u16).word((len & 0xffff) as u16);
     let (least, at, start) = match proto {
-        protocol::TCP => (20, 16, with_len(pseudo)),
-        protocol::UDP | UDPLITE => (8, 6, with_len(pseudo)),
-        protocol::ICMPV6 => (8, 2, with_len(pseudo)),
+        protocol::TCP => (20, 16, with_len(pseudo, len)),
+        protocol::UDP | UDPLITE => (8, 6, with_len(pseudo, len)),
+        protocol::ICMPV6 => (8, 2, with_len(pseudo, len)),
         protocol::SCTP => (12, 8, Sum::default()),
         // ICMP and IGMP sum nothing but themselves.
         _ => (8, 2, Sum::default()),

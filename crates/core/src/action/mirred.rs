@@ -40,7 +40,7 @@ impl Mirred {
         let again = packet.depth > 0 && self.to == packet.port && self.way == packet.way;
         let sent = packet.depth < REDIRECTIONS_MAX
             && !again
-            && run.outlet.send(self.to, self.way, packet.frame.bytes(), packet.meta, packet.depth + 1);
+            && run.outlet.send(self.to, self.way, &*packet.frame, packet.meta, packet.depth + 1);
         if sent {
             return control;
         }

@@ -6,7 +6,7 @@ use txweir_core::action::{Action, ActionId, Control, Kind, Memory, State, Wanted
 use txweir_core::checksum::Sum;
 use txweir_core::filter::{BlockId, Filters, Goal, Matchall, Named, Rule, Run, Verdict, What};
 use txweir_core::headers::Headers;
-use txweir_core::packet::{Outlet, Packet, PortId, Way};
+use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Way};
 use txweir_core::{Instant, Meta};
 
 /// An outlet that keeps what it is given.
@@ -23,10 +23,10 @@ pub struct Kept {
 }
 
 impl Outlet for Kept {
-    fn send(&mut self, to: PortId, way: Way, frame: &[u8], _: &Meta, depth: u8) -> bool {
+    fn send(&mut self, to: PortId, way: Way, frame: &dyn FrameBytes, _: &Meta, depth: u8) -> bool {
         let up = !self.down.contains(&to);
         if up {
-            self.sent.push((to, way, frame.to_vec(), depth));
+            self.sent.push((to, way, frame.bytes().to_vec(), depth));
         }
         up
     }

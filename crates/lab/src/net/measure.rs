@@ -23,16 +23,19 @@ pub struct CbrCounts {
 }
 
 /// Where every packet since the start is, in packets and bytes on the wire. In bytes,
-/// `submitted = delivered + dropped + refused + lost + backlog + in_devices + in_links` holds between any two events; in
-/// packets only if nothing cuts TSO units, which count as one before and as many after.
+/// `submitted = delivered + dropped + stolen + refused + lost + backlog + in_devices + in_links` holds between any two events,
+/// unless actions make packets longer or shorter; in packets only if nothing cuts TSO units, which count as one before and
+/// as many after.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Taken by the NICs of the hosts that sent them.
     pub submitted: Tally,
     /// Arrived at their end.
     pub delivered: Tally,
-    /// Dropped by qdiscs.
+    /// Dropped by qdiscs and by filters.
     pub dropped: Tally,
+    /// Taken away by actions.
+    pub stolen: Tally,
     /// Refused by full queues on the way, where nobody takes a packet back.
     pub refused: Tally,
     /// Lost by links.
@@ -182,7 +185,8 @@ impl Net {
             let c = nic.counts();
             for (sum, part) in [
                 (&mut taken, c.taken),
-                (&mut t.dropped, c.dropped),
+                (&mut t.dropped, c.dropped.plus(c.turned_away)),
+                (&mut t.stolen, c.stolen),
                 (&mut t.lost, c.link.lost),
                 (&mut t.backlog, nic.waits()),
                 (&mut t.in_devices, c.tx.since(c.departed)),

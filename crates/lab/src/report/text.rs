@@ -148,7 +148,13 @@ fn some(n: u64) -> String {
 fn losses(f: &mut fmt::Formatter<'_>, l: &LinkReport) -> fmt::Result {
     let drops = l.drops.iter().map(|(reason, n)| format!("dropped {reason} {n}"));
     let marks = l.marks.iter().map(|(reason, n)| format!("marked {reason} {n}"));
-    let others = [("sender held back", l.full), ("lost on the way", l.lost), ("late on the way", l.late)];
+    let others = [
+        ("taken by actions", l.stolen),
+        ("dropped on the way in", l.turned_away),
+        ("sender held back", l.full),
+        ("lost on the way", l.lost),
+        ("late on the way", l.late),
+    ];
     let others = others.into_iter().filter(|(_, n)| *n > 0).map(|(what, n)| format!("{what} {n}"));
     let said: Vec<String> = drops.chain(marks).chain(others).collect();
     match said.as_slice() {

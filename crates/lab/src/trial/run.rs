@@ -18,7 +18,7 @@ use crate::cpu::Cpu;
 use crate::dist::Dist;
 use crate::link::LinkConfig;
 use crate::net::{GroupWatch, Load, Net};
-use crate::nic::{Gauge, NicConfig, NodeProbe, Stage};
+use crate::nic::{Gauge, NicConfig, NodeProbe, Stage, can_do};
 use crate::report::{jain, kind, per_mill, per_second};
 use crate::tcp::TcpConfig;
 
@@ -49,7 +49,8 @@ pub fn run(
         return Err(TrialError::Setup(message));
     }
     for policy in entries.iter().filter_map(|e| e.policy.as_ref()) {
-        policy.check(&env(setup)).map_err(|d| TrialError::Policy(Box::new(d)))?;
+        let checked = can_do(policy).and_then(|()| policy.check(&env(setup)));
+        checked.map_err(|d| TrialError::Policy(Box::new(d)))?;
     }
     let clock = Clock::new(setup, traffic);
     let mut policies = Vec::new();
@@ -131,8 +132,7 @@ fn build(setup: &Setup, traffic: &Traffic, entry: &Entry) -> Result<Net, TrialEr
     };
     net.link(FAR, NEAR, back).map_err(wrong)?;
     if let Some(policy) = &entry.policy {
-        let applied = net.nic_mut(TRIED).configure(Instant::ZERO, |tree, cx| policy.apply(tree, cx));
-        applied.map_err(|d| TrialError::Policy(Box::new(d)))?;
+        net.apply(TRIED, policy).map_err(|d| TrialError::Policy(Box::new(d)))?;
     }
     let mut marking = false;
     match &traffic.load {

@@ -68,23 +68,30 @@ pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device)
     Some(tree)
 }
 
+/// tc has no deletion by the handle alone.
+pub(super) fn has_place(source: &Arc<Source>, cmd: &Command) -> Result<(), Diagnostic> {
+    match cmd {
+        Command::Qdisc(cmd) if cmd.place.is_none() && cmd.verb == Verb::Delete => {
+            let span = cmd.handle.as_ref().map_or_else(|| cmd.span.clone(), |h| h.span.clone());
+            let err =
+                Diagnostic::error(code::MISSING, source, span, "del needs the place, not only the handle");
+            Err(err.expected("root, or parent MAJOR:MINOR"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Does it to a device, and gives the filters of what went with it. An error leaves the device as it was.
 pub(super) fn run(
     source: &Arc<Source>,
     change: &Change,
     device: &mut dyn Device,
 ) -> Result<Vec<BlockId>, Diagnostic> {
-    if let Change::Qdisc(cmd) = change {
-        if let Some(hook) = hook_of(cmd, device) {
-            run_hook(source, cmd, hook, device)?;
-            return Ok(hook_orphans(device));
-        }
-        if cmd.place.is_none() && cmd.verb == Verb::Delete {
-            let span = cmd.handle.as_ref().map_or_else(|| cmd.span.clone(), |h| h.span.clone());
-            let err =
-                Diagnostic::error(code::MISSING, source, span, "del needs the place, not only the handle");
-            return Err(err.expected("root, or parent MAJOR:MINOR"));
-        }
+    if let Change::Qdisc(cmd) = change
+        && let Some(hook) = hook_of(cmd, device)
+    {
+        run_hook(source, cmd, hook, device)?;
+        return Ok(hook_orphans(device));
     }
     if change.is_two_steps() {
         // Rehearsed, so that what is refused is refused before anything is touched.

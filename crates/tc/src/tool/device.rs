@@ -34,6 +34,24 @@ impl Hook {
     }
 }
 
+/// What the hooks of a device have seen, as Linux counts it: only where there are filters to be asked (in chain 0), and both
+/// hooks of clsact together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HookCounts {
+    /// Packets, and bytes: without the link header of what was received, with all headers of the segments of what is sent.
+    pub seen: Tally,
+    /// Packets that filters have dropped.
+    pub drops: u64,
+}
+
+impl HookCounts {
+    /// Adds what another has counted.
+    pub const fn add(&mut self, more: Self) {
+        self.seen = self.seen.plus(more.seen);
+        self.drops += more.drops;
+    }
+}
+
 /// What became of the packets that were queued when a configuration was swapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapDone {
@@ -140,6 +158,10 @@ pub trait Device {
     fn hook(&self) -> Option<Hook>;
     /// Puts a hook there, or takes it away.
     fn set_hook(&mut self, hook: Option<Hook>);
+    /// What its hooks have counted since they are there. Nothing, of a device that no packets go through.
+    fn hook_counts(&self) -> HookCounts {
+        HookCounts::default()
+    }
     /// Calls `f` on its tree, between two bursts of packets. `f` may be called once for each queue, and does to each the
     /// same.
     fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx));

@@ -7,7 +7,7 @@ use txweir_core::tree::Place as At;
 use txweir_core::{Handle, Tree};
 
 use super::session::Session;
-use super::{Device, Flags, Hook, actions, filters};
+use super::{Device, Flags, Hook, HookCounts, actions, filters};
 use crate::action::Ways;
 use crate::ast::{ClassCommand, Command, Place, QdiscCommand, Target};
 use crate::command::{Failure, UNPARSABLE};
@@ -171,12 +171,12 @@ fn qdiscs(device: &dyn Device, cmd: &QdiscCommand, form: &Form, printed: &mut Pr
         _ => false,
     };
     if asked_for {
-        write_hook(hook, form, printed);
+        write_hook(hook, device.hook_counts(), form, printed);
     }
 }
 
-/// A hook is a place, and counts nothing.
-fn write_hook(hook: Hook, form: &Form, printed: &mut Print) {
+/// A hook has no queue: what it counts is what its filters were asked about.
+fn write_hook(hook: Hook, counts: HookCounts, form: &Form, printed: &mut Print) {
     let raw = if form.raw { format!("[{:08x}]", HOOK.qdisc().0) } else { String::new() };
     let dev = form.dev.as_ref().map(|dev| format!(" dev {dev}")).unwrap_or_default();
     let dashes = if hook == Hook::Ingress { "---------------- " } else { "" };
@@ -187,10 +187,13 @@ fn write_hook(hook: Hook, form: &Form, printed: &mut Print) {
     }
     o = o.text("parent", &HOOK.to_string()).raw("options", "{}");
     if form.statistics {
-        printed.text.push_str(" Sent 0 bytes 0 pkt (dropped 0, overlimits 0 requeues 0) \n");
-        printed.text.push_str(" backlog 0b 0p requeues 0\n");
-        let keys = ["bytes", "packets", "drops", "overlimits", "requeues", "backlog", "qlen"];
-        o = keys.into_iter().fold(o, |o, key| o.uint(key, 0));
+        let HookCounts { seen, drops } = counts;
+        let (bytes, packets) = (seen.bytes, seen.packets);
+        printed.text.push_str(&format!(
+            " Sent {bytes} bytes {packets} pkt (dropped {drops}, overlimits 0 requeues 0) \n backlog 0b 0p requeues 0\n"
+        ));
+        o = o.uint("bytes", bytes).uint("packets", packets).uint("drops", drops);
+        o = ["overlimits", "requeues", "backlog", "qlen"].into_iter().fold(o, |o, key| o.uint(key, 0));
     }
     printed.objects.push(o.finish());
 }

@@ -75,11 +75,8 @@ impl<'a> Session<'a> {
         if cmd.verb() == Verb::Show {
             return list::run(self, source, &cmd);
         }
-        match &cmd {
-            Command::Filter(filter) => return filters::run(self, source, filter),
-            Command::Chain(chain) => return filters::run_chain(self, source, chain),
-            Command::Actions(actions) => return actions::run(self, source, actions),
-            Command::Qdisc(_) | Command::Class(_) => {}
+        if matches!(cmd, Command::Filter(_) | Command::Chain(_) | Command::Actions(_)) {
+            return self.apply(source, &cmd, None);
         }
         let Some(dev) = cmd.dev().cloned() else {
             engine::check(source, line, &cmd).map_err(Failure::refused)?;
@@ -98,7 +95,25 @@ impl<'a> Session<'a> {
             }
         }
         engine::check(source, line, &cmd).map_err(Failure::refused)?;
-        let Some(change) = apply::as_tc_takes_it(&cmd) else { return Ok(()) };
+        apply::has_place(source, &cmd).map_err(Failure::refused)?;
+        self.apply(source, &cmd, apply::as_tc_takes_it(&cmd))
+    }
+
+    /// Does a line that changes something, once it has been read and checked; `change` is what it does to a tree, if it is about
+    /// one.
+    pub(super) fn apply(
+        &mut self,
+        source: &Arc<Source>,
+        cmd: &Command,
+        change: Option<Change>,
+    ) -> Result<(), Failure> {
+        match cmd {
+            Command::Filter(filter) => return filters::run(self, source, filter),
+            Command::Chain(chain) => return filters::run_chain(self, source, chain),
+            Command::Actions(actions) => return actions::run(self, source, actions),
+            Command::Qdisc(_) | Command::Class(_) => {}
+        }
+        let (Some(dev), Some(change)) = (cmd.dev().cloned(), change) else { return Ok(()) };
         let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
         let shares = apply::shares(source, &change, device);
         let refused = |err: ConfigError| Failure::refused(command::refused(source, &change, &err));

@@ -1,0 +1,148 @@
+//! tc lines done to a NIC: its qdiscs, filters, actions and hooks.
+
+use txweir_core::action::State;
+use txweir_core::cx::Cx;
+use txweir_core::filter::Filters;
+use txweir_core::packet::PortId;
+use txweir_core::pool::Pool;
+use txweir_core::rates::SharedRates;
+use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
+use txweir_tc::diagnostic::code;
+use txweir_tc::policy::UNNAMED;
+use txweir_tc::tool::{Device, Devices, Hook, SwapDone};
+use txweir_tc::{Command, Diagnostic, Policy};
+
+use super::Nic;
+use super::filtering::Sieve;
+
+/// A NIC as tc sees it: the one device that there is.
+struct Site<'a> {
+    name: &'a str,
+    nic: &'a mut Nic,
+    now: Instant,
+    /// Rates that the NICs of a net share by name.
+    rates: &'a mut SharedRates,
+    /// The NIC's, taken out meanwhile.
+    sieve: Box<Sieve>,
+}
+
+impl Nic {
+    /// Applies a policy to the qdiscs of all its rings alike, and to its filters, whole or not at all.
+    ///
+    /// # Errors
+    /// What the policy's line cannot do; lines for several devices; an action that sends packets to another device, because
+    /// those of the lab have none.
+    pub fn apply(
+        &mut self,
+        now: Instant,
+        policy: &Policy,
+        rates: &mut SharedRates,
+    ) -> Result<(), Diagnostic> {
+        can_do(policy)?;
+        let name = policy.device()?.unwrap_or(UNNAMED);
+        let seed = self.paths[0].tree().env().seed;
+        let sieve = self.sieve.take().unwrap_or_else(|| Box::new(Sieve::new(seed)));
+        let mut site = Site { name, nic: self, now, rates, sieve };
+        let done = policy.apply_to(&mut site, &[name]);
+        let mut sieve = site.sieve;
+        let tree = self.paths[0].tree();
+        sieve.fit(tree);
+        // A NIC that nobody asks anything stays as fast as it was.
+        if sieve.hook.is_some() || tree.has_filters() || !sieve.filters.is_empty() {
+            self.sieve = Some(sieve);
+        }
+        done
+    }
+}
+
+/// Whether devices of the lab can do it.
+///
+/// # Errors
+/// mirred: they send one another nothing.
+pub(crate) fn can_do(policy: &Policy) -> Result<(), Diagnostic> {
+    for cmd in policy.commands() {
+        let words = match cmd {
+            Command::Filter(cmd) => &cmd.options,
+            Command::Actions(cmd) => &cmd.options,
+            _ => continue,
+        };
+        let mut before = if matches!(cmd, Command::Actions(_)) { "action" } else { "" };
+        for word in words {
+            if matches!(before, "action" | "actions") && word.text == "mirred" {
+                let source = std::sync::Arc::new(policy.source().clone());
+                let message = "mirred: devices of the lab send one another nothing";
+                let err = Diagnostic::error(code::UNSUPPORTED, &source, word.span.clone(), message);
+                return Err(err.hint(Some("txweir run and txweir daemon have it".into())));
+            }
+            before = &word.text;
+        }
+    }
+    Ok(())
+}
+
+impl Devices for Site<'_> {
+    fn names(&self) -> Vec<String> {
+        vec![self.name.into()]
+    }
+    fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
+        (name == self.name).then_some(self as &mut dyn Device)
+    }
+    fn filters(&self) -> &Filters {
+        &self.sieve.filters
+    }
+    fn filters_mut(&mut self) -> &mut Filters {
+        &mut self.sieve.filters
+    }
+    fn state(&self) -> &State {
+        &self.sieve.state
+    }
+    fn port(&mut self, _name: &str) -> Option<PortId> {
+        None
+    }
+    fn now(&self) -> Instant {
+        self.now
+    }
+    fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
+        let present: Vec<&Tree> = self.nic.paths.iter().map(|path| path.tree()).collect();
+        self.rates.check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
+    }
+    fn join_rates(&mut self, _names: &[&str]) -> Result<(), ConfigError> {
+        let trees: Vec<&Tree> = self.nic.paths.iter().map(|path| path.tree()).collect();
+        let agreed = self.rates.agree(&trees)?;
+        self.nic.each_tree(self.now, &mut |tree, _| agreed.join(tree));
+        Ok(())
+    }
+}
+
+impl Device for Site<'_> {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn queues(&self) -> u32 {
+        u32::from(self.nic.selector.queues())
+    }
+    fn env(&self) -> Env {
+        *self.nic.paths[0].tree().env()
+    }
+    fn tree(&self) -> &Tree {
+        self.nic.paths[0].tree()
+    }
+    fn pool(&self) -> &Pool {
+        &self.nic.paths[0].cx().pool
+    }
+    fn hook(&self) -> Option<Hook> {
+        self.sieve.hook
+    }
+    fn set_hook(&mut self, hook: Option<Hook>) {
+        self.sieve.hook = hook;
+    }
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
+        self.nic.each_tree(self.now, f);
+    }
+    /// Nothing waits yet: a policy is applied before the run.
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
+        self.nic.each_tree(self.now, f);
+        SwapDone::default()
+    }
+    fn queued(&self, _f: &mut dyn FnMut(Handle, Handle, &Meta)) {}
+}

@@ -1,0 +1,166 @@
+//! A frame of the lab as filters and actions see it: an Ethernet header that is made up, and the first bytes of the packet.
+//!
+//! A frame has no Ethernet header of its own; what actions make of the one that they are shown (another address, a tag) stays
+//! with it until it has arrived ([`LinkHeader`]). Of the packet as many bytes are shown as are kept, and payload is zeros. The
+//! checksums of its transport are nobody's: hosts leave them to their devices.
+
+use txweir_core::Meta;
+use txweir_core::packet::FrameBytes;
+use txweir_core::route::Route;
+
+use crate::frame::{ETHERNET, Frame, HEADER_MAX};
+
+/// Most bytes of a link header: an Ethernet header with two tags.
+pub const LINK_MAX: usize = ETHERNET as usize + 8;
+
+/// A link header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkHeader {
+    bytes: [u8; LINK_MAX],
+    len: u8,
+}
+
+impl LinkHeader {
+    /// With these bytes, of which there are at most [`LINK_MAX`].
+    fn new(given: &[u8]) -> Self {
+        let mut bytes = [0; LINK_MAX];
+        let len = given.len().min(LINK_MAX);
+        bytes[..len].copy_from_slice(&given[..len]);
+        Self { bytes, len: len as u8 }
+    }
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+    /// How many they are.
+    pub fn len(&self) -> u32 {
+        u32::from(self.len)
+    }
+    /// No link header at all: an action has taken it away.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The Ethernet addresses of a direction of a link: those of the hosts of these numbers.
+pub fn addresses(from: u32, to: u32) -> [u8; 12] {
+    let mut all = [0; 12];
+    for (at, host) in [(0, to), (6, from)] {
+        // Unicast, locally administered.
+        all[at] = 2;
+        all[at + 2..at + 6].copy_from_slice(&(host + 1).to_be_bytes());
+    }
+    all
+}
+
+/// What filters have said of a frame that its sender got back, so that they are asked once.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    pub(crate) meta: Meta,
+    pub(crate) queue: usize,
+    pub(crate) route: Route,
+}
+
+/// The bytes of a frame while filters are asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    bytes: [u8; LINK_MAX + HEADER_MAX],
+    len: usize,
+    /// Of those, the link header.
+    link: usize,
+}
+
+impl Shown {
+    /// Of a frame between these addresses.
+    pub fn of(frame: &Frame, addresses: &[u8; 12]) -> Self {
+        let mut ordinary = [0; ETHERNET as usize];
+        ordinary[..12].copy_from_slice(addresses);
+        ordinary[12..].copy_from_slice(&frame.protocol.to_be_bytes());
+        let (link, kept) = (frame.link().map_or(&ordinary[..], LinkHeader::bytes), frame.kept());
+        let mut bytes = [0; LINK_MAX + HEADER_MAX];
+        bytes[..link.len()].copy_from_slice(link);
+        bytes[link.len()..link.len() + kept.len()].copy_from_slice(kept);
+        Self { bytes, len: link.len() + kept.len(), link: link.len() }
+    }
+
+    /// Puts what has become of them back into the frame. The addresses are those that it was made with.
+    pub fn put_back(&self, frame: &mut Frame, addresses: &[u8; 12]) {
+        let (link, rest) = self.bytes[..self.len].split_at(self.link);
+        let ordinary = link.len() == ETHERNET as usize
+            && link[..12] == *addresses
+            && link[12..] == frame.protocol.to_be_bytes();
+        frame.set_link((!ordinary).then(|| LinkHeader::new(link)));
+        // Bytes go only out of the link header, so that they are as many as before.
+        let kept = frame.kept_mut();
+        let len = kept.len().min(rest.len());
+        kept[..len].copy_from_slice(&rest[..len]);
+    }
+}
+
+impl FrameBytes for Shown {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+    /// In the link header only, and as far as there is room in it.
+    fn insert(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let room = at <= self.link && self.link + bytes.len() <= LINK_MAX;
+        if room {
+            self.bytes.copy_within(at..self.len, at + bytes.len());
+            self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+            (self.len, self.link) = (self.len + bytes.len(), self.link + bytes.len());
+        }
+        room
+    }
+    fn remove(&mut self, at: usize, len: usize) -> bool {
+        let Some(end) = at.checked_add(len).filter(|end| *end <= self.link) else { return false };
+        self.bytes.copy_within(end..self.len, at);
+        (self.len, self.link) = (self.len - len, self.link - len);
+        true
+    }
+    /// The device sums whatever there is, from the start: no action need do it.
+    fn checksum_left(&self) -> Option<usize> {
+        Some(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame() -> Frame {
+        let mut packet = vec![0x45, 0];
+        packet.extend(100u16.to_be_bytes());
+        packet.resize(100, 7);
+        Frame::new(&packet, 40, 0, false)
+    }
+
+    #[test]
+    fn what_nobody_changed_is_what_it_was() {
+        let (mut frame, mac) = (frame(), addresses(0, 1));
+        let shown = Shown::of(&frame, &mac);
+        assert_eq!(shown.bytes()[..16], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0]);
+        assert_eq!(shown.bytes().len(), 14 + 64);
+        shown.put_back(&mut frame, &mac);
+        assert_eq!((frame.link(), frame.len()), (None, 114));
+    }
+
+    #[test]
+    fn tags_and_changed_bytes_stay_with_the_frame() {
+        let (mut frame, mac) = (frame(), addresses(0, 1));
+        let mut shown = Shown::of(&frame, &mac);
+        assert!(shown.insert(12, &[0x81, 0, 0, 5]) && shown.insert(12, &[0x88, 0xa8, 0, 6]));
+        assert!(!shown.insert(12, &[0x81, 0, 0, 7]), "there is room for two tags");
+        assert!(!shown.remove(20, 4), "only the link header gets shorter");
+        shown.bytes_mut()[23] = 0x10;
+        shown.put_back(&mut frame, &mac);
+        assert_eq!((frame.link_len(), frame.len(), frame.header()[1]), (22, 122, 0x10));
+        let mut again = Shown::of(&frame, &mac);
+        assert_eq!(again.bytes(), shown.bytes());
+        assert!(again.remove(12, 8));
+        again.put_back(&mut frame, &mac);
+        assert_eq!((frame.link(), frame.len()), (None, 114));
+    }
+}

@@ -1,0 +1,178 @@
+//! What filters and actions have to tell people: samples of packets, into a capture file, and lines, into a log.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use txweir_core::pcapng::{Block, OPT_COMMENT};
+use txweir_core::{Instant, Meta, Nanos};
+
+/// Bytes of a file of samples, at most, where nothing is said.
+pub const SAMPLES_MAX: u64 = 64 << 20;
+/// Groups of samples, at most: each is an interface of the file.
+const GROUPS_MAX: usize = 256;
+/// Lines in one second, at most: somebody reads them, and the loop waits for whoever takes them.
+const LINES_MAX: u32 = 100;
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// Where samples and lines go.
+pub struct Notes {
+    samples: Option<Samples>,
+    log: Box<dyn Write + Send>,
+    /// The second that lines are counted in, and how many it has had; of those that were left out.
+    second: Instant,
+    lines: u32,
+    left_out: u64,
+}
+
+/// What has become of samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleCounts {
+    /// Written.
+    pub written: u64,
+    /// Not written: there was no room in the file, a group too many, or an error.
+    pub dropped: u64,
+}
+
+/// A file of samples.
+struct Samples {
+    file: Box<dyn Write + Send>,
+    /// What is left of its room.
+    left: u64,
+    /// What a time of the loop's clock is as a time of day.
+    day: u64,
+    /// Interface and packets of each group.
+    groups: BTreeMap<u32, (u32, u64)>,
+    counts: SampleCounts,
+}
+
+impl fmt::Debug for Notes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notes").field("samples", &self.sampled()).finish_non_exhaustive()
+    }
+}
+
+impl Default for Notes {
+    /// Lines go to the standard error, samples nowhere.
+    fn default() -> Self {
+        Self::new(Box::new(io::stderr()))
+    }
+}
+
+impl Notes {
+    /// Lines go there, samples nowhere.
+    #[must_use]
+    pub fn new(log: Box<dyn Write + Send>) -> Self {
+        Self { samples: None, log, second: Instant::ZERO, lines: 0, left_out: 0 }
+    }
+
+    /// Samples go into a new file of that name, of at most `max` bytes. The loop's clock shows `now`.
+    ///
+    /// # Errors
+    /// It cannot be made; or it is no ordinary file, for which a loop might have to wait.
+    pub fn samples_to(&mut self, path: &Path, max: u64, now: Instant) -> io::Result<()> {
+        // Looked at first: to open a pipe would be to wait for its reader.
+        if path.metadata().is_ok_and(|there| !there.is_file()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected an ordinary file"));
+        }
+        let file = File::create(path)?;
+        let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let day = u64::try_from(day).unwrap_or(u64::MAX).saturating_sub(now.0);
+        self.samples_into(Box::new(file), max, day)
+    }
+
+    /// Samples are written there, at most `max` bytes; a time of the loop's is so much later as a time of day.
+    ///
+    /// # Errors
+    /// Of writing.
+    pub fn samples_into(&mut self, mut file: Box<dyn Write + Send>, max: u64, day_ns: u64) -> io::Result<()> {
+        let section = Block::section("txweir").bytes();
+        file.write_all(&section)?;
+        let left = max.saturating_sub(section.len() as u64);
+        let (groups, counts) = (BTreeMap::new(), SampleCounts::default());
+        self.samples = Some(Samples { file, left, day: day_ns, groups, counts });
+        Ok(())
+    }
+
+    /// What has become of samples, if they go anywhere.
+    #[must_use]
+    pub fn sampled(&self) -> Option<SampleCounts> {
+        self.samples.as_ref().map(|samples| samples.counts)
+    }
+
+    /// Takes a sample.
+    pub fn sample(&mut self, now: Instant, group: u32, rate: u32, frame: &[u8], m: &Meta) {
+        let Some(samples) = &mut self.samples else { return };
+        match samples.write(now, group, rate, frame, m) {
+            true => samples.counts.written += 1,
+            false => samples.counts.dropped += 1,
+        }
+    }
+
+    /// Takes a line, with the number of the packet, as Linux writes it.
+    pub fn say(&mut self, now: Instant, text: &str, count: u64) {
+        if now.saturating_since(self.second) >= SECOND {
+            self.tell_left_out();
+            (self.second, self.lines) = (now, 0);
+        }
+        if self.lines >= LINES_MAX {
+            self.left_out += 1;
+            return;
+        }
+        self.lines += 1;
+        let text = text.replace(char::is_control, " ");
+        // Nobody may be listening, which is no reason to stop.
+        let _ = writeln!(self.log, "simple: {text}_{count}");
+    }
+
+    fn tell_left_out(&mut self) {
+        if self.left_out > 0 {
+            let _ = writeln!(self.log, "simple: {} lines left out", self.left_out);
+            self.left_out = 0;
+        }
+    }
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        self.tell_left_out();
+    }
+}
+
+impl Samples {
+    /// Whether it was written.
+    fn write(&mut self, now: Instant, group: u32, rate: u32, frame: &[u8], m: &Meta) -> bool {
+        let (interface, number) = match self.groups.get(&group) {
+            Some(known) => *known,
+            None if self.groups.len() >= GROUPS_MAX => return false,
+            None => {
+                let interface = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
+                if !self.put(&Block::interface(&format!("group {group}"), 0).bytes()) {
+                    return false;
+                }
+                self.groups.insert(group, (interface, 0));
+                (interface, 0)
+            }
+        };
+        let comment = format!("group {group} rate 1/{rate} seq {number}");
+        let at = self.day.saturating_add(now.0);
+        let block = Block::packet(interface, at, frame, m.len).option(OPT_COMMENT, comment.as_bytes());
+        let written = self.put(&block.bytes());
+        if written && let Some(known) = self.groups.get_mut(&group) {
+            known.1 += 1;
+        }
+        written
+    }
+
+    /// All of it, or nothing; after an error nothing more.
+    fn put(&mut self, bytes: &[u8]) -> bool {
+        let Some(left) = self.left.checked_sub(bytes.len() as u64) else { return false };
+        let written = self.file.write_all(bytes).is_ok();
+        // Behind a part of a block nothing could be read.
+        self.left = if written { left } else { 0 };
+        written
+    }
+}

@@ -1,0 +1,79 @@
+//! Where actions of live devices send things: copies wait until the frame itself is done with, samples and lines are written.
+
+use std::io;
+
+use txweir_core::packet::{FrameBytes, Outlet, PortId, Way};
+use txweir_core::{Instant, Meta};
+use txweir_device::{Sent, VnetHdr};
+
+use crate::direction::Port;
+use crate::notes::Notes;
+
+/// Most copies that wait while a frame and what comes of it is passed on; what is beyond is refused, which the action counts.
+const COPIES_MAX: usize = 64;
+
+/// A copy that an action has sent.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// The port that it is for.
+    pub to: PortId,
+    /// Which way it goes there.
+    pub way: Way,
+    /// What is left to be done on it: a checksum, to be cut.
+    pub hdr: VnetHdr,
+    /// Its bytes.
+    pub frame: Vec<u8>,
+    /// What the frame had as its priority.
+    pub priority: u32,
+    /// And as its mark.
+    pub mark: u32,
+    /// Redirections behind it.
+    pub depth: u8,
+}
+
+/// Takes what actions send while one frame is asked about.
+#[derive(Debug)]
+pub struct Outlets<'a> {
+    /// Ports that take frames.
+    pub up: &'a [PortId],
+    /// Copies, to be passed on.
+    pub copies: &'a mut Vec<Copy>,
+    /// Samples and lines.
+    pub notes: &'a mut Notes,
+    /// The time.
+    pub now: Instant,
+}
+
+impl Outlet for Outlets<'_> {
+    fn send(&mut self, to: PortId, way: Way, frame: &dyn FrameBytes, m: &Meta, depth: u8) -> bool {
+        let room = self.up.contains(&to) && self.copies.len() < COPIES_MAX;
+        if room {
+            let hdr = VnetHdr::decode(&frame.undone().0);
+            let (frame, priority, mark) = (frame.bytes().into(), m.priority, m.mark);
+            self.copies.push(Copy { to, way, hdr, frame, priority, mark, depth });
+        }
+        room
+    }
+    fn sample(&mut self, group: u32, rate: u32, frame: &[u8], m: &Meta) {
+        self.notes.sample(self.now, group, rate, frame, m);
+    }
+    fn say(&mut self, text: &str, count: u64) {
+        self.notes.say(self.now, text, count);
+    }
+}
+
+/// One copy, to be received once.
+#[derive(Debug)]
+pub struct One<'a>(pub Option<&'a Copy>);
+
+impl Port for One<'_> {
+    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+        let Some(Copy { hdr, frame: bytes, .. }) = self.0.take() else { return Ok(None) };
+        let Some(room) = frame.get_mut(..bytes.len()) else { return Ok(None) };
+        room.copy_from_slice(bytes);
+        Ok(Some((*hdr, bytes.len())))
+    }
+    fn send(&mut self, _: &VnetHdr, _: &[u8]) -> io::Result<Sent> {
+        Ok(Sent::Taken)
+    }
+}
