@@ -109,6 +109,22 @@ pub(crate) fn read(
     }
 }
 
+/// Reads what the filters of a chain may look at. What else its words say does not matter there.
+pub(crate) fn template(
+    said: &Said<'_>,
+    at: &Where,
+    ports: &mut dyn FnMut(&str) -> Option<PortId>,
+) -> Result<Rule, Failure> {
+    match said.kind.text.as_str() {
+        "flower" => flower::template(said, at, ports).map(Rule::Flower),
+        kind => {
+            let message = format!("the filters of a chain cannot be told what they match if they are {kind}");
+            let err = said.error(code::UNSUPPORTED, said.kind, message);
+            Err(Failure::refused(err.expected("flower, or no kind")))
+        }
+    }
+}
+
 /// The device that `indev` names.
 fn indev(
     said: &Said<'_>,
@@ -212,6 +228,13 @@ pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
             action::show(*id, order, ways, In::Filter, out);
         }
         out.close_list();
+    }
+}
+
+/// Prints what the filters of a chain may look at.
+pub(crate) fn show_template(rule: &Rule, out: &mut Out) {
+    if let Rule::Flower(rule) = rule {
+        flower::show_template(rule, out);
     }
 }
 

@@ -183,6 +183,8 @@ macro_rules! compared_filters {
 
 compared_filters! {
     basic_is_what_linux_says: "basic.txt",
+    block_is_what_linux_says: "block.txt",
+    chain_is_what_linux_says: "chain.txt",
     flow_is_what_linux_says: "flow.txt",
     flower_is_what_linux_says: "flower.txt",
 }

@@ -21,6 +21,7 @@ pub mod fw;
 mod listed;
 pub mod matchall;
 mod shared;
+mod sharing;
 pub mod u32;
 
 use alloc::boxed::Box;
@@ -33,7 +34,7 @@ use crate::time::Instant;
 
 pub use basic::Basic;
 pub use bpf::Bpf;
-pub use chain::{Block, BlockId, Chain, Filters, Named, Table, What};
+pub use chain::{Block, BlockId, Chain, Filters, Named, Table, Template, What};
 pub use flow::Flow;
 pub use flower::Flower;
 pub use fw::Fw;

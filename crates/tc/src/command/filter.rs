@@ -183,6 +183,13 @@ pub(super) fn read_chain(part: &Part<'_>) -> Result<ChainCommand, Failure> {
                 let name = read_protocol(reader, word)?;
                 reader.once(&mut cmd.protocol, word, name)?;
             }
+            // What a filter would have is read, and makes no difference to a chain.
+            Some("preference" | "priority") if part.verb != Verb::Show => {
+                reader.number(word, 0xffff, "a number, 1 to 65535")?;
+            }
+            _ if word.text == "handle" && part.verb != Verb::Show => {
+                reader.argument(word, "a filter's handle")?;
+            }
             _ if part.verb == Verb::Show => {
                 let message = format!("chain show knows no \"{}\"", word.text);
                 let err = part.error(code::UNEXPECTED_WORD, &word.span, message);
