@@ -205,6 +205,8 @@ fn hw_stats(said: &Said<'_>) -> Result<Option<u8>, Diagnostic> {
 /// What is asked for where actions and filters are printed, and what is printed of.
 pub(crate) struct Ways<'a> {
     pub(crate) actions: &'a Actions,
+    /// The numbers by which filters count.
+    pub(crate) counters: &'a Counters,
     pub(crate) state: &'a State,
     pub(crate) now: Instant,
     pub(crate) statistics: bool,
@@ -213,6 +215,10 @@ pub(crate) struct Ways<'a> {
 }
 
 impl Ways<'_> {
+    /// What a filter has counted by a number.
+    pub(crate) fn hits(&self, number: u32) -> u64 {
+        self.state.hits(self.counters, number)
+    }
     /// A class as it is printed.
     pub(crate) fn class(&self, class: Handle) -> String {
         match self.names.iter().find(|(named, _)| *named == class) {

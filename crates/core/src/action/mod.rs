@@ -26,7 +26,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::error::{ConfigError, ErrorKind};
-use crate::filter::Run;
+use crate::filter::{Counters, Run};
+use crate::free::FreeNumbers;
 use crate::packet::Packet;
 use crate::time::Instant;
 
@@ -215,19 +216,7 @@ pub struct Actions {
 struct Numbers {
     /// By index, the slot of each.
     slots: BTreeMap<u32, u32>,
-    /// Every index up to this is in use.
-    full: u32,
-}
-
-impl Numbers {
-    /// The lowest index that is free.
-    fn free(&mut self) -> u32 {
-        let from = self.full.saturating_add(1);
-        let used =
-            self.slots.range(from..).zip(from..).take_while(|((index, _), free)| *index == free).count();
-        self.full += u32::try_from(used).unwrap_or(0);
-        self.full.saturating_add(1)
-    }
+    free: FreeNumbers,
 }
 
 /// An action as a filter names it.
@@ -383,7 +372,7 @@ impl Actions {
                 Err(ConfigError::new(ErrorKind::Exists, object, "an index not in use", index).key("index"))
             }
             Some(index) => Ok(index),
-            None => Ok(self.kinds.entry(kind).or_default().free()),
+            None => Ok(self.kinds.entry(kind).or_default().free.lowest()),
         }
     }
 
@@ -402,7 +391,9 @@ impl Actions {
                 u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
             }
         };
-        self.kinds.entry(kind).or_default().slots.insert(index, slot);
+        let numbers = self.kinds.entry(kind).or_default();
+        numbers.slots.insert(index, slot);
+        numbers.free.take(index);
         ActionId(slot)
     }
 
@@ -411,7 +402,7 @@ impl Actions {
         self.vacant.push(id.0);
         if let Some(numbers) = self.kinds.get_mut(entry.action.kind.name()) {
             numbers.slots.remove(&entry.index);
-            numbers.full = numbers.full.min(entry.index.saturating_sub(1));
+            numbers.free.give(entry.index);
         }
     }
 
@@ -426,7 +417,9 @@ impl Actions {
 pub struct State {
     memories: Vec<Memory>,
     /// Counters of filters, by numbers that they were given.
-    pub(crate) hits: Vec<u64>,
+    hits: Vec<u64>,
+    /// The serial of the numbers that there is room for.
+    fitted: u64,
     /// For actions that draw.
     pub rng: crate::rng::Rng,
 }
@@ -434,14 +427,22 @@ pub struct State {
 impl State {
     /// A reader's, with the seed of its draws.
     pub const fn new(seed: u64) -> Self {
-        Self { memories: Vec::new(), hits: Vec::new(), rng: crate::rng::Rng::new(seed) }
+        Self { memories: Vec::new(), hits: Vec::new(), fitted: 0, rng: crate::rng::Rng::new(seed) }
     }
 
     /// Makes room for all actions that there are, and forgets what was known of others. To be called after every change,
     /// between packets: an action without room here is run and not counted.
-    pub(crate) fn fit(&mut self, actions: &Actions, hits: usize) {
+    pub(crate) fn fit(&mut self, actions: &Actions, counters: &Counters) {
         self.memories.resize_with(actions.slots().len(), Memory::default);
-        self.hits.resize(hits, 0);
+        self.hits.resize(counters.len(), 0);
+        if self.fitted != counters.serial() {
+            for (hits, given) in self.hits.iter_mut().zip(counters.given()) {
+                if *given > self.fitted {
+                    *hits = 0;
+                }
+            }
+            self.fitted = counters.serial();
+        }
         for (memory, entry) in self.memories.iter_mut().zip(actions.slots()) {
             let (serial, version, since) =
                 entry.as_ref().map_or((0, 0, Instant::ZERO), |e| (e.serial, e.version, e.since));
@@ -462,9 +463,10 @@ impl State {
         }
     }
 
-    /// The counter of this number; 0 while there is no room for it.
-    pub fn hits(&self, id: u32) -> u64 {
-        self.hits.get(id as usize).copied().unwrap_or(0)
+    /// The counter of this number, whether `fit` has been called since it was given or not.
+    pub fn hits(&self, counters: &Counters, id: u32) -> u64 {
+        let known = counters.given().get(id as usize).is_some_and(|given| *given <= self.fitted);
+        self.hits.get(id as usize).copied().filter(|_| known).unwrap_or(0)
     }
 
     /// What is known of an action as it is in its table now, whether `fit` has been called since it came or not.

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::shared::{SHARING, Shared};
 use super::sharing::SharedBlock;
-use super::{ANY_PROTOCOL, Bound, Decision, Goal, RESTARTS_MAX, Rule, Run, Tables, Verdict};
+use super::{ANY_PROTOCOL, Bound, Counters, Decision, Goal, RESTARTS_MAX, Rule, Run, Tables, Verdict};
 use crate::action::{ActionId, Actions, Control, State};
 use crate::error::{ConfigError, ErrorKind};
 use crate::packet::Packet;
@@ -118,8 +118,8 @@ pub struct Filters {
     pub(super) blocks: Vec<Option<Block>>,
     /// The blocks that are shared, by their numbers.
     pub(super) numbers: BTreeMap<u32, BlockId>,
-    /// The next number of a counter.
-    hits: u32,
+    /// The numbers by which filters count.
+    pub counters: Counters,
     /// The key of the hashes of tables.
     seed: u64,
 }
@@ -144,6 +144,10 @@ pub(super) fn not_found(kind: &str, handle: u32) -> ConfigError {
         format!("{handle:#x}"),
     )
     .key("handle")
+}
+
+fn no_block(block: BlockId) -> ConfigError {
+    ConfigError::new(ErrorKind::NotFound, "block", "a block that exists", block.0)
 }
 
 /// A table has filters of one kind.
@@ -205,12 +209,12 @@ impl Filters {
 
     pub(super) fn block_mut(&mut self, block: BlockId) -> Result<&mut Block, ConfigError> {
         let found = self.blocks.get_mut(block.0 as usize).and_then(Option::as_mut);
-        found.ok_or_else(|| ConfigError::new(ErrorKind::NotFound, "block", "a block that exists", block.0))
+        found.ok_or_else(|| no_block(block))
     }
 
     /// Makes room in a reader's state for all that there is: to be called after every change, between packets.
     pub fn fit(&self, state: &mut State) {
-        state.fit(&self.actions, self.hits as usize);
+        state.fit(&self.actions, &self.counters);
     }
 
     /// Adds, replaces or changes a filter. Gives where it is.
@@ -227,13 +231,13 @@ impl Filters {
         let protocol = named.protocol.unwrap_or(ANY_PROTOCOL);
         self.block(block).map_or(Ok(()), |found| found.fits(named.chain, protocol, rule))?;
         let actions = self.actions.bind(&goal.actions, now)?;
-        let bound = Bound { class: goal.class, actions };
-        let (mut hits, seed) = (self.hits, self.seed);
-        let done = self.block_mut(block)?.put(named, prio, protocol, rule, bound, what, &mut hits, seed);
-        self.hits = hits;
-        match done {
+        let bound = Bound { class: goal.class, hits: 0, actions };
+        let (seed, found) = (self.seed, self.blocks.get_mut(block.0 as usize).and_then(Option::as_mut));
+        let done =
+            found.map(|found| found.put(named, prio, protocol, rule, bound, what, &mut self.counters, seed));
+        match done.ok_or_else(|| no_block(block))? {
             Ok((handle, old)) => {
-                self.actions.unbind(&old.map(|b| b.actions).unwrap_or_default());
+                self.release(old.as_slice());
                 Ok(Named {
                     chain: named.chain,
                     prio: Some(prio),
@@ -316,7 +320,7 @@ impl Filters {
             return Err(other_kind(given));
         }
         let gone = match named.handle.filter(|h| *h != 0) {
-            Some(handle) => found.delete(chain_at, at, handle)?.into_iter().collect(),
+            Some(handle) => found.delete(chain_at, at, handle)?,
             None => found.take(chain_at, at),
         };
         self.release(&gone);
@@ -384,6 +388,7 @@ impl Filters {
     fn release(&mut self, gone: &[Bound]) {
         let ids: Vec<ActionId> = gone.iter().flat_map(|b| b.actions.iter().copied()).collect();
         self.actions.unbind(&ids);
+        gone.iter().for_each(|b| self.counters.give(b.hits));
     }
 
     fn forget_empty(&mut self, block: BlockId) {
@@ -419,7 +424,7 @@ impl Block {
         rule: &Rule,
         goal: Bound,
         what: What,
-        hits: &mut u32,
+        counters: &mut Counters,
         seed: u64,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let at = match self.chains.binary_search_by_key(&named.chain, |c| c.index) {
@@ -435,12 +440,12 @@ impl Block {
             Ok(at) => {
                 let tables = Arc::make_mut(&mut chain.tables[at].tables);
                 tables.settle(shared);
-                (tables.put(named.handle, rule, goal, what, hits), tables.lift())
+                (tables.put(named.handle, rule, goal, what, counters), tables.lift())
             }
             Err(at) => {
                 let mut tables = Tables::for_rule(rule, seed);
                 tables.join(shared, named.chain, prio);
-                let done = tables.put(named.handle, rule, goal, what, hits);
+                let done = tables.put(named.handle, rule, goal, what, counters);
                 if done.is_err() {
                     tables.leave();
                 }
@@ -456,8 +461,8 @@ impl Block {
         done
     }
 
-    /// Takes one filter out, and its table if it was the last. Gives its goal.
-    fn delete(&mut self, chain: usize, at: usize, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    /// Takes one filter out, and its table if it was the last. Gives the goals that go with it.
+    fn delete(&mut self, chain: usize, at: usize, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         let shared = self.lift(self.chains[chain].tables[at].kind());
         let tables = Arc::make_mut(&mut self.chains[chain].tables[at].tables);
         tables.settle(shared);

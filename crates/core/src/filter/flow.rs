@@ -8,9 +8,11 @@
 //!
 //! Differences from Linux (PARITY.md): `flow-keys-hash`, `flow-mode`, `flow-no-field`.
 
+use alloc::vec::Vec;
+
 use super::ematch::Expr;
 use super::listed::List;
-use super::{Bound, Decision, Filtering, Run, Visit, What};
+use super::{Bound, Counters, Decision, Filtering, Run, Visit, What};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::{ClassId, Handle};
 use crate::hash::FlowHasher;
@@ -236,7 +238,7 @@ impl Filtering for Table {
         rule: &Flow,
         goal: Bound,
         what: What,
-        _: &mut u32,
+        _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         if handle.is_none_or(|h| h == 0) {
             let err = ConfigError::new(ErrorKind::Missing, "filter flow", "a handle", "");
@@ -248,7 +250,7 @@ impl Filtering for Table {
         })
     }
 
-    fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         self.list.delete("flow", handle)
     }
 

@@ -143,6 +143,7 @@ impl Session<'_> {
     pub(super) fn ways(&self) -> Ways<'_> {
         Ways {
             actions: &self.devices.filters().actions,
+            counters: &self.devices.filters().counters,
             state: self.devices.state(),
             now: self.devices.now(),
             statistics: self.flags.statistics,
