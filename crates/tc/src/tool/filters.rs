@@ -12,6 +12,7 @@ use super::session::{Session, no_device};
 use super::{Device, Hook, blocks};
 use crate::action::{CHAIN_MAX, Ways};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
+use crate::command::stab::average_of;
 use crate::command::{Failure, USAGE};
 use crate::diagnostic::{Diagnostic, code};
 use crate::filter::{self, Said, Shown, Where, protocol};
@@ -216,7 +217,8 @@ fn put(
     if what != What::Change {
         named.protocol = named.protocol.or(Some(ANY_PROTOCOL));
     }
-    let said = Said::filter(line.source, kind, cmd.handle.as_ref(), &cmd.options);
+    let mut said = Said::filter(line.source, kind, cmd.handle.as_ref(), &cmd.options);
+    said.estimator = cmd.estimator.as_ref().and_then(|at| average_of(at.value));
     let place = Where { protocol: named.protocol.unwrap_or(0), qdisc: at.at };
     let rule = filter::read(&said, &place, &mut |name| session.devices.port(name))?;
     named.handle = filter::own_handle(&said).map_err(filter::failed)?.or(named.handle);

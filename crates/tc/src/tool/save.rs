@@ -168,7 +168,10 @@ fn table_lines(
             return;
         }
         let handle = filter::handle_text(&rule, handle);
-        let mut words = format!("{} handle {handle}", place_words(chain, table));
+        let new = goal.actions.iter().filter_map(|id| filters.actions.entry(*id));
+        let new: Vec<_> = new.filter(|e| !made.contains(&(e.action.kind.name(), e.index))).collect();
+        let estimator = action::estimator_words(&new);
+        let mut words = format!("{}{estimator} handle {handle}", place_words(chain, table));
         words.push_str(&format!(" {}{}", table.kind(), filter::words(&rule, goal)));
         words.push_str(&actions_of(&filters.actions, goal, made));
         lines.push(Line { verb: "filter replace", words });
