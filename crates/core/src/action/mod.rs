@@ -7,6 +7,7 @@
 //! Bounds (mechanisms of tc(8)): an action that repeats itself does so `REPEATS_MAX` times, and jumps in one list are at most
 //! `ACTIONS_MAX`; what goes beyond is passed.
 
+mod changes;
 pub mod csum;
 pub mod gact;
 pub mod mirred;
@@ -24,6 +25,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+use changes::Changes;
 
 use crate::error::{ConfigError, ErrorKind};
 use crate::filter::{Counters, Run};
@@ -209,6 +212,7 @@ pub struct Actions {
     vacant: Vec<u32>,
     kinds: BTreeMap<&'static str, Numbers>,
     serial: u32,
+    changes: Changes,
 }
 
 /// The actions of a kind.
@@ -266,6 +270,7 @@ impl Actions {
                 if let Some(Some(entry)) = self.slots.get_mut(id.0 as usize) {
                     entry.action = Arc::new(action);
                     (entry.version, entry.since) = (entry.version.wrapping_add(1), now);
+                    self.changes.add(id.0);
                 }
                 Ok(id)
             }
@@ -391,6 +396,7 @@ impl Actions {
                 u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
             }
         };
+        self.changes.add(slot);
         let numbers = self.kinds.entry(kind).or_default();
         numbers.slots.insert(index, slot);
         numbers.free.take(index);
@@ -400,6 +406,7 @@ impl Actions {
     fn remove(&mut self, id: ActionId) {
         let Some(entry) = self.slots.get_mut(id.0 as usize).and_then(Option::take) else { return };
         self.vacant.push(id.0);
+        self.changes.add(id.0);
         if let Some(numbers) = self.kinds.get_mut(entry.action.kind.name()) {
             numbers.slots.remove(&entry.index);
             numbers.free.give(entry.index);
@@ -412,7 +419,8 @@ impl Actions {
     }
 }
 
-/// What one reader of filters keeps: counters and whatever actions remember. Nothing of it is shared.
+/// What one reader of filters keeps: counters and whatever actions remember. Nothing of it is shared. A reader is of one owner's
+/// filters, as they change.
 #[derive(Clone, Debug)]
 pub struct State {
     memories: Vec<Memory>,
@@ -420,6 +428,8 @@ pub struct State {
     hits: Vec<u64>,
     /// The serial of the numbers that there is room for.
     fitted: u64,
+    /// The changes of actions that were seen.
+    seen: u64,
     /// For actions that draw.
     pub rng: crate::rng::Rng,
 }
@@ -427,13 +437,18 @@ pub struct State {
 impl State {
     /// A reader's, with the seed of its draws.
     pub const fn new(seed: u64) -> Self {
-        Self { memories: Vec::new(), hits: Vec::new(), fitted: 0, rng: crate::rng::Rng::new(seed) }
+        Self { memories: Vec::new(), hits: Vec::new(), fitted: 0, seen: 0, rng: crate::rng::Rng::new(seed) }
     }
 
     /// Makes room for all actions that there are, and forgets what was known of others. To be called after every change,
     /// between packets: an action without room here is run and not counted.
     pub(crate) fn fit(&mut self, actions: &Actions, counters: &Counters) {
         self.memories.resize_with(actions.slots().len(), Memory::default);
+        match actions.changes.since(self.seen) {
+            Some(changed) => changed.iter().for_each(|slot| self.renew(actions, *slot as usize)),
+            None => (0..self.memories.len()).for_each(|slot| self.renew(actions, slot)),
+        }
+        self.seen = actions.changes.count();
         self.hits.resize(counters.len(), 0);
         if self.fitted != counters.serial() {
             for (hits, given) in self.hits.iter_mut().zip(counters.given()) {
@@ -443,15 +458,19 @@ impl State {
             }
             self.fitted = counters.serial();
         }
-        for (memory, entry) in self.memories.iter_mut().zip(actions.slots()) {
-            let (serial, version, since) =
-                entry.as_ref().map_or((0, 0, Instant::ZERO), |e| (e.serial, e.version, e.since));
-            if memory.serial != serial {
-                *memory = Memory { serial, version, since, ..Memory::default() };
-            } else if memory.version != version {
-                // Counters go on; what was remembered belongs to parameters that are gone.
-                (memory.version, memory.since, memory.words) = (version, since, [0; 6]);
-            }
+    }
+
+    /// What is known of the action in a slot, if it is that one still.
+    fn renew(&mut self, actions: &Actions, slot: usize) {
+        let Some(memory) = self.memories.get_mut(slot) else { return };
+        let entry = actions.slots().get(slot).and_then(Option::as_ref);
+        let (serial, version, since) =
+            entry.map_or((0, 0, Instant::ZERO), |e| (e.serial, e.version, e.since));
+        if memory.serial != serial {
+            *memory = Memory { serial, version, since, ..Memory::default() };
+        } else if memory.version != version {
+            // Counters go on; what was remembered belongs to parameters that are gone.
+            (memory.version, memory.since, memory.words) = (version, since, [0; 6]);
         }
     }
 
