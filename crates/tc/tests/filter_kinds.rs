@@ -49,8 +49,6 @@ fn what_is_not_known_is_refused() {
         ("flower spi 3", 1, "flower does not look at spi"),
         ("flower indev b", 2, "there is no device \"b\""),
         ("flower src_mac 1:2:3:4:5:6/49", 1, "flower filter: \"1:2:3:4:5:6/49\" is not a value for this"),
-        ("flow map key nfct", 2, "connections are not tracked here: nfct"),
-        ("flow hash keys src,sk-uid", 2, "packets have no sockets and routes here: sk-uid"),
         (
             "flow map key dst perturb 3",
             2,
