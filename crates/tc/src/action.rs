@@ -395,7 +395,7 @@ pub(crate) fn estimator_words(entries: &[&Entry]) -> String {
         Kind::Police(police) => police.config().average,
         _ => None,
     });
-    average.map(|average| police::estimator_words(average)).unwrap_or_default()
+    average.map(police::estimator_words).unwrap_or_default()
 }
 
 /// The words after `action` that make it again.

@@ -188,7 +188,9 @@ pub(super) fn read_chain(part: &Part<'_>) -> Result<ChainCommand, Failure> {
             Some("preference" | "priority") if part.verb != Verb::Show => {
                 reader.number(word, 0xffff, "a number, 1 to 65535")?;
             }
-            Some("estimator") if part.verb != Verb::Show => drop(estimator(part, reader, word)?),
+            Some("estimator") if part.verb != Verb::Show => {
+                estimator(part, reader, word)?;
+            }
             _ if word.text == "handle" && part.verb != Verb::Show => {
                 reader.argument(word, "a filter's handle")?;
             }
