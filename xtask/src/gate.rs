@@ -9,7 +9,7 @@ use std::process::Command;
 const TABLE: &str = "spec/instructions.txt";
 
 /// Jobs that are counted. The 100 000-flow job is left to the clock: it measures the memory, not the code.
-const JOBS: [&str; 17] = [
+const JOBS: [&str; 19] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
@@ -18,6 +18,7 @@ const JOBS: [&str; 17] = [
     "cake",
     "drr-1k",
     "ets",
+    "flower-1",
     "fq_codel-1k",
     "fq-20k",
     "htb-1k",
@@ -27,6 +28,7 @@ const JOBS: [&str; 17] = [
     "sfq-1k",
     "skbprio",
     "tbf",
+    "u32-1",
 ];
 
 /// Packets in the shorter run; the longer has twice as many.

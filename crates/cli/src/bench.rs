@@ -10,6 +10,7 @@ use txweir::core::{DqlConfig, Handle, Instant, Meta, Nanos, PathConfig, Role, Tx
 
 use crate::Failure;
 
+mod filters;
 mod jobs;
 mod shared;
 

@@ -1,6 +1,7 @@
 //! The txweir command: each subcommand is a module with its options, `Args`, and its body, `main`.
 
 mod bar;
+mod batch;
 mod bench;
 mod check;
 mod client;

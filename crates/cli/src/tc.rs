@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use txweir::daemon::protocol::{Ask, Batch};
+use txweir::daemon::protocol::Ask;
 use txweir::tc::tool::{self, Flags, NoDevices, Request};
 
-use crate::{Failure, client};
+use crate::{Failure, batch, client};
 
 /// Options of `txweir tc`: the one that is ours; the rest are tc's.
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,6 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if flags.batch.is_none() && asks {
         return about(args.words);
     }
-    let batch = flags.batch.as_deref().map(read_batch).transpose()?;
     let class_names = match read_class_names(&flags) {
         Ok(names) => names,
         Err(said) => {
@@ -47,7 +46,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::from(255));
         }
     };
-    client::ask(socket, &Ask::Tc { args: args.words, batch, class_names })
+    match &flags.batch {
+        Some(name) => batch::run(socket, &flags, name, &args.words, class_names.as_ref()),
+        None => client::ask(socket, &Ask::Tc { args: args.words, batch: None, class_names }),
+    }
 }
 
 /// What needs no daemon: the help and the version, for whoever has none yet or only asks which tc this is.
@@ -71,18 +73,6 @@ fn read_class_names(flags: &Flags) -> Result<Option<String>, String> {
             Err(e) => Err(format!("Can't open class names file: {file}: {e}")),
         },
     }
-}
-
-/// Reads a batch, for the daemon cannot: the file is in this process's directory, and stdin is its own.
-fn read_batch(name: &str) -> Result<Batch, Failure> {
-    let text = match name {
-        "-" => io::read_to_string(io::stdin()),
-        _ => fs::read_to_string(name),
-    };
-    // As tc says it.
-    let text = text.map_err(|e| Failure::usage(format!("Cannot open file \"{name}\" for reading: {e}")))?;
-    let name = if name == "-" { "<stdin>" } else { name };
-    Ok(Batch { name: name.to_owned(), text })
 }
 
 /// `save FILE`: the commands that make the daemon's present configuration.

@@ -120,6 +120,60 @@ impl Drop for Daemon {
 }
 
 #[test]
+fn a_batch_of_any_size_is_done_line_by_line() {
+    let dir = Dir::new();
+    let _daemon = Daemon::start(&mut dir.command(&["daemon"]));
+    dir.ok("link add lan");
+    // 2 MB, with one line that goes over two, at the end of a piece.
+    let lines = |from: u32, to: u32| {
+        (from..to).fold(String::from("qdisc replace dev lan clsact\n"), |mut text, n| {
+            let address = std::net::Ipv4Addr::from(0x0a00_0000 + n);
+            let end = if n % 700 == 0 { " \\\n" } else { " " };
+            text += &format!("filter add dev lan ingress protocol ip prio 1 flower{end}dst_ip {address} classid 1:1 # a filter\n");
+            text
+        })
+    };
+    let text = lines(0, 20_000);
+    assert!(text.len() > 3 << 19);
+    dir.file("many.tc", &text);
+    assert_eq!(dir.ok("tc -b many.tc"), "");
+    let shown = |dir: &Dir| dir.ok("tc filter show dev lan ingress").matches("handle 0x").count();
+    assert_eq!(shown(&dir), 20_000);
+    // Whole it is too long, which is said with the bound; nothing is done.
+    for flag in ["--atomic", "--dry-run"] {
+        let (code, out, err) = dir.run(&["tc", flag, "-b", "many.tc"]);
+        assert_eq!((code, out.as_str()), (1, ""), "{err}");
+        let said = format!(
+            "txweir: many.tc: {flag} does a batch in one request, which has at most 1048576 bytes: this one has "
+        );
+        assert!(err.starts_with(&said), "{err}");
+    }
+    // A line that fails ends it, and is named by its number in the file; the lines before it are done.
+    dir.ok("tc filter del dev lan ingress");
+    let wrong = "filter add dev lan ingress protocol ip prio 2 flower dst_ip nowhere classid 1:1\n";
+    let (first, last) = (lines(0, 10_000), lines(10_000, 12_000));
+    dir.file("wrong.tc", &format!("{first}{wrong}{last}"));
+    let line = first.matches('\n').count() + 1;
+    for (flags, status, left) in
+        [(&["tc", "-b", "wrong.tc"][..], 1, 10_000), (&["tc", "-force", "-b", "wrong.tc"], 1, 12_000)]
+    {
+        let (code, _, err) = dir.run(flags);
+        assert_eq!(code, status, "{err}");
+        assert!(err.contains(&format!("--> wrong.tc:{line}:")), "{err}");
+        assert!(err.contains(&format!("Command failed wrong.tc:{line}\n")), "{err}");
+        assert_eq!((err.matches("Command failed").count(), shown(&dir)), (1, left));
+        dir.ok("tc filter del dev lan ingress");
+    }
+    // What is printed comes in order, from stdin too.
+    let mut child =
+        dir.command(&["tc", "-b", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("run");
+    let shows = "qdisc show dev lan\n".repeat(10_000);
+    child.stdin.take().expect("piped").write_all(shows.as_bytes()).expect("write");
+    let (code, out, _) = told(&child.wait_with_output().expect("run"));
+    assert_eq!((code, out.matches("qdisc clsact").count()), (0, 10_000));
+}
+
+#[test]
 fn a_daemon_says_one_line_and_leaves_nothing_behind() {
     for signal in [Signal::TERM, Signal::INT] {
         let dir = Dir::new();

@@ -31,6 +31,7 @@ pub mod device;
 pub mod dql;
 pub mod error;
 pub mod filter;
+mod free;
 pub mod handle;
 pub mod hash;
 pub mod headers;

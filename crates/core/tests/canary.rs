@@ -23,7 +23,7 @@ use txweir_core::value::{Show, Value, Words};
 use txweir_core::{ClassId, ConfigError, DropReason, Env, MarkReason, Meta, Nanos, Packets, WakeReason};
 
 /// What may be wrong with a FIFO; the default is right.
-trait Bug: Debug + Sized + 'static {
+trait Bug: Send + Sync + Debug + Sized + 'static {
     const KIND: &'static str;
     const SHAPES: bool = false;
     fn resolve(_cfg: &mut Limit, _first: bool) {}

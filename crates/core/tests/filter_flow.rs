@@ -165,3 +165,27 @@ fn any_bytes_are_looked_at() {
         assert_eq!(bench.class(&frame, 0).major(), 1);
     }
 }
+
+/// Measured in Linux 6.12, with UDP from 10.0.0.5 to 10.0.0.11, port 2054, and no connection tracking, by `map key KEY and 0x7`: these,
+/// but for `nfct`, which is a number of the kernel's there, and the keys of sockets and of the source port, which were not.
+#[test]
+fn keys_of_connections_are_those_of_a_packet_without_one() {
+    let mut frame = frame();
+    frame[26..34].copy_from_slice(&[10, 0, 0, 5, 10, 0, 0, 11]);
+    frame[34..38].copy_from_slice(&[0x80, 0x02, 0x08, 0x06]);
+    for (key, class) in [
+        (Key::Connection, 1),
+        (Key::ConnectionSrc, 1 + 5),
+        (Key::ConnectionDst, 1 + 3),
+        (Key::ConnectionProtoSrc, 1 + 2),
+        (Key::ConnectionProtoDst, 1 + 6),
+        (Key::RouteClass, 1),
+        (Key::SocketUser, 1),
+        (Key::SocketGroup, 1),
+    ] {
+        let mut bench = Bench::new(1);
+        let flow = Flow { bits: Some((7, 0)), ..rule(Mode::Map, &[key]) };
+        bench.put(1, flow, What::Add).expect("added");
+        assert_eq!(bench.class(&frame, 0), Handle(0x1_0000 + class), "{key:?}");
+    }
+}

@@ -102,7 +102,10 @@ impl Bench {
                     _ => 0,
                 };
                 let count = u32::try_from(count).unwrap();
-                all.push((handle, (hits..hits + count).map(|id| self.state.hits(id)).collect()));
+                all.push((
+                    handle,
+                    (hits..hits + count).map(|id| self.state.hits(&self.filters.counters, id)).collect(),
+                ));
             });
         }
         all

@@ -44,7 +44,7 @@ impl Daemon {
     }
 
     fn tc(&mut self, args: &[String], batch: Option<&Batch>, class_names: Option<&String>) -> Reply {
-        let batch = batch.map(|batch| Source::new(&batch.name, &batch.text));
+        let batch = batch.map(|batch| Source::new(&batch.name, &batch.text).behind(batch.lines_before));
         let request = Request { args: args.to_vec(), batch, class_names: class_names.cloned() };
         let Outcome { status, stdout, stderr } = tool::run(&request, &mut self.links);
         Reply { status, stdout, stderr, ..Reply::default() }
@@ -52,7 +52,7 @@ impl Daemon {
 
     /// Applies a batch of tc and link lines, called `name` in messages.
     pub fn configure(&mut self, now: Instant, name: &str, text: &str) -> Reply {
-        let batch = Some(Batch { name: name.to_owned(), text: text.to_owned() });
+        let batch = Some(Batch { name: name.to_owned(), text: text.to_owned(), lines_before: 0 });
         self.answer(now, &Ask::Tc { args: vec!["-b".to_owned(), name.to_owned()], batch, class_names: None })
     }
 

@@ -38,8 +38,11 @@ pub enum Ask {
 pub struct Batch {
     /// What messages call it.
     pub name: String,
-    /// All of it.
+    /// All of it, or a part that is done after those before it.
     pub text: String,
+    /// Lines of the file before the text.
+    #[serde(default)]
+    pub lines_before: usize,
 }
 
 /// A line from a client.
@@ -184,6 +187,8 @@ fn class_names(object: &Map<String, Value>) -> Result<Option<String>, String> {
     }
 }
 
+const BATCH_KEYS: [&str; 3] = ["name", "text", "lines_before"];
+
 fn batch(object: &Map<String, Value>) -> Result<Option<Batch>, String> {
     let expected = "an object with \"name\" and \"text\"";
     let batch = match object.get("batch") {
@@ -191,15 +196,22 @@ fn batch(object: &Map<String, Value>) -> Result<Option<Batch>, String> {
         Some(Value::Object(batch)) => batch,
         Some(other) => return Err(wrong("batch", expected, other)),
     };
-    if let Some(key) = batch.keys().find(|key| !["name", "text"].contains(&key.as_str())) {
-        return Err(format!("batch.{key}: there is no such key: expected name, text"));
+    if let Some(key) = batch.keys().find(|key| !BATCH_KEYS.contains(&key.as_str())) {
+        return Err(format!("batch.{key}: there is no such key: expected {}", BATCH_KEYS.join(", ")));
     }
     let text = |key: &str| match batch.get(key) {
         Some(Value::String(text)) => Ok(text.clone()),
         Some(other) => Err(wrong(&format!("batch.{key}"), "a text", other)),
         None => Err(format!("batch.{key}: expected a text, given nothing")),
     };
-    Ok(Some(Batch { name: text("name")?, text: text("text")? }))
+    let lines_before = match batch.get("lines_before") {
+        None | Some(Value::Null) => 0,
+        Some(lines) => match lines.as_u64().and_then(|lines| usize::try_from(lines).ok()) {
+            Some(lines) => lines,
+            None => return Err(wrong("batch.lines_before", "a whole number", lines)),
+        },
+    };
+    Ok(Some(Batch { name: text("name")?, text: text("text")?, lines_before }))
 }
 
 /// Most of a value that is repeated in a message, bytes.
@@ -224,7 +236,7 @@ mod tests {
 
     #[test]
     fn requests_read_back() {
-        let batch = Some(Batch { name: "p.tc".into(), text: "qdisc show\n".into() });
+        let batch = Some(Batch { name: "p.tc".into(), text: "qdisc show\n".into(), lines_before: 7 });
         let words = |words: &[&str]| words.iter().map(|w| (*w).to_string()).collect::<Vec<_>>();
         for ask in [
             Ask::Tc { args: words(&["-s", "qdisc", "show"]), batch: None, class_names: None },

@@ -228,7 +228,7 @@ fn one_client_too_many_makes_the_most_silent_go() {
 }
 
 fn tc(words: &str, text: Option<&str>) -> Ask {
-    let batch = text.map(|text| Batch { name: "p.tc".into(), text: text.into() });
+    let batch = text.map(|text| Batch { name: "p.tc".into(), text: text.into(), ..Batch::default() });
     Ask::Tc { args: words.split_whitespace().map(String::from).collect(), batch, class_names: None }
 }
 

@@ -1,7 +1,8 @@
 //! `Port`: several queues, and what is decided ahead of them, for any number of threads.
 //!
 //! What is decided by is a [`Policy`]: filters, actions and the choice of a queue, published as a whole. A sender reads the
-//! one that is there when it sends, without a lock and without writing anything shared, and classifies with it to the end; a new one
+//! one that is there when it sends, without a lock and without writing anything shared, and classifies with it to the end; a
+//! new one
 //! never waits for readers, and readers never wait for it. What filters and actions count and remember is each sender's own.
 
 use std::fmt;

@@ -20,6 +20,7 @@ mod vlan;
 use std::sync::Arc;
 
 use txweir_core::action::{Action, ActionId, Actions, Control, Entry, Kind, Memory, State, Wanted};
+use txweir_core::filter::Counters;
 use txweir_core::packet::PortId;
 use txweir_core::{Handle, Instant};
 
@@ -82,10 +83,11 @@ const WITHOUT: [(&str, &str); 8] = [
     ("gate", "there is no gate here; taprio has schedules"),
 ];
 
-/// Reads one action of a list; `ports` gives the number of a device.
+/// Reads one action of a list; `ports` gives the number of a device. Averages are measured as its filter's estimator says.
 pub(crate) fn read(
     source: &Arc<Source>,
     one: &language::Action<'_>,
+    estimator: Option<(u8, u8)>,
     ports: &mut dyn FnMut(&str) -> Option<PortId>,
 ) -> Result<Wanted, Diagnostic> {
     let own: Vec<Word>;
@@ -98,7 +100,7 @@ pub(crate) fn read(
         false => (one.kind.text.as_str(), one.words),
     };
     let settings = Settings::of(Object::Action, name, source, words);
-    let said = Said { source, kind: one.kind, handle: None, settings };
+    let said = Said { source, kind: one.kind, handle: None, estimator, settings };
     if said.settings.has("skip_sw") {
         return Err(said.error(code::UNSUPPORTED, said.at("skip_sw"), "there is no hardware to do it"));
     }
@@ -205,6 +207,8 @@ fn hw_stats(said: &Said<'_>) -> Result<Option<u8>, Diagnostic> {
 /// What is asked for where actions and filters are printed, and what is printed of.
 pub(crate) struct Ways<'a> {
     pub(crate) actions: &'a Actions,
+    /// The numbers by which filters count.
+    pub(crate) counters: &'a Counters,
     pub(crate) state: &'a State,
     pub(crate) now: Instant,
     pub(crate) statistics: bool,
@@ -213,6 +217,10 @@ pub(crate) struct Ways<'a> {
 }
 
 impl Ways<'_> {
+    /// What a filter has counted by a number.
+    pub(crate) fn hits(&self, number: u32) -> u64 {
+        self.state.hits(self.counters, number)
+    }
     /// A class as it is printed.
     pub(crate) fn class(&self, class: Handle) -> String {
         match self.names.iter().find(|(named, _)| *named == class) {
@@ -379,6 +387,15 @@ pub(crate) fn control_words(control: Control) -> String {
         Control::Stolen | Control::Queued | Control::Repeat => "pipe".into(),
         other => other.name().into(),
     }
+}
+
+/// What a filter says before its kind so that its new actions measure their averages, each with a space in front.
+pub(crate) fn estimator_words(entries: &[&Entry]) -> String {
+    let average = entries.iter().find_map(|entry| match &entry.action.kind {
+        Kind::Police(police) => police.config().average,
+        _ => None,
+    });
+    average.map(police::estimator_words).unwrap_or_default()
 }
 
 /// The words after `action` that make it again.

@@ -8,7 +8,7 @@ mod filter;
 mod qdisc;
 mod reader;
 mod run;
-mod stab;
+pub(crate) mod stab;
 
 use std::fmt;
 use std::ops::Range;

@@ -38,6 +38,8 @@ pub(crate) struct Said<'a> {
     pub(crate) kind: &'a Word,
     /// The handle that stands before the kind, which some kinds read in their own way.
     pub(crate) handle: Option<&'a Word>,
+    /// How averages are measured, if the filter has an estimator.
+    pub(crate) estimator: Option<(u8, u8)>,
     /// What the words set.
     pub(crate) settings: Settings,
 }
@@ -58,7 +60,8 @@ impl<'a> Said<'a> {
         handle: Option<&'a Word>,
         words: &[Word],
     ) -> Self {
-        Self { source, kind, handle, settings: Settings::of(Object::Filter, &kind.text, source, words) }
+        let settings = Settings::of(Object::Filter, &kind.text, source, words);
+        Self { source, kind, handle, estimator: None, settings }
     }
     /// A refusal of one of its words.
     pub(crate) fn error(&self, code: &'static str, at: &Word, message: impl Into<String>) -> Diagnostic {
@@ -109,6 +112,22 @@ pub(crate) fn read(
     }
 }
 
+/// Reads what the filters of a chain may look at. What else its words say does not matter there.
+pub(crate) fn template(
+    said: &Said<'_>,
+    at: &Where,
+    ports: &mut dyn FnMut(&str) -> Option<PortId>,
+) -> Result<Rule, Failure> {
+    match said.kind.text.as_str() {
+        "flower" => flower::template(said, at, ports).map(Rule::Flower),
+        kind => {
+            let message = format!("the filters of a chain cannot be told what they match if they are {kind}");
+            let err = said.error(code::UNSUPPORTED, said.kind, message);
+            Err(Failure::refused(err.expected("flower, or no kind")))
+        }
+    }
+}
+
 /// The device that `indev` names.
 fn indev(
     said: &Said<'_>,
@@ -134,7 +153,7 @@ pub(crate) fn goal(
         return Err(said.error(code::OUT_OF_RANGE, beyond.kind, message));
     }
     let read = |one| {
-        let mut wanted = action::read(said.source, one, ports)?;
+        let mut wanted = action::read(said.source, one, said.estimator, ports)?;
         // What the filter says of hardware, it says of its actions.
         if let Wanted::New(_, action) = &mut wanted {
             action.skip_hw |= said.settings.has("skip_hw");
@@ -212,6 +231,13 @@ pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
             action::show(*id, order, ways, In::Filter, out);
         }
         out.close_list();
+    }
+}
+
+/// Prints what the filters of a chain may look at.
+pub(crate) fn show_template(rule: &Rule, out: &mut Out) {
+    if let Rule::Flower(rule) = rule {
+        flower::show_template(rule, out);
     }
 }
 

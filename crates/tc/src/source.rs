@@ -7,19 +7,28 @@ pub struct Source {
     pub name: String,
     /// All of it, also where only a part was read as commands.
     pub text: String,
+    /// Lines of a longer text of this name that came before it.
+    pub lines_before: usize,
 }
 
 impl Source {
     /// A text with a name.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into() }
+        Self { name: name.into(), text: text.into(), lines_before: 0 }
+    }
+
+    /// The same text, as what follows so many lines.
+    #[must_use]
+    pub const fn behind(mut self, lines: usize) -> Self {
+        self.lines_before = lines;
+        self
     }
 
     /// Line and column of a byte, both from 1; the column counts characters. An offset past the end, or within
     /// a character, is taken to the nearest place before.
     pub fn locate(&self, offset: usize) -> (usize, usize) {
         let before = &self.text[..self.boundary(offset)];
-        let line = before.matches('\n').count() + 1;
+        let line = self.lines_before + before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
         (line, column)
     }
@@ -47,6 +56,7 @@ mod tests {
         assert_eq!((s.locate(0), s.locate(4), s.locate(6), s.locate(7)), ((1, 1), (2, 1), (2, 2), (2, 3)));
         // Within the two bytes of the cedilla, and past the end.
         assert_eq!((s.locate(5), s.locate(99)), ((2, 1), (3, 1)));
+        assert_eq!(s.clone().behind(1_000_000).locate(4), (1_000_002, 1));
         assert_eq!((s.line_at(1), s.line_at(5), s.line_at(99)), ("ab", "çd e", ""));
     }
 }

@@ -8,6 +8,7 @@
 mod actions;
 mod apply;
 mod batch;
+mod blocks;
 mod device;
 mod filters;
 mod flags;

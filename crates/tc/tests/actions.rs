@@ -84,11 +84,49 @@ fn actions_that_are_not_there_say_why() {
         assert_eq!((done.status, done.stderr.lines().next()), (255, Some(message.as_str())));
     }
     for (action, message) in [
-        ("police avrate 1mbit", "police avrate needs an estimator of the filter, and there is none here"),
+        ("police avrate 1mbit", "police avrate needs an estimator of its filter"),
         ("mirred egress redirect blockid 5", "mirred sends to one device"),
         ("mirred egress redirect dev eltoh", "there is no device \"eltoh\""),
     ] {
         let done = ask(&mut devices, &format!("actions add action {action}"));
         assert!(done.status == 255 && done.stderr.contains(message), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn an_average_is_saved_and_not_shown() {
+    let mut devices = Memory::new(&["a"]);
+    let tc = |devices: &mut Memory, line: &str| {
+        run(&Request { args: line.split(' ').map(String::from).collect(), ..Request::default() }, devices)
+    };
+    assert_eq!(tc(&mut devices, "qdisc add dev a clsact").status, 0);
+    let line = "filter add dev a egress estimator 1s 8s prio 1 matchall action police rate 1mbit burst 10k avrate 2mbit drop";
+    assert_eq!(tc(&mut devices, line).stderr, "");
+    let shown = tc(&mut devices, "-s filter show dev a egress").stdout;
+    assert!(shown.contains("rate 1Mbit burst 10Kb mtu 2Kb avrate 2Mbit action drop"), "{shown}");
+    assert!(!shown.contains("rate 0bit 0pps"), "{shown}");
+    // 1 - 1/2^3 is left of an average after each second: 1/e of it after 7.5 of them. 8 s is the word for that.
+    let saved = txweir_tc::tool::save(&mut devices);
+    let expected = "qdisc replace dev a clsact
+filter replace dev a egress protocol all prio 1 estimator 1s 8s handle 0x1 matchall action police rate 125000bps burst 10240b \
+avrate 250000bps conform-exceed drop index 1
+";
+    assert_eq!(saved, expected);
+    let mut again = Memory::new(&["a"]);
+    for line in saved.lines() {
+        assert_eq!(tc(&mut again, line).stderr, "", "{line}");
+    }
+    assert_eq!(txweir_tc::tool::save(&mut again), saved);
+    for (words, said) in [
+        (
+            "estimator 1s 8s prio 2 matchall action police avrate 0",
+            "police rate: expected rate, pkts_rate, mtu or avrate",
+        ),
+        ("estimator 9s 90s prio 2 matchall action pass", "estimator cannot have these times"),
+        ("estimator 1s 1400ms prio 2 matchall action pass", "estimator cannot have these times"),
+        ("estimator 1s 8s estimator 1s 8s prio 2 matchall action pass", "estimator"),
+    ] {
+        let done = tc(&mut devices, &format!("filter add dev a egress {words}"));
+        assert!(done.status != 0 && done.stderr.contains(said), "{words}: {}", done.stderr);
     }
 }

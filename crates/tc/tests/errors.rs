@@ -93,8 +93,8 @@ fn words_before_the_kind() {
              shorter one: estimator 1s 8s)",
         ),
         (
-            "qdisc add ingress_block 1 ingress",
-            "p:1:25: the engine has no blocks: a block is shared by filters",
+            "qdisc add root ingress_block 1 pfifo",
+            "p:1:30: only ingress and clsact have blocks that devices share",
         ),
         (
             "qdisc add ingress_block 0 ingress",

@@ -49,8 +49,6 @@ fn what_is_not_known_is_refused() {
         ("flower spi 3", 1, "flower does not look at spi"),
         ("flower indev b", 2, "there is no device \"b\""),
         ("flower src_mac 1:2:3:4:5:6/49", 1, "flower filter: \"1:2:3:4:5:6/49\" is not a value for this"),
-        ("flow map key nfct", 2, "connections are not tracked here: nfct"),
-        ("flow hash keys src,sk-uid", 2, "packets have no sockets and routes here: sk-uid"),
         (
             "flow map key dst perturb 3",
             2,
@@ -124,9 +122,32 @@ fn bits_of_an_address_are_those_said() {
 }
 
 #[test]
-fn a_chain_has_no_template() {
+fn a_template_is_said_no_and_yes() {
     let mut devices = set_up();
-    let done = tc(&mut devices, "chain add dev a parent 1: chain 5 protocol ip flower src_ip 0.0.0.0/24");
+    let chain = "chain add dev a parent 1: chain 5 protocol ip";
+    let done = tc(&mut devices, &format!("{chain} basic"));
     assert_eq!(done.status, 2);
-    assert!(done.stderr.contains("cannot be told what they match"), "{}", done.stderr);
+    let said = "the filters of a chain cannot be told what they match if they are basic";
+    assert!(done.stderr.contains(said), "{}", done.stderr);
+    assert_eq!(tc(&mut devices, &format!("{chain} flower src_ip 0.0.0.0/24")).status, 0);
+    let filter = "filter add dev a parent 1: chain 5 protocol ip prio 1";
+    assert_eq!(tc(&mut devices, &format!("{filter} flower src_ip 10.0.0.0/8 flowid 1:1")).status, 0);
+    for (words, said) in [
+        (
+            "flower src_ip 10.0.0.1 flowid 1:1",
+            "filter flower: expected fields and bits that the template of the chain has, given \"others\"",
+        ),
+        (
+            "matchall flowid 1:1",
+            "filter kind: expected flower, for which chain 5 was made, given \"matchall\"",
+        ),
+    ] {
+        let done =
+            tc(&mut devices, &format!("filter add dev a parent 1: chain 5 protocol ip prio 2 {words}"));
+        assert_eq!((done.status, done.stderr.contains(said)), (2, true), "{}", done.stderr);
+    }
+    let tagged = "filter add dev a parent 1: chain 5 protocol 802.1q prio 3 flower flowid 1:1";
+    let done = tc(&mut devices, tagged);
+    let said = "expected a protocol that is no tag, as the template of the chain has, given \"a tag\"";
+    assert!(done.stderr.contains(said), "{}", done.stderr);
 }

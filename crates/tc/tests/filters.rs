@@ -83,18 +83,14 @@ fn what_is_wrong_is_said_at_its_word() {
             "filter add dev b matchall flowid 1:1: pfifo_fast asks no filters",
         ),
         ("filter add dev a ingress matchall flowid 1:1", 2, "ingress: a has no ingress or clsact hook"),
-        (
-            "filter add block 3 matchall flowid 1:1",
-            2,
-            "3: there is no block 3: devices do not share filters here",
-        ),
+        ("filter add block 3 matchall flowid 1:1", 2, "3: there is no block 3"),
         ("filter del dev a parent 1: prio 9", 2, "9: filter prio"),
         ("filter del dev a parent 1: prio 5 handle 1", 255, "1: a handle is a kind's own"),
         ("chain del dev a parent 1: chain 9", 2, "9: chain chain"),
         (
             "chain add dev a parent 1: chain 9 matchall",
             2,
-            "matchall: a chain of matchall filters cannot be told what they match",
+            "matchall: the filters of a chain cannot be told what they match if they are matchall",
         ),
         (
             "actions add action goto chain 3",

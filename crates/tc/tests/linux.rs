@@ -9,7 +9,7 @@ use txweir_tc::tool::testing::{Memory, MemoryDevice};
 use txweir_tc::tool::{Request, run, save};
 
 /// Commands that are not answered as Linux does, each with its row of PARITY.md.
-const MEANT: &[(&str, &str)] = &[];
+const MEANT: &[(&str, &str)] = &[("tc chain get dev lan root chain 2", "filter-root")];
 
 /// A command, what it prints, and its status.
 fn commands(text: &str) -> Vec<(&str, String, u8)> {
@@ -183,6 +183,9 @@ macro_rules! compared_filters {
 
 compared_filters! {
     basic_is_what_linux_says: "basic.txt",
+    block_is_what_linux_says: "block.txt",
+    chain_is_what_linux_says: "chain.txt",
     flow_is_what_linux_says: "flow.txt",
     flower_is_what_linux_says: "flower.txt",
+    police_average_is_what_linux_says: "police-average.txt",
 }

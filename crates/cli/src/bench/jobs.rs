@@ -1,11 +1,5 @@
 //! What `txweir bench` times: paths of the engine, and the queues of others.
 
-use txweir::core::action::State;
-use txweir::core::filter::flower::Field;
-use txweir::core::filter::{Filters, Flower, Goal, Named, Rule, Run as FilterRun, What};
-use txweir::core::headers::Headers;
-use txweir::core::packet::{NoOutlet, Packet};
-
 use super::*;
 
 /// What is timed. The names are those of the instruction table.
@@ -97,10 +91,47 @@ pub(super) const JOBS: &[Job] = &[
         name: "flower-1",
         about: "one flower filter, which each packet meets",
         peer: false,
-        make: || flower(1),
+        make: || filters::flower(1),
     },
-    Job { name: "flower-10", about: "ten of one mask, at random", peer: false, make: || flower(10) },
-    Job { name: "flower-10k", about: "10 000 of one mask, at random", peer: false, make: || flower(10_000) },
+    Job { name: "flower-10", about: "ten of one mask, at random", peer: false, make: || filters::flower(10) },
+    Job {
+        name: "flower-10k",
+        about: "10 000 of one mask, at random",
+        peer: false,
+        make: || filters::flower(10_000),
+    },
+    Job {
+        name: "flower-add-1k",
+        about: "one flower filter more, then none again after 1000",
+        peer: false,
+        make: || filters::add(1_000),
+    },
+    Job {
+        name: "flower-add-100k",
+        about: "the same after 100 000",
+        peer: false,
+        make: || filters::add(100_000),
+    },
+    Job {
+        name: "flower-add-1m",
+        about: "the same after a million",
+        peer: false,
+        make: || filters::add(1_000_000),
+    },
+    Job {
+        name: "u32-1",
+        about: "one u32 filter of two words, which each packet meets",
+        peer: false,
+        make: filters::u32_one,
+    },
+    Job {
+        name: "u32-256",
+        about: "a hash table of 256 filters, at random",
+        peer: false,
+        make: filters::u32_table,
+    },
+    Job { name: "basic-1", about: "one basic filter of one condition", peer: false, make: filters::basic },
+    Job { name: "bpf-1", about: "one program of six instructions", peer: false, make: filters::bpf },
     Job { name: "rtrb", about: "single-producer ring, crate rtrb", peer: true, make: rtrb_ring },
     Job {
         name: "ArrayQueue",
@@ -254,55 +285,6 @@ fn red() -> Run {
 fn netem() -> Run {
     // A packet is due 10 bursts after its own, and its turn comes after 32.
     path("netem", "delay 1us limit 2000", 4096, true, 1024, vec![(0, 1)])
-}
-
-/// Classification by flower filters of one mask, each of another destination; packets go to one of these.
-fn flower(rules: u32) -> Run {
-    let address = |i: u32| 0x0a00_0000 + i;
-    let mut filters = Filters::new().with_seed(7);
-    let block = filters.add_block();
-    let named = Named { prio: Some(1), protocol: Some(0x0800), ..Named::default() };
-    for i in 0..rules {
-        let rule = Flower::default()
-            .with(Field::ETH_TYPE, 0x0800)
-            .with(Field::IP_PROTO, 17)
-            .with(Field::DST_IP, address(i).into())
-            .with(Field::DST_PORT, 53);
-        let goal = Goal { class: Handle(0x1_0000 + i), ..Goal::default() };
-        if let Err(e) = filters.put(block, named, &Rule::Flower(rule), &goal, What::Add, Instant::ZERO) {
-            unreachable!("a benchmark's own filters are right: {e}");
-        }
-    }
-    let mut state = State::new(1);
-    filters.fit(&mut state);
-    // As many frames as there are filters, about: what is timed is not the memory of frames.
-    let frames = draw(rules.next_power_of_two().clamp(64, 1 << 13) as usize, |r| {
-        (address(r.below(rules.into()) as u32), 0)
-    });
-    let mut frames: Vec<(Vec<u8>, Headers)> = frames
-        .iter()
-        .map(|(to, _)| {
-            let mut frame = vec![0; 64];
-            frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
-            frame[16..18].copy_from_slice(&[0, 50]);
-            frame[23] = 17;
-            frame[30..34].copy_from_slice(&to.to_be_bytes());
-            frame[36..38].copy_from_slice(&[0, 53]);
-            let headers = Headers::parse_ethernet(&frame);
-            (frame, headers)
-        })
-        .collect();
-    Box::new(move |packets| {
-        for i in 0..packets {
-            let last = frames.len() - 1;
-            let (frame, headers) = &mut frames[i as usize & last];
-            let mut meta = Meta::new(64);
-            let mut packet = Packet::new(frame, &mut meta, *headers);
-            let (actions, outlet) = (&filters.actions, &mut NoOutlet);
-            let mut run = FilterRun { actions, state: &mut state, outlet, now: Instant::ZERO, queues: 1 };
-            black_box(filters.classify(block, &mut packet, &mut run));
-        }
-    })
 }
 
 fn draw(n: usize, mut f: impl FnMut(&mut Rng) -> (u32, u32)) -> Vec<(u32, u32)> {

@@ -7,6 +7,7 @@
 //! Bounds (mechanisms of tc(8)): an action that repeats itself does so `REPEATS_MAX` times, and jumps in one list are at most
 //! `ACTIONS_MAX`; what goes beyond is passed.
 
+mod changes;
 pub mod csum;
 pub mod gact;
 pub mod mirred;
@@ -25,8 +26,11 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use changes::Changes;
+
 use crate::error::{ConfigError, ErrorKind};
-use crate::filter::Run;
+use crate::filter::{Counters, Run};
+use crate::free::FreeNumbers;
 use crate::packet::Packet;
 use crate::time::Instant;
 
@@ -208,6 +212,7 @@ pub struct Actions {
     vacant: Vec<u32>,
     kinds: BTreeMap<&'static str, Numbers>,
     serial: u32,
+    changes: Changes,
 }
 
 /// The actions of a kind.
@@ -215,19 +220,7 @@ pub struct Actions {
 struct Numbers {
     /// By index, the slot of each.
     slots: BTreeMap<u32, u32>,
-    /// Every index up to this is in use.
-    full: u32,
-}
-
-impl Numbers {
-    /// The lowest index that is free.
-    fn free(&mut self) -> u32 {
-        let from = self.full.saturating_add(1);
-        let used =
-            self.slots.range(from..).zip(from..).take_while(|((index, _), free)| *index == free).count();
-        self.full += u32::try_from(used).unwrap_or(0);
-        self.full.saturating_add(1)
-    }
+    free: FreeNumbers,
 }
 
 /// An action as a filter names it.
@@ -277,6 +270,7 @@ impl Actions {
                 if let Some(Some(entry)) = self.slots.get_mut(id.0 as usize) {
                     entry.action = Arc::new(action);
                     (entry.version, entry.since) = (entry.version.wrapping_add(1), now);
+                    self.changes.add(id.0);
                 }
                 Ok(id)
             }
@@ -383,7 +377,7 @@ impl Actions {
                 Err(ConfigError::new(ErrorKind::Exists, object, "an index not in use", index).key("index"))
             }
             Some(index) => Ok(index),
-            None => Ok(self.kinds.entry(kind).or_default().free()),
+            None => Ok(self.kinds.entry(kind).or_default().free.lowest()),
         }
     }
 
@@ -402,16 +396,20 @@ impl Actions {
                 u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
             }
         };
-        self.kinds.entry(kind).or_default().slots.insert(index, slot);
+        self.changes.add(slot);
+        let numbers = self.kinds.entry(kind).or_default();
+        numbers.slots.insert(index, slot);
+        numbers.free.take(index);
         ActionId(slot)
     }
 
     fn remove(&mut self, id: ActionId) {
         let Some(entry) = self.slots.get_mut(id.0 as usize).and_then(Option::take) else { return };
         self.vacant.push(id.0);
+        self.changes.add(id.0);
         if let Some(numbers) = self.kinds.get_mut(entry.action.kind.name()) {
             numbers.slots.remove(&entry.index);
-            numbers.full = numbers.full.min(entry.index.saturating_sub(1));
+            numbers.free.give(entry.index);
         }
     }
 
@@ -421,12 +419,17 @@ impl Actions {
     }
 }
 
-/// What one reader of filters keeps: counters and whatever actions remember. Nothing of it is shared.
+/// What one reader of filters keeps: counters and whatever actions remember. Nothing of it is shared. A reader is of one owner's
+/// filters, as they change.
 #[derive(Clone, Debug)]
 pub struct State {
     memories: Vec<Memory>,
     /// Counters of filters, by numbers that they were given.
-    pub(crate) hits: Vec<u64>,
+    hits: Vec<u64>,
+    /// The serial of the numbers that there is room for.
+    fitted: u64,
+    /// The changes of actions that were seen.
+    seen: u64,
     /// For actions that draw.
     pub rng: crate::rng::Rng,
 }
@@ -434,23 +437,40 @@ pub struct State {
 impl State {
     /// A reader's, with the seed of its draws.
     pub const fn new(seed: u64) -> Self {
-        Self { memories: Vec::new(), hits: Vec::new(), rng: crate::rng::Rng::new(seed) }
+        Self { memories: Vec::new(), hits: Vec::new(), fitted: 0, seen: 0, rng: crate::rng::Rng::new(seed) }
     }
 
     /// Makes room for all actions that there are, and forgets what was known of others. To be called after every change,
     /// between packets: an action without room here is run and not counted.
-    pub(crate) fn fit(&mut self, actions: &Actions, hits: usize) {
+    pub(crate) fn fit(&mut self, actions: &Actions, counters: &Counters) {
         self.memories.resize_with(actions.slots().len(), Memory::default);
-        self.hits.resize(hits, 0);
-        for (memory, entry) in self.memories.iter_mut().zip(actions.slots()) {
-            let (serial, version, since) =
-                entry.as_ref().map_or((0, 0, Instant::ZERO), |e| (e.serial, e.version, e.since));
-            if memory.serial != serial {
-                *memory = Memory { serial, version, since, ..Memory::default() };
-            } else if memory.version != version {
-                // Counters go on; what was remembered belongs to parameters that are gone.
-                (memory.version, memory.since, memory.words) = (version, since, [0; 6]);
+        match actions.changes.since(self.seen) {
+            Some(changed) => changed.iter().for_each(|slot| self.renew(actions, *slot as usize)),
+            None => (0..self.memories.len()).for_each(|slot| self.renew(actions, slot)),
+        }
+        self.seen = actions.changes.count();
+        self.hits.resize(counters.len(), 0);
+        if self.fitted != counters.serial() {
+            for (hits, given) in self.hits.iter_mut().zip(counters.given()) {
+                if *given > self.fitted {
+                    *hits = 0;
+                }
             }
+            self.fitted = counters.serial();
+        }
+    }
+
+    /// What is known of the action in a slot, if it is that one still.
+    fn renew(&mut self, actions: &Actions, slot: usize) {
+        let Some(memory) = self.memories.get_mut(slot) else { return };
+        let entry = actions.slots().get(slot).and_then(Option::as_ref);
+        let (serial, version, since) =
+            entry.map_or((0, 0, Instant::ZERO), |e| (e.serial, e.version, e.since));
+        if memory.serial != serial {
+            *memory = Memory { serial, version, since, ..Memory::default() };
+        } else if memory.version != version {
+            // Counters go on; what was remembered belongs to parameters that are gone.
+            (memory.version, memory.since, memory.words) = (version, since, [0; 6]);
         }
     }
 
@@ -462,9 +482,10 @@ impl State {
         }
     }
 
-    /// The counter of this number; 0 while there is no room for it.
-    pub fn hits(&self, id: u32) -> u64 {
-        self.hits.get(id as usize).copied().unwrap_or(0)
+    /// The counter of this number, whether `fit` has been called since it was given or not.
+    pub fn hits(&self, counters: &Counters, id: u32) -> u64 {
+        let known = counters.given().get(id as usize).is_some_and(|given| *given <= self.fitted);
+        self.hits.get(id as usize).copied().filter(|_| known).unwrap_or(0)
     }
 
     /// What is known of an action as it is in its table now, whether `fit` has been called since it came or not.

@@ -14,7 +14,7 @@
 //!
 //! Cost: two multiplications, four with a peak rate. Memory: six words.
 //!
-//! Differs from Linux (PARITY.md: police-average, police-readers).
+//! Differs from Linux (PARITY.md: police-average, police-average-shown, police-average-words, police-readers).
 
 use super::{Control, Memory};
 use crate::error::{ConfigError, ErrorKind};

@@ -5,9 +5,11 @@
 //!
 //! - Cost: each filter is asked until one decides. Memory: the filters, and an index of their handles.
 
+use alloc::vec::Vec;
+
 use super::ematch::Expr;
 use super::listed::List;
-use super::{Bound, Decision, Filtering, Run, Visit, What};
+use super::{Bound, Counters, Decision, Filtering, Run, Visit, What};
 use crate::error::ConfigError;
 use crate::packet::Packet;
 
@@ -33,7 +35,7 @@ impl Filtering for Table {
         rule: &Basic,
         goal: Bound,
         what: What,
-        _: &mut u32,
+        _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         if let Err(err) = rule.expr.as_ref().map_or(Ok(()), Expr::check) {
             return Err((err, goal));
@@ -41,7 +43,7 @@ impl Filtering for Table {
         self.list.put("basic", handle, goal, what, |_| Ok(rule.clone()))
     }
 
-    fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         self.list.delete("basic", handle)
     }
 

@@ -18,10 +18,11 @@
 mod machine;
 
 use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
-use super::{Bound, Decision, Filtering, Run, What};
+use super::{Bound, Counters, Decision, Filtering, Run, What};
 use crate::action::Control;
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::Handle;
@@ -52,7 +53,6 @@ struct Filter {
     handle: u32,
     rule: Box<Bpf>,
     goal: Bound,
-    hits: u32,
 }
 
 impl Table {
@@ -75,7 +75,7 @@ impl Filtering for Table {
         rule: &Bpf,
         goal: Bound,
         what: What,
-        ids: &mut u32,
+        ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let handle = handle.filter(|h| *h != 0);
         let there = handle.and_then(|h| self.filters.iter().position(|f| f.handle == h));
@@ -99,17 +99,17 @@ impl Filtering for Table {
         }
         if let Some(filter) = there.and_then(|at| self.filters.get_mut(at)) {
             *filter.rule = rule.clone();
-            return Ok((filter.handle, Some(core::mem::replace(&mut filter.goal, goal))));
+            return Ok((filter.handle, Some(filter.goal.replace(goal))));
         }
         let handle = handle.unwrap_or_else(|| self.free());
-        self.filters.insert(0, Filter { handle, rule: Box::new(rule.clone()), goal, hits: *ids });
-        *ids += 1;
+        let goal = Bound { hits: ids.take(1), ..goal };
+        self.filters.insert(0, Filter { handle, rule: Box::new(rule.clone()), goal });
         Ok((handle, None))
     }
 
-    fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         match self.filters.iter().position(|f| f.handle == handle) {
-            Some(at) => Ok(Some(self.filters.remove(at).goal)),
+            Some(at) => Ok(vec![self.filters.remove(at).goal]),
             None => Err(not_found("bpf", handle)),
         }
     }
@@ -120,7 +120,7 @@ impl Filtering for Table {
 
     fn visit(&self, f: &mut dyn FnMut(u32, &Bpf, &Bound, u32)) {
         for filter in &self.filters {
-            f(filter.handle, &filter.rule, &filter.goal, filter.hits);
+            f(filter.handle, &filter.rule, &filter.goal, filter.goal.hits);
         }
     }
 
@@ -136,7 +136,7 @@ impl Filtering for Table {
                     Decision::Next => Decision::Next,
                 },
             };
-            run.state.hit(filter.hits);
+            run.state.hit(filter.goal.hits);
             if made != Decision::Next {
                 return made;
             }

@@ -1,12 +1,14 @@
 //! Blocks, chains and tables, and the operations on them: each applies whole or not at all.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::shared::{SHARING, Shared};
-use super::{ANY_PROTOCOL, Bound, Decision, Goal, RESTARTS_MAX, Rule, Run, Tables, Verdict};
+use super::sharing::SharedBlock;
+use super::{ANY_PROTOCOL, Bound, Counters, Decision, Goal, RESTARTS_MAX, Rule, Run, Tables, Verdict};
 use crate::action::{ActionId, Actions, Control, State};
 use crate::error::{ConfigError, ErrorKind};
 use crate::packet::Packet;
@@ -17,7 +19,7 @@ const AUTO_PRIO: u16 = 0xc000;
 
 /// A block of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockId(u32);
+pub struct BlockId(pub(super) u32);
 
 /// What a line may find: add, replace or change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +86,17 @@ pub struct Chain {
     pub tables: Vec<Table>,
     /// It was made by a command of its own, and stays when it is empty; what its filters must be like, if that was said.
     pub kept: bool,
-    /// The kind of its filters, and what they may match, if the chain was made so.
-    pub template: Option<Box<Rule>>,
+    /// What its filters must be like, if the chain was made so.
+    pub template: Option<Box<Template>>,
+}
+
+/// What the filters of a chain must be like: of this kind, and looking at nothing that this does not look at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template {
+    /// The protocol that was said, 0 for none.
+    pub protocol: u16,
+    /// What they may look at; the values do not matter.
+    pub rule: Rule,
 }
 
 /// What is asked at one place.
@@ -95,6 +106,8 @@ pub struct Block {
     pub chains: Vec<Chain>,
     /// Chains that were ever made.
     made: u32,
+    /// Several places have it, by a number.
+    pub(super) shared: Option<SharedBlock>,
 }
 
 /// All filters and actions of one owner.
@@ -102,9 +115,11 @@ pub struct Block {
 pub struct Filters {
     /// The actions.
     pub actions: Actions,
-    blocks: Vec<Option<Block>>,
-    /// The next number of a counter.
-    hits: u32,
+    pub(super) blocks: Vec<Option<Block>>,
+    /// The blocks that are shared, by their numbers.
+    pub(super) numbers: BTreeMap<u32, BlockId>,
+    /// The numbers by which filters count.
+    pub counters: Counters,
     /// The key of the hashes of tables.
     seed: u64,
 }
@@ -129,6 +144,10 @@ pub(super) fn not_found(kind: &str, handle: u32) -> ConfigError {
         format!("{handle:#x}"),
     )
     .key("handle")
+}
+
+fn no_block(block: BlockId) -> ConfigError {
+    ConfigError::new(ErrorKind::NotFound, "block", "a block that exists", block.0)
 }
 
 /// A table has filters of one kind.
@@ -166,8 +185,11 @@ impl Filters {
         BlockId(u32::try_from(slot).unwrap_or(u32::MAX))
     }
 
-    /// Takes a block away, with all that is in it.
+    /// A place has a block no more: the block goes, with all that is in it, if no other place shares it.
     pub fn delete_block(&mut self, block: BlockId) {
+        if !self.unshare(block) {
+            return;
+        }
         self.clear(block, None);
         if let Some(slot) = self.blocks.get_mut(block.0 as usize) {
             *slot = None;
@@ -185,14 +207,14 @@ impl Filters {
         self.blocks.get(block.0 as usize)?.as_ref()
     }
 
-    fn block_mut(&mut self, block: BlockId) -> Result<&mut Block, ConfigError> {
+    pub(super) fn block_mut(&mut self, block: BlockId) -> Result<&mut Block, ConfigError> {
         let found = self.blocks.get_mut(block.0 as usize).and_then(Option::as_mut);
-        found.ok_or_else(|| ConfigError::new(ErrorKind::NotFound, "block", "a block that exists", block.0))
+        found.ok_or_else(|| no_block(block))
     }
 
     /// Makes room in a reader's state for all that there is: to be called after every change, between packets.
     pub fn fit(&self, state: &mut State) {
-        state.fit(&self.actions, self.hits as usize);
+        state.fit(&self.actions, &self.counters);
     }
 
     /// Adds, replaces or changes a filter. Gives where it is.
@@ -206,15 +228,16 @@ impl Filters {
         now: Instant,
     ) -> Result<Named, ConfigError> {
         let prio = self.place(block, &named, rule, what)?;
-        let actions = self.actions.bind(&goal.actions, now)?;
-        let bound = Bound { class: goal.class, actions };
         let protocol = named.protocol.unwrap_or(ANY_PROTOCOL);
-        let (mut hits, seed) = (self.hits, self.seed);
-        let done = self.block_mut(block)?.put(named, prio, protocol, rule, bound, what, &mut hits, seed);
-        self.hits = hits;
-        match done {
+        self.block(block).map_or(Ok(()), |found| found.fits(named.chain, protocol, rule))?;
+        let actions = self.actions.bind(&goal.actions, now)?;
+        let bound = Bound { class: goal.class, hits: 0, actions };
+        let (seed, found) = (self.seed, self.blocks.get_mut(block.0 as usize).and_then(Option::as_mut));
+        let done =
+            found.map(|found| found.put(named, prio, protocol, rule, bound, what, &mut self.counters, seed));
+        match done.ok_or_else(|| no_block(block))? {
             Ok((handle, old)) => {
-                self.actions.unbind(&old.map(|b| b.actions).unwrap_or_default());
+                self.release(old.as_slice());
                 Ok(Named {
                     chain: named.chain,
                     prio: Some(prio),
@@ -231,7 +254,9 @@ impl Filters {
 
     /// The priority of the table that a filter belongs into, if that can be.
     fn place(&mut self, block: BlockId, named: &Named, rule: &Rule, what: What) -> Result<u16, ConfigError> {
-        let chain = self.block_mut(block)?.chains.iter().find(|c| c.index == named.chain);
+        let found = self.block_mut(block)?;
+        found.takes(rule)?;
+        let chain = found.chains.iter().find(|c| c.index == named.chain);
         let tables = chain.map_or(&[][..], |c| &c.tables);
         let Some(prio) = named.prio.filter(|p| *p != 0) else {
             if what == What::Change {
@@ -295,7 +320,7 @@ impl Filters {
             return Err(other_kind(given));
         }
         let gone = match named.handle.filter(|h| *h != 0) {
-            Some(handle) => found.delete(chain_at, at, handle)?.into_iter().collect(),
+            Some(handle) => found.delete(chain_at, at, handle)?,
             None => found.take(chain_at, at),
         };
         self.release(&gone);
@@ -303,13 +328,17 @@ impl Filters {
         Ok(())
     }
 
-    /// Makes a chain that stays when it has no filters.
+    /// Makes a chain that stays when it has no filters, and whose filters may only look at what a template looks at.
     pub fn add_chain(
         &mut self,
         block: BlockId,
         index: u32,
-        template: Option<Rule>,
+        template: Option<Template>,
     ) -> Result<(), ConfigError> {
+        if let Some(kind) = template.as_ref().map(|t| t.rule.kind()).filter(|kind| *kind != "flower") {
+            let err = ConfigError::new(ErrorKind::Unsupported, "chain", "a template of flower", kind);
+            return Err(err.key("kind"));
+        }
         let found = self.block_mut(block)?;
         match found.chains.binary_search_by_key(&index, |c| c.index) {
             Ok(_) => {
@@ -359,6 +388,7 @@ impl Filters {
     fn release(&mut self, gone: &[Bound]) {
         let ids: Vec<ActionId> = gone.iter().flat_map(|b| b.actions.iter().copied()).collect();
         self.actions.unbind(&ids);
+        gone.iter().for_each(|b| self.counters.give(b.hits));
     }
 
     fn forget_empty(&mut self, block: BlockId) {
@@ -394,7 +424,7 @@ impl Block {
         rule: &Rule,
         goal: Bound,
         what: What,
-        hits: &mut u32,
+        counters: &mut Counters,
         seed: u64,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let at = match self.chains.binary_search_by_key(&named.chain, |c| c.index) {
@@ -410,12 +440,12 @@ impl Block {
             Ok(at) => {
                 let tables = Arc::make_mut(&mut chain.tables[at].tables);
                 tables.settle(shared);
-                (tables.put(named.handle, rule, goal, what, hits), tables.lift())
+                (tables.put(named.handle, rule, goal, what, counters), tables.lift())
             }
             Err(at) => {
                 let mut tables = Tables::for_rule(rule, seed);
                 tables.join(shared, named.chain, prio);
-                let done = tables.put(named.handle, rule, goal, what, hits);
+                let done = tables.put(named.handle, rule, goal, what, counters);
                 if done.is_err() {
                     tables.leave();
                 }
@@ -431,8 +461,8 @@ impl Block {
         done
     }
 
-    /// Takes one filter out, and its table if it was the last. Gives its goal.
-    fn delete(&mut self, chain: usize, at: usize, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    /// Takes one filter out, and its table if it was the last. Gives the goals that go with it.
+    fn delete(&mut self, chain: usize, at: usize, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         let shared = self.lift(self.chains[chain].tables[at].kind());
         let tables = Arc::make_mut(&mut self.chains[chain].tables[at].tables);
         tables.settle(shared);

@@ -6,11 +6,13 @@
 //!
 //! - Cost: each filter until one decides: its keys, and one hash. Memory: the filters, and an index of their handles.
 //!
-//! Differences from Linux (PARITY.md): `flow-keys-hash`, `flow-mode`, `flow-no-field`.
+//! Differences from Linux (PARITY.md): `flow-keys-hash`, `flow-mode`, `flow-no-field`, `flow-no-connection`.
+
+use alloc::vec::Vec;
 
 use super::ematch::Expr;
 use super::listed::List;
-use super::{Bound, Decision, Filtering, Run, Visit, What};
+use super::{Bound, Counters, Decision, Filtering, Run, Visit, What};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::{ClassId, Handle};
 use crate::hash::FlowHasher;
@@ -38,15 +40,31 @@ pub enum Key {
     Priority = 6,
     /// Mark.
     Mark = 7,
+    /// The connection that it belongs to: none, because connections are not tracked.
+    Connection = 8,
+    /// Source address of the connection: of a packet without one its own. So are the three that follow.
+    ConnectionSrc = 9,
+    /// Destination address of the connection.
+    ConnectionDst = 10,
+    /// Source port of the connection.
+    ConnectionProtoSrc = 11,
+    /// Destination port of the connection.
+    ConnectionProtoDst = 12,
+    /// What its route says of it: nothing.
+    RouteClass = 13,
+    /// Who owns its socket: 0, because it has none.
+    SocketUser = 14,
+    /// The group of that.
+    SocketGroup = 15,
     /// Identifier of the outermost VLAN tag.
-    VlanTag = 8,
+    VlanTag = 16,
     /// The flow hash.
-    RxHash = 9,
+    RxHash = 17,
 }
 
 impl Key {
     /// All, in their order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 18] = [
         Self::Src,
         Self::Dst,
         Self::Proto,
@@ -55,12 +73,20 @@ impl Key {
         Self::Iif,
         Self::Priority,
         Self::Mark,
+        Self::Connection,
+        Self::ConnectionSrc,
+        Self::ConnectionDst,
+        Self::ConnectionProtoSrc,
+        Self::ConnectionProtoDst,
+        Self::RouteClass,
+        Self::SocketUser,
+        Self::SocketGroup,
         Self::VlanTag,
         Self::RxHash,
     ];
 
-    const fn bit(self) -> u16 {
-        1 << self as u16
+    const fn bit(self) -> u32 {
+        1 << self as u32
     }
 
     /// What a packet says; 0 if it does not.
@@ -75,14 +101,15 @@ impl Key {
         };
         let ports = h.ports().filter(|_| h.fragment == Fragment::Whole);
         match self {
-            Self::Src => fold(&h.src),
-            Self::Dst => fold(&h.dst),
+            Self::Src | Self::ConnectionSrc => fold(&h.src),
+            Self::Dst | Self::ConnectionDst => fold(&h.dst),
             Self::Proto => h.protocol.into(),
-            Self::ProtoSrc => ports.map_or(0, |(src, _)| src.into()),
-            Self::ProtoDst => ports.map_or(0, |(_, dst)| dst.into()),
+            Self::ProtoSrc | Self::ConnectionProtoSrc => ports.map_or(0, |(src, _)| src.into()),
+            Self::ProtoDst | Self::ConnectionProtoDst => ports.map_or(0, |(_, dst)| dst.into()),
             Self::Iif => packet.iif.0,
             Self::Priority => packet.meta.priority,
             Self::Mark => packet.meta.mark,
+            Self::Connection | Self::RouteClass | Self::SocketUser | Self::SocketGroup => 0,
             Self::VlanTag => u32::from(h.vlan.unwrap_or(0) & 0xfff),
             Self::RxHash => packet.meta.hash,
         }
@@ -91,7 +118,7 @@ impl Key {
 
 /// Several keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keys(u16);
+pub struct Keys(u32);
 
 impl Keys {
     /// These.
@@ -236,7 +263,7 @@ impl Filtering for Table {
         rule: &Flow,
         goal: Bound,
         what: What,
-        _: &mut u32,
+        _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         if handle.is_none_or(|h| h == 0) {
             let err = ConfigError::new(ErrorKind::Missing, "filter flow", "a handle", "");
@@ -248,7 +275,7 @@ impl Filtering for Table {
         })
     }
 
-    fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         self.list.delete("flow", handle)
     }
 

@@ -7,11 +7,12 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
 use super::u32::Device;
-use super::{Bound, Decision, Filtering, Run, What};
+use super::{Bound, Counters, Decision, Filtering, Run, What};
 use crate::error::{ConfigError, ErrorKind};
 use crate::packet::{Packet, PortId};
 
@@ -47,7 +48,6 @@ struct Filter {
     mark: u32,
     rule: Fw,
     goal: Bound,
-    hits: u32,
 }
 
 /// The bucket of a mark: all its bytes count.
@@ -88,7 +88,7 @@ impl Filtering for Table {
         rule: &Fw,
         goal: Bound,
         what: What,
-        ids: &mut u32,
+        ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let there = handle.and_then(|mark| self.at(mark));
         let mark = match (self.check(handle, rule, &goal), there, what) {
@@ -101,24 +101,24 @@ impl Filtering for Table {
             // Where it comes in stays as it is unless it is said.
             let before = filter.rule.indev.take();
             filter.rule = Fw { indev: rule.indev.clone().or(before), ..*rule };
-            return Ok((mark, Some(core::mem::replace(&mut filter.goal, goal))));
+            return Ok((mark, Some(filter.goal.replace(goal))));
         }
         if self.buckets.is_empty() {
             self.buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
         }
         if let Some(filters) = self.buckets.get_mut(bucket(mark)) {
-            filters.insert(0, Filter { mark, rule: rule.clone(), goal, hits: *ids });
+            let goal = Bound { hits: ids.take(1), ..goal };
+            filters.insert(0, Filter { mark, rule: rule.clone(), goal });
         }
-        *ids += 1;
         self.mask = rule.mask;
         self.filters += 1;
         Ok((mark, None))
     }
 
-    fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         let filter = self.at(handle).and_then(|(bucket, at)| Some(self.buckets.get_mut(bucket)?.remove(at)));
         self.filters -= usize::from(filter.is_some());
-        filter.map(|filter| Some(filter.goal)).ok_or_else(|| not_found("fw", handle))
+        filter.map(|filter| vec![filter.goal]).ok_or_else(|| not_found("fw", handle))
     }
 
     fn is_empty(&self) -> bool {
@@ -127,7 +127,7 @@ impl Filtering for Table {
 
     fn visit(&self, f: &mut dyn FnMut(u32, &Fw, &Bound, u32)) {
         for filter in self.buckets.iter().flatten() {
-            f(filter.mark, &filter.rule, &filter.goal, filter.hits);
+            f(filter.mark, &filter.rule, &filter.goal, filter.goal.hits);
         }
     }
 
@@ -140,7 +140,7 @@ impl Filtering for Table {
         if filter.rule.indev.as_ref().is_some_and(elsewhere) {
             return Decision::Next;
         }
-        run.state.hit(filter.hits);
+        run.state.hit(filter.goal.hits);
         filter.goal.decide(packet, run)
     }
 }

@@ -1,10 +1,12 @@
 //! Filters in the order in which they came, by handle: for kinds that ask one after the other.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
 use super::{Bound, What};
 use crate::error::ConfigError;
+use crate::free::FreeNumbers;
 
 /// A filter.
 #[derive(Clone, Debug)]
@@ -22,13 +24,12 @@ pub(super) struct List<R> {
     made: u64,
     /// The number of each handle.
     handles: BTreeMap<u32, u64>,
-    /// No handle below is free; 0 is none.
-    free_from: u32,
+    free: FreeNumbers,
 }
 
 impl<R> Default for List<R> {
     fn default() -> Self {
-        Self { all: BTreeMap::new(), made: 0, handles: BTreeMap::new(), free_from: 1 }
+        Self { all: BTreeMap::new(), made: 0, handles: BTreeMap::new(), free: FreeNumbers::default() }
     }
 }
 
@@ -49,14 +50,15 @@ impl<R> List<R> {
             Some(one) => match make(Some(&one.rule)) {
                 Ok(rule) => {
                     one.rule = rule;
-                    Ok((one.handle, Some(core::mem::replace(&mut one.goal, goal))))
+                    Ok((one.handle, Some(one.goal.replace(goal))))
                 }
                 Err(err) => Err((err, goal)),
             },
             None if what == What::Change => Err((not_found(kind, handle.unwrap_or(0)), goal)),
             None => match make(None) {
                 Ok(rule) => {
-                    let handle = handle.unwrap_or_else(|| self.free());
+                    let handle = handle.unwrap_or_else(|| self.free.lowest());
+                    self.free.take(handle);
                     self.handles.insert(handle, self.made);
                     self.all.insert(self.made, One { handle, rule, goal });
                     self.made += 1;
@@ -67,19 +69,11 @@ impl<R> List<R> {
         }
     }
 
-    /// The lowest handle that is free.
-    fn free(&mut self) -> u32 {
-        while self.handles.contains_key(&self.free_from) {
-            self.free_from = self.free_from.wrapping_add(1).max(1);
-        }
-        self.free_from
-    }
-
-    pub(super) fn delete(&mut self, kind: &str, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    pub(super) fn delete(&mut self, kind: &str, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         match self.handles.remove(&handle) {
             Some(number) => {
-                self.free_from = self.free_from.min(handle);
-                Ok(self.all.remove(&number).map(|one| one.goal))
+                self.free.give(handle);
+                Ok(self.all.remove(&number).map(|one| one.goal).into_iter().collect())
             }
             None => Err(not_found(kind, handle)),
         }

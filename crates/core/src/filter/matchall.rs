@@ -1,7 +1,10 @@
 //! matchall: every packet (tc-matchall(8)). One filter in a table.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::chain::{exists, not_found};
-use super::{Bound, Decision, Filtering, Run, What};
+use super::{Bound, Counters, Decision, Filtering, Run, What};
 use crate::error::ConfigError;
 use crate::packet::Packet;
 
@@ -23,7 +26,6 @@ struct Only {
     handle: u32,
     rule: Matchall,
     goal: Bound,
-    hits: u32,
 }
 
 impl Filtering for Table {
@@ -35,7 +37,7 @@ impl Filtering for Table {
         rule: &Matchall,
         goal: Bound,
         what: What,
-        ids: &mut u32,
+        ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         match &mut self.only {
             Some(there) if what == What::Add || handle.is_some_and(|h| h != there.handle) => {
@@ -43,21 +45,21 @@ impl Filtering for Table {
             }
             Some(there) => {
                 there.rule = *rule;
-                Ok((there.handle, Some(core::mem::replace(&mut there.goal, goal))))
+                Ok((there.handle, Some(there.goal.replace(goal))))
             }
             None if what == What::Change => Err((not_found("matchall", handle.unwrap_or(1)), goal)),
             None => {
                 let handle = handle.filter(|h| *h != 0).unwrap_or(1);
-                self.only = Some(Only { handle, rule: *rule, goal, hits: *ids });
-                *ids += 1;
+                let goal = Bound { hits: ids.take(1), ..goal };
+                self.only = Some(Only { handle, rule: *rule, goal });
                 Ok((handle, None))
             }
         }
     }
 
-    fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         match self.only.take_if(|only| only.handle == handle) {
-            Some(only) => Ok(Some(only.goal)),
+            Some(only) => Ok(vec![only.goal]),
             None => Err(not_found("matchall", handle)),
         }
     }
@@ -68,14 +70,14 @@ impl Filtering for Table {
 
     fn visit(&self, f: &mut dyn FnMut(u32, &Matchall, &Bound, u32)) {
         if let Some(only) = &self.only {
-            f(only.handle, &only.rule, &only.goal, only.hits);
+            f(only.handle, &only.rule, &only.goal, only.goal.hits);
         }
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
         let Some(only) = &self.only else { return Decision::Next };
-        run.state.hit(only.hits);
+        run.state.hit(only.goal.hits);
         only.goal.decide(packet, run)
     }
 }

@@ -14,6 +14,7 @@
 pub mod basic;
 pub mod bpf;
 mod chain;
+mod counters;
 pub mod ematch;
 pub mod flow;
 pub mod flower;
@@ -21,6 +22,7 @@ pub mod fw;
 mod listed;
 pub mod matchall;
 mod shared;
+mod sharing;
 pub mod u32;
 
 use alloc::boxed::Box;
@@ -33,7 +35,8 @@ use crate::time::Instant;
 
 pub use basic::Basic;
 pub use bpf::Bpf;
-pub use chain::{Block, BlockId, Chain, Filters, Named, Table, What};
+pub use chain::{Block, BlockId, Chain, Filters, Named, Table, Template, What};
+pub use counters::Counters;
 pub use flow::Flow;
 pub use flower::Flower;
 pub use fw::Fw;
@@ -60,6 +63,8 @@ pub struct Goal {
 pub struct Bound {
     /// The class.
     pub class: ClassId,
+    /// The first of the numbers of the filter's counters, 0 if it has none.
+    pub hits: u32,
     /// The actions.
     pub actions: Box<[ActionId]>,
 }
@@ -107,6 +112,12 @@ pub(crate) enum Decision {
 }
 
 impl Bound {
+    /// Another takes its place, and goes on counting where it was. Gives what it was.
+    pub(crate) fn replace(&mut self, mut goal: Self) -> Self {
+        goal.hits = core::mem::take(&mut self.hits);
+        core::mem::replace(self, goal)
+    }
+
     /// A filter has matched: its actions are run, and decide.
     #[inline]
     pub(crate) fn decide(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
@@ -170,7 +181,7 @@ macro_rules! kinds {
                 rule: &Rule,
                 goal: Bound,
                 what: What,
-                ids: &mut u32,
+                ids: &mut Counters,
             ) -> Result<(u32, Option<Bound>), (crate::error::ConfigError, Bound)> {
                 match (self, rule) {
                     $((Self::$variant(table), Rule::$variant(rule)) => table.put(handle, rule, goal, what, ids),)*
@@ -178,7 +189,7 @@ macro_rules! kinds {
                     _ => Err((chain::other_kind(rule.kind()), goal)),
                 }
             }
-            fn delete(&mut self, handle: u32) -> Result<Option<Bound>, crate::error::ConfigError> {
+            fn delete(&mut self, handle: u32) -> Result<alloc::vec::Vec<Bound>, crate::error::ConfigError> {
                 match self { $(Self::$variant(table) => table.delete(handle),)* }
             }
             fn find(&self, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
@@ -233,18 +244,18 @@ pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
         Self::default()
     }
     /// Adds a filter, or changes the one of that handle, as `what` allows. Gives the handle, and the goal that the filter had
-    /// before. On an error nothing has changed and the goal comes back. `ids` is the next number for a counter of
-    /// `State::hits`: a kind that counts takes as many as it needs.
+    /// before. On an error nothing has changed and the goal comes back. A kind that counts takes as many numbers of `ids` as it
+    /// needs, and has them in its goal, with which they go (`Bound::replace`).
     fn put(
         &mut self,
         handle: Option<u32>,
         rule: &Self::Rule,
         goal: Bound,
         what: What,
-        ids: &mut u32,
+        ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (crate::error::ConfigError, Bound)>;
-    /// Takes one out, with its goal.
-    fn delete(&mut self, handle: u32) -> Result<Option<Bound>, crate::error::ConfigError>;
+    /// Takes one out. Gives the goals that go with it.
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, crate::error::ConfigError>;
     /// Whether there is none left, so that the table itself goes.
     fn is_empty(&self) -> bool;
     /// Shows all, in tc's order: handle, parameters, goal, and the first of the numbers of its counters (0 if it has none).

@@ -25,7 +25,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Bound, Decision, Filtering, Run, Visit, What};
+use super::{Bound, Counters, Decision, Filtering, Run, Visit, What};
 use crate::error::ConfigError;
 use crate::packet::{Packet, PortId};
 
@@ -191,13 +191,13 @@ impl Filtering for Table {
         rule: &U32,
         goal: Bound,
         what: What,
-        ids: &mut u32,
+        ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         Arc::make_mut(&mut self.common).put(self.root, handle.unwrap_or(0), rule, goal, what, ids)
     }
 
-    fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
-        Arc::make_mut(&mut self.common).delete(handle).map(Some)
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+        Arc::make_mut(&mut self.common).delete(handle)
     }
 
     fn is_empty(&self) -> bool {

@@ -57,12 +57,12 @@ crate::params! {
         nodrop: bool = false, flags ["nodrop" = true];
         /// Adapt the probability, from 1 % to 50 %, so that the average stays halfway from `min` to `max`.
         adaptive: bool = false, flags ["adaptive" = true, "adaptative" = true];
-        /// A block of filters for packets dropped early, or marked: refused, because the engine has no blocks.
+        /// A block of filters for packets dropped early, or marked: refused, because red hands none to filters.
         qevent: Option<Qevent> = None, keys ["qevent"];
     }
 }
 
-/// A block of filters for an event, as tc writes it. There is none: the engine has no blocks.
+/// A block of filters for an event, as tc writes it. There is none: red hands no packets to filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qevent {}
 
@@ -81,11 +81,7 @@ impl Value for Qevent {
         let named = matches!(words.take(), Some("early_drop" | "mark")) && words.take() == Some("block");
         if named && words.take().is_some_and(|n| n.parse::<u32>().is_ok_and(|n| n > 0)) {
             let hint = "early drops and marks are counted; act on them with a filter behind the queue";
-            words.refuse(
-                ErrorKind::Unsupported,
-                "no qevent: the engine has no blocks of filters",
-                Some(hint),
-            );
+            words.refuse(ErrorKind::Unsupported, "no qevent: red hands no packets to filters", Some(hint));
         }
         None
     }

@@ -1,11 +1,11 @@
 //! police (tc-police(8)).
 
-use txweir_core::action::police::{Config, Police};
+use txweir_core::action::police::{Average, Config, Police};
 use txweir_core::action::{Control, Kind};
 use txweir_core::law::bucket::{self, Sizing};
 use txweir_core::stab::LinkLayer;
 use txweir_core::value::text_of;
-use txweir_core::{Bytes, Rate};
+use txweir_core::{Bytes, Nanos, Rate};
 
 use super::{CONTROLS, Shown, control_of, control_words, show_control};
 use crate::diagnostic::{Diagnostic, code};
@@ -16,16 +16,12 @@ use crate::out::Out;
 /// The parameters, and what follows for a packet that exceeds the rate.
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnostic> {
     let s = &said.settings;
-    if s.has("avrate") {
-        let message = "police avrate needs an estimator of the filter, and there is none here";
-        return Err(said.error(code::UNSUPPORTED, said.at("avrate"), message).expected("rate or pkts_rate"));
-    }
-    if !["rate", "pkts_rate", "mtu", "burst", "peakrate"].iter().any(|key| s.has(key)) {
+    if !["rate", "avrate", "pkts_rate", "mtu", "burst", "peakrate"].iter().any(|key| s.has(key)) {
         return match s.has("index") {
             true => Ok(None),
             false => Err(said
                 .error(code::MISSING, said.kind, "police is not said what to measure")
-                .expected("rate, pkts_rate or mtu")),
+                .expected("rate, avrate, pkts_rate or mtu")),
         };
     }
     let (exceed, conform) = controls(said)?;
@@ -52,12 +48,13 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnosti
         peakrate: s.rate("peakrate").map(|at| at.value),
         mtu: size("mtu")?,
         sizing: Sizing {
-            overhead: said.u32("overhead").unwrap_or(0),
+            // What is charged is charged to the rate.
+            overhead: said.u32("overhead").filter(|_| rate.0 > 0).unwrap_or(0),
             mpu: said.u32("mpu").unwrap_or(0),
             layer,
         },
         packets,
-        average: None,
+        average: average(said)?,
         conform,
     };
     match Police::new(config) {
@@ -67,6 +64,28 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnosti
             Err(said.error(code::MISSING, at, err.to_string()))
         }
     }
+}
+
+/// The average that is not to be reached, measured as the filter's estimator says.
+fn average(said: &Said<'_>) -> Result<Option<Average>, Diagnostic> {
+    let Some(rate) = said.settings.rate("avrate").map(|at| at.value).filter(|rate| rate.0 > 0) else {
+        return Ok(None);
+    };
+    match said.estimator {
+        Some((interval_log, weight_log)) => Ok(Some(Average { rate, interval_log, weight_log })),
+        None => {
+            let message = "police avrate needs an estimator of its filter";
+            let err = said.error(code::MISSING, said.at("avrate"), message);
+            Err(err.expected("estimator INTERVAL AVERAGE before the kind of the filter"))
+        }
+    }
+}
+
+/// What makes such an average measured as it is.
+pub(super) fn estimator_words(average: Average) -> String {
+    let interval = Nanos(250_000_000 << average.interval_log);
+    let time = Nanos(interval.0 << average.weight_log);
+    format!(" estimator {} {}", text_of(&interval), text_of(&time))
 }
 
 /// What follows for a packet that exceeds the rate, and for one that conforms.
@@ -104,6 +123,9 @@ pub(super) fn show(police: &Police, shown: &Shown<'_>, out: &mut Out) {
     if let Some(peak) = config.peakrate.filter(|rate| *rate != Rate(0)) {
         out.text(&format!("peakrate {} ", text_of(&peak)));
     }
+    if let Some(average) = config.average {
+        out.text(&format!("avrate {} ", text_of(&average.rate)));
+    }
     if let Some((rate, burst)) = config.packets {
         out.uint("pkts_rate", rate, &format!("pkts_rate {rate} "));
         out.uint("pkts_burst", burst, &format!("pkts_burst {burst} "));
@@ -132,6 +154,9 @@ pub(super) fn words(police: &Police, control: &str) -> String {
     }
     if let Some((rate, burst)) = config.packets {
         words.push_str(&format!(" pkts_rate {rate} pkts_burst {burst}"));
+    }
+    if let Some(average) = config.average {
+        words.push_str(&format!(" avrate {}", exact(average.rate)));
     }
     if let Some(mtu) = config.mtu {
         words.push_str(&format!(" mtu {mtu}b"));

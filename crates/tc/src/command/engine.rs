@@ -59,8 +59,12 @@ fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Di
     let unsupported = |at: &std::ops::Range<usize>, message: &str| {
         Err(Diagnostic::error(code::UNSUPPORTED, source, at.clone(), message))
     };
-    if let Some(block) = cmd.blocks.iter().flatten().next() {
-        return unsupported(&block.span, "the engine has no blocks: a block is shared by filters");
+    let hook = matches!(cmd.place, Some(At { value: Place::Ingress | Place::Clsact, .. }));
+    if let Some(block) = cmd.blocks.iter().flatten().next()
+        && !hook
+        && cmd.verb != Verb::Delete
+    {
+        return unsupported(&block.span, "only ingress and clsact have blocks that devices share");
     }
     if let (Some(stab), Some(At { value: Place::Below(parent), .. })) = (&cmd.stab, &cmd.place)
         && *parent != Handle::ROOT
@@ -76,7 +80,6 @@ fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Di
         let err = Diagnostic::error(code::MISSING, source, span, "this does not say where");
         return Err(err.expected("root, or parent MAJOR:MINOR"));
     }
-    let hook = matches!(cmd.place, Some(At { value: Place::Ingress | Place::Clsact, .. }));
     match (cmd.verb, &cmd.kind) {
         (Verb::Add | Verb::Replace, None) if !hook => {
             let err = Diagnostic::error(code::MISSING, source, line.span(), "this does not say which kind");

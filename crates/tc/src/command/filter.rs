@@ -24,6 +24,7 @@ pub(super) fn read(part: &Part<'_>) -> Result<FilterCommand, Failure> {
         protocol: None,
         prio: None,
         chain: None,
+        estimator: None,
         handle: None,
         kind: None,
         options: Vec::new(),
@@ -84,9 +85,9 @@ fn read_word(
             let chain = reader.number(word, u32::MAX, "a chain's number")?;
             reader.once(&mut cmd.chain, word, chain)?;
         }
-        // Read and let go, as the kernel does with it.
         Some("estimator") if part.verb != Verb::Show => {
-            estimator(part, reader, word)?;
+            let times = estimator(part, reader, word)?;
+            reader.once(&mut cmd.estimator, word, times)?;
         }
         _ => return Ok(false),
     }
@@ -182,6 +183,16 @@ pub(super) fn read_chain(part: &Part<'_>) -> Result<ChainCommand, Failure> {
             Some("protocol") => {
                 let name = read_protocol(reader, word)?;
                 reader.once(&mut cmd.protocol, word, name)?;
+            }
+            // What a filter would have is read, and makes no difference to a chain.
+            Some("preference" | "priority") if part.verb != Verb::Show => {
+                reader.number(word, 0xffff, "a number, 1 to 65535")?;
+            }
+            Some("estimator") if part.verb != Verb::Show => {
+                estimator(part, reader, word)?;
+            }
+            _ if word.text == "handle" && part.verb != Verb::Show => {
+                reader.argument(word, "a filter's handle")?;
             }
             _ if part.verb == Verb::Show => {
                 let message = format!("chain show knows no \"{}\"", word.text);

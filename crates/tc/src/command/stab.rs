@@ -86,5 +86,27 @@ pub(super) fn estimator(
         let err = part.error(code::OUT_OF_RANGE, &span, message);
         return Err(Failure::usage(err.expected("a longer time after a shorter one: estimator 1s 8s")));
     }
+    if average_of((interval, average)).is_none() {
+        let message = "estimator cannot have these times";
+        let err = part.error(code::OUT_OF_RANGE, &span, message);
+        return Err(Failure::usage(
+            err.expected("an interval up to 8s, and half as much again at least to average over"),
+        ));
+    }
     Ok(At { value: (interval, average), span })
+}
+
+/// The longest interval of an estimator: 250 ms times 2 to this.
+const INTERVAL_LOG_MAX: u8 = 5;
+/// The least weight that a sample has: 2 to minus this.
+const WEIGHT_LOG_MAX: u8 = 30;
+
+/// How an estimator of these times measures, as powers of two: intervals of 250 ms that there are in one of its own, and the
+/// part of a sample in its average. The average fades to 1/e in the time that was said, or a little faster. `None` if it cannot.
+pub(crate) fn average_of((interval, average): (u64, u64)) -> Option<(u8, u8)> {
+    let interval_log = (0..=INTERVAL_LOG_MAX).find(|log| interval <= 250_000 << log)?;
+    // Of an average that keeps 1 - 1/2^k with each sample 1/e is left after interval / -ln(1 - 1/2^k).
+    let fades = |k: &u8| interval as f64 / -(-(0.5f64.powi((*k).into()))).ln_1p() <= average as f64;
+    let weight_log = (1..=WEIGHT_LOG_MAX).take_while(fades).last()?;
+    Some((interval_log, weight_log))
 }

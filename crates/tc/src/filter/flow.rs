@@ -12,7 +12,7 @@ use crate::language::uint;
 use crate::lex::Word;
 use crate::out::Out;
 
-const KEYS: [(&str, Key); 10] = [
+const KEYS: [(&str, Key); 18] = [
     ("src", Key::Src),
     ("dst", Key::Dst),
     ("proto", Key::Proto),
@@ -21,6 +21,14 @@ const KEYS: [(&str, Key); 10] = [
     ("iif", Key::Iif),
     ("priority", Key::Priority),
     ("mark", Key::Mark),
+    ("nfct", Key::Connection),
+    ("nfct-src", Key::ConnectionSrc),
+    ("nfct-dst", Key::ConnectionDst),
+    ("nfct-proto-src", Key::ConnectionProtoSrc),
+    ("nfct-proto-dst", Key::ConnectionProtoDst),
+    ("rt-classid", Key::RouteClass),
+    ("sk-uid", Key::SocketUser),
+    ("sk-gid", Key::SocketGroup),
     ("vlan-tag", Key::VlanTag),
     ("rxhash", Key::RxHash),
 ];
@@ -29,10 +37,7 @@ fn keys(said: &Said<'_>, word: &Word) -> Result<Vec<Key>, Failure> {
     let one = |name: &str| {
         let found = KEYS.iter().find(|(known, _)| *known == name).map(|(_, key)| *key);
         found.ok_or_else(|| {
-            let message = match name.starts_with("nfct") {
-                true => format!("connections are not tracked here: {name}"),
-                false => format!("packets have no sockets and routes here: {name}"),
-            };
+            let message = format!("flow has no key {name}");
             Failure::refused(said.error(code::UNSUPPORTED, word, message))
         })
     };

@@ -10,7 +10,7 @@ use super::{Shown, protocol};
 use crate::action::Ways;
 use crate::out::Out;
 
-pub(super) use read::{hw_class, read};
+pub(super) use read::{hw_class, read, template};
 
 /// The classes that stand for classes of traffic in hardware: `hw_tc N`.
 const HW_CLASS: u32 = 0xffff_ffe0;
@@ -295,6 +295,14 @@ pub(super) fn show(rule: &Flower, shown: &Shown<'_>, ways: &Ways<'_>, out: &mut 
         out.flag("skip_hw", "\n  skip_hw");
     }
     out.flag("not_in_hw", "\n  not_in_hw");
+}
+
+/// What the filters of a chain may look at.
+pub(super) fn show_template(rule: &Flower, out: &mut Out) {
+    if let Some(name) = &rule.indev {
+        out.word("indev", name, &format!("\n  indev {name}"));
+    }
+    keys(rule, out);
 }
 
 fn keys(rule: &Flower, out: &mut Out) {

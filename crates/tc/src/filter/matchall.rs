@@ -23,7 +23,7 @@ pub(super) fn show(rule: &Matchall, shown: &Shown<'_>, ways: &Ways<'_>, out: &mu
     }
     out.flag("not_in_hw", "\n  not_in_hw");
     if ways.statistics {
-        let hits = ways.state.hits(shown.hits);
+        let hits = ways.hits(shown.hits);
         out.uint("rule_hit", hits, &format!(" (rule hit {hits})"));
     }
 }

@@ -440,7 +440,7 @@ fn show_filter(rule: &Match, shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) 
         out.flag("skip_hw", "skip_hw ");
     }
     out.flag("not_in_hw", "not_in_hw ");
-    let hits = |number: u32| ways.state.hits(shown.hits + number);
+    let hits = |number: u32| ways.hits(shown.hits + number);
     if ways.statistics {
         out.uint("rule_hit", hits(0), &format!("(rule hit {} ", hits(0)));
         out.uint("success", hits(1), &format!("success {})", hits(1)));

@@ -453,7 +453,7 @@ fn finish(walk: &Walk<'_>, kind: &str, from: usize) -> Done {
             let (rate, burst) = (has(&["rate"]), has(&["burst", "buffer", "maxburst"]));
             match (rate, burst) {
                 (true, false) => needs("burst beside rate"),
-                (false, true) => needs("rate beside burst"),
+                (false, true) if !has(&["avrate"]) => needs("rate beside burst"),
                 _ if has(&["peakrate"]) && !has(&["mtu", "minburst"]) => needs("mtu beside peakrate"),
                 _ => Ok(()),
             }

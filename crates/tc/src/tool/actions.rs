@@ -42,7 +42,7 @@ fn put(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) ->
     for one in settings.actions() {
         let failure = |diagnostic| Failure { status: USAGE, diagnostic };
         let span = one.kind.span.clone();
-        match action::read(source, &one, &mut |name| session.devices.port(name)).map_err(failure)? {
+        match action::read(source, &one, None, &mut |name| session.devices.port(name)).map_err(failure)? {
             Wanted::There(kind, index) => {
                 let message = format!("action {kind} index {index} is not said to do anything");
                 return Err(refused(source, &span, code::MISSING, message));

@@ -7,7 +7,7 @@ use txweir_core::filter::BlockId;
 use txweir_core::rates::SharedRates;
 use txweir_core::{Handle, Tree};
 
-use super::{Device, Hook};
+use super::{Device, Hook, blocks};
 use crate::ast::{At, Command, Place, QdiscCommand, Verb};
 use crate::command::{self, Change};
 use crate::diagnostic::{Diagnostic, code};
@@ -168,7 +168,9 @@ fn run_hook(
             device.set_hook(None);
             Ok(())
         }
-        _ => {
+        (_, Some(_)) => Ok(()),
+        (_, None) => {
+            blocks::check(source, cmd, hook)?;
             device.set_hook(Some(hook));
             Ok(())
         }

@@ -3,15 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::filter::{ANY_PROTOCOL, BlockId, Filters, Named, Table, What};
+use txweir_core::filter::{ANY_PROTOCOL, BlockId, Filters, Named, Table, Template, What};
 use txweir_core::qdisc::Filtered;
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
 use super::list::Print;
 use super::session::{Session, no_device};
-use super::{Device, Hook};
+use super::{Device, Hook, blocks};
 use crate::action::{CHAIN_MAX, Ways};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
+use crate::command::stab::average_of;
 use crate::command::{Failure, USAGE};
 use crate::diagnostic::{Diagnostic, code};
 use crate::filter::{self, Said, Shown, Where, protocol};
@@ -51,7 +52,8 @@ struct Line<'a> {
 
 /// Where filters are.
 struct Found {
-    dev: String,
+    /// The device; none if the line is about a block that devices share.
+    dev: Option<String>,
     /// The name by which the tree knows the place.
     at: Handle,
     /// The place as it was named.
@@ -76,9 +78,13 @@ impl Line<'_> {
     fn find(&self, session: &mut Session<'_>, target: Option<&Target>) -> Result<Found, Failure> {
         let dev = match target {
             Some(Target::Dev(dev)) => dev,
-            Some(Target::Block(block)) => {
-                let message = format!("there is no block {}: devices do not share filters here", block.value);
-                return Err(self.refused(code::NOT_FOUND, &block.span, message));
+            Some(Target::Block(block)) if block.value == 0 => return Err(blocks::none(self.source, block)),
+            Some(Target::Block(number)) => {
+                let block = session.devices.filters().shared(number.value);
+                if block.is_none() {
+                    return Err(Failure::refused(blocks::missing(self.source, number)));
+                }
+                return Ok(Found { dev: None, at: Handle::NONE, said: Handle::NONE, block });
             }
             None => {
                 let err = self.error(code::MISSING, self.span, "this does not say on which device");
@@ -93,7 +99,15 @@ impl Line<'_> {
             let span = self.place.map_or(self.span, |p| &p.span);
             self.refused(code::NOT_FOUND, span, message)
         })?;
-        Ok(Found { dev: dev.text.clone(), at, said, block: device.tree().block(at) })
+        let block = device.tree().block(at);
+        if let Some(number) = block.and_then(|block| session.devices.filters().block(block)?.number()) {
+            let message = format!("the filters of {} are those of block {number} there", dev.text);
+            let err = self.error(code::CONFLICT, &dev.span, message);
+            return Err(Failure::refused(
+                err.hint(Some(format!("say block {number} in place of the device"))),
+            ));
+        }
+        Ok(Found { dev: Some(dev.text.clone()), at, said, block })
     }
 
     /// Which filters a line names.
@@ -203,7 +217,8 @@ fn put(
     if what != What::Change {
         named.protocol = named.protocol.or(Some(ANY_PROTOCOL));
     }
-    let said = Said::filter(line.source, kind, cmd.handle.as_ref(), &cmd.options);
+    let mut said = Said::filter(line.source, kind, cmd.handle.as_ref(), &cmd.options);
+    said.estimator = cmd.estimator.as_ref().and_then(|at| average_of(at.value));
     let place = Where { protocol: named.protocol.unwrap_or(0), qdisc: at.at };
     let rule = filter::read(&said, &place, &mut |name| session.devices.port(name))?;
     named.handle = filter::own_handle(&said).map_err(filter::failed)?.or(named.handle);
@@ -221,7 +236,7 @@ fn settle(session: &mut Session<'_>, at: &Found, block: BlockId, done: bool) {
     if at.block.is_some() {
         return;
     }
-    match session.devices.device(&at.dev) {
+    match at.dev.as_ref().and_then(|dev| session.devices.device(dev)) {
         Some(device) if done => device.configure(&mut |tree, _| tree.set_block(at.at, Some(block))),
         _ => session.devices.filters_mut().delete_block(block),
     }
@@ -267,13 +282,14 @@ fn get(
     let block = at.block.and_then(|block| filters.block(block));
     let chain = block.and_then(|b| b.chains.iter().find(|c| c.index == named.chain));
     let chain = chain.ok_or_else(|| missing("chain"))?;
-    let of = |t: &&Table| t.prio == prio && named.protocol.is_none_or(|p| p == t.protocol);
-    let table = chain.tables.iter().find(of).ok_or_else(|| missing("priority and protocol"))?;
+    let wanted = |t: &&Table| t.prio == prio && named.protocol.is_none_or(|p| p == t.protocol);
+    let table = chain.tables.iter().find(wanted).ok_or_else(|| missing("priority and protocol"))?;
     if table.kind() != kind.text {
         let message = format!("priority {prio} has {} filters", table.kind());
         return Err(line.refused(code::CONFLICT, &kind.span, message));
     }
-    let head = Head { parent: Some(at.said), chain: Some(named.chain), protocol: true, prio: true };
+    let of = at.dev.as_ref().map(|_| Of::Place(at.said));
+    let head = Head { of, chain: Some(named.chain), protocol: true, prio: true };
     let ways = session.ways();
     let mut printed = Print::default();
     table.find(named.handle.unwrap_or(0), &mut |rule, goal, hits| {
@@ -341,28 +357,62 @@ pub(super) fn run_chain(
                 return Err(missing());
             }
             // Named by its qdisc always.
-            let printed = chains(session.devices.filters(), &at, None, Some(chain), true);
+            let of = at.dev.as_ref().map(|_| Of::Place(at.at.qdisc()));
+            let printed = chains(session.devices.filters(), at.block, of, Some(chain), true);
             session.print(printed);
             Ok(())
         }
         _ => {
-            if let Some(kind) = &cmd.kind {
-                let message = format!("a chain of {} filters cannot be told what they match", kind.text);
-                return Err(line.refused(code::UNSUPPORTED, &kind.span, message));
-            }
+            let template = template(session, &line, &at, cmd)?;
             let filters = session.devices.filters_mut();
             let block = at.block.unwrap_or_else(|| filters.add_block());
-            let done = filters.add_chain(block, chain, None);
+            let done = filters.add_chain(block, chain, template);
             settle(session, &at, block, done.is_ok());
             done.map_err(|err| Failure::refused(said(&line, span, &err)))
         }
     }
 }
 
+/// What the filters of a chain are to be like, as its line says.
+fn template(
+    session: &mut Session<'_>,
+    line: &Line<'_>,
+    at: &Found,
+    cmd: &ChainCommand,
+) -> Result<Option<Template>, Failure> {
+    let Some(kind) = &cmd.kind else { return Ok(None) };
+    let protocol = cmd.protocol.as_ref().and_then(|word| protocol::number(&word.text)).unwrap_or(0);
+    let said = Said::filter(line.source, kind, None, &cmd.options);
+    let rule =
+        filter::template(&said, &Where { protocol, qdisc: at.at }, &mut |name| session.devices.port(name))?;
+    Ok(Some(Template { protocol, rule }))
+}
+
+/// Whose filters and chains these are, where that is printed.
+#[derive(Clone, Copy)]
+enum Of {
+    /// A place of a device.
+    Place(Handle),
+    /// A block, at a place that shares it.
+    Block(u32),
+}
+
+impl Of {
+    /// The filters at a place.
+    fn place(filters: &Filters, block: Option<BlockId>, at: Handle) -> Self {
+        let number = block.and_then(|block| filters.block(block)?.number());
+        number.map_or(Self::Place(at), Self::Block)
+    }
+    /// What is printed of it, but for what was asked for: a place goes without saying then, and a block does not.
+    fn unless(self, asked: bool) -> Option<Self> {
+        (!asked || matches!(self, Self::Block(_))).then_some(self)
+    }
+}
+
 /// What of a filter's place is printed.
 struct Head {
     /// The place, if it is printed.
-    parent: Option<Handle>,
+    of: Option<Of>,
     /// The chain, if it is printed.
     chain: Option<u32>,
     protocol: bool,
@@ -373,11 +423,12 @@ struct Head {
 fn one(head: &Head, table: &Table, shown: Option<&Shown<'_>>, ways: &Ways<'_>) -> (String, String) {
     let mut out = Out::new();
     out.text("filter ");
-    match head.parent {
-        Some(Handle::ROOT) => out.flag("root", "root "),
-        Some(Hook::INGRESS) => out.flag("ingress", "ingress "),
-        Some(Hook::EGRESS) => out.flag("egress", "egress "),
-        Some(parent) => out.word("parent", &parent.to_string(), &format!("parent {parent} ")),
+    match head.of {
+        Some(Of::Block(number)) => out.uint("block", number, &format!("block {number} ")),
+        Some(Of::Place(Handle::ROOT)) => out.flag("root", "root "),
+        Some(Of::Place(Hook::INGRESS)) => out.flag("ingress", "ingress "),
+        Some(Of::Place(Hook::EGRESS)) => out.flag("egress", "egress "),
+        Some(Of::Place(parent)) => out.word("parent", &parent.to_string(), &format!("parent {parent} ")),
         None => {}
     }
     if head.protocol {
@@ -402,21 +453,26 @@ fn one(head: &Head, table: &Table, shown: Option<&Shown<'_>>, ways: &Ways<'_>) -
 
 /// Prints the filters that a line asks for.
 pub(super) fn list(session: &mut Session<'_>, cmd: &FilterCommand, dev: &str) {
-    let Some((at, said)) =
-        session.devices.device(dev).and_then(|d| place(d, cmd.place.as_ref().map(|p| p.value)).ok())
-    else {
+    let asked = cmd.place.as_ref().map(|p| p.value);
+    let Some((block, said)) = session.devices.device(dev).and_then(|device| {
+        let (at, said) = place(device, asked).ok()?;
+        Some((device.tree().block(at), said))
+    }) else {
         return session.print(Print::default());
     };
-    let block = session.devices.device(dev).and_then(|d| d.tree().block(at));
+    let of = Of::place(session.devices.filters(), block, said).unless(asked.is_some());
+    print(session, cmd, block, of);
+}
+
+/// Prints the filters of a shared block that a line asks for.
+pub(super) fn list_block(session: &mut Session<'_>, cmd: &FilterCommand, block: BlockId) {
+    print(session, cmd, Some(block), None);
+}
+
+fn print(session: &mut Session<'_>, cmd: &FilterCommand, block: Option<BlockId>, of: Option<Of>) {
     let wanted = cmd.protocol.as_ref().and_then(|word| protocol::number(&word.text));
     let prio = cmd.prio.as_ref().map(|p| p.value).filter(|p| *p != 0);
-    let head = Head {
-        // What was asked for goes without saying.
-        parent: cmd.place.is_none().then_some(said),
-        chain: None,
-        protocol: wanted.is_none(),
-        prio: prio.is_none(),
-    };
+    let head = Head { of, chain: None, protocol: wanted.is_none(), prio: prio.is_none() };
     let ways = session.ways();
     let mut printed = Print::default();
     for chain in in_order(session.devices.filters(), block) {
@@ -453,29 +509,48 @@ pub(super) fn list_chains(session: &mut Session<'_>, cmd: &ChainCommand, dev: &s
     let printed = match place(device, cmd.place.as_ref().map(|p| p.value)) {
         Err(_) => Print::default(),
         Ok((at, said)) => {
-            let found = Found { dev: dev.into(), at, said, block: device.tree().block(at) };
-            let asked = cmd.place.as_ref().map(|_| found.said);
-            chains(session.devices.filters(), &found, asked, cmd.chain.as_ref().map(|c| c.value), false)
+            let block = device.tree().block(at);
+            let filters = session.devices.filters();
+            let asked = cmd.place.is_some() && said == at.qdisc();
+            let of = Of::place(filters, block, at.qdisc()).unless(asked);
+            chains(filters, block, of, cmd.chain.as_ref().map(|c| c.value), false)
         }
     };
     session.print(printed);
 }
 
+/// Prints the chains of a shared block that a line asks for.
+pub(super) fn list_chains_block(session: &mut Session<'_>, cmd: &ChainCommand, block: BlockId) {
+    let only = cmd.chain.as_ref().map(|c| c.value);
+    let printed = chains(session.devices.filters(), Some(block), None, only, false);
+    session.print(printed);
+}
+
 /// Prints chains: all, or the one asked for, whose number goes without saying then, unless it was got.
-fn chains(filters: &Filters, at: &Found, asked: Option<Handle>, only: Option<u32>, got: bool) -> Print {
+fn chains(filters: &Filters, block: Option<BlockId>, of: Option<Of>, only: Option<u32>, got: bool) -> Print {
     let mut printed = Print::default();
-    let qdisc = at.at.qdisc();
-    for chain in in_order(filters, at.block) {
+    for chain in in_order(filters, block) {
         if only.is_some_and(|only| only != chain.index) {
             continue;
         }
         let mut out = Out::new();
         out.text("chain ");
-        if asked != Some(qdisc) {
-            out.word("parent", &qdisc.to_string(), &format!("parent {qdisc} "));
+        match of {
+            Some(Of::Place(qdisc)) => out.word("parent", &qdisc.to_string(), &format!("parent {qdisc} ")),
+            Some(Of::Block(number)) => out.uint("block", number, &format!("block {number} ")),
+            None => {}
+        }
+        let template = chain.template.as_deref().map(|template| &template.rule);
+        if let Some(rule) = template {
+            out.word("kind", rule.kind(), &format!("{} ", rule.kind()));
         }
         if only.is_none() || got {
             out.uint("chain", chain.index, &format!("chain {} ", chain.index));
+        }
+        if let Some(rule) = template {
+            out.open("options");
+            filter::show_template(rule, &mut out);
+            out.close();
         }
         out.text("\n");
         printed.push(out.finish());

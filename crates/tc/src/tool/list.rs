@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use txweir_core::filter::BlockId;
 use txweir_core::node::Node;
 use txweir_core::tree::Place as At;
 use txweir_core::{Handle, Tree};
 
 use super::session::Session;
-use super::{Device, Flags, Hook, HookCounts, actions, filters};
+use super::{Device, Flags, Hook, HookCounts, actions, blocks, filters};
 use crate::action::Ways;
-use crate::ast::{ClassCommand, Command, Place, QdiscCommand, Target};
+use crate::ast::{ChainCommand, ClassCommand, Command, FilterCommand, Place, QdiscCommand, Target};
 use crate::command::{Failure, UNPARSABLE};
-use crate::diagnostic::{Diagnostic, code};
 use crate::json::{self, Object};
 use crate::show::{self, Classes, Form};
 use crate::source::Source;
@@ -30,20 +30,22 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
         session.find(source, dev)?;
     }
     let block = match cmd {
-        Command::Filter(f) => f.target.as_ref(),
-        Command::Chain(c) => c.target.as_ref(),
+        Command::Filter(FilterCommand { target: Some(Target::Block(block)), .. })
+        | Command::Chain(ChainCommand { target: Some(Target::Block(block)), .. }) => {
+            Some(shared(session, source, block)?)
+        }
         _ => None,
     };
-    if let Some(Target::Block(block)) = block {
-        return Err(no_block(source, block));
-    }
     match cmd {
         Command::Qdisc(cmd) => {
             let mut printed = Print::default();
             for name in names(session, dev.map(|d| d.text.as_str())) {
+                let hooks = session.devices.device(&name).map(|device| blocks::at_hooks(device.tree()));
+                let shared = blocks::numbers(session.devices.filters(), hooks.unwrap_or_default());
                 if let Some(device) = session.devices.device(&name) {
                     qdiscs(
                         device,
+                        &shared,
                         cmd,
                         &form(session.flags, session.class_names, device, dev.is_none()),
                         &mut printed,
@@ -66,13 +68,15 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
             }
         }
         // Without a device there are none.
-        Command::Filter(cmd) => match dev {
-            Some(dev) => filters::list(session, cmd, &dev.text),
-            None => session.print(Print::default()),
+        Command::Filter(cmd) => match (dev, block) {
+            (Some(dev), _) => filters::list(session, cmd, &dev.text),
+            (None, Some(block)) => filters::list_block(session, cmd, block),
+            (None, None) => session.print(Print::default()),
         },
-        Command::Chain(cmd) => match dev {
-            Some(dev) => filters::list_chains(session, cmd, &dev.text),
-            None => session.print(Print::default()),
+        Command::Chain(cmd) => match (dev, block) {
+            (Some(dev), _) => filters::list_chains(session, cmd, &dev.text),
+            (None, Some(block)) => filters::list_chains_block(session, cmd, block),
+            (None, None) => session.print(Print::default()),
         },
         Command::Actions(cmd) if cmd.options.is_empty() => {}
         Command::Actions(cmd) => actions::list(session, cmd),
@@ -80,10 +84,18 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
     Ok(())
 }
 
-fn no_block(source: &Arc<Source>, block: &crate::ast::At<u32>) -> Failure {
-    let message = format!("there is no block {}: devices do not share filters here", block.value);
-    let diagnostic = Diagnostic::error(code::NOT_FOUND, source, block.span.clone(), message);
-    Failure { status: UNPARSABLE, diagnostic }
+/// The block that a listing is of.
+fn shared(
+    session: &Session<'_>,
+    source: &Arc<Source>,
+    block: &crate::ast::At<u32>,
+) -> Result<BlockId, Failure> {
+    if block.value == 0 {
+        return Err(blocks::none(source, block));
+    }
+    // It is tc itself that looks for it.
+    let missing = || Failure { status: UNPARSABLE, diagnostic: blocks::missing(source, block) };
+    session.devices.filters().shared(block.value).ok_or_else(missing)
 }
 
 fn target(target: &Target) -> Option<&crate::lex::Word> {
@@ -131,6 +143,7 @@ impl Session<'_> {
     pub(super) fn ways(&self) -> Ways<'_> {
         Ways {
             actions: &self.devices.filters().actions,
+            counters: &self.devices.filters().counters,
             state: self.devices.state(),
             now: self.devices.now(),
             statistics: self.flags.statistics,
@@ -152,7 +165,13 @@ fn form(flags: &Flags, class_names: &[(Handle, String)], device: &dyn Device, na
     }
 }
 
-fn qdiscs(device: &dyn Device, cmd: &QdiscCommand, form: &Form, printed: &mut Print) {
+fn qdiscs(
+    device: &dyn Device,
+    shared: &[(&'static str, u32)],
+    cmd: &QdiscCommand,
+    form: &Form,
+    printed: &mut Print,
+) {
     let form = &Form { invisible: cmd.invisible, ..form.clone() };
     let asked = cmd.place.as_ref().map(|p| p.value);
     let wanted = |at: At, node: &Node| match asked {
@@ -171,21 +190,30 @@ fn qdiscs(device: &dyn Device, cmd: &QdiscCommand, form: &Form, printed: &mut Pr
         _ => false,
     };
     if asked_for {
-        write_hook(hook, device.hook_counts(), form, printed);
+        write_hook(hook, shared, device.hook_counts(), form, printed);
     }
 }
 
 /// A hook has no queue: what it counts is what its filters were asked about.
-fn write_hook(hook: Hook, counts: HookCounts, form: &Form, printed: &mut Print) {
+fn write_hook(
+    hook: Hook,
+    shared: &[(&'static str, u32)],
+    counts: HookCounts,
+    form: &Form,
+    printed: &mut Print,
+) {
     let raw = if form.raw { format!("[{:08x}]", HOOK.qdisc().0) } else { String::new() };
     let dev = form.dev.as_ref().map(|dev| format!(" dev {dev}")).unwrap_or_default();
+    let words = blocks::words(shared);
     let dashes = if hook == Hook::Ingress { "---------------- " } else { "" };
-    printed.text.push_str(&format!("qdisc {} ffff:{raw}{dev} parent {HOOK} {dashes}\n", hook.name()));
+    printed.text.push_str(&format!("qdisc {} ffff:{raw}{dev} parent {HOOK} {words}{dashes}\n", hook.name()));
     let mut o = Object::new().text("kind", hook.name()).text("handle", "ffff:");
     if let Some(dev) = &form.dev {
         o = o.text("dev", dev);
     }
-    o = o.text("parent", &HOOK.to_string()).raw("options", "{}");
+    o = o.text("parent", &HOOK.to_string());
+    o = shared.iter().fold(o, |o, (word, number)| o.uint(word, (*number).into()));
+    o = o.raw("options", "{}");
     if form.statistics {
         let HookCounts { seen, drops } = counts;
         let (bytes, packets) = (seen.bytes, seen.packets);

@@ -10,9 +10,9 @@ use txweir_core::pool::Pool;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 
 use super::apply::scratch_cx;
-use super::save::{filter_lines, own_actions};
+use super::save::{filter_lines, own_actions, shared_lines};
 use super::session::Done;
-use super::{Device, Devices, Flags, Hook, LinkLine, Outcome, SwapDone};
+use super::{Device, Devices, Flags, Hook, LinkLine, Outcome, SwapDone, blocks};
 use crate::ast::Place;
 use crate::command::{self, Change as Said, REFUSED};
 use crate::plan::{self, Change};
@@ -65,17 +65,22 @@ impl<'a> Rehearsal<'a> {
         let atomic = self.atomic;
         let mut changes: Vec<Change> = Vec::new();
         for shadow in &mut self.shadows {
-            let mut change = shadow.change(atomic);
+            let hooks = [
+                hook_text(&self.before, &shadow.name, shadow.hook_before, &shadow.before),
+                hook_text(&self.filters, &shadow.name, shadow.hook, &shadow.tree),
+            ];
+            let mut change = shadow.change(atomic, hooks);
             let before = filter_lines(&self.before, &shadow.name, &shadow.before);
             let after = filter_lines(&self.filters, &shadow.name, &shadow.tree);
             change.lines.extend(plan::line_differences(&before, &after));
             changes.push(change);
         }
-        let actions = |filters: &Filters| -> Vec<String> {
-            let lines = own_actions(&filters.actions, &mut BTreeSet::new());
-            lines.lines().map(String::from).collect()
+        let common = |filters: &Filters| -> Vec<String> {
+            let mut made = BTreeSet::new();
+            let actions = own_actions(&filters.actions, &mut made);
+            actions.lines().map(String::from).chain(shared_lines(filters, &mut made)).collect()
         };
-        let lines = plan::line_differences(&actions(&self.before), &actions(&self.filters));
+        let lines = plan::line_differences(&common(&self.before), &common(&self.filters));
         changes.push(Change { dev: String::new(), lines, moves: Vec::new() });
         outcome.stdout.push_str(&plan::print(&changes, flags.json, flags.pretty));
         outcome
@@ -134,6 +139,13 @@ impl<'a> Rehearsal<'a> {
         }
         outcome
     }
+}
+
+/// A hook, as a plan says it.
+fn hook_text(filters: &Filters, dev: &str, hook: Option<Hook>, tree: &Tree) -> Option<String> {
+    let shared = blocks::words(&blocks::numbers(filters, blocks::at_hooks(tree)));
+    let text = |hook: Hook| format!("qdisc {} ffff: dev {dev} parent ffff:fff1 {shared}", hook.name());
+    hook.map(|hook| text(hook).trim_end().to_string())
 }
 
 /// Whether a line is about a hook and not about the tree.
@@ -225,13 +237,12 @@ impl Shadow {
         })
     }
 
-    fn change(&mut self, atomic: bool) -> Change {
+    fn change(&mut self, atomic: bool, [before, after]: [Option<String>; 2]) -> Change {
         let lines = plan::differences(&self.name, &self.before, &self.tree);
         let mut change = Change { dev: self.name.clone(), lines, moves: Vec::new() };
-        let text = |hook: Hook| format!("qdisc {} ffff: dev {} parent ffff:fff1", hook.name(), self.name);
-        if self.hook != self.hook_before {
-            change.lines.extend(self.hook_before.map(|hook| plan::Line::removed(text(hook))));
-            change.lines.extend(self.hook.map(|hook| plan::Line::added(text(hook))));
+        if before != after {
+            change.lines.extend(before.map(plan::Line::removed));
+            change.lines.extend(after.map(plan::Line::added));
         }
         if change.lines.is_empty() {
             return change;

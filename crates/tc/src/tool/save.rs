@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use txweir_core::action::{ActionId, Actions, Control, KINDS};
-use txweir_core::filter::{Bound, Filters, Rule, Table, U32};
+use txweir_core::filter::{BlockId, Bound, Chain, Filters, Rule, Table, U32};
 use txweir_core::{Handle, Tree};
 
-use super::{Devices, Hook};
+use super::{Devices, Hook, blocks};
 use crate::action;
 use crate::filter::{self, protocol};
 use crate::show;
@@ -23,15 +23,18 @@ pub fn save(devices: &mut dyn Devices) -> String {
     for name in devices.names() {
         let Some(device) = devices.device(&name) else { continue };
         out.push_str(&show::commands(device.tree(), Some(&name)));
-        if let Some(hook) = device.hook() {
-            out.push_str(&format!("qdisc replace dev {name} {}\n", hook.name()));
-        }
+        let (hook, hooks) = (device.hook(), blocks::at_hooks(device.tree()));
         let places: Vec<_> = device.tree().blocks().collect();
-        for (at, block) in places {
+        if let Some(hook) = hook {
+            let shared = blocks::words(&blocks::numbers(devices.filters(), hooks));
+            out.push_str(&format!("qdisc replace dev {name} {shared}{}\n", hook.name()));
+        }
+        for (at, block) in places.into_iter().filter(|(_, block)| !is_shared(devices.filters(), *block)) {
             let lines = block_lines(devices.filters(), block, &mut made);
             filters.extend(lines.iter().map(|line| line.at(&name, at)));
         }
     }
+    filters.extend(shared_lines(devices.filters(), &mut made));
     shared.push_str(&filters);
     out + &shared
 }
@@ -54,6 +57,20 @@ impl Line {
     }
 }
 
+fn is_shared(filters: &Filters, block: BlockId) -> bool {
+    filters.block(block).is_some_and(|block| block.number().is_some())
+}
+
+/// The lines of the filters of blocks that devices share.
+pub(crate) fn shared_lines(filters: &Filters, made: &mut BTreeSet<(&'static str, u32)>) -> Vec<String> {
+    let mut all = Vec::new();
+    for (number, block) in filters.shared_blocks() {
+        let lines = block_lines(filters, block, made);
+        all.extend(lines.iter().map(|line| format!("{} block {number}{}\n", line.verb, line.words)));
+    }
+    all
+}
+
 /// The lines that make the filters and actions of a device, or of a tree that takes its place.
 pub(crate) fn filter_lines(filters: &Filters, dev: &str, tree: &Tree) -> Vec<String> {
     let mut made = BTreeSet::new();
@@ -62,7 +79,7 @@ pub(crate) fn filter_lines(filters: &Filters, dev: &str, tree: &Tree) -> Vec<Str
         let lines = block_lines(filters, block, &mut made);
         lines.into_iter().map(move |line: Line| line.at(dev, at)).collect::<Vec<_>>()
     };
-    tree.blocks().flat_map(lines).collect()
+    tree.blocks().filter(|(_, block)| !is_shared(filters, *block)).flat_map(lines).collect()
 }
 
 /// The lines of the actions that were put there by commands of their own.
@@ -77,18 +94,14 @@ pub(crate) fn own_actions(actions: &Actions, made: &mut BTreeSet<(&'static str, 
     out
 }
 
-fn block_lines(
-    filters: &Filters,
-    block: txweir_core::filter::BlockId,
-    made: &mut BTreeSet<(&'static str, u32)>,
-) -> Vec<Line> {
+fn block_lines(filters: &Filters, block: BlockId, made: &mut BTreeSet<(&'static str, u32)>) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut chains: Vec<_> = filters.block(block).map(|b| b.chains.iter().collect()).unwrap_or_default();
     chains.sort_by_key(|chain| chain.made);
     let mut hashes = Vec::new();
     for chain in chains {
         if chain.kept {
-            lines.push(Line { verb: "chain add", words: format!(" chain {}", chain.index) });
+            lines.push(Line { verb: "chain add", words: chain_words(chain) });
         }
         for table in &chain.tables {
             hash_lines(chain.index, table, &mut hashes);
@@ -106,6 +119,17 @@ fn block_lines(
         lines.splice(chains..chains, hashes.into_iter().map(|(_, line)| line));
     }
     lines
+}
+
+/// The number of a chain, and its template.
+fn chain_words(chain: &Chain) -> String {
+    let Some(template) = &chain.template else { return format!(" chain {}", chain.index) };
+    let protocol = match template.protocol {
+        0 => String::new(),
+        protocol => format!(" protocol {}", said(protocol)),
+    };
+    let words = filter::words(&template.rule, &Bound::default());
+    format!(" chain {}{protocol} {}{words}", chain.index, template.rule.kind())
 }
 
 /// The lines of the hash tables of u32, each with the number of the root of its priority.
@@ -144,7 +168,10 @@ fn table_lines(
             return;
         }
         let handle = filter::handle_text(&rule, handle);
-        let mut words = format!("{} handle {handle}", place_words(chain, table));
+        let new = goal.actions.iter().filter_map(|id| filters.actions.entry(*id));
+        let new: Vec<_> = new.filter(|e| !made.contains(&(e.action.kind.name(), e.index))).collect();
+        let estimator = action::estimator_words(&new);
+        let mut words = format!("{}{estimator} handle {handle}", place_words(chain, table));
         words.push_str(&format!(" {}{}", table.kind(), filter::words(&rule, goal)));
         words.push_str(&actions_of(&filters.actions, goal, made));
         lines.push(Line { verb: "filter replace", words });

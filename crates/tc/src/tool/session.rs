@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use txweir_core::{ConfigError, Handle};
 
-use super::{Devices, Flags, HELP, Outcome, actions, apply, filters, list};
+use super::{Devices, Flags, HELP, Outcome, actions, apply, blocks, filters, list};
 use crate::ast::{Command, Verb};
 use crate::command::{self, Change, Failure, UNPARSABLE, engine};
 use crate::diagnostic::{Diagnostic, code};
@@ -121,7 +121,17 @@ impl<'a> Session<'a> {
             self.devices.check_rates(&[(&dev.text, tree)]).map_err(refused)?;
         }
         let device = self.devices.device(&dev.text).ok_or_else(|| no_device(source, &dev, None))?;
+        let hooked = device.hook().is_some();
+        let kept = match &change {
+            Change::Qdisc(qdisc) => blocks::kept(source, qdisc, device),
+            Change::Class(_) => None,
+        };
         let orphans = apply::run(source, &change, device).map_err(Failure::refused)?;
+        if hooked {
+            kept.iter().for_each(|warning| self.say(warning));
+        } else {
+            blocks::join(self, &dev.text, &change);
+        }
         if shares.is_some() {
             self.devices.join_rates(&[&dev.text]).map_err(refused)?;
         }

@@ -9,7 +9,8 @@ use super::key::{self, Words};
 use super::{Flower, RANGE, WORDS};
 use crate::error::{ConfigError, ErrorKind};
 use crate::filter::chain::{exists, not_found};
-use crate::filter::{Bound, Decision, Filtering, Run, Visit, What};
+use crate::filter::{Bound, Counters, Decision, Filtering, Run, Visit, What};
+use crate::free::FreeNumbers;
 use crate::hash::FlowHasher;
 use crate::packet::Packet;
 
@@ -25,8 +26,7 @@ pub struct Table {
     masks_made: u64,
     /// The number of the mask and the slot of each filter.
     handles: BTreeMap<u32, (u64, u32)>,
-    /// No handle below is free; 0 is none.
-    free_from: u32,
+    free: FreeNumbers,
     /// The words that any mask has.
     needs: u32,
 }
@@ -250,13 +250,6 @@ impl Table {
         self.masks.binary_search_by_key(&number, |m| m.number).ok()
     }
 
-    fn free_handle(&mut self) -> u32 {
-        while self.handles.contains_key(&self.free_from) {
-            self.free_from = self.free_from.wrapping_add(1).max(1);
-        }
-        self.free_from
-    }
-
     fn add(&mut self, handle: Option<u32>, rule: &Flower, goal: Bound) -> Result<u32, (ConfigError, Bound)> {
         let (bits, words) = (bits_of(rule), words_of(rule));
         let at = self.masks.iter().position(|m| m.bits == bits);
@@ -268,7 +261,8 @@ impl Table {
             self.masks_made += 1;
             self.masks.len() - 1
         });
-        let handle = handle.unwrap_or_else(|| self.free_handle());
+        let handle = handle.unwrap_or_else(|| self.free.lowest());
+        self.free.take(handle);
         let entry = Entry { handle, skip_hw: rule.skip_hw, indev: rule.indev.clone(), order: 0, goal };
         let mask = &mut self.masks[at];
         let slot = mask.insert(&words, entry, &self.hasher);
@@ -302,7 +296,7 @@ impl Table {
         };
         entry.skip_hw = rule.skip_hw;
         entry.indev.clone_from(&rule.indev);
-        Ok(Some(core::mem::replace(&mut entry.goal, goal)))
+        Ok(Some(entry.goal.replace(goal)))
     }
 }
 
@@ -320,7 +314,7 @@ impl Filtering for Table {
             masks: Vec::new(),
             masks_made: 0,
             handles: BTreeMap::new(),
-            free_from: 1,
+            free: FreeNumbers::default(),
             needs: 0,
         }
     }
@@ -331,7 +325,7 @@ impl Filtering for Table {
         rule: &Flower,
         goal: Bound,
         what: What,
-        _: &mut u32,
+        _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let handle = handle.filter(|h| *h != 0);
         match handle.and_then(|h| Some((h, *self.handles.get(&h)?))) {
@@ -342,19 +336,19 @@ impl Filtering for Table {
         }
     }
 
-    fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         let Some((number, slot)) = self.handles.remove(&handle) else {
             return Err(not_found("flower", handle));
         };
-        self.free_from = self.free_from.min(handle);
-        let Some(at) = self.mask(number) else { return Ok(None) };
+        self.free.give(handle);
+        let Some(at) = self.mask(number) else { return Ok(Vec::new()) };
         let mask = &mut self.masks[at];
         let gone = mask.remove(slot, &self.hasher);
         if mask.vacant.len() == mask.slots.len() {
             self.masks.remove(at);
             self.needs = self.masks.iter().fold(0, |needs, mask| needs | mask.needs());
         }
-        Ok(gone.map(|entry| entry.goal))
+        Ok(gone.map(|entry| entry.goal).into_iter().collect())
     }
 
     fn is_empty(&self) -> bool {

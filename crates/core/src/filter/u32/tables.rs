@@ -4,12 +4,13 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{BUCKET, DIVISOR_MAX, KEYS_MAX, Match, NODE, Place, Selector, TABLE, U32};
 use crate::error::{ConfigError, ErrorKind};
 use crate::filter::chain::{exists, not_found};
-use crate::filter::{Bound, What};
+use crate::filter::{Bound, Counters, What};
 
 /// Numbers of tables that are made up begin here, and those of filters.
 const FIRST: u32 = 0x800;
@@ -52,13 +53,12 @@ pub(super) struct Hash {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     id: u32,
-    /// The first of its counters: looked at, decided, the mark, and one for each key.
-    pub(super) hits: u32,
     /// The slot of the table that it links to.
     pub(super) link: Option<u32>,
     pub(super) selector: Selector,
     /// As it was put, less its selector.
     pub(super) rest: Match,
+    /// Its counters: looked at, decided, the mark, and one for each key.
     pub(super) goal: Bound,
 }
 
@@ -196,7 +196,7 @@ impl Common {
         rule: &U32,
         goal: Bound,
         what: What,
-        ids: &mut u32,
+        ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         match rule {
             U32::Root => {
@@ -278,7 +278,7 @@ impl Common {
         handle: u32,
         rule: &Match,
         goal: Bound,
-        ids: &mut u32,
+        ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let mut new = Match { table: None, selector: None, ..rule.clone() };
         let selector = rule.selector.clone();
@@ -301,10 +301,11 @@ impl Common {
             new.link = node.rest.link;
         }
         new.link = new.link.filter(|link| *link != 0);
+        let mut goal = goal;
         match selector {
             Some(selector) => {
                 if selector.keys.len() != node.selector.keys.len() {
-                    node.hits = counters(&selector, ids);
+                    goal.hits = counters(&selector, ids);
                 }
                 node.selector = selector;
             }
@@ -314,7 +315,10 @@ impl Common {
             }
         }
         node.rest = new;
-        let old = core::mem::replace(&mut node.goal, goal);
+        let old = match goal.hits {
+            0 => node.goal.replace(goal),
+            _ => core::mem::replace(&mut node.goal, goal),
+        };
         self.release(gone);
         Ok((handle, Some(old)))
     }
@@ -362,7 +366,7 @@ impl Common {
         handle: u32,
         rule: &Match,
         goal: Bound,
-        ids: &mut u32,
+        ids: &mut Counters,
     ) -> Result<u32, (ConfigError, Bound)> {
         let checked = check(rule.selector.as_ref()).and_then(|()| {
             let (place, link) = (self.place(root, handle, rule)?, self.link(rule)?);
@@ -375,7 +379,7 @@ impl Common {
         };
         let link_said = rule.link.filter(|link| *link != 0);
         let rest = Match { table: None, selector: None, link: link_said, ..rule.clone() };
-        let node = Node { id, hits: counters(&selector, ids), link, selector, rest, goal };
+        let node = Node { id, link, goal: Bound { hits: counters(&selector, ids), ..goal }, selector, rest };
         if let Some(table) = link.and_then(|slot| self.table_mut(slot)) {
             table.refs += 1;
         }
@@ -392,15 +396,15 @@ impl Common {
         Ok(table << 20 | (bucket as u32) << 12 | id)
     }
 
-    /// Takes a filter or a table out. Gives the goal that it had; of a table, the actions of all its filters.
-    pub(super) fn delete(&mut self, handle: u32) -> Result<Bound, ConfigError> {
+    /// Takes a filter or a table out. Gives the goals that go with it.
+    pub(super) fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         if handle & NODE != 0 {
             let at = self.at(handle).ok_or_else(|| not_found("u32", handle))?;
             let bucket = self.table_mut(at.slot).and_then(|t| t.buckets.get_mut(at.bucket));
             let node = bucket.map(|b| b.remove(at.index)).ok_or_else(|| not_found("u32", handle))?;
             self.release(node.link);
             self.filters = self.filters.saturating_sub(1);
-            return Ok(node.goal);
+            return Ok(vec![node.goal]);
         }
         let slot = self.slot(handle >> 20).filter(|_| handle & BUCKET == 0);
         let Some((slot, table)) = slot.and_then(|slot| Some((slot, self.table(slot)?))) else {
@@ -416,8 +420,7 @@ impl Common {
                 ConfigError::new(ErrorKind::Conflict, "filter u32", "a table that no filter links to", given);
             return Err(err.key("handle"));
         }
-        let actions = self.remove(slot).iter().flat_map(|goal| goal.actions.iter().copied()).collect();
-        Ok(Bound { actions, ..Bound::default() })
+        Ok(self.remove(slot))
     }
 
     /// Shows the tables of the priority that has this root, the newest first, each with its filters.
@@ -430,7 +433,7 @@ impl Common {
             f(table.id << 20, &table.rule(), &Bound::default(), 0);
             for (handle, bucket) in table.handles() {
                 for node in bucket {
-                    f(handle | node.id, &node.rule(table.named(handle)), &node.goal, node.hits);
+                    f(handle | node.id, &node.rule(table.named(handle)), &node.goal, node.goal.hits);
                 }
             }
         }
@@ -446,7 +449,7 @@ impl Common {
             && let Some(table) = self.table(at.slot)
             && let Some(node) = table.buckets.get(at.bucket).and_then(|b| b.get(at.index))
         {
-            f(&node.rule(table.named(handle & !NODE)), &node.goal, node.hits);
+            f(&node.rule(table.named(handle & !NODE)), &node.goal, node.goal.hits);
         }
     }
 }
@@ -470,10 +473,9 @@ impl Hash {
 }
 
 /// Takes the numbers of a filter's counters.
-fn counters(selector: &Selector, ids: &mut u32) -> u32 {
-    let first = *ids;
-    *ids += 3 + u32::try_from(selector.keys.len()).unwrap_or(0);
-    first
+fn counters(selector: &Selector, ids: &mut Counters) -> u32 {
+    // At most `KEYS_MAX` keys.
+    ids.take(3 + u16::try_from(selector.keys.len()).unwrap_or(0))
 }
 
 fn nothing() -> ConfigError {

@@ -87,7 +87,7 @@ impl<'c> Walk<'c> {
             let node = match self.rest.next() {
                 Some(node) => {
                     self.steps = self.steps.checked_sub(1)?;
-                    state.hit(node.hits);
+                    state.hit(node.goal.hits);
                     if !self.matches(node, view, state)? {
                         continue;
                     }
@@ -101,7 +101,7 @@ impl<'c> Walk<'c> {
                 None => self.back()?,
             };
             if node.terminal() && node.rest.indev.as_ref().is_none_or(|dev| came_in(dev.port, view.iif)) {
-                state.hit(node.hits + 1);
+                state.hit(node.goal.hits + 1);
                 return Some(node);
             }
         }
@@ -114,9 +114,9 @@ impl<'c> Walk<'c> {
             if (view.mark ^ value) & mask != 0 {
                 return Some(false);
             }
-            state.hit(node.hits + 2);
+            state.hit(node.goal.hits + 2);
         }
-        for (number, key) in (node.hits + 3..).zip(&node.selector.keys) {
+        for (number, key) in (node.goal.hits + 3..).zip(&node.selector.keys) {
             let next = if key.next { self.next } else { 0 };
             let word = view.word(self.base + i64::from(key.at) + next)?;
             if (word ^ key.value) & key.mask != 0 {

@@ -86,6 +86,20 @@ pub(in crate::filter) fn read(
     Ok(reader.rule)
 }
 
+/// Reads the words of a chain. Without a protocol its filters may ask for one.
+pub(in crate::filter) fn template(
+    said: &Said<'_>,
+    at: &Where,
+    ports: &mut dyn FnMut(&str) -> Option<PortId>,
+) -> Result<Flower, Failure> {
+    let mut rule = read(said, at, ports)?;
+    rule.skip_hw = false;
+    if at.protocol == 0 {
+        rule.set(Field::ETH_TYPE, 0, Field::ETH_TYPE.whole());
+    }
+    Ok(rule)
+}
+
 const fn is_tag(kind: u16) -> bool {
     matches!(kind, ethertype::VLAN | ethertype::SERVICE_VLAN)
 }

@@ -1,0 +1,119 @@
+//! Batch files of any size: told to the daemon in pieces, in order, each of whole lines.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::process::ExitCode;
+
+use txweir::daemon::ClientError;
+use txweir::daemon::protocol::{Ask, Batch, LINE_MAX};
+use txweir::tc::tool::Flags;
+
+use crate::{Failure, client};
+
+/// Bytes of a piece, about. Packets wait while the daemon does one: well below a millisecond for some hundred lines. As JSON it has
+/// at most six times that, which is below what a request may have.
+const PIECE: usize = 64 << 10;
+
+/// A batch, as it is read.
+struct Pieces {
+    name: String,
+    from: Box<dyn BufRead>,
+    /// Lines that were read.
+    lines: usize,
+}
+
+impl Pieces {
+    fn open(name: &str) -> io::Result<Self> {
+        Ok(match name {
+            "-" => Self { name: "<stdin>".into(), from: Box::new(io::stdin().lock()), lines: 0 },
+            _ => Self { name: name.into(), from: Box::new(BufReader::new(File::open(name)?)), lines: 0 },
+        })
+    }
+
+    /// The lines that come next, of about so many bytes; none at the end. A line that the next one continues is not its last.
+    fn next(&mut self, bytes: usize) -> io::Result<Option<Batch>> {
+        let (mut text, lines_before) = (String::new(), self.lines);
+        while self.from.read_line(&mut text)? > 0 {
+            self.lines += 1;
+            if text.len() >= bytes && !continues(&text) {
+                break;
+            }
+        }
+        Ok((!text.is_empty()).then(|| Batch { name: self.name.clone(), text, lines_before }))
+    }
+}
+
+/// Whether the next line belongs to the last: a backslash at its end, which none before it takes away.
+fn continues(text: &str) -> bool {
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    let line = line.strip_suffix('\r').unwrap_or(line);
+    (line.len() - line.trim_end_matches('\\').len()) % 2 == 1
+}
+
+/// Does the batch that `-b` names: in one request if it is to be done whole, else in as many as it takes, until one fails; with
+/// `-force` all of them.
+pub fn run(
+    socket: Option<&Path>,
+    flags: &Flags,
+    name: &str,
+    args: &[String],
+    class_names: Option<&String>,
+) -> Result<ExitCode, Failure> {
+    // As tc says it.
+    let unreadable = |e| Failure::usage(format!("Cannot open file \"{name}\" for reading: {e}"));
+    let mut pieces = Pieces::open(name).map_err(unreadable)?;
+    let whole = flags.atomic || flags.dry_run;
+    let bytes = if whole { usize::MAX } else { PIECE };
+    let mut batch = pieces
+        .next(bytes)
+        .map_err(unreadable)?
+        .unwrap_or_else(|| Batch { name: pieces.name.clone(), ..Batch::default() });
+    let mut client = client::connect(socket)?;
+    let mut status = 0;
+    loop {
+        let ask = Ask::Tc { args: args.to_vec(), batch: Some(batch), class_names: class_names.cloned() };
+        let reply = client.ask(&ask).map_err(|err| match err {
+            ClientError::TooLong(len) if whole => {
+                let flag = if flags.atomic { "--atomic" } else { "--dry-run" };
+                Failure::usage(format!(
+                    "{name}: {flag} does a batch in one request, which has at most {LINE_MAX} bytes: this one has {len}"
+                ))
+            }
+            err => Failure::usage(err),
+        })?;
+        client::print(&reply)?;
+        status = status.max(reply.status);
+        if reply.status != 0 && !flags.force {
+            break;
+        }
+        match pieces.next(bytes).map_err(unreadable)? {
+            Some(next) => batch = next,
+            None => break,
+        }
+    }
+    Ok(ExitCode::from(status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(text: &str, bytes: usize) -> Vec<(usize, String)> {
+        let from = Box::new(io::Cursor::new(text.as_bytes().to_vec()));
+        let mut pieces = Pieces { name: "t".into(), from, lines: 0 };
+        let next = || pieces.next(bytes).expect("text").map(|batch| (batch.lines_before, batch.text));
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn pieces_are_whole_lines_and_know_how_many_came_before() {
+        let expected = [(0, "aaa\nb\n"), (2, "c\\\nd\\\r\ne\n"), (5, "ff\\\\\n\n"), (7, "g")];
+        let text: String = expected.iter().map(|(_, text)| *text).collect();
+        assert_eq!(cut(&text, 5), expected.map(|(lines, text)| (lines, text.to_string())));
+        assert_eq!(cut(&text, usize::MAX), [(0, text)]);
+        assert_eq!(cut("", 5), []);
+        // The end of the text ends its last line.
+        assert_eq!(cut("a\\", 1), [(0, "a\\".to_string())]);
+    }
+}

@@ -1,0 +1,86 @@
+//! Blocks of filters that devices share by number: `qdisc add dev NAME ingress_block N clsact`, `filter add block N ...`.
+
+use std::sync::Arc;
+
+use txweir_core::filter::{BlockId, Filters};
+use txweir_core::{Handle, Tree};
+
+use super::session::Session;
+use super::{Device, Hook};
+use crate::ast::{At, QdiscCommand, Verb};
+use crate::command::{Change, Failure, USAGE};
+use crate::diagnostic::{Diagnostic, code};
+use crate::source::Source;
+
+/// The places of a device that can have shared blocks: the word, the hook.
+const PLACES: [(&str, Handle); 2] = [("ingress_block", Hook::INGRESS), ("egress_block", Hook::EGRESS)];
+
+/// Whether a hook that is to be made can have the blocks that a line gives it.
+pub(super) fn check(source: &Arc<Source>, cmd: &QdiscCommand, hook: Hook) -> Result<(), Diagnostic> {
+    let refused = |code, at: &At<u32>, message: &str| {
+        Err(Diagnostic::error(code, source, at.span.clone(), message.to_string()))
+    };
+    match &cmd.blocks {
+        [_, Some(egress)] if hook == Hook::Ingress => {
+            let expected = "ingress_block alone, or clsact in place of ingress";
+            refused(code::CONFLICT, egress, "ingress has no filters for what is sent")
+                .map_err(|err| err.expected(expected))
+        }
+        [Some(ingress), Some(egress)] if ingress.value == egress.value => {
+            refused(code::CONFLICT, egress, "ingress and egress of a device cannot share a block")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A line that gives blocks to a hook which is there: it keeps those that it has, as in Linux.
+pub(super) fn kept(source: &Arc<Source>, cmd: &QdiscCommand, device: &dyn Device) -> Option<Diagnostic> {
+    let said = cmd.blocks.iter().flatten().next()?;
+    if cmd.verb == Verb::Delete || device.hook().is_none() {
+        return None;
+    }
+    let message = format!("{} has its hook already, which keeps the filters that it has", device.name());
+    let err = Diagnostic::error(code::CONFLICT, source, said.span.clone(), message).warning();
+    Some(err.hint(Some("del it first, and add it with its blocks".into())))
+}
+
+/// Gives the blocks that a line names to the hook that it has made.
+pub(super) fn join(session: &mut Session<'_>, dev: &str, change: &Change) {
+    let Change::Qdisc(cmd) = change else { return };
+    for (said, (_, at)) in cmd.blocks.iter().zip(PLACES) {
+        let Some(number) = said.as_ref().map(|said| said.value) else { continue };
+        let block = session.devices.filters_mut().share(number);
+        if let Some(device) = session.devices.device(dev) {
+            device.configure(&mut |tree, _| tree.set_block(at, Some(block)));
+        }
+    }
+}
+
+/// The filters of the hooks of a device, in the order of their words.
+pub(super) fn at_hooks(tree: &Tree) -> [Option<BlockId>; 2] {
+    PLACES.map(|(_, at)| tree.block(at))
+}
+
+/// The numbers of those that are shared, each with its word.
+pub(super) fn numbers(filters: &Filters, hooks: [Option<BlockId>; 2]) -> Vec<(&'static str, u32)> {
+    let number = |block: Option<BlockId>| filters.block(block?)?.number();
+    PLACES.iter().zip(hooks).filter_map(|((word, _), block)| Some((*word, number(block)?))).collect()
+}
+
+/// The same as words, each with a space behind it.
+pub(super) fn words(numbers: &[(&'static str, u32)]) -> String {
+    numbers.iter().map(|(word, number)| format!("{word} {number} ")).collect()
+}
+
+/// `block 0`, which there is not.
+pub(super) fn none(source: &Arc<Source>, block: &At<u32>) -> Failure {
+    let err = Diagnostic::error(code::OUT_OF_RANGE, source, block.span.clone(), "block cannot be 0");
+    Failure { status: USAGE, diagnostic: err.expected("a block's number, at least 1") }
+}
+
+/// No device has a block of that number.
+pub(super) fn missing(source: &Arc<Source>, block: &At<u32>) -> Diagnostic {
+    let message = format!("there is no block {}", block.value);
+    let err = Diagnostic::error(code::NOT_FOUND, source, block.span.clone(), message);
+    err.hint(Some(format!("qdisc add dev NAME ingress_block {} clsact makes it", block.value)))
+}
