@@ -26,7 +26,7 @@ impl Lane {
         Self { port: Port::new(config).unwrap(), dev, now: T0 }
     }
     fn qdiscs<R>(&mut self, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> R {
-        self.port.configure(self.now, &mut self.dev, f)
+        self.port.swap(self.now, &mut self.dev, f, |frame, m, _, each| each(frame, *m)).0
     }
     fn add(&mut self, parent: Handle, handle: u16, line: &str) -> Result<Handle, ConfigError> {
         let (kind, options) = line.split_once(' ').unwrap_or((line, ""));
@@ -303,6 +303,8 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
                     in_flight[queue].push(*frame);
                 }
                 seen[queue] = sent.len();
+                // A queue was never given more than it had promised.
+                assert!(in_flight[queue].len() <= 3, "seed {seed}: queue {queue}");
             }
             let stats = lane.port.path_stats();
             let sent: usize = seen.iter().sum();
@@ -313,5 +315,5 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
         moved += lane.port.stats().moved;
         sent_all += seen.iter().sum::<usize>();
     }
-    assert!(moved > 5_000 && fences > 5_000 && sent_all > 20_000, "{moved} {fences} {sent_all}");
+    assert!(moved > 5_000 && fences > 5_000 && sent_all > 10_000, "{moved} {fences} {sent_all}");
 }
