@@ -178,6 +178,10 @@ impl<F> Port<F> {
     pub const fn is_split(&self) -> bool {
         self.shell.is_some()
     }
+    /// The path of the first queue, which is that of all where they have none of their own. A port has it at all times.
+    pub fn first(&self) -> &TxPath<F> {
+        &self.paths[0]
+    }
     /// The path of a queue.
     pub fn path(&self, queue: u16) -> Option<&TxPath<F>> {
         self.paths.get(self.path_of(queue))
@@ -305,7 +309,11 @@ impl<F> Port<F> {
                 }
             }
             let room = Room::InAllBut(stopped);
-            let wake = path.drain(now, budget, &mut All { dev: &mut *dev, queues, in_flight: &mut *in_flight, room });
+            let wake = path.drain(
+                now,
+                budget,
+                &mut All { dev: &mut *dev, queues, in_flight: &mut *in_flight, room },
+            );
             // Another queue may be full by now: once for each of them.
             if wake != Wake::Device || known.replace(stopped).is_some_and(|known| known >= stopped) {
                 return wake;

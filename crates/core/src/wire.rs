@@ -179,6 +179,11 @@ impl<F> Wire<F> {
         Ok(())
     }
 
+    /// Whether it can have so many rings.
+    pub fn check_rings(&self, rings: u16) -> Result<(), ConfigError> {
+        WireConfig { rings: rings.max(self.config.rings), ..self.config.clone() }.checked_rings().map(|_| ())
+    }
+
     /// Gives it more rings, if it has fewer than so many: they are not in use until a scheduler says so
     /// ([`configure_scheduler`](Self::configure_scheduler)). Those that it has stay as they are. It allocates. An error changes
     /// nothing.

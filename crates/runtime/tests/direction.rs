@@ -424,16 +424,16 @@ fn a_swap_keeps_what_waits_in_order_and_drops_only_what_has_no_room() {
     assert_eq!(way.path().backlog().packets, 100);
     let tally = |packets: u64| Tally { packets, bytes: 100 * packets };
     // To prio: interactive packets first, each band in order.
-    let (_, done) = way.swap(Instant(1), |tree, cx| {
-        tree.replace(Handle::ROOT, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[]), cx).unwrap();
+    let (_, done) = way.swap(Instant(1), |qdiscs| {
+        qdiscs.replace(Handle::ROOT, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[])).unwrap();
     });
     assert_eq!(done, Swapped { moved: tally(100), ..Swapped::default() });
     // The same again: nothing moves.
-    let (_, done) = way.swap(Instant(2), |_, _| {});
+    let (_, done) = way.swap(Instant(2), |_| {});
     assert_eq!(done, Swapped { kept: tally(100), ..Swapped::default() });
     // One band gets little room.
-    let (_, done) = way.swap(Instant(3), |tree, cx| {
-        tree.replace(Handle::new(1, 2), None, "pfifo", &mut Words::new(&["limit", "10"]), cx).unwrap();
+    let (_, done) = way.swap(Instant(3), |qdiscs| {
+        qdiscs.replace(Handle::new(1, 2), None, "pfifo", &mut Words::new(&["limit", "10"])).unwrap();
     });
     assert_eq!(done, Swapped { moved: tally(60), dropped: tally(40), ..Swapped::default() });
     port.full = false;

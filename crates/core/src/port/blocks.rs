@@ -96,7 +96,8 @@ impl<F> Port<F> {
         rest.sort_unstable();
         for at in 0..self.paths.len() {
             let tree = self.paths[at].tree();
-            let (here, others): (Vec<_>, Vec<_>) = rest.iter().partition(|(place, _)| has(tree, place.qdisc()));
+            let (here, others): (Vec<_>, Vec<_>) =
+                rest.iter().partition(|(place, _)| has(tree, place.qdisc()));
             rest = others;
             if !here.is_empty() || tree.has_filters() {
                 self.on_path(at, now, dev, fate, |tree, _| tree.set_blocks(here));

@@ -67,7 +67,24 @@ impl<F> Port<F> {
     {
         let Env { queues, packets, .. } = self.config.env;
         self.config.env = Env { queues, packets, ..env };
-        self.configure_each(now, dev, |tree, _| tree.set_env(Env { queues, packets: tree.env().packets, ..env }));
+        self.configure_each(now, dev, |tree, _| {
+            tree.set_env(Env { queues, packets: tree.env().packets, ..env })
+        });
+    }
+
+    /// Changes the tree of a queue's path: see `TxPath::configure`.
+    pub fn configure_path<D, R>(
+        &mut self,
+        now: Instant,
+        queue: u16,
+        dev: &mut D,
+        f: impl FnOnce(&mut Tree, &mut Cx) -> R,
+    ) -> R
+    where
+        D: Queues<Frame = F>,
+    {
+        let at = self.path_of(queue).min(self.paths.len() - 1);
+        self.on_path(at, now, dev, Fate::Purged, f)
     }
 
     /// Changes the tree of every path: `f` does the same to each. See `TxPath::configure`.
@@ -131,7 +148,8 @@ impl<F> Port<F> {
             let done = match split {
                 true => path.end_swap(*begun, &mut One::of(dev, queue), &mut *cut),
                 false => {
-                    let mut dev = All { dev: &mut *dev, queues, in_flight: &mut *in_flight, room: Room::InAll };
+                    let mut dev =
+                        All { dev: &mut *dev, queues, in_flight: &mut *in_flight, room: Room::InAll };
                     path.end_swap(*begun, &mut dev, &mut *cut)
                 }
             };
@@ -285,7 +303,13 @@ impl<F> Port<F> {
 
     /// Queues what has waited elsewhere, in order of arrival, each in the path of the queue that is chosen for it now. Nothing
     /// leaves until the device has sent what it has. Gives the number of super-packets that were cut.
-    fn queue_anew<D>(&mut self, now: Instant, mut waiting: Vec<Waiting<F>>, dev: &mut D, cut: Cut<'_, F>) -> u64
+    fn queue_anew<D>(
+        &mut self,
+        now: Instant,
+        mut waiting: Vec<Waiting<F>>,
+        dev: &mut D,
+        cut: Cut<'_, F>,
+    ) -> u64
     where
         D: Queues<Frame = F>,
     {

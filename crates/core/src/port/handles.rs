@@ -455,7 +455,8 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
     }
     fn take_orphans(&mut self) -> Vec<BlockId> {
         let gone = self.replaced.iter_mut().flatten();
-        let mut all: Vec<BlockId> = gone.flat_map(|(_, path)| path.edit(|tree, _| tree.take_orphans())).collect();
+        let mut all: Vec<BlockId> =
+            gone.flat_map(|(_, path)| path.edit(|tree, _| tree.take_orphans())).collect();
         all.extend(self.port.take_orphans());
         all
     }

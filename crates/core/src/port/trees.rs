@@ -23,7 +23,13 @@ pub struct Trees<'a> {
 impl<'a> From<&'a Tree> for Trees<'a> {
     fn from(tree: &'a Tree) -> Self {
         let of_port = tree.is_of_port();
-        Self { shell: None, paths: alloc::vec![(tree, None)], env: tree.env(), blocks: tree.blocks().collect(), of_port }
+        Self {
+            shell: None,
+            paths: alloc::vec![(tree, None)],
+            env: tree.env(),
+            blocks: tree.blocks().collect(),
+            of_port,
+        }
     }
 }
 
@@ -49,9 +55,9 @@ impl<'a> Trees<'a> {
     pub fn trees(&self) -> impl Iterator<Item = &'a Tree> + '_ {
         self.paths.iter().map(|(tree, _)| *tree)
     }
-    /// The root qdisc; `None` for a device without any.
-    pub fn root(&self) -> Option<&'a Node> {
-        self.shell.or_else(|| self.trees().next().map(Tree::root))
+    /// The root qdisc. There is always a tree.
+    pub fn root(&self) -> &'a Node {
+        self.shell.unwrap_or_else(|| self.paths[0].0.root())
     }
     /// Calls `f` on every qdisc, parents first: see `Tree::visit`.
     pub fn visit(&self, f: &mut dyn FnMut(Place, &'a Node)) {
@@ -60,7 +66,10 @@ impl<'a> Trees<'a> {
     /// The same, with the packets among which are those that wait there, where they are known.
     pub fn visit_with(&self, f: &mut dyn FnMut(Place, &'a Node, Option<&'a Pool>)) {
         let Some(shell) = self.shell else {
-            return self.paths.iter().for_each(|(tree, pool)| tree.visit(&mut |place, node| f(place, node, *pool)));
+            return self
+                .paths
+                .iter()
+                .for_each(|(tree, pool)| tree.visit(&mut |place, node| f(place, node, *pool)));
         };
         f(Place { parent: Handle::ROOT, depth: 0 }, shell, None);
         for (queue, (tree, pool)) in (1..).zip(&self.paths) {

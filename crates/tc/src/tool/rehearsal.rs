@@ -6,7 +6,7 @@ use txweir_core::action::State;
 use txweir_core::cx::Cx;
 use txweir_core::filter::{BlockId, Filters};
 use txweir_core::packet::PortId;
-use txweir_core::pool::Pool;
+use txweir_core::port::{InTree, Qdiscs, Trees};
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 
 use super::apply::scratch_cx;
@@ -104,18 +104,18 @@ impl<'a> Rehearsal<'a> {
             let mut refused = None;
             // Filters are taken over whole, so which of them are whose is, too.
             let blocks: Vec<(Handle, BlockId)> = shadow.tree.blocks().collect();
-            let take_over = |tree: &mut Tree| {
-                drop(tree.take_orphans());
-                tree.set_blocks(blocks.iter().copied());
+            let take_over = |qdiscs: &mut dyn Qdiscs| {
+                drop(qdiscs.take_orphans());
+                qdiscs.set_blocks(&blocks);
             };
             if !lines.is_empty() {
-                device.swap(&mut |tree, cx| {
-                    let all = lines.iter().try_for_each(|d| command::run(&d.source, &d.change, tree, cx));
+                device.swap(&mut |qdiscs| {
+                    let all = lines.iter().try_for_each(|d| command::run(&d.source, &d.change, qdiscs));
                     refused = refused.take().or(all.err());
-                    take_over(tree);
+                    take_over(qdiscs);
                 });
             } else if !device.tree().blocks().eq(blocks.iter().copied()) {
-                device.configure(&mut |tree, _| take_over(tree));
+                device.configure(&mut |qdiscs| take_over(qdiscs));
             }
             if shadow.hook != shadow.hook_before {
                 device.set_hook(shadow.hook);
@@ -201,7 +201,7 @@ impl Shadow {
     /// The copy of a device; `None` if its qdiscs cannot be said in tc's words, as those put there by typed calls.
     fn of(device: &dyn Device, atomic: bool) -> Option<Self> {
         let mut waiting = Vec::new();
-        let kinds = kinds(device.tree());
+        let kinds = kinds(&device.tree());
         device.queued(&mut |parent, handle, meta| {
             let kind = kinds.iter().find(|(p, h, _)| (*p, *h) == (parent, handle)).map_or("qdisc", |k| k.2);
             waiting.push(Queued { parent, handle, kind, meta: *meta });
@@ -258,11 +258,8 @@ impl Device for Shadow {
     fn env(&self) -> Env {
         *self.tree.env()
     }
-    fn tree(&self) -> &Tree {
-        &self.tree
-    }
-    fn pool(&self) -> &Pool {
-        &self.cx.pool
+    fn tree(&self) -> Trees<'_> {
+        Trees::with_pool(&self.tree, &self.cx.pool)
     }
     fn hook(&self) -> Option<Hook> {
         self.hook
@@ -270,11 +267,11 @@ impl Device for Shadow {
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.hook = hook;
     }
-    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
-        f(&mut self.tree, &mut self.cx);
+    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
+        f(&mut InTree::new(&mut self.tree, &mut self.cx));
     }
-    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
-        f(&mut self.tree, &mut self.cx);
+    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
+        self.configure(f);
         SwapDone::default()
     }
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
@@ -285,9 +282,9 @@ impl Device for Shadow {
 }
 
 /// Every qdisc that packets may wait in: its place, its handle, its kind.
-fn kinds(tree: &Tree) -> Vec<(Handle, Handle, &'static str)> {
+fn kinds(trees: &Trees<'_>) -> Vec<(Handle, Handle, &'static str)> {
     let mut all = Vec::new();
-    tree.visit(&mut |place, node| all.push((place.parent, node.handle(), node.qdisc().spec().kind)));
+    trees.visit(&mut |place, node| all.push((place.parent, node.handle(), node.qdisc().spec().kind)));
     all
 }
 
