@@ -36,9 +36,17 @@ fn the_queues_of_a_wire_link_count_what_the_link_counts() {
     assert_eq!(
         world.tc("qdisc show dev up"),
         "qdisc mq 0: root \n".to_string()
-            + &(1..=4).rev().map(|n| format!("qdisc pfifo_fast 0: parent :{n} bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n")).collect::<String>()
+            + &(1..=4)
+                .rev()
+                .map(|n| format!(
+                    "qdisc pfifo_fast 0: parent :{n} bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n"
+                ))
+                .collect::<String>()
     );
-    assert_eq!(world.tc("class show dev up"), "class mq :1 root \nclass mq :2 root \nclass mq :3 root \nclass mq :4 root \n");
+    assert_eq!(
+        world.tc("class show dev up"),
+        "class mq :1 root \nclass mq :2 root \nclass mq :3 root \nclass mq :4 root \n"
+    );
     world.tc("qdisc add dev up root handle 1: mq");
     world.tc("qdisc add dev up parent 1:2 handle 20: fq_codel");
     world.tc("qdisc add dev up parent 1:3 handle 30: prio");
@@ -52,7 +60,8 @@ fn the_queues_of_a_wire_link_count_what_the_link_counts() {
         assert_eq!(sent(&mut world, "qdisc show dev up root"), sum, "{at} ms");
         let given: u64 = per_queue(&mut world, "packets").iter().sum();
         assert_eq!(given, sum[1], "{at} ms");
-        let [packets, backlog, drops] = ["packets", "backlog_packets", "drops"].map(|key| world.count("up", key));
+        let [packets, backlog, drops] =
+            ["packets", "backlog_packets", "drops"].map(|key| world.count("up", key));
         assert_eq!(given + backlog + drops, 600, "{at} ms");
         assert!(packets <= given, "{at} ms: {packets} of {given}");
     }
@@ -69,7 +78,8 @@ fn the_queues_of_a_wire_link_count_what_the_link_counts() {
     }
     // Each queue has a byte limit of its own, and the link shows their sum.
     let shown = world.show("up");
-    let limits: u64 = (0..4).map(|n| shown[0]["per_queue"][n]["bql"]["limit"].as_u64().expect("a limit")).sum();
+    let limits: u64 =
+        (0..4).map(|n| shown[0]["per_queue"][n]["bql"]["limit"].as_u64().expect("a limit")).sum();
     assert_eq!(shown[0]["bql"]["limit"].as_u64(), Some(limits));
 }
 
@@ -112,13 +122,16 @@ fn hw_1_has_the_wire_serve_the_highest_class_first() {
 fn hw_1_has_the_wire_keep_rates_of_classes() {
     let mut world = World::with(&["add up --queues 2 --type wire --wire rate=10mbit,ring=8,descriptors=1"]);
     let mqprio = "mqprio num_tc 2 map 0 1 queues 1@0 1@1 hw 1 mode channel shaper bw_rlimit";
-    world.tc(&format!("qdisc add dev up root handle 1: {mqprio} min_rate 6mbit 1mbit max_rate 10mbit 2mbit fp P E"));
+    world.tc(&format!(
+        "qdisc add dev up root handle 1: {mqprio} min_rate 6mbit 1mbit max_rate 10mbit 2mbit fp P E"
+    ));
     let link = world.daemon.links().find("up").expect("up");
     let class_of = |ring, min: u64, max: u64| {
-        ClassConfig::new(1, ring, Service::Ets(1)).min_rate(Rate::from_bits(min)).max_rate(Rate::from_bits(max))
+        ClassConfig::new(1, ring, Service::Ets(1))
+            .min_rate(Rate::from_bits(min))
+            .max_rate(Rate::from_bits(max))
     };
-    let expected =
-        [class_of(0, 6_000_000, 10_000_000).preemptible(), class_of(1, 1_000_000, 2_000_000)];
+    let expected = [class_of(0, 6_000_000, 10_000_000).preemptible(), class_of(1, 1_000_000, 2_000_000)];
     assert_eq!(*link.way.wire().expect("a wire").scheduler(), LineConfig::classes(2, &expected));
     for priority in [0, 1] {
         world.link(&format!("send up --packets 900 --size 1000 --priority {priority}"));
@@ -135,7 +148,10 @@ fn hw_1_has_the_wire_keep_rates_of_classes() {
     for (line, said) in [
         (
             "min_rate 6mbit 5mbit",
-            ["mqprio min_rate cannot be 1375000\n", " expected at most 1250000 bytes/s in sum, the line's rate\n"],
+            [
+                "mqprio min_rate cannot be 1375000\n",
+                " expected at most 1250000 bytes/s in sum, the line's rate\n",
+            ],
         ),
         (
             "min_rate 6mbit 1mbit max_rate 5mbit",
@@ -180,7 +196,10 @@ fn grafting_on_one_queue_leaves_the_others_as_they_are() {
     let lines = "qdisc replace dev up parent 1:1 handle 11: prio\nqdisc replace dev up parent 11:2 handle 12: pfifo limit 400\n";
     let waits = per_queue(&mut world, "backlog_packets");
     let plan = world.batch("--atomic --dry-run", lines);
-    assert!(plan.contains(&format!("queued: {} packets", waits[0])) && plan.contains(" -> pfifo 12:\n"), "{plan}");
+    assert!(
+        plan.contains(&format!("queued: {} packets", waits[0])) && plan.contains(" -> pfifo 12:\n"),
+        "{plan}"
+    );
     world.batch("--atomic", lines);
     assert_eq!((per_queue(&mut world, "backlog_packets"), world.count("up", "drops")), (waits, before[1]));
     world.until(Instant(2_000 * MS));
@@ -209,8 +228,17 @@ fn roots_are_swapped_under_load() {
             .filter_map(|line| line.strip_prefix("queued: ")?.split(' ').next()?.parse::<u64>().ok())
             .sum();
         assert_eq!(moved, waits, "{plan}");
+        // All of it has priority 0: the first traffic class, with two queues.
+        assert!(
+            !root.contains("mqprio") || plan.contains("parent 3:2") && !plan.contains("parent 3:3"),
+            "{plan}"
+        );
         world.batch("--atomic", &batch);
         assert_eq!((world.count("up", "backlog_packets"), world.count("up", "drops")), (waits, 0), "{root}");
+        if root.contains("mqprio") {
+            let backlog = per_queue(&mut world, "backlog_packets");
+            assert!(backlog[0] > 0 && backlog[1] > 0 && backlog[2..] == [0, 0], "{backlog:?}");
+        }
     }
     world.until(Instant(2_000 * MS));
     assert_eq!((world.count("up", "packets"), world.count("up", "backlog_packets")), (1000, 0));
@@ -242,7 +270,8 @@ fn queues_of_a_wire_come_and_go_under_load() {
         world.until(Instant(4_000 * MS));
         let end = ["packets", "drops", "backlog_packets", "inflight_bytes"].map(|key| world.count("up", key));
         assert_eq!(end, [900, 0, 0, 0], "{kind}");
-        let said = "link up queues: mq: expected a device with several transmit queues, given \"one queue\"\n";
+        let said =
+            "link up queues: mq: expected a device with several transmit queues, given \"one queue\"\n";
         assert_eq!(world.refused("set up --queues 1"), (2, said.into()));
         world.tc("qdisc del dev up root");
         world.link("set up --queues 1");
@@ -259,7 +288,9 @@ fn queues_of_a_link_share_a_rate_by_its_name() {
     let mut world = World::with(&["add up --type wire --rate 100mbit --queues 4"]);
     world.tc("qdisc add dev up root handle 1: mq");
     for queue in 1..=4 {
-        world.tc(&format!("qdisc add dev up parent 1:{queue} tbf rate 8mbit burst 10kb limit 10mb shared wan"));
+        world.tc(&format!(
+            "qdisc add dev up parent 1:{queue} tbf rate 8mbit burst 10kb limit 10mb shared wan"
+        ));
     }
     world.link("send up --packets 4000 --flows 100 --size 1000");
     world.until(Instant(100 * MS));
@@ -296,7 +327,10 @@ fn filters_are_asked_on_the_path_of_each_queue() {
     world.until(Instant(500 * MS));
     assert_eq!([class(&mut world, "1:3")[1], class(&mut world, "30:1")[1]], [50, 50]);
     let saved = world.save();
-    assert!(saved.contains("qdisc replace dev up parent 1:3 handle 30: prio") && saved.contains(" parent 30: "), "{saved}");
+    assert!(
+        saved.contains("qdisc replace dev up parent 1:3 handle 30: prio") && saved.contains(" parent 30: "),
+        "{saved}"
+    );
     let mut again = World::default();
     for _ in 0..2 {
         again.batch("", &saved);

@@ -7,6 +7,8 @@ use txweir_core::cx::Cx;
 use txweir_core::filter::{BlockId, Filters};
 use txweir_core::packet::PortId;
 use txweir_core::port::{InTree, Qdiscs, Trees};
+use txweir_core::qdisc::mqprio;
+use txweir_core::select::{Selector, Sender};
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 
 use super::apply::scratch_cx;
@@ -225,6 +227,19 @@ impl Shadow {
         })
     }
 
+    /// What waits below a root that stands for the queues of a port is chosen a queue for anew where another root was there.
+    fn choose_queues(&self, metas: &mut [Meta]) {
+        let of = |tree: &Tree| (tree.root().handle(), tree.root().qdisc().spec().kind);
+        if !self.tree.is_of_port() || of(&self.before) == of(&self.tree) {
+            return;
+        }
+        let mut selector = Selector::new(self.tree.env().queues);
+        selector.set_classes(mqprio::classes_of(self.tree.root().qdisc()));
+        for meta in metas {
+            meta.queue = selector.select(meta, &Sender::default(), None, self.cx.now);
+        }
+    }
+
     fn change(&mut self, atomic: bool) -> Change {
         let lines = plan::differences(&self.name, &self.before, &self.tree);
         let mut change = Change { dev: self.name.clone(), lines, moves: Vec::new() };
@@ -236,9 +251,10 @@ impl Shadow {
         if change.lines.is_empty() {
             return change;
         }
-        let metas: Vec<Meta> = self.waiting.iter().map(|q| q.meta).collect();
+        let mut metas: Vec<Meta> = self.waiting.iter().map(|q| q.meta).collect();
         change.moves = match atomic {
             true => {
+                self.choose_queues(&mut metas);
                 let places = enqueue(&mut self.tree, &mut self.cx, &metas);
                 plan::moves(&self.waiting, &places)
             }
