@@ -6,7 +6,7 @@
 //!
 //! The paths can be taken apart and given to threads ([`Port::paths_mut`]); the choice needs nothing but the [`Selector`].
 //!
-//! **Changing the queues under load** ([`Port::set_queues`], a root of another kind in a swap): packets that wait are taken out, put in
+//! **Changing the queues under load** ([`Port::set_queues`], another root in a swap): packets that wait are taken out, put in
 //! order of arrival, chosen a queue for anew and queued there. What the device holds by then it sends; until it has, no
 //! queue gives it more, so that no flow overtakes itself through another queue. The device
 //! does not rest meanwhile but for the time that its last completion takes. As on a path, [`Port::configure`] drops what

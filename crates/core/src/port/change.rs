@@ -210,7 +210,7 @@ impl<F> Port<F> {
 
     /// Changes the number of queues of the device, between bursts. Queues that stay keep what is grafted in them; packets that
     /// wait are chosen a queue for anew where queues have paths of their own. A device is to be given more queues before, and
-    /// fewer afterwards. A super-packet that is taken only in pieces now is not cut: see [`set_queues_with`](Self::set_queues_with).
+    /// fewer afterwards. A super-packet that is taken only in pieces now is not cut: see `set_queues_with`.
     pub fn set_queues<D>(&mut self, now: Instant, queues: u16, dev: &mut D) -> Result<(), ConfigError>
     where
         D: Queues<Frame = F>,

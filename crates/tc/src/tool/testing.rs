@@ -34,8 +34,8 @@ pub struct Memory {
     rates: SharedRates,
 }
 
-/// One device in memory: a tree, a hook, and packets that are put in and stay. It has no queues to send by, so one tree stands for
-/// all of them, as in the copies that changes are rehearsed on.
+/// One device in memory: a tree, a hook, and packets that are put in and stay. It has no queues to send by, so one tree stands
+/// for all of them, as in the copies that changes are rehearsed on.
 #[derive(Debug)]
 pub struct MemoryDevice {
     name: String,
