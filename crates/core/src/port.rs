@@ -123,6 +123,7 @@ pub struct Port<F> {
 #[derive(Clone, Copy, Debug)]
 struct Before {
     stats: PathStats,
+    dropped: Tally,
     drops: [u64; DropReason::COUNT],
     marks: [u64; MarkReason::COUNT],
 }
@@ -140,6 +141,7 @@ impl<F> Port<F> {
             owed: alloc::vec![0; usize::from(queues)],
             before: Before {
                 stats: PathStats::default(),
+                dropped: Tally::default(),
                 drops: [0; DropReason::COUNT],
                 marks: [0; MarkReason::COUNT],
             },

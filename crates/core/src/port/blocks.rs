@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use super::change::Fate;
 use super::{Port, Queues};
-use crate::cx::Tally;
 use crate::filter::BlockId;
 use crate::handle::Handle;
 use crate::time::Instant;
@@ -18,8 +17,6 @@ pub(super) struct Places {
     at: Vec<(Handle, BlockId)>,
     /// Filters of trees that are no more, which nobody has taken yet.
     orphans: Vec<BlockId>,
-    /// What was dropped on paths that are no more.
-    pub(super) dropped: Tally,
 }
 
 impl Places {

@@ -289,16 +289,16 @@ impl<F> Port<F> {
     fn retire(&mut self, mut path: TxPath<F>) {
         let before = &mut self.before;
         before.stats = before.stats.plus(path.stats());
+        before.dropped = plus(before.dropped, path.cx().dropped());
         DropReason::ALL.iter().for_each(|r| before.drops[*r as usize] += path.cx().drops(*r));
         MarkReason::ALL.iter().for_each(|r| before.marks[*r as usize] += path.cx().marks(*r));
         self.places.orphan_all(path.edit(|tree, _| tree.take_orphans()));
         self.places.orphan_all(path.tree().blocks().map(|(_, block)| block));
-        self.places.dropped = plus(self.places.dropped, path.cx().dropped());
     }
 
     /// All that was dropped on paths that are there and on those that are no more.
     fn dropped_on_all(&self) -> Tally {
-        plus(dropped(&self.paths), self.places.dropped)
+        plus(dropped(&self.paths), self.before.dropped)
     }
 
     /// Queues what has waited elsewhere, in order of arrival, each in the path of the queue that is chosen for it now. Nothing
