@@ -43,7 +43,6 @@ use crate::txpath::{Admitted, PathConfig, PathStats, TxPath, Wake};
 use blocks::Places;
 use device::{All, One, Room};
 
-pub(crate) use change::made_anew;
 pub use handles::{Handles, InTree, Qdiscs};
 pub use trees::Trees;
 
@@ -417,7 +416,7 @@ impl<F> Port<F> {
 }
 
 /// Whether a root of this kind only stands for what each queue has.
-pub(crate) fn stands_for_queues(kind: &str) -> bool {
+fn stands_for_queues(kind: &str) -> bool {
     [mq::KIND, mqprio::KIND].contains(&kind)
 }
 

@@ -4,7 +4,6 @@
 mod blocks;
 mod classes;
 mod copies;
-mod queues;
 
 use alloc::format;
 use alloc::string::{String, ToString};

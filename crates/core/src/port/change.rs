@@ -365,7 +365,7 @@ fn words_of(node: &Node) -> Vec<String> {
 }
 
 /// The same root for a device that is otherwise.
-pub(crate) fn made_anew(shell: &Node, env: &Env) -> Result<Node, ConfigError> {
+fn made_anew(shell: &Node, env: &Env) -> Result<Node, ConfigError> {
     let words = words_of(shell);
     let words: Vec<&str> = words.iter().map(|w| &**w).collect();
     let qdisc = kind(shell.qdisc().spec().kind)?.build(&mut Words::new(&words), env)?;

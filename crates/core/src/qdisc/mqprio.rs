@@ -288,9 +288,6 @@ impl Discipline for Mqprio {
         Self { queues: ByQueue::new(env, default_child) }
     }
     fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
-        self.fit(env, cx);
-    }
-    fn fit(&mut self, env: &Env, cx: &mut Cx) {
         self.queues.change(env, default_child, cx);
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {

@@ -88,17 +88,12 @@ impl<F> TxPath<F> {
         let mut swapped = Swapped::default();
         let mut out = self.cx.end_swap();
         self.cx.pool.keep_details(self.tree.wants_detail());
-        let other_queues = self.fit_selector();
         self.settled = false;
         self.settle(None, dev);
         if self.tree.take_disturbed() || !out.is_empty() {
             self.tree.drain(&mut out, &mut self.cx);
             self.cx.requeueing = true;
             for p in self.by_arrival(out) {
-                if other_queues {
-                    let queue = self.choose(self.cx.meta(&p));
-                    self.cx.pool.meta_mut(&p).queue = queue;
-                }
                 swapped.cut += u64::from(self.move_in(p, dev, &mut cut));
             }
             self.cx.requeueing = false;
