@@ -320,8 +320,8 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
     assert!(moved > 5_000 && fences > 5_000 && sent_all > 10_000, "{moved} {fences} {sent_all}");
 }
 
-/// As on a path: a change drops what waits in what it removes; a swap queues it anew when all is done, so that what its steps have
-/// no room for is none of its business.
+/// As on a path: a change drops what waits in what it removes; a swap queues it anew when all is done, so that it does not matter
+/// what its steps have room for.
 #[test]
 fn a_change_drops_what_waits_and_a_swap_keeps_it() {
     let mut lane = Lane::new(4, 0);
