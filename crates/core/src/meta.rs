@@ -81,6 +81,15 @@ pub struct Meta {
 }
 
 impl Meta {
+    /// A piece of a packet takes over what qdiscs have written into that by now.
+    pub(crate) const fn inherit(&mut self, whole: &Self) {
+        if whole.marked {
+            (self.marked, self.ecn) = (true, Ecn::Ce);
+        }
+        if whole.washed {
+            (self.washed, self.ds) = (true, whole.ds);
+        }
+    }
     /// A packet of `len` bytes, one segment, priority 0, hash 0.
     pub const fn new(len: u32) -> Self {
         Self {

@@ -6,39 +6,45 @@
 //!
 //! The paths can be taken apart and given to threads ([`Port::paths_mut`]); the choice needs nothing but the [`Selector`].
 //!
-//! **Changing the queues under load** ([`Port::set_queues`], a root of another kind): packets that wait are taken out, put in
+//! **Changing the queues under load** ([`Port::set_queues`], another root in a swap): packets that wait are taken out, put in
 //! order of arrival, chosen a queue for anew and queued there. What the device holds by then it sends; until it has, no
 //! queue gives it more, so that no flow overtakes itself through another queue. The device
-//! does not rest meanwhile but for the time that its last completion takes.
+//! does not rest meanwhile but for the time that its last completion takes. As on a path, [`Port::configure`] drops what
+//! waits in qdiscs that it removes, and [`Port::swap`] queues it anew.
 //!
 //! - P1 (I7): what the queues count is what the port counts, packets that went directly included.
 //! - P2: nothing is lost when queues come and go, but for what the new ones have no room for; that is dropped and counted.
 //! - P3 (I6): the packets of one flow keep their order through such a change.
 //! - P4: class MAJOR:n of the root is queue n - 1, whatever has been grafted.
 
+mod blocks;
+mod change;
 mod device;
 mod handles;
+mod trees;
 
 use alloc::vec::Vec;
 
 use crate::cx::Tally;
+use crate::detail::Detail;
 use crate::device::TxQueue;
 use crate::dql::DqlError;
-use crate::error::{ConfigError, ErrorKind};
 use crate::handle::Handle;
 use crate::meta::Meta;
 use crate::node::{Books, Node};
-use crate::qdisc::{mq, mqprio};
+use crate::qdisc::{mq, mqprio, multiq};
 use crate::queues::QueueSet;
-use crate::select::{Cached, NoSuchQueue, Selector, Sender, TrafficClasses};
+use crate::reason::{DropReason, MarkReason};
+use crate::select::{Cached, NoSuchQueue, Selector, Sender};
 use crate::spec::Env;
 use crate::time::Instant;
 use crate::tree::Place;
-use crate::txpath::{Admitted, PathConfig, PathStats, TxPath, Waiting, Wake};
-use device::{All, One};
+use crate::txpath::{Admitted, PathConfig, PathStats, TxPath, Wake};
+use blocks::Places;
+use device::{All, One, Room};
 
-pub(crate) use handles::made_anew;
-pub use handles::{Handles, Qdiscs};
+pub use handles::{Handles, InTree, Qdiscs};
+pub use trees::Trees;
 
 /// The transmit queues of a device.
 pub trait Queues {
@@ -106,13 +112,24 @@ pub struct Port<F> {
     /// Of each queue, what of that is from before the queues were changed; nothing leaves while there is any.
     owed: Vec<u64>,
     /// Counters of paths that are no more.
-    before: PathStats,
+    before: Before,
+    /// Where there are filters in no path's tree, and those of trees that are no more.
+    places: Places,
     stats: PortStats,
+}
+
+/// What paths that are no more have counted.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    stats: PathStats,
+    dropped: Tally,
+    drops: [u64; DropReason::COUNT],
+    marks: [u64; MarkReason::COUNT],
 }
 
 impl<F> Port<F> {
     /// A port of `config.env.queues` queues. Its root is the default one: pfifo_fast, with several queues one below mq for each
-    /// of them, as in Linux.
+    /// of them, as in Linux. `config.pool` packets can wait on each path, but not more than [`SLOTS_MAX`] on all.
     pub fn new(config: PathConfig) -> Result<Self, DqlError> {
         let queues = config.env.queues.clamp(1, QueueSet::QUEUES_MAX);
         let mut port = Self {
@@ -121,13 +138,19 @@ impl<F> Port<F> {
             selector: Selector::new(queues),
             in_flight: alloc::vec![0; usize::from(queues)],
             owed: alloc::vec![0; usize::from(queues)],
-            before: PathStats::default(),
+            before: Before {
+                stats: PathStats::default(),
+                dropped: Tally::default(),
+                drops: [0; DropReason::COUNT],
+                marks: [0; MarkReason::COUNT],
+            },
+            places: Places::default(),
             stats: PortStats::default(),
             config: PathConfig { env: Env { queues, ..config.env }, ..config },
         };
         port.shell = default_shell(&port.config.env);
-        for _ in 0..if port.shell.is_some() { queues } else { 1 } {
-            port.paths.push(TxPath::new(port.config.clone())?);
+        for _ in 0..port.paths_wanted() {
+            port.paths.push(TxPath::new(port.path_config())?);
         }
         Ok(port)
     }
@@ -155,6 +178,10 @@ impl<F> Port<F> {
     /// True if each queue has a path of its own.
     pub const fn is_split(&self) -> bool {
         self.shell.is_some()
+    }
+    /// The path of the first queue, which is that of all where they have none of their own. A port has it at all times.
+    pub fn first(&self) -> &TxPath<F> {
+        &self.paths[0]
     }
     /// The path of a queue.
     pub fn path(&self, queue: u16) -> Option<&TxPath<F>> {
@@ -190,7 +217,24 @@ impl<F> Port<F> {
         &mut self,
         now: Instant,
         frame: F,
+        m: Meta,
+        choice: Choice<'_>,
+        dev: &mut D,
+    ) -> (u16, Admitted<F>)
+    where
+        D: Queues<Frame = F>,
+    {
+        self.send_with(now, frame, m, None, choice, dev)
+    }
+
+    /// As `send`, with what is known of the packet beside its metadata: where its path says so (`TxPath::wants_detail`).
+    #[inline]
+    pub fn send_with<D>(
+        &mut self,
+        now: Instant,
+        frame: F,
         mut m: Meta,
+        detail: Option<&Detail>,
         choice: Choice<'_>,
         dev: &mut D,
     ) -> (u16, Admitted<F>)
@@ -199,10 +243,18 @@ impl<F> Port<F> {
     {
         let queue = self.choose(&m, choice, now);
         m.queue = queue;
-        (queue, self.submit(now, queue, frame, m, dev))
+        (queue, self.submit(now, queue, frame, m, detail, dev))
     }
 
-    fn submit<D>(&mut self, now: Instant, queue: u16, frame: F, m: Meta, dev: &mut D) -> Admitted<F>
+    fn submit<D>(
+        &mut self,
+        now: Instant,
+        queue: u16,
+        frame: F,
+        m: Meta,
+        detail: Option<&Detail>,
+        dev: &mut D,
+    ) -> Admitted<F>
     where
         D: Queues<Frame = F>,
     {
@@ -212,11 +264,13 @@ impl<F> Port<F> {
         let Some(path) = self.paths.get_mut(at) else { return Admitted::Full(frame) };
         if split {
             let before = path.stats().tx_packets;
-            let done = path.submit(now, frame, m, &mut One::of(dev, queue));
+            let done = path.submit_with(now, frame, m, detail, &mut One::of(dev, queue));
             in_flight[at] += path.stats().tx_packets - before;
             done
         } else {
-            path.submit(now, frame, m, &mut All { dev, queues, in_flight })
+            // What goes at once goes to its own queue, whatever room others have.
+            let room = Room::In(queue);
+            path.submit_with(now, frame, m, detail, &mut All { dev, queues, in_flight, room })
         }
     }
 
@@ -235,16 +289,37 @@ impl<F> Port<F> {
             self.in_flight[at] += path.stats().tx_packets - before;
             return wake;
         }
-        if queues > 1 {
+        let in_flight = &mut self.in_flight;
+        let root = path.tree().root().qdisc();
+        // One that has not been told of new queues has no class for them.
+        let keeps = root.spec().kind == multiq::KIND && root.classes().len() >= usize::from(queues);
+        if queues == 1 || !keeps {
+            return path.drain(now, budget, &mut All { dev, queues, in_flight, room: Room::InAll });
+        }
+        let mut known = None;
+        loop {
+            let mut stopped = 0;
             for queue in 0..queues {
                 // A promise that is not used goes back with the doorbell.
                 match dev.queue(queue).map_or(0, |mut q| q.reserve(1)) {
-                    0 => path.stop_queue(queue),
+                    0 => {
+                        path.stop_queue(queue);
+                        stopped += 1;
+                    }
                     _ => path.start_queue(queue),
                 }
             }
+            let room = Room::InAllBut(stopped);
+            let wake = path.drain(
+                now,
+                budget,
+                &mut All { dev: &mut *dev, queues, in_flight: &mut *in_flight, room },
+            );
+            // Another queue may be full by now: once for each of them.
+            if wake != Wake::Device || known.replace(stopped).is_some_and(|known| known >= stopped) {
+                return wake;
+            }
         }
-        path.drain(now, budget, &mut All { dev, queues, in_flight: &mut self.in_flight })
     }
 
     /// Takes what the device has finished of a queue: see `TxPath::reap`. Then `drain` that queue; or all, where it is said
@@ -275,145 +350,22 @@ impl<F> Port<F> {
         Reaped { packets, opened }
     }
 
-    /// Changes the number of queues of the device, between bursts. Queues that stay keep what is grafted in them; packets that
-    /// wait are chosen a queue for anew where queues have paths of their own. A device is to be given more queues before, and
-    /// fewer afterwards.
-    pub fn set_queues<D>(&mut self, now: Instant, queues: u16, dev: &mut D) -> Result<(), ConfigError>
-    where
-        D: Queues<Frame = F>,
-    {
-        if !(1..=QueueSet::QUEUES_MAX).contains(&queues) {
-            let expected = alloc::format!("1 to {} transmit queues", QueueSet::QUEUES_MAX);
-            return Err(ConfigError::new(ErrorKind::OutOfRange, "port", expected, queues).key("queues"));
-        }
-        if queues == self.queues() {
-            return Ok(());
-        }
-        let env = Env { queues, ..self.config.env };
-        let shell = match &self.shell {
-            Some(shell) if shell.handle().is_none() => default_shell(&env),
-            // What the root was made with must hold on the new device too.
-            Some(shell) => Some(handles::made_anew(shell, &env)?),
-            None if self.paths.first().is_some_and(|p| p.tree().root().handle().is_none()) => {
-                default_shell(&env)
-            }
-            None => None,
-        };
-        self.config.env = env;
-        let classes = self.selector.classes().cloned();
-        let was_split = self.is_split();
-        let mut waiting = Vec::new();
-        for path in &mut self.paths {
-            path.take_waiting(now, &mut waiting);
-        }
-        if was_split != shell.is_some() {
-            for path in self.paths.drain(..) {
-                self.before = self.before.plus(path.stats());
-            }
-        }
-        self.reshape(now, shell, classes, waiting, dev);
-        Ok(())
-    }
-
-    /// Puts a new root in the place of the one that is there, with nothing below it, and queues what waits there.
-    fn replace_root<D>(&mut self, now: Instant, root: NewRoot, dev: &mut D)
-    where
-        D: Queues<Frame = F>,
-    {
-        let mut waiting = Vec::new();
-        for mut path in self.paths.drain(..) {
-            path.take_waiting(now, &mut waiting);
-            self.before = self.before.plus(path.stats());
-        }
-        let (shell, one, classes) = match root {
-            NewRoot::Shell(node, classes) => (Some(node), None, classes),
-            NewRoot::One(node) => (None, node, None),
-        };
-        if let Some(node) = one {
-            self.add_paths(1);
-            if let Some(path) = self.paths.first_mut() {
-                path.put_root(now, node);
-            }
-        }
-        self.reshape(now, shell, classes, waiting, dev);
-    }
-
-    /// Makes paths until there are so many.
-    fn add_paths(&mut self, wanted: usize) {
-        while self.paths.len() < wanted {
-            // The byte limit was good when the port was made.
-            let Ok(path) = TxPath::new(self.config.clone()) else { break };
-            self.paths.push(path);
-        }
-    }
-
-    /// Makes the paths that the root asks for and queues what has waited there; trees of queues that stay stay.
-    fn reshape<D>(
-        &mut self,
-        now: Instant,
-        shell: Option<Node>,
-        classes: Option<TrafficClasses>,
-        mut waiting: Vec<Waiting<F>>,
-        dev: &mut D,
-    ) where
-        D: Queues<Frame = F>,
-    {
-        let queues = self.config.env.queues;
-        // Those of each path are in order of arrival, and a flow is in one path.
-        waiting.sort_by_key(|w| w.meta.enqueued);
-        let wanted = if shell.is_some() { usize::from(queues) } else { 1 };
-        self.shell = shell;
-        self.selector.set_queues(queues);
-        self.selector.set_classes(classes);
-        for path in self.paths.drain(wanted.min(self.paths.len())..) {
-            self.before = self.before.plus(path.stats());
-        }
-        self.add_paths(wanted);
-        let env = self.config.env;
-        // Those that are gone may still have something in flight.
-        let known = self.in_flight.len().max(usize::from(queues));
-        self.in_flight.resize(known, 0);
-        self.owed.clone_from(&self.in_flight);
-        // Also where nothing is owed: what waited is queued before anything leaves.
-        self.paths.iter_mut().for_each(TxPath::freeze);
-        self.stats.reshaped += 1;
-        for mut w in waiting {
-            let queue = self.choose(&w.meta, Choice::By(&Sender::default(), None), now);
-            w.meta.queue = queue;
-            self.stats.moved += 1;
-            let at = self.path_of(queue);
-            self.paths[at].take_in(now, w, &mut One::of(dev, queue));
-        }
-        for (queue, path) in (0..).zip(&mut self.paths) {
-            path.configure(now, &mut One::of(dev, queue), |tree, _| tree.set_env(env));
-        }
-        if !self.is_fenced() {
-            self.paths.iter_mut().for_each(TxPath::thaw);
-        }
-    }
-
-    /// Changes the qdiscs, between bursts, by their handles, whatever queue they are of. Then `drain` all queues.
-    pub fn configure<D, R>(&mut self, now: Instant, dev: &mut D, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> R
-    where
-        D: Queues<Frame = F>,
-    {
-        f(&mut Handles::new(self, dev, now))
-    }
-
     /// Calls `f` on every qdisc, parents first: the root, and then those of each queue, below its class. The books of a root
     /// that stands for the queues' own are empty: see [`books`](Self::books).
     pub fn visit<'a>(&'a self, f: &mut dyn FnMut(Place, &'a Node)) {
-        let Some(shell) = &self.shell else {
-            return self.paths.iter().for_each(|path| path.tree().visit(f));
-        };
-        f(Place { parent: Handle::ROOT, depth: 0 }, shell);
+        self.trees().visit(f);
+    }
+    /// Its qdiscs, to look at.
+    pub fn trees(&self) -> Trees<'_> {
+        Trees::of_port(self)
+    }
+    /// Shows every packet that waits, with the place and the handle of the qdisc that it waits in: see `Tree::queued`.
+    pub fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        let shell = self.shell.as_ref().map(|shell| shell.handle().major());
         for (queue, path) in (1..).zip(&self.paths) {
-            path.tree().visit(&mut |place, node| {
-                let parent = match place.parent {
-                    Handle::ROOT => Handle::new(shell.handle().major(), queue),
-                    class => class,
-                };
-                f(Place { parent, depth: place.depth + 1 }, node);
+            path.queued(&mut |parent, handle, m| match (parent, shell) {
+                (Handle::ROOT, Some(major)) => f(Handle::new(major, queue), handle, m),
+                _ => f(parent, handle, m),
             });
         }
     }
@@ -426,7 +378,25 @@ impl<F> Port<F> {
 
     /// Counters of all queues together, those of paths that are no more included.
     pub fn path_stats(&self) -> PathStats {
-        self.paths.iter().fold(self.before, |all, path| all.plus(path.stats()))
+        self.paths.iter().fold(self.before.stats, |all, path| all.plus(path.stats()))
+    }
+    /// Packets dropped for `reason` on all paths, those that are no more included.
+    pub fn drops(&self, reason: DropReason) -> u64 {
+        let of = |path: &TxPath<F>| path.cx().drops(reason);
+        self.before.drops[reason as usize] + self.paths.iter().map(of).sum::<u64>()
+    }
+    /// Packets marked for `reason`, likewise.
+    pub fn marks(&self, reason: MarkReason) -> u64 {
+        let of = |path: &TxPath<F>| path.cx().marks(reason);
+        self.before.marks[reason as usize] + self.paths.iter().map(of).sum::<u64>()
+    }
+    /// The byte limit and what is in flight, sums over all paths; `None` if there is no byte limit.
+    pub fn byte_limit(&self) -> Option<(u64, u64)> {
+        self.config.bql.as_ref()?;
+        let stats = self.paths.iter().filter_map(|path| path.dql());
+        Some(stats.fold((0, 0), |(limit, inflight), dql| {
+            (limit + u64::from(dql.limit()), inflight + u64::from(dql.inflight()))
+        }))
     }
     /// Packets and bytes that wait in all qdiscs.
     pub fn backlog(&self) -> Tally {
@@ -445,20 +415,16 @@ impl<F> Port<F> {
     }
 }
 
-/// What is to be at the root.
-enum NewRoot {
-    /// A qdisc that stands for those of the queues.
-    Shell(Node, Option<TrafficClasses>),
-    /// One for all queues; `None`: the default one.
-    One(Option<Node>),
-}
-
 /// Whether a root of this kind only stands for what each queue has.
-pub(crate) fn stands_for_queues(kind: &str) -> bool {
+fn stands_for_queues(kind: &str) -> bool {
     [mq::KIND, mqprio::KIND].contains(&kind)
 }
 
+/// Most packets that can wait on all paths of a port together: of 24 to 170 bytes each, beside their frames, so that 4096
+/// queues do not mean gigabytes.
+pub const SLOTS_MAX: usize = 1 << 18;
+
 /// The root that a device with several queues has at first.
-fn default_shell(env: &Env) -> Option<Node> {
+pub(crate) fn default_shell(env: &Env) -> Option<Node> {
     (env.queues > 1).then(|| mq::default_root(env)).flatten()
 }

@@ -4,7 +4,6 @@
 mod blocks;
 mod classes;
 mod copies;
-mod queues;
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,6 +15,7 @@ use crate::handle::Handle;
 use crate::meta::Meta;
 use crate::node::{Class, Node};
 use crate::pool::{List, Pool};
+use crate::port::default_shell;
 use crate::qdisc::classful::UserClasses;
 use crate::qdisc::{Qdisc, Verdict, kind, pfifo_fast};
 use crate::route::Asked;
@@ -41,6 +41,8 @@ pub struct Tree {
     disturbed: bool,
     /// What asks filters, and which.
     blocks: blocks::Blocks,
+    /// See `of_port`.
+    of_port: bool,
 }
 
 /// Where a qdisc is: below which class, or at the root.
@@ -55,11 +57,26 @@ pub struct Place {
 impl Tree {
     /// The tree that a device starts with: pfifo_fast.
     pub fn new(env: Env) -> Self {
-        Self { root: Self::default_root(&env), env, disturbed: false, blocks: blocks::Blocks::default() }
+        let root = Node::new(Handle::NONE, alloc::boxed::Box::new(pfifo_fast::default_root(&env)));
+        Self { root, env, disturbed: false, blocks: blocks::Blocks::default(), of_port: false }
     }
 
-    fn default_root(env: &Env) -> Node {
-        Node::new(Handle::NONE, alloc::boxed::Box::new(pfifo_fast::default_root(env)))
+    /// A tree in the likeness of a `crate::port::Port`, to try changes on: where several queues have nothing else they have mq.
+    pub fn of_port(env: Env) -> Self {
+        let mut tree = Self { of_port: true, ..Self::new(env) };
+        tree.root = tree.default_root();
+        tree
+    }
+    /// Whether it was made so.
+    pub const fn is_of_port(&self) -> bool {
+        self.of_port
+    }
+
+    fn default_root(&self) -> Node {
+        let shell = if self.of_port { default_shell(&self.env) } else { None };
+        shell.unwrap_or_else(|| {
+            Node::new(Handle::NONE, alloc::boxed::Box::new(pfifo_fast::default_root(&self.env)))
+        })
     }
 
     /// The device it sits on.
@@ -291,7 +308,7 @@ impl Tree {
                 "",
             ));
         }
-        let mut default = (parent == Handle::ROOT).then(|| Self::default_root(&env));
+        let mut default = (parent == Handle::ROOT).then(|| self.default_root());
         self.visit(&mut |_, owner| {
             if parent != Handle::ROOT && owner.handle() == parent.qdisc() {
                 default = Some(owner.qdisc().default_child(&env));

@@ -7,7 +7,6 @@
 //! next: nobody (`Idle`), whoever sees the device finish (`Device`), a timer (`At`), or at once (`More`).
 
 mod direct;
-mod queue;
 mod requests;
 mod stats;
 mod stops;
@@ -27,7 +26,6 @@ use crate::pool::Pkt;
 use crate::qdisc::{Next, Verdict};
 use crate::reason::{DropReason, WakeReason};
 use crate::route::Asked;
-use crate::select::Selector;
 use crate::spec::Env;
 use crate::time::Instant;
 use crate::trace::{Event, Record, Trace};
@@ -147,8 +145,6 @@ pub struct TxPath<F> {
     freed: bool,
     stats: PathStats,
     device_error: Option<Box<DeviceError>>,
-    /// How a packet's transmit queue is chosen, if that is this path's business.
-    selector: Option<Box<Selector>>,
 }
 
 impl<F> TxPath<F> {
@@ -172,7 +168,6 @@ impl<F> TxPath<F> {
             freed: false,
             stats: PathStats::default(),
             device_error: None,
-            selector: None,
         })
     }
 
@@ -528,7 +523,6 @@ impl<F> TxPath<F> {
         self.cx.now = now;
         let r = f(&mut self.tree, &mut self.cx);
         self.cx.pool.keep_details(self.tree.wants_detail());
-        self.fit_selector();
         self.settled = false;
         self.settle(None, dev);
         r

@@ -125,7 +125,7 @@ impl<F> Wire<F> {
         let line = config.line.clone().unwrap_or_else(|| LineConfig::round_robin(config.rings));
         line.check(&Caps { queues: config.rings, offload: config.offload }, config.rate)?;
         let line = Line::new(line, rings.len());
-        let seeds = (0_u64..).map(|i| config.seed.wrapping_add(i.wrapping_mul(SEED_STEP)));
+        let seeds = (0_u64..).map(|i| config.seed_of(i));
         let mut rings: Vec<Ring<F>> = rings.into_iter().zip(seeds).map(|(c, s)| Ring::new(c, s)).collect();
         for (i, ring) in rings.iter_mut().enumerate() {
             ring.class = line.class_of(i);
@@ -177,6 +177,28 @@ impl<F> Wire<F> {
             self.look_at = Some(self.now);
         }
         Ok(())
+    }
+
+    /// Whether it can have so many rings.
+    pub fn check_rings(&self, rings: u16) -> Result<(), ConfigError> {
+        WireConfig { rings: rings.max(self.config.rings), ..self.config.clone() }.checked_rings().map(|_| ())
+    }
+
+    /// Gives it more rings, if it has fewer than so many: they are not in use until a scheduler says so
+    /// ([`configure_scheduler`](Self::configure_scheduler)). Those that it has stay as they are. It allocates. An error changes
+    /// nothing.
+    pub fn add_rings(&mut self, rings: u16) -> Result<(), ConfigError> {
+        if usize::from(rings) <= self.rings.len() {
+            return Ok(());
+        }
+        let config = WireConfig { rings, ..self.config.clone() };
+        let all = config.checked_rings()?;
+        for (i, ring) in (0_u64..).zip(all).skip(self.rings.len()) {
+            self.rings.push(Ring::new(ring, config.seed_of(i)));
+        }
+        self.config = config;
+        let line = self.scheduler().clone();
+        self.configure_scheduler(&line)
     }
 
     /// Changes the line rate from the next unit on; the one being sent keeps its time. Least rates may be more than the line
@@ -425,9 +447,6 @@ impl<F> TxQueue for Wire<F> {
         self.reap_in(0, sink);
     }
 }
-
-/// Between the seeds of two rings: any odd number that SplitMix64 does not step by itself.
-const SEED_STEP: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// The time that `bytes` take on a line of `rate` bits per second after a division that left `carried` over, and what this
 /// one leaves over.

@@ -577,3 +577,22 @@ fn refuses_rings_that_cannot_be() {
     let mut w = wire(LineConfig::strict(2));
     assert!(w.ring(2).is_none());
 }
+
+/// A wire gets more rings while it sends: what is on it goes on, and the new ones take packets once a scheduler has them.
+#[test]
+fn a_wire_gets_more_rings_while_it_sends() {
+    let mut w = wire(LineConfig::round_robin(1));
+    put(&mut w, 0, 0, 0, &units(3, 1000));
+    w.advance(Instant(500), |d| panic!("{d:?}"));
+    w.add_rings(3).unwrap();
+    assert_eq!((w.caps().queues, w.ring(2).unwrap().reserve(1), w.scheduler().rings), (3, 0, 1));
+    w.configure_scheduler(&LineConfig::round_robin(3)).unwrap();
+    push(&mut w, 2, 0, &units(2, 1000));
+    // Turns begin anew.
+    assert_eq!(names(&mut w, 10_000), [0, 1, 200, 2, 201]);
+    // Fewer than it has are no change; too many are refused, and change nothing.
+    w.add_rings(2).unwrap();
+    let refused = [w.check_rings(4097), w.add_rings(4097)].map(|r| r.unwrap_err().to_string());
+    assert_eq!(refused, ["wire rings: expected 1 to 4096, given \"4097\""; 2]);
+    assert_eq!((w.caps().queues, w.counts().units), (3, 5));
+}

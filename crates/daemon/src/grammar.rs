@@ -109,7 +109,7 @@ pub struct Change {
     #[arg(long, value_name = "PACKETS", value_parser = within::<0, { u32::MAX }>)]
     pub txqueuelen: Option<u32>,
 
-    /// Transmit queues, 1 to 4096; more than one for a null link only [default of a new link: 1]
+    /// Transmit queues, 1 to 4096 [default of a new link: 1]
     #[arg(long, value_name = "N", value_parser = within::<1, QUEUES_MAX>)]
     pub queues: Option<u32>,
 

@@ -59,7 +59,7 @@ pub struct Link {
     pub name: IfName,
     /// What is behind it.
     pub kind: LinkType,
-    /// Transmit queues; the qdisc tree feeds all of them.
+    /// Transmit queues.
     pub queues: u32,
     /// The interface of a live one.
     pub endpoint: Option<Endpoint>,
@@ -86,11 +86,6 @@ fn number_of(queues: u32) -> u16 {
     u16::try_from(queues).unwrap_or(QueueSet::QUEUES_MAX)
 }
 
-/// Why a link has no more queues.
-fn one_queue(kind: LinkType, given: u32) -> String {
-    format!("expected 1 for a link of type {}, given {given}", kind.name())
-}
-
 /// What the wire of a link is like where only its rate is said: the one of [`WireSpec`].
 fn wire_of(rate: Rate) -> WireSpec {
     // The points are distinct and in range; were they not, one descriptor per packet would do.
@@ -110,9 +105,6 @@ impl Link {
         let change = &make.change;
         let says = |key: &str, what: &str| Err(format!("link {} {key}: {what}", change.name));
         let queues = change.queues.unwrap_or(1);
-        if queues > 1 && kind != LinkType::Null {
-            return says("queues", &one_queue(kind, queues));
-        }
         if kind == LinkType::Null && (make.wire.is_some() || change.rate.is_some()) {
             let key = if make.wire.is_some() { "wire" } else { "rate" };
             return says(key, NO_RATE);
@@ -169,8 +161,8 @@ impl Link {
 
     /// What qdiscs know of it.
     #[must_use]
-    pub const fn env(&self) -> &Env {
-        self.way.path().tree().env()
+    pub fn env(&self) -> &Env {
+        self.way.port().env()
     }
 
     /// Its wire, at its present rate.
@@ -184,14 +176,10 @@ impl Link {
     /// # Errors
     /// One line.
     pub fn check(&self, change: &Change) -> Result<(), String> {
-        if let Some(queues) = change.queues.filter(|queues| *queues != self.queues) {
-            let says = |what: &str| Err(format!("link {} queues: {what}", self.name));
-            if self.kind != LinkType::Null {
-                return says(&one_queue(self.kind, queues));
-            }
-            if let Err(err) = self.way.path().tree().check_queues(number_of(queues)) {
-                return says(&format!("{err}"));
-            }
+        if let Some(queues) = change.queues.filter(|queues| *queues != self.queues)
+            && let Err(err) = self.way.check_queues(number_of(queues))
+        {
+            return Err(format!("link {} queues: {err}", self.name));
         }
         match (change.rate, &self.wire) {
             (Some(_), None) => Err(match self.kind {
@@ -274,10 +262,10 @@ impl Link {
             self.way.set_rate(rate);
         }
         if env != *self.env() {
-            self.way.configure(now, |tree, _| tree.set_env(env));
+            self.way.set_env(now, env);
         }
         if let Some(queues) = change.queues.filter(|queues| *queues != self.queues) {
-            let (done, _) = self.way.swap(now, |tree, cx| tree.set_queues(number_of(queues), cx));
+            let done = self.way.set_queues(now, number_of(queues));
             // What was checked is done.
             self.queues = if done.is_ok() { queues } else { self.queues };
         }

@@ -204,6 +204,10 @@ impl Links {
             self.set_peer(at, peer);
             self.all[at].change(now, change);
             self.all[at].advance(now);
+            for block in self.all[at].way.take_orphans() {
+                self.filters.delete_block(block);
+                self.fitted = false;
+            }
         }
         Ok(said)
     }
@@ -221,7 +225,7 @@ impl Links {
         if !dry {
             self.set_peer(at, Peer::None);
             let link = self.all.remove(at);
-            let blocks = link.way.path().tree().blocks();
+            let blocks = link.way.port().blocks().into_iter();
             blocks.for_each(|(_, block)| self.filters.delete_block(block));
         }
         Ok(vec![format!("- link {name}")])

@@ -14,7 +14,7 @@ use crate::links::Links;
 /// The filters at a hook of a link, if it has them.
 fn hook_of(link: &Link, at: Hook, place: txweir_core::Handle) -> Option<BlockId> {
     let there = link.hook.is_some_and(|hook| hook == Hook::Clsact || hook == at);
-    there.then(|| link.way.path().tree().block(place)).flatten()
+    there.then(|| link.way.port().block(place)).flatten()
 }
 
 impl Links {
@@ -89,7 +89,7 @@ impl Links {
         let mut traffic = self.all[at].made_up(send)?;
         let size = traffic.size();
         let link = &self.all[at];
-        let (before, sent_before) = (link.way.stats(), link.way.path().stats().tx_packets);
+        let (before, sent_before) = (link.way.stats(), link.way.port().path_stats().tx_packets);
         while traffic.left > 0 {
             // Made-up traffic never fails, and a frame without a buffer is counted.
             if let Ok(Received::Frame(mut arrival)) = self.all[at].way.receive(&mut traffic) {
@@ -107,8 +107,8 @@ impl Links {
             0 => String::new(),
             taken => format!("{taken} taken by actions, "),
         };
-        let sent = link.way.path().stats().tx_packets - sent_before;
-        let queued = link.way.path().backlog().packets;
+        let sent = link.way.port().path_stats().tx_packets - sent_before;
+        let queued = link.way.port().backlog().packets;
         Ok(format!(
             "{} packets of {size} bytes: {sent} sent, {drops} dropped, {taken}{queued} queued now\n",
             send.packets

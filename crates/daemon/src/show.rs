@@ -1,6 +1,8 @@
 //! Links as `txweir link show` prints them: a table for people, JSON for programs.
 
+use txweir_core::TxPath;
 use txweir_core::value::text_of;
+use txweir_runtime::Frame;
 use txweir_tc::json::{self, Object};
 
 use crate::link::{End, Link};
@@ -15,7 +17,8 @@ const HEAD: [&str; 13] = [
 const NOTHING: &str = "-";
 
 /// A table: a line a link below a head, columns as wide as they need to be. `DROPS` are those of the qdiscs and of
-/// the link; `BACKLOG` is packets; `BQL` is bytes in flight, of how many at most.
+/// the link; `BACKLOG` is packets; `BQL` is bytes in flight, of how many at most, in all queues
+/// together.
 pub fn text(links: &mut [Link]) -> String {
     let mut rows = vec![HEAD.map(String::from)];
     rows.extend(links.iter_mut().map(row));
@@ -34,9 +37,10 @@ pub fn text(links: &mut [Link]) -> String {
 }
 
 fn row(link: &mut Link) -> [String; HEAD.len()] {
-    let (stats, env, path) = (link.way.stats(), *link.env(), link.way.path());
-    let bql =
-        path.dql().map_or_else(|| NOTHING.to_owned(), |dql| format!("{}/{}", dql.inflight(), dql.limit()));
+    let (stats, env, port) = (link.way.stats(), *link.env(), link.way.port());
+    let bql = port
+        .byte_limit()
+        .map_or_else(|| NOTHING.to_owned(), |(limit, inflight)| format!("{inflight}/{limit}"));
     [
         link.name.to_string(),
         link.kind.name().to_owned(),
@@ -49,7 +53,7 @@ fn row(link: &mut Link) -> [String; HEAD.len()] {
         stats.departed.to_string(),
         stats.departed_bytes.to_string(),
         drops(link).to_string(),
-        path.backlog().packets.to_string(),
+        port.backlog().packets.to_string(),
         bql,
     ]
 }
@@ -67,7 +71,7 @@ pub fn json(links: &mut [Link]) -> String {
 
 fn object(link: &mut Link) -> String {
     let (stats, env, counters) = (link.way.stats(), *link.env(), link.counters());
-    let path = link.way.path();
+    let port = link.way.port();
     let mut o = Object::new()
         .text("name", link.name.as_str())
         .text("type", link.kind.name())
@@ -96,18 +100,21 @@ fn object(link: &mut Link) -> String {
         .uint("bytes", stats.departed_bytes)
         .uint("drops", stats.dropped + stats.no_memory + stats.malformed)
         .uint("lost", stats.lost)
-        .uint("backlog_packets", path.backlog().packets)
-        .uint("backlog_bytes", path.backlog().bytes)
+        .uint("backlog_packets", port.backlog().packets)
+        .uint("backlog_bytes", port.backlog().bytes)
         .uint("inflight_bytes", link.way.in_flight());
-    o = match path.dql() {
+    o = match port.byte_limit() {
         None => o.raw("bql", "null"),
-        Some(dql) => {
-            let bql = Object::new()
-                .uint("limit", u64::from(dql.limit()))
-                .uint("inflight", u64::from(dql.inflight()));
-            o.raw("bql", &bql.finish())
+        Some((limit, inflight)) => {
+            o.raw("bql", &Object::new().uint("limit", limit).uint("inflight", inflight).finish())
         }
     };
+    if port.paths().len() > 1 {
+        o = o.raw(
+            "per_queue",
+            &json::list((0..port.queues()).filter_map(|queue| port.path(queue)).map(queue_object)),
+        );
+    }
     if let Some(counters) = counters {
         let rx = Object::new()
             .uint("packets", counters.rx_frames)
@@ -115,5 +122,24 @@ fn object(link: &mut Link) -> String {
             .uint("unclaimed", link.unclaimed.packets);
         o = o.raw("rx", &rx.finish());
     }
+    o.finish()
+}
+
+/// What a queue that has a path of its own has done.
+fn queue_object(path: &TxPath<Frame>) -> String {
+    let (stats, backlog) = (path.stats(), path.backlog());
+    let o = Object::new()
+        .uint("packets", stats.tx_packets)
+        .uint("bytes", stats.tx_bytes)
+        .uint("direct", stats.direct)
+        .uint("backlog_packets", backlog.packets)
+        .uint("backlog_bytes", backlog.bytes);
+    let o = match path.dql() {
+        None => o.raw("bql", "null"),
+        Some(dql) => {
+            let (limit, inflight) = (u64::from(dql.limit()), u64::from(dql.inflight()));
+            o.raw("bql", &Object::new().uint("limit", limit).uint("inflight", inflight).finish())
+        }
+    };
     o.finish()
 }

@@ -1,11 +1,10 @@
 //! Links as tc sees them.
 
 use txweir_core::action::State;
-use txweir_core::cx::Cx;
 use txweir_core::filter::Filters;
 use txweir_core::packet::PortId;
-use txweir_core::pool::Pool;
-use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
+use txweir_core::port::{Qdiscs, Trees};
+use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree, TxPath};
 use txweir_tc::tool::{Device, Devices, Hook, HookCounts, LOOPBACK, LinkLine, SwapDone};
 
 use crate::grammar::{self, Verb};
@@ -50,16 +49,16 @@ impl Devices for Links {
 
     fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
         let is_meant = |link: &&Link| trees.iter().any(|(name, _)| *name == link.name.as_str());
-        let present: Vec<&Tree> = self.all().iter().filter(is_meant).map(Device::tree).collect();
+        let present: Vec<&Tree> = self.all().iter().filter(is_meant).flat_map(trees_of).collect();
         self.rates.check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
     }
 
     fn join_rates(&mut self, names: &[&str]) -> Result<(), ConfigError> {
         let is_meant = |link: &Link| names.contains(&link.name.as_str());
-        let trees: Vec<&Tree> = self.all.iter().filter(|l| is_meant(l)).map(Device::tree).collect();
+        let trees: Vec<&Tree> = self.all.iter().filter(|l| is_meant(l)).flat_map(trees_of).collect();
         let agreed = self.rates.agree(&trees)?;
         for link in self.all.iter_mut().filter(|l| is_meant(l)) {
-            link.way.configure(self.now, |tree, _| agreed.join(tree));
+            link.way.configure_each(self.now, |tree, _| agreed.join(tree));
             link.advance(self.now);
         }
         Ok(())
@@ -80,6 +79,11 @@ impl Devices for Links {
     }
 }
 
+/// The trees of a link: one for each queue, or one for all.
+fn trees_of(link: &Link) -> impl Iterator<Item = &Tree> {
+    link.way.port().paths().iter().map(TxPath::tree)
+}
+
 impl Device for Link {
     fn name(&self) -> &str {
         self.name.as_str()
@@ -93,12 +97,8 @@ impl Device for Link {
         *self.env()
     }
 
-    fn tree(&self) -> &Tree {
-        self.way.path().tree()
-    }
-
-    fn pool(&self) -> &Pool {
-        &self.way.path().cx().pool
+    fn tree(&self) -> Trees<'_> {
+        self.way.port().trees()
     }
 
     fn hook(&self) -> Option<Hook> {
@@ -116,13 +116,13 @@ impl Device for Link {
         self.hook_counts
     }
 
-    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
+    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
         let now = self.now;
-        self.way.configure(now, f);
+        self.way.change(now, f);
         self.advance(now);
     }
 
-    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
+    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
         let now = self.now;
         let ((), done) = self.way.swap(now, f);
         self.advance(now);
@@ -130,9 +130,8 @@ impl Device for Link {
     }
 
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
-        let path = self.way.path();
         let mut waiting: Vec<(Handle, Handle, Meta)> = Vec::new();
-        path.queued(&mut |parent, handle, m| waiting.push((parent, handle, *m)));
+        self.way.port().queued(&mut |parent, handle, m| waiting.push((parent, handle, *m)));
         // As a swap puts them into a new tree.
         waiting.sort_by_key(|(_, _, m)| m.enqueued);
         waiting.iter().for_each(|(parent, handle, m)| f(*parent, *handle, m));

@@ -1,82 +1,9 @@
 //! Links in virtual time: what commands do to them, and what becomes of packets.
 
-use serde_json::Value;
+mod common;
+
+use common::{MS, World};
 use txweir_core::Instant;
-use txweir_daemon::Daemon;
-use txweir_daemon::protocol::{Ask, Reply};
-
-/// A daemon and a time that only the test moves.
-#[derive(Default)]
-struct World {
-    daemon: Daemon,
-    now: Instant,
-}
-
-impl World {
-    fn with(lines: &[&str]) -> Self {
-        let mut world = Self::default();
-        for line in lines {
-            world.link(line);
-        }
-        world
-    }
-
-    fn ask(&mut self, line: &str) -> Reply {
-        let args = line.split_whitespace().map(String::from).collect();
-        self.daemon.answer(self.now, &Ask::Link { args })
-    }
-
-    /// A link command that is to succeed; what it prints.
-    fn link(&mut self, line: &str) -> String {
-        let reply = self.ask(line);
-        assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{line}");
-        reply.stdout
-    }
-
-    /// A link command that is to be refused; why.
-    fn refused(&mut self, line: &str) -> (u8, String) {
-        let before = self.save();
-        let reply = self.ask(line);
-        assert_eq!((self.save(), reply.stdout.as_str()), (before, ""), "{line}");
-        (reply.status, reply.stderr)
-    }
-
-    /// A tc command that is to succeed; what it prints.
-    fn tc(&mut self, line: &str) -> String {
-        let reply = self.try_tc(line);
-        assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{line}");
-        reply.stdout
-    }
-
-    fn try_tc(&mut self, line: &str) -> Reply {
-        let args = line.split_whitespace().map(String::from).collect();
-        self.daemon.answer(self.now, &Ask::Tc { args, batch: None, class_names: None })
-    }
-
-    fn save(&mut self) -> String {
-        self.daemon.answer(self.now, &Ask::Save).stdout
-    }
-
-    /// Lets time pass, as the loop would.
-    fn until(&mut self, end: Instant) {
-        while let Some(at) = self.daemon.links().deadline(self.now).filter(|at| *at <= end) {
-            self.now = self.now.max(at);
-            let now = self.now;
-            self.daemon.links_mut().turn(&move || now, &[]);
-        }
-        self.now = end;
-    }
-
-    fn show(&mut self, name: &str) -> Value {
-        serde_json::from_str(&self.link(&format!("show {name} -j"))).expect("JSON")
-    }
-
-    fn count(&mut self, name: &str, key: &str) -> u64 {
-        self.show(name)[0][key].as_u64().unwrap_or_else(|| panic!("{key}"))
-    }
-}
-
-const MS: u64 = 1_000_000;
 
 #[test]
 fn a_null_link_takes_everything_at_once() {
@@ -142,7 +69,13 @@ fn a_link_goes_with_what_is_queued_on_it() {
 
 #[test]
 fn refusals_name_the_link_and_change_nothing() {
-    let mut world = World::with(&["add a", "add w --type wire", "add q --queues 4", "add j --mtu 9000"]);
+    let mut world = World::with(&[
+        "add a",
+        "add w --type wire",
+        "add q --queues 4",
+        "add j --mtu 9000",
+        "add h --type wire --wire rate=1gbit,ring=2048",
+    ]);
     for (line, message) in [
         ("add a", "link a: exists already (use set or replace, or delete it first)"),
         ("add none", "link none: this name stands for no link (--peer none)"),
@@ -150,10 +83,13 @@ fn refusals_name_the_link_and_change_nothing() {
             "add a#b",
             "link a#b: expected a name that can stand in a tc line: no leading -, no quote, backslash or #",
         ),
-        ("del x", "link x: there is no such link (links: a, w, q, j)"),
-        ("set x --mtu 100", "link x: there is no such link (links: a, w, q, j)"),
-        ("show x", "link x: there is no such link (links: a, w, q, j)"),
-        ("add b --type wire --queues 2", "link b queues: expected 1 for a link of type wire, given 2"),
+        ("del x", "link x: there is no such link (links: a, w, q, j, h)"),
+        ("set x --mtu 100", "link x: there is no such link (links: a, w, q, j, h)"),
+        ("show x", "link x: there is no such link (links: a, w, q, j, h)"),
+        (
+            "add b --type wire --queues 4096 --wire rate=1mbit,ring=4096",
+            "link b: wire rings: expected at most 4194304 descriptors in all rings together, given \"16777216\"",
+        ),
         (
             "add b --rate 1mbit",
             "link b rate: a null link takes what it is sent at once: expected type wire, tap or packet",
@@ -174,7 +110,7 @@ fn refusals_name_the_link_and_change_nothing() {
             "add b --type tap --if no-such-if",
             "link b: interface `tap:no-such-if` does not exist: create it first (`ip tuntap add dev no-such-if mode tap`)",
         ),
-        ("set a --peer x", "link a peer: link x: there is no such link (links: a, w, q, j)"),
+        ("set a --peer x", "link a peer: link x: there is no such link (links: a, w, q, j, h)"),
         ("set a --peer a", "link a peer: expected another link, given a"),
         (
             "set a --peer w --mtu 7",
@@ -185,7 +121,10 @@ fn refusals_name_the_link_and_change_nothing() {
             "replace a --type wire",
             "link a type: expected null, as it is, given wire (to change it, delete the link and add it)",
         ),
-        ("set w --queues 2", "link w queues: expected 1 for a link of type wire, given 2"),
+        (
+            "set h --queues 4096",
+            "link h queues: wire rings: expected at most 4194304 descriptors in all rings together, given \"8388608\"",
+        ),
         (
             "replace w --wire rate=1mbit,ring=64",
             "link w wire: expected rate=1Gbit or another rate, as it is, given rate=1Mbit,ring=64 (to change it, delete \

@@ -1,22 +1,29 @@
-//! One direction of a forwarder: an input, a [`TxPath`], a [`Wire`], an output. It asks nobody what time it is, so
-//! that it runs in virtual time as well.
+//! One direction of a forwarder: an input, a [`TxPort`] with its paths, a [`Wire`], an output. It asks nobody what time it is,
+//! so that it runs in virtual time as well.
 //!
 //! The wire is a model, and a model is never late: when [`Direction::advance`] is called after the time of an
 //! event, the event and everything that follows from it (completions, the byte limit, the refill from the qdiscs)
 //! still happen at their own times, in order, and only the frames leave late. So the rate over any longer time,
 //! and what the byte limit learns, are those of the wire and not of this machine's scheduler. How late the worst
 //! was is counted.
+//!
+//! A direction of several queues has a ring of the wire for each, and below mq and mqprio a path. How the rings share the line
+//! is what an mqprio at the root says (`hw 1`); otherwise they take turns.
 
 use std::collections::VecDeque;
 use std::io;
 
 use txweir_core::cx::Cx;
-use txweir_core::device::TxQueue;
 use txweir_core::dql::DqlConfig;
+use txweir_core::filter::BlockId;
+use txweir_core::port::{Choice, Port as TxPort, Qdiscs};
+use txweir_core::qdisc::mqprio;
+use txweir_core::queues::QueueSet;
 use txweir_core::route::Route;
+use txweir_core::select::Sender;
 use txweir_core::txpath::{BULK, Swapped};
-use txweir_core::wire::{Departure, Wire, WireConfig};
-use txweir_core::{Admitted, ConfigError, Detail, DropReason, Env, ErrorKind, Instant, Meta, Nanos};
+use txweir_core::wire::{Departure, LineConfig, Wire, WireConfig};
+use txweir_core::{Admitted, ConfigError, Detail, Env, ErrorKind, Instant, Meta, Nanos};
 use txweir_core::{PathConfig, Rate, Role, Tree, TxPath, Wake};
 use txweir_device::{LinkIo, Segmenter, Sent, VnetHdr};
 
@@ -62,9 +69,10 @@ pub struct DirectionConfig {
     pub wire: Option<WireConfig>,
     /// The byte queue limit; `None` leaves only the ring.
     pub bql: Option<DqlConfig>,
-    /// What qdiscs may know of the output. Its seed also keys the flow hash.
+    /// What qdiscs may know of the output. Its seed also keys the flow hash. The wire has a ring for each of its queues, and
+    /// says what it can schedule.
     pub env: Env,
-    /// Packets that can wait in the qdiscs.
+    /// Packets that can wait in the qdiscs: of each queue, where each has its own (`txweir_core::port::Port::new`).
     pub packets: usize,
     /// Bytes of all frame buffers.
     pub memory: usize,
@@ -145,13 +153,46 @@ impl Arrival {
 #[derive(Debug)]
 pub struct Direction {
     classifier: Classifier,
-    path: TxPath<Frame>,
+    port: TxPort<Frame>,
     line: Line,
-    /// When a qdisc wants to be asked again.
-    timer: Option<Instant>,
+    timers: Timers,
     /// Frames that have left the wire and wait for the output.
     waiting: VecDeque<Frame>,
     stats: DirectionStats,
+}
+
+/// When qdiscs want to be asked again.
+#[derive(Debug, Default)]
+struct Timers {
+    /// Of each path.
+    each: Vec<Option<Instant>>,
+    /// The earliest.
+    next: Option<Instant>,
+}
+
+impl Timers {
+    fn set(&mut self, path: usize, at: Option<Instant>) {
+        if path >= self.each.len() {
+            self.each.resize(path + 1, None);
+        }
+        let before = std::mem::replace(&mut self.each[path], at);
+        if before == at {
+            return;
+        }
+        self.next = match (self.next, at) {
+            // The earliest of all may have gone: every other one is looked at.
+            (next, _) if next == before => self.each.iter().flatten().min().copied(),
+            (Some(next), Some(at)) => Some(next.min(at)),
+            (next, at) => next.or(at),
+        };
+    }
+    /// There are so many paths from now on; those that are gone want nothing.
+    fn truncate(&mut self, paths: usize) {
+        for path in paths..self.each.len() {
+            self.set(path, None);
+        }
+        self.each.truncate(paths);
+    }
 }
 
 impl Direction {
@@ -160,46 +201,120 @@ impl Direction {
     /// # Errors
     /// A wire or a byte limit that cannot be.
     pub fn new(config: DirectionConfig) -> Result<Self, ConfigError> {
+        let queues = config.env.queues.clamp(1, QueueSet::QUEUES_MAX);
+        let offload = config.wire.as_ref().map_or(config.env.offload, |wire| wire.offload);
         let path = PathConfig {
-            env: config.env,
+            env: Env { queues, offload, ..config.env },
             pool: config.packets,
             role: Role::Forwarder,
             bql: config.bql,
             trace: 0,
         };
         let refused = |e| ConfigError::new(ErrorKind::OutOfRange, "wire", e, "").key("bql");
-        let mut path = TxPath::new(path).map_err(refused)?;
-        path.choose_queues();
-        Ok(Self {
+        let mut line = Line::new(config.wire, config.memory)?;
+        line.add_queues(queues)?;
+        let mut way = Self {
             classifier: Classifier::new(config.env.seed),
-            path,
-            line: Line::new(config.wire, config.memory)?,
-            timer: None,
+            port: TxPort::new(path).map_err(refused)?,
+            line,
+            timers: Timers::default(),
             waiting: VecDeque::new(),
             stats: DirectionStats::default(),
-        })
+        };
+        way.fit_scheduler();
+        Ok(way)
     }
 
-    /// Changes the qdiscs, at any time: `f` gets the tree and what its operations need.
+    /// Changes the qdiscs of the first path, which is that of all queues where they have none of their own, at any time: `f` gets
+    /// the tree and what its operations need.
     pub fn configure<R>(&mut self, now: Instant, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
-        let r = self.path.configure(now, &mut self.line, f);
-        self.drain(now);
+        let r = self.port.configure_path(now, 0, &mut self.line, f);
+        self.drain_all(now);
         r
     }
 
-    /// Like [`configure`](Self::configure), and what waits goes on waiting: see [`TxPath::swap`]. A super-frame that the
-    /// new tree takes only in pieces is cut.
-    pub fn swap<R>(&mut self, now: Instant, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> (R, Swapped) {
+    /// Changes the qdiscs of every path, at any time: `f` does the same to each tree.
+    pub fn configure_each(&mut self, now: Instant, f: impl FnMut(&mut Tree, &mut Cx)) {
+        self.port.configure_each(now, &mut self.line, f);
+        self.drain_all(now);
+    }
+
+    /// Changes the qdiscs of all paths by their handles, at any time. What waits in those that are removed is dropped.
+    pub fn change<R>(&mut self, now: Instant, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> R {
+        let r = self.port.configure(now, &mut self.line, f);
+        self.fit_scheduler();
+        self.drain_all(now);
+        r
+    }
+
+    /// Like [`change`](Self::change), and what waits goes on waiting: see [`TxPort::swap`]. A super-frame that the new tree takes
+    /// only in pieces is cut.
+    pub fn swap<R>(&mut self, now: Instant, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> (R, Swapped) {
+        let done = self.while_cutting(|port, line, cut| port.swap(now, line, f, cut));
+        self.fit_scheduler();
+        self.drain_all(now);
+        done
+    }
+
+    /// Whether it could have so many transmit queues.
+    ///
+    /// # Errors
+    /// As [`set_queues`](Self::set_queues).
+    pub fn check_queues(&self, queues: u16) -> Result<(), ConfigError> {
+        self.port.check_queues(queues)?;
+        self.line.check_queues(queues)
+    }
+
+    /// Changes the number of transmit queues, at any time; packets that wait go on waiting: see [`TxPort::set_queues`].
+    ///
+    /// # Errors
+    /// What the root was made with does not hold for so many queues, or the wire cannot have so many rings. Then nothing has
+    /// changed.
+    pub fn set_queues(&mut self, now: Instant, queues: u16) -> Result<(), ConfigError> {
+        self.port.check_queues(queues)?;
+        self.line.add_queues(queues)?;
+        let done = self.while_cutting(|port, line, cut| port.set_queues_with(now, queues, line, cut));
+        self.fit_scheduler();
+        self.drain_all(now);
+        done
+    }
+
+    /// Changes what qdiscs that are made from now on know of the output, but for its queues.
+    pub fn set_env(&mut self, now: Instant, env: Env) {
+        self.port.set_env(now, env, &mut self.line);
+        self.drain_all(now);
+    }
+
+    /// Does something that may cut super-frames.
+    fn while_cutting<R>(
+        &mut self,
+        f: impl FnOnce(
+            &mut TxPort<Frame>,
+            &mut Line,
+            &mut dyn FnMut(Frame, &Meta, u32, &mut dyn FnMut(Frame, Meta)),
+        ) -> R,
+    ) -> R {
         // The buffers are with the caller meanwhile: those of frames that are dropped gather in others.
         let mut frames = std::mem::replace(&mut self.line.frames, Frames::empty());
         let stats = &mut self.stats;
-        let done = self.path.swap(now, &mut self.line, f, |whole, meta, _, each| {
+        let done = f(&mut self.port, &mut self.line, &mut |whole, meta, _, each| {
             cut(&mut frames, stats, whole, meta, &mut |_, piece, m| each(piece, m));
         });
         let dropped = std::mem::replace(&mut self.line.frames, frames);
         self.line.frames.absorb(dropped);
-        self.drain(now);
         done
+    }
+
+    /// Has the rings of the wire share the line as the root says.
+    fn fit_scheduler(&mut self) {
+        let queues = self.port.queues();
+        let Some(wire) = self.line.wire_mut() else { return };
+        let line = mqprio::line_of(self.port.trees().root().qdisc(), queues);
+        let line = line.unwrap_or_else(|| LineConfig::round_robin(queues));
+        if *wire.scheduler() != line && wire.configure_scheduler(&line).is_err() {
+            // What the root asks for was checked when it was made, against a line that may have another rate now.
+            let _ = wire.configure_scheduler(&LineConfig::round_robin(queues));
+        }
     }
 
     /// Receives one frame and reads its headers. What cannot be forwarded is counted and left out.
@@ -229,29 +344,37 @@ impl Direction {
     pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl Port) -> io::Result<()> {
         self.advance(now, output)?;
         let Arrival { frame, mut meta, route, queue_chosen } = arrival;
-        if !queue_chosen {
-            meta.queue = self.path.choose(&meta);
-        }
-        let detail =
-            self.path.wants_detail().then(|| Detail { route, ..self.classifier.detail(frame.bytes()) });
-        match self.path.submit_with(now, frame, meta, detail.as_ref(), &mut self.line) {
+        let by = Sender::default();
+        let chosen = match queue_chosen {
+            true => Choice::Queue(meta.queue),
+            false => Choice::By(&by, None),
+        };
+        let queue = self.choose(&meta, chosen, now);
+        meta.queue = queue;
+        let wants = self.port.path(queue).is_some_and(TxPath::wants_detail);
+        let detail = wants.then(|| Detail { route, ..self.classifier.detail(frame.bytes()) });
+        let choice = Choice::Queue(queue);
+        match self.port.send_with(now, frame, meta, detail.as_ref(), choice, &mut self.line).1 {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
             Admitted::Cut(frame, _) => self.cut(now, frame, &meta, detail.map(Detail::piece)),
-            Admitted::Full(frame) => {
-                // A forwarder's path does not say so.
-                self.line.discard(frame, &meta, DropReason::Overlimit);
-            }
+            // A forwarder's path does not say so.
+            Admitted::Full(frame) => self.line.discard(frame),
         }
-        if self.path.stops().may_transmit() {
-            self.drain(now);
+        if self.port.path(queue).is_some_and(|path| path.stops().may_transmit()) {
+            self.drain(now, queue);
         }
         Ok(())
     }
 
+    /// The queue of a packet.
+    pub(crate) fn choose(&mut self, meta: &Meta, choice: Choice<'_>, now: Instant) -> u16 {
+        self.port.choose(meta, choice, now)
+    }
+
     /// A hook's filters have dropped a frame.
-    pub(crate) fn hook_dropped(&mut self, arrival: Arrival, reason: DropReason) {
+    pub(crate) fn hook_dropped(&mut self, arrival: Arrival) {
         self.stats.filtered += 1;
-        self.line.discard(arrival.frame, &arrival.meta, reason);
+        self.line.discard(arrival.frame);
     }
 
     /// An action has taken a frame.
@@ -271,22 +394,47 @@ impl Direction {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.stats.late_max_ns = self.stats.late_max_ns.max(now.saturating_since(at).0);
             let finished = self.carry(at, output)?;
-            if finished {
-                self.path.reap(at, &mut self.line, |_| {});
-            }
-            if finished || self.timer.is_some_and(|t| t <= at) {
-                self.drain(at);
-            }
+            self.attend(at, finished);
         }
         self.carry(now, output)?;
         Ok(())
+    }
+
+    /// Takes what the device has finished, if anything, and drains the queues that have something to do.
+    fn attend(&mut self, at: Instant, finished: bool) {
+        let split = self.port.is_split();
+        let mut opened = false;
+        if finished {
+            for queue in 0..self.line.queues() {
+                if self.line.reported(queue) {
+                    opened |= self.port.reap(at, queue, &mut self.line, |_| {}).opened;
+                    if split && queue < self.port.queues() {
+                        self.drain(at, queue);
+                    }
+                }
+            }
+        }
+        if opened {
+            return self.drain_all(at);
+        }
+        if finished && !split {
+            return self.drain(at, 0);
+        }
+        if self.timers.next.is_some_and(|t| t <= at) {
+            // There is a path for each queue, or one.
+            for path in 0..self.port.paths().len() as u16 {
+                if self.timers.each.get(usize::from(path)).is_some_and(|t| t.is_some_and(|t| t <= at)) {
+                    self.drain(at, path);
+                }
+            }
+        }
     }
 
     /// When to call [`advance`](Self::advance) next, if nothing arrives: as soon as something happens, and up to
     /// 50 us later while there is more to happen soon after.
     #[must_use]
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
-        let busy = self.line.units > 1 || self.path.backlog().packets > 1;
+        let busy = self.line.units > 1 || self.port.backlog().packets > 1;
         let event = self.next_event()?;
         Some(if busy { event.max(now + COALESCE) } else { event })
     }
@@ -297,10 +445,20 @@ impl Direction {
         !self.waiting.is_empty() || self.line.is_blocked()
     }
 
-    /// Its transmit path: qdiscs, byte limit, counters.
+    /// Its queues: qdiscs, byte limits, counters.
     #[must_use]
-    pub const fn path(&self) -> &TxPath<Frame> {
-        &self.path
+    pub const fn port(&self) -> &TxPort<Frame> {
+        &self.port
+    }
+    /// The blocks of filters that are nobody's any more: see `Tree::take_orphans`.
+    #[must_use]
+    pub fn take_orphans(&mut self) -> Vec<BlockId> {
+        self.port.take_orphans()
+    }
+    /// The path of the first queue, which is that of all where they have none of their own.
+    #[must_use]
+    pub fn path(&self) -> &TxPath<Frame> {
+        self.port.first()
     }
     /// Its wire, if it has one.
     #[must_use]
@@ -325,16 +483,24 @@ impl Direction {
     }
 
     fn next_event(&self) -> Option<Instant> {
-        match (self.line.next_event(), self.timer) {
+        match (self.line.next_event(), self.timers.next) {
             (Some(event), Some(timer)) => Some(event.min(timer)),
             (event, timer) => event.or(timer),
         }
     }
 
-    /// From the qdiscs to the ring, as much as goes.
-    fn drain(&mut self, now: Instant) {
-        self.timer = loop {
-            match self.path.drain(now, BULK, &mut self.line) {
+    /// From the qdiscs of every queue to the device, as much as goes.
+    fn drain_all(&mut self, now: Instant) {
+        let paths = self.port.paths().len();
+        self.timers.truncate(paths);
+        // There is a path for each queue, or one.
+        (0..paths as u16).for_each(|queue| self.drain(now, queue));
+    }
+
+    /// From the qdiscs of a queue to its ring, as much as goes.
+    fn drain(&mut self, now: Instant, queue: u16) {
+        let timer = loop {
+            match self.port.drain(now, queue, BULK, &mut self.line) {
                 // Bounded by what is queued: each round sends some of it.
                 Wake::More => {}
                 Wake::Idle | Wake::Device => break None,
@@ -342,6 +508,8 @@ impl Direction {
                 Wake::At(at, _) => break Some(at.max(now + Nanos(1))),
             }
         };
+        let path = if self.port.is_split() { usize::from(queue) } else { 0 };
+        self.timers.set(path, timer);
         self.stats.held_max = self.stats.held_max.max(self.line.held_bytes());
     }
 
@@ -393,15 +561,13 @@ impl Direction {
 
     /// Submits a super-frame segment by segment.
     fn cut(&mut self, now: Instant, whole: Frame, meta: &Meta, detail: Option<Detail>) {
-        let Self { path, line, stats, .. } = self;
+        let Self { port, line, stats, .. } = self;
         let mut frames = std::mem::replace(&mut line.frames, Frames::empty());
         cut(&mut frames, stats, whole, meta, &mut |frames, piece, m| {
             std::mem::swap(frames, &mut line.frames);
-            match path.submit_with(now, piece, m, detail.as_ref(), line) {
+            match port.send_with(now, piece, m, detail.as_ref(), Choice::Queue(m.queue), line).1 {
                 Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
-                Admitted::Cut(piece, _) | Admitted::Full(piece) => {
-                    line.discard(piece, &m, DropReason::Oversize);
-                }
+                Admitted::Cut(piece, _) | Admitted::Full(piece) => line.discard(piece),
             }
             std::mem::swap(frames, &mut line.frames);
         });

@@ -4,8 +4,10 @@ use txweir_core::action::State;
 use txweir_core::filter::{BlockId, Filters, Run, Verdict};
 use txweir_core::headers::Headers;
 use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Undone, Way};
+use txweir_core::port::Choice;
 use txweir_core::route::Routed;
-use txweir_core::{DropReason, Instant};
+use txweir_core::select::Sender;
+use txweir_core::{Instant, TxPath};
 use txweir_tc::tool::HookCounts;
 
 use crate::direction::{Arrival, Direction};
@@ -120,7 +122,7 @@ impl Direction {
                 Verdict::Class(class) => packet.meta.class = class,
                 Verdict::Drop => {
                     counted.drops += u64::from(counts);
-                    self.hook_dropped(arrival, DropReason::Filtered);
+                    self.hook_dropped(arrival);
                     return None;
                 }
                 Verdict::Stolen => {
@@ -130,18 +132,25 @@ impl Direction {
             }
         }
         // Ahead of the qdiscs, whose filters may know better: multiq goes by what they say.
-        if !packet.queue_chosen {
-            packet.meta.queue = self.path().choose(packet.meta);
-        }
+        let chosen = match packet.queue_chosen {
+            true => Choice::Queue(packet.meta.queue),
+            false => Choice::By(&Sender::default(), None),
+        };
+        let queue = self.choose(packet.meta, chosen, now);
+        packet.meta.queue = queue;
         *queue_chosen = true;
-        let tree = self.path().tree();
-        if tree.has_filters() {
+        let tree = self.port().path(queue).map(TxPath::tree);
+        if let Some(tree) = tree.filter(|tree| tree.has_filters()) {
             match tree.route(asking.filters, &mut packet, &mut run) {
                 Routed::Go(said) => *route = said,
                 Routed::Stolen => {
                     self.taken(arrival);
                     return None;
                 }
+            }
+            if self.port().is_split() {
+                // It is on that queue's path, whatever filters there say.
+                packet.meta.queue = queue;
             }
         }
         Some(arrival)

@@ -76,7 +76,7 @@ fn write_direction(out: &mut String, way: &Direction, ends: &Ends<'_>, elapsed: 
     if s.filtered + s.taken > 0 {
         writeln!(out, "         filtered {} taken {}", s.filtered, s.taken)?;
     }
-    for line in show::text(way.path().tree(), None, true).lines() {
+    for line in show::text(way.port().trees(), None, true).lines() {
         writeln!(out, "  {}", line.trim_end())?;
     }
     let mut reasons = String::new();
@@ -84,7 +84,7 @@ fn write_direction(out: &mut String, way: &Direction, ends: &Ends<'_>, elapsed: 
     if !reasons.is_empty() {
         writeln!(out, "   reasons{reasons}")?;
     }
-    let path = way.path().stats();
+    let path = way.port().path_stats();
     writeln!(
         out,
         "  path   direct {} queued {} stopped by ring {} by byte limit {} cut {} into {}",
@@ -127,7 +127,7 @@ fn direction(way: &Direction, ends: &Ends<'_>) -> String {
     let (mut stats, mut path) = (Some(Object::new()), Some(Object::new()));
     let add = |o: &mut Option<Object>, key: &str, n: u64| *o = o.take().map(|o| o.uint(key, n));
     way.stats().visit(&mut |counter, n| add(&mut stats, counter.key, n));
-    way.path().stats().visit(&mut |counter, n| add(&mut path, counter.key, n));
+    way.port().path_stats().visit(&mut |counter, n| add(&mut path, counter.key, n));
     let (mut drops, mut marks) = (Some(Object::new()), Some(Object::new()));
     each_reason(way, &mut |is_drop, name, n| add(if is_drop { &mut drops } else { &mut marks }, name, n));
     let done = |o: Option<Object>| o.unwrap_or_default().finish();
@@ -151,7 +151,7 @@ fn direction(way: &Direction, ends: &Ends<'_>) -> String {
         .text("from", ends.from)
         .text("to", ends.to)
         .raw("rx", &rx.finish())
-        .raw("qdiscs", &show::json(way.path().tree(), None, true))
+        .raw("qdiscs", &show::json(way.port().trees(), None, true))
         .raw("drops", &done(drops))
         .raw("marks", &done(marks))
         .raw("path", &done(path))
@@ -194,9 +194,9 @@ fn wire(way: &Direction) -> String {
 
 /// Shows each reason that has counted anything: whether it is one of drops, its name, its count.
 fn each_reason(way: &Direction, f: &mut dyn FnMut(bool, &str, u64)) {
-    let cx = way.path().cx();
-    let drops = DropReason::ALL.iter().map(|r| (true, r.name(), cx.drops(*r)));
-    let marks = MarkReason::ALL.iter().map(|r| (false, r.name(), cx.marks(*r)));
+    let port = way.port();
+    let drops = DropReason::ALL.iter().map(|r| (true, r.name(), port.drops(*r)));
+    let marks = MarkReason::ALL.iter().map(|r| (false, r.name(), port.marks(*r)));
     drops.chain(marks).filter(|(_, _, n)| *n > 0).for_each(|(is_drop, name, n)| f(is_drop, name, n));
 }
 

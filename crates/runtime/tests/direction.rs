@@ -141,12 +141,20 @@ fn a_frame_takes_its_time_on_the_wire() {
 /// The same arrivals at the same times; in between, one loop is punctual and the other is late or silent.
 #[test]
 fn a_late_loop_changes_nothing_but_when_frames_leave() {
-    for kind in ["pfifo_fast", "fq_codel"] {
+    for (kind, queues) in [("pfifo_fast", 1), ("fq_codel", 1), ("mq", 3), ("fq_codel", 3)] {
         let (mut prompt, mut late) =
-            (direction("rate=100mbit", 64 << 20), direction("rate=100mbit", 64 << 20));
+            (of_queues(queues, Some("rate=100mbit")), of_queues(queues, Some("rate=100mbit")));
         let (mut p, mut l) = (List::default(), List::default());
-        root(&mut prompt, kind, &[]);
-        root(&mut late, kind, &[]);
+        graft(&mut prompt, Instant::ZERO, "root", kind, &[]);
+        graft(&mut late, Instant::ZERO, "root", kind, &[]);
+        for queue in 1..=if kind == "mq" { 3 } else { 0 } {
+            // One of them shapes, so that there is a timer beside the others.
+            let options: &[&str] =
+                if queue == 2 { &["rate", "20mbit", "burst", "9000", "limit", "90000"] } else { &[] };
+            let kind = if queue == 2 { "tbf" } else { "fq_codel" };
+            graft(&mut prompt, Instant::ZERO, &format!("1:{queue}"), kind, options);
+            graft(&mut late, Instant::ZERO, &format!("1:{queue}"), kind, options);
+        }
         let mut seed = 1u64;
         for burst in 0..600u64 {
             let now = Instant(burst * 3_000_000);
@@ -174,10 +182,12 @@ fn a_late_loop_changes_nothing_but_when_frames_leave() {
         let (mut a, mut b) = (prompt.stats(), late.stats());
         (a.late_max_ns, b.late_max_ns) = (0, 0);
         assert_eq!(a, b);
-        let limits = [&prompt, &late].map(|way| way.path().dql().unwrap().stats());
+        let limits = [&prompt, &late]
+            .map(|way| way.port().paths().iter().map(|path| path.dql().unwrap().stats()).collect::<Vec<_>>());
         assert_eq!(limits[0], limits[1]);
-        assert!(limits[0].starved > 0 && limits[0].shrinks > 0, "{:?}", limits[0]);
-        assert_eq!(prompt.path().stats().tx_packets, late.path().stats().tx_packets);
+        let moved = limits[0].iter().any(|limit| limit.starved > 0 && limit.shrinks > 0);
+        assert!(moved || queues > 1, "{:?}", limits[0]);
+        assert_eq!(prompt.port().path_stats(), late.port().path_stats());
     }
 }
 
@@ -424,16 +434,16 @@ fn a_swap_keeps_what_waits_in_order_and_drops_only_what_has_no_room() {
     assert_eq!(way.path().backlog().packets, 100);
     let tally = |packets: u64| Tally { packets, bytes: 100 * packets };
     // To prio: interactive packets first, each band in order.
-    let (_, done) = way.swap(Instant(1), |tree, cx| {
-        tree.replace(Handle::ROOT, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[]), cx).unwrap();
+    let (_, done) = way.swap(Instant(1), |qdiscs| {
+        qdiscs.replace(Handle::ROOT, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[])).unwrap();
     });
     assert_eq!(done, Swapped { moved: tally(100), ..Swapped::default() });
     // The same again: nothing moves.
-    let (_, done) = way.swap(Instant(2), |_, _| {});
+    let (_, done) = way.swap(Instant(2), |_| {});
     assert_eq!(done, Swapped { kept: tally(100), ..Swapped::default() });
     // One band gets little room.
-    let (_, done) = way.swap(Instant(3), |tree, cx| {
-        tree.replace(Handle::new(1, 2), None, "pfifo", &mut Words::new(&["limit", "10"]), cx).unwrap();
+    let (_, done) = way.swap(Instant(3), |qdiscs| {
+        qdiscs.replace(Handle::new(1, 2), None, "pfifo", &mut Words::new(&["limit", "10"])).unwrap();
     });
     assert_eq!(done, Swapped { moved: tally(60), dropped: tally(40), ..Swapped::default() });
     port.full = false;
@@ -445,6 +455,156 @@ fn a_swap_keeps_what_waits_in_order_and_drops_only_what_has_no_room() {
     let stats = way.stats();
     assert_eq!((stats.received, stats.delivered, stats.dropped), (164, 124, 40));
     assert_eq!(way.path().cx().pool.live(), 0);
+}
+
+fn of_queues(queues: u16, spec: Option<&str>) -> Direction {
+    let (wire, bql) = match spec.map(|spec| spec.parse::<WireSpec>().unwrap()) {
+        Some(WireSpec { wire, bql }) => (Some(wire), bql),
+        None => (None, None),
+    };
+    let env = Env { queues, ..Env::default() };
+    Direction::new(DirectionConfig { wire, bql, memory: 64 << 20, env, packets: 4096 }).unwrap()
+}
+
+fn graft(way: &mut Direction, now: Instant, parent: &str, kind: &str, options: &[&str]) {
+    let parent: Handle = parent.parse().unwrap();
+    let handle = (parent == Handle::ROOT).then(|| Handle::new(1, 0));
+    way.change(now, |q| q.replace(parent, handle, kind, &mut Words::new(options))).unwrap();
+}
+
+/// The flow of a frame that `udp` made, and what its sender counts.
+fn flow_of((_, frame): &(VnetHdr, Vec<u8>)) -> (u16, u32) {
+    (u16::from_be_bytes([frame[34], frame[35]]), u32::from_be_bytes(frame[42..46].try_into().unwrap()))
+}
+
+fn numbered(flow: u16, n: u32, len: usize) -> (VnetHdr, Vec<u8>) {
+    let (hdr, mut frame) = udp(0, flow, len);
+    frame[42..46].copy_from_slice(&n.to_be_bytes());
+    (hdr, frame)
+}
+
+/// Queues come and go, and so do roots, while packets flow: none is lost, and every flow keeps its order.
+#[test]
+fn flows_keep_their_order_whatever_happens_to_the_queues() {
+    const ROOTS: [(&str, &[&str]); 4] = [
+        ("mq", &[]),
+        ("mqprio", &["num_tc", "2", "map", "0", "1", "queues", "1@0", "1@1", "hw", "1"]),
+        ("pfifo", &["limit", "4000"]),
+        ("multiq", &[]),
+    ];
+    let specs = [Some("rate=100mbit,ring=16,descriptors=1"), Some("rate=50mbit,ring=64,bql=off"), None];
+    for spec in specs {
+        let mut way = of_queues(4, spec);
+        let mut port = List::default();
+        let (mut now, mut given, mut seed) = (0, [0u32; 24], 7u64);
+        let (mut refused, mut several) = (0, 0);
+        for step in 0..600 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let draw = seed >> 40;
+            // A passage is full for a while, so that something waits.
+            port.full = spec.is_none() && step % 40 < 30;
+            for i in 0..draw % 5 {
+                let flow = (draw / 5 + i * 7) % 24;
+                port.incoming.push_back(numbered(flow as u16, given[flow as usize], 1000));
+                given[flow as usize] += 1;
+            }
+            now += 150_000;
+            feed(&mut way, Instant(now), &mut port);
+            match step % 30 {
+                10 => refused += u32::from(way.set_queues(Instant(now), 1 + (draw % 8) as u16).is_err()),
+                20 => {
+                    let (kind, options) = ROOTS[draw as usize % 4];
+                    let done = way.swap(Instant(now), |q| {
+                        q.replace(
+                            Handle::ROOT,
+                            Some(Handle::new(1 + step as u16, 0)),
+                            kind,
+                            &mut Words::new(options),
+                        )
+                    });
+                    refused += u32::from(done.0.is_err());
+                }
+                _ => {}
+            }
+            several += u32::from(way.port().paths().iter().filter(|p| p.backlog().packets > 0).count() > 1);
+            way.advance(Instant(now), &mut port).unwrap();
+        }
+        port.full = false;
+        way.advance(Instant(now + 1), &mut port).unwrap();
+        run_out(&mut way, &mut port, Instant(now + 1));
+        let mut seen = [0u32; 24];
+        for frame in &port.sent {
+            let (flow, n) = flow_of(frame);
+            assert_eq!(n, seen[usize::from(flow)], "{spec:?}: flow {flow}");
+            seen[usize::from(flow)] += 1;
+        }
+        assert_eq!((seen, way.stats().dropped), (given, 0), "{spec:?}");
+        assert!(
+            refused < 20 && several > 50 && way.port().stats().moved > 200,
+            "{refused} {several} {:?}",
+            way.port().stats()
+        );
+        assert_eq!((way.port().backlog().packets, way.in_flight(), way.port().in_flight()), (0, 0, 0));
+    }
+}
+
+/// Queues of a device without a model take turns, frame by frame.
+#[test]
+fn the_queues_of_a_passage_take_turns() {
+    let mut way = of_queues(2, None);
+    let mut port = List { full: true, ..List::default() };
+    // Ports whose flows have one queue and the other.
+    let queue_of = |way: &mut Direction, flow: u16| {
+        let mut alone = List::default();
+        alone.incoming.push_back(numbered(flow, 0, 100));
+        let before = way.port().paths()[1].stats().tx_packets;
+        feed(way, Instant(0), &mut alone);
+        way.advance(Instant(0), &mut alone).unwrap();
+        way.port().paths()[1].stats().tx_packets - before
+    };
+    let one = (0..).find(|flow| queue_of(&mut way, *flow) == 0).unwrap();
+    let other = (0..).find(|flow| queue_of(&mut way, *flow) == 1).unwrap();
+    for flow in [one, other] {
+        port.incoming.extend((0..100).map(|n| numbered(flow, n, 100)));
+    }
+    feed(&mut way, Instant(1), &mut port);
+    // 64 of each are with the device, and the others wait.
+    let waits = way.port().paths().iter().map(|p| p.backlog().packets).collect::<Vec<_>>();
+    assert_eq!((waits, way.in_flight()), (vec![36, 36], 12_800));
+    port.full = false;
+    way.advance(Instant(2), &mut port).unwrap();
+    run_out(&mut way, &mut port, Instant(2));
+    let flows: Vec<u16> = port.sent.iter().map(|f| flow_of(f).0).collect();
+    let turns: Vec<u16> = (0..64).flat_map(|_| [one, other]).collect();
+    assert_eq!((&flows[..128], flows.len()), (&turns[..], 200));
+}
+
+/// A shaper below mq takes a super-frame only in pieces; and a swap cuts what waits.
+#[test]
+fn super_frames_are_cut_on_the_path_of_their_queue() {
+    let mut way = of_queues(2, Some("rate=10mbit,ring=64"));
+    graft(&mut way, Instant(0), "root", "mq", &[]);
+    let mut port = List::default();
+    let payload = vec![7; 14_480];
+    port.incoming.extend((0..6).map(|_| super_frame(&payload, 1448)));
+    feed(&mut way, Instant(0), &mut port);
+    let (waits, stats) = (way.port().backlog().packets, way.stats());
+    assert!(waits >= 4 && stats.cut == 0, "{waits} {stats:?}");
+    for parent in ["1:1", "1:2"] {
+        let (done, swapped) = way.swap(Instant(1), |q| {
+            let words = ["rate", "8mbit", "burst", "3000", "limit", "1mb"];
+            q.replace(parent.parse().unwrap(), None, "tbf", &mut Words::new(&words))
+        });
+        done.unwrap();
+        assert!(swapped.cut == 0 || swapped.cut == waits, "{swapped:?}");
+    }
+    assert_eq!((way.stats().cut, way.stats().pieces), (waits, 10 * waits));
+    port.incoming.push_back(super_frame(&payload, 1448));
+    feed(&mut way, Instant(2), &mut port);
+    assert_eq!((way.stats().cut, way.stats().pieces), (waits + 1, 10 * (waits + 1)));
+    run_out(&mut way, &mut port, Instant(2));
+    assert_eq!(port.sent.len() as u64, (6 - waits) + 10 * (waits + 1));
+    assert_eq!((way.stats().dropped, way.port().backlog().packets), (0, 0));
 }
 
 /// Bits in which two frames of one length differ.

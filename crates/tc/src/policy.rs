@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use txweir_core::cx::Cx;
+use txweir_core::port::InTree;
 use txweir_core::value::{Value, Words};
 use txweir_core::{ConfigError, Env, ErrorKind, Rate, Tree};
 
@@ -111,7 +112,7 @@ impl Policy {
     /// does not have: see [`Policy::apply_to`].
     pub fn apply(&self, tree: &mut Tree, cx: &mut Cx) -> Result<(), Diagnostic> {
         let mut scratch_cx = scratch_cx();
-        let mut scratch = show::copy(tree, &mut scratch_cx).map_err(|e| self.no_copy(&e))?;
+        let mut scratch = show::copy(&*tree, &mut scratch_cx).map_err(|e| self.no_copy(&e))?;
         self.run(&mut scratch, &mut scratch_cx)?;
         self.run(tree, cx)
     }
@@ -132,7 +133,7 @@ impl Policy {
     fn run(&self, tree: &mut Tree, cx: &mut Cx) -> Result<(), Diagnostic> {
         self.device()?;
         self.commands.iter().try_for_each(|cmd| match Change::of(cmd).filter(|_| !is_hook(cmd)) {
-            Some(change) => command::run(&self.source, &change, tree, cx),
+            Some(change) => command::run(&self.source, &change, &mut InTree::new(tree, cx)),
             None => Err(not_done(&self.source, cmd)),
         })
     }

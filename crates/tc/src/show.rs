@@ -1,4 +1,4 @@
-//! A tree as `tc qdisc show` prints it, in text and JSON, and as the commands that would make it.
+//! The qdiscs of a device as `tc qdisc show` prints them, in text and JSON, and as the commands that would make it.
 //!
 //! What is printed comes from the declarations of parameters and counters; the few things that tc prints
 //! otherwise than declared are in `STYLES` and in the modules of kinds.
@@ -7,6 +7,7 @@ mod cake;
 mod class;
 mod fq;
 mod htb;
+mod made;
 mod netem;
 mod number;
 mod queues;
@@ -17,20 +18,24 @@ mod tbf;
 
 use std::fmt::Write;
 
-use txweir_core::cx::Cx;
 use txweir_core::node::{Books, Node};
 use txweir_core::params::Shown;
+use txweir_core::pool::Pool;
+use txweir_core::port::Trees;
 use txweir_core::qdisc::{Qdisc, pfifo_fast};
 use txweir_core::stab::Stab;
 use txweir_core::time::Nanos;
 use txweir_core::tree::Place;
-use txweir_core::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
-use txweir_core::{Bytes, ConfigError, Handle, Rate, Tree};
+use txweir_core::value::{Json, PrioMap, Show, Value, exact_of, text_of};
+use txweir_core::{Bytes, Handle, Rate};
 
 use crate::json::{self, Object};
+use queues::Below;
 
 pub(crate) use class::class_option_texts;
 pub use class::{Classes, classes};
+pub use made::commands;
+pub(crate) use made::copy;
 pub(crate) use number::rate_text;
 use number::{general, three_digits, time_text};
 
@@ -185,125 +190,39 @@ impl Printed {
 
 /// As `tc qdisc show` prints it, with `stats` as `tc -s`; `dev` is printed if given, as tc does where more
 /// than one device is asked for. Default qdiscs below a class are not shown.
-pub fn text(tree: &Tree, dev: Option<&str>, stats: bool) -> String {
+pub fn text<'a>(trees: impl Into<Trees<'a>>, dev: Option<&str>, stats: bool) -> String {
     let form = Form { dev: dev.map(String::from), statistics: stats, ..Form::default() };
-    qdiscs(tree, &form, &|_, _| true)
+    qdiscs(trees, &form, &|_, _| true)
 }
 
 /// As `tc -j qdisc show` prints it: a list of objects, rates in bytes per second, times in microseconds.
-pub fn json(tree: &Tree, dev: Option<&str>, stats: bool) -> String {
+pub fn json<'a>(trees: impl Into<Trees<'a>>, dev: Option<&str>, stats: bool) -> String {
     let form = Form { dev: dev.map(String::from), statistics: stats, ..Form::default() };
-    json::list(qdisc_objects(tree, &form, &|_, _| true))
+    json::list(qdisc_objects(trees, &form, &|_, _| true))
 }
 
 /// Which qdiscs are asked for, by where they are and what they are.
 pub type Wanted<'a> = &'a dyn Fn(Place, &Node) -> bool;
 
 /// Qdiscs as `tc qdisc show` prints them.
-pub fn qdiscs(tree: &Tree, form: &Form, wanted: Wanted<'_>) -> String {
+pub fn qdiscs<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) -> String {
     let mut out = String::new();
-    shown(tree, form, wanted, &mut |place, node| {
+    let trees = trees.into();
+    let below = queues::below(&trees);
+    shown(&trees, form, wanted, &mut |place, node| {
         // Writing into a String cannot fail.
-        let _ = write_text(&mut out, place, node, form);
+        let _ = write_text(&mut out, place, node, &below, form);
     });
     out
 }
 
 /// Qdiscs as `tc -j qdisc show` prints them, each an object.
-pub fn qdisc_objects(tree: &Tree, form: &Form, wanted: Wanted<'_>) -> Vec<String> {
+pub fn qdisc_objects<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) -> Vec<String> {
     let mut items = Vec::new();
-    shown(tree, form, wanted, &mut |place, node| items.push(object(place, node, form)));
+    let trees = trees.into();
+    let below = queues::below(&trees);
+    shown(&trees, form, wanted, &mut |place, node| items.push(object(place, node, &below, form)));
     items
-}
-
-/// The commands that make the tree, without loss, one a line, parents first. A default root takes none.
-pub fn commands(tree: &Tree, dev: Option<&str>) -> String {
-    let mut out = String::new();
-    for made in made_by(tree) {
-        out.push_str(if made.class.is_some() { "class replace" } else { "qdisc replace" });
-        if let Some(dev) = dev {
-            out.push_str(&format!(" dev {dev}"));
-        }
-        match made.parent {
-            Handle::ROOT => out.push_str(" root"),
-            parent => out.push_str(&format!(" parent {parent}")),
-        }
-        match made.class {
-            Some(class) => out.push_str(&format!(" classid {class}")),
-            None => out.push_str(&format!(" handle {}", made.handle)),
-        }
-        if let Some(stab) = &made.stab {
-            out.push_str(&format!(" {}", stab::words(stab)));
-        }
-        out.push_str(&format!(" {}", made.kind));
-        for word in made.options {
-            out.push(' ');
-            out.push_str(&word);
-        }
-        out.push('\n');
-    }
-    out
-}
-
-/// A tree of the same structure and options, with nothing queued and nothing counted.
-pub(crate) fn copy(tree: &Tree, cx: &mut Cx) -> Result<Tree, ConfigError> {
-    let mut copy = Tree::new(*tree.env());
-    for made in made_by(tree) {
-        let options: Vec<&str> = made.options.iter().map(String::as_str).collect();
-        let words = &mut Words::new(&options);
-        match made.class {
-            Some(class) => copy.replace_class(made.parent, class, Some(made.kind), words, cx)?,
-            None => {
-                copy.replace(made.parent, Some(made.handle), made.kind, words, cx)?;
-            }
-        }
-        if made.stab.is_some() {
-            copy.set_stab(made.parent, made.stab, cx)?;
-        }
-    }
-    copy.set_blocks(tree.blocks());
-    Ok(copy)
-}
-
-/// What makes one qdisc, or one class.
-struct Made {
-    /// What it is below: a class, or `ROOT`; for a class its qdisc or a class.
-    parent: Handle,
-    /// The qdisc's handle.
-    handle: Handle,
-    kind: &'static str,
-    options: Vec<String>,
-    stab: Option<Stab>,
-    /// The class, if it is one.
-    class: Option<Handle>,
-}
-
-/// Everything that commands have made of a tree, parents first: each qdisc, then its classes.
-fn made_by(tree: &Tree) -> Vec<Made> {
-    let mut all = Vec::new();
-    tree.visit(&mut |place, node| {
-        if node.handle().is_none() {
-            return;
-        }
-        let options = words_of(node.qdisc());
-        let (parent, handle, kind) = (place.parent, node.handle(), node.qdisc().spec().kind);
-        all.push(Made { parent, handle, kind, options, stab: node.stab().copied(), class: None });
-        let Some(classes) = node.qdisc().user_classes().filter(|c| c.class_spec().made) else { return };
-        classes.list(&mut |class| {
-            let of = |minor| Handle::new(handle.major(), minor);
-            let mut options = Vec::new();
-            classes.options(class.at.minor, &mut |o| push_words(&mut options, &o));
-            all.push(Made {
-                parent: of(class.at.parent),
-                handle,
-                kind,
-                options,
-                stab: None,
-                class: Some(of(class.at.minor)),
-            });
-        });
-    });
-    all
 }
 
 /// The options of a qdisc and its size table without loss, as the words that make them.
@@ -335,9 +254,9 @@ fn push_words(words: &mut Vec<String>, o: &Shown<'_>) {
 }
 
 /// Calls `f` on what is shown: the root, what was added below, and what transmit queues have at first.
-fn shown(tree: &Tree, form: &Form, wanted: Wanted<'_>, f: &mut dyn FnMut(Place, &Node)) {
-    let queues = queues::stand(tree.root());
-    in_order(tree, &mut |place, node| {
+fn shown(trees: &Trees<'_>, form: &Form, wanted: Wanted<'_>, f: &mut dyn FnMut(Place, &Node)) {
+    let queues = queues::stand(trees.root());
+    in_order(trees, &mut |place, node, _| {
         let of_queue = queues && place.depth == 1;
         let visible = place.depth == 0 || !node.handle().is_none() || form.invisible || of_queue;
         if visible && wanted(place, node) {
@@ -348,14 +267,14 @@ fn shown(tree: &Tree, form: &Form, wanted: Wanted<'_>, f: &mut dyn FnMut(Place, 
 
 /// Calls `f` on every qdisc in the order in which Linux lists them: the root, then by a hash of the handle, and of those with the
 /// same hash the later ones first. What nobody has added was there before.
-fn in_order(tree: &Tree, f: &mut dyn FnMut(Place, &Node)) {
-    let mut all: Vec<(Place, &Node)> = Vec::new();
-    tree.visit(&mut |place, node| all.push((place, node)));
+fn in_order<'a>(trees: &Trees<'a>, f: &mut dyn FnMut(Place, &'a Node, Option<&'a Pool>)) {
+    let mut all: Vec<(Place, &Node, Option<&Pool>)> = Vec::new();
+    trees.visit_with(&mut |place, node, pool| all.push((place, node, pool)));
     let mut order: Vec<usize> = (0..all.len()).collect();
     let hashed = |handle: Handle| (bucket(handle), handle.is_none());
     order.sort_by_key(|i| (*i > 0, hashed(all[*i].1.handle()), std::cmp::Reverse(*i)));
-    for (place, node) in order.into_iter().map(|i| all[i]) {
-        f(place, node);
+    for (place, node, pool) in order.into_iter().map(|i| all[i]) {
+        f(place, node, pool);
     }
 }
 
@@ -368,7 +287,13 @@ pub(crate) fn handle_text(handle: Handle) -> String {
     if handle.is_none() { "0:".into() } else { handle.to_string() }
 }
 
-fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::fmt::Result {
+fn write_text(
+    out: &mut String,
+    place: Place,
+    node: &Node,
+    below: Below<'_, '_>,
+    form: &Form,
+) -> std::fmt::Result {
     let kind = node.qdisc().spec().kind;
     write!(out, "qdisc {kind} {}", handle_text(node.handle()))?;
     if form.raw {
@@ -392,12 +317,12 @@ fn write_text(out: &mut String, place: Place, node: &Node, form: &Form) -> std::
     if let Some(stab) = node.stab().filter(|_| form.details) {
         writeln!(out, " {} ", stab::text(stab))?;
     }
-    if form.statistics { write_stats(out, node, form) } else { Ok(()) }
+    if form.statistics { write_stats(out, node, below, form) } else { Ok(()) }
 }
 
 /// The two lines of counters that every qdisc has.
-fn write_books(out: &mut String, node: &Node) -> std::fmt::Result {
-    book_lines(out, &queues::books(node))
+fn write_books(out: &mut String, node: &Node, below: Below<'_, '_>) -> std::fmt::Result {
+    book_lines(out, &queues::books(node, below))
 }
 
 fn book_lines(out: &mut String, b: &Books) -> std::fmt::Result {
@@ -412,8 +337,8 @@ fn book_lines(out: &mut String, b: &Books) -> std::fmt::Result {
     writeln!(out, " backlog {} {}p requeues 0", text_of(&Bytes(b.queued.bytes)), b.queued.packets)
 }
 
-fn write_stats(out: &mut String, node: &Node, form: &Form) -> std::fmt::Result {
-    write_books(out, node)?;
+fn write_stats(out: &mut String, node: &Node, below: Below<'_, '_>, form: &Form) -> std::fmt::Result {
+    write_books(out, node, below)?;
     if node.qdisc().spec().kind == "fq" {
         out.push_str(&fq::counters_text(node.qdisc()));
         return Ok(());
@@ -443,7 +368,7 @@ fn write_stats(out: &mut String, node: &Node, form: &Form) -> std::fmt::Result {
     if line.is_empty() { Ok(()) } else { writeln!(out, "{line}{end}") }
 }
 
-fn object(place: Place, node: &Node, form: &Form) -> String {
+fn object(place: Place, node: &Node, below: Below<'_, '_>, form: &Form) -> String {
     let kind = node.qdisc().spec().kind;
     let mut o = Object::new().text("kind", kind).text("handle", &handle_text(node.handle()));
     if let Some(dev) = &form.dev {
@@ -462,14 +387,14 @@ fn object(place: Place, node: &Node, form: &Form) -> String {
         o = o.raw("stab", &stab::object(stab));
     }
     if form.statistics {
-        o = counters(books(o, node), node.qdisc());
+        o = counters(books(o, node, below), node.qdisc());
     }
     o.finish()
 }
 
 /// The counters that every qdisc has.
-fn books(o: Object, node: &Node) -> Object {
-    book_object(o, &queues::books(node))
+fn books(o: Object, node: &Node, below: Below<'_, '_>) -> Object {
+    book_object(o, &queues::books(node, below))
 }
 
 fn book_object(o: Object, b: &Books) -> Object {

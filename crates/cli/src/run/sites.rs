@@ -1,10 +1,9 @@
 //! The two devices of `txweir run` as tc sees them, while policies are applied to them.
 
 use txweir::core::action::State;
-use txweir::core::cx::Cx;
 use txweir::core::filter::Filters;
 use txweir::core::packet::PortId;
-use txweir::core::pool::Pool;
+use txweir::core::port::{Qdiscs, Trees};
 use txweir::core::rates::SharedRates;
 use txweir::core::{ConfigError, Handle};
 use txweir::runtime::{Direction, Filtering, Notes, SideFilters};
@@ -53,9 +52,9 @@ impl Sites {
         let mut sides = [SideFilters::default(); 2];
         let mut asked = false;
         for (way, site) in self.sites.iter().enumerate() {
-            let tree = site.way.path().tree();
-            asked |= tree.has_filters();
-            let hook = |place| site.hook.and_then(|_| tree.block(place));
+            let trees = site.tree();
+            asked |= trees.blocks().next().is_some();
+            let hook = |place| site.hook.and_then(|_| trees.block(place));
             // Devices of one name have a number each.
             let port = match self.sites[0].name == self.sites[1].name && way == 1 {
                 true => PortId(u32::MAX),
@@ -100,15 +99,15 @@ impl Devices for Sites {
     }
     fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
         let meant = trees.iter().filter_map(|(name, _)| self.of(name));
-        let present: Vec<&Tree> = meant.map(|way| self.sites[way].tree()).collect();
+        let present: Vec<&Tree> = meant.map(|way| self.sites[way].way.path().tree()).collect();
         self.rates.check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
     }
     fn join_rates(&mut self, names: &[&str]) -> Result<(), ConfigError> {
         let meant: Vec<usize> = names.iter().filter_map(|name| self.of(name)).collect();
-        let trees: Vec<&Tree> = meant.iter().map(|way| self.sites[*way].tree()).collect();
+        let trees: Vec<&Tree> = meant.iter().map(|way| self.sites[*way].way.path().tree()).collect();
         let agreed = self.rates.agree(&trees)?;
         for way in meant {
-            self.sites[way].configure(&mut |tree, _| agreed.join(tree));
+            self.sites[way].way.configure_each(self.now, |tree, _| agreed.join(tree));
         }
         Ok(())
     }
@@ -124,11 +123,8 @@ impl Device for Site {
     fn env(&self) -> Env {
         *self.tree().env()
     }
-    fn tree(&self) -> &Tree {
-        self.way.path().tree()
-    }
-    fn pool(&self) -> &Pool {
-        &self.way.path().cx().pool
+    fn tree(&self) -> Trees<'_> {
+        self.way.port().trees()
     }
     fn hook(&self) -> Option<Hook> {
         self.hook
@@ -136,11 +132,11 @@ impl Device for Site {
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.hook = hook;
     }
-    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
-        self.way.configure(self.now, f);
+    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
+        self.way.change(self.now, f);
     }
     /// Nothing waits yet.
-    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
+    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
         self.configure(f);
         SwapDone::default()
     }

@@ -51,9 +51,21 @@ impl<D: Queues> TxQueue for One<'_, D> {
     }
 }
 
-/// All queues of a device, for the one path that feeds them. A packet goes to the queue that was chosen for it, so what is
-/// promised is what every queue that is not stopped has room for.
+/// What a promise has to hold for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// One packet, for this queue.
+    In(u16),
+    /// Packets for any queue: nothing while one is full, because the next packet may be for that one.
+    InAll,
+    /// Packets for any queue that is not full: the path knows that so many are (`TxPath::stop_queue`), and its root keeps what is
+    /// for those. Nothing any more when another one is, until the path knows.
+    InAllBut(u16),
+}
+
+/// All queues of a device, for the one path that feeds them. A packet goes to the queue that was chosen for it.
 pub(super) struct All<'a, D> {
+    pub(super) room: Room,
     pub(super) dev: &'a mut D,
     pub(super) queues: u16,
     /// Of each queue, what it was given and has not finished.
@@ -63,15 +75,18 @@ pub(super) struct All<'a, D> {
 impl<D: Queues> TxQueue for All<'_, D> {
     type Frame = D::Frame;
     fn reserve(&mut self, want: u32) -> u32 {
-        let mut least = None;
+        if let Room::In(queue) = self.room {
+            return self.dev.queue(queue).map_or(0, |mut q| q.reserve(want));
+        }
+        let (mut least, mut full) = (None, 0);
         for queue in 0..self.queues {
             match self.dev.queue(queue).map_or(0, |mut q| q.reserve(want)) {
-                // The path knows: see `Port::drain`.
-                0 if self.queues > 1 => {}
+                0 => full += 1,
                 room => least = Some(least.map_or(room, |l: u32| l.min(room))),
             }
         }
-        least.unwrap_or(0)
+        let stopped = if let Room::InAllBut(stopped) = self.room { stopped } else { 0 };
+        if full == stopped { least.unwrap_or(0) } else { 0 }
     }
     fn push(&mut self, frame: D::Frame, m: &Meta) {
         let queue = if m.queue < self.queues { m.queue } else { 0 };

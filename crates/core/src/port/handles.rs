@@ -2,30 +2,37 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
-use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::device::{All, One};
-use super::{NewRoot, Port, Queues, default_shell, stands_for_queues};
+use super::blocks::has;
+use super::change::{Fate, NewRoot};
+use super::{Port, Queues, Trees, default_shell, stands_for_queues};
 use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
+use crate::filter::BlockId;
 use crate::handle::Handle;
-use crate::meta::Meta;
 use crate::node::Node;
-use crate::qdisc::{kind, mqprio};
+use crate::qdisc::mqprio;
 use crate::spec::Env;
 use crate::stab::Stab;
 use crate::time::Instant;
 use crate::tree::{AUTO_MAJOR, Place, Tree};
-use crate::value::{Words, exact_of};
+use crate::txpath::TxPath;
+use crate::value::Words;
 
 /// Operations on qdiscs by handle, whether they are in one tree or in those of a port's queues. Each applies whole or not at
 /// all; see the same on [`Tree`].
 pub trait Qdiscs {
     /// The device that they are on.
     fn env(&self) -> Env;
+    /// The qdiscs, to look at.
+    fn trees(&self) -> Trees<'_>;
     /// Calls `f` on every qdisc, parents first.
-    fn visit(&self, f: &mut dyn FnMut(Place, &Node));
+    fn visit(&self, f: &mut dyn FnMut(Place, &Node)) {
+        self.trees().visit(&mut |place, node| f(place, node));
+    }
+    /// See [`Tree::named`].
+    fn named(&self, parent: Handle) -> Handle;
     /// See [`Tree::parent_of`].
     fn parent_of(&self, handle: Handle) -> Result<Handle, ConfigError>;
     /// See [`Tree::add`].
@@ -62,6 +69,90 @@ pub trait Qdiscs {
         class: Handle,
         f: &mut dyn FnMut(&mut Tree, &mut Cx) -> Result<(), ConfigError>,
     ) -> Result<(), ConfigError>;
+    /// See [`Tree::set_block`].
+    fn set_block(&mut self, at: Handle, block: Option<BlockId>);
+    /// See [`Tree::set_blocks`].
+    fn set_blocks(&mut self, all: &[(Handle, BlockId)]);
+    /// See [`Tree::take_orphans`].
+    fn take_orphans(&mut self) -> Vec<BlockId>;
+}
+
+/// One tree by its handles.
+#[derive(Debug)]
+pub struct InTree<'a> {
+    tree: &'a mut Tree,
+    cx: &'a mut Cx,
+}
+
+impl<'a> InTree<'a> {
+    /// A tree, and what its operations need.
+    pub const fn new(tree: &'a mut Tree, cx: &'a mut Cx) -> Self {
+        Self { tree, cx }
+    }
+}
+
+impl Qdiscs for InTree<'_> {
+    fn env(&self) -> Env {
+        *self.tree.env()
+    }
+    fn trees(&self) -> Trees<'_> {
+        Trees::from(&*self.tree)
+    }
+    fn named(&self, parent: Handle) -> Handle {
+        self.tree.named(parent)
+    }
+    fn parent_of(&self, handle: Handle) -> Result<Handle, ConfigError> {
+        self.tree.parent_of(handle)
+    }
+    fn add(
+        &mut self,
+        parent: Handle,
+        handle: Option<Handle>,
+        kind: &str,
+        words: &mut Words<'_>,
+    ) -> Result<Handle, ConfigError> {
+        self.tree.add(parent, handle, kind, words, self.cx)
+    }
+    fn replace(
+        &mut self,
+        parent: Handle,
+        handle: Option<Handle>,
+        kind: &str,
+        words: &mut Words<'_>,
+    ) -> Result<Handle, ConfigError> {
+        self.tree.replace(parent, handle, kind, words, self.cx)
+    }
+    fn change(
+        &mut self,
+        parent: Handle,
+        kind: Option<&str>,
+        words: &mut Words<'_>,
+    ) -> Result<(), ConfigError> {
+        self.tree.change(parent, kind, words, self.cx)
+    }
+    fn set_stab(&mut self, parent: Handle, stab: Option<Stab>) -> Result<(), ConfigError> {
+        self.tree.set_stab(parent, stab, self.cx)
+    }
+    fn delete(&mut self, parent: Handle) -> Result<(), ConfigError> {
+        self.tree.delete(parent, self.cx)
+    }
+    fn classes(
+        &mut self,
+        _: Option<Handle>,
+        _: Handle,
+        f: &mut dyn FnMut(&mut Tree, &mut Cx) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
+        f(self.tree, self.cx)
+    }
+    fn set_block(&mut self, at: Handle, block: Option<BlockId>) {
+        self.tree.set_block(at, block);
+    }
+    fn set_blocks(&mut self, all: &[(Handle, BlockId)]) {
+        self.tree.set_blocks(all.iter().copied());
+    }
+    fn take_orphans(&mut self) -> Vec<BlockId> {
+        self.tree.take_orphans()
+    }
 }
 
 /// The qdiscs of a port while they are changed.
@@ -70,6 +161,9 @@ pub struct Handles<'a, F, D> {
     port: &'a mut Port<F>,
     dev: &'a mut D,
     now: Instant,
+    fate: Fate,
+    /// Where packets are kept: the paths below a root that was replaced, each with its queue.
+    replaced: Option<Vec<(u16, TxPath<F>)>>,
 }
 
 /// Where an operation is done: at the root of a port, or in the tree of a path, at a place there.
@@ -79,8 +173,11 @@ enum Spot {
 }
 
 impl<'a, F, D: Queues<Frame = F>> Handles<'a, F, D> {
-    pub(super) const fn new(port: &'a mut Port<F>, dev: &'a mut D, now: Instant) -> Self {
-        Self { port, dev, now }
+    pub(super) const fn new(port: &'a mut Port<F>, dev: &'a mut D, now: Instant, fate: Fate) -> Self {
+        Self { port, dev, now, fate, replaced: None }
+    }
+    pub(super) fn into_replaced(self) -> Option<Vec<(u16, TxPath<F>)>> {
+        self.replaced
     }
 
     /// The tree that a place is in.
@@ -89,7 +186,8 @@ impl<'a, F, D: Queues<Frame = F>> Handles<'a, F, D> {
         if parent == Handle::ROOT {
             return Ok(Spot::Root);
         }
-        let here = parent.major() == shell.handle().major();
+        // What is there at first has no handle, so no class of it can be named.
+        let here = !shell.handle().is_none() && parent.major() == shell.handle().major();
         if here && (1..=self.port.paths.len()).contains(&usize::from(parent.minor())) {
             return Ok(Spot::Path(usize::from(parent.minor()) - 1, Handle::ROOT));
         }
@@ -127,18 +225,22 @@ impl<'a, F, D: Queues<Frame = F>> Handles<'a, F, D> {
         }
     }
 
-    /// Calls `f` on the tree of a path. What it removes is queued again in what takes its place; a super-packet that is
-    /// taken only in pieces there is not cut, and dropped if it can never leave.
+    /// Calls `f` on the tree of a path.
     fn on_path<R>(&mut self, at: usize, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
-        let port = &mut *self.port;
-        let queues = port.selector.queues();
-        let path = &mut port.paths[at];
-        if port.shell.is_some() {
-            // There are at most 65 535 queues.
-            return path.swap(self.now, &mut One::of(self.dev, at as u16), f, whole).0;
+        self.port.on_path(at, self.now, self.dev, self.fate, f)
+    }
+
+    fn put_root(&mut self, root: NewRoot) {
+        let gone = self.port.put_root(self.now, root);
+        match self.fate {
+            Fate::Purged => self.port.purge(self.now, gone, self.dev),
+            Fate::Kept => {
+                for path in self.port.paths_mut() {
+                    path.begin_swap(self.now);
+                }
+                self.replaced.get_or_insert_default().extend(gone);
+            }
         }
-        let mut all = All { dev: self.dev, queues, in_flight: &mut port.in_flight };
-        path.swap(self.now, &mut all, f, whole).0
     }
 
     /// Makes the root one that stands for the queues' own, or one that does not.
@@ -161,7 +263,7 @@ impl<'a, F, D: Queues<Frame = F>> Handles<'a, F, D> {
             }
             false => NewRoot::One(Some(root)),
         };
-        self.port.replace_root(self.now, root, self.dev);
+        self.put_root(root);
         Ok(handle)
     }
 
@@ -183,8 +285,12 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
     fn env(&self) -> Env {
         self.port.config.env
     }
-    fn visit(&self, f: &mut dyn FnMut(Place, &Node)) {
-        self.port.visit(f);
+    fn trees(&self) -> Trees<'_> {
+        self.port.trees()
+    }
+    fn named(&self, parent: Handle) -> Handle {
+        let named = self.port.paths.iter().map(|path| path.tree().named(parent));
+        named.into_iter().find(|named| *named != parent).unwrap_or(parent)
     }
     fn parent_of(&self, handle: Handle) -> Result<Handle, ConfigError> {
         let mut found = None;
@@ -309,7 +415,7 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
                 }
                 let root =
                     default_shell(&env).map_or(NewRoot::One(None), |shell| NewRoot::Shell(shell, None));
-                self.port.replace_root(self.now, root, self.dev);
+                self.put_root(root);
                 Ok(())
             }
         }
@@ -332,12 +438,7 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
             let object = format!("class {class}");
             return Err(ConfigError::new(ErrorKind::Unsupported, object, expected, "this"));
         }
-        let has = |tree: &Tree| {
-            let mut there = false;
-            tree.visit(&mut |_, node| there |= node.handle() == owner && !owner.is_none());
-            there
-        };
-        match self.port.paths.iter().position(|p| has(p.tree())) {
+        match self.port.paths.iter().position(|p| has(p.tree(), owner)) {
             Some(at) => self.on_path(at, f),
             None => {
                 let object = format!("qdisc {owner}");
@@ -346,11 +447,19 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
             }
         }
     }
-}
-
-/// A super-packet in one piece.
-fn whole<F>(frame: F, m: &Meta, _: u32, each: &mut dyn FnMut(F, Meta)) {
-    each(frame, *m);
+    fn set_block(&mut self, at: Handle, block: Option<BlockId>) {
+        self.port.set_block(self.now, at, block, self.dev, self.fate);
+    }
+    fn set_blocks(&mut self, all: &[(Handle, BlockId)]) {
+        self.port.set_blocks(self.now, all, self.dev, self.fate);
+    }
+    fn take_orphans(&mut self) -> Vec<BlockId> {
+        let gone = self.replaced.iter_mut().flatten();
+        let mut all: Vec<BlockId> =
+            gone.flat_map(|(_, path)| path.edit(|tree, _| tree.take_orphans())).collect();
+        all.extend(self.port.take_orphans());
+        all
+    }
 }
 
 /// What stands for all queues has no place below one.
@@ -360,24 +469,4 @@ fn refuse_shell(kind: &str, parent: Handle) -> Result<(), ConfigError> {
     }
     let err = ConfigError::new(ErrorKind::Unsupported, format!("class {parent}"), "root", kind).key("parent");
     Err(err.hint(format!("the classes of {kind} are the device's transmit queues")))
-}
-
-/// The words that make a qdisc like this.
-fn words_of(node: &Node) -> Vec<String> {
-    let mut words = Vec::new();
-    node.qdisc().options(&mut |s| {
-        if s.value.is_set() {
-            words.extend(s.word.map(String::from));
-            words.extend(exact_of(s.value).split(' ').map(String::from));
-        }
-    });
-    words
-}
-
-/// The same root for a device that is otherwise.
-pub(crate) fn made_anew(shell: &Node, env: &Env) -> Result<Node, ConfigError> {
-    let words = words_of(shell);
-    let words: Vec<&str> = words.iter().map(|w| &**w).collect();
-    let qdisc = kind(shell.qdisc().spec().kind)?.build(&mut Words::new(&words), env)?;
-    Ok(Node::new(shell.handle(), qdisc))
 }

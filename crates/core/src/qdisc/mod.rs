@@ -264,9 +264,6 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
         None
     }
-    /// The device has another number of transmit queues. Kinds whose classes are those have as many from now on, with
-    /// what is in those that stay; what waits in the others is dropped.
-    fn fit(&mut self, _env: &Env, _cx: &mut Cx) {}
     /// Shows the rates that it shares, or its classes share, by a name (`crate::rates`).
     fn shares(&self, _f: &mut dyn FnMut(Share<'_>)) {}
     /// Shares a rate from now on, it itself (`minor` 0) or one of its classes, of those that `shares` shows.
@@ -333,8 +330,6 @@ pub trait Qdisc: Debug + Send + Sync {
     fn user_classes(&self) -> Option<&dyn UserClasses>;
     /// See `Discipline`.
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses>;
-    /// See `Discipline`.
-    fn fit(&mut self, env: &Env, cx: &mut Cx);
     /// See `Discipline`.
     fn shares(&self, f: &mut dyn FnMut(Share<'_>));
     /// See `Discipline`.
@@ -498,9 +493,6 @@ impl<D: Discipline> Qdisc for Erased<D> {
         self.inner.change(&cfg, env, cx);
         self.cfg = cfg;
         Ok(())
-    }
-    fn fit(&mut self, env: &Env, cx: &mut Cx) {
-        self.inner.fit(env, cx);
     }
     fn options(&self, f: &mut dyn FnMut(Shown<'_>)) {
         let mut cfg = self.cfg.clone();

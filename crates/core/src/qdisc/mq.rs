@@ -59,9 +59,6 @@ impl Discipline for Mq {
         Self(ByQueue::new(env, default_child))
     }
     fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
-        self.fit(env, cx);
-    }
-    fn fit(&mut self, env: &Env, cx: &mut Cx) {
         self.0.change(env, default_child, cx);
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {

@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::cx::Cx;
-use crate::device::Offload;
+use crate::device::{Caps, Offload};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
@@ -33,6 +33,7 @@ use crate::select::{CLASSES_MAX, Range, TrafficClasses};
 use crate::spec::{Env, Flags};
 use crate::units::Rate;
 use crate::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
+use crate::wire::{ClassConfig, LineConfig, Service};
 
 /// Its word.
 pub(crate) const KIND: &str = Mqprio::KIND;
@@ -71,6 +72,35 @@ impl Config {
     /// The traffic classes that it makes of a port's queues.
     pub fn classes(&self) -> Result<TrafficClasses, ConfigError> {
         TrafficClasses::new(self.map.0, &self.queues.0)
+    }
+
+    /// How a device of so many queues schedules these classes: strictly, the highest first; by weight, all alike, where some
+    /// have a least rate, which a class that goes before others could not keep them. Queues that no class has come last.
+    pub fn line(&self, queues: u16) -> LineConfig {
+        let ranges = self.queues.0.iter().take(self.num_tc as usize);
+        let shares = !self.min_rate.0.is_empty();
+        let service = if shares { Service::Ets(1) } else { Service::Strict };
+        let rate = |rates: &Rates, tc: usize| rates.0.get(tc).copied().filter(|rate| rate.0 > 0);
+        let classes = ranges.clone().enumerate().map(|(tc, range)| ClassConfig {
+            min_rate: rate(&self.min_rate, tc),
+            max_rate: rate(&self.max_rate, tc),
+            preemptible: self.fp.0.get(tc).copied().unwrap_or(false),
+            ..ClassConfig::new(range.count, range.offset, service)
+        });
+        let mut left = Vec::new();
+        let mut at = 0;
+        let mut taken: Vec<&Range> = ranges.collect();
+        taken.sort_by_key(|range| range.offset);
+        for (start, end) in
+            taken.iter().map(|r| (r.offset, r.offset.saturating_add(r.count))).chain([(queues, queues)])
+        {
+            if start > at {
+                left.push(ClassConfig::new(start - at, at, service));
+            }
+            at = at.max(end);
+        }
+        left.extend(classes);
+        LineConfig::classes(queues, &left)
     }
 
     fn check(&self, env: &Env) -> Result<(), ConfigError> {
@@ -114,7 +144,16 @@ impl Config {
         if self.hw != 0 {
             self.check_offload(env)?;
         }
-        self.check_queues(env)
+        self.check_queues(env)?;
+        if self.hw != 0 { self.check_line(env) } else { Ok(()) }
+    }
+
+    /// Whether the device can keep what it is asked for, in numbers.
+    fn check_line(&self, env: &Env) -> Result<(), ConfigError> {
+        let caps = Caps { queues: env.queues, offload: env.offload };
+        let rate = env.link_rate.unwrap_or(Rate(u64::MAX));
+        let err = self.line(env.queues).check(&caps, rate);
+        err.map_err(|err| ConfigError { object: KIND.into(), ..err })
     }
 
     /// The device does it: what it must be able to do.
@@ -187,6 +226,16 @@ impl Config {
 
 /// The traffic classes that a root makes of the queues; none, if it is of another kind.
 pub fn classes_of(root: &dyn Qdisc) -> Option<TrafficClasses> {
+    config_of(root)?.classes().ok()
+}
+
+/// How a root has a device of so many queues schedule them; none, if it leaves that to the device (`hw 0`) or is of another kind.
+pub fn line_of(root: &dyn Qdisc, queues: u16) -> Option<LineConfig> {
+    config_of(root).filter(|config| config.hw == 1).map(|config| config.line(queues))
+}
+
+/// What a root was made with, if it is one of these.
+fn config_of(root: &dyn Qdisc) -> Option<Config> {
     if root.spec().kind != KIND {
         return None;
     }
@@ -201,7 +250,7 @@ pub fn classes_of(root: &dyn Qdisc) -> Option<TrafficClasses> {
     // None of them depends on the device.
     let mut config = Config::defaults(&Env::default());
     apply(&mut config, KIND, &mut Words::new(&words)).ok()?;
-    config.classes().ok()
+    Some(config)
 }
 
 /// Traffic classes of transmit queues.
@@ -239,9 +288,6 @@ impl Discipline for Mqprio {
         Self { queues: ByQueue::new(env, default_child) }
     }
     fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
-        self.fit(env, cx);
-    }
-    fn fit(&mut self, env: &Env, cx: &mut Cx) {
         self.queues.change(env, default_child, cx);
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {

@@ -27,6 +27,9 @@ crate::params! {
 #[derive(Debug)]
 pub struct Multiq(ByQueue);
 
+/// Its word.
+pub(crate) const KIND: &str = Multiq::KIND;
+
 impl Discipline for Multiq {
     const KIND: &'static str = "multiq";
     const ABOUT: &'static str = "A class for each transmit queue of the device; they take turns.";

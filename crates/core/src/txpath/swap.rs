@@ -10,7 +10,7 @@ use crate::cx::{Cx, Tally};
 use crate::detail::Detail;
 use crate::device::TxQueue;
 use crate::dql::OBJECT_MAX;
-use crate::meta::{Ecn, Meta};
+use crate::meta::Meta;
 use crate::pool::{List, Pkt};
 use crate::qdisc::Verdict;
 use crate::reason::DropReason;
@@ -57,25 +57,43 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
+        let dropped = self.begin_swap(now);
+        let r = f(&mut self.tree, &mut self.cx);
+        (r, self.end_swap(dropped, dev, &mut cut))
+    }
+
+    /// From here on what `edit` removes is set aside. Gives what was dropped so far.
+    pub(crate) fn begin_swap(&mut self, now: Instant) -> Tally {
         self.cx.now = now;
-        let mut swapped = Swapped::default();
-        let dropped = self.cx.dropped();
         self.tree.take_disturbed();
         self.cx.begin_swap();
-        let r = f(&mut self.tree, &mut self.cx);
+        self.cx.dropped()
+    }
+
+    /// Changes the tree within a swap.
+    pub(crate) fn edit<R>(&mut self, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
+        f(&mut self.tree, &mut self.cx)
+    }
+
+    /// Ends `begin_swap`, which has given what was dropped before it.
+    pub(crate) fn end_swap<D>(
+        &mut self,
+        dropped: Tally,
+        dev: &mut D,
+        mut cut: impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
+    ) -> Swapped
+    where
+        D: TxQueue<Frame = F>,
+    {
+        let mut swapped = Swapped::default();
         let mut out = self.cx.end_swap();
         self.cx.pool.keep_details(self.tree.wants_detail());
-        let other_queues = self.fit_selector();
         self.settled = false;
         self.settle(None, dev);
         if self.tree.take_disturbed() || !out.is_empty() {
             self.tree.drain(&mut out, &mut self.cx);
             self.cx.requeueing = true;
             for p in self.by_arrival(out) {
-                if other_queues {
-                    let queue = self.choose(self.cx.meta(&p));
-                    self.cx.pool.meta_mut(&p).queue = queue;
-                }
                 swapped.cut += u64::from(self.move_in(p, dev, &mut cut));
             }
             self.cx.requeueing = false;
@@ -86,7 +104,7 @@ impl<F> TxPath<F> {
             swapped.kept = self.backlog();
         }
         swapped.dropped = self.cx.dropped().since(dropped);
-        (r, swapped)
+        swapped
     }
 
     /// The packets of a list in the order in which they were admitted.
@@ -139,12 +157,7 @@ impl<F> TxPath<F> {
     ) where
         D: TxQueue<Frame = F>,
     {
-        if whole.marked {
-            (piece.marked, piece.ecn) = (true, Ecn::Ce);
-        }
-        if whole.washed {
-            (piece.washed, piece.ds) = (true, whole.ds);
-        }
+        piece.inherit(whole);
         let why = if piece.wire_len > OBJECT_MAX { DropReason::Oversize } else { DropReason::PoolFull };
         let room = (why == DropReason::PoolFull).then(|| self.cx.pool.alloc(piece, whole.enqueued));
         let Some(p) = room.flatten() else {
@@ -172,10 +185,15 @@ pub(crate) struct Waiting<F> {
 }
 
 impl<F> TxPath<F> {
-    /// Takes out every packet that waits, in order of arrival, to the back of `out`. The books forget that they were admitted.
-    pub(crate) fn take_waiting(&mut self, now: Instant, out: &mut Vec<Waiting<F>>) {
+    /// Takes out every packet that waits, or that a swap has set aside, in order of arrival, to the back of `out`. The books
+    /// forget that they were admitted. It ends a swap.
+    pub(crate) fn take_waiting<D>(&mut self, now: Instant, dev: &mut D, out: &mut Vec<Waiting<F>>)
+    where
+        D: TxQueue<Frame = F>,
+    {
         self.cx.now = now;
-        let mut list = List::new();
+        self.settle(None, dev);
+        let mut list = self.cx.end_swap();
         self.tree.drain(&mut list, &mut self.cx);
         for p in self.by_arrival(list) {
             let meta = *self.cx.meta(&p);
@@ -189,16 +207,45 @@ impl<F> TxPath<F> {
         self.freed = true;
     }
 
-    /// Queues a packet that has waited on another path, as if it had come here when it came there.
-    pub(crate) fn take_in<D>(&mut self, now: Instant, waiting: Waiting<F>, dev: &mut D)
+    /// Queues a packet that has waited on another path, as if it had come here when it came there; true if it was cut.
+    pub(crate) fn take_in<D>(
+        &mut self,
+        now: Instant,
+        waiting: Waiting<F>,
+        dev: &mut D,
+        mut cut: impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
+    ) -> bool
     where
         D: TxQueue<Frame = F>,
     {
         self.cx.now = now;
         let Waiting { meta, frame, detail } = waiting;
-        let Some(p) = self.cx.pool.alloc(meta, meta.enqueued) else {
-            self.cx.refuse(&meta, DropReason::PoolFull);
-            return dev.discard(frame, &meta, DropReason::PoolFull);
+        let asked = Asked { meta: &meta, route: detail.as_ref().map(|d| &d.route) };
+        if meta.segs > 1
+            && let Verdict::Cut(max) = self.tree.admit_asked(&asked)
+        {
+            let detail = detail.map(Detail::piece);
+            cut(frame, &meta, max, &mut |frame, mut piece| {
+                piece.inherit(&meta);
+                piece.enqueued = meta.enqueued;
+                self.take_one_in(Waiting { meta: piece, frame, detail }, dev);
+            });
+            return true;
+        }
+        self.take_one_in(Waiting { meta, frame, detail }, dev);
+        false
+    }
+
+    fn take_one_in<D>(&mut self, waiting: Waiting<F>, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        let Waiting { meta, frame, detail } = waiting;
+        let why = if meta.wire_len > OBJECT_MAX { DropReason::Oversize } else { DropReason::PoolFull };
+        let room = (why == DropReason::PoolFull).then(|| self.cx.pool.alloc(meta, meta.enqueued));
+        let Some(p) = room.flatten() else {
+            self.cx.refuse(&meta, why);
+            return dev.discard(frame, &meta, why);
         };
         match &detail {
             Some(detail) => self.cx.pool.set_detail(&p, detail),

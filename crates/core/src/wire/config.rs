@@ -17,6 +17,9 @@ const RING_MAX: u32 = 1 << 20;
 /// Most descriptors of all rings together: their memory is taken when the wire is made.
 const DESCRIPTORS_MAX: u64 = 1 << 22;
 
+/// Between the seeds of two rings: any odd number that SplitMix64 does not step by itself.
+const SEED_STEP: u64 = 0xd1b5_4a32_d192_ed03;
+
 /// When finished packets are reported and their descriptors freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
@@ -204,6 +207,11 @@ impl WireConfig {
             },
             |(_, config)| config.clone(),
         )
+    }
+
+    /// The seed of a ring's draws.
+    pub(super) const fn seed_of(&self, ring: u64) -> u64 {
+        self.seed.wrapping_add(ring.wrapping_mul(SEED_STEP))
     }
 
     /// The rings, checked.

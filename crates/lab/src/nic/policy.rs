@@ -1,10 +1,9 @@
 //! tc lines done to a NIC: its qdiscs, filters, actions and hooks.
 
 use txweir_core::action::State;
-use txweir_core::cx::Cx;
 use txweir_core::filter::Filters;
 use txweir_core::packet::PortId;
-use txweir_core::pool::Pool;
+use txweir_core::port::{InTree, Qdiscs, Trees};
 use txweir_core::rates::SharedRates;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 use txweir_tc::diagnostic::code;
@@ -124,11 +123,9 @@ impl Device for Site<'_> {
     fn env(&self) -> Env {
         *self.nic.paths[0].tree().env()
     }
-    fn tree(&self) -> &Tree {
-        self.nic.paths[0].tree()
-    }
-    fn pool(&self) -> &Pool {
-        &self.nic.paths[0].cx().pool
+    /// Those of the first ring: the others have the same.
+    fn tree(&self) -> Trees<'_> {
+        Trees::with_pool(self.nic.paths[0].tree(), &self.nic.paths[0].cx().pool)
     }
     fn hook(&self) -> Option<Hook> {
         self.sieve.hook
@@ -136,12 +133,12 @@ impl Device for Site<'_> {
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.sieve.hook = hook;
     }
-    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
-        self.nic.each_tree(self.now, f);
+    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
+        self.nic.each_tree(self.now, &mut |tree, cx| f(&mut InTree::new(tree, cx)));
     }
     /// Nothing waits yet: a policy is applied before the run.
-    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
-        self.nic.each_tree(self.now, f);
+    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
+        self.configure(f);
         SwapDone::default()
     }
     fn queued(&self, _f: &mut dyn FnMut(Handle, Handle, &Meta)) {}

@@ -4,14 +4,13 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 use txweir_core::action::State;
-use txweir_core::cx::Cx;
 use txweir_core::filter::Filters;
 use txweir_core::hash::FlowHasher;
 use txweir_core::packet::PortId;
-use txweir_core::pool::Pool;
+use txweir_core::port::{InTree, Qdiscs, Trees};
 use txweir_core::{
-    Admitted, Completed, Detail, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath,
-    TxQueue, Wake,
+    Admitted, Completed, Detail, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, TxQueue,
+    Wake,
 };
 use txweir_tc::tool::{self, Device, Devices, Hook, Request, SwapDone};
 
@@ -278,11 +277,8 @@ impl Device for Lane {
     fn env(&self) -> Env {
         *self.path.tree().env()
     }
-    fn tree(&self) -> &Tree {
-        self.path.tree()
-    }
-    fn pool(&self) -> &Pool {
-        &self.path.cx().pool
+    fn tree(&self) -> Trees<'_> {
+        Trees::with_pool(self.path.tree(), &self.path.cx().pool)
     }
     fn hook(&self) -> Option<Hook> {
         self.hook
@@ -290,11 +286,11 @@ impl Device for Lane {
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.hook = hook;
     }
-    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
-        self.path.configure(self.now, &mut self.device, f);
+    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
+        self.path.configure(self.now, &mut self.device, |tree, cx| f(&mut InTree::new(tree, cx)));
     }
     /// No line of a trace asks for a swap: `--atomic` is not tc's.
-    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
+    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
         self.configure(f);
         SwapDone::default()
     }

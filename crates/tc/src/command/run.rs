@@ -1,27 +1,22 @@
-//! A `qdisc` or `class` line done to a tree.
+//! A `qdisc` or `class` line done to the qdiscs of a device.
 
 use std::sync::Arc;
 
-use txweir_core::cx::Cx;
+use txweir_core::port::Qdiscs;
 use txweir_core::stab::Stab;
 use txweir_core::value::Words;
-use txweir_core::{ConfigError, ErrorKind, Handle, Tree};
+use txweir_core::{ConfigError, ErrorKind, Handle};
 
 use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
 use crate::diagnostic::Diagnostic;
 use crate::refusal;
 use crate::source::Source;
 
-/// Does it. An error leaves the tree as it was.
-pub(crate) fn run(
-    source: &Arc<Source>,
-    cmd: &Change,
-    tree: &mut Tree,
-    cx: &mut Cx,
-) -> Result<(), Diagnostic> {
+/// Does it. An error leaves all as it was.
+pub(crate) fn run(source: &Arc<Source>, cmd: &Change, qdiscs: &mut dyn Qdiscs) -> Result<(), Diagnostic> {
     let done = match cmd {
-        Change::Qdisc(cmd) => qdisc(cmd, tree, cx),
-        Change::Class(cmd) => class(cmd, tree, cx),
+        Change::Qdisc(cmd) => qdisc(cmd, qdiscs),
+        Change::Class(cmd) => class(cmd, qdiscs),
     };
     done.map_err(|err| refused(source, cmd, &err))
 }
@@ -64,27 +59,29 @@ impl Change {
     }
 }
 
-fn class(cmd: &ClassCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigError> {
+fn class(cmd: &ClassCommand, qdiscs: &mut dyn Qdiscs) -> Result<(), ConfigError> {
     let parent = cmd.parent.as_ref().map(|p| p.value);
     let class = cmd.classid.as_ref().map_or(Handle::NONE, |c| c.value);
     let kind = cmd.kind.as_ref().map(|k| k.text.as_str());
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
-    let words = &mut Words::new(&options);
-    match cmd.verb {
-        Verb::Add => tree.add_class(parent.unwrap_or(class.qdisc()), class, kind, words, cx),
-        Verb::Replace => tree.replace_class(parent.unwrap_or(class.qdisc()), class, kind, words, cx),
-        Verb::Delete => tree.delete_class(class, cx),
-        Verb::Change | Verb::Link | Verb::Get | Verb::Show | Verb::Flush => {
-            tree.change_class(parent, class, kind, words, cx)
+    qdiscs.classes(parent, class, &mut |tree, cx| {
+        let words = &mut Words::new(&options);
+        match cmd.verb {
+            Verb::Add => tree.add_class(parent.unwrap_or(class.qdisc()), class, kind, words, cx),
+            Verb::Replace => tree.replace_class(parent.unwrap_or(class.qdisc()), class, kind, words, cx),
+            Verb::Delete => tree.delete_class(class, cx),
+            Verb::Change | Verb::Link | Verb::Get | Verb::Show | Verb::Flush => {
+                tree.change_class(parent, class, kind, words, cx)
+            }
         }
-    }
+    })
 }
 
-fn qdisc(cmd: &QdiscCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigError> {
+fn qdisc(cmd: &QdiscCommand, qdiscs: &mut dyn Qdiscs) -> Result<(), ConfigError> {
     let handle = cmd.handle.as_ref().map(|h| h.value);
     let parent = match (cmd.place.as_ref().map(|p| p.value), handle) {
-        (Some(Place::Below(parent)), _) => tree.named(parent),
-        (Some(Place::Handle(handle)), _) | (None, Some(handle)) => tree.parent_of(handle)?,
+        (Some(Place::Below(parent)), _) => qdiscs.named(parent),
+        (Some(Place::Handle(handle)), _) | (None, Some(handle)) => qdiscs.parent_of(handle)?,
         (Some(Place::Ingress | Place::Clsact | Place::Egress), _) => {
             let expected = "root, or parent MAJOR:MINOR";
             return Err(ConfigError::new(ErrorKind::Unsupported, "a tree", expected, "a hook").key("parent"));
@@ -98,20 +95,22 @@ fn qdisc(cmd: &QdiscCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigE
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     let words = &mut Words::new(&options);
     let done = match (cmd.verb, kind) {
-        (Verb::Add, Some(kind)) => tree.add(parent, handle, kind, words, cx).map(|_| ()),
-        (Verb::Replace, Some(kind)) => tree.replace(parent, handle, kind, words, cx).map(|_| ()),
+        (Verb::Add, Some(kind)) => qdiscs.add(parent, handle, kind, words).map(|_| ()),
+        (Verb::Replace, Some(kind)) => qdiscs.replace(parent, handle, kind, words).map(|_| ()),
         // Nothing is changed where nothing is said.
-        (Verb::Change | Verb::Link, None) => present(cmd, tree, parent, None).and_then(|there| match there {
-            true => Ok(()),
-            false => tree.change(parent, kind, words, cx),
-        }),
+        (Verb::Change | Verb::Link, None) => {
+            present(cmd, qdiscs, parent, None).and_then(|there| match there {
+                true => Ok(()),
+                false => qdiscs.change(parent, kind, words),
+            })
+        }
         (Verb::Change | Verb::Link, Some(_)) => {
-            present(cmd, tree, parent, None)?;
-            tree.change(parent, kind, words, cx)
+            present(cmd, qdiscs, parent, None)?;
+            qdiscs.change(parent, kind, words)
         }
         (Verb::Delete, kind) => {
-            present(cmd, tree, parent, kind)?;
-            tree.delete(parent, cx)
+            present(cmd, qdiscs, parent, kind)?;
+            qdiscs.delete(parent)
         }
         (Verb::Add | Verb::Replace | Verb::Get | Verb::Show | Verb::Flush, _) => {
             Err(ConfigError::new(ErrorKind::Missing, "qdisc", "a kind", "").key("kind"))
@@ -120,9 +119,11 @@ fn qdisc(cmd: &QdiscCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigE
     // As Linux has it: what a line does not say again about sizes is gone.
     match (done, &cmd.stab) {
         (Ok(()), stab)
-            if parent == Handle::ROOT && cmd.verb != Verb::Delete && !tree.root().handle().is_none() =>
+            if parent == Handle::ROOT
+                && cmd.verb != Verb::Delete
+                && !qdiscs.trees().root().handle().is_none() =>
         {
-            tree.set_stab(parent, stab.as_ref().map(|stab| Stab::from(&stab.value)), cx)
+            qdiscs.set_stab(parent, stab.as_ref().map(|stab| Stab::from(&stab.value)))
         }
         (Ok(()), Some(_)) => {
             let expected = "a size table at the root only";
@@ -133,9 +134,14 @@ fn qdisc(cmd: &QdiscCommand, tree: &mut Tree, cx: &mut Cx) -> Result<(), ConfigE
 }
 
 /// Whether a qdisc is there; an error if it is not the one named, by handle and kind as far as given.
-fn present(cmd: &QdiscCommand, tree: &Tree, parent: Handle, kind: Option<&str>) -> Result<bool, ConfigError> {
+fn present(
+    cmd: &QdiscCommand,
+    qdiscs: &dyn Qdiscs,
+    parent: Handle,
+    kind: Option<&str>,
+) -> Result<bool, ConfigError> {
     let mut present = None;
-    tree.visit(&mut |place, node| {
+    qdiscs.visit(&mut |place, node| {
         if place.parent == parent && !node.handle().is_none() {
             present = Some((node.handle(), node.qdisc().spec().kind));
         }

@@ -4,11 +4,11 @@
 use std::fmt::Write;
 
 use txweir_core::node::{Class, Node};
-use txweir_core::pool::Pool;
+use txweir_core::port::Trees;
 use txweir_core::qdisc::FlowShown;
 use txweir_core::qdisc::classful::{ClassShown, UserClasses};
 use txweir_core::value::text_of;
-use txweir_core::{Bytes, Handle, Tally, Tree};
+use txweir_core::{Bytes, Handle, Tally};
 
 use super::{Form, Printed, books, htb, in_order, queues, time_text, write_books};
 use crate::json::Object;
@@ -32,17 +32,17 @@ impl Classes {
     }
 }
 
-/// The classes of a tree, each in its text and as a JSON object; `pool` has the packets that wait in it. The flows that a
-/// qdisc keeps apart are classes too, as long as something waits in them or their turn is to come.
-pub fn classes(tree: &Tree, pool: &Pool, form: &Form, asked: &Classes) -> (String, Vec<String>) {
+/// The classes of a device, each in its text and as a JSON object. The flows that a qdisc keeps apart are classes too, where it
+/// is known which packets wait, as long as something waits in them or their turn is to come.
+pub fn classes(trees: &Trees<'_>, form: &Form, asked: &Classes) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut objects = Vec::new();
-    in_order(tree, &mut |_, node| {
+    in_order(trees, &mut |_, node, pool| {
+        if queues::stand(node) {
+            return queues::classes(node, &queues::below(trees), form, asked, &mut text, &mut objects);
+        }
         if node.handle().is_none() {
             return;
-        }
-        if queues::stand(node) {
-            return queues::classes(node, form, asked, &mut text, &mut objects);
         }
         if let Some(classes) = node.qdisc().user_classes() {
             classes.list(&mut |class| {
@@ -64,6 +64,7 @@ pub fn classes(tree: &Tree, pool: &Pool, form: &Form, asked: &Classes) -> (Strin
                 objects.push(object(node, class, form));
             }
         }
+        let Some(pool) = pool else { return };
         node.qdisc().flows(pool, &mut |flow| {
             // The last of 65 536 flows has no minor number.
             let Ok(minor) = u16::try_from(flow.minor) else { return };
@@ -95,7 +96,7 @@ fn write_class(
         match kind {
             // These give out no counters for their class.
             "netem" | "red" | "tbf" => writeln!(out)?,
-            _ => write_books(out, &class.node)?,
+            _ => write_books(out, &class.node, &[])?,
         }
     }
     Ok(())
@@ -321,5 +322,5 @@ fn object(owner: &Node, class: &Class, form: &Form) -> String {
     if !class.node.handle().is_none() {
         o = o.text("leaf", &class.node.handle().to_string());
     }
-    if form.statistics { books(o, &class.node).finish() } else { o.finish() }
+    if form.statistics { books(o, &class.node, &[]).finish() } else { o.finish() }
 }

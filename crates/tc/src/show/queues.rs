@@ -2,6 +2,7 @@
 //! those, and what a queue has at first is shown as well.
 
 use txweir_core::node::{Books, Node};
+use txweir_core::port::Trees;
 use txweir_core::qdisc::{Qdisc, mqprio};
 use txweir_core::select::Range;
 use txweir_core::value::{Json, Show, exact_of, text_of};
@@ -18,15 +19,27 @@ pub(super) fn stand(node: &Node) -> bool {
     matches!(node.qdisc().spec().kind, "mq" | "mqprio")
 }
 
+/// What each queue has below a root that stands for it, in the order of the queues; nothing below other roots.
+pub(super) type Below<'a, 'n> = &'a [&'n Node];
+
+/// See [`Below`]: of one tree the qdiscs in the classes of its root, of several the roots of those.
+pub(super) fn below<'n>(trees: &Trees<'n>) -> Vec<&'n Node> {
+    let mut all = Vec::new();
+    if stand(trees.root()) {
+        trees.visit(&mut |place, node| all.extend((place.depth == 1).then_some(node)));
+    }
+    all
+}
+
 /// What a root, or a traffic class, has counted: the sums over its queues.
-fn sums(node: &Node, range: Range) -> Books {
-    let queues = node.qdisc().classes().iter().skip(range.offset.into()).take(range.count.into());
-    queues.fold(Books::default(), |sum, class| sum.plus(&class.node.books()))
+fn sums(below: Below<'_, '_>, range: Range) -> Books {
+    let queues = below.iter().skip(range.offset.into()).take(range.count.into());
+    queues.fold(Books::default(), |sum, node| sum.plus(&node.books()))
 }
 
 /// The books of a qdisc as tc shows them.
-pub(super) fn books(node: &Node) -> Books {
-    if stand(node) { sums(node, Range { count: u16::MAX, offset: 0 }) } else { node.books() }
+pub(super) fn books(node: &Node, below: Below<'_, '_>) -> Books {
+    if stand(node) { sums(below, Range { count: u16::MAX, offset: 0 }) } else { node.books() }
 }
 
 /// The options of mqprio.
@@ -89,6 +102,7 @@ pub(super) fn option_words(qdisc: &dyn Qdisc) -> Vec<(&'static str, String)> {
 /// The classes: of mqprio the traffic classes, then of either the queues.
 pub(super) fn classes(
     node: &Node,
+    below: Below<'_, '_>,
     form: &Form,
     asked: &Classes,
     text: &mut String,
@@ -105,17 +119,17 @@ pub(super) fn classes(
         }
     };
     for (tc, range) in traffic.iter().flat_map(|t| t.ranges()).enumerate() {
-        push(Handle::new(major, minor(tc)), Parent::Root, Handle::NONE, &sums(node, *range));
+        push(Handle::new(major, minor(tc)), Parent::Root, Handle::NONE, &sums(below, *range));
     }
-    for class in node.qdisc().classes() {
+    for (queue, node) in (0u16..).zip(below) {
         let parent = match &traffic {
             None => Parent::Root,
-            Some(traffic) => match traffic.class_of_queue(class.minor - 1) {
+            Some(traffic) => match traffic.class_of_queue(queue) {
                 Some(tc) => Parent::Class(Handle::new(major, minor(tc))),
                 None => Parent::None,
             },
         };
-        push(Handle::new(major, class.minor), parent, class.node.handle(), &class.node.books());
+        push(Handle::new(major, queue.saturating_add(1)), parent, node.handle(), &node.books());
     }
 }
 

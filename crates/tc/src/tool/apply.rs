@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use txweir_core::cx::Cx;
 use txweir_core::filter::BlockId;
+use txweir_core::port::{InTree, Trees};
 use txweir_core::rates::SharedRates;
 use txweir_core::{Handle, Tree};
 
@@ -60,11 +61,11 @@ pub(super) fn as_tc_takes_it(cmd: &Command) -> Option<Change> {
 
 /// The tree that a line would make, if it has to do with rates that are shared; none as well if it is refused for another reason.
 pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device) -> Option<Tree> {
-    if !change.shares() && !SharedRates::named(device.tree()) {
+    if !change.shares() && !device.tree().trees().any(SharedRates::named) {
         return None;
     }
     let mut tree = copy(source, device.tree()).ok()?;
-    command::run(source, change, &mut tree, &mut scratch_cx()).ok()?;
+    command::run(source, change, &mut InTree::new(&mut tree, &mut scratch_cx())).ok()?;
     Some(tree)
 }
 
@@ -96,14 +97,14 @@ pub(super) fn run(
     if change.is_two_steps() {
         // Rehearsed, so that what is refused is refused before anything is touched.
         let mut rehearsed = copy(source, device.tree())?;
-        command::run(source, change, &mut rehearsed, &mut scratch_cx())?;
+        command::run(source, change, &mut InTree::new(&mut rehearsed, &mut scratch_cx()))?;
     }
     let (mut refused, mut orphans) = (None, Vec::new());
-    device.configure(&mut |tree, cx| {
-        if let Err(err) = command::run(source, change, tree, cx) {
+    device.configure(&mut |qdiscs| {
+        if let Err(err) = command::run(source, change, qdiscs) {
             refused = Some(err);
         }
-        orphans = tree.take_orphans();
+        orphans = qdiscs.take_orphans();
     });
     refused.map_or(Ok(orphans), Err)
 }
@@ -116,14 +117,14 @@ fn hook_orphans(device: &mut dyn Device) -> Vec<BlockId> {
     let hooks = [Hook::INGRESS, Hook::EGRESS];
     let orphans: Vec<BlockId> = hooks.iter().filter_map(|at| device.tree().block(*at)).collect();
     if !orphans.is_empty() {
-        device.configure(&mut |tree, _| hooks.iter().for_each(|at| tree.set_block(*at, None)));
+        device.configure(&mut |qdiscs| hooks.iter().for_each(|at| qdiscs.set_block(*at, None)));
     }
     orphans
 }
 
-/// A copy of a tree's structure.
-pub(super) fn copy(source: &Arc<Source>, tree: &Tree) -> Result<Tree, Diagnostic> {
-    show::copy(tree, &mut scratch_cx()).map_err(|err| {
+/// A copy of the structure of a device's qdiscs.
+pub(super) fn copy<'a>(source: &Arc<Source>, trees: impl Into<Trees<'a>>) -> Result<Tree, Diagnostic> {
+    show::copy(trees, &mut scratch_cx()).map_err(|err| {
         let message = format!("the qdiscs that are there cannot be said in tc's words: {err}");
         Diagnostic::error(code::UNSUPPORTED, source, 0..0, message)
     })

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use txweir_core::Handle;
 use txweir_core::filter::{BlockId, Filters};
-use txweir_core::{Handle, Tree};
+use txweir_core::port::Trees;
 
 use super::session::Session;
 use super::{Device, Hook};
@@ -51,14 +52,15 @@ pub(super) fn join(session: &mut Session<'_>, dev: &str, change: &Change) {
         let Some(number) = said.as_ref().map(|said| said.value) else { continue };
         let block = session.devices.filters_mut().share(number);
         if let Some(device) = session.devices.device(dev) {
-            device.configure(&mut |tree, _| tree.set_block(at, Some(block)));
+            device.configure(&mut |qdiscs| qdiscs.set_block(at, Some(block)));
         }
     }
 }
 
 /// The filters of the hooks of a device, in the order of their words.
-pub(super) fn at_hooks(tree: &Tree) -> [Option<BlockId>; 2] {
-    PLACES.map(|(_, at)| tree.block(at))
+pub(super) fn at_hooks<'a>(trees: impl Into<Trees<'a>>) -> [Option<BlockId>; 2] {
+    let trees = trees.into();
+    PLACES.map(|(_, at)| trees.block(at))
 }
 
 /// The numbers of those that are shared, each with its word.

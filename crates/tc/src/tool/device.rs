@@ -3,10 +3,9 @@
 use std::fmt::{self, Debug};
 
 use txweir_core::action::State;
-use txweir_core::cx::Cx;
 use txweir_core::filter::Filters;
 use txweir_core::packet::PortId;
-use txweir_core::pool::Pool;
+use txweir_core::port::{Qdiscs, Trees};
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tally, Tree};
 
 /// The ingress and egress hooks of a device: places for filters. As in Linux there is one handle, `ffff:`, for either of
@@ -142,7 +141,7 @@ pub trait Devices {
     }
 }
 
-/// A device: one tree of qdiscs, as tc sees it. The tree of a device with several queues is the same for each of them.
+/// A device: its qdiscs, as tc sees them, whether they are one tree or one for each transmit queue.
 pub trait Device {
     /// Its name.
     fn name(&self) -> &str;
@@ -150,10 +149,8 @@ pub trait Device {
     fn queues(&self) -> u32;
     /// What defaults of its qdiscs depend on.
     fn env(&self) -> Env;
-    /// Its qdiscs, with the books of all queues together.
-    fn tree(&self) -> &Tree;
-    /// The packets that wait in them.
-    fn pool(&self) -> &Pool;
+    /// Its qdiscs, with the packets that wait in them.
+    fn tree(&self) -> Trees<'_>;
     /// Which hook it has.
     fn hook(&self) -> Option<Hook>;
     /// Puts a hook there, or takes it away.
@@ -162,12 +159,11 @@ pub trait Device {
     fn hook_counts(&self) -> HookCounts {
         HookCounts::default()
     }
-    /// Calls `f` on its tree, between two bursts of packets. `f` may be called once for each queue, and does to each the
-    /// same.
-    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx));
+    /// Calls `f` on its qdiscs, between two bursts of packets. Packets in what it removes are dropped.
+    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs));
     /// Like `configure`, for many changes in one step: packets that wait are kept, in their order, and wait afterwards
     /// where the tree that `f` has made puts them.
-    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone;
+    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone;
     /// Calls `f` on every packet that waits: the class that its qdisc hangs below, the qdisc's handle, the packet; in the
     /// order in which they would be put into a new tree.
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta));

@@ -237,7 +237,7 @@ fn settle(session: &mut Session<'_>, at: &Found, block: BlockId, done: bool) {
         return;
     }
     match at.dev.as_ref().and_then(|dev| session.devices.device(dev)) {
-        Some(device) if done => device.configure(&mut |tree, _| tree.set_block(at.at, Some(block))),
+        Some(device) if done => device.configure(&mut |qdiscs| qdiscs.set_block(at.at, Some(block))),
         _ => session.devices.filters_mut().delete_block(block),
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use txweir_core::Handle;
 use txweir_core::filter::BlockId;
 use txweir_core::node::Node;
 use txweir_core::tree::Place as At;
-use txweir_core::{Handle, Tree};
 
 use super::session::Session;
 use super::{Device, Flags, Hook, HookCounts, actions, blocks, filters};
@@ -180,9 +180,8 @@ fn qdiscs(
         Some(Place::Handle(handle)) => node.handle() == handle.qdisc(),
         Some(Place::Ingress | Place::Clsact | Place::Egress) => false,
     };
-    let tree: &Tree = device.tree();
-    printed.text.push_str(&show::qdiscs(tree, form, &wanted));
-    printed.objects.extend(show::qdisc_objects(tree, form, &wanted));
+    printed.text.push_str(&show::qdiscs(device.tree(), form, &wanted));
+    printed.objects.extend(show::qdisc_objects(device.tree(), form, &wanted));
     let Some(hook) = device.hook() else { return };
     let asked_for = match asked {
         None | Some(Place::Ingress | Place::Clsact | Place::Below(HOOK)) => true,
@@ -230,7 +229,7 @@ fn classes(device: &dyn Device, cmd: &ClassCommand, form: &Form, printed: &mut P
     let value = |at: &Option<crate::ast::At<Handle>>| at.as_ref().map(|at| at.value);
     let asked =
         Classes { parent: value(&cmd.parent), classid: value(&cmd.classid), qdisc: value(&cmd.qdisc) };
-    let (text, objects) = show::classes(device.tree(), device.pool(), form, &asked);
+    let (text, objects) = show::classes(&device.tree(), form, &asked);
     printed.text.push_str(&text);
     printed.objects.extend(objects);
 }

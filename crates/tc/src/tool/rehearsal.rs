@@ -6,7 +6,9 @@ use txweir_core::action::State;
 use txweir_core::cx::Cx;
 use txweir_core::filter::{BlockId, Filters};
 use txweir_core::packet::PortId;
-use txweir_core::pool::Pool;
+use txweir_core::port::{InTree, Qdiscs, Trees};
+use txweir_core::qdisc::mqprio;
+use txweir_core::select::{Selector, Sender};
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 
 use super::apply::scratch_cx;
@@ -109,18 +111,18 @@ impl<'a> Rehearsal<'a> {
             let mut refused = None;
             // Filters are taken over whole, so which of them are whose is, too.
             let blocks: Vec<(Handle, BlockId)> = shadow.tree.blocks().collect();
-            let take_over = |tree: &mut Tree| {
-                drop(tree.take_orphans());
-                tree.set_blocks(blocks.iter().copied());
+            let take_over = |qdiscs: &mut dyn Qdiscs| {
+                drop(qdiscs.take_orphans());
+                qdiscs.set_blocks(&blocks);
             };
             if !lines.is_empty() {
-                device.swap(&mut |tree, cx| {
-                    let all = lines.iter().try_for_each(|d| command::run(&d.source, &d.change, tree, cx));
+                device.swap(&mut |qdiscs| {
+                    let all = lines.iter().try_for_each(|d| command::run(&d.source, &d.change, qdiscs));
                     refused = refused.take().or(all.err());
-                    take_over(tree);
+                    take_over(qdiscs);
                 });
             } else if !device.tree().blocks().eq(blocks.iter().copied()) {
-                device.configure(&mut |tree, _| take_over(tree));
+                device.configure(&mut |qdiscs| take_over(qdiscs));
             }
             if shadow.hook != shadow.hook_before {
                 device.set_hook(shadow.hook);
@@ -213,7 +215,7 @@ impl Shadow {
     /// The copy of a device; `None` if its qdiscs cannot be said in tc's words, as those put there by typed calls.
     fn of(device: &dyn Device, atomic: bool) -> Option<Self> {
         let mut waiting = Vec::new();
-        let kinds = kinds(device.tree());
+        let kinds = kinds(&device.tree());
         device.queued(&mut |parent, handle, meta| {
             let kind = kinds.iter().find(|(p, h, _)| (*p, *h) == (parent, handle)).map_or("qdisc", |k| k.2);
             waiting.push(Queued { parent, handle, kind, meta: *meta });
@@ -237,6 +239,19 @@ impl Shadow {
         })
     }
 
+    /// What waits below a root that stands for the queues of a port is chosen a queue for anew where another root was there.
+    fn choose_queues(&self, metas: &mut [Meta]) {
+        let of = |tree: &Tree| (tree.root().handle(), tree.root().qdisc().spec().kind);
+        if !self.tree.is_of_port() || of(&self.before) == of(&self.tree) {
+            return;
+        }
+        let mut selector = Selector::new(self.tree.env().queues);
+        selector.set_classes(mqprio::classes_of(self.tree.root().qdisc()));
+        for meta in metas {
+            meta.queue = selector.select(meta, &Sender::default(), None, self.cx.now);
+        }
+    }
+
     fn change(&mut self, atomic: bool, [before, after]: [Option<String>; 2]) -> Change {
         let lines = plan::differences(&self.name, &self.before, &self.tree);
         let mut change = Change { dev: self.name.clone(), lines, moves: Vec::new() };
@@ -247,9 +262,10 @@ impl Shadow {
         if change.lines.is_empty() {
             return change;
         }
-        let metas: Vec<Meta> = self.waiting.iter().map(|q| q.meta).collect();
+        let mut metas: Vec<Meta> = self.waiting.iter().map(|q| q.meta).collect();
         change.moves = match atomic {
             true => {
+                self.choose_queues(&mut metas);
                 let places = enqueue(&mut self.tree, &mut self.cx, &metas);
                 plan::moves(&self.waiting, &places)
             }
@@ -269,11 +285,8 @@ impl Device for Shadow {
     fn env(&self) -> Env {
         *self.tree.env()
     }
-    fn tree(&self) -> &Tree {
-        &self.tree
-    }
-    fn pool(&self) -> &Pool {
-        &self.cx.pool
+    fn tree(&self) -> Trees<'_> {
+        Trees::with_pool(&self.tree, &self.cx.pool)
     }
     fn hook(&self) -> Option<Hook> {
         self.hook
@@ -281,11 +294,11 @@ impl Device for Shadow {
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.hook = hook;
     }
-    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
-        f(&mut self.tree, &mut self.cx);
+    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
+        f(&mut InTree::new(&mut self.tree, &mut self.cx));
     }
-    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
-        f(&mut self.tree, &mut self.cx);
+    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
+        self.configure(f);
         SwapDone::default()
     }
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
@@ -296,9 +309,9 @@ impl Device for Shadow {
 }
 
 /// Every qdisc that packets may wait in: its place, its handle, its kind.
-fn kinds(tree: &Tree) -> Vec<(Handle, Handle, &'static str)> {
+fn kinds(trees: &Trees<'_>) -> Vec<(Handle, Handle, &'static str)> {
     let mut all = Vec::new();
-    tree.visit(&mut |place, node| all.push((place.parent, node.handle(), node.qdisc().spec().kind)));
+    trees.visit(&mut |place, node| all.push((place.parent, node.handle(), node.qdisc().spec().kind)));
     all
 }
 

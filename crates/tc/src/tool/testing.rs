@@ -6,7 +6,7 @@ use txweir_core::action::State;
 use txweir_core::cx::Cx;
 use txweir_core::filter::{BlockId, Filters};
 use txweir_core::packet::PortId;
-use txweir_core::pool::Pool;
+use txweir_core::port::{InTree, Qdiscs, Trees};
 use txweir_core::rates::SharedRates;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 
@@ -34,7 +34,8 @@ pub struct Memory {
     rates: SharedRates,
 }
 
-/// One device in memory: a tree, a hook, and packets that are put in and stay.
+/// One device in memory: a tree, a hook, and packets that are put in and stay. It has no queues to send by, so one tree stands
+/// for all of them, as in the copies that changes are rehearsed on.
 #[derive(Debug)]
 pub struct MemoryDevice {
     name: String,
@@ -154,11 +155,8 @@ impl Device for MemoryDevice {
     fn env(&self) -> Env {
         *self.tree.env()
     }
-    fn tree(&self) -> &Tree {
-        &self.tree
-    }
-    fn pool(&self) -> &Pool {
-        &self.cx.pool
+    fn tree(&self) -> Trees<'_> {
+        Trees::with_pool(&self.tree, &self.cx.pool)
     }
     fn hook(&self) -> Option<Hook> {
         self.hook
@@ -166,15 +164,15 @@ impl Device for MemoryDevice {
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.hook = hook;
     }
-    fn configure(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) {
-        f(&mut self.tree, &mut self.cx);
+    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
+        f(&mut InTree::new(&mut self.tree, &mut self.cx));
     }
     /// All packets are queued anew.
-    fn swap(&mut self, f: &mut dyn FnMut(&mut Tree, &mut Cx)) -> SwapDone {
+    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
         let mut done = SwapDone::default();
         let mut cx = Cx::new(POOL, self.tree.env().seed);
         let Ok(mut tree) = show::copy(&self.tree, &mut cx) else { return done };
-        f(&mut tree, &mut cx);
+        f(&mut InTree::new(&mut tree, &mut cx));
         let metas: Vec<Meta> = std::mem::take(&mut self.waiting).into_iter().map(|q| q.meta).collect();
         let places = enqueue(&mut tree, &mut cx, &metas);
         for (meta, place) in metas.iter().zip(&places) {

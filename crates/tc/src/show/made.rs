@@ -1,0 +1,102 @@
+//! What commands have made of the qdiscs of a device: the lines that make it again, and copies.
+
+use txweir_core::cx::Cx;
+use txweir_core::port::Trees;
+use txweir_core::stab::Stab;
+use txweir_core::value::Words;
+use txweir_core::{ConfigError, Handle, Tree};
+
+use super::{push_words, stab, words_of};
+
+/// The commands that make the tree, without loss, one a line, parents first. A default root takes none.
+pub fn commands<'a>(trees: impl Into<Trees<'a>>, dev: Option<&str>) -> String {
+    let mut out = String::new();
+    for made in made_by(&trees.into()) {
+        out.push_str(if made.class.is_some() { "class replace" } else { "qdisc replace" });
+        if let Some(dev) = dev {
+            out.push_str(&format!(" dev {dev}"));
+        }
+        match made.parent {
+            Handle::ROOT => out.push_str(" root"),
+            parent => out.push_str(&format!(" parent {parent}")),
+        }
+        match made.class {
+            Some(class) => out.push_str(&format!(" classid {class}")),
+            None => out.push_str(&format!(" handle {}", made.handle)),
+        }
+        if let Some(stab) = &made.stab {
+            out.push_str(&format!(" {}", stab::words(stab)));
+        }
+        out.push_str(&format!(" {}", made.kind));
+        for word in made.options {
+            out.push(' ');
+            out.push_str(&word);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// A tree of the same structure and options, with nothing queued and nothing counted. Of a port whose queues have trees of
+/// their own it is one in its likeness: changes to either are named and refused alike, and what is put into it waits in
+/// the same places.
+pub(crate) fn copy<'a>(trees: impl Into<Trees<'a>>, cx: &mut Cx) -> Result<Tree, ConfigError> {
+    let trees = &trees.into();
+    let mut copy = if trees.is_of_port() { Tree::of_port(*trees.env()) } else { Tree::new(*trees.env()) };
+    for made in made_by(trees) {
+        let options: Vec<&str> = made.options.iter().map(String::as_str).collect();
+        let words = &mut Words::new(&options);
+        match made.class {
+            Some(class) => copy.replace_class(made.parent, class, Some(made.kind), words, cx)?,
+            None => {
+                copy.replace(made.parent, Some(made.handle), made.kind, words, cx)?;
+            }
+        }
+        if made.stab.is_some() {
+            copy.set_stab(made.parent, made.stab, cx)?;
+        }
+    }
+    copy.set_blocks(trees.blocks());
+    Ok(copy)
+}
+
+/// What makes one qdisc, or one class.
+struct Made {
+    /// What it is below: a class, or `ROOT`; for a class its qdisc or a class.
+    parent: Handle,
+    /// The qdisc's handle.
+    handle: Handle,
+    kind: &'static str,
+    options: Vec<String>,
+    stab: Option<Stab>,
+    /// The class, if it is one.
+    class: Option<Handle>,
+}
+
+/// Everything that commands have made, parents first: each qdisc, then its classes.
+fn made_by(trees: &Trees<'_>) -> Vec<Made> {
+    let mut all = Vec::new();
+    trees.visit(&mut |place, node| {
+        if node.handle().is_none() {
+            return;
+        }
+        let options = words_of(node.qdisc());
+        let (parent, handle, kind) = (place.parent, node.handle(), node.qdisc().spec().kind);
+        all.push(Made { parent, handle, kind, options, stab: node.stab().copied(), class: None });
+        let Some(classes) = node.qdisc().user_classes().filter(|c| c.class_spec().made) else { return };
+        classes.list(&mut |class| {
+            let of = |minor| Handle::new(handle.major(), minor);
+            let mut options = Vec::new();
+            classes.options(class.at.minor, &mut |o| push_words(&mut options, &o));
+            all.push(Made {
+                parent: of(class.at.parent),
+                handle,
+                kind,
+                options,
+                stab: None,
+                class: Some(of(class.at.minor)),
+            });
+        });
+    });
+    all
+}
