@@ -1,7 +1,7 @@
 //! `txweir lab`: virtual time.
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal};
+use std::io::{BufWriter, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -56,6 +56,9 @@ struct ReproduceArgs {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+    /// Draw it too, into this file (SVG): what was published below what was measured
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 /// Runs `txweir lab`.
@@ -70,10 +73,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 
 fn scenario(args: RunArgs) -> Result<(), Failure> {
     let scenario = load(&args.file)?;
-    let log = args.log.as_deref().map(|path| {
-        let file = File::create(path).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?;
-        Ok::<_, Failure>(Box::new(BufWriter::new(file)) as Box<dyn std::io::Write>)
-    });
+    let log = args
+        .log
+        .as_deref()
+        .map(|path| Ok::<_, Failure>(Box::new(BufWriter::new(created(path)?)) as Box<dyn std::io::Write>));
     let options = Options { seed: args.seed, pcap_dir: args.pcap, log: log.transpose()? };
     let mut bar = Bar::new(scenario.duration().as_nanos());
     let report = run(&scenario, options, |now| bar.at(now.as_nanos())).map_err(|e| match e {
@@ -90,6 +93,11 @@ fn scenario(args: RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A file to be written, empty.
+fn created(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
+}
+
 /// Reads a scenario; `-` is stdin.
 fn load(path: &Path) -> Result<Scenario, Failure> {
     let (name, text) = match path.to_str() {
@@ -101,6 +109,9 @@ fn load(path: &Path) -> Result<Scenario, Failure> {
 }
 
 fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
+    // Before the experiments, which take their time.
+    let plot = args.plot.as_deref().map(|path| Ok::<_, Failure>((created(path)?, path)));
+    let mut plot = plot.transpose()?;
     let watched = std::io::stderr().is_terminal();
     let rows = reproduce::run(args.name.as_deref(), &mut |what| {
         if watched {
@@ -108,6 +119,10 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
         }
     });
     let rows = rows.map_err(Failure::usage)?;
+    if let Some((file, path)) = &mut plot {
+        let written = file.write_all(reproduce::svg(&rows).as_bytes());
+        written.map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
+    }
     if args.json {
         let list: Vec<Value> = rows.iter().map(row).collect();
         println!("{:#}", Value::from(list));

@@ -3,9 +3,12 @@
 
 mod bql;
 mod mqprio;
+mod plot;
 mod virtio;
 
 use std::fmt;
+
+use plot::Plot;
 
 /// A published quantity: a number, or the range that was seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -138,6 +141,7 @@ pub struct Experiment {
     pub about: &'static str,
     /// Where it was published, and where each parameter comes from.
     pub sources: &'static [&'static str],
+    plot: &'static Plot,
     run: Run,
 }
 
@@ -178,6 +182,16 @@ fn figure(n: f64) -> String {
     }
 }
 
+/// The rows as a picture: SVG, light or dark as its reader is. What was published stands below what was measured.
+pub fn svg(rows: &[Row]) -> String {
+    let of = |e: &'static Experiment| {
+        let its: Vec<&Row> = rows.iter().filter(|r| r.experiment == e.name).collect();
+        (e, its)
+    };
+    let shown: Vec<_> = EXPERIMENTS.iter().map(of).filter(|(_, its)| !its.is_empty()).collect();
+    plot::svg(&shown)
+}
+
 /// The rows as a table for reading, with their sources and a sum.
 pub fn table(rows: &[Row]) -> String {
     use std::fmt::Write as _;
@@ -211,6 +225,16 @@ pub fn table(rows: &[Row]) -> String {
         published().count() - predicted.len()
     );
     out
+}
+
+/// Compares a picture of the documents with what these rows give.
+#[cfg(test)]
+fn assert_drawn(rows: &[Row], file: &str, picture: &str) {
+    let name = rows.first().map_or("", |r| r.experiment);
+    assert!(
+        svg(rows) == picture,
+        "docs/{file} is not what is drawn now: txweir lab reproduce {name} --plot docs/{file}"
+    );
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use txweir_core::wire::{ClassConfig, Completion, LineConfig, Service, WireConfig
 use txweir_core::{Env, Handle, Instant, Nanos, PathConfig, Rate, Role};
 use txweir_tc::Policy;
 
+use super::plot::{Panel, Plot};
 use super::{Band, Experiment, Published, Row};
 use machine::{CLASSES, Census, Got, Load, Machine};
 
@@ -64,7 +65,28 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "the rest), weights equal, 1000 packets per class, 1024 descriptors, byte limits with mqprio and none with prio + htb,",
         "threads that begin 2 ms apart.",
     ],
+    plot: &PLOT,
     run,
+};
+
+const PLOT: Plot = Plot {
+    panels: &[
+        Panel {
+            title: "from sender to receiver: least, mean, greatest",
+            metrics: &["mean"],
+            spread: Some(["least", "greatest"]),
+            log: true,
+            share: 5,
+        },
+        Panel {
+            title: "received of each class, Mbit/s",
+            metrics: &["rx", "rx each"],
+            spread: None,
+            log: false,
+            share: 3,
+        },
+    ],
+    without: &["all"],
 };
 
 /// Mbit/s received, and mean, least and greatest time in ns, as published: of each class, 0 first.
@@ -271,10 +293,11 @@ fn expected(known: Known, class: usize, metric: usize) -> Option<(f64, Band)> {
 /// The rows of a column.
 fn rows(c: &Column, m: &Measured) -> Vec<Row> {
     if c.known == Known::Groups {
-        let groups = [("0-5", 0..6), ("6-7", 6..8)];
+        let groups = [("classes 0-5", 0..6), ("classes 6-7", 6..8)];
         let of = |(name, classes): (&str, std::ops::Range<usize>)| {
-            let numbers = m.numbers(classes);
-            [0, 1, 3].map(|i| plain(format!("{}: {name}", c.name), i, numbers[i]))
+            let (each, numbers) = (classes.len() as f64, m.numbers(classes));
+            let row = |i: usize| plain(format!("{}: {name}", c.name), i, numbers[i]);
+            [Row { metric: "rx each", measured: numbers[0] / each, ..row(0) }, row(1), row(2), row(3)]
         };
         return groups.into_iter().flat_map(of).collect();
     }
@@ -343,6 +366,7 @@ fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::assert_drawn;
 
     /// What the table says, rows that miss included: one that comes to hit is news as well.
     #[test]
@@ -369,6 +393,7 @@ mod tests {
         expected.sort_by_key(|row| rows.iter().position(|r| format!("{}, {}", r.row, r.metric) == *row));
         assert_eq!(outside, expected);
         assert_eq!(rows.iter().filter(|r| r.within() == Some(true) && r.fitted.is_none()).count(), 65);
+        assert_drawn(&rows, "mqprio-2012.svg", include_str!("../../../../docs/mqprio-2012.svg"));
     }
 
     /// Which part of the gain is whose, in factors.

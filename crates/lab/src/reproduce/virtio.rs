@@ -3,6 +3,7 @@
 
 use txweir_core::Instant;
 
+use super::plot::{Panel, Plot};
 use super::{Band, Experiment, Published, Row};
 use crate::scenario::Scenario;
 
@@ -21,7 +22,19 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         "two of a socket below it, 1 B each way. Not modelled: processors, and what carries packets behind the device.",
         "Scenario: scenarios/virtio-bql.toml (run it with `txweir lab run`).",
     ],
+    plot: &PLOT,
     run,
+};
+
+const PLOT: Plot = Plot {
+    panels: &[Panel {
+        title: "transactions per second of one RR",
+        metrics: &["tps"],
+        spread: None,
+        log: true,
+        share: 1,
+    }],
+    without: &[],
 };
 
 /// Queues, qdisc, byte limits, what was published, what was fitted on it.
@@ -85,6 +98,7 @@ fn measured(&(queues, qdisc, bql, ..): &Case) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reproduce::assert_drawn;
 
     /// A byte limit alone does nothing for a FIFO, and eight times as much where flows are kept apart; and which rows miss.
     #[test]
@@ -101,5 +115,6 @@ mod tests {
             "4 q, BQL, pfifo_fast",
         ];
         assert_eq!(outside, expected);
+        assert_drawn(&rows, "virtio-2024.svg", include_str!("../../../../docs/virtio-2024.svg"));
     }
 }

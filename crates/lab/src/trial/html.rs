@@ -61,7 +61,7 @@ fn filled(template: &str, fill: &dyn Fn(&str) -> String) -> String {
 }
 
 /// Text as HTML, also between double quotes.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
