@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::meta::{Ecn, Meta};
+use crate::meta::{Ecn, Meta, Note};
 use crate::node::Before;
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::Next;
@@ -193,7 +193,7 @@ impl Cx {
             self.dropped.add(self.pool.meta(&p).wire_len);
         }
         let meta = self.pool.meta_mut(&p);
-        meta.reason = Some(reason);
+        meta.note = Note::Dropped(reason);
         let (hash, wire_len) = (meta.hash, meta.wire_len);
         self.last_dropped_hash = hash;
         self.count_drop(hash, wire_len, reason);

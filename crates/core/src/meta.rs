@@ -76,13 +76,29 @@ pub struct Meta {
     pub washed: bool,
     /// True for a TCP segment that carries control and no data: SYN, SYN-ACK, pure ACK.
     pub tcp_control: bool,
-    /// Why it was dropped, once it was.
-    pub(crate) reason: Option<DropReason>,
+    /// What the engine notes of it.
+    pub(crate) note: Note,
+}
+
+/// What the engine notes of a packet: how its transmit queue was chosen, as long as that may have to be done again; why it was
+/// dropped, once it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// By its hash: whoever chooses again comes to where the packets behind it come.
+    #[default]
+    Hashed,
+    /// By who sends it.
+    BySender,
+    /// Elsewhere: it was asked for.
+    Asked,
+    /// Dropped.
+    Dropped(DropReason),
 }
 
 impl Meta {
-    /// A piece of a packet takes over what qdiscs have written into that by now.
+    /// A piece of a packet takes over what qdiscs have written into that by now, and its queue.
     pub(crate) const fn inherit(&mut self, whole: &Self) {
+        (self.queue, self.note) = (whole.queue, whole.note);
         if whole.marked {
             (self.marked, self.ecn) = (true, Ecn::Ce);
         }
@@ -90,6 +106,15 @@ impl Meta {
             (self.washed, self.ds) = (true, whole.ds);
         }
     }
+
+    /// Why it was dropped, once it was.
+    pub(crate) const fn dropped_for(&self) -> Option<DropReason> {
+        match self.note {
+            Note::Dropped(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
     /// A packet of `len` bytes, one segment, priority 0, hash 0.
     pub const fn new(len: u32) -> Self {
         Self {
@@ -111,7 +136,7 @@ impl Meta {
             marked: false,
             washed: false,
             tcp_control: false,
-            reason: None,
+            note: Note::Hashed,
         }
     }
 

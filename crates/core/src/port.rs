@@ -14,7 +14,10 @@
 //!
 //! - P1 (I7): what the queues count is what the port counts, packets that went directly included.
 //! - P2: nothing is lost when queues come and go, but for what the new ones have no room for; that is dropped and counted.
-//! - P3 (I6): the packets of one flow keep their order through such a change.
+//! - P3 (I6): the packets of one flow keep their order through such a change: what waits is given the queue that what comes
+//!   behind it will get. By hash it is the hash; what was asked for stays where it was; what a sender remembers ends. Who
+//!   sent a packet (`Xps`, `Sender::came_by`) is not known any more: it stays in its queue, which keeps the order as long as
+//!   the sender's choice is the same.
 //! - P4: class MAJOR:n of the root is queue n - 1, whatever has been grafted.
 
 mod blocks;
@@ -30,7 +33,7 @@ use crate::detail::Detail;
 use crate::device::TxQueue;
 use crate::dql::DqlError;
 use crate::handle::Handle;
-use crate::meta::Meta;
+use crate::meta::{Meta, Note};
 use crate::node::{Books, Node};
 use crate::qdisc::{mq, mqprio, multiq};
 use crate::queues::QueueSet;
@@ -199,13 +202,19 @@ impl<F> Port<F> {
     /// The queue that a packet goes to.
     #[inline]
     pub fn choose(&mut self, m: &Meta, choice: Choice<'_>, now: Instant) -> u16 {
+        self.choose_noted(m, choice, now).0
+    }
+
+    /// The same, and what it was chosen by.
+    #[inline]
+    fn choose_noted(&mut self, m: &Meta, choice: Choice<'_>, now: Instant) -> (u16, Note) {
         match choice {
-            Choice::By(sender, cached) => self.selector.select(m, sender, cached, now),
+            Choice::By(sender, cached) => self.selector.select_noted(m, sender, cached, now),
             Choice::Queue(queue) => match self.selector.chosen(queue) {
-                Ok(queue) => queue,
+                Ok(queue) => (queue, Note::Asked),
                 Err(NoSuchQueue(_)) => {
                     self.stats.no_such_queue += 1;
-                    0
+                    (0, Note::Asked)
                 }
             },
         }
@@ -241,8 +250,8 @@ impl<F> Port<F> {
     where
         D: Queues<Frame = F>,
     {
-        let queue = self.choose(&m, choice, now);
-        m.queue = queue;
+        let (queue, note) = self.choose_noted(&m, choice, now);
+        (m.queue, m.note) = (queue, note);
         (queue, self.submit(now, queue, frame, m, detail, dev))
     }
 

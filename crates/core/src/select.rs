@@ -12,13 +12,13 @@
 //! A selector is a value: any number of threads choose by the same one. What a sender remembers is its own ([`Cached`]).
 //!
 //! - I6: a sender whose choice is remembered changes its queue only when it says that nothing of it is in flight, or when
-//!   the queue is not there any more, which is the port's business (`crate::port`).
+//!   the queues have changed, which is the port's business (`crate::port`).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::error::{ConfigError, ErrorKind};
-use crate::meta::Meta;
+use crate::meta::{Meta, Note};
 use crate::queues::QueueSet;
 use crate::time::{Instant, Nanos};
 
@@ -132,6 +132,9 @@ pub struct Sender {
 pub struct Cached {
     queue: Option<u16>,
     at: Instant,
+    /// Of which queues it was chosen.
+    era: u32,
+    by_sender: bool,
 }
 
 /// How a port chooses.
@@ -141,6 +144,8 @@ pub struct Selector {
     classes: Option<TrafficClasses>,
     by_worker: Option<Xps>,
     by_arrival: Option<Xps>,
+    /// Counts the times that what waited was chosen a queue for anew: what is remembered from before holds no more.
+    era: u32,
 }
 
 /// What was wrong with a choice that was made elsewhere; the packet goes to queue 0.
@@ -151,7 +156,7 @@ impl Selector {
     /// For so many queues, at least 1 and at most `QueueSet::QUEUES_MAX`.
     pub fn new(queues: u16) -> Self {
         let queues = queues.clamp(1, QueueSet::QUEUES_MAX);
-        Self { queues, classes: None, by_worker: None, by_arrival: None }
+        Self { queues, classes: None, by_worker: None, by_arrival: None, era: 0 }
     }
     /// How many queues.
     pub const fn queues(&self) -> u16 {
@@ -168,6 +173,10 @@ impl Selector {
     /// Changes the number of queues.
     pub fn set_queues(&mut self, queues: u16) {
         self.queues = queues.clamp(1, QueueSet::QUEUES_MAX);
+    }
+    /// Ends what senders remember.
+    pub(crate) const fn renew(&mut self) {
+        self.era = self.era.wrapping_add(1);
     }
     /// Queues by who sends.
     pub fn set_xps(&mut self, by_worker: Option<Xps>) {
@@ -187,25 +196,58 @@ impl Selector {
     /// Chooses; below `queues` always.
     #[inline]
     pub fn select(&self, m: &Meta, sender: &Sender, cached: Option<&mut Cached>, now: Instant) -> u16 {
+        self.select_noted(m, sender, cached, now).0
+    }
+
+    /// Chooses, and says what by.
+    #[inline]
+    pub(crate) fn select_noted(
+        &self,
+        m: &Meta,
+        sender: &Sender,
+        cached: Option<&mut Cached>,
+        now: Instant,
+    ) -> (u16, Note) {
         if self.queues == 1 {
-            return 0;
+            return (0, Note::Hashed);
         }
         let Some(cached) = cached else { return self.fresh(m, sender) };
-        match cached.queue.filter(|q| *q < self.queues) {
-            Some(queue) if !sender.idle && now.saturating_since(cached.at) <= RESELECT => queue,
+        match cached.queue.filter(|q| *q < self.queues && cached.era == self.era) {
+            Some(queue) if !sender.idle && now.saturating_since(cached.at) <= RESELECT => {
+                (queue, if cached.by_sender { Note::BySender } else { Note::Hashed })
+            }
             _ => {
-                let queue = self.fresh(m, sender);
-                *cached = Cached { queue: Some(queue), at: now };
-                queue
+                let (queue, note) = self.fresh(m, sender);
+                let by_sender = note == Note::BySender;
+                *cached = Cached { queue: Some(queue), at: now, era: self.era, by_sender };
+                (queue, note)
             }
         }
     }
 
     /// Chooses without regard to what was chosen before.
     #[inline]
-    fn fresh(&self, m: &Meta, sender: &Sender) -> u16 {
+    fn fresh(&self, m: &Meta, sender: &Sender) -> (u16, Note) {
         let class = self.classes.as_ref().map_or(0, |c| c.class(m.priority));
-        self.reserved(m.hash, class, sender).unwrap_or_else(|| self.hashed(m.hash, class, sender.came_by))
+        match (self.reserved(m.hash, class, sender), sender.came_by) {
+            (Some(queue), _) => (queue, Note::BySender),
+            (None, came_by @ Some(_)) => (self.hashed(m.hash, class, came_by), Note::BySender),
+            (None, None) => (self.hashed(m.hash, class, None), Note::Hashed),
+        }
+    }
+
+    /// Chooses anew for a packet that waited while the queues changed, so that it goes where those behind it will: by its hash,
+    /// or where it waited if it was not chosen by that. Who sent it is not known any more.
+    pub(crate) fn select_again(&self, m: &Meta) -> (u16, Note) {
+        let by_hash = || {
+            let class = self.classes.as_ref().map_or(0, |c| c.class(m.priority));
+            (self.hashed(m.hash, class, None), Note::Hashed)
+        };
+        match m.note {
+            Note::Asked => (self.chosen(m.queue).unwrap_or(0), Note::Asked),
+            Note::BySender if m.queue < self.queues => (m.queue, Note::BySender),
+            _ => by_hash(),
+        }
     }
 
     #[inline]

@@ -461,7 +461,7 @@ impl<F> TxPath<F> {
         let mut refused = None;
         while let Some((index, m)) = self.cx.settle_drop() {
             self.freed = true;
-            let reason = m.reason.unwrap_or(DropReason::Purged);
+            let reason = m.dropped_for().unwrap_or(DropReason::Purged);
             if Some(index) == newcomer {
                 refused = Some(reason);
             }
@@ -545,6 +545,10 @@ impl<F> TxPath<F> {
     /// Ends `stop_queue`; call `drain` afterwards.
     pub fn start_queue(&mut self, queue: u16) {
         self.cx.stopped.remove(queue);
+    }
+    /// Ends `stop_queue` of all queues.
+    pub(crate) fn start_queues(&mut self) {
+        self.cx.stopped.clear();
     }
     /// The device was reset and has forgotten everything pushed: what was in flight will not be reported.
     pub fn device_reset(&mut self, now: Instant) {

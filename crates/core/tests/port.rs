@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use txweir_core::port::{Choice, Port, Qdiscs};
 use txweir_core::rng::Rng;
-use txweir_core::select::Sender;
+use txweir_core::select::{Cached, Sender};
 use txweir_core::testing::VecDevice;
 use txweir_core::value::Words;
 use txweir_core::{
@@ -200,9 +200,10 @@ fn packets_that_wait_stay_when_the_root_changes() {
     assert_eq!((lane.port.backlog().packets, lane.port.stats().moved), (20, 20));
     lane.dev.iter_mut().for_each(|d| d.set_slots(100));
     lane.drain();
-    // In order of arrival, all of one hash.
-    let sent: Vec<u64> = lane.dev[0].sent().to_vec();
-    assert_eq!(sent, (0..20).collect::<Vec<_>>());
+    // In order of arrival, each to the queue that was asked for.
+    for (queue, dev) in (0..).zip(&lane.dev) {
+        assert_eq!(dev.sent(), (0..20).filter(|n| n % 4 == queue).collect::<Vec<_>>());
+    }
     // What a root that is refused would have done is not done.
     let err = lane.replace(ROOT, "mqprio num_tc 1 map 0 queues 9@0 hw 0").unwrap_err();
     assert!(err.to_string().starts_with("mqprio queues: expected queues below 4"), "{err}");
@@ -228,6 +229,69 @@ fn nothing_overtakes_what_the_device_has_when_queues_change() {
     lane.drain();
     assert_eq!(lane.dev[0].sent(), [2, 3]);
     assert_eq!(lane.port.in_flight(), 2);
+}
+
+/// What waits goes on by the queue that what comes behind it will go by, however that is chosen.
+#[test]
+fn packets_that_wait_go_where_those_behind_them_will() {
+    let mut lane = Lane::new(8, 1);
+    lane.port.set_queues(T0, 4, &mut lane.dev).unwrap();
+    let (hash, sender, mut memory) = (0xffff_ffff, Sender::default(), Cached::default());
+    let arrived = Sender { came_by: Some(2), ..sender };
+    let send = |lane: &mut Lane, memory: &mut Cached, frame| {
+        let m = Meta::new(100).hash(hash);
+        let choices = [Choice::Queue(1), Choice::By(&arrived, None), Choice::By(&sender, Some(memory))];
+        for (i, choice) in choices.into_iter().enumerate() {
+            let _ = lane.port.send(lane.now, frame + i as u64, m, choice, &mut lane.dev);
+        }
+    };
+    lane.dev.iter_mut().for_each(|d| d.set_slots(0));
+    send(&mut lane, &mut memory, 0);
+    lane.replace(ROOT, "mq").unwrap();
+    send(&mut lane, &mut memory, 10);
+    let waiting =
+        |lane: &Lane| -> Vec<u64> { lane.port.paths().iter().map(|p| p.backlog().packets).collect() };
+    assert_eq!(waiting(&lane), [0, 2, 2, 2]);
+    // The hash spreads over eight; what was remembered of four holds no more.
+    lane.port.set_queues(T0, 8, &mut lane.dev).unwrap();
+    send(&mut lane, &mut memory, 20);
+    assert_eq!(waiting(&lane), [0, 3, 3, 0, 0, 0, 0, 3]);
+    lane.dev.iter_mut().for_each(|d| d.set_slots(100));
+    lane.drain();
+    let sent = |queue: usize| lane.dev[queue].sent().to_vec();
+    assert_eq!([1, 2, 7].map(sent), [[0, 10, 20], [1, 11, 21], [2, 12, 22]]);
+}
+
+/// A queue that was stopped while there were several is asked for a slot again where there is one.
+#[test]
+fn a_stopped_queue_goes_on_where_it_is_the_last() {
+    let mut lane = Lane::new(3, 1);
+    lane.add(ROOT, 1, "multiq").unwrap();
+    for n in 0..2 {
+        assert_eq!(lane.put(n, 0), Admitted::Queued);
+    }
+    assert_eq!(lane.drain(), [Wake::Device; 3]);
+    lane.port.set_queues(T0, 1, &mut lane.dev).unwrap();
+    lane.dev[0].finish(1);
+    assert!(lane.port.reap(T0, 0, &mut lane.dev, |_| {}).opened);
+    assert_eq!(lane.port.drain(T0, 0, 64, &mut lane.dev), Wake::Idle);
+    assert_eq!(lane.dev[0].sent(), [0, 1]);
+}
+
+/// However many slots the other queues have, a queue gets no more than it has.
+#[test]
+fn no_queue_is_given_more_than_its_slots() {
+    for root in ["multiq", "pfifo", "prio", "fq_codel"] {
+        let mut lane = Lane::new(2, 0);
+        lane.add(ROOT, 1, root).unwrap();
+        (0..8).for_each(|n| drop(lane.put(n, u16::from(n == 7))));
+        lane.dev[0].set_slots(2);
+        lane.dev[1].set_slots(100);
+        assert_eq!(lane.drain(), [Wake::Device; 2], "{root}");
+        assert_eq!(lane.dev[0].sent(), [0, 1], "{root}");
+        // What knows queues goes on with the other; else one that has no slot holds up all.
+        assert_eq!(lane.dev[1].sent().len(), usize::from(root == "multiq"), "{root}");
+    }
 }
 
 /// A flow's packets are never with two queues of the device at once, none is lost, none sent twice; the queues' counters are

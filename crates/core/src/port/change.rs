@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::device::{All, One, Room};
-use super::{Choice, Handles, Port, Qdiscs, Queues, SLOTS_MAX, default_shell};
+use super::{Handles, Port, Qdiscs, Queues, SLOTS_MAX, default_shell};
 use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::meta::Meta;
@@ -13,7 +13,7 @@ use crate::node::Node;
 use crate::qdisc::kind;
 use crate::queues::QueueSet;
 use crate::reason::{DropReason, MarkReason};
-use crate::select::{Sender, TrafficClasses};
+use crate::select::TrafficClasses;
 use crate::spec::Env;
 use crate::time::Instant;
 use crate::tree::Tree;
@@ -327,11 +327,14 @@ impl<F> Port<F> {
         self.owed.clone_from(&self.in_flight);
         // Also where nothing is owed: what waited is queued before anything leaves.
         self.paths.iter_mut().for_each(TxPath::freeze);
+        // Those that stay stopped say so again; what senders remember is of the queues that were.
+        self.paths.iter_mut().for_each(TxPath::start_queues);
+        self.selector.renew();
         self.stats.reshaped += 1;
         let mut pieces = 0;
         for mut w in waiting {
-            let queue = self.choose(&w.meta, Choice::By(&Sender::default(), None), now);
-            w.meta.queue = queue;
+            let (queue, note) = self.selector.select_again(&w.meta);
+            (w.meta.queue, w.meta.note) = (queue, note);
             self.stats.moved += 1;
             let at = self.path_of(queue);
             pieces += u64::from(self.paths[at].take_in(now, w, &mut One::of(dev, queue), &mut *cut));

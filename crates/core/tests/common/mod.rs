@@ -10,6 +10,7 @@ pub mod device;
 pub mod lane;
 pub mod ops;
 pub mod options;
+pub mod port;
 pub mod reconfigure;
 pub mod run;
 pub mod setup;
@@ -59,6 +60,8 @@ pub enum Law {
     Liveness = 13,
     /// The byte limit's in-flight is what the device holds, and at most the limit plus one object.
     InFlight = 18,
+    /// What the queues of a port count is what the port counts, and what its device has seen (I7).
+    Sums = 19,
 }
 
 impl fmt::Display for Violation {
