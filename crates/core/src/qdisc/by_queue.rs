@@ -131,6 +131,58 @@ impl ByQueue {
     }
 }
 
+/// What a kind hands on to the `ByQueue` that is all it has: the part of its `Discipline` that is the same for each.
+macro_rules! hand_on {
+    () => {
+        fn admit(
+            &self,
+            m: &$crate::route::Asked<'_>,
+            _class: Option<$crate::handle::ClassId>,
+        ) -> $crate::qdisc::Verdict {
+            self.0.admit(m)
+        }
+        #[inline]
+        fn select(
+            &self,
+            m: &$crate::meta::Meta,
+            _class: Option<$crate::handle::ClassId>,
+        ) -> Option<&$crate::node::Class> {
+            self.0.select(m)
+        }
+        fn enqueue(
+            &mut self,
+            p: $crate::pool::Pkt,
+            _class: Option<$crate::handle::ClassId>,
+            cx: &mut $crate::cx::Cx,
+        ) {
+            self.0.enqueue(p, cx);
+        }
+        #[inline]
+        fn dequeue(&mut self, cx: &mut $crate::cx::Cx) -> $crate::qdisc::Next {
+            self.0.dequeue(cx)
+        }
+        fn peek(&mut self, cx: &mut $crate::cx::Cx) -> Option<$crate::node::Peek> {
+            Some(self.0.peek(cx))
+        }
+        /// Whatever waits waits in the classes.
+        fn drain(&mut self, _out: &mut $crate::pool::List, _pool: &mut $crate::pool::Pool) {}
+        fn queued(&self, _pool: &$crate::pool::Pool, _f: &mut dyn FnMut(&$crate::meta::Meta)) {}
+        fn reset(&mut self, _cx: &mut $crate::cx::Cx) {
+            self.0.reset();
+        }
+        fn stats(&self) -> $crate::qdisc::fifo::NoStats {
+            $crate::qdisc::fifo::NoStats {}
+        }
+        fn classes(&self) -> &[$crate::node::Class] {
+            self.0.classes()
+        }
+        fn classes_mut(&mut self) -> &mut [$crate::node::Class] {
+            self.0.classes_mut()
+        }
+    };
+}
+pub(crate) use hand_on;
+
 /// How many classes there are.
 fn count(env: &Env) -> usize {
     usize::from(env.queues.clamp(1, QueueSet::QUEUES_MAX))

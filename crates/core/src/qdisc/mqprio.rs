@@ -18,17 +18,13 @@ use alloc::vec::Vec;
 use crate::cx::Cx;
 use crate::device::{Caps, Offload};
 use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
-use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
+use crate::node::Node;
 use crate::params::{Params, apply};
-use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::by_queue::ByQueue;
+use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::mq::default_child;
 use crate::qdisc::multiq::several_queues;
-use crate::qdisc::{Discipline, Next, Qdisc, Verdict};
-use crate::route::Asked;
+use crate::qdisc::{Discipline, Qdisc};
 use crate::select::{CLASSES_MAX, Range, TrafficClasses};
 use crate::spec::{Env, Flags};
 use crate::units::Rate;
@@ -255,9 +251,7 @@ fn config_of(root: &dyn Qdisc) -> Option<Config> {
 
 /// Traffic classes of transmit queues.
 #[derive(Debug)]
-pub struct Mqprio {
-    queues: ByQueue,
-}
+pub struct Mqprio(ByQueue);
 
 impl Discipline for Mqprio {
     const KIND: &'static str = "mqprio";
@@ -285,40 +279,12 @@ impl Discipline for Mqprio {
         cfg.check(env)
     }
     fn new(_cfg: &Config, env: &Env) -> Self {
-        Self { queues: ByQueue::new(env, default_child) }
+        Self(ByQueue::new(env, default_child))
     }
     fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
-        self.queues.change(env, default_child, cx);
+        self.0.change(env, default_child, cx);
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
-        self.queues.admit(m)
-    }
-    fn select(&self, m: &Meta, _class: Option<ClassId>) -> Option<&Class> {
-        self.queues.select(m)
-    }
-    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
-        self.queues.enqueue(p, cx);
-    }
-    fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        self.queues.dequeue(cx)
-    }
-    fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
-        Some(self.queues.peek(cx))
-    }
-    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
-    fn reset(&mut self, _cx: &mut Cx) {
-        self.queues.reset();
-    }
-    fn stats(&self) -> NoStats {
-        NoStats {}
-    }
-    fn classes(&self) -> &[Class] {
-        self.queues.classes()
-    }
-    fn classes_mut(&mut self) -> &mut [Class] {
-        self.queues.classes_mut()
-    }
+    by_queue::hand_on!();
     fn default_child(_cfg: &Config, env: &Env) -> Node {
         default_child(env)
     }

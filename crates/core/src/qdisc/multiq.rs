@@ -8,14 +8,10 @@
 
 use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
-use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
-use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::by_queue::ByQueue;
+use crate::node::Node;
+use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
-use crate::route::Asked;
+use crate::qdisc::{ChangeRule, Discipline, Filtered};
 use crate::spec::{Env, Flags};
 
 crate::params! {
@@ -50,37 +46,7 @@ impl Discipline for Multiq {
     fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
         self.0.change(env, Node::default_child, cx);
     }
-    fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
-        self.0.admit(m)
-    }
-    #[inline]
-    fn select(&self, m: &Meta, _class: Option<ClassId>) -> Option<&Class> {
-        self.0.select(m)
-    }
-    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
-        self.0.enqueue(p, cx);
-    }
-    #[inline]
-    fn dequeue(&mut self, cx: &mut Cx) -> Next {
-        self.0.dequeue(cx)
-    }
-    fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
-        Some(self.0.peek(cx))
-    }
-    fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
-    fn reset(&mut self, _cx: &mut Cx) {
-        self.0.reset();
-    }
-    fn stats(&self) -> NoStats {
-        NoStats {}
-    }
-    fn classes(&self) -> &[Class] {
-        self.0.classes()
-    }
-    fn classes_mut(&mut self) -> &mut [Class] {
-        self.0.classes_mut()
-    }
+    by_queue::hand_on!();
 }
 
 /// Refuses a device with one transmit queue.
