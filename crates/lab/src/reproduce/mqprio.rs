@@ -161,7 +161,7 @@ const COLUMNS: [Column; 7] = [
     column("mqprio hw 1, no BQL", Way::Mqprio { hw: true }, false, HOLD, Known::Groups),
 ];
 
-fn machine(c: &Column, seed: u64) -> Result<Machine, String> {
+fn machine(c: &Column, away: [Nanos; 2], seed: u64) -> Result<Machine, String> {
     let queues: u16 = if c.way == Way::PrioHtb { 1 } else { 8 };
     let env = Env { queues, offload: Offload::ALL, seed, ..Env::default() };
     let bql = PathConfig::default().bql.filter(|_| c.bql);
@@ -184,6 +184,7 @@ fn machine(c: &Column, seed: u64) -> Result<Machine, String> {
         priority: 0x20_0010,
         hold: c.hold,
         beside: BESIDE,
+        away,
         seed,
     };
     let mut machine = Machine::new(path, wire, load)?;
@@ -231,7 +232,7 @@ struct Measured {
 
 impl Measured {
     fn of(c: &Column, seed: u64) -> Result<Self, String> {
-        let mut machine = machine(c, seed)?;
+        let mut machine = machine(c, [Nanos::ZERO; 2], seed)?;
         machine.run(FROM);
         let before = machine.take();
         machine.run(TO);
@@ -421,6 +422,35 @@ mod tests {
         // Deep rings do no harm to strict classes that have rings of their own, and double what the others wait.
         assert!((mean(deep, 6..8) / mean(hw, 6..8) - 1.0).abs() < 0.1);
         assert!((mean(deep, 0..6) / mean(hw, 0..6) - 2.02).abs() < 0.05);
+    }
+
+    /// What would account for most of the rows that miss below prio and htb, and for which not. The two times are set
+    /// by the greatest time of the strict classes and by the capacity lost; nothing published names them.
+    #[test]
+    fn an_absence_now_and_then_would_account_for_the_capacity() {
+        let (every, long) = (Nanos::from_millis(279), Nanos::from_micros(15_700));
+        let mut machine = machine(&COLUMNS[1], [every, long], 1).unwrap();
+        machine.run(Instant(3 * every.0));
+        machine.take();
+        machine.run(Instant(5 * every.0));
+        let got = machine.take();
+        let rx = |g: &Got| g.packets as f64 * f64::from(FRAME) * 8e3 / (2 * every.0) as f64;
+        let near = |measured: f64, published: f64, percent: f64| {
+            assert!((measured / published - 1.0).abs() * 100.0 < percent, "{measured} {published}");
+        };
+        near(got.iter().map(rx).sum(), 3352.0, 0.5);
+        for (class, published) in FIGURE_2.iter().enumerate().take(6) {
+            near(rx(&got[class]), published[0], 1.5);
+            near(got[class].max as f64, published[3], 16.0);
+        }
+        for class in 6..8 {
+            near(got[class].max as f64, FIGURE_2[class][3], 1.0);
+            near(rx(&got[class]), FIGURE_2[class][0], 2.5);
+        }
+        let mean = |class: usize| got[class].sum as f64 / got[class].packets as f64;
+        near(mean(6), FIGURE_2[6][1], 6.0);
+        // Class 7 is no later than class 6, as it was.
+        near(mean(7), mean(6), 1.0);
     }
 
     /// Where all packets are, in every column.

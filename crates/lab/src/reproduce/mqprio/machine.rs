@@ -51,6 +51,8 @@ pub(super) struct Load {
     pub(super) hold: Nanos,
     /// What a packet takes beside: before it comes to a lock, and after it has left the line.
     pub(super) beside: Nanos,
+    /// Nobody takes packets out for the last of these times of each of the first; zero for never.
+    pub(super) away: [Nanos; 2],
     /// Seed of the jitter.
     pub(super) seed: u64,
 }
@@ -165,6 +167,8 @@ impl Machine {
             let locks = self.locks.iter().flat_map(|l| [l.held.map(|h| h.1), l.wake]).flatten();
             let threads = self.threads.iter().filter(|t| t.made.is_none()).map(|t| t.due.max(self.now));
             let next = locks.chain(threads).chain(self.rings.0.next_event()).min();
+            let back = self.away_until().filter(|_| self.locks.iter().any(|l| l.held.is_none()));
+            let next = next.into_iter().chain(back).min();
             let Some(next) = next.filter(|at| *at < until) else { break };
             self.step(next);
         }
@@ -271,6 +275,13 @@ impl Machine {
         }
     }
 
+    /// When whoever takes packets out is back, if nobody does now.
+    fn away_until(&self) -> Option<Instant> {
+        let [every, long] = self.load.away.map(|n| n.0);
+        let into = self.now.0.checked_rem(every)?;
+        (into + long >= every && long > 0).then(|| self.now + Nanos(every - into))
+    }
+
     /// Gives a free lock to who is next.
     fn grant(&mut self, at: usize) {
         let lock = &self.locks[at];
@@ -278,7 +289,7 @@ impl Machine {
             return;
         }
         let waits = self.port.paths()[at].backlog().packets > 0;
-        let drain = waits && !lock.blocked && lock.wake.is_none();
+        let drain = waits && !lock.blocked && lock.wake.is_none() && self.away_until().is_none();
         let holder = match lock.line.front() {
             Some(i) if !drain || lock.drained => Holder::Thread(*i),
             _ if drain => Holder::Drainer,
