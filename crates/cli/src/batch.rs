@@ -11,8 +11,8 @@ use txweir::tc::tool::Flags;
 
 use crate::{Failure, client};
 
-/// Bytes of a piece, about. Packets wait while the daemon does one: well below a millisecond for some hundred lines. As JSON it has
-/// at most six times that, which is below what a request may have.
+/// Bytes of a piece, about: some hundred lines. Packets wait while the daemon does one. As JSON it has at most six times that,
+/// which is below what a request may have.
 const PIECE: usize = 64 << 10;
 
 /// A batch, as it is read.

@@ -166,8 +166,9 @@ fn any_bytes_are_looked_at() {
     }
 }
 
-/// Measured in Linux 6.12, with UDP from 10.0.0.5 to 10.0.0.11, port 2054, and no connection tracking, by `map key KEY and 0x7`: these,
-/// but for `nfct`, which is a number of the kernel's there, and the keys of sockets and of the source port, which were not.
+/// Measured in Linux 6.12, without connection tracking, with UDP from 10.0.0.5 to 10.0.0.11, port 2054, by `map key KEY and
+/// 0x7`: these, but for `nfct`, which is a number of the kernel there, and the keys of sockets and of the source port, which
+/// were not.
 #[test]
 fn keys_of_connections_are_those_of_a_packet_without_one() {
     let mut frame = frame();
