@@ -488,6 +488,9 @@ impl Block {
 
     /// Takes what tables of a kind share out of all of them, so that one of them can have it alone and change it.
     fn lift(&mut self, kind: &str) -> Option<Shared> {
+        if kind != SHARING {
+            return None;
+        }
         let tables = self.chains.iter_mut().flat_map(|c| &mut c.tables).filter(|t| t.kind() == kind);
         tables.filter_map(|t| Arc::make_mut(&mut t.tables).lift()).last()
     }
