@@ -571,6 +571,12 @@ impl Dql {
         self.stall.set_threshold(stall_thrs, now)
     }
 
+    /// Whether it looks for stalls, and so has to know when packets are posted.
+    #[must_use]
+    pub const fn watches_stalls(&self) -> bool {
+        self.stall.thrs_ticks != 0
+    }
+
     /// Stalls seen.
     #[must_use]
     pub const fn stall_cnt(&self) -> u64 {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use txweir_core::cx::Tally;
 use txweir_core::device::TxQueue;
+use txweir_core::txpath::Stops;
 use txweir_core::{Instant, Nanos};
 
 use crate::log::Event;
@@ -118,6 +119,8 @@ struct Seen {
     /// Since when it has been there, if there was something to be seen to.
     since: Option<(Instant, Why)>,
     stalls: u64,
+    /// While the device holds something: how many packets it had finished, and since when.
+    watched: Option<(u64, Instant)>,
 }
 
 /// Looks at queues now and then.
@@ -221,28 +224,34 @@ impl Monitor {
         if o.has_finished() {
             return Some(Why::Untold);
         }
-        (o.path.stops().may_transmit() && o.dev.reserve(1) > 0).then_some(Why::MayTransmit)
+        let held = o.path.stops().has(Stops::FROZEN) || o.path.dql().is_some_and(|dql| dql.available() < 0);
+        (!held && o.dev.reserve(1) > 0).then_some(Why::MayTransmit)
     }
 
     fn overdue<D: TxQueue>(
-        &self,
+        &mut self,
         queue: &Queue<D>,
         at: usize,
         now: Instant,
         report: &mut dyn FnMut(Report),
     ) -> bool {
+        let (timeout, watched) = (self.timeout, &mut self.seen[at].watched);
         let found = queue.inspect(|o| {
             // What it has finished while nobody had reason to ask is no news.
             o.reap();
-            let stood = now.saturating_since(o.progress);
-            if o.in_flight() == 0 || stood <= self.timeout {
-                return None;
+            let held = (o.counts.reaped, o.in_flight());
+            match watched.filter(|(reaped, _)| held.1 > 0 && *reaped == held.0) {
+                None => *watched = (held.1 > 0).then_some((held.0, now)),
+                Some((_, since)) if now.saturating_since(since) > timeout => {
+                    o.counts.timeouts += 1;
+                    o.log.note(now, Event::TimedOut);
+                    // The next report is due as long after this one.
+                    *watched = Some((held.0, now));
+                    return Some((now.saturating_since(since), held.1));
+                }
+                Some(_) => {}
             }
-            o.counts.timeouts += 1;
-            o.log.note(now, Event::TimedOut);
-            // The next report is due as long after this one.
-            o.progress = now;
-            Some((stood, o.in_flight()))
+            None
         });
         let Some(Some((stood, in_flight))) = found else { return false };
         report(Report::TimedOut { queue: at, stood, in_flight });

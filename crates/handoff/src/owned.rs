@@ -83,8 +83,6 @@ pub struct Owned<D: TxQueue> {
     /// When it is to be run again, as it was last said.
     pub(crate) timer: u64,
     pub(crate) unpublished: u32,
-    /// When the device last finished something, or had nothing to finish.
-    pub(crate) progress: Instant,
     pub(crate) counts: HandoffStats,
     pub(crate) log: Log,
 }
@@ -111,7 +109,6 @@ impl<D: TxQueue> Owned<D> {
             path_full: false,
             timer: u64::MAX,
             unpublished: 0,
-            progress: Instant::ZERO,
             counts: HandoffStats::default(),
             log: Log::default(),
         }
@@ -136,6 +133,11 @@ impl<D: TxQueue> Owned<D> {
     /// What waits in the qdiscs.
     pub fn backlog(&self) -> Tally {
         self.path.backlog()
+    }
+
+    /// The time of this run.
+    pub const fn now(&self) -> Instant {
+        self.now
     }
 
     /// The last events.
@@ -222,7 +224,6 @@ impl<D: TxQueue> Owned<D> {
         let n = self.path.reap(self.now, &mut self.dev, &mut self.done);
         if n > 0 {
             self.counts.reaped += u64::from(n);
-            self.progress = self.now;
             self.log.note(self.now, Event::Reaped(n));
         }
         n
@@ -232,9 +233,6 @@ impl<D: TxQueue> Owned<D> {
     /// something between its last round and its refusal may not say so again.
     pub(crate) fn drain(&mut self, budget: u32) -> Wake {
         let before = self.path.stats().tx_packets;
-        if self.in_flight() == 0 {
-            self.progress = self.now;
-        }
         let sent = |o: &Self| u32::try_from(o.path.stats().tx_packets - before).unwrap_or(u32::MAX);
         let mut left = budget;
         let wake = loop {

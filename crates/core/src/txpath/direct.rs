@@ -4,6 +4,7 @@
 use alloc::boxed::Box;
 
 use crate::device::TxQueue;
+use crate::dql::Dql;
 use crate::meta::Meta;
 use crate::trace::Event;
 use crate::txpath::{Role, TxPath};
@@ -16,7 +17,9 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        if !(self.may_go_direct(m.wire_len) && dev.reserve(1) == 1) {
+        // Who watches for stalls wants to know when.
+        let timed = self.dql.as_ref().is_some_and(Dql::watches_stalls);
+        if timed || !(self.may_go_direct(m.wire_len) && dev.reserve(1) == 1) {
             return Err(frame);
         }
         self.tree.root_mut().charge_direct(m);
