@@ -49,7 +49,7 @@
 //! any smoltcp device.
 //!
 //! Features: `lab` adds virtual time with hosts that speak real TCP, `live` adds packet I/O on Linux,
-//! `daemon` links that tc commands change while they run.
+//! `daemon` links that tc commands change while they run, `threads` queues that many threads send on.
 
 #![forbid(unsafe_code)]
 
@@ -58,6 +58,8 @@ pub use txweir_core as core;
 pub use txweir_daemon as daemon;
 #[cfg(feature = "live")]
 pub use txweir_device as device;
+#[cfg(feature = "threads")]
+pub use txweir_handoff as handoff;
 #[cfg(feature = "lab")]
 pub use txweir_lab as lab;
 #[cfg(feature = "live")]
