@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn pieces_are_whole_lines_and_know_how_many_came_before() {
-        let expected = [(0, "aaa\nb\n"), (2, "c\\\nd\\\r\ne\n"), (5, "ff\\\\\n\n"), (7, "g")];
+        let expected = [(0, "aaa\nb\n"), (2, "c\\\nd\\\r\ne\n"), (5, "ff\\\\\n"), (6, "\ng")];
         let text: String = expected.iter().map(|(_, text)| *text).collect();
         assert_eq!(cut(&text, 5), expected.map(|(lines, text)| (lines, text.to_string())));
         assert_eq!(cut(&text, usize::MAX), [(0, text)]);
