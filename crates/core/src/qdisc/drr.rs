@@ -83,7 +83,7 @@ impl Discipline for Drr {
     fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.classes.get(self.slot(class)?)
     }
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let Some(i) = self.slot(class) else { return cx.drop(p, DropReason::NoClass) };
         let node = &mut self.classes[i].node;

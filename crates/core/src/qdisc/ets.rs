@@ -234,6 +234,7 @@ impl Discipline for Ets {
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.bands.get(self.band(m, class))
     }
+    #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let band = self.band(cx.meta(&p), class);
         let node = &mut self.bands[band].node;

@@ -206,7 +206,7 @@ impl Discipline for Htb {
     fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.classes.get(self.leaf(class)?)
     }
-    #[inline]
+    #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let Some(i) = self.leaf(class) else { return self.enqueue_direct(p, cx) };
         let index = p.index();

@@ -86,6 +86,7 @@ impl Discipline for Prio {
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
         self.bands.get(self.band(m, class))
     }
+    #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let band = self.band(cx.meta(&p), class);
         self.active |= 1 << band;
