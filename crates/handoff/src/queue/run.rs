@@ -11,15 +11,21 @@ use crate::sync::Ordering;
 use crate::wake::Wakeup;
 
 impl<D: TxQueue> Queue<D> {
-    /// Ends a turn in which nothing was left over.
+    /// Ends a turn in which nothing was left over and so many packets went.
     #[inline(always)]
-    pub(super) fn put_down(&self, mut turn: Turn<'_, Owned<D>>) {
-        turn.unpublished += 1;
-        if turn.unpublished >= self.publish {
-            self.publish(&mut turn);
-        }
+    pub(super) fn put_down(&self, mut turn: Turn<'_, Owned<D>>, packets: u64) {
+        self.count(&mut turn, packets);
         if let Err(turn) = turn.leave(Flags::NONE) {
             let _ = self.leave(turn, "direct", false);
+        }
+    }
+
+    /// Counts packets that went directly, and publishes the numbers when it is time to.
+    #[inline(always)]
+    pub(super) fn count(&self, o: &mut Owned<D>, packets: u64) {
+        o.unpublished += packets;
+        if o.unpublished >= self.publish {
+            self.publish(o);
         }
     }
 
@@ -45,7 +51,7 @@ impl<D: TxQueue> Queue<D> {
                 break rest;
             }
             self.arm(&mut turn, rest, by_service);
-            if self.publish != u32::MAX {
+            if self.publish != u64::MAX {
                 self.publish(&mut turn);
             }
             let behind = turn.flags().without(CALLS);

@@ -37,7 +37,7 @@ impl<D: TxQueue> Queue<D> {
                 match o.path.send_direct(item.frame, &item.meta, &mut o.dev) {
                     Ok(()) => {
                         o.path.doorbell(&mut o.dev);
-                        self.put_down(turn);
+                        self.put_down(turn, 1);
                         return Handed::Done(Admitted::Sent);
                     }
                     Err(frame) => return self.send_in_turn(turn, Listed { frame, ..item }, detail),
@@ -52,71 +52,75 @@ impl<D: TxQueue> Queue<D> {
     /// once another thread has the queue and the list is full; that packet comes back. How many went, and that packet.
     ///
     /// What a packet of a burst became is not told one by one; counters have it.
+    #[inline]
     pub fn send_burst(
         &self,
-        packets: &mut dyn Iterator<Item = (D::Frame, Meta)>,
+        packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
     ) -> (u64, Option<(D::Frame, Meta)>) {
-        let mut went = 0;
         let free = (self.drain == Drain::Caller).then(|| self.baton.try_take()).flatten();
-        let Some(mut turn) = free else {
-            for (frame, meta) in packets {
-                match self.send(frame, meta) {
-                    Handed::Done(Admitted::Full(frame)) => return (went, Some((frame, meta))),
-                    _ => went += 1,
-                }
-            }
-            return (went, None);
-        };
-        let mut refused = None;
-        if !turn.is_listed() {
-            let o = &mut *turn;
-            let mut timed = false;
-            for (frame, meta) in packets {
-                let frame = match o.path.send_direct(frame, &meta, &mut o.dev) {
-                    Ok(()) => {
-                        went += 1;
-                        continue;
-                    }
-                    Err(frame) => frame,
-                };
-                if !timed {
-                    timed = true;
-                    o.now = (self.clock)();
-                }
-                match o.path.submit(o.now, frame, meta, &mut o.dev) {
-                    Admitted::Full(frame) => {
-                        o.path_full = true;
-                        refused = Some((frame, meta));
-                        break;
-                    }
-                    Admitted::Cut(frame, max) => o.cut(frame, &meta, max),
-                    Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
-                }
-                went += 1;
-            }
-            if !timed {
-                o.path.doorbell(&mut o.dev);
-                if self.poll.is_none() {
-                    self.put_down(turn);
-                    return (went, refused);
-                }
-            }
-            let _ = self.run(turn, "burst", false);
-            return (went, refused);
+        let Some(mut turn) = free else { return self.send_each(0, packets) };
+        if turn.is_listed() {
+            return self.go_on(turn, 0, None, packets);
         }
-        let _ = self.run(turn, "burst", false);
+        let (went, first) = turn.send_directly(packets);
+        if first.is_none() && self.poll.is_none() {
+            self.put_down(turn, went);
+            return (went, None);
+        }
+        self.go_on(turn, went, first, packets)
+    }
+
+    /// Sends packets one by one, after so many that went.
+    pub(super) fn send_each(
+        &self,
+        mut went: u64,
+        packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
+    ) -> (u64, Option<(D::Frame, Meta)>) {
         for (frame, meta) in packets {
             match self.send(frame, meta) {
                 Handed::Done(Admitted::Full(frame)) => return (went, Some((frame, meta))),
                 _ => went += 1,
             }
         }
+        (went, None)
+    }
+
+    /// The rest of a burst of which so many went, from the first that does not go directly. If there is none, others' packets are
+    /// in front of what is left, if anything is.
+    #[inline(never)]
+    pub(super) fn go_on(
+        &self,
+        mut turn: Turn<'_, Owned<D>>,
+        mut went: u64,
+        first: Option<(D::Frame, Meta)>,
+        packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
+    ) -> (u64, Option<(D::Frame, Meta)>) {
+        let Some(first) = first else {
+            let _ = self.run(turn, "burst", false);
+            return self.send_each(went, packets);
+        };
+        let o = &mut *turn;
+        o.now = (self.clock)();
+        let mut refused = None;
+        for (frame, meta) in std::iter::once(first).chain(packets) {
+            match o.path.submit(o.now, frame, meta, &mut o.dev) {
+                Admitted::Full(frame) => {
+                    o.path_full = true;
+                    refused = Some((frame, meta));
+                    break;
+                }
+                Admitted::Cut(frame, max) => o.cut(frame, &meta, max),
+                Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
+            }
+            went += 1;
+        }
+        let _ = self.run(turn, "burst", false);
         (went, refused)
     }
 
     /// The way of a packet for which the queue is there, and not direct.
     #[inline(never)]
-    fn send_in_turn(
+    pub(super) fn send_in_turn(
         &self,
         mut turn: Turn<'_, Owned<D>>,
         item: Listed<D::Frame>,
