@@ -41,7 +41,7 @@ impl TxQueue for Socket {
                 self.shown.fetch_add(gone as u64, Ordering::Release);
                 Ok(())
             }
-            Err(e) => Err(DeviceError::from(e.to_string())),
+            Err(e) => Err(DeviceError(e.to_string())),
         }
     }
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
