@@ -140,11 +140,9 @@ fn run(way: &Way, producers: usize, each: u64) -> Result<f64, String> {
         threads.into_iter().map(|t| t.join().ok()).collect()
     });
     let times: Vec<(Clock, Clock)> = times.into_iter().flatten().collect();
-    let (Some(start), Some(end), true) = (
-        times.iter().map(|t| t.0).min(),
-        times.iter().map(|t| t.1).max(),
-        times.len() == producers,
-    ) else {
+    let (Some(start), Some(end), true) =
+        (times.iter().map(|t| t.0).min(), times.iter().map(|t| t.1).max(), times.len() == producers)
+    else {
         return Err("a producer has failed".into());
     };
     let sent = each * producers as u64;
@@ -156,7 +154,8 @@ fn run(way: &Way, producers: usize, each: u64) -> Result<f64, String> {
         }
         let got = shown() - before;
         if got != sent {
-            return Err(format!("{sent} packets were sent and the device was shown {got}"));
+            let state = (way.state)();
+            return Err(format!("{sent} packets were sent and the device was shown {got}{state}"));
         }
     }
     Ok((end - start).as_nanos() as f64 / sent as f64)
@@ -193,7 +192,8 @@ impl Series {
     fn rows(&self) -> Vec<(Row, [f64; 3])> {
         let ns = spread(&self.ns);
         let rate = [1e9 / ns[0], 1e9 / ns[2], 1e9 / ns[1]];
-        let mut rows = vec![(self.row("time", "ns/packet", ns[0]), ns), (self.row("rate", "packets/s", rate[0]), rate)];
+        let mut rows =
+            vec![(self.row("time", "ns/packet", ns[0]), ns), (self.row("rate", "packets/s", rate[0]), rate)];
         if let Some(ratio) = self.over_locks() {
             let mut row = self.row("rate over locks", "x", ratio[0]);
             if let Some(published) = self.published() {
@@ -206,7 +206,11 @@ impl Series {
 }
 
 /// Runs `txweir lab reproduce handoff`.
-pub(crate) fn main(json: bool, options: Options, progress: &mut dyn FnMut(&str)) -> Result<(), crate::Failure> {
+pub(crate) fn main(
+    json: bool,
+    options: Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), crate::Failure> {
     let (all, notes) = measure(options, progress).map_err(crate::Failure::failed)?;
     if json {
         let rows = all.iter().flat_map(Series::rows).map(|(row, [_, least, most])| {
@@ -231,7 +235,15 @@ fn table(all: &[Series], notes: &[String], options: Options) -> String {
             let _ = writeln!(
                 out,
                 "\n{}, {} {producers}\n  {:18} {:>8} {:>8} {:>8} {:>12} {:>20} {:>9}",
-                s.place, s.producers, "way", "ns", "least", "most", "packets/s", "over the locks", "published"
+                s.place,
+                s.producers,
+                "way",
+                "ns",
+                "least",
+                "most",
+                "packets/s",
+                "over the locks",
+                "published"
             );
         }
         let [median, least, most] = spread(&s.ns);
@@ -278,10 +290,14 @@ mod tests {
         let options = Options { rounds: 1, packets: 4096, producers: 3 };
         let (all, notes) = measure(options, &mut |_| {}).unwrap();
         assert!(notes.iter().all(|n| n.contains("skipped, because") || n.contains("share")), "{notes:?}");
-        let of = |producers| all.iter().filter(|s| s.place == "null ring" && s.producers == producers).count();
+        let of =
+            |producers| all.iter().filter(|s| s.place == "null ring" && s.producers == producers).count();
         assert_eq!((of(1), of(3)), (12, 10));
         let text = table(&all, &notes, options);
-        assert!(text.contains("null ring, 1 producer\n") && text.contains("null ring, 3 producers\n"), "{text}");
+        assert!(
+            text.contains("null ring, 1 producer\n") && text.contains("null ring, 3 producers\n"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -297,6 +313,9 @@ mod tests {
         let rows = series.rows();
         assert_eq!(rows[1].1, [50e6, 25e6, 100e6]);
         let (row, over) = &rows[2];
-        assert_eq!((row.published, *over, row.within()), (Some(Published::one(1.1)), [1.5, 0.75, 3.0], Some(true)));
+        assert_eq!(
+            (row.published, *over, row.within()),
+            (Some(Published::one(1.1)), [1.5, 0.75, 3.0], Some(true))
+        );
     }
 }

@@ -93,8 +93,16 @@ impl<T> Baton<T> {
     /// Takes it if nobody has it and no flag is set: the way of who expects to be alone.
     #[inline(always)]
     pub fn try_take(&self) -> Option<Turn<'_, T>> {
-        self.state.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        Some(Turn { baton: self })
+        self.take_or_see().ok()
+    }
+
+    /// As `try_take`; `Err` says whether somebody else was at it.
+    #[inline(always)]
+    pub(crate) fn take_or_see(&self) -> Result<Turn<'_, T>, bool> {
+        match self.state.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(Turn { baton: self }),
+            Err(word) => Err(word & TAKEN != 0),
+        }
     }
 
     /// Leaves flags, and takes it if nobody has it; the flags are then for the taker itself. If somebody has it, they see them.
@@ -114,6 +122,14 @@ impl<T> Baton<T> {
     pub fn flag(&self, flags: Flags) -> bool {
         let before = self.state.fetch_or(flags.0, Ordering::AcqRel);
         before & TAKEN == 0 && before & flags.0 != flags.0
+    }
+
+    /// Whether somebody has it who has not seen to these flags yet: to set them again would change nothing. For who has passed a
+    /// full barrier since what the flags are about, as does whoever clears them before looking for that.
+    #[inline]
+    pub(crate) fn knows(&self, flags: Flags) -> bool {
+        let wanted = TAKEN | flags.0;
+        self.state.load(Ordering::Relaxed) & wanted == wanted
     }
 
     /// Whether somebody has it now.

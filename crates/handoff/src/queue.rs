@@ -82,7 +82,7 @@ pub struct QueueConfig<F> {
     pub done: Box<dyn FnMut(F) + Send>,
     /// Who cuts a super-packet from the list that a shaper takes only in pieces; without, it is dropped.
     pub cut: Option<Cutter<F>>,
-    /// Numbers are published at least after so many direct packets.
+    /// Numbers are published at least after so many packets.
     pub publish: u64,
 }
 
@@ -318,7 +318,7 @@ impl<D: TxQueue> Queue<D> {
         self.details.load(Ordering::Relaxed) != 0
     }
 
-    /// The queue's numbers, all of one moment; at most `QueueConfig::publish` direct packets and one turn old. Nobody waits: a
+    /// The queue's numbers, all of one moment; at most `QueueConfig::publish` packets and one turn old. Nobody waits: a
     /// queue that is idle is looked at, of one that is busy the last that was published is read.
     #[must_use]
     pub fn counts(&self) -> Counts {

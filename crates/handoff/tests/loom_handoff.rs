@@ -203,6 +203,22 @@ fn nobody_overtakes_itself() {
     });
 }
 
+/// Who finds the flag set that it would set relies on it, with what it has appended to be seen.
+#[test]
+fn a_flag_that_is_set_already_is_relied_on() {
+    holds_and_cries_out(&[Bug::NoBarrier], Some(4), || {
+        let (dev, seen) = device(1000);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let other = Arc::clone(&queue);
+        let t = thread::spawn(move || (1..=2).for_each(|n| send(&other, n)));
+        send(&queue, 3);
+        t.join().unwrap();
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent().len(), 3);
+    });
+}
+
 /// Class a (stop beside a completion) and e (refused, and started again before that was written down).
 #[test]
 fn a_completion_beside_a_stop_is_seen() {

@@ -234,7 +234,9 @@ pub(super) fn main(args: &Args, producers: usize) -> Result<(), Failure> {
         println!("{name:18} {:>9} {median:8.2} {least:8.2} {most:8.2}  {about}", s.producers);
     }
     if producers >= processors {
-        println!("\n{producers} producers and the consumer share {processors} processors: much of the time is the scheduler's");
+        println!(
+            "\n{producers} producers and the consumer share {processors} processors: much of the time is the scheduler's"
+        );
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use txweir::core::device::{Completed, DeviceError, TxQueue};
 use txweir::core::Meta;
+use txweir::core::device::{Completed, DeviceError, TxQueue};
 use txweir::device::{Frame as Sent, IfName, Packet, PacketOptions, VnetHdr, within_new};
 
 use super::ways::{FRAME_LEN, Frame};
@@ -72,7 +72,8 @@ pub(super) fn socket() -> Result<(Socket, Arc<AtomicU64>), String> {
 }
 
 fn run(args: &[&str]) -> Result<(), String> {
-    let out = Command::new("ip").args(args).output().map_err(|e| format!("ip (iproute2) cannot be run: {e}"))?;
+    let out =
+        Command::new("ip").args(args).output().map_err(|e| format!("ip (iproute2) cannot be run: {e}"))?;
     match out.status.success() {
         true => Ok(()),
         false => Err(format!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&out.stderr).trim())),

@@ -25,11 +25,16 @@ const READY: usize = 256;
 /// So many packets as sender number so and so.
 type Sending = Box<dyn Fn(usize, u64) + Send + Sync>;
 
+/// What there is to say of a queue.
+type Stating = Box<dyn Fn() -> String + Send + Sync>;
+
 /// A way, ready to be used.
 pub(super) struct Way {
     pub key: &'static str,
     pub about: &'static str,
     pub send: Sending,
+    /// How its queue stands, where something has gone wrong.
+    pub state: Stating,
     /// How much its devices were shown; none for what sends nothing.
     pub shown: Vec<Arc<AtomicU64>>,
 }
@@ -49,7 +54,8 @@ fn frames() -> &'static [[u8; FRAME_LEN]; READY] {
         frame[14..24].copy_from_slice(&[0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17]);
         frame[18..20].copy_from_slice(&id.to_be_bytes());
         frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
-        let sum = frame[14..34].chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum::<u32>();
+        let sum =
+            frame[14..34].chunks_exact(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum::<u32>();
         let sum = (sum & 0xffff) + (sum >> 16);
         frame[24..26].copy_from_slice(&(!(sum as u16)).to_be_bytes()); // ten words: one carry
         frame[34..42].copy_from_slice(&[0x30, 0x39, 0, 9, 0, 8, 0, 0]);
@@ -146,6 +152,17 @@ impl<D: TxQueue<Frame = Frame> + Send + 'static> Served<D> {
         let service = Service::spawn("service", &bell, vec![Arc::clone(&queue)], Monitor::default(), said);
         Ok(Self { queue, _service: service.map_err(|e| format!("a thread for the service: {e}"))? })
     }
+
+    /// By a call, so that who captures it has the service as well.
+    const fn queue(&self) -> &Arc<Queue<D>> {
+        &self.queue
+    }
+
+    /// Its numbers and flags.
+    fn state(&self) -> Stating {
+        let queue = Arc::clone(&self.queue);
+        Box::new(move || format!("; {:?}, {:?}", queue.counts(), queue))
+    }
 }
 
 /// All ways over devices of one kind.
@@ -161,8 +178,9 @@ where
     ] {
         let (dev, shown) = make()?;
         let (served, frames) = (Served::new(path(kind, direct), dev)?, frames());
-        let send = move |_, n| each(frames, n, |frame, meta| is_in(&served.queue.send(frame, meta)));
-        all.push(Way { key, about, send: Box::new(send), shown: vec![shown] });
+        let state = served.state();
+        let send = move |_, n| each(frames, n, |frame, meta| is_in(&served.queue().send(frame, meta)));
+        all.push(Way { key, about, send: Box::new(send), state, shown: vec![shown] });
     }
     all.push(bursts(make)?);
     all.extend(owner(make)?);
@@ -189,6 +207,7 @@ where
         key: "locks",
         about: "before: into the queue and out of it under its lock, to the driver under the driver's",
         send: Box::new(send),
+        state: Box::new(String::new),
         shown: vec![shown],
     };
     let (dev, shown) = make()?;
@@ -203,6 +222,7 @@ where
         key: "one lock",
         about: "as proposed: to the driver, under its lock",
         send: Box::new(send),
+        state: Box::new(String::new),
         shown: vec![shown],
     };
     Ok(vec![before, after])
@@ -214,18 +234,19 @@ where
 {
     let (dev, shown) = make()?;
     let (served, frames) = (Served::new(path("pfifo_fast", true), dev)?, frames());
+    let state = served.state();
     let send = move |_, n| {
         for _ in 0..n / BURST {
             let mut packets = burst(frames);
-            let mut refused = served.queue.send_burst(&mut packets).1;
+            let mut refused = served.queue().send_burst(&mut packets).1;
             while let Some(packet) = refused {
                 std::thread::yield_now();
-                refused = served.queue.send_burst(&mut std::iter::once(packet).chain(&mut packets)).1;
+                refused = served.queue().send_burst(&mut std::iter::once(packet).chain(&mut packets)).1;
             }
         }
     };
     let about = "Queue::send_burst, 32 at a time";
-    Ok(Way { key: "bursts", about, send: Box::new(send), shown: vec![shown] })
+    Ok(Way { key: "bursts", about, send: Box::new(send), state, shown: vec![shown] })
 }
 
 /// The first sender owns the queue, the others send as everybody does.
@@ -240,10 +261,11 @@ where
     ] {
         let (dev, shown) = make()?;
         let (served, frames) = (Served::new(path("pfifo_fast", true), dev)?, frames());
+        let state = served.state();
         let send = move |who, n| {
-            let owner = if who == 0 { Owner::new(Arc::clone(&served.queue)) } else { None };
+            let owner = if who == 0 { Owner::new(Arc::clone(served.queue())) } else { None };
             let Some(mut owner) = owner else {
-                return each(frames, n, |frame, meta| is_in(&served.queue.send(frame, meta)));
+                return each(frames, n, |frame, meta| is_in(&served.queue().send(frame, meta)));
             };
             if !by_burst {
                 return each(frames, n, |frame, meta| is_in(&owner.send(frame, meta)));
@@ -257,7 +279,7 @@ where
                 }
             }
         };
-        both.push(Way { key, about, send: Box::new(send), shown: vec![shown] });
+        both.push(Way { key, about, send: Box::new(send), state, shown: vec![shown] });
     }
     Ok(both)
 }
@@ -293,7 +315,7 @@ where
                 true
             });
         };
-        both.push(Way { key, about, send: Box::new(send), shown });
+        both.push(Way { key, about, send: Box::new(send), state: Box::new(String::new), shown });
     }
     Ok(both)
 }
@@ -318,12 +340,14 @@ pub(super) fn yardsticks() -> Vec<Way> {
             key: "two swaps",
             about: "yardstick: two compare-and-swaps on one word",
             send: Box::new(swaps),
+            state: Box::new(String::new),
             shown: Vec::new(),
         },
         Way {
             key: "a mutex",
             about: "yardstick: std's Mutex, taken and let go",
             send: Box::new(locks),
+            state: Box::new(String::new),
             shown: Vec::new(),
         },
     ]
