@@ -9,10 +9,15 @@ use std::process::Command;
 const TABLE: &str = "spec/instructions.txt";
 
 /// Jobs that are counted. The 100 000-flow job is left to the clock: it measures the memory, not the code.
-const JOBS: [&str; 19] = [
+const JOBS: [&str; 24] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
+    "handoff-direct",
+    "handoff-burst",
+    "handoff-owner",
+    "handoff-owner-32",
+    "handoff-listed",
     "prio-3",
     "prio-16",
     "cake",

@@ -11,8 +11,10 @@ use txweir::core::{DqlConfig, Handle, Instant, Meta, Nanos, PathConfig, Role, Tx
 use crate::Failure;
 
 mod filters;
+mod handed;
 mod jobs;
 mod shared;
+mod threads;
 
 use jobs::JOBS;
 
@@ -46,10 +48,13 @@ pub struct Args {
     /// List the jobs
     #[arg(long)]
     list: bool,
+    /// Time queues between threads instead: one producer, and N, to one consumer
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), conflicts_with = "cpu")]
+    producers: Option<u8>,
 }
 
 /// The last processor: interrupts tend to go to the first.
-fn default_cpu() -> usize {
+pub(crate) fn default_cpu() -> usize {
     std::thread::available_parallelism().map_or(0, |n| n.get() - 1)
 }
 
@@ -212,7 +217,7 @@ fn paced(flows: u32) -> Run {
 }
 
 /// Median, least and most of some samples.
-fn spread(samples: &[f64]) -> [f64; 3] {
+pub(crate) fn spread(samples: &[f64]) -> [f64; 3] {
     let mut s = samples.to_vec();
     s.sort_by(f64::total_cmp);
     match s.as_slice() {
@@ -228,6 +233,9 @@ pub fn main(args: Args) -> Result<(), Failure> {
             println!("{:18} {}", job.name, job.about);
         }
         return Ok(());
+    }
+    if let Some(producers) = args.producers {
+        return threads::main(&args, producers.into());
     }
     let jobs: Vec<&Job> = JOBS.iter().filter(|j| args.only.as_deref().is_none_or(|o| o == j.name)).collect();
     if jobs.is_empty() {

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use txweir::lab::reproduce::{self, Published, Row};
+use txweir::lab::reproduce::{self, EXPERIMENTS, Published, Row};
 use txweir::lab::run::{Options, RunError, run};
 use txweir::lab::scenario::Scenario;
 
 use crate::bar::Bar;
-use crate::{Failure, replay};
+use crate::{Failure, handoff, replay};
 
 /// Options of `txweir lab`.
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,10 @@ struct RunArgs {
 
 #[derive(Debug, clap::Args)]
 struct ReproduceArgs {
-    /// One experiment [default: all]
+    /// One experiment [default: all that run in virtual time]
+    ///
+    /// `handoff` measures this machine, by the clock on the wall, and is only run if it is asked for; as root it also sends through a
+    /// packet socket, in a network namespace of its own.
     name: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
@@ -59,6 +62,15 @@ struct ReproduceArgs {
     /// Draw it too, into this file (SVG): what was published below what was measured
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
+    /// For handoff: rounds, each of which runs every way once
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// For handoff: packets of a round
+    #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1024..=1 << 32))]
+    packets: u64,
+    /// For handoff: threads that send, beside the measurement with one
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    producers: u8,
 }
 
 /// Runs `txweir lab`.
@@ -113,12 +125,24 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     let plot = args.plot.as_deref().map(|path| Ok::<_, Failure>((created(path)?, path)));
     let mut plot = plot.transpose()?;
     let watched = std::io::stderr().is_terminal();
-    let rows = reproduce::run(args.name.as_deref(), &mut |what| {
+    let mut progress = |what: &str| {
         if watched {
             eprintln!("{what}");
         }
-    });
-    let rows = rows.map_err(Failure::usage)?;
+    };
+    if args.name.as_deref() == Some(handoff::NAME) {
+        let ReproduceArgs { rounds, packets, producers, .. } = *args;
+        let options = handoff::Options { rounds, packets, producers: producers.into() };
+        return handoff::main(args.json, options, &mut progress);
+    }
+    if let Some(given) = args.name.as_deref()
+        && EXPERIMENTS.iter().all(|e| e.name != given)
+    {
+        let names: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name).chain([handoff::NAME]).collect();
+        let names = names.join(", ");
+        return Err(Failure::usage(format!("experiment: expected one of {names}, given \"{given}\"")));
+    }
+    let rows = reproduce::run(args.name.as_deref(), &mut progress).map_err(Failure::usage)?;
     if let Some((file, path)) = &mut plot {
         let written = file.write_all(reproduce::svg(&rows).as_bytes());
         written.map_err(|e| Failure::failed(format!("{}: {e}", path.display())))?;
@@ -132,7 +156,8 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn row(r: &Row) -> Value {
+/// A row as a JSON object.
+pub(crate) fn row(r: &Row) -> Value {
     let published =
         r.published.map(|Published { low, high }| if low == high { json!(low) } else { json!([low, high]) });
     json!({

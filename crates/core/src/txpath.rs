@@ -221,11 +221,11 @@ impl<F> TxPath<F> {
         self.cx.pool.keeps_details()
     }
 
-    /// Rule DD: every qdisc on the path transparent and empty, no stop, the byte limit not reached. That the
+    /// Rule DD: every qdisc on the path transparent and empty, no stop, not switched off, the byte limit not reached. That the
     /// ring has room is asked last, by the caller, because it is a promise.
     #[inline]
     fn may_go_direct(&self, wire_len: u32) -> bool {
-        self.stops.may_transmit()
+        self.stops.may_go_direct()
             && self.settled
             && wire_len <= OBJECT_MAX
             && self.dql.as_ref().is_none_or(|d| d.available() >= 0)

@@ -109,6 +109,23 @@ fn a_stop_keeps_direct_dispatch_out_too() {
     }
 }
 
+/// The switch of the direct way is no stop: what is queued because of it leaves at the next drain, in order.
+#[test]
+fn with_the_direct_way_off_every_packet_is_queued_and_none_waits() {
+    let (mut path, mut dev) = (path(None), VecDevice::with_slots(8));
+    assert!(path.is_direct());
+    path.set_direct(false);
+    for i in 0..3 {
+        assert_eq!(path.submit(T0, i, Meta::new(60), &mut dev), Admitted::Queued);
+        assert!(path.stops().may_transmit());
+        assert_eq!(path.send_direct(9, &Meta::new(60), &mut dev), Err(9));
+        assert_eq!(path.drain(T0, 64, &mut dev), Wake::Idle);
+    }
+    path.set_direct(true);
+    assert_eq!(path.submit(T0, 3, Meta::new(60), &mut dev), Admitted::Sent);
+    assert_eq!((path.stats().direct, path.stats().queued, dev.sent()), (1, 3, &[0, 1, 2, 3][..]));
+}
+
 #[test]
 fn bulk_is_bounded_even_without_a_byte_limit() {
     struct Greedy {

@@ -50,7 +50,7 @@ pub use endpoint::{Endpoint, EndpointError, Kind};
 pub use error::{OpenCause, OpenError};
 pub use iface::{IfName, NameError};
 pub use link::{Frame, LinkIo, LinkOptions};
-pub use netns::Netns;
+pub use netns::{Netns, within_new};
 pub use packet::{BATCH_MAX, Packet, PacketOptions};
 pub use segment::{SegmentError, Segmenter, Shape};
 pub use signal::{Signal, Signals};

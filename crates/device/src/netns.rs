@@ -68,6 +68,24 @@ impl Netns {
     }
 }
 
+/// Runs `f` in a new network namespace without a name, on a thread of its own, and gives back what it returns. Commands that `f` starts
+/// are in it as well. The namespace ends with the last thread, process and descriptor in it.
+///
+/// # Errors
+/// The system's, above all that this process may not make one (`CAP_SYS_ADMIN`).
+///
+/// # Panics
+/// Only when `f` does.
+pub fn within_new<T: Send>(f: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, || {
+            crate::sys::unshare_net()?;
+            Ok(f())
+        })?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 impl fmt::Display for Netns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

@@ -319,6 +319,12 @@ pub fn signal_fd(signals: &[c_int]) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Moves the calling thread into a new network namespace, which has nothing in it but a loopback device.
+pub fn unshare_net() -> Result<(), Errno> {
+    // SAFETY: no memory is involved; nothing but the thread's network namespace changes.
+    check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
+}
+
 /// Sends `signal` to the calling thread.
 #[cfg(test)]
 pub fn raise(signal: c_int) {

@@ -9,14 +9,26 @@
 //!
 //! Memory order: taking acquires what the last owner released; a flag releases what its setter did before, and clearing it
 //! acquires that. All changes of the word are read-modify-write, so that each continues the release sequence of the last.
+//!
+//! A baton may be biased to one thread, which then takes it without such an operation: see `bias.rs`.
+
+mod bias;
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use crate::sync::{AtomicU32, Ordering, UnsafeCell};
 
+pub(crate) use bias::Inside;
+
 /// The bit that says that somebody has it.
 const TAKEN: u32 = 1 << 31;
+/// The bit that says that the owner may take it without asking.
+const BIASED: u32 = 1 << 30;
+/// The bit that says, beside `TAKEN`, that the owner has it, by the doing of who knocked.
+const YOURS: u32 = 1 << 29;
+/// The bits that are flags.
+const FLAGS: u32 = 0xffff;
 
 /// Flags that are left for whoever has the baton.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,11 +67,13 @@ impl Flags {
 /// Something that one thread at a time has the use of.
 pub struct Baton<T> {
     state: AtomicU32,
+    /// 1: the owner is in, by the bias. Only the owner writes it.
+    busy: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is only reached through a `Turn`, of which there is at most one at any time (`TAKEN`), so a reference to
-// the baton gives no more than moving the value between threads does.
+// SAFETY: the value is only reached through a `Turn` or an `Inside`, of which there is at most one at any time (`TAKEN`; the
+// bias), so a reference to the baton gives no more than moving the value between threads does.
 unsafe impl<T: Send> Sync for Baton<T> {}
 // SAFETY: it owns its value and nothing else.
 unsafe impl<T: Send> Send for Baton<T> {}
@@ -73,14 +87,22 @@ impl<T> fmt::Debug for Baton<T> {
 impl<T> Baton<T> {
     /// One that nobody has.
     pub fn new(value: T) -> Self {
-        Self { state: AtomicU32::new(0), value: UnsafeCell::new(value) }
+        Self { state: AtomicU32::new(0), busy: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
     /// Takes it if nobody has it and no flag is set: the way of who expects to be alone.
     #[inline(always)]
     pub fn try_take(&self) -> Option<Turn<'_, T>> {
-        self.state.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        Some(Turn { baton: self })
+        self.take_or_see().ok()
+    }
+
+    /// As `try_take`; `Err` says whether somebody else was at it.
+    #[inline(always)]
+    pub(crate) fn take_or_see(&self) -> Result<Turn<'_, T>, bool> {
+        match self.state.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(Turn { baton: self }),
+            Err(word) => Err(word & TAKEN != 0),
+        }
     }
 
     /// Leaves flags, and takes it if nobody has it; the flags are then for the taker itself. If somebody has it, they see them.
@@ -88,7 +110,11 @@ impl<T> Baton<T> {
     pub fn knock(&self, flags: Flags) -> Option<Turn<'_, T>> {
         let before = self.state.fetch_or(TAKEN | flags.0, Ordering::AcqRel);
         // A turn that is made and let fall would put it down: none is made for nothing.
-        (before & TAKEN == 0).then(|| Turn { baton: self })
+        match before & (TAKEN | BIASED) {
+            0 => Some(Turn { baton: self }),
+            BIASED => self.revoke(),
+            _ => None,
+        }
     }
 
     /// Leaves flags without taking it: true if nobody has it and one of them is new, so that nobody knows yet.
@@ -98,14 +124,22 @@ impl<T> Baton<T> {
         before & TAKEN == 0 && before & flags.0 != flags.0
     }
 
+    /// Whether somebody has it who has not seen to these flags yet: to set them again would change nothing. For who has passed a
+    /// full barrier since what the flags are about, as does whoever clears them before looking for that.
+    #[inline]
+    pub(crate) fn knows(&self, flags: Flags) -> bool {
+        let wanted = TAKEN | flags.0;
+        self.state.load(Ordering::Relaxed) & wanted == wanted
+    }
+
     /// Whether somebody has it now.
     pub fn is_taken(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & TAKEN != 0
+        self.state.load(Ordering::Relaxed) & TAKEN != 0 || self.busy.load(Ordering::Relaxed) != 0
     }
 
     /// The flags that are set now.
     pub fn flags(&self) -> Flags {
-        Flags(self.state.load(Ordering::Relaxed) & !TAKEN)
+        Flags(self.state.load(Ordering::Relaxed) & FLAGS)
     }
 }
 
@@ -157,7 +191,7 @@ impl<T> Turn<'_, T> {
         self.baton.state.fetch_or(flags.0, Ordering::AcqRel);
         let before = self.baton.state.fetch_and(!TAKEN, Ordering::AcqRel);
         std::mem::forget(self);
-        Flags(before & !TAKEN)
+        Flags(before & FLAGS)
     }
 }
 

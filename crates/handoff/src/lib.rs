@@ -27,7 +27,7 @@ pub use monitor::{Monitor, Report, Stuck, Why};
 pub use owned::{Cutter, HandoffStats, Owned};
 #[cfg(not(loom))]
 pub use port::{Passed, Policy, Port, Sender};
-pub use queue::{Counts, Drain, Handed, Queue, QueueConfig, Rest, SharedQueue, Ticket};
+pub use queue::{Counts, Drain, Handed, Owner, Queue, QueueConfig, Rest, SharedQueue, Ticket};
 pub use ring::{RingReceiver, RingSender, ring};
 #[cfg(not(loom))]
 pub use service::{Bell, Service};

@@ -82,7 +82,7 @@ pub struct Owned<D: TxQueue> {
     pub(crate) path_full: bool,
     /// When it is to be run again, as it was last said.
     pub(crate) timer: u64,
-    pub(crate) unpublished: u32,
+    pub(crate) unpublished: u64,
     pub(crate) counts: HandoffStats,
     pub(crate) log: Log,
 }
@@ -148,6 +148,24 @@ impl<D: TxQueue> Owned<D> {
     /// Packets that the device was given and has not finished.
     pub const fn in_flight(&self) -> u64 {
         self.path.stats().tx_packets.saturating_sub(self.counts.reaped)
+    }
+
+    /// Sends packets past the qdiscs, up to the first that does not go; after the last it rings the doorbell. How many went, and that packet.
+    #[inline(always)]
+    pub(crate) fn send_directly(
+        &mut self,
+        packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
+    ) -> (u64, Option<(D::Frame, Meta)>) {
+        let mut went = 0;
+        for (frame, meta) in packets {
+            if let Err(frame) = self.path.send_direct(frame, &meta, &mut self.dev) {
+                // The doorbell is for the end of the burst.
+                return (went, Some((frame, meta)));
+            }
+            went += 1;
+        }
+        self.path.doorbell(&mut self.dev);
+        (went, None)
     }
 
     /// Takes packets from the list into the path, at most so many; how many are left to take of them.

@@ -24,6 +24,12 @@ pub enum Bug {
     Torn,
     /// A sender that waits says so before it can be found.
     WaitFirst,
+    /// The owner's plain stores are not followed by a barrier.
+    NoLightBarrier,
+    /// Who takes the bias away does not have the owner pass a barrier.
+    LightRevoke,
+    /// Who finds the owner in does not leave word that the turn is the owner's.
+    OwnerForgotten,
 }
 
 static PLANTED: AtomicU32 = AtomicU32::new(0);

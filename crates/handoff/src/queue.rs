@@ -13,6 +13,7 @@
 //! - H2: what one sender sends leaves admission in the order in which it was sent, directly or through the list.
 //! - H3: who was told `Full` and has asked for it is woken once there is room.
 
+mod owner;
 mod run;
 mod send;
 
@@ -31,6 +32,8 @@ use crate::owned::{Answer, Askers, Cutter, HandoffStats, Listed, Owned, WORDS};
 use crate::snapshot::Published;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wakeup;
+
+pub use owner::Owner;
 
 /// There is something in the list, or left over from a run.
 const WORK: Flags = Flags::of(0);
@@ -79,8 +82,8 @@ pub struct QueueConfig<F> {
     pub done: Box<dyn FnMut(F) + Send>,
     /// Who cuts a super-packet from the list that a shaper takes only in pieces; without, it is dropped.
     pub cut: Option<Cutter<F>>,
-    /// Numbers are published at least after so many direct packets.
-    pub publish: u32,
+    /// Numbers are published at least after so many packets.
+    pub publish: u64,
 }
 
 impl<F: 'static> QueueConfig<F> {
@@ -95,7 +98,7 @@ impl<F: 'static> QueueConfig<F> {
             poll: None,
             done: Box::new(drop),
             cut: None,
-            publish: BULK,
+            publish: BULK as u64,
         }
     }
 }
@@ -159,7 +162,7 @@ pub struct Queue<D: TxQueue> {
     budget: u32,
     clock: fn() -> Instant,
     poll: Option<Nanos>,
-    publish: u32,
+    publish: u64,
     /// When the service is to come, in nanoseconds.
     timer: AtomicU64,
     /// How the service is told to come.
@@ -170,6 +173,8 @@ pub struct Queue<D: TxQueue> {
     /// The number of the last asker.
     last_asker: AtomicU32,
     published: Published<WORDS>,
+    /// 1: it has an owner.
+    has_owner: AtomicU32,
     /// 1: its tree wants to know more of packets than their metadata.
     details: Arc<AtomicU32>,
 }
@@ -206,6 +211,7 @@ impl<D: TxQueue> Queue<D> {
             askers,
             last_asker: AtomicU32::new(0),
             published: Published::default(),
+            has_owner: AtomicU32::new(0),
             details: Arc::new(AtomicU32::new(details)),
         }
     }
@@ -312,7 +318,7 @@ impl<D: TxQueue> Queue<D> {
         self.details.load(Ordering::Relaxed) != 0
     }
 
-    /// The queue's numbers, all of one moment; at most `QueueConfig::publish` direct packets and one turn old. Nobody waits: a
+    /// The queue's numbers, all of one moment; at most `QueueConfig::publish` packets and one turn old. Nobody waits: a
     /// queue that is idle is looked at, of one that is busy the last that was published is read.
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -17,6 +17,51 @@ pub(crate) use std::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
+/// The owner's side of an asymmetric barrier: where the others call [`heavy_barrier`], as much as a sequentially consistent
+/// fence, for nothing.
+#[inline(always)]
+pub(crate) fn light_barrier() {
+    #[cfg(not(loom))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    if !crate::planted::is(crate::planted::Bug::NoLightBarrier) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// The others' side of an asymmetric barrier: every thread of this process that runs passes a full barrier between the call
+/// and its end. For who has seen [`can_bar`] say true, before.
+#[cfg(not(loom))]
+pub(crate) fn heavy_barrier() {
+    use rustix::thread::{MembarrierCommand, membarrier};
+    // Another process of the same memory (vfork) aside, a registration holds until exec; a second one does no harm.
+    let done = membarrier(MembarrierCommand::PrivateExpedited)
+        .or_else(|_| can_bar().then_some(()).ok_or(rustix::io::Errno::PERM))
+        .or_else(|_| membarrier(MembarrierCommand::Global));
+    if done.is_err() {
+        // To go on would be two threads in one place.
+        std::process::abort();
+    }
+}
+
+/// Whether the system has what [`heavy_barrier`] needs, which is then arranged for.
+#[cfg(not(loom))]
+pub(crate) fn can_bar() -> bool {
+    use rustix::thread::{MembarrierCommand, membarrier};
+    membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+        && membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+}
+
+#[cfg(loom)]
+pub(crate) fn heavy_barrier() {
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(loom)]
+pub(crate) const fn can_bar() -> bool {
+    true
+}
+
 #[cfg(not(loom))]
 mod std_cell {
     /// The cell of the standard library, behind the interface of the model checker's.

@@ -99,7 +99,7 @@ fn path<F>() -> TxPath<F> {
 
 fn config<F: 'static>() -> QueueConfig<F> {
     // Numbers are not published: that has a model of its own.
-    QueueConfig { list: 4, publish: u32::MAX, ..QueueConfig::new(clock) }
+    QueueConfig { list: 4, publish: u64::MAX, ..QueueConfig::new(clock) }
 }
 
 /// Who runs the queue for others, reduced to whether it was told. Never a plain store beside a swap: the checker lets such
@@ -200,6 +200,22 @@ fn nobody_overtakes_itself() {
             let own: Vec<u64> = sent.iter().copied().filter(|n| n / 10 * 10 == base).collect();
             assert_eq!(own, [base + 1, base + 2], "{sent:?}");
         }
+    });
+}
+
+/// Who finds the flag set that it would set relies on it, with what it has appended to be seen.
+#[test]
+fn a_flag_that_is_set_already_is_relied_on() {
+    holds_and_cries_out(&[Bug::NoBarrier], Some(4), || {
+        let (dev, seen) = device(1000);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let other = Arc::clone(&queue);
+        let t = thread::spawn(move || (1..=2).for_each(|n| send(&other, n)));
+        send(&queue, 3);
+        t.join().unwrap();
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent().len(), 3);
     });
 }
 
@@ -414,6 +430,88 @@ fn who_waits_for_the_list_is_told() {
         assert_eq!(left_over(&queue), (false, 0));
         assert_eq!(seen.sent().len() + refused, 3);
     });
+}
+
+/// The owner sends by plain stores beside somebody who sends as everybody does; both go on afterwards.
+#[test]
+fn the_bias_is_taken_away_beside_its_use() {
+    holds_and_cries_out(
+        &[Bug::NoLightBarrier, Bug::LightRevoke, Bug::OwnerForgotten, Bug::NoFlag, Bug::FlagFirst],
+        Some(3),
+        || {
+            let (dev, seen) = device(1000);
+            let (service, _) = told();
+            let queue = Arc::new(Queue::new(path(), dev, config(), service));
+            let mut owner = biased(&queue);
+            let theirs = Arc::clone(&queue);
+            let t = thread::spawn(move || send(&theirs, 20));
+            (2..=3).for_each(|n| owned_send(&mut owner, n));
+            t.join().unwrap();
+            drop(owner);
+            assert_eq!(left_over(&queue), (false, 0));
+            let mut sent = seen.sent();
+            sent.retain(|n| *n < 20);
+            assert_eq!((sent, seen.sent().len()), (vec![1, 2, 3], 4));
+        },
+    );
+}
+
+/// The bias is taken away by two at once, while the owner ends it.
+#[test]
+fn two_who_ask_for_the_bias_at_once() {
+    holds_and_cries_out(&[Bug::OwnerForgotten], Some(2), || {
+        let (dev, seen) = device(1000);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let mut owner = biased(&queue);
+        let threads: Vec<_> = [20, 30]
+            .into_iter()
+            .map(|n| {
+                let queue = Arc::clone(&queue);
+                thread::spawn(move || send(&queue, n))
+            })
+            .collect();
+        owned_send(&mut owner, 2);
+        drop(owner);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert_eq!(left_over(&queue), (false, 0));
+        let mut sent = seen.sent();
+        sent.sort_unstable();
+        assert_eq!(sent, [1, 2, 20, 30]);
+    });
+}
+
+/// A completion beside the owner, which has found the device full.
+#[test]
+fn a_completion_beside_the_owner_is_seen() {
+    holds_and_cries_out(&[Bug::OwnerForgotten], Some(3), || {
+        let (dev, seen) = device(1);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let mut owner = biased(&queue);
+        let (theirs, device) = (Arc::clone(&queue), seen.clone());
+        let t = thread::spawn(move || device.finish_one(1, &theirs));
+        owned_send(&mut owner, 2);
+        t.join().unwrap();
+        drop(owner);
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent(), [1, 2]);
+    });
+}
+
+/// An owner that has sent packet 1 and got the bias for it.
+fn biased(queue: &Arc<Queue<Slots>>) -> Owner<Slots> {
+    let mut owner = Owner::new(Arc::clone(queue)).expect("the first");
+    owned_send(&mut owner, 1);
+    assert!(owner.is_biased());
+    owner
+}
+
+fn owned_send(owner: &mut Owner<Slots>, n: u64) {
+    match owner.send(n, Meta::new(100)) {
+        Handed::Done(Admitted::Sent | Admitted::Queued) | Handed::Listed => {}
+        other => panic!("packet {n}: {other:?}"),
+    }
 }
 
 /// Numbers that are read are those of one moment.

@@ -48,8 +48,8 @@
 //! `examples/backpressure.rs` replaces a bounded channel by a path; `examples/smoltcp_device.rs` puts one behind
 //! any smoltcp device.
 //!
-//! Features: `lab` adds virtual time with hosts that speak real TCP, `live` adds packet I/O on Linux,
-//! `daemon` links that tc commands change while they run, `threads` queues that many threads send on.
+//! Features: `lab` adds virtual time with hosts that speak real TCP, `handoff` a queue that many threads send by, `live`
+//! packet I/O on Linux, `daemon` links that tc commands change while they run.
 
 #![forbid(unsafe_code)]
 
@@ -58,7 +58,7 @@ pub use txweir_core as core;
 pub use txweir_daemon as daemon;
 #[cfg(feature = "live")]
 pub use txweir_device as device;
-#[cfg(feature = "threads")]
+#[cfg(feature = "handoff")]
 pub use txweir_handoff as handoff;
 #[cfg(feature = "lab")]
 pub use txweir_lab as lab;

@@ -11,6 +11,21 @@ pub(super) const JOBS: &[Job] = &[
         peer: false,
         make: || idle(false),
     },
+    Job {
+        name: "handoff-direct",
+        about: "a queue that threads share, idle, no byte limit: direct dispatch",
+        peer: false,
+        make: handed::direct,
+    },
+    Job { name: "handoff-burst", about: "the same, a burst in one turn", peer: false, make: handed::bursts },
+    Job {
+        name: "handoff-owner",
+        about: "the same, one at a time by its owner",
+        peer: false,
+        make: || handed::owner(false),
+    },
+    Job { name: "handoff-owner-32", about: "bursts by its owner", peer: false, make: || handed::owner(true) },
+    Job { name: "handoff-listed", about: "through its admission list", peer: false, make: handed::listed },
     Job { name: "fifo-queued", about: "pfifo, 64 packets standing", peer: false, make: fifo },
     Job { name: "prio-3", about: "prio, 3 bands at random", peer: false, make: || prio(3) },
     Job { name: "prio-16", about: "prio, 16 bands at random", peer: false, make: || prio(16) },
@@ -328,7 +343,7 @@ fn array_queue() -> Run {
     )
 }
 
-fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

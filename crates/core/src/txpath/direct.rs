@@ -7,7 +7,7 @@ use crate::device::TxQueue;
 use crate::dql::Dql;
 use crate::meta::Meta;
 use crate::trace::Event;
-use crate::txpath::{Role, TxPath};
+use crate::txpath::{Role, Stops, TxPath};
 
 impl<F> TxPath<F> {
     /// Sends a packet straight to the device if nothing waits and nothing stops it (rule DD), and gives it back otherwise. Then
@@ -43,6 +43,19 @@ impl<F> TxPath<F> {
                 self.device_error = Some(Box::new(e));
             }
         }
+    }
+
+    /// Whether packets may go directly to the device where rule DD says so: on unless it is switched off, which is there to
+    /// compare, and to look for what is wrong (FreeBSD's `net.startmbuf_enabled`). Off, every packet goes through the qdiscs.
+    pub const fn set_direct(&mut self, on: bool) {
+        match on {
+            true => self.stops.clear(Stops::QUEUED),
+            false => self.stops.set(Stops::QUEUED),
+        }
+    }
+    /// Whether the direct way is on.
+    pub const fn is_direct(&self) -> bool {
+        !self.stops.has(Stops::QUEUED)
     }
 
     /// What a full queue means.

@@ -1,6 +1,7 @@
 //! `Stops`: what keeps a transmit queue from transmitting.
 
-/// Why the queue may not transmit: three independent bits (the reference's driver, stack and frozen states).
+/// Why the queue may not transmit: three independent bits (the reference's driver, stack and frozen states). A fourth keeps
+/// packets off the direct way and stops nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stops(u8);
 
@@ -13,6 +14,8 @@ impl Stops {
     pub const STACK: Self = Self(2);
     /// Frozen by the owner, as while a device is being reset; cleared by `thaw`.
     pub const FROZEN: Self = Self(4);
+    /// Every packet is queued before it is sent (`TxPath::set_direct`); it may be sent at once.
+    pub const QUEUED: Self = Self(8);
 
     /// True if any bit of `other` is set.
     pub const fn has(self, other: Self) -> bool {
@@ -20,6 +23,10 @@ impl Stops {
     }
     /// True if a transmit attempt proceeds.
     pub const fn may_transmit(self) -> bool {
+        self.0 & !Self::QUEUED.0 == 0
+    }
+    /// True if nothing keeps a packet from going past the qdiscs.
+    pub(super) const fn may_go_direct(self) -> bool {
         self.0 == 0
     }
     /// True if the device or the byte limit stopped it (frozen is not stopped).

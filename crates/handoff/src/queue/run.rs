@@ -7,19 +7,25 @@ use crate::baton::{Flags, Turn};
 use crate::log::Event;
 use crate::owned::Owned;
 use crate::queue::{CALLS, COMMAND, Drain, KICK, LOOK, NEVER, Queue, Rest, WAITING, WORK};
-use crate::sync::Ordering;
+use crate::sync::{Ordering, fence};
 use crate::wake::Wakeup;
 
 impl<D: TxQueue> Queue<D> {
-    /// Ends a turn in which nothing was left over.
+    /// Ends a turn in which nothing was left over and so many packets went.
     #[inline(always)]
-    pub(super) fn put_down(&self, mut turn: Turn<'_, Owned<D>>) {
-        turn.unpublished += 1;
-        if turn.unpublished >= self.publish {
-            self.publish(&mut turn);
-        }
+    pub(super) fn put_down(&self, mut turn: Turn<'_, Owned<D>>, packets: u64) {
+        self.count(&mut turn, packets);
         if let Err(turn) = turn.leave(Flags::NONE) {
             let _ = self.leave(turn, "direct", false);
+        }
+    }
+
+    /// Counts packets that went directly, and publishes the numbers when it is time to.
+    #[inline(always)]
+    pub(super) fn count(&self, o: &mut Owned<D>, packets: u64) {
+        o.unpublished = o.unpublished.saturating_add(packets);
+        if o.unpublished >= self.publish {
+            self.publish(o);
         }
     }
 
@@ -32,10 +38,16 @@ impl<D: TxQueue> Queue<D> {
     /// Runs the queue and puts it down.
     pub(super) fn run(&self, mut turn: Turn<'_, Owned<D>>, why: &'static str, by_service: bool) -> Rest {
         turn.now = (self.clock)();
+        self.run_now(turn, why, by_service)
+    }
+
+    /// As `run`, where the time has just been read.
+    pub(super) fn run_now(&self, mut turn: Turn<'_, Owned<D>>, why: &'static str, by_service: bool) -> Rest {
         turn.counts.runs += 1;
         let now = turn.now;
         turn.log.note(now, Event::Taken(why));
         let mut left = self.budget;
+        let mut had = left;
         let mut woken = Vec::new();
         let rest = loop {
             let rest = self.work(&mut turn, &mut left);
@@ -45,9 +57,8 @@ impl<D: TxQueue> Queue<D> {
                 break rest;
             }
             self.arm(&mut turn, rest, by_service);
-            if self.publish != u32::MAX {
-                self.publish(&mut turn);
-            }
+            self.count(&mut turn, u64::from(had - left));
+            had = left;
             let behind = turn.flags().without(CALLS);
             match turn.leave(behind) {
                 Ok(()) => break rest,
@@ -104,6 +115,12 @@ impl<D: TxQueue> Queue<D> {
         let mut calls = Flags::NONE;
         if !late && turn.flags().has(CALLS) {
             calls = turn.clear(CALLS);
+            // Who sees that its flag is set does not set it again: either it sees this, or what it has appended is seen.
+            fence(Ordering::SeqCst);
+        }
+        if calls.has(LOOK) {
+            // Somebody waits for the numbers at the end of this round.
+            turn.unpublished = self.publish;
         }
         if calls.has(COMMAND) {
             self.obey(turn);

@@ -6,6 +6,7 @@ use txweir_core::{Admitted, Detail, Meta};
 use crate::baton::{Flags, Turn};
 use crate::owned::{Listed, Owned};
 use crate::queue::{Drain, Handed, NEVER, Queue, Rest, Ticket, WAITING, WORK};
+use crate::sync::{Ordering, fence};
 
 impl<D: TxQueue> Queue<D> {
     /// Sends a packet: directly if the queue is idle, through the path if nobody else is at it, through the list otherwise.
@@ -24,99 +25,107 @@ impl<D: TxQueue> Queue<D> {
 
     #[inline(always)]
     pub(crate) fn send_item(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
-        if self.drain == Drain::Caller
-            && let Some(mut turn) = self.baton.try_take()
-        {
-            let o = &mut *turn;
-            // What this thread has listed before goes first. Who polls the device has to be told of what it gets.
-            #[cfg(loom)]
-            let overtake = crate::planted::is(crate::planted::Bug::Overtake);
-            #[cfg(not(loom))]
-            let overtake = false;
-            if (!o.is_listed() || overtake) && (self.poll.is_none() || o.timer != NEVER) {
-                match o.path.send_direct(item.frame, &item.meta, &mut o.dev) {
-                    Ok(()) => {
-                        o.path.doorbell(&mut o.dev);
-                        self.put_down(turn);
-                        return Handed::Done(Admitted::Sent);
-                    }
-                    Err(frame) => return self.send_in_turn(turn, Listed { frame, ..item }, detail),
-                }
-            }
-            return self.send_in_turn(turn, item, detail);
+        if self.drain == Drain::Worker {
+            return self.send_listed(item, detail, true);
         }
-        self.send_listed(item, detail)
+        let busy = match self.baton.take_or_see() {
+            Err(busy) => busy,
+            Ok(mut turn) => {
+                let o = &mut *turn;
+                // What this thread has listed before goes first. Who polls the device has to be told of what it gets.
+                #[cfg(loom)]
+                let overtake = crate::planted::is(crate::planted::Bug::Overtake);
+                #[cfg(not(loom))]
+                let overtake = false;
+                if (!o.is_listed() || overtake) && (self.poll.is_none() || o.timer != NEVER) {
+                    match o.path.send_direct(item.frame, &item.meta, &mut o.dev) {
+                        Ok(()) => {
+                            o.path.doorbell(&mut o.dev);
+                            self.put_down(turn, 1);
+                            return Handed::Done(Admitted::Sent);
+                        }
+                        Err(frame) => return self.send_in_turn(turn, Listed { frame, ..item }, detail),
+                    }
+                }
+                return self.send_in_turn(turn, item, detail);
+            }
+        };
+        self.send_listed(item, detail, busy)
     }
 
     /// Sends packets in one turn, so that what is between threads is paid for once. Ends at the first that finds no room, or
     /// once another thread has the queue and the list is full; that packet comes back. How many went, and that packet.
     ///
     /// What a packet of a burst became is not told one by one; counters have it.
+    #[inline]
     pub fn send_burst(
         &self,
-        packets: &mut dyn Iterator<Item = (D::Frame, Meta)>,
+        packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
     ) -> (u64, Option<(D::Frame, Meta)>) {
-        let mut went = 0;
         let free = (self.drain == Drain::Caller).then(|| self.baton.try_take()).flatten();
-        let Some(mut turn) = free else {
-            for (frame, meta) in packets {
-                match self.send(frame, meta) {
-                    Handed::Done(Admitted::Full(frame)) => return (went, Some((frame, meta))),
-                    _ => went += 1,
-                }
-            }
-            return (went, None);
-        };
-        let mut refused = None;
-        if !turn.is_listed() {
-            let o = &mut *turn;
-            let mut timed = false;
-            for (frame, meta) in packets {
-                let frame = match o.path.send_direct(frame, &meta, &mut o.dev) {
-                    Ok(()) => {
-                        went += 1;
-                        continue;
-                    }
-                    Err(frame) => frame,
-                };
-                if !timed {
-                    timed = true;
-                    o.now = (self.clock)();
-                }
-                match o.path.submit(o.now, frame, meta, &mut o.dev) {
-                    Admitted::Full(frame) => {
-                        o.path_full = true;
-                        refused = Some((frame, meta));
-                        break;
-                    }
-                    Admitted::Cut(frame, max) => o.cut(frame, &meta, max),
-                    Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
-                }
-                went += 1;
-            }
-            if !timed {
-                o.path.doorbell(&mut o.dev);
-                if self.poll.is_none() {
-                    self.put_down(turn);
-                    return (went, refused);
-                }
-            }
-            let _ = self.run(turn, "burst", false);
-            return (went, refused);
+        let Some(mut turn) = free else { return self.send_each(0, packets) };
+        if turn.is_listed() {
+            return self.go_on(turn, 0, None, packets);
         }
-        let _ = self.run(turn, "burst", false);
+        let (went, first) = turn.send_directly(packets);
+        if first.is_none() && self.poll.is_none() {
+            self.put_down(turn, went);
+            return (went, None);
+        }
+        self.go_on(turn, went, first, packets)
+    }
+
+    /// Sends packets one by one, after so many that went.
+    pub(super) fn send_each(
+        &self,
+        mut went: u64,
+        packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
+    ) -> (u64, Option<(D::Frame, Meta)>) {
         for (frame, meta) in packets {
             match self.send(frame, meta) {
                 Handed::Done(Admitted::Full(frame)) => return (went, Some((frame, meta))),
                 _ => went += 1,
             }
         }
+        (went, None)
+    }
+
+    /// The rest of a burst of which so many went, from the first that does not go directly. If there is none, others' packets are
+    /// in front of what is left, if anything is.
+    #[inline(never)]
+    pub(super) fn go_on(
+        &self,
+        mut turn: Turn<'_, Owned<D>>,
+        mut went: u64,
+        first: Option<(D::Frame, Meta)>,
+        packets: &mut (impl Iterator<Item = (D::Frame, Meta)> + ?Sized),
+    ) -> (u64, Option<(D::Frame, Meta)>) {
+        let Some(first) = first else {
+            let _ = self.run(turn, "burst", false);
+            return self.send_each(went, packets);
+        };
+        let o = &mut *turn;
+        o.now = (self.clock)();
+        let mut refused = None;
+        for (frame, meta) in std::iter::once(first).chain(packets) {
+            match o.path.submit(o.now, frame, meta, &mut o.dev) {
+                Admitted::Full(frame) => {
+                    o.path_full = true;
+                    refused = Some((frame, meta));
+                    break;
+                }
+                Admitted::Cut(frame, max) => o.cut(frame, &meta, max),
+                Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
+            }
+            went += 1;
+        }
+        let _ = self.run_now(turn, "burst", false);
         (went, refused)
     }
 
     /// The way of a packet for which the queue is there, and not direct.
     #[inline(never)]
-    fn send_in_turn(
+    pub(super) fn send_in_turn(
         &self,
         mut turn: Turn<'_, Owned<D>>,
         item: Listed<D::Frame>,
@@ -130,7 +139,7 @@ impl<D: TxQueue> Queue<D> {
                 // Somebody in front is still writing its own, or waits for room, or there are very many: behind them, for the
                 // sake of order.
                 let listed = self.list.push(item, detail);
-                let _ = self.run(turn, "send", false);
+                let _ = self.run_now(turn, "send", false);
                 return match listed {
                     Ok(_) => Handed::Listed,
                     Err(item) => Handed::Done(Admitted::Full(item.frame)),
@@ -139,16 +148,14 @@ impl<D: TxQueue> Queue<D> {
         }
         let done = o.path.submit_with(o.now, item.frame, item.meta, detail, &mut o.dev);
         o.path_full |= matches!(done, Admitted::Full(_));
-        let _ = self.run(turn, "send", false);
+        let _ = self.run_now(turn, "send", false);
         Handed::Done(done)
     }
 
-    /// The way of a packet while somebody else is at the queue, or where nobody but the service may be.
+    /// The way of a packet while somebody else is at the queue (`busy`), or where nobody but the service may be.
     #[inline(never)]
-    fn send_listed(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
-        if self.drain == Drain::Caller
-            && let Some(turn) = self.baton.knock(Flags::NONE)
-        {
+    fn send_listed(&self, item: Listed<D::Frame>, detail: Option<&Detail>, busy: bool) -> Handed<D::Frame> {
+        if !busy && let Some(turn) = self.baton.knock(Flags::NONE) {
             // It was free after all, but for what has been left behind.
             return self.send_in_turn(turn, item, detail);
         }
@@ -188,6 +195,16 @@ impl<D: TxQueue> Queue<D> {
         }
         // The consumer is to see that the list is as good as full before anybody is refused.
         let flags = if appended.free <= 1 { WORK.and(WAITING) } else { WORK };
+        #[cfg(loom)]
+        let fenced = !crate::planted::is(crate::planted::Bug::NoBarrier);
+        #[cfg(not(loom))]
+        let fenced = true;
+        if fenced {
+            fence(Ordering::SeqCst);
+        }
+        if self.baton.knows(flags) {
+            return Ok(());
+        }
         let _ = self.call(flags, "list");
         Ok(())
     }
