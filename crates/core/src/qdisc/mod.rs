@@ -18,6 +18,7 @@ pub mod pfifo_fast;
 pub mod pie;
 pub mod prio;
 pub mod red;
+pub mod rough;
 pub mod sfq;
 pub mod skbprio;
 pub mod tbf;
@@ -62,6 +63,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<pie::Pie>(),
     &Spec::of::<prio::Prio>(),
     &Spec::of::<red::Red>(),
+    &Spec::of::<rough::Rough>(),
     &Spec::of::<sfq::Sfq>(),
     &Spec::of::<skbprio::Skbprio>(),
     &Spec::of::<tbf::Tbf>(),
@@ -171,6 +173,8 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     const ONE_CLASS: bool = false;
     /// True if it wants to know more of a packet than its metadata (`crate::detail`).
     const WANTS_DETAIL: bool = false;
+    /// True if it may send TCP control segments (`Meta::tcp_control`) before other packets of their flows that came earlier.
+    const CONTROL_FIRST: bool = false;
     /// The counters of each of its `parts`, if it has any: the table of a `stats!`.
     const PARTS: &'static [Counter] = &[];
     /// Its parameters, from `params!`.

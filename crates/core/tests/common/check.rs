@@ -56,6 +56,8 @@ pub struct Checker {
     rules: Vec<NodeRule>,
     places: Vec<Handle>,
     reorders: bool,
+    /// Some kind sends, or has sent, control segments before other packets of their flows.
+    control_first: bool,
     /// A packet with a launch time has come: fq then sends packets of a flow in order of their times.
     pub stamped: bool,
     timed: bool,
@@ -65,7 +67,7 @@ pub struct Checker {
     stuck: u32,
     checked: usize,
     sent: u64,
-    last_of_flow: HashMap<(u32, u32, Handle, u32), u64>,
+    last_of_flow: HashMap<(u32, u32, Handle, bool, u32), u64>,
     discards: [u64; DropReason::COUNT],
     largest: u32,
 }
@@ -125,7 +127,7 @@ impl Checker {
         let (mut rules, mut places, mut deepest) = (Vec::<NodeRule>::new(), Vec::new(), 0);
         let mut nodes: Vec<(usize, bool)> = Vec::new();
         let mut shaping: Vec<bool> = Vec::new();
-        let mut reorders = false;
+        let (mut reorders, mut control_first) = (false, false);
         path.tree().visit(&mut |place, node| {
             let (qdisc, spec) = (node.qdisc(), node.qdisc().spec());
             shaping.truncate(place.depth);
@@ -135,6 +137,7 @@ impl Checker {
             deepest = deepest.max(place.depth);
             places.push(place.parent);
             reorders |= spec.flags.reorders;
+            control_first |= spec.control_first;
             self.timed |= spec.kind == "fq";
             let classes = qdisc.classes();
             let mut rule = NodeRule {
@@ -169,6 +172,7 @@ impl Checker {
             }
         }
         self.reorders |= reorders;
+        self.control_first |= control_first;
         // One that was taken away charges on until its packets have left.
         let mut charged = false;
         // Each by itself: what some are charged above their bytes others may be charged below.
@@ -232,8 +236,10 @@ impl Checker {
                 Fate::Sent => {
                     pushed = true;
                     self.sent += 1;
-                    let Known { flow: (hash, priority, class), epoch, turn, .. } = v.frames[s.id as usize];
-                    let last = self.last_of_flow.insert((hash, priority, class, epoch), turn);
+                    let Known { flow: (hash, priority, class, control), epoch, turn, .. } =
+                        v.frames[s.id as usize];
+                    let control = control && self.control_first;
+                    let last = self.last_of_flow.insert((hash, priority, class, control, epoch), turn);
                     hold!(
                         Order,
                         self.reorders || self.stamped && self.timed || last.is_none_or(|last| last < turn),
