@@ -119,7 +119,7 @@ impl Spec {
                 let mut cfg = D::Config::defaults(env);
                 words.know_link_rate(env.link_rate);
                 apply(&mut cfg, D::KIND, words)?;
-                Ok(Box::new(Erased::<D>::new(cfg, env)?))
+                Ok(Erased::<D>::new(cfg, env)?.boxed())
             },
         }
     }

@@ -136,10 +136,11 @@ mod tests {
             let share = Percent(rng.next_u64() as u32 | 1);
             let mut budget = Budget::new(share);
             // Bytes ahead and bytes in all, after each packet.
-            let mut sums = vec![(0u64, 0u64)];
+            let mut sums = alloc::vec![(0u64, 0u64)];
             let mut largest = 0;
             for _ in 0..300 {
-                let bytes = 1 + rng.below(if rng.below(20) == 0 { 65_000 } else { 1514 }) as u32;
+                let largest_now = if rng.below(20) == 0 { 65_000 } else { 1514 };
+                let bytes = 1 + rng.below(largest_now) as u32;
                 let (ahead, all) = sums[sums.len() - 1];
                 let wants = rng.below(8) > 0;
                 if wants && budget.allows() {

@@ -4,6 +4,7 @@ pub mod by_queue;
 pub mod cake;
 pub mod classful;
 pub mod codel;
+pub mod control;
 pub mod drr;
 pub mod ets;
 pub mod fifo;
@@ -24,6 +25,7 @@ pub mod skbprio;
 pub mod tbf;
 pub mod turns;
 
+use alloc::boxed::Box;
 use core::fmt::Debug;
 
 use crate::cx::{Cx, Tally};
@@ -189,6 +191,14 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     }
     /// Makes one from resolved parameters. All memory it will need is taken here.
     fn new(cfg: &Self::Config, env: &Env) -> Self;
+    /// Whether it is what its parameters ask for, or a change of them wants it made anew around what it is: see `boxed`.
+    fn fits(&self, _cfg: &Self::Config) -> bool {
+        true
+    }
+    /// The qdisc that these parameters ask for, made of this one.
+    fn boxed(self, cfg: Self::Config) -> Box<dyn Qdisc> {
+        Box::new(Erased { inner: self, cfg })
+    }
     /// It is part of a tree from `now` on: what it does at times of its own, packets or not, counts from here. A kind that
     /// is never told counts from zero.
     fn start(&mut self, _now: Instant) {}
@@ -287,6 +297,10 @@ pub trait Qdisc: Debug + Send + Sync {
     /// See `Discipline::TAKES_CLASS`.
     fn takes_class(&self) -> bool;
     /// See `Discipline`.
+    fn fits(&self) -> bool;
+    /// The qdisc that its parameters ask for, with everything that waits in this one.
+    fn refit(self: Box<Self>) -> Box<dyn Qdisc>;
+    /// See `Discipline`.
     fn start(&mut self, now: Instant);
     /// See `Discipline`.
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict;
@@ -362,6 +376,11 @@ impl<D: Discipline> Erased<D> {
         D::resolve(&mut cfg, None, env)?;
         Ok(Self { inner: D::new(&cfg, env), cfg })
     }
+
+    /// The qdisc that the parameters ask for.
+    pub fn boxed(self) -> Box<dyn Qdisc> {
+        self.inner.boxed(self.cfg)
+    }
 }
 
 impl<D: Discipline> Erased<D> {
@@ -396,6 +415,12 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn takes_class(&self) -> bool {
         D::TAKES_CLASS
+    }
+    fn fits(&self) -> bool {
+        self.inner.fits(&self.cfg)
+    }
+    fn refit(self: Box<Self>) -> Box<dyn Qdisc> {
+        self.inner.boxed(self.cfg)
     }
     fn start(&mut self, now: Instant) {
         self.inner.start(now);

@@ -168,7 +168,8 @@ pub struct Rough {
 
 impl Discipline for Rough {
     const KIND: &'static str = "rough";
-    const ABOUT: &'static str = "TCP control segments first, in one limit with everything else (not in Linux).";
+    const ABOUT: &'static str =
+        "TCP control segments first, in one limit with everything else (not in Linux).";
     const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
     const CONTROL_FIRST: bool = true;
     type Config = Config;
