@@ -8,8 +8,11 @@
 //!
 //! Differs from Linux: `tcpctl-filter`.
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::chain::{exists, not_found};
-use super::{Bound, Decision, Filtering, Run, Visit, What};
+use super::{Bound, Counters, Decision, Filtering, Run, Visit, What};
 use crate::error::ConfigError;
 use crate::packet::Packet;
 
@@ -27,7 +30,6 @@ pub struct Table {
 struct Only {
     handle: u32,
     goal: Bound,
-    hits: u32,
 }
 
 impl Filtering for Table {
@@ -39,26 +41,26 @@ impl Filtering for Table {
         _rule: &Tcpctl,
         goal: Bound,
         what: What,
-        ids: &mut u32,
+        ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         match &mut self.only {
             Some(there) if what == What::Add || handle.is_some_and(|h| h != there.handle) => {
                 Err((exists("tcpctl", there.handle), goal))
             }
-            Some(there) => Ok((there.handle, Some(core::mem::replace(&mut there.goal, goal)))),
+            Some(there) => Ok((there.handle, Some(there.goal.replace(goal)))),
             None if what == What::Change => Err((not_found("tcpctl", handle.unwrap_or(1)), goal)),
             None => {
                 let handle = handle.filter(|h| *h != 0).unwrap_or(1);
-                self.only = Some(Only { handle, goal, hits: *ids });
-                *ids += 2;
+                let goal = Bound { hits: ids.take(2), ..goal };
+                self.only = Some(Only { handle, goal });
                 Ok((handle, None))
             }
         }
     }
 
-    fn delete(&mut self, handle: u32) -> Result<Option<Bound>, ConfigError> {
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         match self.only.take_if(|only| only.handle == handle) {
-            Some(only) => Ok(Some(only.goal)),
+            Some(only) => Ok(vec![only.goal]),
             None => Err(not_found("tcpctl", handle)),
         }
     }
@@ -69,18 +71,18 @@ impl Filtering for Table {
 
     fn visit(&self, f: Visit<'_, Tcpctl>) {
         if let Some(only) = &self.only {
-            f(only.handle, &Tcpctl {}, &only.goal, only.hits);
+            f(only.handle, &Tcpctl {}, &only.goal, only.goal.hits);
         }
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
         let Some(only) = &self.only else { return Decision::Next };
-        run.state.hit(only.hits);
+        run.state.hit(only.goal.hits);
         if !packet.headers.is_tcp_control() {
             return Decision::Next;
         }
-        run.state.hit(only.hits + 1);
+        run.state.hit(only.goal.hits + 1);
         only.goal.decide(packet, run)
     }
 }

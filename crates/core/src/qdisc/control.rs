@@ -256,9 +256,6 @@ impl<D: HasBand> Discipline for Controlled<D> {
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
         self.inner.user_classes_mut()
     }
-    fn fit(&mut self, env: &Env, cx: &mut Cx) {
-        self.inner.fit(env, cx);
-    }
     fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
         self.inner.shares(f);
     }

@@ -19,7 +19,7 @@ pub(super) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
     out.uint("handle", shown.handle, &format!("handle {:#x} ", shown.handle));
     shown.class("flowid", ways, out);
     if ways.statistics {
-        let (hits, matched) = (ways.state.hits(shown.hits), ways.state.hits(shown.hits + 1));
+        let [hits, matched] = [0, 1].map(|n| ways.hits(shown.hits + n));
         out.uint("rule_hit", hits, &format!(" (rule hit {hits}"));
         out.uint("success", matched, &format!(" success {matched})"));
     }
