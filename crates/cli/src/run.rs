@@ -56,6 +56,10 @@ pub struct Args {
     #[arg(long)]
     no_offload: bool,
 
+    /// Mark TCP control segments (SYN, SYN-ACK, pure ACK), which qdiscs may send first
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_off)]
+    prio_synack: bool,
+
     /// End after this time (10s, 500ms)
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
@@ -190,7 +194,8 @@ impl Plan {
             Ok::<_, Failure>(Side { name: endpoint.to_string(), link })
         };
         let sides = [open(&self.endpoints[0])?, open(&self.endpoints[1])?];
-        let directions = [self.direction(0, &sides[1])?, self.direction(1, &sides[0])?];
+        let mut directions = [self.direction(0, &sides[1])?, self.direction(1, &sides[0])?];
+        directions.iter_mut().for_each(|direction| direction.set_prio_synack(args.prio_synack));
         let [input, output] = self.endpoints.each_ref().map(|e| e.name.as_str().to_owned());
         let [there, back] = directions;
         let ways = [(output, there), (input, back)];
@@ -249,6 +254,10 @@ fn known(policy: &Policy, devices: &[&str]) -> Result<(), Failure> {
     let message = format!("no packets leave by {}", dev.text);
     let wrong = Diagnostic::error(code::NOT_FOUND, &source, dev.span.clone(), message);
     Err(wrong.expected(devices.join(" or ")).into())
+}
+
+fn on_off(text: &str) -> Result<bool, String> {
+    bool::take(&mut Words::new(&[text])).ok_or_else(|| "expected on or off".to_owned())
 }
 
 /// A time with its unit: a bare number would be microseconds to tc and seconds to most people.

@@ -74,7 +74,8 @@ pub struct Meta {
     pub marked: bool,
     /// True once a qdisc has cleared its DSCP: the bytes are to be cleared on the way out.
     pub washed: bool,
-    /// True for a TCP segment that carries control and no data: SYN, SYN-ACK, pure ACK.
+    /// True for a TCP segment that carries control and no data: SYN, SYN-ACK, pure ACK (`Headers::is_tcp_control`); false for all
+    /// where the port has this switched off (`prio_synack`).
     pub tcp_control: bool,
     /// What the engine notes of it.
     pub(crate) note: Note,

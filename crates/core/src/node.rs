@@ -104,7 +104,7 @@ impl Node {
 
     /// A node around a discipline with these parameters.
     pub fn of<D: Discipline>(handle: Handle, cfg: D::Config, env: &Env) -> Result<Self, ConfigError> {
-        Ok(Self::new(handle, Box::new(Erased::<D>::new(cfg, env)?)))
+        Ok(Self::new(handle, Erased::<D>::new(cfg, env)?.boxed()))
     }
 
     /// What a new class has until something is grafted: pfifo with the device's queue length.
@@ -546,6 +546,10 @@ impl Node {
         let before = (cx.dropped, cx.aside);
         let outer = core::mem::replace(&mut cx.peeked, core::mem::take(&mut self.held));
         let r = f(&mut *self.qdisc, cx);
+        if !self.qdisc.fits() {
+            let unfit = core::mem::replace(&mut self.qdisc, Box::new(fifo::default_pfifo(&Env::default())));
+            self.qdisc = unfit.refit();
+        }
         self.held = core::mem::replace(&mut cx.peeked, outer);
         self.review();
         self.settle_all(before, cx);

@@ -112,6 +112,8 @@ pub struct Packet<'a> {
     pub queue_chosen: bool,
     /// How many redirections it has behind it.
     pub depth: u8,
+    /// Whether TCP control segments are marked (`Meta::tcp_control`) when its bytes are read again: the port's `prio_synack`.
+    pub marks: bool,
 }
 
 impl core::fmt::Debug for Packet<'_> {
@@ -124,7 +126,7 @@ impl<'a> Packet<'a> {
     /// A packet that is sent from here.
     pub fn new(frame: &'a mut dyn FrameBytes, meta: &'a mut Meta, headers: Headers) -> Self {
         let (port, iif, way) = (PortId::NONE, PortId::NONE, Way::Egress);
-        Self { frame, meta, headers, port, iif, way, queue_chosen: false, depth: 0 }
+        Self { frame, meta, headers, port, iif, way, queue_chosen: false, depth: 0, marks: true }
     }
 
     /// At this port, going this way.
@@ -167,6 +169,6 @@ impl<'a> Packet<'a> {
         if m.ecn != Ecn::Ce || !m.marked {
             m.ecn = self.headers.ecn();
         }
-        m.tcp_control = self.headers.is_tcp_control();
+        m.tcp_control = self.marks && self.headers.is_tcp_control();
     }
 }

@@ -93,6 +93,8 @@ pub struct Spec {
     pub classes: Option<&'static ClassSpec>,
     /// True if it has one class, which any number names.
     pub one_class: bool,
+    /// It may send TCP control segments before other packets of their flows.
+    pub control_first: bool,
     /// The counters of each of its parts; empty if it has none.
     pub parts: &'static [Counter],
     build: Build,
@@ -111,12 +113,13 @@ impl Spec {
             filters: D::FILTERS,
             classes: D::CLASSES,
             one_class: D::ONE_CLASS,
+            control_first: D::CONTROL_FIRST,
             parts: D::PARTS,
             build: |words, env| {
                 let mut cfg = D::Config::defaults(env);
                 words.know_link_rate(env.link_rate);
                 apply(&mut cfg, D::KIND, words)?;
-                Ok(Box::new(Erased::<D>::new(cfg, env)?))
+                Ok(Erased::<D>::new(cfg, env)?.boxed())
             },
         }
     }

@@ -117,6 +117,11 @@ pub struct Change {
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate: Option<Rate>,
 
+    /// Mark TCP control segments (SYN, SYN-ACK, pure ACK), which qdiscs may send first: packets that come from now on
+    /// [default of a new link: on]
+    #[arg(long, value_name = "on|off", value_parser = on_off)]
+    pub prio_synack: Option<bool>,
+
     /// The link that incoming frames leave by, and that sends its own here; `none` for none
     #[arg(long, value_name = "LINK")]
     pub peer: Option<IfName>,
@@ -176,6 +181,10 @@ pub struct Send {
 fn within<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
     let wrong = || format!("expected {MIN} to {MAX}");
     text.parse().ok().filter(|n| (MIN..=MAX).contains(n)).ok_or_else(wrong)
+}
+
+fn on_off(text: &str) -> Result<bool, String> {
+    bool::take(&mut Words::new(&[text])).ok_or_else(|| "expected on or off".to_owned())
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
@@ -274,6 +283,8 @@ mod tests {
             (Some(LinkType::Wire), None, Some(9000))
         );
         assert_eq!((make.change.txqueuelen, make.change.rate), (Some(10), Some(Rate(1_250_000))));
+        let Verb::Set(change) = words("set lan --prio-synack off").unwrap() else { panic!("set") };
+        assert_eq!(change.prio_synack, Some(false));
         let Verb::Send(send) =
             words("send lan --packets 5 --size 60 --priority 1:a --mark 0x10 --tos 0x12 --flows 7").unwrap()
         else {
@@ -300,6 +311,10 @@ mod tests {
         assert_eq!(
             error("add a --queues 4097"),
             "link: invalid value '4097' for '--queues <N>': expected 1 to 4096"
+        );
+        assert_eq!(
+            error("set a --prio-synack 1"),
+            "link: invalid value '1' for '--prio-synack <on|off>': expected on or off"
         );
         assert_eq!(error("ad a"), "link: unrecognized subcommand 'ad'; a similar subcommand exists: 'add'");
         assert_eq!(

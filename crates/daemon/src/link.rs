@@ -141,7 +141,8 @@ impl Link {
             None => (None, None),
         };
         let config = DirectionConfig { wire: model, bql, env, ..DirectionConfig::default() };
-        let way = Direction::new(config).map_err(|e| format!("link {}: {e}", change.name))?;
+        let mut way = Direction::new(config).map_err(|e| format!("link {}: {e}", change.name))?;
+        way.set_prio_synack(change.prio_synack.unwrap_or(true));
         let name = change.name.clone();
         Ok(Self {
             name,
@@ -245,6 +246,9 @@ impl Link {
         let len = env.tx_queue_len;
         differs("txqueuelen", number(len), number(change.txqueuelen.unwrap_or(len)));
         differs("queues", number(self.queues), number(change.queues.unwrap_or(self.queues)));
+        let is = self.way.prio_synack();
+        let word = |on: bool| if on { "on" } else { "off" }.to_owned();
+        differs("prio-synack", word(is), word(change.prio_synack.unwrap_or(is)));
         if let (Some(is), Some(wanted)) = (env.link_rate, change.rate) {
             differs("rate", text_of(&is), text_of(&wanted));
         }
@@ -260,6 +264,9 @@ impl Link {
             spec.wire.rate = rate;
             env.link_rate = Some(rate);
             self.way.set_rate(rate);
+        }
+        if let Some(on) = change.prio_synack {
+            self.way.set_prio_synack(on);
         }
         if env != *self.env() {
             self.way.set_env(now, env);
@@ -341,6 +348,9 @@ impl Link {
             words.push_str(&format!(" --if {}", protected(&bare.to_string())));
         }
         words.push_str(&format!(" --mtu {} --txqueuelen {}", env.mtu, env.tx_queue_len));
+        if !self.way.prio_synack() {
+            words.push_str(" --prio-synack off");
+        }
         if let Some(wire) = &self.wire {
             words.push_str(&format!(" --wire {wire}"));
         }

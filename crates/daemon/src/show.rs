@@ -77,7 +77,8 @@ fn object(link: &mut Link) -> String {
         .text("type", link.kind.name())
         .uint("queues", u64::from(link.queues))
         .uint("mtu", u64::from(env.mtu))
-        .uint("txqueuelen", u64::from(env.tx_queue_len));
+        .uint("txqueuelen", u64::from(env.tx_queue_len))
+        .bool("prio_synack", link.way.prio_synack());
     if let Some(rate) = env.link_rate {
         o = o.uint("rate_bit_s", rate.bits());
     }

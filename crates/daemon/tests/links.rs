@@ -13,7 +13,8 @@ fn a_null_link_takes_everything_at_once() {
         "3000 packets of 1514 bytes: 3000 sent, 0 dropped, 0 queued now\n"
     );
     let expected = serde_json::json!([{
-        "name": "lan", "type": "null", "queues": 1, "mtu": 1500, "txqueuelen": 1000, "state": "up",
+        "name": "lan", "type": "null", "queues": 1, "mtu": 1500, "txqueuelen": 1000, "prio_synack": true,
+        "state": "up",
         "submitted": 3000, "packets": 3000, "bytes": 3000 * 1514, "drops": 0, "lost": 0,
         "backlog_packets": 0, "backlog_bytes": 0, "inflight_bytes": 0, "bql": null,
     }]);

@@ -34,6 +34,8 @@ pub struct Policy {
     pub shapes: Vec<Option<Arc<Tree>>>,
     /// The number by which actions know this port.
     pub port: PortId,
+    /// Whether TCP control segments are marked as such (`Meta::tcp_control`), which some qdiscs send first.
+    pub prio_synack: bool,
 }
 
 /// Several queues, and a policy.
@@ -64,6 +66,7 @@ impl<D: TxQueue> Port<D> {
             egress: None,
             shapes: Vec::new(),
             port: PortId::NONE,
+            prio_synack: true,
         };
         Arc::new(Self {
             queues,
@@ -231,10 +234,10 @@ impl<D: TxQueue> Sender<D> {
             .hash(self.port.hasher.five_tuple(&headers))
             .priority(headers.tos_priority())
             .ecn(headers.ecn());
-        (meta.ds, meta.protocol, meta.tcp_control) =
-            (headers.ds, headers.ethertype, headers.is_tcp_control());
-        shape(&mut meta);
         let policy = Arc::clone(self.policy.load());
+        (meta.ds, meta.protocol, meta.tcp_control) =
+            (headers.ds, headers.ethertype, policy.prio_synack && headers.is_tcp_control());
+        shape(&mut meta);
         let address = Arc::as_ptr(&policy) as usize;
         if self.fitted != address {
             policy.filters.fit(&mut self.state);
@@ -248,6 +251,7 @@ impl<D: TxQueue> Sender<D> {
             Instant::ZERO
         };
         let mut packet = Packet::new(&mut frame, &mut meta, headers).at(policy.port, Way::Egress);
+        packet.marks = policy.prio_synack;
         let mut run = Run {
             actions: &policy.filters.actions,
             state: &mut self.state,

@@ -494,5 +494,6 @@ fn meta_of(frame: &Frame) -> Meta {
     let header_len = u16::try_from(frame.header_len()).unwrap_or(u16::MAX);
     let mut m = Meta::new(frame.len()).hash(frame.hash).priority(frame.priority).ecn(frame.ecn());
     (m.protocol, m.ds, m.mark) = (frame.protocol, frame.ds, frame.mark);
+    m.tcp_control = frame.payload_len() == 0 && Headers::parse_ip(frame.header()).is_tcp_control();
     if frame.gso_size() == 0 { m } else { m.gso(header_len, frame.gso_size()) }
 }

@@ -9,13 +9,25 @@ use txweir_device::{SegmentError, Shape, VnetHdr};
 #[derive(Clone, Copy, Debug)]
 pub struct Classifier {
     hasher: FlowHasher,
+    prio_synack: bool,
 }
 
 impl Classifier {
     /// With the key of the flow hash, which must be secret where strangers send.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { hasher: FlowHasher::new(seed) }
+        Self { hasher: FlowHasher::new(seed), prio_synack: true }
+    }
+
+    /// Whether TCP control segments are marked as such, which some qdiscs send first: from the next frame on.
+    pub const fn set_prio_synack(&mut self, on: bool) {
+        self.prio_synack = on;
+    }
+
+    /// Whether they are; at first, yes.
+    #[must_use]
+    pub const fn prio_synack(&self) -> bool {
+        self.prio_synack
     }
 
     /// Reads what few qdiscs want to know beyond its metadata.
@@ -42,7 +54,7 @@ impl Classifier {
             .gso(header_len, if hdr.is_gso() { hdr.gso_size } else { 0 });
         meta.ds = headers.ds;
         meta.protocol = headers.ethertype;
-        meta.tcp_control = headers.is_tcp_control();
+        meta.tcp_control = self.prio_synack && headers.is_tcp_control();
         Ok(meta)
     }
 }

@@ -225,6 +225,18 @@ impl Direction {
         Ok(way)
     }
 
+    /// Whether TCP control segments are marked as such (`Meta::tcp_control`), which some qdiscs send first: from the next frame
+    /// that is received on. At first they are.
+    pub const fn set_prio_synack(&mut self, on: bool) {
+        self.classifier.set_prio_synack(on);
+    }
+
+    /// Whether TCP control segments are marked.
+    #[must_use]
+    pub const fn prio_synack(&self) -> bool {
+        self.classifier.prio_synack()
+    }
+
     /// Changes the qdiscs of the first path, which is that of all queues where they have none of their own, at any time: `f` gets
     /// the tree and what its operations need.
     pub fn configure<R>(&mut self, now: Instant, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {

@@ -86,10 +86,12 @@ impl Direction {
         mut arrival: Arrival,
         asking: &mut Asking<'_>,
     ) -> Option<Arrival> {
+        let marks = self.prio_synack();
         let Arrival { frame, meta, route, queue_chosen } = &mut arrival;
         let headers = Headers::parse_ethernet(frame.bytes());
         let mut packet = Packet::new(frame, meta, headers);
         packet.depth = asking.depth;
+        packet.marks = marks;
         let mut run = Run {
             actions: &asking.filters.actions,
             state: &mut *asking.state,

@@ -13,6 +13,7 @@ mod flower;
 mod fw;
 mod matchall;
 pub(crate) mod protocol;
+mod tcpctl;
 mod u32;
 
 use std::sync::Arc;
@@ -102,6 +103,7 @@ pub(crate) fn read(
         "flower" => flower::read(said, at, ports).map(Rule::Flower),
         "fw" => fw::read(said, ports).map(Rule::Fw).map_err(failed),
         "matchall" => matchall::read(said).map(Rule::Matchall).map_err(Failure::refused),
+        "tcpctl" => tcpctl::read(said).map(Rule::Tcpctl).map_err(Failure::refused),
         "u32" => u32::read(said, ports).map(Rule::U32).map_err(failed),
         kind => {
             let message = format!("there is no {kind} filter in the engine");
@@ -184,9 +186,12 @@ pub(crate) fn own_handle(said: &Said<'_>) -> Result<Option<u32>, Diagnostic> {
 /// How a kind writes the handle of a filter where it is asked for.
 pub(crate) fn handle_text(rule: &Rule, handle: u32) -> String {
     match rule {
-        Rule::Basic(_) | Rule::Bpf(_) | Rule::Flow(_) | Rule::Flower(_) | Rule::Matchall(_) => {
-            format!("{handle:#x}")
-        }
+        Rule::Basic(_)
+        | Rule::Bpf(_)
+        | Rule::Flow(_)
+        | Rule::Flower(_)
+        | Rule::Matchall(_)
+        | Rule::Tcpctl(_) => format!("{handle:#x}"),
         Rule::Fw(rule) => fw::handle_text(rule, handle),
         Rule::U32(rule) => u32::handle_text(rule, handle),
     }
@@ -223,6 +228,7 @@ pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
         Rule::Flow(rule) => flow::show(rule, shown, out),
         Rule::Flower(rule) => flower::show(rule, shown, ways, out),
         Rule::Matchall(rule) => matchall::show(rule, shown, ways, out),
+        Rule::Tcpctl(_) => tcpctl::show(shown, ways, out),
         Rule::U32(rule) => u32::show(rule, shown, ways, out),
     }
     if !shown.goal.actions.is_empty() {
@@ -250,6 +256,7 @@ pub(crate) fn words(rule: &Rule, goal: &Bound) -> String {
         Rule::Flow(rule) => flow::words(rule),
         Rule::Flower(rule) => flower::words(rule),
         Rule::Matchall(rule) => matchall::words(rule),
+        Rule::Tcpctl(_) => String::new(),
         Rule::U32(rule) => u32::words(rule),
     };
     if !goal.class.is_none() {

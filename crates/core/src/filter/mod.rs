@@ -23,6 +23,7 @@ mod listed;
 pub mod matchall;
 mod shared;
 mod sharing;
+pub mod tcpctl;
 pub mod u32;
 
 use alloc::boxed::Box;
@@ -41,6 +42,7 @@ pub use flow::Flow;
 pub use flower::Flower;
 pub use fw::Fw;
 pub use matchall::Matchall;
+pub use tcpctl::Tcpctl;
 pub use u32::U32;
 
 /// Restarts of one classification, at most; then the packet is dropped.
@@ -227,6 +229,7 @@ kinds! {
     Flower(Flower, flower::Table) = "flower",
     Fw(Fw, fw::Table) = "fw",
     Matchall(Matchall, matchall::Table) = "matchall",
+    Tcpctl(Tcpctl, tcpctl::Table) = "tcpctl",
     U32(U32, u32::Table) = "u32",
 }
 

@@ -3,6 +3,7 @@
 pub mod bits;
 pub mod borrow;
 pub mod bucket;
+pub mod budget;
 pub mod cobalt;
 pub mod codel;
 pub mod deficit;

@@ -16,21 +16,24 @@
 //!   leave before its deadline there.
 //! - I4: a band holds at most `limit` packets; the fast path, beside them, at most 8 while a flow waits or is served.
 //! - Differs from Linux (PARITY.md: fq-flow-key, fq-no-socket, fq-flow-table, fq-timer-slack, fq-latency,
-//!   fq-refill-grain, fq-shrink, fq-remap, fq-fast-order, fq-range, fq-bands-shown, fq-delay-shown, flow-hash): the key is
+//!   fq-refill-grain, fq-shrink, fq-remap, fq-fast-order, fq-range, fq-bands-shown, fq-delay-shown, flow-hash, tcpctl-band): the key is
 //!   the flow hash, in a table of fixed size; there are no sockets; times are exact; what waits keeps its order.
 
 mod config;
 mod flow;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::chance::Percent;
 use crate::cx::Cx;
 use crate::error::ConfigError;
 use crate::handle::ClassId;
 use crate::law::pace;
 use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool, Queue};
-use crate::qdisc::{Discipline, Next, Verdict};
+use crate::qdisc::control::{self, HasBand};
+use crate::qdisc::{Discipline, Next, Qdisc, Verdict};
 use crate::reason::{DropReason, MarkReason, WakeReason};
 use crate::route::Asked;
 use crate::spec::{Env, Flags};
@@ -121,6 +124,12 @@ impl Discipline for Fq {
             stats: Stats::default(),
             band_drops: [0; BANDS],
         }
+    }
+    fn fits(&self, cfg: &Config) -> bool {
+        cfg.tcpctl.is_none()
+    }
+    fn boxed(self, cfg: Config) -> Box<dyn Qdisc> {
+        control::boxed(self, cfg)
     }
     fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
         let old = core::mem::replace(&mut self.limits, Limits::of(cfg));
@@ -263,6 +272,12 @@ impl Discipline for Fq {
             band2_drops,
             ..self.stats
         }
+    }
+}
+
+impl HasBand for Fq {
+    fn band(cfg: &Config) -> Option<Percent> {
+        cfg.tcpctl
     }
 }
 

@@ -10,13 +10,15 @@
 //! - I4: between two turns of a backlogged flow every other backlogged flow has a turn; a turn sends at most
 //!   `quantum` bytes plus one packet (RFC 8290 section 4.2).
 //! - Differs from Linux (PARITY.md: fq-codel-memory, fq-codel-range, codel-newton-range, direct-at-rest, flow-hash,
-//!   fq-codel-flows, fq-codel-shrink): memory is what this engine uses, and is brought below its
+//!   fq-codel-flows, fq-codel-shrink, tcpctl-band): memory is what this engine uses, and is brought below its
 //!   limit whatever it takes; values out of range are refused; the law as in codel; the hash is keyed by a seed that is
 //!   given.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
+use crate::chance::Percent;
 use crate::cx::{Cx, Tally};
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::{ClassId, Handle};
@@ -24,7 +26,8 @@ use crate::law::codel::{CodelParams, CodelState, Ticks};
 use crate::meta::Meta;
 use crate::pool::{List, Pkt, Pool};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
-use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Verdict};
+use crate::qdisc::control::{self, HasBand};
+use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Qdisc, Verdict};
 use crate::reason::{DropReason, MarkReason};
 use crate::route::{Asked, Found, Said};
 use crate::spec::{Env, Flags};
@@ -51,6 +54,8 @@ crate::params! {
         ecn: bool = true, flags ["ecn" = true, "noecn" = false];
         /// Most packets dropped from the fattest flow at once when a limit is exceeded.
         drop_batch: u32 = 64, keys ["drop_batch"], "at least 1": |n| *n > 0;
+        /// Share of what leaves that TCP control segments have in a band before all others; none unless given (not in Linux).
+        tcpctl: Option<Percent> = None, keys ["tcpctl"];
     }
 }
 
@@ -170,6 +175,7 @@ impl Discipline for FqCodel {
         }
         // A frame above the upper bound would make a default that cannot be said.
         cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
+        control::resolve(&mut cfg.tcpctl);
         law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env).map(|_| ())
     }
     fn new(cfg: &Config, env: &Env) -> Self {
@@ -198,6 +204,12 @@ impl Discipline for FqCodel {
             asked: Ticks::default(),
             stats: Stats::default(),
         }
+    }
+    fn fits(&self, cfg: &Config) -> bool {
+        cfg.tcpctl.is_none()
+    }
+    fn boxed(self, cfg: Config) -> Box<dyn Qdisc> {
+        control::boxed(self, cfg)
     }
     fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
         if let Ok(p) = law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env) {
@@ -320,6 +332,12 @@ impl Discipline for FqCodel {
             old_flows_len: self.old.len,
             ..self.stats
         }
+    }
+}
+
+impl HasBand for FqCodel {
+    fn band(cfg: &Config) -> Option<Percent> {
+        cfg.tcpctl
     }
 }
 

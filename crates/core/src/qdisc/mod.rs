@@ -4,6 +4,7 @@ pub mod by_queue;
 pub mod cake;
 pub mod classful;
 pub mod codel;
+pub mod control;
 pub mod drr;
 pub mod ets;
 pub mod fifo;
@@ -18,11 +19,13 @@ pub mod pfifo_fast;
 pub mod pie;
 pub mod prio;
 pub mod red;
+pub mod rough;
 pub mod sfq;
 pub mod skbprio;
 pub mod tbf;
 pub mod turns;
 
+use alloc::boxed::Box;
 use core::fmt::Debug;
 
 use crate::cx::{Cx, Tally};
@@ -62,6 +65,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<pie::Pie>(),
     &Spec::of::<prio::Prio>(),
     &Spec::of::<red::Red>(),
+    &Spec::of::<rough::Rough>(),
     &Spec::of::<sfq::Sfq>(),
     &Spec::of::<skbprio::Skbprio>(),
     &Spec::of::<tbf::Tbf>(),
@@ -171,6 +175,8 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     const ONE_CLASS: bool = false;
     /// True if it wants to know more of a packet than its metadata (`crate::detail`).
     const WANTS_DETAIL: bool = false;
+    /// True if it may send TCP control segments (`Meta::tcp_control`) before other packets of their flows that came earlier.
+    const CONTROL_FIRST: bool = false;
     /// The counters of each of its `parts`, if it has any: the table of a `stats!`.
     const PARTS: &'static [Counter] = &[];
     /// Its parameters, from `params!`.
@@ -185,6 +191,14 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     }
     /// Makes one from resolved parameters. All memory it will need is taken here.
     fn new(cfg: &Self::Config, env: &Env) -> Self;
+    /// Whether it is what its parameters ask for, or a change of them wants it made anew around what it is: see `boxed`.
+    fn fits(&self, _cfg: &Self::Config) -> bool {
+        true
+    }
+    /// The qdisc that these parameters ask for, made of this one.
+    fn boxed(self, cfg: Self::Config) -> Box<dyn Qdisc> {
+        Box::new(Erased { inner: self, cfg })
+    }
     /// It is part of a tree from `now` on: what it does at times of its own, packets or not, counts from here. A kind that
     /// is never told counts from zero.
     fn start(&mut self, _now: Instant) {}
@@ -283,6 +297,10 @@ pub trait Qdisc: Debug + Send + Sync {
     /// See `Discipline::TAKES_CLASS`.
     fn takes_class(&self) -> bool;
     /// See `Discipline`.
+    fn fits(&self) -> bool;
+    /// The qdisc that its parameters ask for, with everything that waits in this one.
+    fn refit(self: Box<Self>) -> Box<dyn Qdisc>;
+    /// See `Discipline`.
     fn start(&mut self, now: Instant);
     /// See `Discipline`.
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict;
@@ -358,6 +376,11 @@ impl<D: Discipline> Erased<D> {
         D::resolve(&mut cfg, None, env)?;
         Ok(Self { inner: D::new(&cfg, env), cfg })
     }
+
+    /// The qdisc that the parameters ask for.
+    pub fn boxed(self) -> Box<dyn Qdisc> {
+        self.inner.boxed(self.cfg)
+    }
 }
 
 impl<D: Discipline> Erased<D> {
@@ -392,6 +415,12 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn takes_class(&self) -> bool {
         D::TAKES_CLASS
+    }
+    fn fits(&self) -> bool {
+        self.inner.fits(&self.cfg)
+    }
+    fn refit(self: Box<Self>) -> Box<dyn Qdisc> {
+        self.inner.boxed(self.cfg)
     }
     fn start(&mut self, now: Instant) {
         self.inner.start(now);

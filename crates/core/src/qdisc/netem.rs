@@ -297,12 +297,13 @@ impl Discipline for Netem {
         }
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
-        if m.segs > 1 && !self.rules.corrupt.is_never() {
-            Verdict::Cut(m.segment_len())
-        } else if self.len() < self.rules.limit {
-            Verdict::Accept
-        } else {
+        if self.len() >= self.rules.limit {
+            // First: behind a size table a packet that is to be cut may be one that cannot be.
             Verdict::Full
+        } else if m.segs > 1 && !self.rules.corrupt.is_never() {
+            Verdict::Cut(m.segment_len())
+        } else {
+            Verdict::Accept
         }
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {

@@ -8,19 +8,23 @@
 //! - I2: if no band has a packet ready, the answer is the earliest wake-up among them.
 //! - I3: a band's bit in `active` is set from its first packet until it has answered `Empty`, so that an AQM
 //!   below learns of its empty queue.
+//! - Differs from Linux (PARITY.md: tcpctl-band): `tcpctl` puts a band for TCP control segments before all.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::chance::Percent;
 use crate::cx::Cx;
 use crate::error::{ConfigError, ErrorKind};
 use crate::handle::ClassId;
 use crate::meta::Meta;
 use crate::node::{Class, Node, Peek};
 use crate::pool::{List, Pkt, Pool};
+use crate::qdisc::control::{self, HasBand};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::pfifo_fast::PRIOMAP;
 use crate::qdisc::turns::take_strictly;
-use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
+use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Qdisc, Verdict};
 use crate::route::Asked;
 use crate::spec::{Env, Flags};
 use crate::value::PrioMap;
@@ -32,6 +36,8 @@ crate::params! {
         bands: u32 = 3, keys ["bands"], "2 to 16": |b| (2..=BANDS_MAX).contains(b);
         /// Band of each priority 0..15.
         priomap: PrioMap = PrioMap(PRIOMAP), keys ["priomap"];
+        /// Share of what leaves that TCP control segments have in a band before all others; none unless given (not in Linux).
+        tcpctl: Option<Percent> = None, keys ["tcpctl"];
     }
 }
 
@@ -56,6 +62,7 @@ impl Discipline for Prio {
     type Stats = NoStats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        control::resolve(&mut cfg.tcpctl);
         match cfg.priomap.0.iter().find(|b| u32::from(**b) >= cfg.bands) {
             None => Ok(()),
             Some(bad) => {
@@ -69,6 +76,12 @@ impl Discipline for Prio {
             Self { bands: Vec::with_capacity(BANDS_MAX as usize), active: 0, priomap: cfg.priomap.0 };
         prio.grow(cfg.bands, env);
         prio
+    }
+    fn fits(&self, cfg: &Config) -> bool {
+        cfg.tcpctl.is_none()
+    }
+    fn boxed(self, cfg: Config) -> Box<dyn Qdisc> {
+        control::boxed(self, cfg)
     }
     fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
         for class in self.bands.iter_mut().skip(cfg.bands as usize) {
@@ -132,6 +145,12 @@ impl Discipline for Prio {
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.bands
+    }
+}
+
+impl HasBand for Prio {
+    fn band(cfg: &Config) -> Option<Percent> {
+        cfg.tcpctl
     }
 }
 

@@ -6,6 +6,7 @@ use txweir_core::cx::Tally;
 use txweir_core::dql::Unit;
 use txweir_core::node::Books;
 use txweir_core::qdisc::classful::ClassAt;
+use txweir_core::qdisc::control::BAND_PACKETS;
 use txweir_core::txpath::BULK;
 use txweir_core::value::{Json, Value};
 use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Meta, Packets, TxPath, Wake};
@@ -43,6 +44,8 @@ struct NodeRule {
     /// It or a node above it shapes.
     shaped: bool,
     kind: &'static str,
+    /// It has a band for control segments before it, which holds packets of its own.
+    band: bool,
 }
 
 /// What is remembered between calls.
@@ -56,6 +59,11 @@ pub struct Checker {
     rules: Vec<NodeRule>,
     places: Vec<Handle>,
     reorders: bool,
+    /// Some kind sends, or has sent, control segments before other packets of their flows.
+    control_first: bool,
+    /// How often qdiscs that send control first have come or gone: control that waited then may be overtaken by later control.
+    pub controls: u32,
+    controlled: Vec<(Handle, Handle)>,
     /// A packet with a launch time has come: fq then sends packets of a flow in order of their times.
     pub stamped: bool,
     timed: bool,
@@ -65,7 +73,7 @@ pub struct Checker {
     stuck: u32,
     checked: usize,
     sent: u64,
-    last_of_flow: HashMap<(u32, u32, Handle, u32), u64>,
+    last_of_flow: HashMap<(u32, u32, Handle, Option<u32>, u32), u64>,
     discards: [u64; DropReason::COUNT],
     largest: u32,
 }
@@ -125,7 +133,7 @@ impl Checker {
         let (mut rules, mut places, mut deepest) = (Vec::<NodeRule>::new(), Vec::new(), 0);
         let mut nodes: Vec<(usize, bool)> = Vec::new();
         let mut shaping: Vec<bool> = Vec::new();
-        let mut reorders = false;
+        let (mut reorders, mut controlled) = (false, Vec::new());
         path.tree().visit(&mut |place, node| {
             let (qdisc, spec) = (node.qdisc(), node.qdisc().spec());
             shaping.truncate(place.depth);
@@ -135,12 +143,17 @@ impl Checker {
             deepest = deepest.max(place.depth);
             places.push(place.parent);
             reorders |= spec.flags.reorders;
+            if spec.control_first {
+                controlled.push((place.parent, node.handle()));
+            }
             self.timed |= spec.kind == "fq";
             let classes = qdisc.classes();
+            let band = spec.control_first && spec.kind != "rough";
             let mut rule = NodeRule {
                 leaf: classes.is_empty() && !spec.flags.classful,
                 shaped,
                 kind: spec.kind,
+                band,
                 ..NodeRule::default()
             };
             // A classful qdisc's limit is that of the qdisc it was made with below; a grafted one has its own.
@@ -157,6 +170,7 @@ impl Checker {
                 ("memory_limit", Json::Uint(n)) => rule.memory = Some(n),
                 _ => {}
             });
+            rule.packets = rule.packets.map(|n| n + if band { u64::from(BAND_PACKETS) } else { 0 });
             rules.push(rule);
         });
         for at in 0..nodes.len() {
@@ -169,6 +183,9 @@ impl Checker {
             }
         }
         self.reorders |= reorders;
+        self.control_first |= !controlled.is_empty();
+        self.controls += u32::from(self.controlled != controlled);
+        self.controlled = controlled;
         // One that was taken away charges on until its packets have left.
         let mut charged = false;
         // Each by itself: what some are charged above their bytes others may be charged below.
@@ -232,8 +249,10 @@ impl Checker {
                 Fate::Sent => {
                     pushed = true;
                     self.sent += 1;
-                    let Known { flow: (hash, priority, class), epoch, turn, .. } = v.frames[s.id as usize];
-                    let last = self.last_of_flow.insert((hash, priority, class, epoch), turn);
+                    let Known { flow: (hash, priority, class, control), epoch, turn, .. } =
+                        v.frames[s.id as usize];
+                    let control = control.filter(|_| self.control_first);
+                    let last = self.last_of_flow.insert((hash, priority, class, control, epoch), turn);
                     hold!(
                         Order,
                         self.reorders || self.stamped && self.timed || last.is_none_or(|last| last < turn),
@@ -421,7 +440,7 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::node::Node, rule: &NodeRu
     if let Some(m) = node.held(&path.cx().pool) {
         own = Tally { packets: queued.packets - 1, bytes: queued.bytes - u64::from(m.wire_len) };
     }
-    if !rule.leaf && !OWN_QUEUE.contains(&rule.kind) {
+    if !rule.leaf && !rule.band && !OWN_QUEUE.contains(&rule.kind) {
         // By the books of the classes, and on the wire, which a class with a size table does not count in.
         let mut below = Tally::default();
         for class in node.qdisc().classes() {

@@ -186,6 +186,8 @@ impl Swarm {
         };
         let ecn = if self.ecn { Ecn::from_ds(rng.below(4) as u8) } else { Ecn::NotEct };
         let mut meta = meta.hash(hash).priority(*pick(rng, &self.priorities)).ecn(ecn);
+        // A segment without data is small.
+        meta.tcp_control = meta.segs == 1 && meta.len <= 64;
         // A flow has one queue, or its packets would overtake each other.
         meta.queue = queue_of(&meta);
         // Past or near, and now and then beyond any horizon.

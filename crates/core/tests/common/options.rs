@@ -9,6 +9,7 @@ use txweir_core::qdisc::classful::{ClassAt, ClassSpec};
 use txweir_core::qdisc::ets::Quanta;
 use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
+use txweir_core::qdisc::rough::Profile;
 use txweir_core::qdisc::sfq::Seconds;
 use txweir_core::rng::Rng;
 use txweir_core::spec::Spec;
@@ -81,6 +82,8 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         e if e == cake::Mask::EXPECTED => vec![format!("{:#x}", log_uniform(rng, 0xffff_ffff))],
         e if e == Hex::EXPECTED => vec![format!("{:x}", log_uniform(rng, 0xffff_ffff))],
         e if e == u16::EXPECTED => vec![log_uniform(rng, u64::from(u16::MAX)).to_string()],
+        e if e == Percent::EXPECTED => percents(rng, 1),
+        e if e == Profile::EXPECTED => vec![(*pick(rng, &["df2013", "df2017"])).into()],
         e if e == Places::EXPECTED => vec![log_uniform(rng, 2000).to_string()],
         e if e == Delay::EXPECTED => {
             let mut words = vec![exact_of(&Nanos(log_uniform(rng, 1_000_000_000)))];

@@ -34,8 +34,8 @@ pub enum Where {
 /// What is known of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Its flow: packets alike in this leave in order.
-    pub flow: (u32, u32, Handle),
+    /// Its flow, and of a control segment in it what it is to leave in order with. Packets alike in this do.
+    pub flow: (u32, u32, Handle, Option<u32>),
     /// How often classes had been assigned anew when it came.
     pub epoch: u32,
     /// Its place in the order of arrival; of a piece, that of the whole and a bit.
@@ -198,7 +198,10 @@ impl World {
         self.checker.input();
         self.checker.stamped |= meta.txtime != Instant::ZERO;
         let id = self.frames.len() as u32;
-        let flow = (meta.hash, meta.priority, meta.class);
+        // One with a launch time waits for it, and is overtaken by those without.
+        let stamped = u32::from(meta.txtime != Instant::ZERO);
+        let control = meta.tcp_control.then_some(2 * self.checker.controls + stamped);
+        let flow = (meta.hash, meta.priority, meta.class, control);
         let (epoch, wire_len) = (self.checker.epoch, meta.wire_len);
         let turn = u64::from(id) << 32;
         self.frames.push(Known { flow, epoch, turn, wire_len, at: Where::Offered });

@@ -48,6 +48,8 @@ pub(super) static TABLE: &[Grammar] = &[
     ),
     filter(&["flower"], FLOWER),
     filter(&["matchall"], &[CLASS, ACTION, SKIP_HW, SKIP_SW]),
+    // Not tc's: the engine's own.
+    filter(&["tcpctl"], &[CLASS, ACTION]),
     filter(&["basic"], &[key(&["match"], &[]).then(ematch::expression), CLASS, ACTION, POLICE]),
     filter(&["fw"], &[CLASS, POLICE, ACTION, INDEV]),
     filter(

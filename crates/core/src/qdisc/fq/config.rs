@@ -2,8 +2,10 @@
 
 use alloc::format;
 
+use crate::chance::Percent;
 use crate::error::{ConfigError, ErrorKind};
 use crate::meta::Meta;
+use crate::qdisc::control;
 use crate::qdisc::pfifo_fast::PRIOMAP;
 use crate::time::Nanos;
 use crate::units::{Packets, Rate};
@@ -51,6 +53,8 @@ crate::params! {
         horizon_drop: bool = true, flags ["horizon_drop" = true, "horizon_cap" = false];
         /// How long before its time a packet is given to a device that paces itself.
         offload_horizon: Option<Nanos> = None, keys ["offload_horizon"], "at most 4294967295us": no_longer;
+        /// Share of what leaves that TCP control segments have in a band before all others; none unless given (not in Linux).
+        tcpctl: Option<Percent> = None, keys ["tcpctl"];
     }
 }
 
@@ -127,6 +131,7 @@ impl Config {
     /// Brings it to one form; see `Discipline::resolve`.
     pub(super) fn resolve(&mut self, kind: &str) -> Result<(), ConfigError> {
         let cfg = self;
+        control::resolve(&mut cfg.tcpctl);
         cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
         cfg.buckets = cfg.buckets.next_power_of_two();
         // The largest rate that 32 bits hold is none, as in the reference.
