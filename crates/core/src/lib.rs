@@ -30,6 +30,7 @@ pub mod detail;
 pub mod device;
 pub mod dql;
 pub mod error;
+pub mod fairsend;
 pub mod filter;
 mod free;
 pub mod handle;

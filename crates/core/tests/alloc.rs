@@ -11,6 +11,7 @@ use txweir_core::action::{
     State, Vlan, Wanted, pedit, police,
 };
 use txweir_core::device::{Completed, DeviceError};
+use txweir_core::fairsend::{Cause, FairSend, Gate, Load, Offered, Pass, Quota};
 use txweir_core::filter::ematch::{Cmp, Condition, Expr, Join, Layer, Op, Term};
 use txweir_core::filter::flow::{Key, Keys, Mode};
 use txweir_core::filter::flower::Field;
@@ -553,4 +554,40 @@ fn filters_that_look_at_packets_allocate_nothing() {
     });
     assert_eq!(counted, 0);
     assert_eq!(classes, 10_000, "what flower and basic leave, flow takes");
+}
+
+/// The line of senders, and the gate: joining, turns, leaving, and packets that wait.
+#[test]
+fn senders_that_yield_allocate_nothing_after_start() {
+    let mut fair = FairSend::new(64, Quota::segs(4));
+    let mut gate: Gate<u32> = Gate::new(16, 64, Quota::segs(2));
+    let mut ids = [None; 64];
+    let mut seen = 0;
+    let calls = calls(|| {
+        for round in 0..200u32 {
+            for id in &mut ids {
+                *id = id.or_else(|| fair.join());
+                let Some(mut burst) = id.and_then(|id| fair.begin(id, Cause::Data)) else { continue };
+                while fair.pass(&mut burst, 1, 1448) == Pass::Go {}
+            }
+            while fair.waiting() > 32 {
+                if let Some(burst) = fair.next_turn() {
+                    fair.defer(&burst);
+                    seen += u32::from(fair.leave(burst.sender()));
+                    ids[burst.sender().index()] = None;
+                }
+            }
+            for flow in 0..8 {
+                let load = Load { segs: 1, bytes: 1500 };
+                for n in 0..8 {
+                    seen += u32::from(gate.offer(flow, load, true, n) == Offered::Held);
+                }
+                while gate.take().is_some() {}
+                (0..8).for_each(|_| gate.left(flow, load));
+            }
+            gate.set_quota(Quota::segs(round % 4));
+        }
+    });
+    assert!(fair.stats().yields > 1000 && gate.stats().held > 1000 && seen > 1000, "{seen}");
+    assert_eq!(calls, 0);
 }
