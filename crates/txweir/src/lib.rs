@@ -46,7 +46,8 @@
 //! ```
 //!
 //! `examples/backpressure.rs` replaces a bounded channel by a path; `examples/smoltcp_device.rs` puts one behind
-//! any smoltcp device.
+//! any smoltcp device. `examples/fairsend_smoltcp.rs` and `examples/fairsend_quinn.rs` let sockets and connections take turns
+//! (`core::fairsend`).
 //!
 //! Features: `lab` adds virtual time with hosts that speak real TCP, `handoff` a queue that many threads send by, `live`
 //! packet I/O on Linux, `daemon` links that tc commands change while they run.

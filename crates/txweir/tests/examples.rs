@@ -3,9 +3,17 @@
 #[path = "../examples/backpressure.rs"]
 #[allow(dead_code)]
 mod backpressure;
+#[path = "../examples/fairsend_quinn.rs"]
+#[allow(dead_code)]
+mod fairsend_quinn;
+#[path = "../examples/fairsend_smoltcp.rs"]
+#[allow(dead_code)]
+mod fairsend_smoltcp;
 #[path = "../examples/smoltcp_device.rs"]
 #[allow(dead_code)]
 mod smoltcp_device;
+
+use txweir::core::fairsend::Quota;
 
 #[test]
 fn back_pressure_loses_nothing_and_keeps_order() {
@@ -43,4 +51,46 @@ fn smoltcp_waits_while_the_path_is_full() {
     let t = smoltcp_device::run(&numbers(), "tbf", &shaper).expect("runs");
     assert_eq!((t.received == numbers(), t.dropped), (true, 0));
     assert!((760_000..1_000_000).contains(&t.micros), "{} us", t.micros);
+}
+
+/// Jain's index of fairness, DEC-TR-301.
+fn jain(shares: &[u64]) -> f64 {
+    let sum: u64 = shares.iter().sum();
+    let squares: u64 = shares.iter().map(|s| s * s).sum();
+    (sum * sum) as f64 / (shares.len() as u64 * squares) as f64
+}
+
+/// What both stacks are to show: eight bulk senders whose windows are as 2 to 9, one with short requests.
+fn turns_are_felt(off: (&[u64], &[u64]), on: (&[u64], &[u64])) {
+    // Bytes and microseconds. A line of 100 Mbit/s carries 25 MB in two seconds, less headers and the first round trip.
+    for (bulk, requests) in [off, on] {
+        let sum: u64 = bulk.iter().sum();
+        assert!((22_500_000..25_000_000).contains(&sum) && requests.len() > 180, "{sum}, {requests:?}");
+    }
+    // Without turns shares are as the windows are: for 2 to 9 the index is 0.852.
+    assert!((0.84..0.90).contains(&jain(off.0)), "{off:?}");
+    assert!(jain(on.0) > 0.999, "{on:?}");
+    // A request is 10 ms on its way. With turns it waits for at most eight of four packets and a ring of 16, 6 ms; without, for
+    // up to seven windows.
+    let worst = |requests: &[u64]| requests.iter().max().copied().unwrap_or(0);
+    assert!((10_000..17_000).contains(&worst(on.1)), "{}", worst(on.1));
+    assert!(worst(off.1) > 50_000, "{}", worst(off.1));
+}
+
+#[test]
+fn smoltcp_sockets_take_turns() {
+    let run = |n| fairsend_smoltcp::run(Quota::segs(n), 2000).expect("runs");
+    let (off, on) = (run(0), run(4));
+    let micros =
+        |o: &fairsend_smoltcp::Outcome| o.requests.iter().map(|t| t.unsigned_abs()).collect::<Vec<_>>();
+    turns_are_felt((&off.bulk, &micros(&off)), (&on.bulk, &micros(&on)));
+}
+
+#[test]
+fn quic_connections_take_turns() {
+    let run = |n| fairsend_quinn::run(Quota::segs(n), std::time::Duration::from_secs(2)).expect("runs");
+    let (off, on) = (run(0), run(4));
+    let micros =
+        |o: &fairsend_quinn::Outcome| o.requests.iter().map(|t| t.as_micros() as u64).collect::<Vec<_>>();
+    turns_are_felt((&off.bulk, &micros(&off)), (&on.bulk, &micros(&on)));
 }
