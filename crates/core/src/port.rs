@@ -79,6 +79,8 @@ pub enum Choice<'a> {
     Queue(u16),
     /// By who sends it, and what that remembers of its last choice.
     By(&'a Sender, Option<&'a mut Cached>),
+    /// It was chosen by [`Port::choose_for`], which has noted it in the metadata.
+    Made,
 }
 
 crate::stats! {
@@ -205,18 +207,32 @@ impl<F> Port<F> {
         self.choose_noted(m, choice, now).0
     }
 
-    /// The same, and what it was chosen by.
+    /// Chooses ahead of `send`, for who has to know the queue before, and notes it in the metadata: then send with
+    /// [`Choice::Made`].
+    #[inline]
+    pub fn choose_for(&mut self, m: &mut Meta, choice: Choice<'_>, now: Instant) -> u16 {
+        (m.queue, m.note) = self.choose_noted(m, choice, now);
+        m.queue
+    }
+
+    /// The queue, and what it was chosen by.
     #[inline]
     fn choose_noted(&mut self, m: &Meta, choice: Choice<'_>, now: Instant) -> (u16, Note) {
         match choice {
             Choice::By(sender, cached) => self.selector.select_noted(m, sender, cached, now),
-            Choice::Queue(queue) => match self.selector.chosen(queue) {
-                Ok(queue) => (queue, Note::Asked),
-                Err(NoSuchQueue(_)) => {
-                    self.stats.no_such_queue += 1;
-                    (0, Note::Asked)
-                }
-            },
+            Choice::Queue(queue) => (self.there(queue), Note::Asked),
+            Choice::Made => (self.there(m.queue), m.note),
+        }
+    }
+
+    /// The queue, or the first if it is not there.
+    fn there(&mut self, queue: u16) -> u16 {
+        match self.selector.chosen(queue) {
+            Ok(queue) => queue,
+            Err(NoSuchQueue(_)) => {
+                self.stats.no_such_queue += 1;
+                0
+            }
         }
     }
 

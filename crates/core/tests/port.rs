@@ -403,15 +403,15 @@ fn a_change_drops_what_waits_and_a_swap_keeps_it() {
             q.replace(ROOT, None, "pfifo", &mut Words::new(&["limit", "1"]))?;
             q.replace(ROOT, None, "prio", &mut none())?;
             q.replace(ROOT, Some(Handle::new(9, 0)), "mq", &mut none())?;
-            q.replace(Handle::new(9, 1), None, "pfifo", &mut Words::new(&["limit", "15"]))
+            q.replace(Handle::new(9, 1), None, "pfifo", &mut Words::new(&["limit", "3"]))
         },
         whole,
     );
     done.unwrap();
-    // All of one hash: of queue 0, which has room for 15.
-    assert_eq!((swapped.moved.packets, swapped.dropped.packets, swapped.kept.packets), (15, 5, 0));
-    assert_eq!(lane.port.drops(DropReason::Overlimit), 5);
-    // A graft on another queue moves nothing here.
+    // Each to the queue that it was sent to; the first has room for 3 of its 5.
+    assert_eq!((swapped.moved.packets, swapped.dropped.packets, swapped.kept.packets), (18, 2, 0));
+    assert_eq!(lane.port.drops(DropReason::Overlimit), 2);
+    // A graft on another queue moves nothing but what is there.
     let (done, swapped) = lane.port.swap(
         lane.now,
         &mut lane.dev,
@@ -419,15 +419,15 @@ fn a_change_drops_what_waits_and_a_swap_keeps_it() {
         whole,
     );
     done.unwrap();
-    assert_eq!((swapped.moved.packets, swapped.kept.packets), (0, 15));
-    // Nor does a change there drop anything; one here does, and one of the root.
+    assert_eq!((swapped.moved.packets, swapped.kept.packets), (5, 13));
+    // Nor does a change there drop anything else; one of the root drops all.
     lane.port.configure(lane.now, &mut lane.dev, |q| q.delete(Handle::new(9, 2))).unwrap();
-    assert_eq!(lane.port.backlog().packets, 15);
+    assert_eq!((lane.port.backlog().packets, lane.port.drops(DropReason::Purged)), (13, 5));
     lane.port.configure(lane.now, &mut lane.dev, |q| q.delete(Handle::new(9, 1))).unwrap();
-    assert_eq!((lane.port.backlog().packets, lane.port.drops(DropReason::Purged)), (0, 15));
+    assert_eq!((lane.port.backlog().packets, lane.port.drops(DropReason::Purged)), (10, 8));
     assert_eq!(lane.put(20, 3), Admitted::Queued);
     lane.port.configure(lane.now, &mut lane.dev, |q| q.delete(ROOT)).unwrap();
-    assert_eq!((lane.port.backlog().packets, lane.port.drops(DropReason::Purged)), (0, 16));
+    assert_eq!((lane.port.backlog().packets, lane.port.drops(DropReason::Purged)), (0, 19));
     let discarded: usize = lane.dev.iter().map(|dev| dev.discarded().len()).sum();
-    assert_eq!((discarded, lane.port.path_stats().queued), (21, 20 + 15 + 5 + 1));
+    assert_eq!((discarded, lane.port.path_stats().queued), (21, 20 + 18 + 2 + 1));
 }

@@ -358,15 +358,13 @@ impl Direction {
         let Arrival { frame, mut meta, route, queue_chosen } = arrival;
         let by = Sender::default();
         let chosen = match queue_chosen {
-            true => Choice::Queue(meta.queue),
+            true => Choice::Made,
             false => Choice::By(&by, None),
         };
-        let queue = self.choose(&meta, chosen, now);
-        meta.queue = queue;
+        let queue = self.port.choose_for(&mut meta, chosen, now);
         let wants = self.port.path(queue).is_some_and(TxPath::wants_detail);
         let detail = wants.then(|| Detail { route, ..self.classifier.detail(frame.bytes()) });
-        let choice = Choice::Queue(queue);
-        match self.port.send_with(now, frame, meta, detail.as_ref(), choice, &mut self.line).1 {
+        match self.port.send_with(now, frame, meta, detail.as_ref(), Choice::Made, &mut self.line).1 {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
             Admitted::Cut(frame, _) => self.cut(now, frame, &meta, detail.map(Detail::piece)),
             // A forwarder's path does not say so.
@@ -378,9 +376,9 @@ impl Direction {
         Ok(())
     }
 
-    /// The queue of a packet.
-    pub(crate) fn choose(&mut self, meta: &Meta, choice: Choice<'_>, now: Instant) -> u16 {
-        self.port.choose(meta, choice, now)
+    /// Chooses the queue of a packet.
+    pub(crate) fn choose_for(&mut self, meta: &mut Meta, choice: Choice<'_>, now: Instant) -> u16 {
+        self.port.choose_for(meta, choice, now)
     }
 
     /// A hook's filters have dropped a frame.
@@ -577,7 +575,7 @@ impl Direction {
         let mut frames = std::mem::replace(&mut line.frames, Frames::empty());
         cut(&mut frames, stats, whole, meta, &mut |frames, piece, m| {
             std::mem::swap(frames, &mut line.frames);
-            match port.send_with(now, piece, m, detail.as_ref(), Choice::Queue(m.queue), line).1 {
+            match port.send_with(now, piece, m, detail.as_ref(), Choice::Made, line).1 {
                 Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
                 Admitted::Cut(piece, _) | Admitted::Full(piece) => line.discard(piece),
             }

@@ -138,8 +138,7 @@ impl Direction {
             true => Choice::Queue(packet.meta.queue),
             false => Choice::By(&Sender::default(), None),
         };
-        let queue = self.choose(packet.meta, chosen, now);
-        packet.meta.queue = queue;
+        let queue = self.choose_for(packet.meta, chosen, now);
         *queue_chosen = true;
         let tree = self.port().path(queue).map(TxPath::tree);
         if let Some(tree) = tree.filter(|tree| tree.has_filters()) {
@@ -153,6 +152,9 @@ impl Direction {
             if self.port().is_split() {
                 // It is on that queue's path, whatever filters there say.
                 packet.meta.queue = queue;
+            } else if packet.meta.queue != queue {
+                let asked = Choice::Queue(packet.meta.queue);
+                self.choose_for(packet.meta, asked, now);
             }
         }
         Some(arrival)
