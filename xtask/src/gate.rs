@@ -9,7 +9,7 @@ use std::process::Command;
 const TABLE: &str = "spec/instructions.txt";
 
 /// Jobs that are counted. The 100 000-flow job is left to the clock: it measures the memory, not the code.
-const JOBS: [&str; 19] = [
+const JOBS: [&str; 20] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
@@ -25,6 +25,7 @@ const JOBS: [&str; 19] = [
     "netem",
     "pie",
     "red",
+    "rough",
     "sfq-1k",
     "skbprio",
     "tbf",
