@@ -9,7 +9,7 @@ use std::process::Command;
 const TABLE: &str = "spec/instructions.txt";
 
 /// Jobs that are counted. The 100 000-flow job is left to the clock: it measures the memory, not the code.
-const JOBS: [&str; 24] = [
+const JOBS: [&str; 25] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
@@ -30,6 +30,7 @@ const JOBS: [&str; 24] = [
     "netem",
     "pie",
     "red",
+    "rough",
     "sfq-1k",
     "skbprio",
     "tbf",

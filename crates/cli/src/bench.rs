@@ -110,6 +110,11 @@ impl TxQueue for Sink {
 /// A path that holds `standing` packets between bursts. Packets take priority and flow hash from `kinds` in turn;
 /// the number of kinds is a power of two.
 fn path(kind: &str, options: &str, pool: usize, bql: bool, standing: u64, kinds: Vec<(u32, u32)>) -> Run {
+    bursts(made(kind, options, pool, bql), standing, kinds)
+}
+
+/// A path with this root.
+fn made(kind: &str, options: &str, pool: usize, bql: bool) -> TxPath<u64> {
     let config = PathConfig {
         pool,
         bql: bql.then(DqlConfig::default),
@@ -119,20 +124,30 @@ fn path(kind: &str, options: &str, pool: usize, bql: bool, standing: u64, kinds:
     let words: Vec<&str> = options.split_whitespace().collect();
     let made = TxPath::new(config).map_err(|e| e.to_string());
     match made.and_then(|p| p.with_qdisc(kind, &words).map_err(|e| e.to_string())) {
-        Ok(path) => bursts(path, standing, kinds),
+        Ok(path) => path,
         Err(e) => unreachable!("a benchmark's own options are right: {e}"),
     }
 }
 
 /// Bursts through a path: see `path`.
-fn bursts(mut path: TxPath<u64>, standing: u64, kinds: Vec<(u32, u32)>) -> Run {
+fn bursts(path: TxPath<u64>, standing: u64, kinds: Vec<(u32, u32)>) -> Run {
+    bursts_of(path, standing, kinds, |m| m)
+}
+
+/// The same of packets that `shape` completes.
+fn bursts_of(
+    mut path: TxPath<u64>,
+    standing: u64,
+    kinds: Vec<(u32, u32)>,
+    shape: impl Fn(Meta) -> Meta + 'static,
+) -> Run {
     let mut dev = Sink::default();
     let mut next = {
         let mut i = 0usize;
         move || {
             let (priority, hash) = kinds[i & (kinds.len() - 1)];
             i += 1;
-            Meta::new(64).priority(priority).hash(hash)
+            shape(Meta::new(64).priority(priority).hash(hash))
         }
     };
     let mut now = Instant::ZERO;

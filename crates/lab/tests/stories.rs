@@ -105,6 +105,11 @@ fn the_stories_of_the_kinds_show_what_they_say() {
         assert!(delay(report, call).max_ns < 10 * common::MS + 3 * 1_230_400 + 171_200);
         assert_eq!(report.traffic[call].packets.unwrap().received, 250);
     }
+    let text = include_str!("../../../scenarios/rough.toml");
+    let rough = of("rough");
+    let behind = common::report(&text.replace("rough ack_budget 20%", "pfifo"));
+    assert!(rate(&rough, 1) > 4.0 * rate(&behind, 1), "{} {}", rate(&rough, 1), rate(&behind, 1));
+    assert!(rate(&rough, 0) > 0.85 * rate(&behind, 0), "{} {}", rate(&rough, 0), rate(&behind, 0));
     let bfifo = of("bfifo");
     // 20 ms in the queue and less than 4 with the device.
     assert!((0..2).all(|i| delay(&bfifo, i).max_ns < 34_100_000));

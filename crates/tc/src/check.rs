@@ -115,6 +115,7 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
             None => dev,
         };
         let device = devices.entry(name.clone()).or_insert_with(|| Device::new(name, partial));
+        check.own(&cmd);
         check.bare_rates(&cmd);
         check.foreign(&cmd);
         check.apply(device, &cmd);
@@ -131,9 +132,18 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
     Report { diagnostics, facts }
 }
 
+/// What the engine has and Linux has not: kinds, and keys of kinds that it has too.
+const OWN: [(&str, &str, &[&str]); 5] = [
+    ("qdisc", "rough", &[]),
+    ("classifier", "tcpctl", &[]),
+    ("qdisc", "fq", &["tcpctl"]),
+    ("qdisc", "fq_codel", &["tcpctl"]),
+    ("qdisc", "prio", &["tcpctl"]),
+];
+
 /// Kinds without classes, below which nothing hangs.
-const LEAVES: [&str; 9] =
-    ["bfifo", "cake", "codel", "fq", "fq_codel", "fq_pie", "pfifo", "pfifo_head_drop", "pie"];
+const LEAVES: [&str; 10] =
+    ["bfifo", "cake", "codel", "fq", "fq_codel", "fq_pie", "pfifo", "pfifo_head_drop", "pie", "rough"];
 
 /// Whether classes or filters of other lines may hang on what a line would have made. Not on a leaf without a handle.
 fn may_make_classes(line: &Line) -> bool {
@@ -186,6 +196,28 @@ impl Check<'_> {
         self.error(code::BARE_RATE, &word.span, message).expected("a rate with its unit").hint(Some(hint))
     }
 
+    /// Says what Linux has not: a kind, or an option of a kind that it has. Its tc refuses such a line.
+    fn own(&mut self, cmd: &Command) {
+        let (what, kind, options) = match cmd {
+            Command::Qdisc(c) => ("qdisc", &c.kind, &c.options),
+            Command::Filter(c) => ("classifier", &c.kind, &c.options),
+            _ => return,
+        };
+        let Some(kind) = kind else { return };
+        let (at, message) = match OWN.iter().find(|(of, name, _)| *of == what && *name == kind.text) {
+            None => return,
+            Some((.., [])) => (kind, format!("{what} {} is txweir's own: Linux has none", kind.text)),
+            Some((.., keys)) => match options.iter().find(|word| keys.contains(&word.text.as_str())) {
+                None => return,
+                Some(word) => {
+                    (word, format!("{} of {} is txweir's own: Linux has none", word.text, kind.text))
+                }
+            },
+        };
+        let d = self.error(code::NOT_IN_LINUX, &at.span, message).warning();
+        self.say(d);
+    }
+
     /// One note for each kind that Linux has and the engine has not.
     fn foreign(&mut self, cmd: &Command) {
         let (what, kind) = match cmd {
@@ -196,7 +228,8 @@ impl Check<'_> {
         let Some(kind) = kind else { return };
         let known = what == "qdisc" && KINDS.iter().any(|s| s.kind == kind.text);
         let name = format!("{what} {}", kind.text);
-        if known || self.notes.contains(&name) {
+        let own = OWN.contains(&(what, kind.text.as_str(), &[]));
+        if known || own || self.notes.contains(&name) {
             return;
         }
         let object = if what == "qdisc" { language::Object::Qdisc } else { language::Object::Filter };

@@ -85,6 +85,8 @@ pub mod code {
     pub const REPLACES: &str = "replaces";
     /// Linux has it, and the engine has not.
     pub const NOT_IN_ENGINE: &str = "not-in-engine";
+    /// The engine has it, and Linux has not.
+    pub const NOT_IN_LINUX: &str = "not-in-linux";
     /// A part of a script that only running it can tell.
     pub const NOT_EVALUATED: &str = "not-evaluated";
 }

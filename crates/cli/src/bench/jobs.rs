@@ -45,6 +45,12 @@ pub(super) const JOBS: &[Job] = &[
     Job { name: "pie", about: "pie, 64 packets standing, below its target", peer: false, make: pie },
     Job { name: "sfq-1k", about: "sfq, 1024 flows x 4 packets", peer: false, make: sfq_1k },
     Job {
+        name: "rough",
+        about: "rough, 256 packets standing, one in four a TCP control segment",
+        peer: false,
+        make: rough,
+    },
+    Job {
         name: "skbprio",
         about: "skbprio, 256 packets standing, 64 levels at random",
         peer: false,
@@ -265,6 +271,15 @@ fn pie() -> Run {
 fn sfq_1k() -> Run {
     let flows = draw(1 << 16, |r| (0, (r.below(1024) << 22) as u32));
     path("sfq", "limit 20000 flows 1024 divisor 1024", 8192, true, 4096, flows)
+}
+
+fn rough() -> Run {
+    // One in four is a control segment, which one bit of the hash says.
+    let packets = draw(1 << 16, |r| (0, r.next_u64() as u32));
+    bursts_of(made("rough", "limit 1000", 4096, true), 256, packets, |mut m| {
+        m.tcp_control = m.hash & 3 == 0;
+        m
+    })
 }
 
 fn skbprio() -> Run {

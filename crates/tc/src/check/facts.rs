@@ -233,6 +233,11 @@ impl Check<'_> {
             "fq_codel" | "fq_pie" | "fq" | "dualpi2" => self.packets(limit.unwrap_or(10_240)),
             "codel" | "pie" | "choke" | "netem" | "sfb" | "hhf" => self.packets(limit.unwrap_or(1000)),
             "sfq" => self.packets(limit.unwrap_or(127)),
+            // Full at either; one packet may go beyond the bytes.
+            "rough" => match settings.bytes("bytes") {
+                Some(limit) => bytes(limit.value.0),
+                None => self.packets(limit.unwrap_or(queue)),
+            },
             "skbprio" => self.packets(limit.unwrap_or(64)),
             // tc-cake(8): at least 4 MiB, or four times what the rate brings in one round trip.
             "cake" | "cake_mq" => match (settings.bytes("memlimit"), rate) {

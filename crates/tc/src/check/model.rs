@@ -235,7 +235,7 @@ impl Qdisc {
             }
             "mq" | "multiq" | "fq_codel" | "fq_pie" | "sfq" | "cake" | "cake_mq" | "dualpi2" => Classes::Any,
             "codel" | "pie" | "pfifo" | "bfifo" | "pfifo_fast" | "pfifo_head_drop" | "fq" | "choke"
-            | "skbprio" | "gred" | "hhf" | "etf" | "noqueue" | "noop" | "teql0" => Classes::None,
+            | "rough" | "skbprio" | "gred" | "hhf" | "etf" | "noqueue" | "noop" | "teql0" => Classes::None,
             _ => Classes::Any,
         }
     }

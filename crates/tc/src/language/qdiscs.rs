@@ -52,6 +52,8 @@ pub(super) static ENGINE: &[Grammar] = &[
             key(&["bands"], &[Uint(1, 16)]),
             key(&["priomap"], &[]).list(PRIOMAP.0, PRIOMAP.1),
             key(&["multiqueue"], &[]),
+            // Not tc's: the engine's own.
+            key(&["tcpctl"], &[Percent]),
         ],
     ),
     qdisc(&["cake"], CAKE),
@@ -69,6 +71,8 @@ pub(super) static ENGINE: &[Grammar] = &[
             key(&["drop_batch"], &[U32]),
             key(&["ecn"], &[]),
             key(&["noecn"], &[]),
+            // Not tc's: the engine's own.
+            key(&["tcpctl"], &[Percent]),
         ],
     ),
     qdisc(
@@ -152,6 +156,16 @@ pub(super) static ENGINE: &[Grammar] = &[
             key(&["probability"], &[Decimal]),
             key(&["ecn"], &[]),
             key(&["harddrop"], &[]),
+        ],
+    ),
+    // Not tc's: the engine's own.
+    qdisc(
+        &["rough"],
+        &[
+            key(&["limit"], &[Size]),
+            key(&["bytes"], &[Size]),
+            key(&["profile"], &[Arg::Word(&["df2013", "df2017"])]),
+            key(&["ack_budget"], &[Percent]),
         ],
     ),
     qdisc(&["skbprio"], &[key(&["limit"], &[U32])]),

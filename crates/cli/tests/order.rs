@@ -1,0 +1,261 @@
+//! What goes first leaves FIN, RST and data of each flow in their order: seen in what the kernel's own TCP sends through `txweir
+//! run`, captured where it comes out. In network namespaces that the test makes and removes; needs root and `/dev/net/tun`, says
+//! why and passes where these are missing.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::set_socket_linger;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use txweir::core::headers::{Headers, L4, tcp_flag};
+use txweir_device::testnet::{NetNs, skip_reason};
+use txweir_device::{Packet, PacketOptions};
+
+/// Longer than any single step takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes that each side of a connection sends.
+const BYTES: usize = 120_000;
+/// Connections that end orderly, and those that are aborted with data on the way.
+const ORDERLY: u16 = 4;
+const ABORTED: u16 = 4;
+/// The first port; each connection has one.
+const PORT: u16 = 5400;
+
+/// A TCP segment as it came out.
+struct Seen {
+    /// Ports, which tell connection and direction.
+    flow: (u16, u16),
+    seq: u32,
+    /// Sequence numbers that it takes, FIN included.
+    takes: u32,
+    flags: u8,
+    control: bool,
+}
+
+fn seen(frame: &[u8]) -> Option<Seen> {
+    let h = Headers::parse_ethernet(frame);
+    let at = usize::from(h.l4_offset?);
+    if h.l4 != L4::Tcp {
+        return None;
+    }
+    let seq = u32::from_be_bytes(*frame.get(at + 4..)?.first_chunk()?);
+    let fin = u32::from(h.tcp_flags & tcp_flag::FIN != 0);
+    Some(Seen {
+        flow: (h.src_port, h.dst_port),
+        seq,
+        takes: h.payload_len + fin,
+        flags: h.tcp_flags,
+        control: h.is_tcp_control(),
+    })
+}
+
+/// Captures what comes in at an interface of a namespace, until it is told to stop.
+fn capture(netns: &NetNs, interface: &str, stop: &Arc<AtomicBool>) -> JoinHandle<Vec<Seen>> {
+    let name = interface.parse().expect("an interface");
+    let mut packet = netns.enter(|| Packet::open(&name, &PacketOptions::default()).expect("a packet socket"));
+    let stop = Arc::clone(stop);
+    thread::spawn(move || {
+        let (mut all, mut frame) = (Vec::new(), vec![0; 1 << 17]);
+        loop {
+            match packet.recv(&mut frame).expect("receive") {
+                Some((_, len)) => all.extend(seen(&frame[..len])),
+                None if stop.load(Ordering::Acquire) => return all,
+                None => thread::sleep(Duration::from_micros(200)),
+            }
+        }
+    })
+}
+
+/// What a capture says of its flows.
+#[derive(Debug, Default)]
+struct Told {
+    flows: usize,
+    fins: u32,
+    resets: u32,
+    data: u32,
+    /// Control that came before data of its flow that had been sent before it.
+    overtook: u32,
+}
+
+/// Holds every flow to its order.
+fn held_to_order(all: &[Seen], what: &str) -> Told {
+    let mut told = Told::default();
+    // The sequence number that comes next, by flow.
+    let mut next: HashMap<(u16, u16), u32> = HashMap::new();
+    for s in all {
+        if s.flags & tcp_flag::SYN != 0 {
+            next.insert(s.flow, s.seq.wrapping_add(1));
+            continue;
+        }
+        let Some(next) = next.get_mut(&s.flow) else { continue };
+        // How far beyond what has come; below zero is what has come before.
+        let ahead = s.seq.wrapping_sub(*next) as i32;
+        if s.control {
+            told.overtook += u32::from(ahead > 0);
+            continue;
+        }
+        assert!(ahead <= 0, "{what}: flags {:#x} of {:?} came {ahead} bytes too early", s.flags, s.flow);
+        let end = s.seq.wrapping_add(s.takes);
+        if (end.wrapping_sub(*next) as i32) > 0 {
+            *next = end;
+        }
+        told.fins += u32::from(s.flags & tcp_flag::FIN != 0);
+        told.resets += u32::from(s.flags & tcp_flag::RST != 0);
+        told.data += u32::from(s.takes > 1);
+    }
+    told.flows = next.len();
+    told
+}
+
+/// Both ways at once: what comes is read while `BYTES` are written.
+fn both_ways(mut stream: TcpStream) -> usize {
+    stream.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+    let mut reader = stream.try_clone().expect("a second handle");
+    let reading = thread::spawn(move || {
+        let (mut sum, mut buffer) = (0, [0; 4096]);
+        loop {
+            match reader.read(&mut buffer) {
+                Ok(0) | Err(_) => return sum,
+                Ok(n) => sum += n,
+            }
+        }
+    });
+    // In pieces, so that acknowledgements are due while data waits.
+    for _ in 0..BYTES / 6000 {
+        if stream.write_all(&[7; 6000]).is_err() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    let _ = stream.shutdown(Shutdown::Write);
+    reading.join().expect("the reader")
+}
+
+fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 78, 0, 2], port))
+}
+
+/// `txweir run` in the namespace between.
+struct Running(Child);
+
+impl Running {
+    fn start(middle: &NetNs, args: &[&str]) -> Self {
+        let program = [&[env!("CARGO_BIN_EXE_txweir"), "run", "--json"], args].concat();
+        let mut command = middle.command(&program);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().expect("txweir");
+        let mut ready = [0; 1];
+        child.stdout.as_mut().expect("piped").read_exact(&mut ready).expect("a ready line");
+        Self(child)
+    }
+    /// Ends it; its last line.
+    fn stop(mut self) -> Value {
+        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).expect("a process id");
+        kill_process(pid, Signal::TERM).expect("signal it");
+        let lines = BufReader::new(self.0.stdout.take().expect("piped")).lines();
+        let last = lines.map(|line| line.expect("text")).last().expect("an end");
+        self.0.wait().expect("wait");
+        serde_json::from_str(&last).expect("JSON")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Connections through this root qdisc, both ways; what came out at the server and at the client.
+fn connections(qdisc: &str) -> [Told; 2] {
+    let [client, middle, server] = ["oclient", "omiddle", "oserver"].map(NetNs::new);
+    for (netns, address) in [(&client, "10.78.0.1/24"), (&server, "10.78.0.2/24")] {
+        netns.run(&["ip", "tuntap", "add", "dev", "tap0", "mode", "tap"]);
+        netns.up("tap0", address);
+    }
+    let [input, output] = [&client, &server].map(|netns| format!("{}/tap0", netns.name()));
+    let policy = std::env::temp_dir().join(format!("txw-order-{}.tc", std::process::id()));
+    std::fs::write(&policy, format!("qdisc add root {qdisc}\n")).expect("write the policy");
+    let path = policy.to_str().expect("a path in UTF-8");
+    let wire = "rate=20mbit,bql=on";
+    let running =
+        Running::start(&middle, &["--in", &input, "--out", &output, "--wire", wire, "--policy", path]);
+    let _ = std::fs::remove_file(&policy);
+    let stop = Arc::new(AtomicBool::new(false));
+    let captures = [&server, &client].map(|netns| capture(netns, "tap0", &stop));
+
+    let servers: Vec<_> = (0..ORDERLY + ABORTED)
+        .map(|n| {
+            let listener = server.enter(|| TcpListener::bind(address(PORT + n)).expect("bind"));
+            server.spawn(move || both_ways(listener.accept().expect("a client").0))
+        })
+        .collect();
+    let clients: Vec<_> = (0..ORDERLY + ABORTED)
+        .map(|n| {
+            client.spawn(move || {
+                let mut stream = TcpStream::connect_timeout(&address(PORT + n), PATIENCE).expect("connect");
+                if n < ORDERLY {
+                    return both_ways(stream);
+                }
+                // What is written waits on the way when the connection is cut off.
+                stream.set_write_timeout(Some(PATIENCE)).expect("set a timeout");
+                let _ = stream.write_all(&vec![9; BYTES]);
+                thread::sleep(Duration::from_millis(10));
+                set_socket_linger(&stream, Some(Duration::ZERO)).expect("linger");
+                0
+            })
+        })
+        .collect();
+    let read =
+        |ends: Vec<JoinHandle<usize>>| ends.into_iter().map(|end| end.join().expect("an end")).collect();
+    let received: [Vec<usize>; 2] = [read(clients), read(servers)];
+    for got in &received {
+        assert!(got[..usize::from(ORDERLY)].iter().all(|n| *n == BYTES), "{qdisc}: {received:?}");
+    }
+    // The last FINs and what answers them.
+    let settled = Instant::now() + Duration::from_millis(300);
+    while Instant::now() < settled {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let end = running.stop();
+    stop.store(true, Ordering::Release);
+    let captured = captures.map(|capture| capture.join().expect("a capture"));
+    for way in 0..2 {
+        // What is lost on the way leaves a gap that looks as if something had overtaken it.
+        let stats = &end["directions"][way]["stats"];
+        assert_eq!((stats["dropped"].as_u64(), stats["lost"].as_u64()), (Some(0), Some(0)), "{qdisc}: {end}");
+    }
+    captured.map(|all| held_to_order(&all, qdisc))
+}
+
+#[test]
+fn kernel_connections_keep_the_order_of_data_fin_and_rst() {
+    if let Some(reason) = skip_reason() {
+        println!("skipped, because {reason}");
+        return;
+    }
+    for (qdisc, overtakes) in [
+        ("rough limit 20000 bytes 100mb", true),
+        ("rough limit 20000 bytes 100mb profile df2013 ack_budget 20%", true),
+        ("fq tcpctl 50% flow_limit 10000", true),
+        ("fq_codel target 5s interval 100s tcpctl 50%", true),
+        ("prio tcpctl 100%", true),
+        ("pfifo limit 20000", false),
+    ] {
+        let [there, back] = connections(qdisc);
+        println!("{qdisc}: there {there:?}, back {back:?}");
+        for told in [&there, &back] {
+            assert_eq!(told.flows, usize::from(ORDERLY + ABORTED), "{qdisc}: {told:?}");
+            assert!(told.fins >= u32::from(ORDERLY) && told.data > 50, "{qdisc}: {told:?}");
+        }
+        assert!(there.resets >= u32::from(ABORTED), "{qdisc}: {there:?}");
+        assert_eq!(there.overtook + back.overtook > 0, overtakes, "{qdisc}: {there:?}, {back:?}");
+    }
+}
