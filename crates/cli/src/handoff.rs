@@ -24,9 +24,10 @@ const LIVE_SHARE: u64 = 64;
 
 /// What is printed with the numbers.
 const SOURCES: &[&str] = &[
-    "Published by Robert Watson, freebsd-arch, 30 July 2006: UDP without payload, CPU-bound, +5 % packets on one processor, +10 %",
-    "on several, of all that a packet costs in the kernel. Here a packet's way begins where the link layer hands it over, so that",
-    "the ratios are of the hand-over alone: frames of 42 bytes stand ready, and the stack above and the driver's wrapping are left out.",
+    "Published by Robert Watson, freebsd-arch, 30 July 2006: UDP without payload, CPU-bound, +5 % packets on one",
+    "processor, +10 % on several, of all that a packet costs in the kernel. Here a packet's way begins where the link layer",
+    "hands it over, so that the ratios are of the hand-over alone: frames of 42 bytes stand ready, and the stack above and",
+    "the driver's wrapping are left out.",
 ];
 
 /// How to measure.
@@ -268,8 +269,8 @@ fn table(all: &[Series], notes: &[String], options: Options) -> String {
     }
     let _ = writeln!(
         out,
-        "\n  Median, least and most of {} interleaved rounds of {} packets (packet socket: {}); time on the wall over packets of all\n  \
-         producers, which have a processor each while there are enough.",
+        "\n  Median, least and most of {} interleaved rounds of {} packets (packet socket: {}); time on the wall over packets\n  \
+         of all producers, which have a processor each while there are enough.",
         options.rounds,
         options.packets,
         (options.packets / LIVE_SHARE).max(1 << 10)

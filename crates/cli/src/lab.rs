@@ -53,8 +53,8 @@ struct RunArgs {
 struct ReproduceArgs {
     /// One experiment [default: all that run in virtual time]
     ///
-    /// `handoff` measures this machine, by the clock on the wall, and is only run if it is asked for; as root it also sends through a
-    /// packet socket, in a network namespace of its own.
+    /// `handoff` measures this machine, by the clock on the wall, and is only run if it is asked for; as root it also sends
+    /// through a packet socket, in a network namespace of its own.
     name: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]

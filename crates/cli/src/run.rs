@@ -60,6 +60,10 @@ pub struct Args {
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_off)]
     prio_synack: bool,
 
+    /// Have every frame wait in the qdiscs, also where nothing waits and it could go directly to the device: to compare
+    #[arg(long)]
+    no_direct: bool,
+
     /// End after this time (10s, 500ms)
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,

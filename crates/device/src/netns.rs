@@ -68,8 +68,8 @@ impl Netns {
     }
 }
 
-/// Runs `f` in a new network namespace without a name, on a thread of its own, and gives back what it returns. Commands that `f` starts
-/// are in it as well. The namespace ends with the last thread, process and descriptor in it.
+/// Runs `f` in a new network namespace without a name, on a thread of its own, and gives back what it returns. Commands that
+/// `f` starts are in it as well. The namespace ends with the last thread, process and descriptor in it.
 ///
 /// # Errors
 /// The system's, above all that this process may not make one (`CAP_SYS_ADMIN`).

@@ -212,6 +212,16 @@ impl<T> DerefMut for Turn<'_, T> {
     }
 }
 
+impl<T> Inside<'_, T> {
+    /// The value.
+    #[inline(always)]
+    pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: the owner is inside, of which there is one, so that this is the only `Inside`; and there is no `Turn`: one
+        // is made while `BIASED` is set only by who has seen that the owner is out and stays out, or by the owner outside.
+        self.baton.value.with_mut(|value| f(unsafe { &mut *value }))
+    }
+}
+
 impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         self.baton.state.fetch_and(!TAKEN, Ordering::AcqRel);

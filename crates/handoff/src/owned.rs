@@ -150,7 +150,8 @@ impl<D: TxQueue> Owned<D> {
         self.path.stats().tx_packets.saturating_sub(self.counts.reaped)
     }
 
-    /// Sends packets past the qdiscs, up to the first that does not go; after the last it rings the doorbell. How many went, and that packet.
+    /// Sends packets past the qdiscs, up to the first that does not go; after the last it rings the doorbell. How many went,
+    /// and that packet.
     #[inline(always)]
     pub(crate) fn send_directly(
         &mut self,

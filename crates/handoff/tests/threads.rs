@@ -187,6 +187,87 @@ fn every_kind_is_served() {
     assert!(seen >= 18, "{seen} kinds");
 }
 
+/// An owner sends by plain stores beside somebody who comes now and then, and beside somebody who is always there. The bias is
+/// taken away and comes back.
+#[test]
+fn an_owner_and_others() {
+    for (each, pause) in [(20_000, Duration::from_micros(50)), (1_000_000, Duration::ZERO)] {
+        let bell = Bell::new();
+        let door = Bell2::default();
+        let (queue, from) = over_a_ring(
+            path(true, "pfifo_fast", &[]),
+            256,
+            QueueConfig::new(clock),
+            bell.wakeup(),
+            door.wakeup(),
+        );
+        let Some(mut owner) = Owner::new(Arc::clone(&queue)) else {
+            return println!("skipped, because the system has no membarrier(2)");
+        };
+        assert!(Owner::new(Arc::clone(&queue)).is_none(), "one to a queue");
+        let service =
+            Service::spawn("service", &bell, vec![Arc::clone(&queue)], Monitor::default(), |_| {}).unwrap();
+        let receiver = Receiver::spawn(from, &door, 16, true, 4099);
+        let (mut by_bias, mut own) = (0u64, 0);
+        thread::scope(|s| {
+            let other = s.spawn(|| {
+                (0..each).for_each(|i| {
+                    send_all(&queue, 1 << 20 | i, 1);
+                    if pause > Duration::ZERO {
+                        thread::sleep(pause);
+                    }
+                });
+            });
+            while !other.is_finished() || own < 1_000_000 {
+                let mut frame = own;
+                by_bias += u64::from(owner.is_biased());
+                while let Handed::Done(Admitted::Full(back)) = owner.send(frame, Meta::new(64)) {
+                    frame = back;
+                    queue.when_room(Wakeup::this_thread());
+                    thread::park_timeout(Duration::from_secs(10));
+                }
+                own += 1;
+            }
+        });
+        drop(owner);
+        let all = receiver.wait_for(each + own, LONG);
+        assert!(all, "{:?} of {}", queue.counts(), each + own);
+        assert_eq!(queue.counts().handoff.stuck, 0);
+        assert!(Owner::new(Arc::clone(&queue)).is_some(), "the last has gone");
+        assert!(by_bias > 0);
+        service.stop();
+        let got = receiver.stop();
+        let frames = got.frames.lock().unwrap();
+        let (others, mine): (Vec<u64>, Vec<u64>) = frames.iter().partition(|f| **f >= 1 << 40);
+        assert!(mine.is_sorted() && others.is_sorted(), "each sender's order");
+        assert_eq!((mine.len() as u64, others.len() as u64), (own, each));
+    }
+}
+
+/// A burst by the owner is a burst, also where it does not go directly, and where others are in front.
+#[test]
+fn an_owners_bursts() {
+    let path = path(false, "pfifo", &["limit", "2"]);
+    let queue =
+        Arc::new(Queue::new(path, VecDevice::with_slots(5), QueueConfig::new(clock), Bell::new().wakeup()));
+    let Some(mut owner) = Owner::new(Arc::clone(&queue)) else {
+        return println!("skipped, because the system has no membarrier(2)");
+    };
+    let mut burst = |range: std::ops::Range<u64>| {
+        let (went, refused) = owner.send_burst(&mut range.map(|n| (n, Meta::new(100))));
+        (went, refused.map(|(frame, _)| frame), owner.is_biased())
+    };
+    assert_eq!(burst(0..2), (2, None, true));
+    assert_eq!(burst(2..4), (2, None, true));
+    // One goes directly, two wait, and then there is no room.
+    assert_eq!(burst(4..9), (3, Some(7), false));
+    queue.try_with(|o| o.dev.finish(5)).expect("nobody has it");
+    queue.kick();
+    assert_eq!(burst(7..9), (2, None, true));
+    assert_eq!(queue.counts().path.direct, 7);
+    assert_eq!(queue.try_with(|o| o.dev.sent().to_vec()), Some((0..9).collect()));
+}
+
 #[test]
 fn who_asks_learns_what_becomes_of_each_packet() {
     let bell = Bell::new();

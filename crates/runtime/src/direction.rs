@@ -470,6 +470,10 @@ impl Direction {
     pub fn path(&self) -> &TxPath<Frame> {
         self.port.first()
     }
+    /// Whether frames may go past qdiscs in which nothing waits: see `TxPath::set_direct`.
+    pub const fn set_direct(&mut self, on: bool) {
+        self.path.set_direct(on);
+    }
     /// Its wire, if it has one.
     #[must_use]
     pub const fn wire(&self) -> Option<&Wire<Frame>> {

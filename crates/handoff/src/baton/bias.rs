@@ -20,7 +20,7 @@ use crate::sync::{Ordering, heavy_barrier, light_barrier};
 /// The use of a baton's value by its owner, by the bias.
 #[must_use = "it is put down with exit"]
 pub(crate) struct Inside<'a, T> {
-    baton: &'a Baton<T>,
+    pub(super) baton: &'a Baton<T>,
 }
 
 impl<T> Baton<T> {
@@ -114,14 +114,6 @@ impl<'a, T> Inside<'a, T> {
         let baton = self.baton;
         std::mem::forget(self);
         baton.step_out()
-    }
-
-    /// The value.
-    #[inline(always)]
-    pub(crate) fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
-        // SAFETY: the owner is inside, of which there is one, so that this is the only `Inside`; and it is no `Turn`'s: a turn is made
-        // while `BIASED` is set only by who has seen `busy` fall, or by the owner outside.
-        self.baton.value.with_mut(|value| f(unsafe { &mut *value }))
     }
 }
 

@@ -64,8 +64,8 @@ impl Bias {
 }
 
 impl<D: TxQueue> Owner<D> {
-    /// The owner of this queue. `None` if there is one already, if senders do not run the queue (`Drain::Worker`), or if the system
-    /// has no membarrier(2).
+    /// The owner of this queue. `None` if there is one already, if senders do not run the queue (`Drain::Worker`), or if the
+    /// system has no membarrier(2).
     #[must_use]
     pub fn new(queue: Arc<Queue<D>>) -> Option<Self> {
         if queue.drain != Drain::Caller || !can_bar() || queue.has_owner.swap(1, Ordering::AcqRel) == 1 {
