@@ -110,7 +110,7 @@ fn check_kinds(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     let dir = root.join("crates/core/src/qdisc");
     for entry in fs::read_dir(&dir).map_err(|e| format!("qdisc: {e}"))?.flatten() {
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
-        for line in text.lines().filter(|l| l.contains("const KIND: &'static str = ")) {
+        for line in text.lines().filter(|l| l.contains("const KIND: &'static str = \"")) {
             let kind = line.split('"').nth(1).unwrap_or("");
             if !root.join(format!("docs/qdisc/{kind}.md")).exists() {
                 found.push(format!("docs/qdisc/{kind}.md: missing: every kind has its page"));

@@ -1,4 +1,5 @@
-//! tcpctl: TCP segments that carry control and no data (`Headers::is_tcp_control`): SYN, SYN-ACK, pure ACK. One filter in a table.
+//! tcpctl: TCP segments that carry control and no data (`Headers::is_tcp_control`): SYN, SYN-ACK, pure ACK. One filter
+//! in a table.
 //! Linux has no such kind; its u32 and flower can match flags, but not that a segment is empty where headers vary.
 //!
 //! It looks at the packet's bytes as the actions before have left them, not at its mark (`Meta::tcp_control`): where marking is
