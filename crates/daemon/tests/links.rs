@@ -296,3 +296,18 @@ fn a_link_gets_other_queues_and_loses_nothing() {
         Some("link replace eth0 --type null --queues 3 --mtu 1500 --txqueuelen 1000")
     );
 }
+
+/// The mark of TCP control segments is switched off and on while a link runs, is shown, and is saved where it is off.
+#[test]
+fn prio_synack_is_switched_shown_and_saved() {
+    let mut world = World::with(&["add lan"]);
+    assert_eq!(world.show("lan")[0]["prio_synack"], true);
+    world.link("set lan --prio-synack off");
+    assert_eq!(world.show("lan")[0]["prio_synack"], false);
+    let off = "link replace lan --type null --mtu 1500 --txqueuelen 1000 --prio-synack off\n";
+    assert_eq!(world.save(), off);
+    world.link("set lan --mtu 1400");
+    assert_eq!(world.show("lan")[0]["prio_synack"], false);
+    world.link("set lan --prio-synack on");
+    assert_eq!(world.save(), "link replace lan --type null --mtu 1400 --txqueuelen 1000\n");
+}

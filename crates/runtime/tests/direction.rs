@@ -695,3 +695,29 @@ fn a_copy_that_has_no_room_is_counted() {
     let path = way.path().stats();
     assert_eq!((path.copies, path.uncopied, way.stats().delivered), (0, 1, 1));
 }
+
+/// `prio_synack`: what comes after it is switched off is marked no more; what waits keeps its mark.
+#[test]
+fn control_is_marked_until_that_is_switched_off() {
+    let mut way = direction("rate=1mbit,ring=1,descriptors=1,bql=off,completion=immediate", 1 << 20);
+    root(&mut way, "rough", &[]);
+    assert!(way.prio_synack());
+    let ack = |port: u8| {
+        let mut rest = vec![0; 20];
+        rest[1] = port;
+        rest[12..14].copy_from_slice(&[0x50, 0x10]);
+        (VnetHdr::default(), ipv4(0, 6, &rest))
+    };
+    let mut port = List::default();
+    port.incoming.extend([udp(0, 9, 1000), udp(0, 1, 1000), ack(2)]);
+    feed(&mut way, Instant::ZERO, &mut port);
+    way.set_prio_synack(false);
+    port.incoming.push_back(ack(3));
+    feed(&mut way, Instant::ZERO, &mut port);
+    way.set_prio_synack(true);
+    port.incoming.push_back(ack(4));
+    feed(&mut way, Instant::ZERO, &mut port);
+    run_out(&mut way, &mut port, Instant::ZERO);
+    let order: Vec<u8> = port.sent.iter().map(|(_, frame)| frame[35]).collect();
+    assert_eq!(order, [9, 2, 4, 1, 3]);
+}

@@ -679,3 +679,26 @@ fn line() -> impl Strategy<Value = String> {
     let object = prop::sample::select(vec!["qdisc", "class", "filter"]);
     (object, verb, at, name, kind).prop_map(|(o, v, a, n, k)| format!("{o} {v} dev e {a} {n} {k}"))
 }
+
+/// A kind, a filter and an option that only the engine has: a warning at the word that Linux's tc would refuse.
+#[test]
+fn what_linux_has_not_is_said() {
+    let said = |text: &str| said(text).into_iter().filter(|s| s.contains("not-in-linux")).collect::<Vec<_>>();
+    assert_eq!(
+        said("qdisc add dev e root rough limit 100"),
+        ["warning not-in-linux p:1:22: qdisc rough is txweir's own: Linux has none"]
+    );
+    assert_eq!(
+        said("qdisc add dev e root handle 1: prio\nfilter add dev e parent 1: prio 1 tcpctl flowid 1:1"),
+        ["warning not-in-linux p:2:35: classifier tcpctl is txweir's own: Linux has none"]
+    );
+    for kind in ["fq", "fq_codel", "prio"] {
+        let line = format!("qdisc add dev e root {kind} tcpctl 10%");
+        let expected = format!(
+            "warning not-in-linux p:1:{}: tcpctl of {kind} is txweir's own: Linux has none",
+            23 + kind.len()
+        );
+        assert_eq!(said(&line), [expected]);
+        assert_eq!(said(&format!("qdisc add dev e root {kind}")), [""; 0]);
+    }
+}

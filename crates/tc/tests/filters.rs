@@ -386,3 +386,37 @@ fn a_mask_of_all_bits_is_none() {
     let mut devices = set_up("actions add action skbedit mark 3/0xffffffff\n");
     assert!(tc(&mut devices, "actions ls action skbedit").stdout.contains("skbedit  mark 3 pipe\n"));
 }
+
+/// tcpctl-filter. A pure ACK, an ACK with a byte, and a FIN, each through the filters of a qdisc.
+#[test]
+fn control_segments_are_matched_counted_and_saved() {
+    let lines = format!("{PRIO}filter add dev a parent 1: prio 1 tcpctl flowid 1:1\n");
+    let mut devices = set_up(&lines);
+    let block = devices.get("a").expect("there").block(Handle::new(1, 0)).expect("filters");
+    for (flags, payload, class) in [(0x10u8, 0usize, 1), (0x10, 1, 0), (0x11, 0, 0), (0x02, 0, 1)] {
+        let mut frame = vec![0; 54 + payload];
+        frame[12..14].copy_from_slice(&[8, 0]);
+        frame[14] = 0x45;
+        frame[16..18].copy_from_slice(&((40 + payload) as u16).to_be_bytes());
+        frame[23] = 6;
+        frame[46..48].copy_from_slice(&[0x50, flags]);
+        let headers = Headers::parse_ethernet(&frame);
+        let mut meta = Meta::new(frame.len() as u32);
+        let (filters, state) = devices.classify();
+        let mut packet = Packet::new(&mut frame, &mut meta, headers).at(PortId::NONE, Way::Egress);
+        let (now, queues) = (Instant::ZERO, 1);
+        let mut run = Run { actions: &filters.actions, state, outlet: &mut NoOutlet, now, queues };
+        let expected = if class == 0 { Verdict::Unmatched } else { Verdict::Class(Handle::new(1, class)) };
+        assert_eq!(filters.classify(block, &mut packet, &mut run), expected, "{flags:#x}, {payload}");
+    }
+    assert_eq!(
+        tc(&mut devices, "-s filter show dev a").stdout,
+        "filter parent 1: protocol all pref 1 tcpctl chain 0 \nfilter parent 1: protocol all pref 1 tcpctl chain 0 \
+         handle 0x1 flowid 1:1  (rule hit 4 success 2)\n"
+    );
+    let saved = save(&mut devices);
+    assert!(saved.contains(" prio 1 handle 0x1 tcpctl classid 1:1\n"), "{saved}");
+    let nowhere = tc(&mut devices, "filter add dev a parent 1: prio 2 tcpctl");
+    assert_eq!(nowhere.status, 2);
+    assert!(nowhere.stderr.contains("tcpctl leads nowhere"), "{}", nowhere.stderr);
+}
