@@ -470,9 +470,9 @@ impl Direction {
     pub fn path(&self) -> &TxPath<Frame> {
         self.port.first()
     }
-    /// Whether frames may go past qdiscs in which nothing waits: see `TxPath::set_direct`.
-    pub const fn set_direct(&mut self, on: bool) {
-        self.path.set_direct(on);
+    /// Whether frames may go past qdiscs in which nothing waits, on the queues that there are now: see `TxPath::set_direct`.
+    pub fn set_direct(&mut self, on: bool) {
+        self.port.paths_mut().iter_mut().for_each(|path| path.set_direct(on));
     }
     /// Its wire, if it has one.
     #[must_use]
