@@ -199,7 +199,10 @@ impl Plan {
         };
         let sides = [open(&self.endpoints[0])?, open(&self.endpoints[1])?];
         let mut directions = [self.direction(0, &sides[1])?, self.direction(1, &sides[0])?];
-        directions.iter_mut().for_each(|direction| direction.set_prio_synack(args.prio_synack));
+        for direction in &mut directions {
+            direction.set_prio_synack(args.prio_synack);
+            direction.set_direct(!args.no_direct);
+        }
         let [input, output] = self.endpoints.each_ref().map(|e| e.name.as_str().to_owned());
         let [there, back] = directions;
         let ways = [(output, there), (input, back)];

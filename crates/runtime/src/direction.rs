@@ -470,7 +470,7 @@ impl Direction {
     pub fn path(&self) -> &TxPath<Frame> {
         self.port.first()
     }
-    /// Whether frames may go past qdiscs in which nothing waits, on the paths that there are: see `TxPath::set_direct`.
+    /// Whether frames may go past qdiscs in which nothing waits, on the queues that there are now: see `TxPath::set_direct`.
     pub fn set_direct(&mut self, on: bool) {
         self.port.paths_mut().iter_mut().for_each(|path| path.set_direct(on));
     }

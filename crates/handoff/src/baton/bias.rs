@@ -117,6 +117,12 @@ impl<'a, T> Inside<'a, T> {
     }
 }
 
+impl<T> std::fmt::Debug for Inside<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inside").field("baton", self.baton).finish()
+    }
+}
+
 impl<T> Drop for Inside<'_, T> {
     /// By a panic inside: the baton is put down, with whatever flags there are.
     fn drop(&mut self) {
@@ -141,7 +147,7 @@ mod tests {
         let baton = Baton::new(7);
         assert!(baton.bias());
         assert!(baton.try_take().is_none(), "biased");
-        let mut inside = baton.enter().ok().expect("biased");
+        let mut inside = baton.enter().expect("biased");
         assert!(baton.is_taken());
         inside.with(|value| *value += 1);
         assert!(inside.exit().is_ok());
@@ -153,14 +159,14 @@ mod tests {
         turn.leave(Flags::NONE).expect("nothing is left");
         // Inside, the owner gets to know.
         assert!(baton.bias());
-        let inside = baton.enter().ok().expect("biased");
+        let inside = baton.enter().expect("biased");
         assert!(baton.knock(WORD).is_none(), "the owner is in");
         let mut turn = inside.exit().expect_err("there is word").expect("it is the owner's");
         assert_eq!(turn.clear(WORD), WORD);
         turn.leave(Flags::NONE).expect("nothing is left");
         assert_eq!(baton.flags(), Flags::NONE);
         assert!(baton.bias(), "as before");
-        let turn = baton.enter().ok().expect("biased").give_up().expect("nobody has asked");
+        let turn = baton.enter().expect("biased").give_up().expect("nobody has asked");
         turn.leave(Flags::NONE).expect("nothing is left");
     }
 }
