@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use txweir::core::Bytes;
+use txweir::core::fairsend::Quota;
 use txweir::core::value::{Value, Words, text_of};
 use txweir::device::{Endpoint, LinkOptions, Signal, Signals, clock};
 use txweir::runtime::{
@@ -43,6 +44,11 @@ pub struct Args {
     /// The device of the way back [default: the same]
     #[arg(long, value_name = "SPEC")]
     wire_back: Option<String>,
+
+    /// Segments that one flow may have in the qdiscs at a time, and one super-frame; what is more waits its turn ahead of them.
+    /// 0: as many as it likes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    fairsend: u32,
 
     /// File of tc lines, for both ways; lines with `dev` are for the way that leaves by it [default: pfifo_fast]
     #[arg(long, value_name = "FILE")]
@@ -127,6 +133,7 @@ struct Plan {
     policies: [Option<Policy>; 2],
     notes: Notes,
     options: RunOptions,
+    fairsend: Quota,
 }
 
 /// Runs `txweir run`: until a signal, the end of the duration, or the loss of an interface.
@@ -181,7 +188,7 @@ impl Plan {
         let policies = policies(args, &endpoints)?;
         let mut notes = Notes::default();
         args.samples.open(&mut notes)?;
-        Ok(Self { endpoints, wires, policies, notes, options })
+        Ok(Self { endpoints, wires, policies, notes, options, fairsend: Quota::segs(args.fairsend) })
     }
 
     fn open(self, args: &Args) -> Result<Forwarder, Failure> {
@@ -234,7 +241,9 @@ impl Plan {
             ..Env::default()
         };
         let config = DirectionConfig { wire: Some(wire), bql, env, ..DirectionConfig::default() };
-        Direction::new(config).map_err(Failure::usage)
+        let mut direction = Direction::new(config).map_err(Failure::usage)?;
+        direction.set_fairsend(Instant(clock::now_ns()), self.fairsend);
+        Ok(direction)
     }
 }
 

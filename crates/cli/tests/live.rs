@@ -320,6 +320,52 @@ fn byte_limits_cut_the_latency_of_requests_beside_bulk_and_keep_its_rate() {
 }
 
 #[test]
+fn turns_of_flows_keep_a_request_from_waiting_behind_bulk() {
+    skip_unless_possible!();
+    let net = Net::with_taps();
+    let policy = Temp::new("fifo.tc", "qdisc add root pfifo limit 1000\n");
+    // Requests have no priority here: the queue is first in, first out, and fills with what four windows hold.
+    const BYTES: u64 = 1_500_000;
+    let wire = "rate=20mbit,ring=64";
+    let trip = |fairsend: &str| {
+        let running = net.start(&[
+            "--wire",
+            wire,
+            "--policy",
+            policy.path(),
+            "--json",
+            "--no-offload",
+            "--fairsend",
+            fairsend,
+        ]);
+        let bulk: Vec<_> = (0..4)
+            .map(|i| {
+                let server = address(6000 + i);
+                let sink = net.server.tcp_sink(server);
+                (net.client.tcp_source(server, BYTES), sink)
+            })
+            .collect();
+        let listener = net.server.enter(|| TcpListener::bind(address(5300)).expect("bind"));
+        let answers = net.server.spawn(move || answer(&listener));
+        std::thread::sleep(Duration::from_millis(500));
+        let round_trip = net.client.enter(|| ask(address(5300), Duration::from_millis(1200)));
+        answers.join().expect("the answering side");
+        for (source, sink) in bulk {
+            assert_eq!(source.join().expect("the source"), BYTES);
+            assert_eq!(sink.join().expect("the sink"), BYTES);
+        }
+        let end = running.stop();
+        (round_trip, end["directions"][0]["gate"].clone())
+    };
+    let ((off, no_gate), (on, gate)) = (trip("0"), trip("4"));
+    println!("round trip without turns {off:?}, with turns {on:?}, {gate}");
+    assert!(no_gate.is_null() && gate["fairsend"] == 4, "{no_gate} {gate}");
+    assert!(gate["held"].as_u64() > Some(1000) && gate["refused"] == 0, "{gate}");
+    // With turns: what the byte limit leaves in the ring, and four packets of each of five flows, at 0.6 ms each.
+    assert!(on * 4 < off, "{off:?} {on:?}");
+}
+
+#[test]
 fn signals_end_it_with_counters_and_success() {
     skip_unless_possible!();
     let net = Net::with_taps();

@@ -105,7 +105,7 @@ impl Tree {
     }
     /// The same of a packet that filters were asked about.
     #[inline]
-    pub(crate) fn admit_asked(&self, m: &Asked<'_>) -> Verdict {
+    pub fn admit_asked(&self, m: &Asked<'_>) -> Verdict {
         self.root.admit(m)
     }
 

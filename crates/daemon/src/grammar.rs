@@ -122,6 +122,11 @@ pub struct Change {
     #[arg(long, value_name = "on|off", value_parser = on_off)]
     pub prio_synack: Option<bool>,
 
+    /// Segments that one flow may have in the qdiscs at a time, and one super-frame; what is more waits its turn ahead of them.
+    /// 0: as many as it likes [default of a new link: 0]
+    #[arg(long, value_name = "N", value_parser = within::<0, { u32::MAX }>)]
+    pub fairsend: Option<u32>,
+
     /// The link that incoming frames leave by, and that sends its own here; `none` for none
     #[arg(long, value_name = "LINK")]
     pub peer: Option<IfName>,
@@ -274,7 +279,8 @@ mod tests {
     #[test]
     fn every_word_arrives() {
         let Verb::Add(make) =
-            words("add lan --type wire --mtu 9000 --txqueuelen 10 --rate 10mbit --peer b").unwrap()
+            words("add lan --type wire --mtu 9000 --txqueuelen 10 --rate 10mbit --fairsend 4 --peer b")
+                .unwrap()
         else {
             panic!("add")
         };
@@ -283,6 +289,7 @@ mod tests {
             (Some(LinkType::Wire), None, Some(9000))
         );
         assert_eq!((make.change.txqueuelen, make.change.rate), (Some(10), Some(Rate(1_250_000))));
+        assert_eq!(make.change.fairsend, Some(4));
         let Verb::Set(change) = words("set lan --prio-synack off").unwrap() else { panic!("set") };
         assert_eq!(change.prio_synack, Some(false));
         let Verb::Send(send) =

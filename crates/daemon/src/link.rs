@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use txweir_core::cx::Tally;
+use txweir_core::fairsend::Quota;
 use txweir_core::queues::QueueSet;
 use txweir_core::value::text_of;
 use txweir_core::wire::{DescriptorCost, WireConfig};
@@ -143,6 +144,7 @@ impl Link {
         let config = DirectionConfig { wire: model, bql, env, ..DirectionConfig::default() };
         let mut way = Direction::new(config).map_err(|e| format!("link {}: {e}", change.name))?;
         way.set_prio_synack(change.prio_synack.unwrap_or(true));
+        way.set_fairsend(Instant::ZERO, Quota::segs(change.fairsend.unwrap_or(0)));
         let name = change.name.clone();
         Ok(Self {
             name,
@@ -249,6 +251,8 @@ impl Link {
         let is = self.way.prio_synack();
         let word = |on: bool| if on { "on" } else { "off" }.to_owned();
         differs("prio-synack", word(is), word(change.prio_synack.unwrap_or(is)));
+        let fairsend = self.way.fairsend().segs;
+        differs("fairsend", number(fairsend), number(change.fairsend.unwrap_or(fairsend)));
         if let (Some(is), Some(wanted)) = (env.link_rate, change.rate) {
             differs("rate", text_of(&is), text_of(&wanted));
         }
@@ -267,6 +271,9 @@ impl Link {
         }
         if let Some(on) = change.prio_synack {
             self.way.set_prio_synack(on);
+        }
+        if let Some(segs) = change.fairsend.filter(|segs| *segs != self.way.fairsend().segs) {
+            self.way.set_fairsend(now, Quota::segs(segs));
         }
         if env != *self.env() {
             self.way.set_env(now, env);
@@ -350,6 +357,10 @@ impl Link {
         words.push_str(&format!(" --mtu {} --txqueuelen {}", env.mtu, env.tx_queue_len));
         if !self.way.prio_synack() {
             words.push_str(" --prio-synack off");
+        }
+        let fairsend = self.way.fairsend().segs;
+        if fairsend > 0 {
+            words.push_str(&format!(" --fairsend {fairsend}"));
         }
         if let Some(wire) = &self.wire {
             words.push_str(&format!(" --wire {wire}"));

@@ -2,7 +2,7 @@
 
 use txweir_core::TxPath;
 use txweir_core::value::text_of;
-use txweir_runtime::Frame;
+use txweir_runtime::{Frame, report};
 use txweir_tc::json::{self, Object};
 
 use crate::link::{End, Link};
@@ -115,6 +115,9 @@ fn object(link: &mut Link) -> String {
             "per_queue",
             &json::list((0..port.queues()).filter_map(|queue| port.path(queue)).map(queue_object)),
         );
+    }
+    if let Some(gate) = report::gate(&link.way) {
+        o = o.raw("gate", &gate);
     }
     if let Some(counters) = counters {
         let rx = Object::new()

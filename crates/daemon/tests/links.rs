@@ -311,3 +311,35 @@ fn prio_synack_is_switched_shown_and_saved() {
     world.link("set lan --prio-synack on");
     assert_eq!(world.save(), "link replace lan --type null --mtu 1400 --txqueuelen 1000\n");
 }
+
+#[test]
+fn flows_of_a_link_take_turns_from_when_it_is_said() {
+    let mut world = World::with(&["add w --type wire --rate 10mbit --txqueuelen 1000"]);
+    let gate = |world: &mut World| {
+        let shown: Value = serde_json::from_str(&world.link("show w -j")).unwrap();
+        shown[0].get("gate").map(|gate| (gate["fairsend"].clone(), gate["waiting"].clone()))
+    };
+    assert_eq!(gate(&mut world), None);
+    assert!(!world.save().contains("fairsend"));
+    world.link("set w --fairsend 4");
+    assert!(
+        world.save().contains("link replace w --type wire --mtu 1500 --txqueuelen 1000 --fairsend 4 --wire ")
+    );
+    // Ten of each of ten flows: the wire has some, the qdisc four of each, and the rest waits.
+    world.link("send w --packets 100 --flows 10");
+    let (fairsend, waiting) = gate(&mut world).unwrap();
+    let waiting = waiting.as_u64().unwrap();
+    assert!(fairsend == 4 && (20..60).contains(&waiting), "{waiting}");
+    // More than finds a place: made-up packets cannot wait elsewhere.
+    let said = world.link("send w --packets 1200 --flows 1");
+    assert!(said.contains(" dropped") && !said.contains(" 0 dropped"), "{said}");
+    let again = world.save();
+    world.link(again.lines().next().unwrap().trim_start_matches("link "));
+    assert_eq!(world.save(), again);
+    world.link("set w --fairsend 0");
+    assert!(!world.save().contains("fairsend"));
+    assert_eq!(
+        world.refused("set w --fairsend four"),
+        (1, "link: invalid value 'four' for '--fairsend <N>': expected 0 to 4294967295\n".to_owned())
+    );
+}

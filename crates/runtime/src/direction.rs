@@ -15,6 +15,7 @@ use std::io;
 
 use txweir_core::cx::Cx;
 use txweir_core::dql::DqlConfig;
+use txweir_core::fairsend::Load;
 use txweir_core::filter::BlockId;
 use txweir_core::port::{Choice, Port as TxPort, Qdiscs};
 use txweir_core::qdisc::mqprio;
@@ -153,8 +154,8 @@ impl Arrival {
 #[derive(Debug)]
 pub struct Direction {
     classifier: Classifier,
-    port: TxPort<Frame>,
-    line: Line,
+    pub(crate) port: TxPort<Frame>,
+    pub(crate) line: Line,
     timers: Timers,
     /// Frames that have left the wire and wait for the output.
     waiting: VecDeque<Frame>,
@@ -355,6 +356,17 @@ impl Direction {
     /// The output is gone.
     pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl Port) -> io::Result<()> {
         self.advance(now, output)?;
+        if let Some(arrival) = self.offer(now, arrival) {
+            let queue = self.enter(now, arrival);
+            if self.port.path(queue).is_some_and(|path| path.stops().may_transmit()) {
+                self.drain(now, queue);
+            }
+        }
+        Ok(())
+    }
+
+    /// Into a path; the queue.
+    pub(crate) fn enter(&mut self, now: Instant, arrival: Arrival) -> u16 {
         let Arrival { frame, mut meta, route, queue_chosen } = arrival;
         let by = Sender::default();
         let chosen = match queue_chosen {
@@ -368,12 +380,12 @@ impl Direction {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
             Admitted::Cut(frame, _) => self.cut(now, frame, &meta, detail.map(Detail::piece)),
             // A forwarder's path does not say so.
-            Admitted::Full(frame) => self.line.discard(frame),
+            Admitted::Full(frame) => {
+                self.line.left(&meta);
+                self.line.discard(frame);
+            }
         }
-        if self.port.path(queue).is_some_and(|path| path.stops().may_transmit()) {
-            self.drain(now, queue);
-        }
-        Ok(())
+        queue
     }
 
     /// Chooses the queue of a packet.
@@ -504,15 +516,21 @@ impl Direction {
     }
 
     /// From the qdiscs of every queue to the device, as much as goes.
-    fn drain_all(&mut self, now: Instant) {
+    pub(crate) fn drain_all(&mut self, now: Instant) {
         let paths = self.port.paths().len();
         self.timers.truncate(paths);
         // There is a path for each queue, or one.
         (0..paths as u16).for_each(|queue| self.drain(now, queue));
     }
 
-    /// From the qdiscs of a queue to its ring, as much as goes.
+    /// From the qdiscs of a queue to its ring, as much as goes, and from the gate to the qdiscs.
     fn drain(&mut self, now: Instant, queue: u16) {
+        self.drain_queue(now, queue);
+        self.feed(now);
+    }
+
+    /// From the qdiscs of a queue to its ring, as much as goes.
+    pub(crate) fn drain_queue(&mut self, now: Instant, queue: u16) {
         let timer = loop {
             match self.port.drain(now, queue, BULK, &mut self.line) {
                 // Bounded by what is queued: each round sends some of it.
@@ -577,11 +595,18 @@ impl Direction {
     fn cut(&mut self, now: Instant, whole: Frame, meta: &Meta, detail: Option<Detail>) {
         let Self { port, line, stats, .. } = self;
         let mut frames = std::mem::replace(&mut line.frames, Frames::empty());
+        line.left(meta);
         cut(&mut frames, stats, whole, meta, &mut |frames, piece, m| {
             std::mem::swap(frames, &mut line.frames);
+            if let Some(gate) = &mut line.gate {
+                gate.joined(m.hash, Load::of(&m));
+            }
             match port.send_with(now, piece, m, detail.as_ref(), Choice::Made, line).1 {
                 Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
-                Admitted::Cut(piece, _) | Admitted::Full(piece) => line.discard(piece),
+                Admitted::Cut(piece, _) | Admitted::Full(piece) => {
+                    line.left(&m);
+                    line.discard(piece);
+                }
             }
             std::mem::swap(frames, &mut line.frames);
         });

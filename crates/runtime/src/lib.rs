@@ -26,6 +26,7 @@
 
 mod classify;
 mod direction;
+mod fair;
 mod filtering;
 mod frame;
 mod line;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use txweir_core::device::{Completed, DeviceError, TxQueue, flip_bit};
+use txweir_core::fairsend::{Gate, Load};
 use txweir_core::headers::{self, Headers};
 use txweir_core::port::Queues;
 use txweir_core::txpath::BULK;
@@ -12,7 +13,7 @@ use txweir_core::wire::{Departure, Wire, WireConfig};
 use txweir_core::{ConfigError, DropReason, Instant, Meta};
 use txweir_device::Sent;
 
-use crate::direction::Port;
+use crate::direction::{Arrival, Port};
 use crate::frame::{Frame, Frames};
 
 /// Frames that a queue of a passage holds while its output is full: one promise. More would be a queue that no qdisc sees.
@@ -107,6 +108,8 @@ pub struct Line {
     /// Pushed and not departed.
     pub units: usize,
     pub dropped: u64,
+    /// What stands ahead of the paths, and is told of what leaves them.
+    pub gate: Option<Box<Gate<Arrival>>>,
 }
 
 impl Line {
@@ -116,7 +119,7 @@ impl Line {
             Some(config) => Device::Wire(Wire::new(config)?),
             None => Device::Passage(Passage::new()),
         };
-        Ok(Self { device, frames: Frames::new(memory), units: 0, dropped: 0 })
+        Ok(Self { device, frames: Frames::new(memory), units: 0, dropped: 0, gate: None })
     }
 
     pub const fn wire(&self) -> Option<&Wire<Frame>> {
@@ -278,6 +281,7 @@ impl TxQueue for LineQueue<'_> {
     }
     fn push(&mut self, mut frame: Frame, m: &Meta) {
         self.line.units += 1;
+        self.line.left(m);
         if m.marked || m.washed {
             let headers = Headers::parse_ethernet(frame.bytes());
             if m.marked {
@@ -328,12 +332,21 @@ impl TxQueue for LineQueue<'_> {
     fn copy(&mut self, frame: &Frame) -> Option<Frame> {
         self.line.frames.copy(frame)
     }
-    fn discard(&mut self, frame: Frame, _: &Meta, _: DropReason) {
+    fn discard(&mut self, frame: Frame, m: &Meta, _: DropReason) {
+        self.line.left(m);
         self.line.discard(frame);
     }
 }
 
 impl Line {
+    /// A packet is not in the qdiscs any more.
+    #[inline]
+    pub fn left(&mut self, m: &Meta) {
+        if let Some(gate) = &mut self.gate {
+            gate.left(m.hash, Load::of(m));
+        }
+    }
+
     /// A frame that does not leave.
     pub fn discard(&mut self, frame: Frame) {
         self.dropped += 1;

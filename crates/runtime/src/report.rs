@@ -84,6 +84,20 @@ fn write_direction(out: &mut String, way: &Direction, ends: &Ends<'_>, elapsed: 
     if !reasons.is_empty() {
         writeln!(out, "   reasons{reasons}")?;
     }
+    if let Some(gate) = way.gate() {
+        let g = gate.stats();
+        writeln!(
+            out,
+            "  gate   fairsend {} passed {} held {} refused {} turns ended {} waiting {} at most {}",
+            gate.quota().segs,
+            g.passed,
+            g.held,
+            g.refused,
+            g.yields,
+            gate.waiting(),
+            g.waiting_max
+        )?;
+    }
     let path = way.port().path_stats();
     writeln!(
         out,
@@ -147,10 +161,11 @@ fn direction(way: &Direction, ends: &Ends<'_>) -> String {
         .uint("lost_down", output.tx_lost_down)
         .uint("lost_buffer", output.tx_lost_buffer)
         .uint("lost_refused", output.tx_lost_refused);
-    Object::new()
-        .text("from", ends.from)
-        .text("to", ends.to)
-        .raw("rx", &rx.finish())
+    let mut o = Object::new().text("from", ends.from).text("to", ends.to);
+    if let Some(gate) = gate(way) {
+        o = o.raw("gate", &gate);
+    }
+    o.raw("rx", &rx.finish())
         .raw("qdiscs", &show::json(way.port().trees(), None, true))
         .raw("drops", &done(drops))
         .raw("marks", &done(marks))
@@ -160,6 +175,19 @@ fn direction(way: &Direction, ends: &Ends<'_>) -> String {
         .raw("stats", &done(stats))
         .raw("tx", &tx.finish())
         .finish()
+}
+
+/// What waits ahead of a direction's qdiscs, as JSON; `None` if flows do not take turns.
+#[must_use]
+pub fn gate(way: &Direction) -> Option<String> {
+    let gate = way.gate()?;
+    let mut o = Some(
+        Object::new()
+            .uint("fairsend", u64::from(gate.quota().segs))
+            .uint("waiting", u64::try_from(gate.waiting()).unwrap_or(u64::MAX)),
+    );
+    gate.stats().visit(&mut |counter, n| o = o.take().map(|o| o.uint(counter.key, n)));
+    o.map(Object::finish)
 }
 
 fn bql(way: &Direction) -> String {

@@ -1,0 +1,119 @@
+//! Turns of flows ahead of a direction's qdiscs: see `txweir_core::fairsend::Gate`.
+//!
+//! The kernel's own bound of what a socket has on its way (TCP Small Queues) ends where a frame is read from a TAP device or a
+//! packet socket: for the kernel it has left. The gate is that bound's other half. While it is full, nothing more is read, and
+//! frames wait in the interface's own ring or socket buffer, which drops what it has no room for: that is all the back-pressure
+//! there is towards a kernel. What cannot be left unread (a copy from another link, made-up packets) is dropped, and counted.
+
+use txweir_core::Instant;
+use txweir_core::fairsend::{Gate, Load, Offered, Quota};
+use txweir_core::port::{Choice, Port as TxPort};
+use txweir_core::qdisc::Verdict;
+use txweir_core::route::Asked;
+use txweir_core::select::Sender;
+
+use crate::direction::{Arrival, Direction};
+use crate::frame::Frame;
+
+/// Buckets for flows: with a hundred flows that have much to send, a new one shares a bucket with one of them once in 41 times.
+const FLOWS: u32 = 4096;
+/// Frames that can wait: as many as the queue of a new interface holds, rounded up.
+const PLACES: u32 = 1024;
+/// Flows that are asked, one after the other, whether the qdiscs have room for them, until one has: the rest is asked the next time.
+const LOOKS: usize = 16;
+
+impl Direction {
+    /// From now on a flow has at most this in the qdiscs at a time, and one unit; what is more waits its turn. With
+    /// [`Quota::OFF`] what waits goes into the qdiscs at once.
+    pub fn set_fairsend(&mut self, now: Instant, quota: Quota) {
+        match &mut self.line.gate {
+            Some(gate) => gate.set_quota(quota),
+            None if quota.is_off() => return,
+            gate => *gate = Some(Box::new(Gate::new(FLOWS, PLACES, quota))),
+        }
+        self.drain_all(now);
+        // Where the qdiscs are full they go on taking from it.
+        if quota.is_off() {
+            self.line.gate.take_if(|gate| gate.waiting() == 0);
+        }
+    }
+
+    /// Its gate, if flows take turns.
+    #[must_use]
+    pub fn gate(&self) -> Option<&Gate<Arrival>> {
+        self.line.gate.as_deref()
+    }
+
+    /// What a flow may have in the qdiscs.
+    #[must_use]
+    pub fn fairsend(&self) -> Quota {
+        self.gate().map_or(Quota::OFF, Gate::quota)
+    }
+
+    /// Whether there is room for another frame; while there is not, its input is better left unread.
+    #[must_use]
+    pub fn takes_input(&self) -> bool {
+        self.gate().is_none_or(|gate| !gate.is_full())
+    }
+
+    /// A frame on its way to the qdiscs; `None` if it has to wait, or finds no place.
+    pub(crate) fn offer(&mut self, now: Instant, mut arrival: Arrival) -> Option<Arrival> {
+        if self.line.gate.is_none() {
+            return Some(arrival);
+        }
+        if !arrival.queue_chosen {
+            self.choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
+            arrival.queue_chosen = true;
+        }
+        let room = has_room(&self.port, &arrival);
+        let gate = self.line.gate.as_mut()?;
+        match gate.offer(arrival.meta.hash, Load::of(&arrival.meta), room, arrival) {
+            Offered::Pass(arrival) => Some(arrival),
+            Offered::Held => None,
+            Offered::Full(arrival) => {
+                self.line.discard(arrival.frame);
+                None
+            }
+        }
+    }
+
+    /// From the gate to the qdiscs and on to the device, as much as turns allow and finds room.
+    pub(crate) fn feed(&mut self, now: Instant) {
+        match &mut self.line.gate {
+            Some(gate) if gate.waiting() > 0 => {
+                if gate.ready() == 0 && self.port.backlog().packets == 0 {
+                    // What was cut and lost on the way is not in a path, whatever was counted.
+                    gate.path_is_empty();
+                }
+            }
+            _ => return,
+        }
+        let mut passed_over = 0;
+        // Bounded: each round takes a frame of those that wait, or passes over one flow more of those that are ready.
+        while let Some(gate) = &mut self.line.gate {
+            let most = gate.ready().min(LOOKS);
+            let Some(front) = gate.front() else { break };
+            if !has_room(&self.port, front) {
+                gate.pass_over();
+                passed_over += 1;
+                if passed_over >= most {
+                    break;
+                }
+                continue;
+            }
+            passed_over = 0;
+            let Some(arrival) = gate.take() else { break };
+            let queue = self.enter(now, arrival);
+            if self.port.path(queue).is_some_and(|path| path.stops().may_transmit()) {
+                self.drain_queue(now, queue);
+            }
+        }
+    }
+}
+
+/// Whether the qdiscs would take it without dropping anything for it. Where nothing waits nothing is waited for.
+fn has_room(port: &TxPort<Frame>, arrival: &Arrival) -> bool {
+    let asked = Asked { meta: &arrival.meta, route: Some(&arrival.route) };
+    port.path(arrival.meta.queue)
+        .is_none_or(|path| path.tree().admit_asked(&asked) != Verdict::Full || path.backlog().packets == 0)
+}
