@@ -1,6 +1,8 @@
 #![doc = include_str!("intro.md")]
 
 mod baton;
+#[cfg(not(loom))]
+mod fair;
 mod list;
 mod log;
 #[cfg(not(loom))]
@@ -20,6 +22,8 @@ mod tracked;
 mod wake;
 
 pub use baton::{Baton, Flags, Turn};
+#[cfg(not(loom))]
+pub use fair::{FairDevice, Owed, Taken, Turns, Worker};
 pub use list::{Append, Appended, Take, list};
 pub use log::{EVENTS, Event, Log};
 #[cfg(not(loom))]
