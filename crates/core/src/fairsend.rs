@@ -12,9 +12,8 @@
 //! - F1: between two turns of others, a sender on a fair call sends fewer segments than the quota, and one unit more: the unit
 //!   that spends the quota is never cut.
 //! - F2: a sender stands in line at most once, and not once it has left.
-//! - F3: who stands in line is not run by a fair cause ([`Cause::Data`], [`Cause::Acked`]) until its turn. An
-//! acknowledgement that
-//!   is owed ([`Cause::Owing`]) takes it out of the line and runs it at once.
+//! - F3: who stands in line is not run by a fair cause ([`Cause::Data`], [`Cause::Acked`]) until its turn. An acknowledgement
+//!   that is owed ([`Cause::Owing`]) takes it out of the line and runs it at once.
 //! - F4: only payload waits: a pass without (an acknowledgement, a FIN) goes out though the quota is spent.
 //! - F5: a plain cause neither waits nor yields, and changes nothing in the line: when what is lost is sent again is the same
 //!   with every quota.

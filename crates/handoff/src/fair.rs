@@ -1,12 +1,14 @@
 //! Turns between threads: no sender has more than its quota waiting in a queue that others send by as well.
 //!
-//! Senders on one thread yield by standing in line (`txweir_core::fairsend`). Senders on several threads share no line, and a thread
-//! that sends ten times as eagerly has ten times the packets in the admission list and in the qdiscs. Here each [`Worker`] may
-//! have so many segments between it and the device; once they are used up it waits until some have gone to the device, and
-//! meanwhile the others' packets go. In a queue that is first in, first out, that is a turn of the quota for each in every round.
+//! Senders on one thread yield by standing in line (`txweir_core::fairsend`). Senders on several threads share no line, and a
+//! thread that sends ten times as eagerly has ten times the packets in the admission list and in the qdiscs. Here each
+//! [`Worker`] may have so many segments between it and the device; once they are used up it waits until some have gone to the
+//! device, and meanwhile the others' packets go. In a queue that is first in, first out, that is a turn of the quota for each
+//! in every round.
 //!
-//! What is counted comes back with the packet: [`FairDevice`] stands before the real device, and what is pushed or dropped there is
-//! not owed any more. There is no lock on the way of a packet: an addition and a subtraction on a word that is the worker's own.
+//! What is counted comes back with the packet: [`FairDevice`] stands before the real device, and what is pushed or dropped
+//! there is not owed any more. There is no lock on the way of a packet: an addition and a subtraction on a word that is the
+//! worker's own.
 //!
 //! - T1: a worker has less than the quota in the queue when it sends: at most the quota and one unit.
 //! - T2: who was told `Wait` and asks to be woken ([`Worker::when_turn`]) is woken once it may send; at once if it may already.
@@ -42,8 +44,8 @@ impl Account {
 
     /// Wakes it, if it waits and may send.
     fn tell(&self) {
-        // Who waits says so, then looks whether it may send; who gives back does that, then looks whether anybody waits. With a fence
-        // between the two on either side, one of them sees the other.
+        // Who waits says so, then looks whether it may send; who gives back does that, then looks whether anybody waits. With a
+        // fence between the two on either side, one of them sees the other.
         fence(Ordering::SeqCst);
         if self.waits.load(Ordering::Relaxed) != 0
             && !self.is_spent()

@@ -19,7 +19,8 @@ use crate::frame::Frame;
 const FLOWS: u32 = 4096;
 /// Frames that can wait: as many as the queue of a new interface holds, rounded up.
 const PLACES: u32 = 1024;
-/// Flows that are asked, one after the other, whether the qdiscs have room for them, until one has: the rest is asked the next time.
+/// Flows that are asked, one after the other, whether the qdiscs have room for them, until one has: the rest is asked the next
+/// time.
 const LOOKS: usize = 16;
 
 impl Direction {

@@ -1,6 +1,5 @@
-//! QUIC connections that take turns: quinn-proto's `poll_transmit` gives as many datagrams as it is asked for, and a
-//! `FairSend` says
-//! how many, and whose turn it is.
+//! QUIC connections that take turns: quinn-proto's `poll_transmit` gives as many datagrams as it is asked for, and a `FairSend`
+//! says how many, and whose turn it is.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;

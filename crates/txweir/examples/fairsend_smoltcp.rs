@@ -1,7 +1,6 @@
 //! smoltcp sockets that take turns. smoltcp asks its sockets in the order of their numbers, from the first one at each poll:
-//! where the device is full most of the time, the first ones get what there is, and a request waits behind whole
-//! windows. Here each
-//! socket is a set of its own, and a `FairSend` says whose turn it is.
+//! where the device is full most of the time, the first ones get what there is, and a request waits behind whole windows. Here
+//! each socket is a set of its own, and a `FairSend` says whose turn it is.
 
 use std::collections::VecDeque;
 
@@ -66,9 +65,8 @@ impl<'a> FairSockets<'a> {
         }
     }
 
-    /// Sends as long as the device takes it. To be called after whatever may have given somebody something to send:
-    /// data, packets,
-    /// time, room.
+    /// Sends as long as the device takes it. To be called after whatever may have given somebody something to send: data,
+    /// packets, time, room.
     pub fn send<D: Device>(&mut self, now: Time, device: &mut D) {
         // smoltcp does not say why a socket would send; so what it repairs after its timer waits its turn as well.
         for (id, set, _) in &self.sockets {
