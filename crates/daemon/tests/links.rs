@@ -316,7 +316,7 @@ fn prio_synack_is_switched_shown_and_saved() {
 fn flows_of_a_link_take_turns_from_when_it_is_said() {
     let mut world = World::with(&["add w --type wire --rate 10mbit --txqueuelen 1000"]);
     let gate = |world: &mut World| {
-        let shown: Value = serde_json::from_str(&world.link("show w -j")).unwrap();
+        let shown: serde_json::Value = serde_json::from_str(&world.link("show w -j")).unwrap();
         shown[0].get("gate").map(|gate| (gate["fairsend"].clone(), gate["waiting"].clone()))
     };
     assert_eq!(gate(&mut world), None);
