@@ -295,7 +295,7 @@ fn runs(kind: &str, options: &str) -> u64 {
         let mut departed = 0;
         let busy = 1 + rng.below(3);
         while !left.is_empty() || lane.backlog() > 0 {
-            now = now + Nanos::from_micros(rng.below(200));
+            now += Nanos::from_micros(rng.below(200));
             if !left.is_empty() && rng.below(4) < busy {
                 let flow = *pick(&mut rng, &left.keys().copied().collect::<Vec<_>>());
                 let Some((flags, payload)) = left.get_mut(&flow).and_then(Vec::pop) else {
