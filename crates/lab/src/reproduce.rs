@@ -2,8 +2,10 @@
 //! published: every row with its band, and every parameter with where it comes from.
 
 mod bql;
+mod dragonfly;
 mod mqprio;
 mod plot;
+mod prioack;
 mod virtio;
 
 use std::fmt;
@@ -149,7 +151,8 @@ pub struct Experiment {
 type Run = fn(&mut dyn FnMut(&str)) -> Result<Vec<Row>, String>;
 
 /// Every experiment.
-pub const EXPERIMENTS: &[Experiment] = &[bql::EXPERIMENT, mqprio::EXPERIMENT, virtio::EXPERIMENT];
+pub const EXPERIMENTS: &[Experiment] =
+    &[bql::EXPERIMENT, mqprio::EXPERIMENT, prioack::EXPERIMENT, virtio::EXPERIMENT];
 
 /// Runs the experiment of this name, or all; `progress` is told what begins.
 ///
@@ -291,6 +294,6 @@ mod tests {
     #[test]
     fn an_unknown_experiment_is_refused() {
         let err = run(Some("bqll"), &mut |_| {}).unwrap_err();
-        assert_eq!(err, "experiment: expected one of bql, mqprio, virtio, given \"bqll\"");
+        assert_eq!(err, "experiment: expected one of bql, mqprio, prio-ack, virtio, given \"bqll\"");
     }
 }
