@@ -89,10 +89,11 @@ impl<D: TxQueue> Queue<D> {
     /// Puts the queue down after it was only looked at, or runs it if there is something to do.
     #[inline(never)]
     pub(super) fn leave(&self, mut turn: Turn<'_, Owned<D>>, why: &'static str, by_service: bool) -> Rest {
+        // Whoever may run it, who has it can say how it stands.
+        if turn.flags().has(LOOK) && turn.clear(LOOK).has(LOOK) {
+            self.publish(&mut turn);
+        }
         if !turn.flags().has(WORK.and(KICK).and(COMMAND).and(WAITING)) {
-            if turn.clear(LOOK).has(LOOK) {
-                self.publish(&mut turn);
-            }
             match turn.leave(Flags::NONE) {
                 Ok(()) => return Rest::Idle,
                 Err(again) => turn = again,
