@@ -3,6 +3,7 @@
 mod connect;
 mod egress;
 mod machine;
+mod packet;
 mod stream;
 
 pub(super) use machine::{Machine, Setup};

@@ -3,7 +3,8 @@
 use txweir_core::wire::{Departure, Wire, WireConfig};
 use txweir_core::{Admitted, Instant, Meta, Nanos, PathConfig, Role, TxPath};
 
-use super::machine::{Packet, What};
+use super::machine::What;
+use super::packet::Packet;
 use crate::engine::{Alarm, Engine, Lane};
 
 /// A transmit side.

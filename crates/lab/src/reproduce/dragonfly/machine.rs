@@ -9,19 +9,13 @@ use std::collections::VecDeque;
 use txweir_core::fairsend::{Burst, Cause, FairSend, Pass, Quota, SenderId};
 use txweir_core::rng::Rng;
 use txweir_core::wire::{Completion, DescriptorCost, WireConfig};
-use txweir_core::{Instant, Meta, Nanos, Rate};
+use txweir_core::{Instant, Nanos, Rate};
 
 use super::connect::{Client, Step};
 use super::egress::Egress;
+use super::packet::{Body, HEADERS, MSS, Packet};
 use super::stream::{Ack, Receiver, Sender, Unit};
 use crate::engine::{Alarm, Engine, Event, Lane, Payload};
-
-/// Payload of a full segment, with timestamps.
-pub(super) const MSS: u32 = 1448;
-/// Ethernet, IPv4 and TCP with timestamps.
-const HEADERS: u32 = 66;
-/// A SYN-ACK has 8 more bytes of options.
-const SYN: u32 = 74;
 
 /// What an experiment is like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,43 +62,6 @@ pub(in super::super) struct Done {
     pub(in super::super) received: u64,
     /// Connections opened and closed.
     pub(in super::super) connections: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
-    Data {
-        first: u32,
-        segs: u32,
-        sent: Instant,
-    },
-    Ack(Ack),
-    /// A step of opening or closing a connection, and of which of the client's.
-    Step(Step, u32),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Packet {
-    /// Whose: A's streams, then streams to A, then clients.
-    conn: u32,
-    body: Body,
-}
-
-impl Packet {
-    pub(super) const fn is_data(&self) -> bool {
-        matches!(self.body, Body::Data { .. })
-    }
-    fn meta(&self, prio: bool) -> Meta {
-        let len = match self.body {
-            Body::Data { segs, .. } => {
-                return Meta::new(HEADERS + MSS * segs).gso(HEADERS as u16, MSS as u16);
-            }
-            Body::Step(Step::SynAck | Step::Syn, _) => SYN,
-            _ => HEADERS,
-        };
-        let mut m = Meta::new(len);
-        m.tcp_control = prio && !matches!(self.body, Body::Step(Step::Fin | Step::FinAck, _));
-        m
-    }
 }
 
 /// What happens.
