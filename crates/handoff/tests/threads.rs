@@ -439,3 +439,26 @@ fn wakers_of_each_sort_are_told() {
     assert!(!queue.is_stopped());
     assert_eq!(queue.counts().handoff.woken, 3);
 }
+
+#[test]
+fn a_wait_for_room_has_an_end_and_ends_when_there_is_some() {
+    let (sender, mut receiver) = ring::<u64>(2, Bell::new().wakeup());
+    let path = path(false, "pfifo", &["limit", "1"]);
+    let queue = Arc::new(Queue::new(path, sender, QueueConfig::new(clock), Bell::new().wakeup()));
+    let kicked = Arc::clone(&queue);
+    receiver.on_finished(Wakeup::calling(move || kicked.kick()));
+    (1..=3).for_each(|n| assert!(!matches!(queue.send(n, Meta::new(100)), Handed::Done(Admitted::Full(_)))));
+    let began = clock();
+    let refused = queue.send_within(4, Meta::new(100), Duration::from_millis(50));
+    assert_eq!(refused, Handed::Done(Admitted::Full(4)));
+    assert!(clock().saturating_since(began) >= Nanos::from_millis(50));
+    let waiting = Arc::clone(&queue);
+    let thread = thread::spawn(move || waiting.send_within(4, Meta::new(100), LONG));
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(receiver.pop().map(|(n, _)| n), Some(1));
+    receiver.finish(1);
+    assert!(matches!(
+        thread.join().unwrap(),
+        Handed::Done(Admitted::Sent | Admitted::Queued) | Handed::Listed
+    ));
+}

@@ -2,11 +2,15 @@
 
 use txweir_core::device::TxQueue;
 use txweir_core::{Admitted, Detail, Meta};
+#[cfg(not(loom))]
+use txweir_core::{Instant, Nanos};
 
 use crate::baton::{Flags, Turn};
 use crate::owned::{Listed, Owned};
 use crate::queue::{Drain, Handed, NEVER, Queue, Rest, Ticket, WAITING, WORK};
 use crate::sync::{Ordering, fence};
+#[cfg(not(loom))]
+use crate::wake::Wakeup;
 
 impl<D: TxQueue> Queue<D> {
     /// Sends a packet: directly if the queue is idle, through the path if nobody else is at it, through the list otherwise.
@@ -207,5 +211,29 @@ impl<D: TxQueue> Queue<D> {
         }
         let _ = self.call(flags, "list");
         Ok(())
+    }
+
+    /// As `send`, and if there is no room, waits for some, at most for so long. There is no wait without an end: who has nothing
+    /// else to do calls again.
+    #[cfg(not(loom))]
+    pub fn send_within(&self, frame: D::Frame, meta: Meta, wait: std::time::Duration) -> Handed<D::Frame> {
+        let mut frame = match self.send(frame, meta) {
+            Handed::Done(Admitted::Full(frame)) => frame,
+            done => return done,
+        };
+        let ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
+        let until = Instant(self.now().0.saturating_add(ns));
+        loop {
+            // Asked for first and tried once more, so that no wake-up falls between.
+            self.when_room(Wakeup::this_thread());
+            frame = match self.send(frame, meta) {
+                Handed::Done(Admitted::Full(frame)) => frame,
+                done => return done,
+            };
+            match until.saturating_since(self.now()) {
+                Nanos(0) => return Handed::Done(Admitted::Full(frame)),
+                Nanos(left) => std::thread::park_timeout(std::time::Duration::from_nanos(left)),
+            }
+        }
     }
 }
