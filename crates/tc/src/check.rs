@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use txweir_core::Rate;
+use txweir_core::filter;
 use txweir_core::qdisc::KINDS;
 
 use crate::ast::Command;
@@ -226,7 +227,10 @@ impl Check<'_> {
             _ => return,
         };
         let Some(kind) = kind else { return };
-        let known = what == "qdisc" && KINDS.iter().any(|s| s.kind == kind.text);
+        let known = match what {
+            "qdisc" => KINDS.iter().any(|s| s.kind == kind.text),
+            _ => filter::KINDS.contains(&kind.text.as_str()),
+        };
         let name = format!("{what} {}", kind.text);
         let own = OWN.contains(&(what, kind.text.as_str(), &[]));
         if known || own || self.notes.contains(&name) {
