@@ -69,7 +69,8 @@ fn the_queues_of_a_wire_link_count_what_the_link_counts() {
     let direct = per_queue(&mut world, "direct");
     assert!(direct[..2].iter().all(|n| *n > 0), "{direct:?}");
     let packets = per_queue(&mut world, "packets");
-    assert!(packets.iter().all(|n| *n > 40), "{packets:?}");
+    // Which flows a queue has is up to the key of the hash, which is secret and another each time; none at all is one in 10^7.
+    assert!(packets.iter().all(|n| *n > 0), "{packets:?}");
     assert_eq!(world.count("up", "packets") + world.count("up", "drops"), 600);
     // Leaves count what their class does.
     for (minor, handle) in [(2, 20), (3, 30), (4, 40)] {
