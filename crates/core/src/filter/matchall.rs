@@ -1,10 +1,9 @@
 //! matchall: every packet (tc-matchall(8)). One filter in a table.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
-use super::chain::{exists, not_found};
-use super::{Bound, Counters, Decision, Filtering, Run, What};
+use super::only::Only;
+use super::{Bound, Counters, Decision, Filtering, Run, Visit, What};
 use crate::error::ConfigError;
 use crate::packet::Packet;
 
@@ -18,14 +17,7 @@ pub struct Matchall {
 /// The one filter of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    only: Option<Only>,
-}
-
-#[derive(Clone, Debug)]
-struct Only {
-    handle: u32,
-    rule: Matchall,
-    goal: Bound,
+    only: Only<Matchall>,
 }
 
 impl Filtering for Table {
@@ -39,44 +31,24 @@ impl Filtering for Table {
         what: What,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        match &mut self.only {
-            Some(there) if what == What::Add || handle.is_some_and(|h| h != there.handle) => {
-                Err((exists("matchall", there.handle), goal))
-            }
-            Some(there) => {
-                there.rule = *rule;
-                Ok((there.handle, Some(there.goal.replace(goal))))
-            }
-            None if what == What::Change => Err((not_found("matchall", handle.unwrap_or(1)), goal)),
-            None => {
-                let handle = handle.filter(|h| *h != 0).unwrap_or(1);
-                let goal = Bound { hits: ids.take(1), ..goal };
-                self.only = Some(Only { handle, rule: *rule, goal });
-                Ok((handle, None))
-            }
-        }
+        self.only.put("matchall", handle, rule, goal, what, (ids, 1))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        match self.only.take_if(|only| only.handle == handle) {
-            Some(only) => Ok(vec![only.goal]),
-            None => Err(not_found("matchall", handle)),
-        }
+        self.only.delete("matchall", handle)
     }
 
     fn is_empty(&self) -> bool {
-        self.only.is_none()
+        self.only.get().is_none()
     }
 
-    fn visit(&self, f: &mut dyn FnMut(u32, &Matchall, &Bound, u32)) {
-        if let Some(only) = &self.only {
-            f(only.handle, &only.rule, &only.goal, only.goal.hits);
-        }
+    fn visit(&self, f: Visit<'_, Matchall>) {
+        self.only.visit(f);
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        let Some(only) = &self.only else { return Decision::Next };
+        let Some(only) = self.only.get() else { return Decision::Next };
         run.state.hit(only.goal.hits);
         only.goal.decide(packet, run)
     }

@@ -21,6 +21,7 @@ pub mod flower;
 pub mod fw;
 mod listed;
 pub mod matchall;
+mod only;
 mod shared;
 mod sharing;
 pub mod tcpctl;

@@ -9,10 +9,9 @@
 //!
 //! Differs from Linux: `tcpctl-filter`.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
-use super::chain::{exists, not_found};
+use super::only::Only;
 use super::{Bound, Counters, Decision, Filtering, Run, Visit, What};
 use crate::error::ConfigError;
 use crate::packet::Packet;
@@ -24,13 +23,7 @@ pub struct Tcpctl {}
 /// The one filter of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    only: Option<Only>,
-}
-
-#[derive(Clone, Debug)]
-struct Only {
-    handle: u32,
-    goal: Bound,
+    only: Only<Tcpctl>,
 }
 
 impl Filtering for Table {
@@ -39,46 +32,29 @@ impl Filtering for Table {
     fn put(
         &mut self,
         handle: Option<u32>,
-        _rule: &Tcpctl,
+        rule: &Tcpctl,
         goal: Bound,
         what: What,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        match &mut self.only {
-            Some(there) if what == What::Add || handle.is_some_and(|h| h != there.handle) => {
-                Err((exists("tcpctl", there.handle), goal))
-            }
-            Some(there) => Ok((there.handle, Some(there.goal.replace(goal)))),
-            None if what == What::Change => Err((not_found("tcpctl", handle.unwrap_or(1)), goal)),
-            None => {
-                let handle = handle.filter(|h| *h != 0).unwrap_or(1);
-                let goal = Bound { hits: ids.take(2), ..goal };
-                self.only = Some(Only { handle, goal });
-                Ok((handle, None))
-            }
-        }
+        self.only.put("tcpctl", handle, rule, goal, what, (ids, 2))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        match self.only.take_if(|only| only.handle == handle) {
-            Some(only) => Ok(vec![only.goal]),
-            None => Err(not_found("tcpctl", handle)),
-        }
+        self.only.delete("tcpctl", handle)
     }
 
     fn is_empty(&self) -> bool {
-        self.only.is_none()
+        self.only.get().is_none()
     }
 
     fn visit(&self, f: Visit<'_, Tcpctl>) {
-        if let Some(only) = &self.only {
-            f(only.handle, &Tcpctl {}, &only.goal, only.goal.hits);
-        }
+        self.only.visit(f);
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        let Some(only) = &self.only else { return Decision::Next };
+        let Some(only) = self.only.get() else { return Decision::Next };
         run.state.hit(only.goal.hits);
         if !packet.headers.is_tcp_control() {
             return Decision::Next;
