@@ -230,6 +230,13 @@ pub fn table(rows: &[Row]) -> String {
     out
 }
 
+/// The rows outside their bands.
+#[cfg(test)]
+fn outside(rows: &[Row]) -> Vec<String> {
+    let missed = rows.iter().filter(|r| r.within() == Some(false));
+    missed.map(|r| format!("{}, {}", r.row, r.metric)).collect()
+}
+
 /// Compares a picture of the documents with what these rows give.
 #[cfg(test)]
 fn assert_drawn(rows: &[Row], file: &str, picture: &str) {

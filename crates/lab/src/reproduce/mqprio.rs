@@ -367,17 +367,13 @@ fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::assert_drawn;
+    use crate::reproduce::{assert_drawn, outside};
 
     /// What the table says, rows that miss included: one that comes to hit is news as well.
     #[test]
     fn the_rows_outside_their_bands_are_these() {
         let rows = run(&mut |_| {}).unwrap();
-        let outside: Vec<String> = rows
-            .iter()
-            .filter(|r| r.within() == Some(false))
-            .map(|r| format!("{}, {}", r.row, r.metric))
-            .collect();
+        let outside = outside(&rows);
         let low = (0..6).map(|class| format!("prio + htb: class {class}, rx"));
         let rest = [
             "mqprio hw 1: class 6, greatest",

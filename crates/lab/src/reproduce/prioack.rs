@@ -200,17 +200,13 @@ fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reproduce::assert_drawn;
+    use crate::reproduce::{assert_drawn, outside};
 
     /// Rows that miss are part of what is said; one that comes to hit is news as well.
     #[test]
     fn the_rows_outside_their_bands_are_these() {
         let rows = run(&mut |_| {}).unwrap();
-        let outside: Vec<String> = rows
-            .iter()
-            .filter(|r| r.within() == Some(false))
-            .map(|r| format!("{}, {}", r.row, r.metric))
-            .collect();
+        let outside = outside(&rows);
         assert_eq!(
             outside,
             [
