@@ -234,17 +234,18 @@ impl<D: TxQueue> Sender<D> {
             .hash(self.port.hasher.five_tuple(&headers))
             .priority(headers.tos_priority())
             .ecn(headers.ecn());
-        let policy = Arc::clone(self.policy.load());
+        // Borrowed, not cloned: the count of a shared `Arc` would be written by every sender for each packet.
+        let policy = self.policy.load();
         (meta.ds, meta.protocol, meta.tcp_control) =
             (headers.ds, headers.ethertype, policy.prio_synack && headers.is_tcp_control());
         shape(&mut meta);
-        let address = Arc::as_ptr(&policy) as usize;
+        let address = Arc::as_ptr(policy) as usize;
         if self.fitted != address {
             policy.filters.fit(&mut self.state);
             self.fitted = address;
         }
         let queues = self.port.queues.len();
-        let asks = policy.egress.is_some() || policy.shapes.iter().any(Option::is_some);
+        let asks = policy.egress.is_some() || !policy.shapes.is_empty();
         let now = if asks || self.cached.is_some() {
             self.port.queues.first().map_or(Instant::ZERO, |q| q.now())
         } else {

@@ -254,12 +254,15 @@ impl<D: TxQueue> Queue<D> {
     }
 
     /// Has `wakeup` told once there is room, for a sender that was told `Full`; once too often is possible, once too few is not.
+    /// Who asks again before that is told once.
     pub fn when_room(&self, wakeup: Wakeup) {
         #[cfg(loom)]
         if crate::planted::is(crate::planted::Bug::WaitFirst) {
             let _ = self.call(WAITING.and(WORK), "waiting");
         }
-        if let Ok(mut waiters) = self.waiters.lock() {
+        if let Ok(mut waiters) = self.waiters.lock()
+            && !waiters.iter().any(|waits| waits.is_same(&wakeup))
+        {
             waiters.push(wakeup);
         }
         #[cfg(loom)]

@@ -40,6 +40,18 @@ impl Wakeup {
         Ok((Self::EventFd(Arc::clone(&fd)), fd))
     }
 
+    /// Whether it tells the same one in the same way.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Callback(a), Self::Callback(b)) => Arc::ptr_eq(a, b),
+            (Self::Task(a), Self::Task(b)) => a.will_wake(b),
+            (Self::EventFd(a), Self::EventFd(b)) => Arc::ptr_eq(a, b),
+            (Self::Thread(a), Self::Thread(b)) => a.id() == b.id(),
+            _ => false,
+        }
+    }
+
     /// Tells.
     pub fn wake(&self) {
         match self {

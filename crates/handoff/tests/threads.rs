@@ -451,6 +451,10 @@ fn a_wait_for_room_has_an_end_and_ends_when_there_is_some() {
     let began = clock();
     let refused = queue.send_within(4, Meta::new(100), Duration::from_millis(50));
     assert_eq!(refused, Handed::Done(Admitted::Full(4)));
+    // Who gives up and comes again is one who waits, however often.
+    for _ in 0..100 {
+        assert_eq!(queue.send_within(4, Meta::new(100), Duration::ZERO), Handed::Done(Admitted::Full(4)));
+    }
     assert!(clock().saturating_since(began) >= Nanos::from_millis(50));
     let waiting = Arc::clone(&queue);
     let thread = thread::spawn(move || waiting.send_within(4, Meta::new(100), LONG));
@@ -461,4 +465,6 @@ fn a_wait_for_room_has_an_end_and_ends_when_there_is_some() {
         thread.join().unwrap(),
         Handed::Done(Admitted::Sent | Admitted::Queued) | Handed::Listed
     ));
+    let woken = queue.counts().handoff.woken;
+    assert!((2..10).contains(&woken), "two threads were told {woken} times");
 }
