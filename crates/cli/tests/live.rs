@@ -324,7 +324,9 @@ fn turns_of_flows_keep_a_request_from_waiting_behind_bulk() {
     skip_unless_possible!();
     let net = Net::with_taps();
     let policy = Temp::new("fifo.tc", "qdisc add root pfifo limit 1000\n");
-    // Requests have no priority here: the queue is first in, first out, and fills with what four windows hold.
+    // Requests have no priority here: the queue is first in, first out, and fills with what four windows hold. Reno's
+    // windows grow until something is lost; cubic's may stop as soon as they see a delay.
+    net.client.enter(|| std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "reno").expect("reno"));
     const BYTES: u64 = 1_500_000;
     let wire = "rate=20mbit,ring=64";
     let trip = |fairsend: &str| {
