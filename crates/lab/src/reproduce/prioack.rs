@@ -76,6 +76,7 @@ fn setup(bulk: bool, beside: Option<Beside>, tso: bool, on: bool) -> Setup {
         descriptors: DESCRIPTORS,
         limit: LIMIT,
         write: 1,
+        late: Nanos(0),
         every: [EVERY, 2],
         costs: [Nanos(1_500), Nanos(500), STEP_COST],
         seed: 1,

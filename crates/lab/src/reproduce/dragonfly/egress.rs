@@ -16,6 +16,8 @@ pub(super) struct Egress {
     what: What,
     /// Bytes of data segments that have left the line since they were last taken, headers included.
     pub(super) bytes: u64,
+    /// Of all frames.
+    pub(super) all: u64,
 }
 
 impl Egress {
@@ -32,6 +34,7 @@ impl Egress {
             alarm: Alarm::default(),
             what,
             bytes: 0,
+            all: 0,
         })
     }
 
@@ -46,8 +49,9 @@ impl Egress {
     /// Moves what can move; what has left the line is on its way.
     pub(super) fn kick(&mut self, engine: &mut Engine<What>, way: &mut Lane<Packet, What>, delay: Nanos) {
         let now = engine.now();
-        let bytes = &mut self.bytes;
+        let (bytes, all) = (&mut self.bytes, &mut self.all);
         let reported = self.wire.advance(now, |d: Departure<Packet>| {
+            *all += u64::from(d.meta.wire_len);
             if d.frame.is_data() {
                 *bytes += u64::from(d.meta.wire_len);
             }

@@ -44,6 +44,8 @@ pub(in super::super) struct Setup {
     pub(in super::super) limit: u32,
     /// Segments of the application's next write: it writes when there is room for so many.
     pub(in super::super) write: u32,
+    /// How late it comes to that at most: so long, or less, by chance.
+    pub(in super::super) late: Nanos,
     /// Segments of an acknowledgement by A, and by the peers.
     pub(in super::super) every: [u32; 2],
     /// What a thread needs for a message of a stream and for each unit that it sends, and for a message of a connection that
@@ -58,6 +60,8 @@ pub(in super::super) struct Setup {
 pub(in super::super) struct Done {
     /// Bytes of frames of A's streams that left, headers included.
     pub(in super::super) sent: u64,
+    /// All bytes of frames that left A, headers included.
+    pub(in super::super) out: u64,
     /// Payload of streams to A that it has in order.
     pub(in super::super) received: u64,
     /// Connections opened and closed.
@@ -231,9 +235,15 @@ impl Machine {
         let received: u64 = self.streams[ours..].iter_mut().map(got).map(u64::from).sum();
         Done {
             sent: std::mem::take(&mut self.egress.bytes),
+            out: std::mem::take(&mut self.egress.all),
             received: received * u64::from(MSS),
             connections: std::mem::take(&mut self.connections),
         }
+    }
+
+    /// What each stream of A has delivered, in segments.
+    pub(in super::super) fn delivered(&self) -> Vec<u32> {
+        self.streams[..self.setup.senders as usize].iter().map(|s| s.receiver.next).collect()
     }
 
     /// Bytes in A's queues and in its device.
@@ -387,7 +397,11 @@ impl Machine {
         let s = &mut self.streams[conn as usize];
         if !s.writing && s.sender.limit() - s.written >= write {
             s.writing = true;
-            self.engine.schedule(now, conn, What::Write);
+            let late = match self.setup.late.0 {
+                0 => Nanos::ZERO,
+                most => Nanos(self.rng.below(most)),
+            };
+            self.engine.schedule(now + late, conn, What::Write);
         }
     }
 
