@@ -134,12 +134,14 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
 }
 
 /// What the engine has and Linux has not: kinds, and keys of kinds that it has too.
-const OWN: [(&str, &str, &[&str]); 5] = [
+const OWN: [(&str, &str, &[&str]); 7] = [
     ("qdisc", "rough", &[]),
     ("classifier", "tcpctl", &[]),
     ("qdisc", "fq", &["tcpctl"]),
     ("qdisc", "fq_codel", &["tcpctl"]),
     ("qdisc", "prio", &["tcpctl"]),
+    ("qdisc", "tbf", &["shared"]),
+    ("class", "htb", &["shared"]),
 ];
 
 /// Kinds without classes, below which nothing hangs.
@@ -201,6 +203,7 @@ impl Check<'_> {
     fn own(&mut self, cmd: &Command) {
         let (what, kind, options) = match cmd {
             Command::Qdisc(c) => ("qdisc", &c.kind, &c.options),
+            Command::Class(c) => ("class", &c.kind, &c.options),
             Command::Filter(c) => ("classifier", &c.kind, &c.options),
             _ => return,
         };

@@ -704,4 +704,10 @@ fn what_linux_has_not_is_said() {
         assert_eq!(said(&line), [expected]);
         assert_eq!(said(&format!("qdisc add dev e root {kind}")), [""; 0]);
     }
+    let line =
+        "qdisc add dev e root handle 1: htb\nclass add dev e parent 1: classid 1:1 htb rate 1mbit shared up";
+    let own = "warning not-in-linux p:2:54: shared of htb is txweir's own: Linux has none";
+    assert_eq!(said(line), [own]);
+    let line = "qdisc add dev e root tbf rate 1mbit burst 10k limit 100k shared up";
+    assert_eq!(said(line), ["warning not-in-linux p:1:58: shared of tbf is txweir's own: Linux has none"]);
 }
