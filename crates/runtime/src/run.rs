@@ -207,6 +207,7 @@ impl Forwarder {
         let Self { sides, directions, filtering: Some(filtering), .. } = self else { return Ok(false) };
         let mut more = ready;
         for _ in 0..BURST {
+            more &= directions[from].takes_input();
             if !more {
                 break;
             }
