@@ -1,7 +1,6 @@
 #![doc = include_str!("intro.md")]
 
 mod baton;
-#[cfg(not(loom))]
 mod fair;
 mod list;
 mod log;
@@ -22,7 +21,6 @@ mod tracked;
 mod wake;
 
 pub use baton::{Baton, Flags, Turn};
-#[cfg(not(loom))]
 pub use fair::{FairDevice, Owed, Taken, Turns, Worker};
 pub use list::{Append, Appended, Take, list};
 pub use log::{EVENTS, Event, Log};
