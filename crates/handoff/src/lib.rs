@@ -19,6 +19,8 @@ mod snapshot;
 mod sync;
 mod tracked;
 mod wake;
+#[cfg(not(loom))]
+mod watchdog;
 
 pub use baton::{Baton, Flags, Turn};
 pub use fair::{FairDevice, Owed, Taken, Turns, Worker};
@@ -36,3 +38,5 @@ pub use service::{Bell, Service};
 pub use snapshot::Published;
 pub use tracked::Tracked;
 pub use wake::Wakeup;
+#[cfg(not(loom))]
+pub use watchdog::Stall;

@@ -36,6 +36,10 @@ pub enum Bug {
     LookFirst,
     /// What a worker was counted for a packet that was given back stays counted.
     DebtKept,
+    /// A queue is said to be frozen before it is.
+    FreezeLate,
+    /// A queue is thawed and not run.
+    ThawQuietly,
 }
 
 static PLANTED: AtomicU32 = AtomicU32::new(0);

@@ -257,6 +257,31 @@ fn a_wake_while_frozen_is_not_lost() {
     });
 }
 
+/// A queue that is frozen for a reset beside a sender: nothing goes into the device between the word that it is and the thaw, and
+/// what waited leaves afterwards, whoever sends.
+#[test]
+fn nothing_goes_into_the_device_while_it_is_reset() {
+    holds_and_cries_out(&[Bug::FreezeLate, Bug::ThawQuietly, Bug::ClearLate], Some(3), || {
+        let (dev, seen) = device(1000);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let theirs = Arc::clone(&queue);
+        let t = thread::spawn(move || (1..=2).for_each(|n| send(&theirs, n)));
+        let (frozen, word) = told();
+        queue.freeze(move || frozen.wake());
+        while word.load(Ordering::Acquire) == 0 {
+            thread::yield_now();
+        }
+        let before = seen.pushed.load(Ordering::Acquire);
+        thread::yield_now();
+        assert_eq!(seen.pushed.load(Ordering::Acquire), before, "the device is being reset");
+        queue.thaw();
+        t.join().unwrap();
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent(), [1, 2]);
+    });
+}
+
 /// Class c: while something waits for a time, the service knows that time or has been told; a head that is replaced too.
 #[test]
 fn the_service_knows_when_to_come() {
