@@ -13,6 +13,8 @@
 //! - T1: a worker has less than the quota in the queue when it sends: at most the quota and one unit.
 //! - T2: who was told `Wait` and asks to be woken ([`Worker::when_turn`]) is woken once it may send; at once if it may already.
 //! - T3: what a worker is counted it gets back, whatever becomes of the packet.
+//!
+//! `tests/loom_handoff.rs` goes through the interleavings of who waits and who gives back.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -46,7 +48,13 @@ impl Account {
     fn tell(&self) {
         // Who waits says so, then looks whether it may send; who gives back does that, then looks whether anybody waits. With a
         // fence between the two on either side, one of them sees the other.
-        fence(Ordering::SeqCst);
+        #[cfg(loom)]
+        let fenced = !crate::planted::is(crate::planted::Bug::NoBarrier);
+        #[cfg(not(loom))]
+        let fenced = true;
+        if fenced {
+            fence(Ordering::SeqCst);
+        }
         if self.waits.load(Ordering::Relaxed) != 0
             && !self.is_spent()
             && self.waits.swap(0, Ordering::AcqRel) != 0
@@ -235,6 +243,11 @@ impl Worker {
                 Admitted::Queued => Admitted::Queued,
                 Admitted::Dropped(reason) => Admitted::Dropped(reason),
                 Admitted::Cut(owed, max) => Admitted::Cut(owed.frame, max),
+                #[cfg(loom)]
+                Admitted::Full(Owed { frame, debt }) if crate::planted::is(crate::planted::Bug::DebtKept) => {
+                    std::mem::forget(debt);
+                    Admitted::Full(frame)
+                }
                 Admitted::Full(owed) => Admitted::Full(owed.frame),
             }),
         })
@@ -242,8 +255,25 @@ impl Worker {
 
     /// Has `wakeup` told once it may send; at once if it may. One at a time: a later one replaces it.
     pub fn when_turn(&self, wakeup: Wakeup) {
+        #[cfg(loom)]
+        if crate::planted::is(crate::planted::Bug::TurnFirst) {
+            self.account.waits.store(1, Ordering::Release);
+            self.account.tell();
+        }
+        #[cfg(loom)]
+        if crate::planted::is(crate::planted::Bug::LookFirst) {
+            self.account.tell();
+        }
         if let Ok(mut waiter) = self.account.waiter.lock() {
             *waiter = Some(wakeup);
+        }
+        #[cfg(loom)]
+        if crate::planted::is(crate::planted::Bug::TurnFirst) {
+            return;
+        }
+        #[cfg(loom)]
+        if crate::planted::is(crate::planted::Bug::LookFirst) {
+            return self.account.waits.store(1, Ordering::Release);
         }
         self.account.waits.store(1, Ordering::Release);
         self.account.tell();

@@ -1,7 +1,6 @@
 #![doc = include_str!("intro.md")]
 
 mod baton;
-#[cfg(not(loom))]
 mod fair;
 mod list;
 mod log;
@@ -20,9 +19,10 @@ mod snapshot;
 mod sync;
 mod tracked;
 mod wake;
+#[cfg(not(loom))]
+mod watchdog;
 
 pub use baton::{Baton, Flags, Turn};
-#[cfg(not(loom))]
 pub use fair::{FairDevice, Owed, Taken, Turns, Worker};
 pub use list::{Append, Appended, Take, list};
 pub use log::{EVENTS, Event, Log};
@@ -38,3 +38,5 @@ pub use service::{Bell, Service};
 pub use snapshot::Published;
 pub use tracked::Tracked;
 pub use wake::Wakeup;
+#[cfg(not(loom))]
+pub use watchdog::Stall;

@@ -32,6 +32,12 @@ pub enum Event {
     FoundStuck,
     /// The watchdog found that the device finishes nothing.
     TimedOut,
+    /// It was frozen: nothing goes into the device.
+    Frozen,
+    /// That has ended.
+    Thawed,
+    /// The device was reset.
+    Reset,
 }
 
 impl fmt::Display for Event {
@@ -48,6 +54,9 @@ impl fmt::Display for Event {
             Self::Woke(n) => write!(f, "woke {n} senders"),
             Self::FoundStuck => f.write_str("found stuck"),
             Self::TimedOut => f.write_str("timed out"),
+            Self::Frozen => f.write_str("frozen"),
+            Self::Thawed => f.write_str("thawed"),
+            Self::Reset => f.write_str("reset"),
         }
     }
 }

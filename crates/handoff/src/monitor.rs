@@ -16,6 +16,7 @@ use txweir_core::{Instant, Nanos};
 use crate::log::Event;
 use crate::owned::Owned;
 use crate::queue::Queue;
+use crate::watchdog::{Stall, Watch, Watchdog};
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +24,20 @@ pub enum Report {
     /// Something waits, it may leave, and nobody was to come for it.
     Stuck(Stuck),
     /// The device has finished nothing for longer than the watchdog's time: see [`Monitor::timeout`].
-    TimedOut {
-        /// The queue's number.
+    TimedOut(Stall),
+    /// The device was reset because of that: see [`Monitor::on_timeout`].
+    Reset {
+        /// The number of the queue that has timed out.
         queue: usize,
-        /// Since when.
-        stood: Nanos,
-        /// Packets that it holds.
-        in_flight: u64,
+        /// How long that took.
+        took: Nanos,
+        /// Whether who should have done it has panicked.
+        panicked: bool,
+    },
+    /// The device was to be reset, and was not: somebody is in it. It is tried again after another timeout.
+    NotReset {
+        /// The number of the queue that somebody is in.
+        queue: usize,
     },
     /// Completions came late, as the byte limit's own watch has counted (`Dql::set_stall_thrs`).
     Stalled {
@@ -97,11 +105,17 @@ impl fmt::Display for Report {
                 )?;
                 s.events.iter().try_for_each(|(at, event)| write!(f, "\n  {:>20} ns  {event}", at.0))
             }
-            Self::TimedOut { queue, stood, in_flight } => write!(
-                f,
-                "queue {queue}: the device holds {in_flight} packets and has finished none for {} ms",
-                stood.0 / 1_000_000
-            ),
+            Self::TimedOut(stall) => stall.fmt(f),
+            Self::Reset { queue, took, panicked } => {
+                let how = if *panicked { "the reset has panicked" } else { "the device was reset" };
+                write!(f, "queue {queue}: {how}, which took {} ms; all queues go on", took.0 / 1_000_000)
+            }
+            Self::NotReset { queue } => {
+                write!(
+                    f,
+                    "queue {queue}: the device is not reset, because somebody is sending and does not end"
+                )
+            }
             Self::Stalled { queue, stalls, longest } => write!(
                 f,
                 "queue {queue}: completions came late {stalls} times, the latest {} ms",
@@ -119,8 +133,7 @@ struct Seen {
     /// Since when it has been there, if there was something to be seen to.
     since: Option<(Instant, Why)>,
     stalls: u64,
-    /// While the device holds something: how many packets it had finished, and since when.
-    watched: Option<(u64, Instant)>,
+    watch: Watch,
 }
 
 /// Looks at queues now and then.
@@ -128,7 +141,7 @@ struct Seen {
 pub struct Monitor {
     interval: Nanos,
     patience: Nanos,
-    timeout: Nanos,
+    watchdog: Watchdog,
     seen: Vec<Seen>,
     next: Option<Instant>,
 }
@@ -139,7 +152,7 @@ impl Default for Monitor {
         Self {
             interval: Nanos::from_millis(100),
             patience: Nanos::from_millis(100),
-            timeout: Nanos::from_millis(5000),
+            watchdog: Watchdog { timeout: Nanos::from_millis(5000), handler: None },
             seen: Vec::new(),
             next: None,
         }
@@ -160,10 +173,22 @@ impl Monitor {
         self.patience = patience;
         self
     }
-    /// How long a device may hold packets without finishing one.
+    /// How long a device may hold packets without finishing one, or hold none and take none although packets wait.
     #[must_use]
     pub const fn timeout(mut self, timeout: Nanos) -> Self {
-        self.timeout = timeout;
+        self.watchdog.timeout = timeout;
+        self
+    }
+    /// Has `reset` called when a queue of the device has been stopped for longer than the [`timeout`](Self::timeout) with
+    /// packets waiting: once, until the device has taken or finished something again. All queues that are looked at together are
+    /// taken for one device's, and are frozen meanwhile ([`Queue::freeze`]); afterwards each is run. It is called by the thread
+    /// that looks (a [`Service`](crate::Service)'s own), with nothing taken or locked, and may take its time and panic.
+    ///
+    /// It reaches a device by [`Queue::post`]: what it posts is done before the queue goes on. One that has forgotten what it was
+    /// given is followed by [`Owned::device_reset`].
+    #[must_use]
+    pub fn on_timeout(mut self, reset: impl Fn(Stall) + Send + Sync + 'static) -> Self {
+        self.watchdog.handler = Some(Arc::new(reset));
         self
     }
 
@@ -200,7 +225,7 @@ impl Monitor {
             }
             // As in Linux, the first queue of a device that has timed out stands for all.
             if !timed_out {
-                timed_out = self.overdue(queue, at, now, report);
+                timed_out = self.watchdog.look(queues, at, now, &mut self.seen[at].watch, report);
             }
             self.stalls(queue, at, report);
         }
@@ -215,7 +240,7 @@ impl Monitor {
         if o.is_ready() || (o.is_listed() && !o.path_full) {
             return Some(Why::Listed);
         }
-        if o.backlog().packets == 0 {
+        if o.backlog().packets == 0 || o.path.stops().has(Stops::FROZEN) {
             return None;
         }
         if o.timer != u64::MAX {
@@ -224,38 +249,8 @@ impl Monitor {
         if o.has_finished() {
             return Some(Why::Untold);
         }
-        let held = o.path.stops().has(Stops::FROZEN) || o.path.dql().is_some_and(|dql| dql.available() < 0);
+        let held = o.path.dql().is_some_and(|dql| dql.available() < 0);
         (!held && o.dev.reserve(1) > 0).then_some(Why::MayTransmit)
-    }
-
-    fn overdue<D: TxQueue>(
-        &mut self,
-        queue: &Queue<D>,
-        at: usize,
-        now: Instant,
-        report: &mut dyn FnMut(Report),
-    ) -> bool {
-        let (timeout, watched) = (self.timeout, &mut self.seen[at].watched);
-        let found = queue.inspect(|o| {
-            // What it has finished while nobody had reason to ask is no news.
-            o.reap();
-            let held = (o.counts.reaped, o.in_flight());
-            match watched.filter(|(reaped, _)| held.1 > 0 && *reaped == held.0) {
-                None => *watched = (held.1 > 0).then_some((held.0, now)),
-                Some((_, since)) if now.saturating_since(since) > timeout => {
-                    o.counts.timeouts += 1;
-                    o.log.note(now, Event::TimedOut);
-                    // The next report is due as long after this one.
-                    *watched = Some((held.0, now));
-                    return Some((now.saturating_since(since), held.1));
-                }
-                Some(_) => {}
-            }
-            None
-        });
-        let Some(Some((stood, in_flight))) = found else { return false };
-        report(Report::TimedOut { queue: at, stood, in_flight });
-        true
     }
 
     fn stalls<D: TxQueue>(&mut self, queue: &Queue<D>, at: usize, report: &mut dyn FnMut(Report)) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use txweir_core::cx::Tally;
 use txweir_core::device::TxQueue;
 use txweir_core::stats::Counters;
-use txweir_core::txpath::PathStats;
+use txweir_core::txpath::{PathStats, Stops};
 use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Role, TxPath, Wake};
 
 use crate::list::{Append, Take};
@@ -25,7 +25,7 @@ txweir_core::stats! {
         abdications: u64,
         /// Times completions were looked for because a device said so.
         kicks: u64,
-        /// Packets that the device has finished.
+        /// Packets that the device has finished, or was made to forget.
         reaped: u64,
         /// Listed packets that only fit in pieces, with nobody there to cut them; dropped.
         uncut: u64,
@@ -37,6 +37,8 @@ txweir_core::stats! {
         stuck: u64,
         /// Times the device finished nothing for too long.
         timeouts: u64,
+        /// Times the device was reset for that.
+        resets: u64,
     }
 }
 
@@ -83,6 +85,8 @@ pub struct Owned<D: TxQueue> {
     /// When it is to be run again, as it was last said.
     pub(crate) timer: u64,
     pub(crate) unpublished: u64,
+    /// How many want it frozen.
+    frozen: u32,
     pub(crate) counts: HandoffStats,
     pub(crate) log: Log,
 }
@@ -109,6 +113,7 @@ impl<D: TxQueue> Owned<D> {
             path_full: false,
             timer: u64::MAX,
             unpublished: 0,
+            frozen: 0,
             counts: HandoffStats::default(),
             log: Log::default(),
         }
@@ -118,6 +123,11 @@ impl<D: TxQueue> Owned<D> {
     #[inline]
     pub fn is_listed(&self) -> bool {
         self.held.is_some() || !self.list.is_empty()
+    }
+
+    /// Packets that wait, in the list and in the qdiscs.
+    pub fn waiting(&self) -> u64 {
+        self.backlog().packets + self.list.used() + u64::from(self.held.is_some())
     }
 
     /// Whether something can be taken from the list now.
@@ -148,6 +158,35 @@ impl<D: TxQueue> Owned<D> {
     /// Packets that the device was given and has not finished.
     pub const fn in_flight(&self) -> u64 {
         self.path.stats().tx_packets.saturating_sub(self.counts.reaped)
+    }
+
+    /// The device was reset and has forgotten what it was given: none of that will be reported as finished. For who resets it,
+    /// and has made sure of that.
+    pub fn device_reset(&mut self) {
+        self.path.device_reset(self.now);
+        self.counts.reaped = self.path.stats().tx_packets;
+    }
+
+    /// Nothing goes into the device from here on.
+    pub(crate) fn freeze(&mut self) {
+        // What it was given it is also shown.
+        self.path.doorbell(&mut self.dev);
+        // Others may have frozen or thawed the path by themselves: what they have frozen stays so.
+        self.frozen = match (self.path.stops().has(Stops::FROZEN), self.frozen) {
+            (false, _) => 1,
+            (true, wanted) => wanted.max(1) + 1,
+        };
+        self.path.freeze();
+        self.log.note(self.now, Event::Frozen);
+    }
+
+    /// Ends one `freeze`.
+    pub(crate) fn thaw(&mut self) {
+        self.frozen = self.frozen.saturating_sub(1);
+        if self.frozen == 0 {
+            self.path.thaw();
+            self.log.note(self.now, Event::Thawed);
+        }
     }
 
     /// Sends packets past the qdiscs, up to the first that does not go; after the last it rings the doorbell. How many went,

@@ -30,6 +30,16 @@ pub enum Bug {
     LightRevoke,
     /// Who finds the owner in does not leave word that the turn is the owner's.
     OwnerForgotten,
+    /// A worker says that it waits for its turn before it has left word how to tell it.
+    TurnFirst,
+    /// A worker looks whether it may send, and only then says that it waits.
+    LookFirst,
+    /// What a worker was counted for a packet that was given back stays counted.
+    DebtKept,
+    /// A queue is said to be frozen before it is.
+    FreezeLate,
+    /// A queue is thawed and not run.
+    ThawQuietly,
 }
 
 static PLANTED: AtomicU32 = AtomicU32::new(0);

@@ -302,6 +302,33 @@ impl<D: TxQueue> Queue<D> {
         let _ = self.call(COMMAND, "command");
     }
 
+    /// Keeps what is sent from the device until [`thaw`](Self::thaw): it waits in the qdiscs, or finds no room. Completions are
+    /// still taken. `frozen` is called as soon as no thread is sending and none will; at once, if nobody has the queue.
+    /// As often as it is frozen it has to be thawed.
+    pub fn freeze(&self, frozen: impl FnOnce() + Send + 'static) {
+        #[cfg(loom)]
+        if crate::planted::is(crate::planted::Bug::FreezeLate) {
+            frozen();
+            return self.post(|o| o.freeze());
+        }
+        self.post(|o| {
+            o.freeze();
+            frozen();
+        });
+    }
+
+    /// Ends one [`freeze`](Self::freeze), and runs the queue.
+    pub fn thaw(&self) {
+        #[cfg(loom)]
+        if crate::planted::is(crate::planted::Bug::ThawQuietly) {
+            if let Some(mut turn) = self.baton.try_take() {
+                turn.thaw();
+            }
+            return;
+        }
+        self.post(|o| o.thaw());
+    }
+
     /// Changes the qdiscs between two bursts, whoever has the queue then, and runs it: `f` gets the tree and what its operations
     /// need. What it says is handed to `done`, by the same thread.
     pub fn configure<R: 'static>(

@@ -49,6 +49,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 impl Service {
     /// A thread of that name that serves these queues, all of which were made with the bell's wake-up. Every
     /// `Monitor::interval` it has the monitor look at them; `report` gets what that finds.
+    /// A handler that resets the device (`Monitor::on_timeout`) is called here as well: until it returns, none of them is served.
     ///
     /// # Errors
     /// The system starts no more threads.

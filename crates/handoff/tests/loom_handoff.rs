@@ -57,7 +57,7 @@ impl Seen {
         self.sent.lock().unwrap().clone()
     }
     /// Finishes the next packet once it is there, and tells the queue.
-    fn finish_one(&self, n: u32, queue: &Queue<Slots>) {
+    fn finish_one<D: TxQueue>(&self, n: u32, queue: &Queue<D>) {
         while self.pushed.load(Ordering::Acquire) < n {
             thread::yield_now();
         }
@@ -252,6 +252,31 @@ fn a_wake_while_frozen_is_not_lost() {
         send(&queue, 2);
         t.join().unwrap();
         u.join().unwrap();
+        assert_eq!(left_over(&queue), (false, 0));
+        assert_eq!(seen.sent(), [1, 2]);
+    });
+}
+
+/// A queue that is frozen for a reset beside a sender: nothing goes into the device between the word that it is and the thaw, and
+/// what waited leaves afterwards, whoever sends.
+#[test]
+fn nothing_goes_into_the_device_while_it_is_reset() {
+    holds_and_cries_out(&[Bug::FreezeLate, Bug::ThawQuietly, Bug::ClearLate], Some(3), || {
+        let (dev, seen) = device(1000);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let theirs = Arc::clone(&queue);
+        let t = thread::spawn(move || (1..=2).for_each(|n| send(&theirs, n)));
+        let (frozen, word) = told();
+        queue.freeze(move || frozen.wake());
+        while word.load(Ordering::Acquire) == 0 {
+            thread::yield_now();
+        }
+        let before = seen.pushed.load(Ordering::Acquire);
+        thread::yield_now();
+        assert_eq!(seen.pushed.load(Ordering::Acquire), before, "the device is being reset");
+        queue.thaw();
+        t.join().unwrap();
         assert_eq!(left_over(&queue), (false, 0));
         assert_eq!(seen.sent(), [1, 2]);
     });
@@ -512,6 +537,114 @@ fn owned_send(owner: &mut Owner<Slots>, n: u64) {
         Handed::Done(Admitted::Sent | Admitted::Queued) | Handed::Listed => {}
         other => panic!("packet {n}: {other:?}"),
     }
+}
+
+/// A queue with turns, and a worker whose turn is over: packet 0 is with the device, of one slot, and packet 1 waits.
+fn turns(quota: u32) -> (Arc<Queue<FairDevice<Slots>>>, Seen, Arc<Turns>, Worker) {
+    let (dev, seen) = device(1);
+    let (service, _) = told();
+    let path = path().with_qdisc("pfifo", &["limit", "2"]).unwrap();
+    let queue = Arc::new(Queue::new(path, FairDevice { inner: dev }, config(), service));
+    let turns = Arc::new(Turns::new(quota));
+    let worker = turns.worker();
+    assert_eq!(take_turn(&worker, &queue, 0), Taken::Handed(Handed::Done(Admitted::Sent)));
+    assert_eq!(take_turn(&worker, &queue, 1), Taken::Handed(Handed::Done(Admitted::Queued)));
+    (queue, seen, turns, worker)
+}
+
+fn take_turn(worker: &Worker, queue: &Queue<FairDevice<Slots>>, n: u64) -> Taken<u64> {
+    worker.send(queue, n, Meta::new(1500))
+}
+
+/// Sends, or asks to be told of the next turn; whether it was told, if it asked.
+fn send_or_wait(worker: &Worker, queue: &Queue<FairDevice<Slots>>, n: u64) -> Option<Arc<AtomicU32>> {
+    match take_turn(worker, queue, n) {
+        Taken::Wait(back) => {
+            assert_eq!(back, n);
+            let (wakeup, told) = told();
+            worker.when_turn(wakeup);
+            Some(told)
+        }
+        Taken::Handed(_) => None,
+    }
+}
+
+fn was_told(asked: Option<&Arc<AtomicU32>>) -> bool {
+    asked.is_none_or(|told| told.load(Ordering::Acquire) == 1)
+}
+
+/// Who was told that it is the others' turn, and asked to be told of its own, is told; what it was counted comes back.
+#[test]
+fn who_waits_for_its_turn_is_told() {
+    holds_and_cries_out(&[Bug::TurnFirst, Bug::LookFirst, Bug::NoBarrier], None, || {
+        let (queue, seen, _turns, worker) = turns(1);
+        let (theirs, device) = (Arc::clone(&queue), seen.clone());
+        let t = thread::spawn(move || device.finish_one(1, &theirs));
+        let asked = send_or_wait(&worker, &queue, 2);
+        t.join().unwrap();
+        assert!(was_told(asked.as_ref()), "it is its turn, and nobody said so");
+        // What it has sent since waits, and is its debt still.
+        assert_eq!(worker.waiting(), u32::from(asked.is_none()));
+        drop(queue);
+        assert_eq!(worker.waiting(), 0);
+    });
+}
+
+/// Two workers wait, each for its own turn, behind packets of both.
+#[test]
+fn two_who_wait_for_their_turns_are_told() {
+    holds_and_cries_out(&[Bug::TurnFirst, Bug::LookFirst], Some(4), || {
+        let (queue, seen, turns, worker) = turns(1);
+        let other = turns.worker();
+        assert_eq!(take_turn(&other, &queue, 10), Taken::Handed(Handed::Done(Admitted::Queued)));
+        let (theirs, device) = (Arc::clone(&queue), seen.clone());
+        let t = thread::spawn(move || {
+            device.finish_one(1, &theirs);
+            device.finish_one(2, &theirs);
+        });
+        let theirs = Arc::clone(&queue);
+        let u = thread::spawn(move || (send_or_wait(&other, &theirs, 11), other));
+        let asked = send_or_wait(&worker, &queue, 2);
+        t.join().unwrap();
+        let (others, other) = u.join().unwrap();
+        assert!(was_told(asked.as_ref()) && was_told(others.as_ref()), "a turn that nobody told of");
+        drop(queue);
+        assert_eq!((worker.waiting(), other.waiting()), (0, 0));
+    });
+}
+
+/// A greater quota is told of as well, while nothing leaves.
+#[test]
+fn a_greater_quota_beside_who_waits_is_told() {
+    holds_and_cries_out(&[Bug::TurnFirst, Bug::LookFirst, Bug::NoBarrier], None, || {
+        let (queue, _, turns, worker) = turns(1);
+        let t = thread::spawn(move || turns.set_quota(2));
+        let asked = send_or_wait(&worker, &queue, 2);
+        t.join().unwrap();
+        assert!(was_told(asked.as_ref()), "it may send two, and nobody said so");
+    });
+}
+
+/// What two workers are counted comes back from the list, the qdisc, the device, and with what was refused.
+#[test]
+fn what_was_counted_comes_back_from_everywhere() {
+    holds_and_cries_out(&[Bug::DebtKept], None, || {
+        let (queue, _, turns, worker) = turns(8);
+        let theirs = Arc::clone(&queue);
+        let other = turns.worker();
+        let t = thread::spawn(move || {
+            let _ = take_turn(&other, &theirs, 10);
+            let _ = take_turn(&other, &theirs, 11);
+            other
+        });
+        let _ = take_turn(&worker, &queue, 2);
+        let other = t.join().unwrap();
+        let waits = queue.try_with(|o| o.backlog().packets).expect("nobody has it");
+        assert_eq!(waits, 2, "the qdisc has room for two");
+        assert!(worker.waiting() + other.waiting() <= 4, "2 in the qdisc, at most 1 held, at most 1 listed");
+        drop(queue);
+        assert_eq!((worker.waiting(), other.waiting()), (0, 0));
+    });
 }
 
 /// Numbers that are read are those of one moment.

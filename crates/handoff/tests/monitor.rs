@@ -172,7 +172,9 @@ fn a_device_that_finishes_nothing_is_reported_each_timeout() {
     assert_eq!((b.look(100), b.look(4800)), (0, 0));
     assert_eq!(b.look(300), 1);
     let at_least = |ms| Nanos::from_millis(ms);
-    let Report::TimedOut { queue: 0, stood, in_flight: 1 } = b.found[0] else { panic!("{:?}", b.found) };
+    let Report::TimedOut(Stall { queue: 0, stood, in_flight: 1, waiting: 0 }) = b.found[0] else {
+        panic!("{:?}", b.found)
+    };
     assert!(stood > at_least(5000) && stood < at_least(5200), "{stood:?}");
     assert_eq!(
         b.found[0].to_string(),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use common::clock;
-use txweir_core::action::{Action, Control, Gact, Kind, Skbedit, Wanted};
+use txweir_core::action::{Action, Control, Gact, Kind, Skbedit, Vlan, Wanted};
 use txweir_core::device::{Completed, DeviceError, TxQueue};
 use txweir_core::filter::{Goal, Matchall, Named, Rule, What};
 use txweir_core::packet::NoOutlet;
@@ -153,4 +153,89 @@ fn filters_drop_and_give_back_and_count_for_each_sender() {
         sender.state().memory(index).map(|m| m.drops)
     };
     assert_eq!((dropped(&sender), dropped(&other)), (Some(3), Some(1)));
+}
+
+/// A device that takes nothing until it is opened, and notes whose frames come and whether they are marked as TCP control.
+struct Gated {
+    open: Arc<AtomicBool>,
+    seen: Arc<Mutex<Vec<(u8, bool)>>>,
+}
+
+impl TxQueue for Gated {
+    type Frame = Vec<u8>;
+    fn reserve(&mut self, want: u32) -> u32 {
+        if self.open.load(Ordering::Acquire) { want } else { 0 }
+    }
+    fn push(&mut self, frame: Vec<u8>, m: &Meta) {
+        self.seen.lock().unwrap().push((frame[5], m.tcp_control));
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn reap(&mut self, _: &mut dyn FnMut(Completed<Vec<u8>>)) {}
+}
+
+/// A TCP segment of that number, in the last byte of its destination address: SYN without data, or ACK with ten bytes of it.
+fn segment(number: u8, syn: bool) -> Vec<u8> {
+    let mut frame = frame();
+    frame.resize(64, 0);
+    frame[5] = number;
+    frame[17] = if syn { 40 } else { 50 };
+    (frame[23], frame[46], frame[47]) = (6, 0x50, if syn { 0x02 } else { 0x10 });
+    frame
+}
+
+/// `prio_synack` while packets wait: what was marked stays marked and goes first; what comes afterwards is marked as the switch
+/// then stands, for senders that were there before as well, and also if an action has rewritten it.
+#[test]
+fn the_switch_of_marks_is_for_the_packets_after_it() {
+    let (open, seen) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let dev = Gated { open: Arc::clone(&open), seen: Arc::clone(&seen) };
+    let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() }).unwrap();
+    let path = path.with_qdisc("rough", &[]).unwrap();
+    let queue = Arc::new(Queue::new(path, dev, QueueConfig::new(clock), Bell::new().wakeup()));
+    let port = Port::new(vec![queue], 7);
+    assert!(port.policy().prio_synack, "on, as long as nobody says otherwise");
+    let mut first = port.sender();
+    let mut second = first.clone();
+    let send = |sender: &mut Sender<Gated>, number, syn| {
+        let sent = sender.send_frame(segment(number, syn), |_| {}, &mut NoOutlet);
+        assert_eq!(sent, Passed::Handed(0, Handed::Done(Admitted::Queued)), "{number}");
+    };
+    let switch = |on| {
+        let changed = port.change(|policy| {
+            policy.prio_synack = on;
+            Ok::<(), ()>(())
+        });
+        changed.unwrap();
+    };
+
+    send(&mut first, 1, false);
+    send(&mut second, 2, true);
+    switch(false);
+    send(&mut first, 3, true);
+    send(&mut second, 4, true);
+    // Of what an action has rewritten the headers are read again.
+    port.change(|policy| {
+        let block = policy.filters.add_block();
+        policy.egress = Some(block);
+        let tag = Kind::Vlan(Vlan::Push { id: 5, protocol: 0x8100, priority: 0 });
+        let action = Wanted::New(None, Box::new(Action::new(tag, Control::Pass)));
+        let goal = Goal { class: Handle(0), actions: vec![action] };
+        let named = Named { prio: Some(1), ..Named::default() };
+        let all = Rule::Matchall(Matchall { skip_hw: false });
+        policy.filters.put(block, named, &all, &goal, What::Add, Instant(1)).map(drop)
+    })
+    .unwrap();
+    send(&mut first, 5, true);
+    switch(true);
+    send(&mut first, 6, true);
+    send(&mut second, 7, false);
+    send(&mut second, 8, true);
+
+    open.store(true, Ordering::Release);
+    port.queues()[0].kick();
+    let expected =
+        [(2, true), (6, true), (8, true), (1, false), (3, false), (4, false), (5, false), (7, false)];
+    assert_eq!(*seen.lock().unwrap(), expected);
 }

@@ -9,6 +9,10 @@ mod fairsend_quinn;
 #[path = "../examples/fairsend_smoltcp.rs"]
 #[allow(dead_code)]
 mod fairsend_smoltcp;
+#[cfg(feature = "handoff")]
+#[path = "../examples/handoff_tokio.rs"]
+#[allow(dead_code)]
+mod handoff_tokio;
 #[path = "../examples/smoltcp_device.rs"]
 #[allow(dead_code)]
 mod smoltcp_device;
@@ -93,4 +97,27 @@ fn quic_connections_take_turns() {
     let micros =
         |o: &fairsend_quinn::Outcome| o.requests.iter().map(|t| t.as_micros() as u64).collect::<Vec<_>>();
     turns_are_felt((&off.bulk, &micros(&off)), (&on.bulk, &micros(&on)));
+}
+
+#[cfg(feature = "handoff")]
+#[test]
+fn tasks_a_thread_and_a_loop_send_side_by_side() {
+    let each = 1000;
+    let o = handoff_tokio::run(each).expect("runs");
+    // Everything arrives once, and each sender's packets in their order.
+    assert_eq!(o.got.len() as u64, each * (handoff_tokio::TASKS + 1));
+    for who in 0..=handoff_tokio::TASKS {
+        let own = o.got.iter().filter(|(from, _)| *from == who).map(|(_, n)| *n);
+        assert!(own.eq(0..each), "sender {who}");
+    }
+    // 5000 packets through a ring of 16, a queue of 32 and a list of 32: tasks were told to wait, and woken.
+    let waits: u64 = o.waits[..4].iter().sum();
+    assert!(waits > 10 && o.woken > 10, "{:?}, {}", o.waits, o.woken);
+    assert_eq!(o.owner, (each, true));
+}
+
+#[cfg(not(feature = "handoff"))]
+#[test]
+fn tasks_a_thread_and_a_loop_send_side_by_side() {
+    println!("skipped, because the feature `handoff` is off");
 }

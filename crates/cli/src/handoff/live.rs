@@ -8,6 +8,7 @@ use txweir::core::Meta;
 use txweir::core::device::{Completed, DeviceError, TxQueue};
 use txweir::device::{Frame as Sent, IfName, Packet, PacketOptions, VnetHdr, within_new};
 
+use super::line::Shown;
 use super::ways::{FRAME_LEN, Frame};
 
 /// Frames that are held for one system call.
@@ -57,7 +58,7 @@ impl TxQueue for Socket {
 }
 
 /// A packet socket on a veth whose other end nobody listens at.
-pub(super) fn socket() -> Result<(Socket, Arc<AtomicU64>), String> {
+pub(super) fn socket() -> Result<(Socket, Shown), String> {
     let opened = within_new(|| {
         run(&["link", "add", "out", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "sink"])?;
         run(&["link", "set", "sink", "address", "02:00:00:00:00:03", "up"])?;
@@ -68,7 +69,7 @@ pub(super) fn socket() -> Result<(Socket, Arc<AtomicU64>), String> {
     let packet = opened.map_err(|e| format!("no network namespace can be made (root needed): {e}"))??;
     let shown = Arc::new(AtomicU64::new(0));
     let held = Vec::with_capacity(HELD_MAX);
-    Ok((Socket { packet, held, shown: Arc::clone(&shown), finished: 0 }, shown))
+    Ok((Socket { packet, held, shown: Arc::clone(&shown), finished: 0 }, Shown::at_once(shown)))
 }
 
 fn run(args: &[&str]) -> Result<(), String> {

@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use txweir::core::device::TxQueue;
-use txweir::core::{Admitted, Instant, Meta, PathConfig, TxPath};
+use txweir::core::{Admitted, Instant, Meta, Nanos, PathConfig, TxPath};
 use txweir::device::clock;
 use txweir::handoff::{Bell, Handed, Monitor, Owner, Queue, QueueConfig, Service};
+
+use super::line::Shown;
 
 /// Bytes of a UDP packet without payload: Ethernet, IPv4, UDP.
 pub(super) const FRAME_LEN: usize = 42;
@@ -35,12 +37,17 @@ pub(super) struct Way {
     pub send: Sending,
     /// How its queue stands, where something has gone wrong.
     pub state: Stating,
-    /// How much its devices were shown; none for what sends nothing.
-    pub shown: Vec<Arc<AtomicU64>>,
+    /// What its devices were shown; none for what sends nothing.
+    pub shown: Vec<Shown>,
 }
 
-/// Makes a device, and what counts the frames that it was shown.
-pub(super) type MakeDevice<'a, D> = &'a dyn Fn() -> Result<(D, Arc<AtomicU64>), String>;
+/// Devices of one kind.
+pub(super) struct Devices<'a, D> {
+    /// Makes one, and what is seen of it.
+    pub make: &'a dyn Fn() -> Result<(D, Shown), String>,
+    /// How soon one is to be asked for completions; `None`: what it was shown it is done with.
+    pub poll: Option<Nanos>,
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -145,9 +152,10 @@ struct Served<D: TxQueue<Frame = Frame> + Send + 'static> {
 }
 
 impl<D: TxQueue<Frame = Frame> + Send + 'static> Served<D> {
-    fn new(path: TxPath<Frame>, dev: D) -> Result<Self, String> {
+    fn new(path: TxPath<Frame>, dev: D, poll: Option<Nanos>) -> Result<Self, String> {
         let bell = Bell::new();
-        let queue = Arc::new(Queue::new(path, dev, QueueConfig::new(now), bell.wakeup()));
+        let config = QueueConfig { poll, ..QueueConfig::new(now) };
+        let queue = Arc::new(Queue::new(path, dev, config, bell.wakeup()));
         let said = |report| eprintln!("{report}");
         let service = Service::spawn("service", &bell, vec![Arc::clone(&queue)], Monitor::default(), said);
         Ok(Self { queue, _service: service.map_err(|e| format!("a thread for the service: {e}"))? })
@@ -166,35 +174,35 @@ impl<D: TxQueue<Frame = Frame> + Send + 'static> Served<D> {
 }
 
 /// All ways over devices of one kind.
-pub(super) fn ways<D>(make: MakeDevice<'_, D>, senders: usize) -> Result<Vec<Way>, String>
+pub(super) fn ways<D>(devices: &Devices<'_, D>, senders: usize) -> Result<Vec<Way>, String>
 where
     D: TxQueue<Frame = Frame> + Send + 'static,
 {
-    let mut all = locked(make)?;
+    let mut all = locked(devices)?;
     for (key, about, kind, direct) in [
         ("direct", "Queue::send, pfifo_fast: past the queue", "pfifo_fast", true),
         ("direct off", "the same, switched off: through the queue", "pfifo_fast", false),
         ("scheduler", "prio is installed, so that nothing goes directly", "prio", true),
     ] {
-        let (dev, shown) = make()?;
-        let (served, frames) = (Served::new(path(kind, direct), dev)?, frames());
+        let (dev, shown) = (devices.make)()?;
+        let (served, frames) = (Served::new(path(kind, direct), dev, devices.poll)?, frames());
         let state = served.state();
         let send = move |_, n| each(frames, n, |frame, meta| is_in(&served.queue().send(frame, meta)));
         all.push(Way { key, about, send: Box::new(send), state, shown: vec![shown] });
     }
-    all.push(bursts(make)?);
-    all.extend(owner(make)?);
-    all.extend(to_completion(make, senders)?);
+    all.push(bursts(devices)?);
+    all.extend(owner(devices)?);
+    all.extend(to_completion(devices, senders)?);
     Ok(all)
 }
 
 /// What was there, and what was proposed.
-fn locked<D>(make: MakeDevice<'_, D>) -> Result<Vec<Way>, String>
+fn locked<D>(devices: &Devices<'_, D>) -> Result<Vec<Way>, String>
 where
     D: TxQueue<Frame = Frame> + Send + 'static,
 {
     let frames = frames();
-    let (dev, shown) = make()?;
+    let (dev, shown) = (devices.make)()?;
     let queue = Mutex::new(VecDeque::with_capacity(1024));
     let old = Old { queue, waiting: AtomicUsize::new(0), driver: Mutex::new(dev) };
     let send = move |_, n| {
@@ -210,7 +218,7 @@ where
         state: Box::new(String::new),
         shown: vec![shown],
     };
-    let (dev, shown) = make()?;
+    let (dev, shown) = (devices.make)()?;
     let driver = Mutex::new(dev);
     let send = move |_, n| {
         each(frames, n, |frame, meta| {
@@ -228,12 +236,12 @@ where
     Ok(vec![before, after])
 }
 
-fn bursts<D>(make: MakeDevice<'_, D>) -> Result<Way, String>
+fn bursts<D>(devices: &Devices<'_, D>) -> Result<Way, String>
 where
     D: TxQueue<Frame = Frame> + Send + 'static,
 {
-    let (dev, shown) = make()?;
-    let (served, frames) = (Served::new(path("pfifo_fast", true), dev)?, frames());
+    let (dev, shown) = (devices.make)()?;
+    let (served, frames) = (Served::new(path("pfifo_fast", true), dev, devices.poll)?, frames());
     let state = served.state();
     let send = move |_, n| {
         for _ in 0..n / BURST {
@@ -250,7 +258,7 @@ where
 }
 
 /// The first sender owns the queue, the others send as everybody does.
-fn owner<D>(make: MakeDevice<'_, D>) -> Result<Vec<Way>, String>
+fn owner<D>(devices: &Devices<'_, D>) -> Result<Vec<Way>, String>
 where
     D: TxQueue<Frame = Frame> + Send + 'static,
 {
@@ -259,8 +267,8 @@ where
         ("owner", "Owner::send: the queue is biased to the first sender", false),
         ("owner, bursts", "Owner::send_burst, 32 at a time", true),
     ] {
-        let (dev, shown) = make()?;
-        let (served, frames) = (Served::new(path("pfifo_fast", true), dev)?, frames());
+        let (dev, shown) = (devices.make)()?;
+        let (served, frames) = (Served::new(path("pfifo_fast", true), dev, devices.poll)?, frames());
         let state = served.state();
         let send = move |who, n| {
             let owner = if who == 0 { Owner::new(Arc::clone(served.queue())) } else { None };
@@ -284,8 +292,8 @@ where
     Ok(both)
 }
 
-/// Each sender has a path of its own.
-fn to_completion<D>(make: MakeDevice<'_, D>, senders: usize) -> Result<Vec<Way>, String>
+/// Each sender has a path and a device of its own.
+fn to_completion<D>(devices: &Devices<'_, D>, senders: usize) -> Result<Vec<Way>, String>
 where
     D: TxQueue<Frame = Frame> + Send + 'static,
 {
@@ -295,7 +303,7 @@ where
         ("own path", "run to completion: each sender has a TxPath and a device of its own", false),
         ("own path, bursts", "the same, 32 to a doorbell", true),
     ] {
-        let made = (0..senders).map(|_| make()).collect::<Result<Vec<_>, _>>()?;
+        let made = (0..senders).map(|_| (devices.make)()).collect::<Result<Vec<_>, _>>()?;
         let (devs, shown): (Vec<D>, Vec<_>) = made.into_iter().unzip();
         let paths: Vec<_> = devs.into_iter().map(|dev| Mutex::new((path("pfifo_fast", true), dev))).collect();
         let send = move |who: usize, n| {
