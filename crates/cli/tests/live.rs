@@ -364,6 +364,10 @@ fn what_is_wrong_is_one_line_and_exit_code_1() {
             "--duration: expected a time with its unit (10s, 500ms), given \"10\"",
         ),
         ([&ok[..], &["--stats-interval", "x"]].concat(), "--stats-interval: expected a time with its unit"),
+        ([&ok[..], &["--prio-synack", "of"]].concat(), "for '--prio-synack <on|off>': expected on or off"),
+        // Both words are taken: what is wrong comes after them.
+        ([&ok[..], &["--prio-synack", "off"]].concat(), "interface `no-such-a` does not exist"),
+        ([&ok[..], &["--prio-synack", "on"]].concat(), "interface `no-such-a` does not exist"),
         ([&ok[..], &["--policy", "/no/such/file"]].concat(), "/no/such/file: No such file"),
         (vec!["--in", "udp:x", "--out", "b", "--wire", "rate=1gbit"], "--in: unknown kind of link `udp`"),
         (vec!["--in", "tap:a", "--out", "a", "--wire", "rate=1gbit"], "--out a: the same interface as --in"),
