@@ -63,7 +63,7 @@ pub struct Args {
     no_offload: bool,
 
     /// Mark TCP control segments (SYN, SYN-ACK, pure ACK), which qdiscs may send first
-    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_off)]
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_off, action = clap::ArgAction::Set)]
     prio_synack: bool,
 
     /// Have every frame wait in the qdiscs, also where nothing waits and it could go directly to the device: to compare

@@ -1,183 +1,20 @@
 //! `txweir run` with the kernel's own TCP, in network namespaces that each test makes and removes. Needs root and
 //! `/dev/net/tun`; says why and passes where these are missing.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_ip_tos;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-use txweir_device::testnet::{NetNs, skip_reason};
+use txweir_device::testnet::NetNs;
 
-/// Longer than any single step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-macro_rules! skip_unless_possible {
-    () => {
-        if let Some(reason) = skip_reason() {
-            println!("skipped, because {reason}");
-            return;
-        }
-    };
-}
-
-/// `txweir run` with these arguments.
-fn txweir(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_txweir"));
-    command.arg("run").args(args);
-    command
-}
-
-/// A process that does not outlive its test.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Process {
-    fn spawn(command: &mut Command) -> Self {
-        let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self(piped.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
-    }
-
-    /// Waits for its end: exit code, the rest of its output, its errors.
-    fn end(mut self) -> (Option<i32>, String, String) {
-        let give_up = Instant::now() + PATIENCE;
-        while self.0.try_wait().expect("wait").is_none() {
-            assert!(Instant::now() < give_up, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let (mut out, mut err) = (String::new(), String::new());
-        if let Some(mut stdout) = self.0.stdout.take() {
-            stdout.read_to_string(&mut out).expect("text");
-        }
-        self.0.stderr.take().expect("piped").read_to_string(&mut err).expect("text");
-        (self.0.wait().expect("wait").code(), out, err)
-    }
-}
-
-/// A running `txweir run`.
-struct Running {
-    process: Process,
-    stdout: BufReader<ChildStdout>,
-    /// The line by which it said that it forwards.
-    ready: String,
-}
-
-impl Running {
-    /// Starts it in the namespace `middle` and waits until it forwards.
-    fn start(middle: &NetNs, args: &[&str]) -> Self {
-        let program = [&[env!("CARGO_BIN_EXE_txweir"), "run"], args].concat();
-        let mut process = Process::spawn(&mut middle.command(&program));
-        let mut stdout = BufReader::new(process.0.stdout.take().expect("piped"));
-        let mut ready = String::new();
-        stdout.read_line(&mut ready).expect("text");
-        if ready.is_empty() {
-            panic!("{args:?}: {:?}", process.end());
-        }
-        Self { process, stdout, ready }
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.process.0.id()).expect("a process id");
-        kill_process(Pid::from_raw(pid).expect("a process id"), signal).expect("signal it");
-    }
-
-    /// Waits for its end: exit code, what it printed after the ready line, its errors.
-    fn end(mut self) -> (Option<i32>, String, String) {
-        let mut out = String::new();
-        self.stdout.read_to_string(&mut out).expect("text");
-        let (code, _, err) = self.process.end();
-        (code, out, err)
-    }
-
-    /// Ends it by SIGTERM; its last line, read as JSON.
-    fn stop(self) -> Value {
-        self.signal(Signal::TERM);
-        let (code, out, err) = self.end();
-        assert_eq!((code, err.as_str()), (Some(0), ""));
-        serde_json::from_str(out.lines().last().expect("an end")).expect("JSON")
-    }
-}
-
-/// Client, middle and server. The outer two have a TAP device each, which a program in the middle opens.
-struct Net {
-    client: NetNs,
-    middle: NetNs,
-    server: NetNs,
-    input: String,
-    output: String,
-}
-
-impl Net {
-    fn with_taps() -> Self {
-        let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
-        for (netns, address) in [(&client, "10.77.0.1/24"), (&server, "10.77.0.2/24")] {
-            netns.run(&["ip", "tuntap", "add", "dev", "tap0", "mode", "tap"]);
-            netns.up("tap0", address);
-        }
-        let [input, output] = [&client, &server].map(|netns| format!("{}/tap0", netns.name()));
-        Self { client, middle, server, input, output }
-    }
-
-    /// The same with a veth pair on each side, whose inner ends packet sockets open.
-    fn with_veths() -> Self {
-        let [client, middle, server] = ["client", "middle", "server"].map(NetNs::new);
-        for (netns, address, inner) in [(&client, "10.77.0.1/24", "left"), (&server, "10.77.0.2/24", "right")]
-        {
-            netns.veth("eth0", &middle, inner);
-            netns.up("eth0", address);
-            middle.run(&["ip", "link", "set", "dev", inner, "up"]);
-            netns.wait_for_carrier("eth0");
-            middle.wait_for_carrier(inner);
-        }
-        Self { client, middle, server, input: "left".to_owned(), output: "packet:right".to_owned() }
-    }
-
-    fn start(&self, args: &[&str]) -> Running {
-        Running::start(&self.middle, &[&["--in", &self.input, "--out", &self.output], args].concat())
-    }
-
-    /// Carries `bytes` from client to server by the kernel's TCP and checks their number.
-    fn carry(&self, bytes: u64) {
-        let server = address(5201);
-        let sink = self.server.tcp_sink(server);
-        assert_eq!(self.client.tcp_source(server, bytes).join().expect("the source"), bytes);
-        assert_eq!(sink.join().expect("the sink"), bytes);
-    }
-}
-
-fn address(port: u16) -> SocketAddr {
-    SocketAddr::from(([10, 77, 0, 2], port))
-}
-
-/// A file that is removed with the test.
-struct Temp(PathBuf);
-
-impl Temp {
-    fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("txw-{}-{name}", std::process::id()));
-        std::fs::write(&path, text).expect("write a temporary file");
-        Self(path)
-    }
-    fn path(&self) -> &str {
-        self.0.to_str().expect("a path in UTF-8")
-    }
-}
-
-impl Drop for Temp {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
+use common::{Net, PATIENCE, Process, Temp, address, median, skip_unless_possible, txweir};
 
 /// TOS of low delay (RFC 1349): priority 6, the first band of pfifo_fast.
 const LOW_DELAY: u8 = 0x10;
@@ -215,11 +52,6 @@ fn ask(server: SocketAddr, time: Duration) -> Duration {
         trips.push(sent.elapsed());
     }
     median(trips)
-}
-
-fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> T {
-    values.sort_by(|a, b| a.partial_cmp(b).expect("comparable"));
-    values[values.len() / 2]
 }
 
 /// What one run of bulk beside requests measured.
@@ -532,6 +364,10 @@ fn what_is_wrong_is_one_line_and_exit_code_1() {
             "--duration: expected a time with its unit (10s, 500ms), given \"10\"",
         ),
         ([&ok[..], &["--stats-interval", "x"]].concat(), "--stats-interval: expected a time with its unit"),
+        ([&ok[..], &["--prio-synack", "of"]].concat(), "for '--prio-synack <on|off>': expected on or off"),
+        // Both words are taken: what is wrong comes after them.
+        ([&ok[..], &["--prio-synack", "off"]].concat(), "interface `no-such-a` does not exist"),
+        ([&ok[..], &["--prio-synack", "on"]].concat(), "interface `no-such-a` does not exist"),
         ([&ok[..], &["--policy", "/no/such/file"]].concat(), "/no/such/file: No such file"),
         (vec!["--in", "udp:x", "--out", "b", "--wire", "rate=1gbit"], "--in: unknown kind of link `udp`"),
         (vec!["--in", "tap:a", "--out", "a", "--wire", "rate=1gbit"], "--out a: the same interface as --in"),

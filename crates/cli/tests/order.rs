@@ -2,21 +2,22 @@
 //! run`, captured where it comes out. In network namespaces that the test makes and removes; needs root and `/dev/net/tun`, says
 //! why and passes where these are missing.
 
+mod common;
+
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
-use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
 use txweir::core::headers::{Headers, L4, tcp_flag};
-use txweir_device::testnet::{NetNs, skip_reason};
+use txweir_device::testnet::NetNs;
 use txweir_device::{Packet, PacketOptions};
+
+use common::{Net, Temp, address, skip_unless_possible};
 
 /// Longer than any single step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -138,58 +139,14 @@ fn both_ways(mut stream: TcpStream) -> usize {
     reading.join().expect("the reader")
 }
 
-fn address(port: u16) -> SocketAddr {
-    SocketAddr::from(([10, 78, 0, 2], port))
-}
-
-/// `txweir run` in the namespace between.
-struct Running(Child);
-
-impl Running {
-    fn start(middle: &NetNs, args: &[&str]) -> Self {
-        let program = [&[env!("CARGO_BIN_EXE_txweir"), "run", "--json"], args].concat();
-        let mut command = middle.command(&program);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-        let mut child = command.spawn().expect("txweir");
-        let mut ready = [0; 1];
-        child.stdout.as_mut().expect("piped").read_exact(&mut ready).expect("a ready line");
-        Self(child)
-    }
-    /// Ends it; its last line.
-    fn stop(mut self) -> Value {
-        let pid = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw).expect("a process id");
-        kill_process(pid, Signal::TERM).expect("signal it");
-        let lines = BufReader::new(self.0.stdout.take().expect("piped")).lines();
-        let last = lines.map(|line| line.expect("text")).last().expect("an end");
-        self.0.wait().expect("wait");
-        serde_json::from_str(&last).expect("JSON")
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Connections through this root qdisc, both ways; what came out at the server and at the client.
 fn connections(qdisc: &str) -> [Told; 2] {
-    let [client, middle, server] = ["oclient", "omiddle", "oserver"].map(NetNs::new);
-    for (netns, address) in [(&client, "10.78.0.1/24"), (&server, "10.78.0.2/24")] {
-        netns.run(&["ip", "tuntap", "add", "dev", "tap0", "mode", "tap"]);
-        netns.up("tap0", address);
-    }
-    let [input, output] = [&client, &server].map(|netns| format!("{}/tap0", netns.name()));
-    let policy = std::env::temp_dir().join(format!("txw-order-{}.tc", std::process::id()));
-    std::fs::write(&policy, format!("qdisc add root {qdisc}\n")).expect("write the policy");
-    let path = policy.to_str().expect("a path in UTF-8");
-    let wire = "rate=20mbit,bql=on";
-    let running =
-        Running::start(&middle, &["--in", &input, "--out", &output, "--wire", wire, "--policy", path]);
-    let _ = std::fs::remove_file(&policy);
+    let net = Net::with_taps();
+    let Net { client, server, .. } = &net;
+    let policy = Temp::new("order.tc", &format!("qdisc add root {qdisc}\n"));
+    let running = net.start(&["--json", "--wire", "rate=20mbit,bql=on", "--policy", policy.path()]);
     let stop = Arc::new(AtomicBool::new(false));
-    let captures = [&server, &client].map(|netns| capture(netns, "tap0", &stop));
+    let captures = [server, client].map(|netns| capture(netns, "tap0", &stop));
 
     let servers: Vec<_> = (0..ORDERLY + ABORTED)
         .map(|n| {
@@ -237,10 +194,7 @@ fn connections(qdisc: &str) -> [Told; 2] {
 
 #[test]
 fn kernel_connections_keep_the_order_of_data_fin_and_rst() {
-    if let Some(reason) = skip_reason() {
-        println!("skipped, because {reason}");
-        return;
-    }
+    skip_unless_possible!();
     for (qdisc, overtakes) in [
         ("rough limit 20000 bytes 100mb", true),
         ("rough limit 20000 bytes 100mb profile df2013 ack_budget 20%", true),
