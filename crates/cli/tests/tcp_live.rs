@@ -417,7 +417,7 @@ impl Fair {
             return false;
         }
         let gate = &end["directions"][0]["gate"];
-        assert!(gate.is_null() || gate["refused"] == 0, "{gate}");
+        assert!(gate.is_null() || gate["dropped"] == 0, "{gate}");
         self.sent.push(sent);
         self.samples.extend(samples);
         let (mean, all) = mean_and_variance(&samples);

@@ -18,27 +18,28 @@ struct Sim {
     room: usize,
     loads: BTreeMap<u64, Load>,
     out: Vec<(u32, u64)>,
+    dropped: Vec<(u32, u64)>,
     number: u64,
 }
 
 impl Sim {
     fn new(places: u32, quota: Quota, room: usize) -> Self {
         let gate = Gate::new(16, places, quota);
-        Self { gate, path: VecDeque::new(), room, loads: BTreeMap::new(), out: Vec::new(), number: 0 }
+        let (path, loads) = (VecDeque::new(), BTreeMap::new());
+        Self { gate, path, room, loads, out: Vec::new(), dropped: Vec::new(), number: 0 }
     }
 
-    /// A packet of a flow comes. False if it found no place.
-    fn come(&mut self, flow: u32, load: Load) -> bool {
+    /// A packet of a flow comes.
+    fn come(&mut self, flow: u32, load: Load) {
         self.number += 1;
         self.loads.insert(self.number, load);
         let room = self.path.len() < self.room;
         match self.gate.offer(flow, load, room, (flow, self.number)) {
             Offered::Pass((flow, n)) => self.path.push_back((flow, n, load)),
             Offered::Held => {}
-            Offered::Full(_) => return false,
+            Offered::Instead(old) => self.dropped.push(old),
         }
         self.feed();
-        true
     }
 
     fn feed(&mut self) {
@@ -67,16 +68,16 @@ impl Sim {
 #[test]
 fn a_burst_does_not_stand_ahead_of_who_comes_later() {
     let mut s = Sim::new(1000, Quota::segs(4), 1000);
-    (0..100).for_each(|_| assert!(s.come(1, ONE)));
-    (0..2).for_each(|_| assert!(s.come(2, ONE)));
+    (0..100).for_each(|_| s.come(1, ONE));
+    (0..2).for_each(|_| s.come(2, ONE));
     s.send(102);
     let flows = s.flows();
     assert_eq!(flows[..8], [1, 1, 1, 1, 2, 2, 1, 1]);
     assert_eq!(flows.len(), 102);
     // Without a quota it stands behind all of it.
     let mut s = Sim::new(1000, Quota::OFF, 1000);
-    (0..100).for_each(|_| assert!(s.come(1, ONE)));
-    assert!(s.come(2, ONE));
+    (0..100).for_each(|_| s.come(1, ONE));
+    s.come(2, ONE);
     s.send(101);
     assert_eq!(s.flows().iter().position(|f| *f == 2), Some(100));
     assert_eq!((s.gate.stats().held, s.gate.stats().passed), (0, 101));
@@ -87,7 +88,7 @@ fn flows_take_turns_of_the_quota_where_the_path_was_full() {
     // The path holds 3: flows wait for it rather than for what they have in it.
     let mut s = Sim::new(1000, Quota::segs(2), 3);
     for flow in [1, 1, 1, 1, 1, 2, 2, 2, 3] {
-        assert!(s.come(flow, ONE));
+        s.come(flow, ONE);
     }
     s.send(9);
     assert_eq!(s.flows(), [1, 1, 2, 2, 3, 1, 1, 2, 1]);
@@ -97,13 +98,13 @@ fn flows_take_turns_of_the_quota_where_the_path_was_full() {
 fn one_unit_may_be_more_than_the_quota() {
     let mut s = Sim::new(1000, Quota::segs(4), 1000);
     let large = Load { segs: 44, bytes: 65_000 };
-    (0..3).for_each(|_| assert!(s.come(1, large)));
+    (0..3).for_each(|_| s.come(1, large));
     assert_eq!((s.path.len(), s.gate.waiting()), (1, 2));
     s.send(1);
     assert_eq!((s.path.len(), s.gate.waiting()), (1, 1));
     // By bytes: two segments of 1500 are below 4000, three are not.
     let mut s = Sim::new(1000, Quota::bytes(4000), 1000);
-    (0..9).for_each(|_| assert!(s.come(1, ONE)));
+    (0..9).for_each(|_| s.come(1, ONE));
     assert_eq!((s.path.len(), s.gate.waiting()), (3, 6));
 }
 
@@ -111,7 +112,7 @@ fn one_unit_may_be_more_than_the_quota() {
 fn an_acknowledgement_waits_only_behind_its_own_flow() {
     let mut s = Sim::new(1000, Quota::segs(1), 2);
     for (flow, load) in [(1, ONE), (2, ONE), (3, ACK), (1, ONE), (1, ACK)] {
-        assert!(s.come(flow, load));
+        s.come(flow, load);
     }
     assert_eq!((s.path.len(), s.gate.waiting()), (3, 2));
     s.send(5);
@@ -123,21 +124,46 @@ fn an_acknowledgement_waits_only_behind_its_own_flow() {
 }
 
 #[test]
-fn who_finds_no_place_comes_back() {
+fn the_oldest_of_who_has_most_makes_room() {
     let mut s = Sim::new(3, Quota::segs(1), 100);
-    let came = (0..6).map(|_| s.come(1, ONE)).collect::<Vec<_>>();
-    assert_eq!(came, [true, true, true, true, false, false]);
-    assert_eq!((s.gate.is_full(), s.gate.stats().refused, s.gate.stats().waiting_max), (true, 2, 3));
-    // Another flow passes by.
-    assert!(s.come(2, ONE));
-    s.send(1);
-    assert!(!s.gate.is_full() && s.come(1, ONE));
+    (0..6).for_each(|_| s.come(1, ONE));
+    // The first is in the path; of the others three can wait.
+    assert_eq!((&s.dropped[..], s.gate.waiting()), (&[(1, 2), (1, 3)][..], 3));
+    assert_eq!((s.gate.stats().dropped, s.gate.stats().held, s.gate.stats().waiting_max), (2, 5, 3));
+    // Another flow passes by, and what of it has to wait does not lose for the first.
+    (0..2).for_each(|_| s.come(2, ONE));
+    assert_eq!(s.dropped[2..], [(1, 4)]);
+    s.come(3, ONE);
+    s.come(3, ONE);
+    assert_eq!(s.dropped[3..], [(1, 5)]);
+    // All have one now: it is for who brings another.
+    s.come(2, ONE);
+    assert_eq!(s.dropped[4..], [(2, 8)]);
+    s.send(9);
+    assert_eq!(s.out, [(1, 1), (2, 7), (3, 9), (1, 6), (2, 11), (3, 10)]);
+}
+
+/// A flow that has lost all that waited of it is in line no more, and comes back into it.
+#[test]
+fn who_has_nothing_left_has_no_turn() {
+    let mut s = Sim::new(1, Quota::segs(1), 0);
+    s.come(1, ONE);
+    assert_eq!((s.gate.ready(), s.gate.waiting()), (1, 1));
+    s.come(2, ONE);
+    assert_eq!((&s.dropped[..], s.gate.waiting()), (&[(1, 1)][..], 1));
+    assert_eq!(s.gate.front(), Some(&(2, 2)));
+    s.come(1, ONE);
+    assert_eq!((s.dropped.last(), s.gate.front()), (Some(&(2, 2)), Some(&(1, 3))));
+    s.room = 5;
+    s.feed();
+    s.send(2);
+    assert_eq!((&s.out[..], s.gate.ready()), (&[(1, 3)][..], 0));
 }
 
 #[test]
 fn another_quota_is_felt_at_once() {
     let mut s = Sim::new(100, Quota::segs(1), 100);
-    (0..10).for_each(|_| assert!(s.come(1, ONE)));
+    (0..10).for_each(|_| s.come(1, ONE));
     assert_eq!((s.path.len(), s.gate.waiting()), (1, 9));
     s.gate.set_quota(Quota::segs(3));
     s.feed();
@@ -151,7 +177,7 @@ fn another_quota_is_felt_at_once() {
 fn what_was_miscounted_is_forgotten_when_the_path_is_empty() {
     let mut s = Sim::new(100, Quota::segs(1), 100);
     s.gate.joined(1, ONE);
-    assert!(s.come(1, ONE));
+    s.come(1, ONE);
     assert_eq!((s.path.len(), s.gate.waiting(), s.gate.ready()), (0, 1, 0));
     s.gate.path_is_empty();
     assert_eq!(s.gate.ready(), 1);
@@ -161,7 +187,7 @@ fn what_was_miscounted_is_forgotten_when_the_path_is_empty() {
     s.gate.left(7, ONE);
     s.gate.left(1, ONE);
     s.gate.left(1, ONE);
-    assert!(s.come(7, ONE) && s.come(7, ONE));
+    (0..2).for_each(|_| s.come(7, ONE));
     assert_eq!((s.path.len(), s.gate.waiting()), (2, 1));
 }
 
@@ -191,9 +217,25 @@ proptest! {
         let (mut taken, mut quota) = (Vec::new(), 3);
         for op in ops {
             match op {
-                Op::Come(flow, segs) => if s.come(flow, Load { segs, bytes: segs * 1500 }) {
+                Op::Come(flow, segs) => {
+                    let of = |s: &Sim, flow| {
+                        let gone = s.out.iter().chain(&s.dropped).filter(|(f, _)| *f == flow).count();
+                        let came = taken.iter().filter(|(f, _)| *f == flow).count();
+                        came - gone - s.path.iter().filter(|(f, ..)| *f == flow).count()
+                    };
+                    let (waits, dropped) = ([0, 1, 2, 3, 4, 5, 6, 7].map(|f| of(&s, f)), s.dropped.len());
+                    s.come(flow, Load { segs, bytes: segs * 1500 });
+                    // The oldest of the flow of which most wait, the new one counted in.
+                    if let Some((whose, n)) = s.dropped.get(dropped) {
+                        let count = |f: u32| waits[f as usize] + usize::from(f == flow);
+                        prop_assert!((0..8).all(|f| count(f) <= count(*whose)), "{waits:?} {flow} {whose}");
+                        prop_assert_eq!(waits.iter().sum::<usize>(), 40);
+                        let mut earlier = taken.iter().filter(|(f, m)| f == whose && m < n);
+                        let is_gone = |p| s.out.contains(p) || s.path.iter().any(|(f, m, _)| (*f, *m) == *p);
+                        prop_assert!(earlier.all(|p| is_gone(p) || s.dropped[..dropped].contains(p)));
+                    }
                     taken.push((flow, s.number));
-                },
+                }
                 Op::Send(n) => s.send(n.into()),
                 Op::Quota(n) => {
                     quota = if n == 0 { u32::MAX } else { n };
@@ -205,7 +247,7 @@ proptest! {
                     s.feed();
                 }
             }
-            prop_assert_eq!(taken.len(), s.out.len() + s.path.len() + s.gate.waiting());
+            prop_assert_eq!(taken.len(), s.out.len() + s.path.len() + s.gate.waiting() + s.dropped.len());
             let in_path = |flow| {
                 let own = s.path.iter().filter(move |(f, ..)| *f == flow);
                 own.map(|(.., load)| load.segs).sum::<u32>()
@@ -224,7 +266,9 @@ proptest! {
         for flow in 0..8 {
             // What has payload keeps its order; what has none may have gone ahead only of other flows.
             let of = |list: &[(u32, u64)]| list.iter().filter(|(f, _)| *f == flow).copied().collect::<Vec<_>>();
-            prop_assert_eq!(of(&s.out), of(&taken));
+            let mut all = of(&taken);
+            all.retain(|packet| !s.dropped.contains(packet));
+            prop_assert_eq!(of(&s.out), all);
         }
     }
 
@@ -236,8 +280,7 @@ proptest! {
     ) {
         let mut s = Sim::new(1000, Quota::segs(quota), 1000);
         for (flow, segs, send) in ops {
-            let came = s.come(flow, Load { segs, bytes: 1 });
-            prop_assert!(came);
+            s.come(flow, Load { segs, bytes: 1 });
             s.send(send.into());
             for flow in 0..4 {
                 let own: Vec<u32> = s.path.iter().filter(|(f, ..)| *f == flow).map(|(.., l)| l.segs).collect();

@@ -275,13 +275,9 @@ impl Links {
 
     /// The interfaces, for waiting: in the order of the links, live ones only.
     pub fn poll<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
-        // Where frames would go by a link whose gate is full they are left unread.
-        let full: Vec<&IfName> =
-            self.all.iter().filter(|link| !link.way.takes_input()).filter_map(|l| l.peer.as_ref()).collect();
         for link in &self.all {
             if let End::Live(io) = &link.end {
-                let mut events = PollFlags::empty();
-                events.set(PollFlags::IN, !full.contains(&&link.name));
+                let mut events = PollFlags::IN;
                 events.set(PollFlags::OUT, link.way.waits_for_output());
                 fds.push(PollFd::new(&**io, events));
             }
@@ -318,9 +314,6 @@ impl Links {
         let Ok([mut from, mut to]) = self.all.get_disjoint_mut([at, peer]) else { return false };
         let asks = !self.filters.is_empty();
         for _ in 0..BURST {
-            if !to.way.takes_input() {
-                return false;
-            }
             match to.way.receive(&mut from.end) {
                 Ok(Received::Frame(arrival)) if asks => {
                     self.pass(clock(), Some(at), peer, arrival);

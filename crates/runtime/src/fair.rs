@@ -1,9 +1,9 @@
 //! Turns of flows ahead of a direction's qdiscs: see `txweir_core::fairsend::Gate`.
 //!
 //! The kernel's own bound of what a socket has on its way (TCP Small Queues) ends where a frame is read from a TAP device or a
-//! packet socket: for the kernel it has left. The gate is that bound's other half. While it is full, nothing more is read, and
-//! frames wait in the interface's own ring or socket buffer, which drops what it has no room for: that is all the back-pressure
-//! there is towards a kernel. What cannot be left unread (a copy from another link, made-up packets) is dropped, and counted.
+//! packet socket: for the kernel it has left. The gate is that bound's other half. There is no way to tell a kernel to wait: what
+//! is left unread its own ring drops, from whomever. So everything is read, and where the gate is full the oldest frame of the
+//! flow of which most wait is dropped, and counted.
 
 use txweir_core::Instant;
 use txweir_core::fairsend::{Gate, Load, Offered, Quota};
@@ -51,13 +51,7 @@ impl Direction {
         self.gate().map_or(Quota::OFF, Gate::quota)
     }
 
-    /// Whether there is room for another frame; while there is not, its input is better left unread.
-    #[must_use]
-    pub fn takes_input(&self) -> bool {
-        self.gate().is_none_or(|gate| !gate.is_full())
-    }
-
-    /// A frame on its way to the qdiscs; `None` if it has to wait, or finds no place.
+    /// A frame on its way to the qdiscs; `None` if it has to wait.
     pub(crate) fn offer(&mut self, now: Instant, mut arrival: Arrival) -> Option<Arrival> {
         if self.line.gate.is_none() {
             return Some(arrival);
@@ -71,8 +65,8 @@ impl Direction {
         match gate.offer(arrival.meta.hash, Load::of(&arrival.meta), room, arrival) {
             Offered::Pass(arrival) => Some(arrival),
             Offered::Held => None,
-            Offered::Full(arrival) => {
-                self.line.discard(arrival.frame);
+            Offered::Instead(other) => {
+                self.line.discard(other.frame);
                 None
             }
         }

@@ -88,11 +88,11 @@ fn write_direction(out: &mut String, way: &Direction, ends: &Ends<'_>, elapsed: 
         let g = gate.stats();
         writeln!(
             out,
-            "  gate   fairsend {} passed {} held {} refused {} turns ended {} waiting {} at most {}",
+            "  gate   fairsend {} passed {} held {} dropped {} turns ended {} waiting {} at most {}",
             gate.quota().segs,
             g.passed,
             g.held,
-            g.refused,
+            g.dropped,
             g.yields,
             gate.waiting(),
             g.waiting_max

@@ -207,7 +207,6 @@ impl Forwarder {
         let Self { sides, directions, filtering: Some(filtering), .. } = self else { return Ok(false) };
         let mut more = ready;
         for _ in 0..BURST {
-            more &= directions[from].takes_input();
             if !more {
                 break;
             }
@@ -230,16 +229,15 @@ impl Forwarder {
         signals: &Signals,
         ready: &mut [bool; 2],
     ) -> Result<bool, RunError> {
-        let events = |input_of: &Direction, output_of: &Direction| {
-            let mut events = PollFlags::empty();
-            events.set(PollFlags::IN, input_of.takes_input());
+        let events = |output_of: &Direction| {
+            let mut events = PollFlags::IN;
             events.set(PollFlags::OUT, output_of.waits_for_output());
             events
         };
         let [there, back] = &self.directions;
         let mut fds = [
-            PollFd::new(&self.sides[0].link, events(there, back)),
-            PollFd::new(&self.sides[1].link, events(back, there)),
+            PollFd::new(&self.sides[0].link, events(back)),
+            PollFd::new(&self.sides[1].link, events(there)),
             PollFd::new(signals, PollFlags::IN),
         ];
         poll::wait(&mut fds, deadline.map(|d| d.0), spin.0).map_err(RunError::System)?;
@@ -254,8 +252,6 @@ impl Forwarder {
 fn one_way(way: &mut Direction, from: &mut Side, to: &mut Side, ready: bool) -> Result<bool, RunError> {
     let mut more = ready;
     for _ in 0..BURST {
-        // While its gate is full nothing is taken from the interface; it is waited for anew once there is room.
-        more &= way.takes_input();
         if !more {
             break;
         }

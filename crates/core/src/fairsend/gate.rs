@@ -12,9 +12,11 @@
 //! - G2: packets of one flow leave in the order in which they came, but for those without payload ([`Load::segs`] 0): these go
 //!   ahead if their flow has nothing here.
 //! - G3: nothing waits here whose flow may have it in the path, once [`front`](Gate::front) has answered `None`.
-//! - G4: at most so many packets wait as there are places. Nothing is dropped here: one that finds no place comes back.
+//! - G4: at most so many packets wait as there are places. Where there is none left, the oldest packet of the flow of which most
+//!   wait makes room for the new one: a sender that nothing but loss slows down is told by loss, and no other flow loses for it.
 //!
-//! Flows that share a bucket share turns. Each call takes constant time, and nothing is allocated after `new`.
+//! Flows that share a bucket share turns. Each call takes constant time but for changes of the quota, and nothing is allocated
+//! after `new`.
 
 use alloc::vec::Vec;
 
@@ -48,8 +50,8 @@ pub enum Offered<T> {
     Pass(T),
     /// It waits for its flow's turn.
     Held,
-    /// There is no place; it comes back.
-    Full(T),
+    /// It waits for its flow's turn, and this one, which did, has made room for it.
+    Instead(T),
 }
 
 crate::stats! {
@@ -59,8 +61,8 @@ crate::stats! {
         passed: u64,
         /// Packets that had to wait for a turn.
         held: u64,
-        /// Packets for which there was no place.
-        refused: u64,
+        /// Packets that made room for others.
+        dropped: u64,
         /// Turns that ended with more to send.
         yields: u64,
         /// The most packets that waited at a time.
@@ -75,6 +77,9 @@ pub struct Gate<T> {
     places: Vec<Place<T>>,
     /// The first free place.
     free: u32,
+    /// The flows of which so many packets wait, and how many of some wait at most.
+    with: Vec<u32>,
+    most: u32,
     /// Flows with something here that may go into the path, in the order of their turns.
     first: u32,
     last: u32,
@@ -92,6 +97,10 @@ struct Flow {
     /// The flow whose turn is after its own.
     next: u32,
     listed: bool,
+    /// How many wait, and its neighbours among the flows of which as many do.
+    waits: u32,
+    up: u32,
+    down: u32,
     /// In the path.
     path: Sum,
     /// Sent in this turn.
@@ -128,7 +137,7 @@ struct Place<T> {
 }
 
 impl<T> Gate<T> {
-    /// With so many buckets for flows, rounded up to a power of two, and places for so many packets.
+    /// With so many buckets for flows, rounded up to a power of two, and places for so many packets, at least one.
     #[must_use]
     pub fn new(flows: u32, places: u32, quota: Quota) -> Self {
         let flow = Flow {
@@ -136,17 +145,22 @@ impl<T> Gate<T> {
             tail: NONE,
             next: NONE,
             listed: false,
+            waits: 0,
+            up: NONE,
+            down: NONE,
             path: Sum::default(),
             turn: Sum::default(),
         };
         let flows = flows.clamp(1, FLOWS_MAX).next_power_of_two();
-        let places = places.min(PLACES_MAX);
+        let places = places.clamp(1, PLACES_MAX);
         let place =
             |i| Place { item: None, load: Load::default(), next: if i + 1 < places { i + 1 } else { NONE } };
         Self {
             flows: alloc::vec![flow; flows as usize],
             places: (0..places).map(place).collect(),
-            free: if places > 0 { 0 } else { NONE },
+            free: 0,
+            with: alloc::vec![NONE; places as usize + 1],
+            most: 0,
             first: NONE,
             last: NONE,
             ready: 0,
@@ -180,12 +194,6 @@ impl<T> Gate<T> {
         self.ready as usize
     }
 
-    /// Whether there is no place left: whoever brings packets waits, if it can.
-    #[must_use]
-    pub const fn is_full(&self) -> bool {
-        self.free == NONE
-    }
-
     /// What has happened.
     #[must_use]
     pub const fn stats(&self) -> GateStats {
@@ -202,11 +210,9 @@ impl<T> Gate<T> {
             self.stats.passed += 1;
             return Offered::Pass(item);
         }
+        let out = if self.free == NONE { self.make_room(at) } else { None };
         let index = self.free;
-        let Some(place) = self.places.get_mut(index as usize) else {
-            self.stats.refused += 1;
-            return Offered::Full(item);
-        };
+        let Some(place) = self.places.get_mut(index as usize) else { return Offered::Instead(item) };
         self.free = place.next;
         (place.item, place.load, place.next) = (Some(item), load, NONE);
         let flow = &mut self.flows[at];
@@ -215,11 +221,67 @@ impl<T> Gate<T> {
             Some(before) => before.next = index,
             None => flow.head = index,
         }
+        self.now_waits(at, self.flows[at].waits + 1);
         self.stats.held += 1;
         self.waiting += 1;
         self.stats.waiting_max = self.stats.waiting_max.max(u64::from(self.waiting));
         self.wake(at);
-        Offered::Held
+        out.map_or(Offered::Held, Offered::Instead)
+    }
+
+    /// Frees a place for a packet of this flow: the oldest of the flow of which most wait, that one counted in.
+    fn make_room(&mut self, at: usize) -> Option<T> {
+        let longest = match self.flows[at].waits < self.most {
+            true => self.with.get(self.most as usize).map_or(at, |flow| *flow as usize),
+            false => at,
+        };
+        let (item, _) = self.pull(longest)?;
+        self.stats.dropped += 1;
+        Some(item)
+    }
+
+    /// Takes the oldest packet of a flow out of its place. One that has no more may stay in line; `front` sees to that.
+    fn pull(&mut self, at: usize) -> Option<(T, Load)> {
+        let flow = self.flows.get_mut(at)?;
+        let index = flow.head;
+        let place = self.places.get_mut(index as usize)?;
+        let (item, load) = (place.item.take()?, place.load);
+        flow.head = core::mem::replace(&mut place.next, self.free);
+        if flow.head == NONE {
+            flow.tail = NONE;
+        }
+        let left = flow.waits - 1;
+        self.free = index;
+        self.waiting -= 1;
+        self.now_waits(at, left);
+        Some((item, load))
+    }
+
+    /// Puts a flow among those of which as many wait.
+    fn now_waits(&mut self, at: usize, count: u32) {
+        let Flow { waits: before, up, down, .. } = self.flows[at];
+        if before > 0 {
+            match self.flows.get_mut(up as usize) {
+                Some(up) => up.down = down,
+                None => self.with[before as usize] = down,
+            }
+            if let Some(down) = self.flows.get_mut(down as usize) {
+                down.up = up;
+            }
+        }
+        let (mut first, index) = (NONE, at as u32);
+        if count > 0 {
+            first = core::mem::replace(&mut self.with[count as usize], index);
+            if let Some(first) = self.flows.get_mut(first as usize) {
+                first.up = index;
+            }
+        }
+        let flow = &mut self.flows[at];
+        (flow.waits, flow.up, flow.down) = (count, NONE, first);
+        // By one at a time, so that what was the most is left by the last flow that had it or is gone beyond.
+        if count > self.most || (before == self.most && self.with[before as usize] == NONE) {
+            self.most = count;
+        }
     }
 
     /// A packet of the flow with this hash has left the qdiscs: it was sent, or dropped.
@@ -248,7 +310,7 @@ impl<T> Gate<T> {
     pub fn front(&mut self) -> Option<&T> {
         // Each round takes a flow off the list.
         while let Some(flow) = self.flows.get(self.first as usize) {
-            if !flow.path.spends(self.quota) {
+            if flow.head != NONE && !flow.path.spends(self.quota) {
                 break;
             }
             self.unlist();
@@ -260,24 +322,19 @@ impl<T> Gate<T> {
     /// Takes that packet; it is counted as in the path.
     pub fn take(&mut self) -> Option<T> {
         self.front()?;
-        let flow = self.flows.get_mut(self.first as usize)?;
-        let index = flow.head;
-        let place = self.places.get_mut(index as usize)?;
-        let item = place.item.take();
-        flow.head = core::mem::replace(&mut place.next, self.free);
-        self.free = index;
-        self.waiting -= 1;
-        flow.path.add(place.load);
-        flow.turn.add(place.load);
+        let at = self.first as usize;
+        let (item, load) = self.pull(at)?;
+        let flow = self.flows.get_mut(at)?;
+        flow.path.add(load);
+        flow.turn.add(load);
         let spent = flow.turn.spends(self.quota);
         if flow.head == NONE {
-            flow.tail = NONE;
             self.unlist();
         } else if spent {
             self.stats.yields += 1;
             self.pass_over();
         }
-        item
+        Some(item)
     }
 
     /// Sends the flow whose turn it is to the end of the line.
