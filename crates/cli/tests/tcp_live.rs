@@ -501,6 +501,6 @@ fn fairsend_steadies_what_comes_in_where_a_byte_limit_is_below() {
     // Twice the windows.
     assert!(m(&off_16.mean) > m(&off.mean));
     // Windows that fit into the gate lose nothing there. Where they do not, who has most does, and no acknowledgement.
-    assert_eq!(of.iter().map(|of| of.dropped).sum::<u64>(), 0);
+    assert_eq!(of[..4].iter().map(|of| of.dropped).sum::<u64>(), 0);
     assert!(over.dropped > 0 && m(&over.mean) >= 0.9 * m(&on.mean));
 }

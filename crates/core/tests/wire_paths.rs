@@ -12,13 +12,20 @@ struct Device {
     now: Instant,
     /// By ring: packets that have left, and the sum and the greatest of their waits, in ns.
     left: Vec<(u64, u64, u64)>,
+    /// Of those, TCP control segments, from all rings.
+    control: (u64, u64, u64),
 }
 
 impl Device {
     fn new(config: WireConfig, limit: &str) -> Self {
+        Self::with(config, true, "pfifo", &["limit", limit])
+    }
+
+    fn with(config: WireConfig, bql: bool, kind: &str, options: &[&str]) -> Self {
         let path = || {
-            let config = PathConfig { role: Role::Forwarder, pool: 2000, ..PathConfig::default() };
-            TxPath::new(config).unwrap().with_qdisc("pfifo", &["limit", limit]).unwrap()
+            let bql = PathConfig::default().bql.filter(|_| bql);
+            let config = PathConfig { role: Role::Forwarder, pool: 2000, bql, ..PathConfig::default() };
+            TxPath::new(config).unwrap().with_qdisc(kind, options).unwrap()
         };
         let rings = usize::from(config.rings);
         Self {
@@ -26,6 +33,7 @@ impl Device {
             paths: (0..rings).map(|_| path()).collect(),
             now: Instant::ZERO,
             left: vec![(0, 0, 0); rings],
+            control: (0, 0, 0),
         }
     }
 
@@ -39,11 +47,13 @@ impl Device {
 
     fn step(&mut self, now: Instant) {
         self.now = now;
-        let Self { wire, paths, left, .. } = self;
+        let Self { wire, paths, left, control, .. } = self;
         let reported = wire.advance(now, |d| {
             let wait = d.finish.0 - d.frame;
-            let (packets, sum, max) = &mut left[usize::from(d.ring)];
-            (*packets, *sum, *max) = (*packets + 1, *sum + wait, wait.max(*max));
+            let all = [&mut left[usize::from(d.ring)], control];
+            for (packets, sum, max) in all.into_iter().take(1 + usize::from(d.meta.tcp_control)) {
+                (*packets, *sum, *max) = (*packets + 1, *sum + wait, wait.max(*max));
+            }
         });
         for (path, i) in paths.iter_mut().zip(0..).filter(|_| reported) {
             if wire.ring_stats(i).reported {
@@ -52,8 +62,8 @@ impl Device {
             }
         }
         for (path, i) in paths.iter().zip(0..) {
-            let inflight = path.dql().map(|d| u64::from(d.inflight()));
-            assert_eq!(inflight, Some(wire.ring_stats(i).held.bytes), "ring {i} at {now}");
+            let inflight = path.dql().map_or(wire.ring_stats(i).held.bytes, |d| u64::from(d.inflight()));
+            assert_eq!(inflight, wire.ring_stats(i).held.bytes, "ring {i} at {now}");
         }
     }
 
@@ -172,4 +182,57 @@ fn without_classes_in_the_device_all_wait_alike() {
         assert!((rate - 439.1).abs() < 2.0, "{results:?}");
         assert!((wait / 22_080.0 - 1.0).abs() < 0.03, "{results:?}");
     }
+}
+
+/// Four full rings at 1 Gbit/s, units of four segments, and above each `rough`: the mean and the greatest wait of control segments
+/// in ns, a new one in each ring each millisecond.
+fn control_waits(ring: u32, bql: bool) -> [u64; 2] {
+    let config = WireConfig {
+        rate: Rate::from_bits(1_000_000_000),
+        ring,
+        rings: 4,
+        completion: Completion::Every { packets: 4, within: Nanos::from_micros(50) },
+        ..WireConfig::default()
+    };
+    let mut device = Device::with(config, bql, "rough", &["limit", "100", "bytes", "10mb"]);
+    let unit = Meta::new(66 + 4 * 1448).gso(66, 1448);
+    let mut control = Meta::new(66);
+    control.tcp_control = true;
+    for ms in 0..1_000_u64 {
+        for tenth in 0..10 {
+            device.run(Instant::from_micros(1_000 * ms + 100 * tenth));
+            for queue in 0..4 {
+                while device.paths[usize::from(queue)].backlog().packets < 50 {
+                    device.submit(queue, unit);
+                }
+                if tenth == u64::from(queue) {
+                    device.submit(queue, control);
+                }
+            }
+        }
+        if ms == 200 {
+            device.control = (0, 0, 0);
+        }
+    }
+    let (packets, sum, max) = device.control;
+    assert!(packets > 3000);
+    [sum / packets, max]
+}
+
+/// Below the queue nothing goes first: a control segment waits for what its ring holds, each unit of which waits for one of each
+/// other ring, and so in proportion to the ring; unless a byte limit is below.
+#[test]
+fn control_segments_wait_as_long_as_the_ring_is_deep() {
+    // A unit: four segments of 1514 + 24 bytes.
+    let unit = 4 * 1538 * 8;
+    let waits = [64, 128, 256, 512].map(|ring| (u64::from(ring), control_waits(ring, false)));
+    for (ring, [mean, max]) in waits {
+        // What is ahead: the ring less the place that it has found, and the unit on the line of each.
+        assert!(max <= (ring + 1) * 4 * unit, "{waits:?}");
+        assert!(mean * 10 >= ring * 4 * unit * 8, "{waits:?}");
+    }
+    let [few, .., many] = waits.map(|(_, [mean, _])| mean as f64);
+    assert!((7.5..8.5).contains(&(many / few)), "{waits:?}");
+    let [mean, max] = control_waits(512, true);
+    assert!(mean < waits[3].1[0] / 20 && max < waits[3].1[0] / 10, "{mean} {max} {waits:?}");
 }
