@@ -184,8 +184,8 @@ fn without_classes_in_the_device_all_wait_alike() {
     }
 }
 
-/// Four full rings at 1 Gbit/s, units of four segments, and above each `rough`: the mean and the greatest wait of control segments
-/// in ns, a new one in each ring each millisecond.
+/// Four full rings at 1 Gbit/s, units of four segments, and above each `rough`: the mean and the greatest wait in ns of control
+/// segments, a new one in each ring each millisecond.
 fn control_waits(ring: u32, bql: bool) -> [u64; 2] {
     let config = WireConfig {
         rate: Rate::from_bits(1_000_000_000),
