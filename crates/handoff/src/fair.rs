@@ -24,7 +24,7 @@ use txweir_core::fairsend::Load;
 use txweir_core::{Admitted, DropReason, Meta};
 
 use crate::queue::{Handed, Queue};
-use crate::sync::{AtomicU32, Mutex, Ordering, fence};
+use crate::sync::{AtomicU32, Mutex, Ordering, barrier};
 use crate::wake::Wakeup;
 
 /// What one worker has in a queue.
@@ -48,13 +48,7 @@ impl Account {
     fn tell(&self) {
         // Who waits says so, then looks whether it may send; who gives back does that, then looks whether anybody waits. With a
         // fence between the two on either side, one of them sees the other.
-        #[cfg(loom)]
-        let fenced = !crate::planted::is(crate::planted::Bug::NoBarrier);
-        #[cfg(not(loom))]
-        let fenced = true;
-        if fenced {
-            fence(Ordering::SeqCst);
-        }
+        barrier();
         if self.waits.load(Ordering::Relaxed) != 0
             && !self.is_spent()
             && self.waits.swap(0, Ordering::AcqRel) != 0

@@ -15,7 +15,7 @@ use txweir_core::Meta;
 use txweir_core::device::{Completed, DeviceError, TxQueue};
 
 use crate::list::{Append, Take, list};
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, barrier, fence};
 use crate::wake::Wakeup;
 
 #[derive(Debug)]
@@ -156,14 +156,7 @@ impl<F> RingReceiver<F> {
     #[inline]
     pub fn finish(&self, packets: u64) {
         self.shared.finished.fetch_add(packets, Ordering::Release);
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::NoBarrier) {
-            if self.shared.sender_rests.load(Ordering::Relaxed) == 1 {
-                self.tell();
-            }
-            return;
-        }
-        fence(Ordering::SeqCst);
+        barrier();
         if self.shared.sender_rests.load(Ordering::Relaxed) == 1 {
             self.tell();
         }

@@ -17,6 +17,16 @@ pub(crate) use std::sync::{
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
 };
 
+/// Between what is said and what is then looked at: with one on either side, one of two threads sees the other.
+#[inline(always)]
+pub(crate) fn barrier() {
+    #[cfg(loom)]
+    if crate::planted::is(crate::planted::Bug::NoBarrier) {
+        return;
+    }
+    fence(Ordering::SeqCst);
+}
+
 /// The owner's side of an asymmetric barrier: where the others call [`heavy_barrier`], as much as a sequentially consistent
 /// fence, for nothing.
 #[inline(always)]

@@ -3,26 +3,16 @@
 #![cfg(not(loom))]
 #![allow(missing_docs)]
 
-use std::cell::Cell;
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use txweir_core::device::{Completed, DeviceError, TxQueue};
-use txweir_core::{Admitted, DqlConfig, Instant, Meta, Nanos, PathConfig, TxPath};
+use txweir_core::{Admitted, DqlConfig, Meta, Nanos, PathConfig, TxPath};
 use txweir_handoff::*;
 
-thread_local! {
-    /// Each test has a thread, and its own time.
-    static NOW: Cell<u64> = const { Cell::new(1_000_000_000) };
-}
-
-fn clock() -> Instant {
-    Instant(NOW.get())
-}
-
-fn pass(ms: u64) {
-    NOW.set(NOW.get() + ms * 1_000_000);
-}
+use common::own_time::{clock, pass};
 
 /// A device that tells nobody anything.
 struct Mute {

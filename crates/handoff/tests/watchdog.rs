@@ -4,7 +4,6 @@
 
 mod common;
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -12,21 +11,10 @@ use std::time::Duration;
 
 use txweir_core::device::{Completed, DeviceError, TxQueue};
 use txweir_core::txpath::Stops;
-use txweir_core::{Admitted, DqlConfig, Instant, Meta, Nanos, PathConfig, TxPath};
+use txweir_core::{Admitted, DqlConfig, Meta, Nanos, PathConfig, TxPath};
 use txweir_handoff::*;
 
-thread_local! {
-    /// Each test has a thread, and its own time.
-    static NOW: Cell<u64> = const { Cell::new(1_000_000_000) };
-}
-
-fn clock() -> Instant {
-    Instant(NOW.get())
-}
-
-fn pass(ms: u64) {
-    NOW.set(NOW.get() + ms * 1_000_000);
-}
+use common::own_time::{clock, pass};
 
 /// What can be seen of a device, and done to it.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use txweir_core::{Instant, Nanos};
 use crate::baton::{Flags, Turn};
 use crate::owned::{Listed, Owned};
 use crate::queue::{Drain, Handed, NEVER, Queue, Rest, Ticket, WAITING, WORK};
-use crate::sync::{Ordering, fence};
+use crate::sync::barrier;
 #[cfg(not(loom))]
 use crate::wake::Wakeup;
 
@@ -199,13 +199,7 @@ impl<D: TxQueue> Queue<D> {
         }
         // The consumer is to see that the list is as good as full before anybody is refused.
         let flags = if appended.free <= 1 { WORK.and(WAITING) } else { WORK };
-        #[cfg(loom)]
-        let fenced = !crate::planted::is(crate::planted::Bug::NoBarrier);
-        #[cfg(not(loom))]
-        let fenced = true;
-        if fenced {
-            fence(Ordering::SeqCst);
-        }
+        barrier();
         if self.baton.knows(flags) {
             return Ok(());
         }

@@ -15,6 +15,25 @@ pub fn clock() -> Instant {
     Instant(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
+/// A clock that each test sets by itself: each has a thread.
+pub mod own_time {
+    use std::cell::Cell;
+
+    use txweir_core::Instant;
+
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(1_000_000_000) };
+    }
+
+    pub fn clock() -> Instant {
+        Instant(NOW.get())
+    }
+
+    pub fn pass(ms: u64) {
+        NOW.set(NOW.get() + ms * 1_000_000);
+    }
+}
+
 pub fn path<F>(bql: bool, kind: &str, options: &[&str]) -> TxPath<F> {
     let config = PathConfig { pool: 4096, bql: bql.then(Default::default), ..PathConfig::default() };
     TxPath::new(config).unwrap().with_qdisc(kind, options).unwrap()
