@@ -253,8 +253,14 @@ impl Borrow {
 
     /// The mode of a class that by its own tokens has that of `alone`, and how long until a better one, when a packet of `size`
     /// bytes has left through it; 0 for none.
-    #[inline]
+    #[inline(always)]
     fn shared_mode(&mut self, i: usize, alone: (Mode, i64), now: Instant, size: u64) -> (Mode, i64) {
+        if self.leases.is_empty() { alone } else { self.leased_mode(i, alone, now, size) }
+    }
+
+    /// As `shared_mode`, where some class shares its ceiling.
+    #[inline(never)]
+    fn leased_mode(&mut self, i: usize, alone: (Mode, i64), now: Instant, size: u64) -> (Mode, i64) {
         let mut leases = self.leases.iter_mut();
         let Some((_, lease)) = leases.find(|(slot, _)| usize::from(*slot) == i) else { return alone };
         let waiting = self.hot[i].active != 0;
