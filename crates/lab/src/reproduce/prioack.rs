@@ -167,7 +167,7 @@ fn case(&(beside, tso, published): &Case) -> Result<Vec<Row>, String> {
 }
 
 /// Connections where nobody has published anything: the deeper the rings, the rougher the priority; and queues that overflow
-/// (512 packets and 16 for each of 8 processors).
+/// (512 packets and 16 for each of 8 processors). And windows between those that would fit either half.
 fn unpublished() -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     let others: [(&str, bool, u32, u32); 4] = [
@@ -182,6 +182,12 @@ fn unpublished() -> Result<Vec<Row>, String> {
             rows.push(row(format!("{group}: {name}"), "conns", None, rates(s)?.conns));
         }
     }
+    for (group, tso) in [("windows of 24, TSO", true), ("windows of 24, no TSO", false)] {
+        for (on, name) in [(true, "on"), (false, "off")] {
+            let s = Setup { windows: [24; 2], ..setup(true, Some(Beside::Connections), tso, on) };
+            rows.push(row(format!("{group}: {name}"), "conns", None, rates(s)?.conns));
+        }
+    }
     Ok(rows)
 }
 
@@ -193,7 +199,7 @@ fn run(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
         progress(&format!("128 bulk streams and {:?}, {tso}, knob on and off", c.0));
         rows.extend(case(c)?);
     }
-    progress("rings and queues of other lengths");
+    progress("other rings, queues and windows");
     rows.extend(unpublished()?);
     Ok(rows)
 }
