@@ -1,0 +1,91 @@
+//! Congestion control: one small trait, a file per algorithm.
+//!
+//! A sender tells its algorithm what happened and asks for numbers of segments. An algorithm either answers questions
+//! ([`Congestion::threshold`], [`Congestion::grow`]), and the sender reduces the window by PRR, or it owns the window
+//! ([`Congestion::control`]), as BBR does.
+
+use std::fmt::Debug;
+
+use crate::config::Algorithm;
+use crate::flow::{Ack, CaState, Event, Flow, RateSample};
+
+mod cubic;
+mod reno;
+
+pub use crate::flow::{Ack as Acknowledged, Event as Happened, RateSample as Sample};
+pub use cubic::Cubic;
+pub use reno::Reno;
+
+/// Least window of an algorithm that halves, segments (RFC 5681 equation 4).
+pub const WINDOW_MIN: u32 = 2;
+
+/// Which marks an algorithm asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wants {
+    /// Those of RFC 3168 if its end has them switched on.
+    #[default]
+    Classic,
+    /// ECT(0) on all packets and the exact echo of RFC 8257.
+    Dctcp,
+    /// ECT(1) on all packets (RFC 9331) and the exact echo of RFC 9768.
+    L4s,
+}
+
+/// An algorithm of congestion control.
+pub trait Congestion: Debug + Send {
+    /// Its name, as commands spell it.
+    fn name(&self) -> &'static str;
+    /// The connection begins.
+    fn start(&mut self, _flow: &mut Flow) {}
+    /// The window, in segments, above which growth is linear after a loss, a mark or a timeout.
+    fn threshold(&mut self, flow: &mut Flow) -> u32;
+    /// `acked` segments were delivered while the window limited the sender: `flow.cwnd` may grow.
+    fn grow(&mut self, flow: &mut Flow, acked: u32);
+    /// The window after a reduction that proved needless.
+    fn undone(&mut self, flow: &mut Flow) -> u32 {
+        flow.cwnd.max(flow.prior_cwnd)
+    }
+    /// The sender is in another state towards loss.
+    fn entered(&mut self, _flow: &mut Flow, _state: CaState) {}
+    /// Something happened.
+    fn event(&mut self, _flow: &mut Flow, _event: Event) {}
+    /// An acknowledgement came; its deliveries are not counted yet.
+    fn heard(&mut self, _flow: &mut Flow, _ack: &Ack) {}
+    /// Its deliveries are counted, and its round trip is known.
+    fn measured(&mut self, _flow: &mut Flow, _ack: &Ack) {}
+    /// True if it sets window and pacing rate itself, in [`control`](Self::control).
+    fn owns_window(&self) -> bool {
+        false
+    }
+    /// Sets `flow.cwnd` and `flow.pacing_rate` after each acknowledgement.
+    fn control(&mut self, _flow: &mut Flow, _ack: &Ack, _sample: &RateSample) {}
+    /// Departures are to be spread by `flow.pacing_rate`.
+    fn wants_pacing(&self) -> bool {
+        false
+    }
+    /// Pacing in percent of the rate of the window, in slow start and after it, if not Linux's 200 and 120.
+    fn pacing_percent(&self) -> Option<(u64, u64)> {
+        None
+    }
+    /// Fewest segments of a super-segment.
+    fn burst_min(&self, _flow: &Flow) -> u32 {
+        2
+    }
+    /// Which marks it asks for.
+    fn wants(&self) -> Wants {
+        Wants::Classic
+    }
+    /// The send buffer in windows, where it tunes itself.
+    fn buffer_windows(&self) -> u64 {
+        2
+    }
+}
+
+/// The algorithm of this name.
+pub(crate) fn make(algorithm: Algorithm, _flow: &mut Flow) -> Box<dyn Congestion> {
+    match algorithm {
+        Algorithm::Reno => Box::new(Reno),
+        Algorithm::Cubic => Box::new(Cubic::new()),
+        _ => Box::new(Cubic::new()),
+    }
+}

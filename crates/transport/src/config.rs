@@ -1,0 +1,152 @@
+//! How an end does TCP.
+
+use txweir_core::Nanos;
+
+use crate::tick::Tick;
+
+/// Congestion control of a sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// NewReno's window (RFC 5681).
+    Reno,
+    /// RFC 9438 as in Linux, with HyStart.
+    #[default]
+    Cubic,
+    /// RFC 9438 with HyStart++ (RFC 9406) in place of HyStart.
+    CubicPlus,
+    /// RFC 8257.
+    Dctcp,
+    /// BBR version 1 as in Linux 6.12.
+    Bbr,
+    /// BBR version 3 (draft-ietf-ccwg-bbr).
+    Bbr3,
+    /// Prague (draft-briscoe-iccrg-prague-congestion-control), for queues of L4S.
+    Prague,
+}
+
+impl Algorithm {
+    /// All of them, with the names by which commands and files know them.
+    pub const ALL: [(&'static str, Self); 7] = [
+        ("reno", Self::Reno),
+        ("cubic", Self::Cubic),
+        ("cubic+", Self::CubicPlus),
+        ("dctcp", Self::Dctcp),
+        ("bbr", Self::Bbr),
+        ("bbr3", Self::Bbr3),
+        ("prague", Self::Prague),
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, a)| *a == self).map_or("?", |(name, _)| name)
+    }
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(n, _)| *n == name).map(|(_, a)| *a)
+    }
+}
+
+/// Whether an end asks for marks in place of drops.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcnMode {
+    /// No.
+    #[default]
+    Off,
+    /// RFC 3168: one echo per round trip.
+    Classic,
+    /// RFC 9768: the number of marks, in three flags.
+    Accurate,
+}
+
+/// How departures are spread over time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pacing {
+    /// By the connection if its congestion control wants it, else not.
+    #[default]
+    Auto,
+    /// By the queue below (`fq`), from the departure times that segments carry.
+    Queue,
+    /// By the connection, whatever its congestion control.
+    Always,
+}
+
+/// How an end does TCP. The defaults are those of Linux 6.12 on Ethernet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Payload of a full segment without options; 1460 for Ethernet. At least 64.
+    pub mss: u16,
+    /// Time stamps (RFC 7323): 12 bytes of each segment.
+    pub stamps: bool,
+    /// Selective acknowledgements (RFC 2018).
+    pub sack: bool,
+    /// Congestion control.
+    pub algorithm: Algorithm,
+    /// Marks.
+    pub ecn: EcnMode,
+    /// Departures.
+    pub pacing: Pacing,
+    /// Segments of the first window (RFC 6928).
+    pub initial_window: u32,
+    /// Most payload of a super-segment, bytes; below two segments there are none.
+    pub gso_max: u32,
+    /// Most segments of a super-segment.
+    pub gso_segs: u32,
+    /// Bytes that a sender may have below the socket before small queues stop it, at most.
+    pub small_queue_max: u64,
+    /// Small queues: a sender waits until the device has sent what lies below the socket. Off where nothing reports that
+    /// (a device that hands packets to another host at once).
+    pub small_queues: bool,
+    /// Bytes handed over and not acknowledged, at most; 0 tunes itself to two windows.
+    pub send_buffer: u64,
+    /// The receive buffer at the start, bytes of memory (`tcp_rmem`, second number).
+    pub receive_buffer: u64,
+    /// The most that tuning makes of it (`tcp_rmem`, third number); not above 1 GiB.
+    pub receive_buffer_max: u64,
+    /// Memory that a full segment takes in the receive buffer, bytes.
+    pub segment_memory: u32,
+    /// Shortest delay of an acknowledgement.
+    pub ack_delay: Nanos,
+    /// Small segments wait for the acknowledgement of the one before (RFC 896). Off by default, as all who measure
+    /// latency have it.
+    pub nagle: bool,
+    /// After silence of a timeout the window starts anew (RFC 2861).
+    pub restart_after_idle: bool,
+    /// The tick that timers count.
+    pub tick: Tick,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            stamps: true,
+            sack: true,
+            algorithm: Algorithm::Cubic,
+            ecn: EcnMode::Off,
+            pacing: Pacing::Auto,
+            initial_window: 10,
+            gso_max: 65_536,
+            gso_segs: 65_535,
+            small_queue_max: 4 << 20,
+            small_queues: true,
+            send_buffer: 0,
+            receive_buffer: 131_072,
+            receive_buffer_max: 6 << 20,
+            segment_memory: 2_304,
+            ack_delay: Nanos::from_millis(40),
+            nagle: false,
+            restart_after_idle: true,
+            tick: Tick::default(),
+        }
+    }
+}
+
+/// Bytes that time stamps take of each segment, padding included (RFC 7323 appendix A).
+pub(crate) const STAMP_BYTES: u32 = 12;
+
+impl Config {
+    /// Payload of a full segment, options subtracted.
+    pub fn segment(&self) -> u32 {
+        u32::from(self.mss.max(64)) - if self.stamps { STAMP_BYTES } else { 0 }
+    }
+}

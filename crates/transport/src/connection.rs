@@ -1,0 +1,452 @@
+//! One end of a connection: the handshake, the two halves, and what its driver calls.
+
+use txweir_core::{Ecn, Instant};
+
+use crate::cc::{Congestion, Wants};
+use crate::config::{Config, EcnMode};
+use crate::flow::Flow;
+use crate::output;
+use crate::rack::stamp;
+use crate::receiver::{Due, Receiver};
+use crate::segment::{Flags, Segment, SynOptions};
+use crate::sender::{Counters, Sender};
+use crate::timer::{self, Purpose};
+
+/// SYNs sent again at a steady pace before the pace falls.
+const SYN_LINEAR: u32 = 4;
+/// SYNs sent again before an end gives up.
+const SYN_RETRIES_MAX: u32 = 6;
+
+/// Where an end stands (RFC 9293 section 3.3.2, with the states of closing as one).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It waits for a SYN.
+    Listen,
+    /// It has sent a SYN, or will.
+    SynSent,
+    /// It has answered a SYN.
+    SynReceived,
+    /// Data flows.
+    Established,
+    /// Both ends have closed, and everything is acknowledged.
+    Closed,
+    /// It was reset, or has given up.
+    Failed,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Connection {
+    state: State,
+    tx: Sender,
+    rx: Receiver,
+    config: Box<Config>,
+    /// A SYN, or the answer to one, is to be sent.
+    syn_due: bool,
+    syn_sent: Instant,
+    syns: u32,
+    /// The peer's shift of windows.
+    peer_scale: u8,
+    scaled: bool,
+    sack: bool,
+    stamps: bool,
+    /// What the peer's SYN offered of marks.
+    peer_ecn: EcnMode,
+}
+
+impl Connection {
+    /// The end that opens the connection: its first [`transmit`](Self::transmit) gives the SYN.
+    pub fn connect(config: &Config) -> Self {
+        let mut c = Self::new(config, State::SynSent);
+        c.syn_due = true;
+        c
+    }
+
+    /// The end that waits for the connection.
+    pub fn listen(config: &Config) -> Self {
+        Self::new(config, State::Listen)
+    }
+
+    fn new(config: &Config, state: State) -> Self {
+        Self {
+            state,
+            tx: Sender::new(config),
+            rx: Receiver::new(config),
+            config: Box::new(config.clone()),
+            syn_due: false,
+            syn_sent: Instant::ZERO,
+            syns: 0,
+            peer_scale: 0,
+            scaled: false,
+            sack: config.sack,
+            stamps: config.stamps,
+            peer_ecn: EcnMode::Off,
+        }
+    }
+
+    /// Where it stands.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+    /// What its sender and the congestion control share.
+    pub const fn flow(&self) -> &Flow {
+        &self.tx.flow
+    }
+    /// Its congestion control.
+    pub fn congestion(&self) -> &dyn Congestion {
+        &*self.tx.cc
+    }
+    /// What it has counted.
+    pub const fn counters(&self) -> Counters {
+        self.tx.counters
+    }
+    /// Bytes that were handed over and are not acknowledged.
+    pub const fn unacknowledged(&self) -> u64 {
+        let una = if self.tx.flow.una == 0 { 1 } else { self.tx.flow.una };
+        self.tx.flow.write.saturating_sub(una)
+    }
+    /// Bytes in order that wait for the reader.
+    pub const fn readable(&self) -> u64 {
+        self.rx.readable()
+    }
+    /// The reader has everything and the peer has closed.
+    pub fn finished(&self) -> bool {
+        self.rx.finished()
+    }
+
+    /// Hands over up to `bytes`; gives how many the send buffer takes. None once it is closing.
+    pub fn write(&mut self, now: Instant, bytes: u64) -> u64 {
+        if self.tx.closing || !matches!(self.state, State::Established) {
+            return 0;
+        }
+        self.tx.flow.now = now;
+        let most = match self.config.send_buffer {
+            0 => {
+                let windows = u64::from(self.tx.flow.cwnd.max(self.config.initial_window));
+                self.tx.cc.buffer_windows() * windows * u64::from(self.tx.flow.mss) + 65_536
+            }
+            n => n,
+        };
+        let n = bytes.min(most.saturating_sub(self.unacknowledged()));
+        if n > 0 {
+            self.tx.note_application();
+            self.tx.written(n);
+        }
+        n
+    }
+
+    /// No more data comes: a FIN follows what was handed over.
+    pub const fn close(&mut self) {
+        self.tx.closing = true;
+    }
+
+    /// Takes up to `most` bytes in order; gives how many there were.
+    pub fn read(&mut self, now: Instant, most: u64) -> u64 {
+        self.rx.take(now, most)
+    }
+
+    /// The device has sent a segment with so much payload that this end had handed out: small queues have room again.
+    pub const fn released(&mut self, payload: u32) {
+        self.tx.below = self.tx.below.saturating_sub(output::memory(payload));
+    }
+
+    /// A segment has come in.
+    pub fn receive(&mut self, now: Instant, seg: &Segment) {
+        self.tx.flow.now = now;
+        if seg.flags.has(Flags::RST) {
+            if !matches!(self.state, State::Listen) {
+                self.state = State::Failed;
+            }
+            return;
+        }
+        match self.state {
+            State::Closed if seg.flags.has(Flags::FIN) => self.rx.due = Due::Now,
+            State::Closed | State::Failed => {}
+            State::Listen if seg.flags.has(Flags::SYN) && !seg.flags.has(Flags::ACK) => {
+                self.take_syn(now, seg)
+            }
+            State::Listen => {}
+            State::SynSent => self.take_answer(now, seg),
+            State::SynReceived => {
+                if seg.flags.has(Flags::SYN) {
+                    self.syn_due = true;
+                } else if seg.flags.has(Flags::ACK) && seg.ack >= 1 {
+                    self.establish(now, seg);
+                    self.ordinary(now, seg);
+                }
+            }
+            State::Established if seg.flags.has(Flags::SYN) => self.rx.due = Due::Now,
+            State::Established => self.ordinary(now, seg),
+        }
+    }
+
+    fn ordinary(&mut self, now: Instant, seg: &Segment) {
+        let (rto, srtt8) = (self.tx.rto(), self.tx.flow.srtt8_us);
+        if seg.len > 0 {
+            self.tx.counters.segments_received += u64::from(seg.segments());
+            self.tx.counters.marks_received += u64::from(seg.ecn == Ecn::Ce);
+        }
+        if !self.rx.data(now, seg, rto, srtt8) {
+            return;
+        }
+        if seg.flags.has(Flags::ACK) {
+            crate::ack::take(&mut self.tx, seg, self.peer_scale, self.sack);
+        }
+        let done = self.tx.closing && self.tx.flow.una == self.tx.end() && self.rx.closed();
+        if done {
+            self.state = State::Closed;
+            self.tx.timer = None;
+        }
+    }
+
+    /// The peer's SYN: what both ends agree on.
+    fn agree(&mut self, now: Instant, seg: &Segment) {
+        let syn = seg.syn.unwrap_or_default();
+        self.sack &= syn.sack;
+        self.stamps &= seg.stamps.is_some();
+        self.scaled = syn.scale.is_some();
+        self.peer_scale = syn.scale.unwrap_or(0).min(14);
+        if !self.scaled {
+            self.rx.window.scale = 0;
+        }
+        let own = u32::from(self.config.mss);
+        let peer = if syn.mss == 0 { 536 } else { u32::from(syn.mss) };
+        self.tx.flow.mss = own.min(peer).max(64) - if self.stamps { 12 } else { 0 };
+        self.rx.begin(now, self.stamps, self.sack);
+        if let Some((theirs, _)) = seg.stamps {
+            self.rx.recent_stamp = theirs;
+        }
+    }
+
+    /// The mode that this end would like.
+    fn wish(&self) -> EcnMode {
+        match self.tx.cc.wants() {
+            Wants::Classic => self.config.ecn,
+            Wants::Dctcp => EcnMode::Classic,
+            Wants::L4s => EcnMode::Accurate,
+        }
+    }
+
+    fn agree_on_marks(&mut self, mode: EcnMode) {
+        let wants = self.tx.cc.wants();
+        let (code, always) = match (wants, mode) {
+            (Wants::L4s, EcnMode::Accurate) => (Ecn::Ect1, true),
+            (Wants::Dctcp, EcnMode::Classic) => (Ecn::Ect0, true),
+            _ => (Ecn::Ect0, false),
+        };
+        self.tx.ecn.agreed(mode, code, always);
+        self.rx.ecn.mode = mode;
+        self.rx.ecn.exact = wants == Wants::Dctcp && mode == EcnMode::Classic;
+    }
+
+    fn take_syn(&mut self, now: Instant, seg: &Segment) {
+        self.agree(now, seg);
+        self.peer_ecn = match seg.flags.ace() {
+            7 => EcnMode::Accurate,
+            3 => EcnMode::Classic,
+            _ => EcnMode::Off,
+        };
+        let mode = match (self.wish(), self.peer_ecn) {
+            (EcnMode::Off, _) | (_, EcnMode::Off) => EcnMode::Off,
+            (EcnMode::Accurate, EcnMode::Accurate) => EcnMode::Accurate,
+            _ => EcnMode::Classic,
+        };
+        self.agree_on_marks(mode);
+        self.state = State::SynReceived;
+        self.syn_due = true;
+    }
+
+    fn take_answer(&mut self, now: Instant, seg: &Segment) {
+        if !seg.flags.has(Flags::SYN.with(Flags::ACK)) || seg.ack != 1 {
+            return;
+        }
+        self.agree(now, seg);
+        let mode = match (self.wish(), seg.flags.ace()) {
+            (EcnMode::Off, _) => EcnMode::Off,
+            (EcnMode::Accurate, 2 | 3 | 4 | 6) => EcnMode::Accurate,
+            (_, 1 | 5) => EcnMode::Classic,
+            _ => EcnMode::Off,
+        };
+        self.agree_on_marks(mode);
+        self.establish(now, seg);
+        self.rx.due = Due::Now;
+    }
+
+    fn establish(&mut self, now: Instant, seg: &Segment) {
+        self.state = State::Established;
+        self.tx.timer = None;
+        let tx = &mut self.tx;
+        tx.flow.now = now;
+        (tx.flow.una, tx.flow.next) = (1, 1);
+        tx.flow.high = 0;
+        tx.flow.delivered = 1;
+        tx.flow.app_limited = 0;
+        tx.window_seq = seg.seq;
+        let shift = if seg.flags.has(Flags::SYN) { 0 } else { self.peer_scale };
+        tx.window = u64::from(seg.window) << shift;
+        tx.backoff = 0;
+        tx.usage_end = 1;
+        tx.window_stamp = tx.flow.ticks();
+        if self.syns <= 1 {
+            let us = (now.saturating_since(self.syn_sent).0 / 1_000).min(u64::from(u32::MAX)) as u32;
+            tx.rtt.sample_min(tx.flow.now_us(), us);
+            tx.rtt.sample(us, 1, 1);
+            (tx.flow.min_rtt_us, tx.flow.srtt8_us) = (tx.rtt.min(), tx.rtt.srtt8);
+        } else {
+            // A SYN was lost: the first window is one segment (RFC 6298 section 5.7 in spirit).
+            tx.flow.cwnd = 1;
+        }
+        tx.cc.start(&mut tx.flow);
+        if !tx.cc.owns_window() {
+            crate::ack::pace(&mut tx.flow, tx.cc.pacing_percent());
+        }
+    }
+
+    /// The next segment that leaves now, if one does. To be asked until it gives none.
+    pub fn transmit(&mut self, now: Instant) -> Option<Segment> {
+        self.tx.flow.now = now;
+        match self.state {
+            State::SynSent | State::SynReceived => return self.handshake(now),
+            State::Listen | State::Failed => return None,
+            State::Established | State::Closed => {}
+        }
+        if let Some(at) = self.rx.split_at.take() {
+            let ack = Segment { ack: at, ..self.bare(now) };
+            self.rx.ecn.turn();
+            self.rx.due = Due::Now;
+            self.tx.counters.acks_sent += 1;
+            return Some(ack);
+        }
+        if self.state == State::Established {
+            if std::mem::take(&mut self.tx.window_probe_due) {
+                let seq = self.tx.flow.una - 1;
+                let ticks = self.tx.rto();
+                timer::set(&mut self.tx, Purpose::Window, ticks);
+                return Some(Segment { seq, ..self.bare(now) });
+            }
+            if let Some(out) = output::next(&mut self.tx, self.sack) {
+                return Some(self.data(now, out));
+            }
+        }
+        if self.rx.due == Due::Now {
+            self.tx.counters.acks_sent += 1;
+            return Some(self.bare(now));
+        }
+        None
+    }
+
+    /// A segment without data.
+    fn bare(&mut self, now: Instant) -> Segment {
+        let flags = Flags::ACK.with(self.rx.ecn.flags());
+        let (window, sacks) = self.rx.acknowledge();
+        let (ecn, _) = self.tx.ecn.label(false);
+        Segment {
+            seq: self.tx.flow.next,
+            ack: self.rx.next,
+            window,
+            flags,
+            ecn,
+            sacks,
+            stamps: self.stamps.then(|| (stamp(now), self.rx.recent_stamp)),
+            departs: now,
+            ..Segment::default()
+        }
+    }
+
+    fn data(&mut self, now: Instant, out: output::Out) -> Segment {
+        let (ecn, cwr) = self.tx.ecn.label(!out.again);
+        let last = out.start + u64::from(out.len) == self.tx.flow.write;
+        let flags = Flags::ACK
+            .with(self.rx.ecn.flags())
+            .with(cwr)
+            .with_if(Flags::FIN, out.fin)
+            .with_if(Flags::PSH, last && out.len > 0);
+        self.rx.replied(self.tx.flow.ticks());
+        let (window, sacks) = self.rx.acknowledge();
+        let mss = self.tx.flow.mss;
+        Segment {
+            seq: out.start,
+            ack: self.rx.next,
+            len: out.len,
+            window,
+            gso: if out.len > mss { mss as u16 } else { 0 },
+            flags,
+            ecn,
+            sacks,
+            stamps: self.stamps.then(|| (stamp(out.departs), self.rx.recent_stamp)),
+            syn: None,
+            departs: if self.tx.queue_paces { out.departs } else { now },
+            again: out.again,
+        }
+    }
+
+    fn handshake(&mut self, now: Instant) -> Option<Segment> {
+        if !std::mem::take(&mut self.syn_due) {
+            return None;
+        }
+        self.syn_sent = now;
+        self.syns += 1;
+        let linear = self.state == State::SynSent && self.syns <= SYN_LINEAR + 1;
+        self.tx.backoff = if linear { 0 } else { (self.syns - 1).min(16) };
+        let ticks = self.tx.rto();
+        timer::set(&mut self.tx, Purpose::Retransmit, ticks);
+        let answers = self.state == State::SynReceived;
+        let mode = if answers { self.tx.ecn.mode } else { self.wish() };
+        let ace = match (mode, answers) {
+            (EcnMode::Off, _) => 0,
+            (EcnMode::Classic, false) => 3,
+            (EcnMode::Classic, true) => 1,
+            (EcnMode::Accurate, false) => 7,
+            (EcnMode::Accurate, true) => 2,
+        };
+        let scale = Some(self.rx.window.scale).filter(|_| !answers || self.scaled);
+        let window = u16::try_from(self.rx.window.offered).unwrap_or(u16::MAX);
+        let ack = if answers { 1 } else { 0 };
+        Some(Segment {
+            ack,
+            window,
+            flags: Flags::SYN.with_if(Flags::ACK, answers).with(Flags::of_ace(ace)),
+            stamps: self.stamps.then(|| (stamp(now), self.rx.recent_stamp)),
+            syn: Some(SynOptions { mss: self.config.mss, scale, sack: self.sack }),
+            departs: now,
+            again: self.syns > 1,
+            ..Segment::default()
+        })
+    }
+
+    /// Does what is due. To be followed by [`transmit`](Self::transmit).
+    pub fn on_time(&mut self, now: Instant) {
+        self.tx.flow.now = now;
+        let rto = self.tx.rto();
+        self.rx.on_time(now, rto);
+        if self.tx.timer.is_none_or(|t| t.at > now) {
+            return;
+        }
+        match self.state {
+            State::SynSent | State::SynReceived => {
+                self.tx.timer = None;
+                if self.syns > SYN_RETRIES_MAX {
+                    self.state = State::Failed;
+                }
+                self.syn_due = true;
+            }
+            _ => {
+                if !timer::fired(&mut self.tx) {
+                    self.state = State::Failed;
+                }
+            }
+        }
+    }
+
+    /// When it is to be called next if nothing comes: a timer, or a paced departure. `None`: only a segment, the
+    /// application or the device can bring it on.
+    pub fn deadline(&self) -> Option<Instant> {
+        if matches!(self.state, State::Failed) {
+            return None;
+        }
+        let timer = self.tx.timer.map(|t| t.at);
+        let waits = self.tx.flow.next < self.tx.end() || self.tx.flow.lost > self.tx.flow.again;
+        let pace = if waits { output::paced_until(&self.tx) } else { None };
+        [timer, self.rx.deadline(), pace].into_iter().flatten().min()
+    }
+}

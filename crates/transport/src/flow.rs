@@ -1,0 +1,281 @@
+//! What a sender and its congestion control share: the window, the counters, the clock.
+
+use txweir_core::Instant;
+
+use crate::tick::Tick;
+
+/// Where a sender stands towards loss (as in Linux).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CaState {
+    /// Nothing is wrong.
+    #[default]
+    Open,
+    /// Something came out of order.
+    Disorder,
+    /// The window shrinks because of marks.
+    Cwr,
+    /// Losses are repaired by fast retransmission.
+    Recovery,
+    /// Losses are repaired after a timeout.
+    Loss,
+}
+
+/// What happens to a sender, as its congestion control is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It sends after nothing was in flight.
+    Start,
+    /// Its window starts anew after silence.
+    Restart,
+    /// A reduction of the window has ended.
+    ReductionDone,
+    /// A timeout.
+    Timeout,
+}
+
+/// What an acknowledgement told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ack {
+    /// Data was acknowledged for the first time, by number or selectively.
+    pub progress: bool,
+    /// The first number not acknowledged advanced.
+    pub advanced: bool,
+    /// Data, not only a SYN, was acknowledged by number.
+    pub data_acked: bool,
+    /// It echoes marks.
+    pub echo: bool,
+    /// Segments of it that were marked, where the echo is exact.
+    pub marked: u32,
+    /// A round-trip sample of this acknowledgement, microseconds.
+    pub rtt_us: Option<u32>,
+    /// Segments acknowledged by number.
+    pub acked: u32,
+    /// Segments newly delivered: acknowledged for the first time by number or selectively.
+    pub delivered: u32,
+    /// Segments marked as lost meanwhile.
+    pub lost: u32,
+    /// Segments in flight before it came.
+    pub prior_in_flight: u32,
+}
+
+/// A sample of the rate of delivery (draft-cheng-iccrg-delivery-rate-estimation).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateSample {
+    /// Segments delivered over `interval_us`; nothing if there is no sample.
+    pub delivered: Option<u32>,
+    /// Of them, marked.
+    pub delivered_ce: u32,
+    /// The longer of the two phases.
+    pub interval_us: u64,
+    /// Length of the sending phase.
+    pub send_us: u64,
+    /// Length of the acknowledging phase.
+    pub ack_us: u64,
+    /// What was delivered when the segment of the sample was sent; 0 if nothing was acknowledged.
+    pub prior_delivered: u64,
+    /// The sender had nothing to send meanwhile.
+    pub app_limited: bool,
+    /// The segment had been sent before.
+    pub retransmitted: bool,
+    /// In flight when the segment of the sample was sent, itself included.
+    pub sent_in_flight: u32,
+    /// Lost when the segment of the sample was sent, in all.
+    pub prior_lost: u64,
+    /// The acknowledgement may have waited for a timer of the receiver.
+    pub delayed: bool,
+}
+
+/// The state of a sender that its congestion control reads and writes.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// The present.
+    pub now: Instant,
+    /// The tick of timers.
+    pub tick: Tick,
+    /// Payload of a full segment, bytes.
+    pub mss: u32,
+    /// Congestion window, segments.
+    pub cwnd: u32,
+    /// Above it, growth is linear; `u32::MAX` until the first loss.
+    pub ssthresh: u32,
+    /// Acknowledged segments that have not yet made the window grow.
+    pub growth: u32,
+    /// The window before the last reduction.
+    pub prior_cwnd: u32,
+    /// Segments of the first window.
+    pub initial_window: u32,
+    /// The window is what limited sending in the last round trip.
+    pub limited: bool,
+    /// Most segments in flight in the last round trip.
+    pub most_out: u32,
+    /// First number not acknowledged.
+    pub una: u64,
+    /// First number not sent.
+    pub next: u64,
+    /// First number not handed over by the application.
+    pub write: u64,
+    /// Segments sent and not acknowledged.
+    pub out: u32,
+    /// Of them, acknowledged selectively.
+    pub sacked: u32,
+    /// Of them, taken as lost.
+    pub lost: u32,
+    /// Of the lost ones, sent again.
+    pub again: u32,
+    /// Segments delivered in all.
+    pub delivered: u64,
+    /// Of them, marked.
+    pub delivered_ce: u64,
+    /// Segments lost in all.
+    pub lost_total: u64,
+    /// What `delivered` will be when all is delivered that was in flight when the application had nothing more; 0 if
+    /// it is not so limited.
+    pub app_limited: u64,
+    /// Eight times the smoothed round trip, microseconds.
+    pub srtt8_us: u32,
+    /// The smallest round trip of late, microseconds; `u32::MAX` before a sample.
+    pub min_rtt_us: u32,
+    /// Rate at which segments may leave, byte/s; `u64::MAX` before a sample.
+    pub pacing_rate: u64,
+    /// Departures are spread by `pacing_rate`.
+    pub paced: bool,
+    /// The present time of departures; ahead of `now` while pacing.
+    pub departs: Instant,
+    /// Most payload of a super-segment, bytes.
+    pub gso_max: u32,
+    /// Where it stands towards loss.
+    pub state: CaState,
+    /// The window shrinks until this number is acknowledged.
+    pub high: u64,
+    /// When data was last sent, ticks.
+    pub last_sent: u64,
+}
+
+impl Flow {
+    /// The present in microseconds.
+    pub const fn now_us(&self) -> u64 {
+        self.now.0 / 1_000
+    }
+    /// The present in ticks.
+    pub const fn ticks(&self) -> u64 {
+        self.tick.count(self.now)
+    }
+    /// Segments in the network as far as the sender knows (RFC 6675, "pipe").
+    pub const fn in_flight(&self) -> u32 {
+        (self.out + self.again).saturating_sub(self.sacked + self.lost)
+    }
+    /// The window grows with each segment that is acknowledged.
+    pub const fn slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+    /// The window is being reduced.
+    pub const fn reducing(&self) -> bool {
+        matches!(self.state, CaState::Cwr | CaState::Recovery)
+    }
+    /// The window, not the application or the receiver, limits sending (RFC 7661 in spirit). In slow start half the
+    /// window in flight is enough.
+    pub const fn window_limited(&self) -> bool {
+        self.limited || (self.slow_start() && self.cwnd < self.most_out.saturating_mul(2))
+    }
+    /// The threshold to come back to after a reduction that proves needless.
+    pub const fn current_ssthresh(&self) -> u32 {
+        if self.reducing() {
+            return self.ssthresh;
+        }
+        let kept = (self.cwnd >> 1) + (self.cwnd >> 2);
+        if self.ssthresh > kept { self.ssthresh } else { kept }
+    }
+    /// Slow start: a segment more for each acknowledged, up to the threshold. Gives the acknowledged ones left over.
+    pub fn grow_exponentially(&mut self, acked: u32) -> u32 {
+        let cwnd = self.cwnd.saturating_add(acked).min(self.ssthresh);
+        let left = acked - (cwnd - self.cwnd);
+        self.cwnd = cwnd;
+        left
+    }
+    /// A segment more for each `per` acknowledged.
+    pub fn grow_linearly(&mut self, per: u32, acked: u32) {
+        let per = per.max(1);
+        if self.growth >= per {
+            self.growth = 0;
+            self.cwnd += 1;
+        }
+        self.growth += acked;
+        if self.growth >= per {
+            let more = self.growth / per;
+            self.growth -= more * per;
+            self.cwnd = self.cwnd.saturating_add(more);
+        }
+    }
+    /// The rate of one window per smoothed round trip, byte/s.
+    pub fn window_rate(&self, percent: u64) -> u64 {
+        match self.srtt8_us {
+            0 => u64::MAX,
+            srtt8 => {
+                let segments = u128::from(self.cwnd.max(self.out));
+                let bytes = segments * u128::from(self.mss) * u128::from(percent) * 8_000_000 / 100;
+                u64::try_from(bytes / u128::from(srtt8)).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn test_flow() -> Flow {
+    Flow {
+        now: Instant::ZERO,
+        tick: Tick::default(),
+        mss: 1448,
+        cwnd: 10,
+        ssthresh: u32::MAX,
+        growth: 0,
+        prior_cwnd: 0,
+        initial_window: 10,
+        limited: true,
+        most_out: 10,
+        una: 1,
+        next: 1,
+        write: 1,
+        out: 0,
+        sacked: 0,
+        lost: 0,
+        again: 0,
+        delivered: 0,
+        delivered_ce: 0,
+        lost_total: 0,
+        app_limited: 0,
+        srtt8_us: 0,
+        min_rtt_us: u32::MAX,
+        pacing_rate: u64::MAX,
+        paced: false,
+        departs: Instant::ZERO,
+        gso_max: 65_536,
+        state: CaState::Open,
+        high: 0,
+        last_sent: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_stops_at_the_threshold_and_goes_on_linearly() {
+        let mut f = test_flow();
+        f.ssthresh = 15;
+        assert_eq!(f.grow_exponentially(8), 3);
+        assert_eq!(f.cwnd, 15);
+        for _ in 0..15 {
+            f.grow_linearly(15, 1);
+        }
+        assert_eq!((f.cwnd, f.growth), (16, 0));
+    }
+
+    #[test]
+    fn the_rate_of_a_window() {
+        let mut f = test_flow();
+        assert_eq!(f.window_rate(200), u64::MAX);
+        f.srtt8_us = 8 * 100_000;
+        assert_eq!(f.window_rate(200), 2 * 10 * 1448 * 10);
+    }
+}

@@ -1,0 +1,52 @@
+//! TCP as Linux does it, as a state machine on numbers: no I/O, no clock, no bytes.
+//!
+//! A [`Connection`] is one end. Its driver tells it the time, hands it segments ([`Connection::receive`]), writes and
+//! reads counts of bytes, asks for segments ([`Connection::transmit`]) and calls again at [`Connection::deadline`]. A
+//! [`Segment`] names ranges of sequence numbers; [`wire`] gives it the bytes of a TCP header where a filter or a
+//! capture wants them.
+//!
+//! **What it does.** RFC 9293 with window scaling and timestamps (RFC 7323), SACK and D-SACK (RFC 2018, 2883, 6675),
+//! RACK-TLP (RFC 8985), PRR (RFC 6937bis), the retransmission timeout of RFC 6298 with the 200 ms floor of Linux and
+//! F-RTO (RFC 5682), an initial window of ten segments (RFC 6928), delayed, quick and compressed acknowledgements,
+//! limited transmit, validation of the congestion window, automatic tuning of the receive window, sizing of
+//! super-segments, small queues below the socket, pacing, and ECN (RFC 3168, RFC 9768).
+//!
+//! **Congestion control** stands behind the trait [`cc::Congestion`], a file per algorithm.
+//!
+//! **Whose behaviour.** Where RFCs leave a choice, this crate does what recordings of Linux 6.12 show
+//! (`spec/tcp` of the repository): timers count ticks of a timer wheel, round trips are measured in microseconds,
+//! units of transmission are what the sender cut at the time.
+//!
+//! **Bounds.** A connection keeps one record of 64 bytes for each unit in flight, at most [`UNITS_MAX`], and at most
+//! [`GAPS_MAX`] ranges received out of order. Both ends of an idle connection take less than 2 KB together.
+#![forbid(unsafe_code)]
+
+mod ack;
+pub mod cc;
+mod config;
+mod connection;
+mod ecn;
+mod flow;
+mod output;
+mod rack;
+mod rate;
+mod receiver;
+mod recovery;
+mod rtt;
+mod sack;
+mod segment;
+mod sender;
+mod tick;
+mod timer;
+mod units;
+mod window;
+pub mod wire;
+
+pub use config::{Algorithm, Config, EcnMode, Pacing};
+pub use connection::{Connection, State};
+pub use flow::{CaState, Flow};
+pub use receiver::GAPS_MAX;
+pub use segment::{Flags, Sacks, Segment};
+pub use sender::Counters;
+pub use tick::Tick;
+pub use units::UNITS_MAX;

@@ -1,0 +1,370 @@
+//! What the sending half sends next: a retransmission, a probe, or new data, as far as window, pacing and small queues let it.
+
+use txweir_core::{Instant, Nanos};
+
+use crate::flow::{CaState, Event};
+use crate::rack::stamp;
+use crate::sender::Sender;
+use crate::timer::{self, Purpose};
+use crate::units::{Marks, UNITS_MAX, Unit, segments};
+
+/// Segments that are never paced (RFC 6928's window).
+const UNPACED: u64 = 10;
+/// Of the smallest round trip in microseconds, a super-segment doubles for each halving below this power of two.
+const RTT_LOG: u32 = 9;
+/// Memory of a unit below the socket beside its payload, bytes.
+const UNIT_MEMORY: u64 = 1_280;
+/// A sender that has been silent so long does not wait for a larger unit.
+const DEFER_SILENCE: Nanos = Nanos(1_000_000);
+
+/// What leaves next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Out {
+    pub(crate) start: u64,
+    pub(crate) len: u32,
+    pub(crate) fin: bool,
+    pub(crate) again: bool,
+    pub(crate) departs: Instant,
+}
+
+/// The next unit, if one may leave now.
+pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
+    if std::mem::take(&mut s.timeout_due) && !s.units.is_empty() {
+        return again(s, 0, 1);
+    }
+    if s.probe_due {
+        s.probe_due = false;
+        return probe(s);
+    }
+    if !s.rec.new_first
+        && let Some(out) = lost(s)
+    {
+        return Some(out);
+    }
+    let out = fresh(s);
+    if out.is_none() {
+        drained(s, sack);
+        if s.rec.new_first && s.flow.next <= s.flow.high {
+            // There was nothing new to send: the ordinary repair goes on.
+            (s.rec.new_first, s.rec.frto) = (false, false);
+            return lost(s);
+        }
+    }
+    out
+}
+
+/// True if pacing holds departures back now.
+pub(crate) fn paced_until(s: &Sender) -> Option<Instant> {
+    (s.flow.paced && s.flow.departs > s.flow.now).then_some(s.flow.departs)
+}
+
+/// Too much lies below the socket (small queues). One unit in flight may always have a second.
+fn small_queue_full(s: &Sender, payload: u64) -> bool {
+    if !s.small_queues {
+        return false;
+    }
+    let rate = if s.flow.pacing_rate == u64::MAX { u64::MAX } else { s.flow.pacing_rate >> 10 };
+    let mut most = (2 * (payload + UNIT_MEMORY)).max(rate);
+    if !(s.flow.paced || s.queue_paces) {
+        most = most.min(s.small_queue_max);
+    }
+    s.below > most && s.units.len() > 1
+}
+
+/// The next unit that is lost and not sent again.
+fn lost(s: &mut Sender) -> Option<Out> {
+    if s.flow.again >= s.flow.lost || s.flow.in_flight() >= s.flow.cwnd || paced_until(s).is_some() {
+        return None;
+    }
+    let mut i = s.units.find(s.rec.lost_from.max(s.flow.una));
+    loop {
+        let unit = s.units.get(i)?;
+        s.rec.lost_from = unit.start;
+        if unit.marks.has(Marks::LOST) && !unit.marks.any(Marks::AGAIN | Marks::SACKED) {
+            break;
+        }
+        i += 1;
+    }
+    let payload = u64::from(s.units.get(i)?.payload());
+    if small_queue_full(s, payload) {
+        return None;
+    }
+    let room = s.flow.cwnd - s.flow.in_flight();
+    let most = room.min(burst(s));
+    let out = again(s, i, most);
+    if i == 0 && !s.timer.is_some_and(|t| t.purpose == Purpose::Reorder) {
+        let rto = s.rto();
+        timer::set(s, Purpose::Retransmit, rto);
+    }
+    out
+}
+
+/// Sends unit `i` again, at most `most` segments of it.
+fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
+    let u = *s.units.get(i)?;
+    let mss = s.flow.mss.max(1);
+    if u32::from(u.segments) > most {
+        s.units.split(i, u.start + u64::from(most) * u64::from(mss), mss);
+    }
+    let in_flight = s.flow.in_flight();
+    let u = s.units.get_mut(i)?;
+    let n = u32::from(u.segments);
+    if !u.marks.has(Marks::AGAIN) {
+        u.marks.set(Marks::AGAIN | Marks::EVER_AGAIN);
+        s.flow.again += n;
+    }
+    s.rec.undo_left = Some(s.rec.undo_left.unwrap_or(0) + n);
+    if s.flow.reducing() {
+        s.rec.prr_out += n;
+    }
+    let out = leave(s, i, in_flight);
+    s.rec.again_stamp = s.rec.again_stamp.or(Some(stamp(out.departs)));
+    Some(out)
+}
+
+/// Unit `i` leaves once more: its time, its place in the order of transmissions, and the counters.
+fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
+    let Some(&u) = s.units.get(i) else {
+        return Out { start: 0, len: 0, fin: false, again: true, departs: s.flow.now };
+    };
+    let departs = depart(s, u.payload(), u32::from(u.segments));
+    let mut unit = u;
+    unit.sent = departs;
+    unit.in_flight = in_flight + u32::from(u.segments);
+    s.rate.sent(&s.flow, &mut unit);
+    if let Some(slot) = s.units.get_mut(i) {
+        *slot = unit;
+    }
+    s.units.sent_again(i, departs);
+    s.counters.retransmitted += u64::from(u.segments);
+    s.counters.retransmitted_bytes += u64::from(u.payload());
+    let (start, len, fin) = (u.start, u.payload(), u.marks.has(Marks::FIN));
+    Out { start, len, fin, again: true, departs }
+}
+
+/// The loss probe (RFC 8985 section 7.3): new data if the window has room, else the last segment again.
+fn probe(s: &mut Sender) -> Option<Out> {
+    let out = match s.can_send_new() && s.flow.next + u64::from(s.flow.mss) <= s.window_end() {
+        true => Some(send_new(s, s.flow.mss)),
+        false => None,
+    };
+    s.tlp_again = out.is_none();
+    let out = out.or_else(|| {
+        let last = s.units.len().checked_sub(1)?;
+        let u = *s.units.get(last)?;
+        let mss = u64::from(s.flow.mss.max(1));
+        let mut i = last;
+        if u.segments > 1 {
+            s.units.split(last, u.start + (u64::from(u.segments) - 1) * mss, s.flow.mss);
+            i += 1;
+        }
+        let in_flight = s.flow.in_flight();
+        if let Some(u) = s.units.get_mut(i) {
+            u.marks.set(Marks::EVER_AGAIN);
+        }
+        s.rec.undo_left = Some(s.rec.undo_left.unwrap_or(0) + 1);
+        Some(leave(s, i, in_flight))
+    });
+    if out.is_some() {
+        s.counters.probes += 1;
+        s.tlp_end = Some(s.flow.next);
+    }
+    s.burst = 0;
+    timer::restart(s, out.is_none());
+    out
+}
+
+/// Most segments of the next super-segment: what a millisecond of the pacing rate carries, more on short paths.
+fn burst(s: &Sender) -> u32 {
+    let f = &s.flow;
+    let most = u64::from(f.gso_max.max(f.mss));
+    let mut bytes = if f.pacing_rate == u64::MAX { most } else { f.pacing_rate >> 10 };
+    let short = if f.min_rtt_us == u32::MAX { 32 } else { f.min_rtt_us >> RTT_LOG };
+    if short < 32 {
+        bytes = bytes.saturating_add(most >> short);
+    }
+    let n = (bytes.min(most) / u64::from(f.mss.max(1))) as u32;
+    n.max(s.cc.burst_min(f)).min(s.gso_segs).min((most / u64::from(f.mss.max(1))).max(1) as u32)
+}
+
+/// New data, if there is some and nothing forbids it.
+fn fresh(s: &mut Sender) -> Option<Out> {
+    let (mss, end) = (s.flow.mss, s.end());
+    if s.flow.next >= end || s.units.len() >= UNITS_MAX || paced_until(s).is_some() {
+        return None;
+    }
+    let in_flight = s.flow.in_flight();
+    let Some(room) = s.flow.cwnd.checked_sub(in_flight).filter(|r| *r > 0) else {
+        s.deferring = true;
+        return None;
+    };
+    let quota = room.min((s.flow.cwnd >> 1).max(1));
+    let left = s.flow.write - s.flow.next;
+    let window = s.window_end().saturating_sub(s.flow.next);
+    if window < left.min(u64::from(mss)) || (left == 0 && s.flow.next >= s.window_end() + 1) {
+        return None;
+    }
+    let most = burst(s);
+    if left <= u64::from(mss) {
+        // A short segment waits while another is out (RFC 896), if that is switched on.
+        let short = left < u64::from(mss) && !s.closing;
+        if s.nagle && short && s.flow.out > 0 && s.short_end > s.flow.una {
+            return None;
+        }
+    } else if defers(s, left, room, window, most) {
+        return None;
+    }
+    let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(window);
+    let len = u32::try_from(len).unwrap_or(u32::MAX);
+    if small_queue_full(s, u64::from(len)) {
+        return None;
+    }
+    Some(send_new(s, len))
+}
+
+/// True if it waits for more window rather than send a small unit.
+fn defers(s: &mut Sender, left: u64, room: u32, window: u64, most: u32) -> bool {
+    let f = &s.flow;
+    if f.state >= CaState::Recovery || f.now.saturating_since(s.last_departure) > DEFER_SILENCE {
+        return false;
+    }
+    let mss = u64::from(f.mss);
+    let congestion = u64::from(room) * mss;
+    let limit = congestion.min(window);
+    let share = s.window.min(u64::from(f.cwnd) * mss) / 3;
+    if limit >= u64::from(most) * mss
+        || limit >= left.min(u64::from(f.gso_max))
+        || (share > 0 && limit >= share)
+    {
+        return false;
+    }
+    let Some(head) = s.units.first() else { return false };
+    // The next acknowledgement is far off.
+    if f.now.saturating_since(head.sent).0 / 1_000 < u64::from(f.srtt8_us >> 4) {
+        return false;
+    }
+    if congestion < window && congestion <= left {
+        s.deferring = true;
+        return true;
+    }
+    if congestion >= window && window <= left {
+        return true;
+    }
+    !s.closing
+}
+
+/// `len` bytes of new data leave, and the FIN if they are the last.
+fn send_new(s: &mut Sender, len: u32) -> Out {
+    let start = s.flow.next;
+    let left = s.flow.write - start;
+    let len = u32::try_from(left.min(u64::from(len))).unwrap_or(u32::MAX);
+    let fin = s.closing && u64::from(len) == left;
+    let n = u32::from(segments(len, s.flow.mss));
+    if s.flow.in_flight() == 0 {
+        s.cc.event(&mut s.flow, Event::Start);
+    }
+    let departs = depart(s, len, n);
+    let end = start + u64::from(len) + u64::from(fin);
+    let in_flight = s.flow.in_flight() + n;
+    let mut unit = Unit { start, end, sent: departs, segments: n as u16, in_flight, ..Unit::default() };
+    if fin {
+        unit.marks.set(Marks::FIN);
+    }
+    s.rate.sent(&s.flow, &mut unit);
+    s.units.push(unit);
+    if len < s.flow.mss {
+        s.short_end = end;
+    }
+    let first = s.flow.out == 0;
+    s.flow.out += n;
+    s.flow.next = end;
+    if first || s.timer.is_some_and(|t| t.purpose == Purpose::LossProbe) {
+        timer::rearm(s);
+    }
+    s.burst += n;
+    Out { start, len, fin, again: false, departs }
+}
+
+/// When a unit leaves that is sent now, as pacing counts.
+fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
+    let f = &mut s.flow;
+    let prior = f.departs;
+    f.departs = f.departs.max(f.now);
+    let at = f.departs;
+    s.data_segments += u64::from(n);
+    if (f.paced || s.queue_paces)
+        && f.pacing_rate != u64::MAX
+        && f.pacing_rate > 0
+        && s.data_segments >= UNPACED
+    {
+        let ns = u64::from(payload).saturating_mul(1_000_000_000) / f.pacing_rate;
+        // Lateness of the timer is made up for, by half of each departure at most.
+        let credit = at.saturating_since(prior).0;
+        f.departs = at + Nanos(ns - credit.min(ns / 2));
+    }
+    f.last_sent = f.ticks();
+    s.last_departure = at;
+    s.below += u64::from(payload) + UNIT_MEMORY;
+    s.counters.segments_sent += u64::from(n);
+    at
+}
+
+/// Memory below the socket that a segment frees when the device has sent it.
+pub(crate) const fn memory(payload: u32) -> u64 {
+    payload as u64 + UNIT_MEMORY
+}
+
+/// Nothing more can leave now: what was sent is judged, and a probe is set.
+fn drained(s: &mut Sender, sack: bool) {
+    let sent = std::mem::take(&mut s.burst);
+    let pending = sent > 0 || s.flow.next < s.end();
+    if !pending {
+        s.deferring = false;
+        return;
+    }
+    let limited = std::mem::take(&mut s.deferring) || s.flow.in_flight() >= s.flow.cwnd;
+    if sent > 0 || limited {
+        validate(s, limited);
+    }
+    if sent > 0 {
+        if s.flow.reducing() {
+            s.rec.prr_out += sent;
+        }
+        timer::probe(s, false, sack);
+    } else if s.flow.out == 0 && s.timer.is_none() && s.flow.next < s.end() {
+        // The receiver's window is shut.
+        if s.flow.next + u64::from(s.flow.mss).min(s.end() - s.flow.next) > s.window_end() {
+            let ticks = s.rto();
+            timer::set(s, Purpose::Window, ticks);
+        }
+    }
+}
+
+/// How far the window is used (RFC 2861, 7661).
+fn validate(s: &mut Sender, limited: bool) {
+    let f = &mut s.flow;
+    if f.una >= s.usage_end || limited || (!f.limited && f.out > f.most_out) {
+        f.limited = limited;
+        f.most_out = f.out;
+        s.usage_end = f.next;
+    }
+    if f.window_limited() {
+        s.window_used = 0;
+        s.window_stamp = f.ticks();
+        return;
+    }
+    s.window_used = s.window_used.max(f.out);
+    let silent = f.ticks().saturating_sub(s.window_stamp);
+    if s.restart_after_idle && !s.cc.owns_window() && silent >= s.rto() {
+        let f = &mut s.flow;
+        if f.state == CaState::Open {
+            let used = s.window_used.max(f.initial_window);
+            if used < f.cwnd {
+                f.ssthresh = f.current_ssthresh();
+                f.cwnd = (f.cwnd + used) >> 1;
+            }
+            s.window_used = 0;
+        }
+        s.window_stamp = s.flow.ticks();
+    }
+}

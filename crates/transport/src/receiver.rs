@@ -1,0 +1,570 @@
+//! The receiving half of a connection: what has come, what is missing, and when to acknowledge.
+
+use txweir_core::{Ecn, Instant, Nanos};
+
+use crate::config::Config;
+use crate::ecn::{EcnReceiver, Reaction};
+use crate::rack::stamp;
+use crate::segment::{Flags, Sacks, Segment};
+use crate::tick::Tick;
+use crate::window::Window;
+
+/// Most ranges kept that came out of order; what would make one more is dropped.
+pub const GAPS_MAX: usize = 4096;
+/// Acknowledgements in a row without delay, at most.
+const QUICK_MAX: u32 = 16;
+/// Blocks that a receiver keeps in mind.
+const SACKS_MAX: usize = 4;
+/// Blocks up to which acknowledgements may be compressed.
+const SACKS_COMPRESSED: usize = 2;
+/// Acknowledgements that may be compressed into one.
+const COMPRESSED_MAX: u32 = 44;
+/// Duplicate acknowledgements that go at once, so that the sender sees a loss in time.
+const DUPLICATES_AT_ONCE: u32 = 3;
+/// Longest that compressed acknowledgements wait, and the slack of that timer.
+const COMPRESS_NS: u64 = 1_000_000;
+const COMPRESS_SLACK_NS: u64 = 100_000;
+/// Longest delay of an acknowledgement.
+const DELAY_MAX_MS: u64 = 200;
+/// A segment of which a receiver that has seen none yet makes its measure (RFC 9293 section 3.7.1).
+const SEGMENT_DEFAULT: u32 = 536;
+
+/// When the next acknowledgement goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing is to be acknowledged.
+    #[default]
+    Never,
+    /// When the timer fires, or with data.
+    Later,
+    /// At once.
+    Now,
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    /// Next number expected in order.
+    pub(crate) next: u64,
+    /// Next number that the reader takes.
+    pub(crate) read: u64,
+    /// The number of the FIN, once it has come.
+    fin: Option<u64>,
+    /// Ranges that came out of order, ascending.
+    gaps: Vec<(u64, u64)>,
+    /// The most recent of them first.
+    recent: [(u64, u64); SACKS_MAX],
+    recents: u8,
+    duplicate: Option<(u64, u64)>,
+    pub(crate) window: Window,
+    pub(crate) ecn: EcnReceiver,
+    pub(crate) due: Due,
+    /// Acknowledged when the last acknowledgement went.
+    acked: u64,
+    /// Payload of a full segment as seen.
+    segment: u32,
+    last_small: u32,
+    /// Short segments came, which a reader may be waiting for: 1 or 2.
+    pushed: u8,
+    /// Acknowledgements that go without delay.
+    quick: u32,
+    /// Data goes both ways: acknowledgements ride on it.
+    pub(crate) interactive: bool,
+    /// Delay of an acknowledgement, ticks; 0 before the first data.
+    delay: u64,
+    delay_min: u64,
+    /// When data last came, ticks.
+    last_data: u64,
+    /// The tick for which the delayed acknowledgement is set, and when that is.
+    pub(crate) timer: Option<(u64, Instant)>,
+    /// When compressed acknowledgements go.
+    pub(crate) compress_at: Option<Instant>,
+    compressed: u32,
+    duplicates: u32,
+    duplicates_at: u64,
+    /// The time stamp to echo.
+    pub(crate) recent_stamp: u32,
+    sack: bool,
+    stamps: bool,
+    /// The acknowledgement of what came before a change of marks goes first.
+    pub(crate) split_at: Option<u64>,
+    seen_next: u64,
+    tick: Tick,
+    /// A window's worth of data from here tells a round trip where there are no time stamps.
+    rtt_from: (u64, Instant),
+}
+
+impl Receiver {
+    pub(crate) fn new(c: &Config) -> Self {
+        Self {
+            next: 0,
+            read: 1,
+            fin: None,
+            gaps: Vec::new(),
+            recent: [(0, 0); SACKS_MAX],
+            recents: 0,
+            duplicate: None,
+            window: Window::new(c),
+            ecn: EcnReceiver::default(),
+            due: Due::Never,
+            acked: 0,
+            segment: SEGMENT_DEFAULT.min(c.segment()),
+            last_small: 0,
+            pushed: 0,
+            quick: 0,
+            interactive: false,
+            delay: 0,
+            delay_min: c.tick.from_micros(c.ack_delay.0 / 1_000),
+            last_data: 0,
+            timer: None,
+            compress_at: None,
+            compressed: 0,
+            duplicates: 0,
+            duplicates_at: 0,
+            recent_stamp: 0,
+            sack: c.sack,
+            stamps: c.stamps,
+            split_at: None,
+            seen_next: 0,
+            tick: c.tick,
+            rtt_from: (0, Instant::ZERO),
+        }
+    }
+
+    /// The peer's SYN has come; both ends know what they agree on.
+    pub(crate) const fn begin(&mut self, now: Instant, stamps: bool, sack: bool) {
+        self.next = 1;
+        self.acked = 1;
+        self.stamps = stamps;
+        self.sack = sack;
+        self.window.offered_at = 1;
+        self.window.begin(now, 1);
+    }
+
+    /// Bytes in order that wait for the reader.
+    pub(crate) const fn readable(&self) -> u64 {
+        let end = match self.fin {
+            Some(fin) if self.next > fin => fin,
+            _ => self.next,
+        };
+        end.saturating_sub(self.read)
+    }
+    /// The reader has everything and the peer has closed.
+    pub(crate) fn finished(&self) -> bool {
+        self.fin.is_some_and(|fin| self.next > fin && self.read == fin)
+    }
+    /// The peer's FIN has come in order.
+    pub(crate) fn closed(&self) -> bool {
+        self.fin.is_some_and(|fin| self.next > fin)
+    }
+    /// Bytes in the buffer: unread, and out of order.
+    fn held(&self) -> u64 {
+        self.readable() + self.gaps.iter().map(|(a, b)| b - a).sum::<u64>()
+    }
+
+    /// The reader takes up to `most` bytes.
+    pub(crate) fn take(&mut self, now: Instant, most: u64) -> u64 {
+        let n = self.readable().min(most);
+        if n == 0 {
+            return 0;
+        }
+        self.read += n;
+        self.window.read(now, self.read);
+        let empty = self.readable() == 0;
+        if self.due != Due::Never {
+            let more_than_one = self.next - self.acked > u64::from(self.segment);
+            let short = self.pushed >= 2 || (self.pushed == 1 && !self.interactive);
+            if more_than_one || (short && empty) {
+                self.due = Due::Now;
+            }
+        }
+        let left = self.window.left(self.next);
+        if self.due != Due::Now && 2 * left <= self.window.clamp() && !self.closed() {
+            let possible = self.window.possible(self.held(), u64::from(self.segment));
+            if possible > 0 && possible >= 2 * left {
+                self.due = Due::Now;
+            }
+        }
+        n
+    }
+
+    /// A segment has come. `rto` and `srtt8_us` are those of the sending half. False if it lies outside the window.
+    pub(crate) fn data(&mut self, now: Instant, seg: &Segment, rto: u64, srtt8_us: u32) -> bool {
+        let (start, end) = (seg.seq, seg.end());
+        let right = self.next + self.window.left(self.next);
+        if end < self.acked.min(self.next) || start > right {
+            self.outside(seg);
+            return false;
+        }
+        self.note_stamp(now, seg);
+        if seg.len == 0 && !seg.flags.has(Flags::FIN) {
+            return true;
+        }
+        if end <= self.next {
+            self.outside(seg);
+            return true;
+        }
+        if start > self.next {
+            self.early(now, seg, srtt8_us);
+            return true;
+        }
+        if start < self.next {
+            self.duplicate = Some((start, self.next));
+            self.quick_mode(QUICK_MAX);
+        }
+        let ofo = !self.gaps.is_empty();
+        self.next = end;
+        self.event(now, seg, rto);
+        if seg.flags.has(Flags::FIN) {
+            self.fin = Some(end - 1);
+            self.due = Due::Now;
+        }
+        let filled = ofo && self.join();
+        self.decide(now, srtt8_us, ofo && !self.gaps.is_empty());
+        if filled && self.gaps.is_empty() {
+            self.due = Due::Now;
+        }
+        true
+    }
+
+    /// What lies outside the window, or has come before, is acknowledged at once (RFC 9293 section 3.10.7.4).
+    fn outside(&mut self, seg: &Segment) {
+        if seg.end() > seg.seq && seg.seq < self.next {
+            self.duplicate = Some((seg.seq, seg.end().min(self.next)));
+            self.quick_mode(QUICK_MAX);
+        }
+        self.due = Due::Now;
+    }
+
+    /// Time stamps: the one to echo is that of the segment that the next acknowledgement answers (RFC 7323 section 4.3).
+    fn note_stamp(&mut self, now: Instant, seg: &Segment) {
+        let Some((theirs, echo)) = seg.stamps else {
+            if !self.stamps && self.next >= self.rtt_from.0 && seg.len > 0 {
+                if self.rtt_from.0 > 0 {
+                    let us = now.saturating_since(self.rtt_from.1).0 / 1_000;
+                    self.window.round_trip(u32::try_from(us).unwrap_or(u32::MAX));
+                }
+                self.rtt_from = (self.next + self.window.left(self.next), now);
+            }
+            return;
+        };
+        if seg.seq <= self.acked {
+            self.recent_stamp = theirs;
+        }
+        if echo != 0 && seg.len >= self.segment {
+            let ms = stamp(now).wrapping_sub(echo);
+            if ms < 1 << 20 {
+                self.window.round_trip(ms.max(1) * 1_000);
+            }
+        }
+    }
+
+    /// Data has come in order.
+    fn event(&mut self, now: Instant, seg: &Segment, rto: u64) {
+        self.schedule();
+        self.measure(seg);
+        let ticks = self.tick.count(now);
+        if self.delay == 0 {
+            self.incr_quick(QUICK_MAX);
+            self.delay = self.delay_min;
+        } else {
+            let gap = ticks - self.last_data.min(ticks);
+            let half = self.delay_min / 2;
+            if gap <= half {
+                self.delay = (self.delay >> 1) + half;
+            } else if gap < self.delay {
+                self.delay = ((self.delay >> 1) + gap).min(rto);
+            } else if gap > rto {
+                // So long a silence: the sender may start with a small window.
+                self.incr_quick(QUICK_MAX);
+            }
+        }
+        self.last_data = ticks;
+        self.mark(seg.ecn, seg.flags);
+        if seg.len >= 128 {
+            let held = self.held();
+            if self.window.grow(u64::from(seg.len), held) {
+                self.quick |= 1;
+            }
+        }
+    }
+
+    fn mark(&mut self, ecn: Ecn, flags: Flags) {
+        let Reaction { quick, now, before } = self.ecn.data(ecn, flags);
+        if quick {
+            self.quick_mode(2);
+        }
+        if before && self.timer.is_some() {
+            self.split_at = Some(self.seen_next);
+        } else {
+            self.ecn.turn();
+        }
+        if now {
+            self.due = Due::Now;
+        }
+        self.seen_next = self.next;
+    }
+
+    const fn schedule(&mut self) {
+        if matches!(self.due, Due::Never) {
+            self.due = Due::Later;
+        }
+    }
+
+    fn measure(&mut self, seg: &Segment) {
+        let len = if seg.gso > 0 { u32::from(seg.gso).min(seg.len) } else { seg.len };
+        if len >= self.segment {
+            if len > self.segment || self.segment == SEGMENT_DEFAULT {
+                self.window.full_segment(u64::from(len));
+            }
+            self.segment = len;
+            // A super-segment is more than one segment, as a short one is less: neither waits.
+            if seg.len > self.segment + 40 {
+                self.pushed = self.pushed.max(1);
+            }
+        } else {
+            let same = len == self.last_small && len >= SEGMENT_DEFAULT;
+            self.last_small = len;
+            if same {
+                self.segment = len;
+            } else {
+                self.pushed = if self.pushed >= 1 { 2 } else { 1 };
+            }
+        }
+    }
+
+    fn incr_quick(&mut self, most: u32) {
+        let n = (self.window.offered / (2 * u64::from(self.segment.max(1)))) as u32;
+        self.quick = self.quick.max(if n == 0 { 2 } else { n }.min(most));
+    }
+
+    /// Acknowledgements go at once for a while.
+    fn quick_mode(&mut self, most: u32) {
+        self.incr_quick(most);
+        self.interactive = false;
+        self.delay = self.delay_min;
+    }
+
+    /// Data has come ahead of what is missing.
+    fn early(&mut self, now: Instant, seg: &Segment, srtt8_us: u32) {
+        let (mut start, mut end) = (seg.seq, seg.end());
+        if seg.flags.has(Flags::FIN) {
+            self.fin = Some(end - 1);
+        }
+        self.mark(seg.ecn, seg.flags);
+        self.schedule();
+        let from = self.gaps.partition_point(|g| g.1 < start);
+        let to = self.gaps.partition_point(|g| g.0 <= end);
+        if let Some(over) = self.gaps[from..to].iter().find(|g| g.0 <= start && g.1 >= end) {
+            self.duplicate = Some((start, end));
+            let _ = over;
+        }
+        if from == to && self.gaps.len() >= GAPS_MAX {
+            return;
+        }
+        if from < to {
+            start = start.min(self.gaps[from].0);
+            end = end.max(self.gaps[to - 1].1);
+            self.gaps.splice(from..to, [(start, end)]);
+        } else {
+            self.gaps.insert(from, (start, end));
+        }
+        if self.sack {
+            self.remember(seg.seq, seg.end());
+        }
+        let held = self.held();
+        if seg.len >= 128 && self.window.grow(u64::from(seg.len), held) {
+            self.quick |= 1;
+        }
+        self.decide(now, srtt8_us, true);
+    }
+
+    /// The blocks of the next acknowledgement: the one that grew comes first (RFC 2018 section 4).
+    fn remember(&mut self, start: u64, end: u64) {
+        let n = usize::from(self.recents);
+        if let Some(i) = self.recent[..n].iter().position(|b| b.0 <= end && start <= b.1) {
+            if i >= SACKS_COMPRESSED {
+                self.flush_compressed();
+            }
+            let b = self.recent[i];
+            self.recent.copy_within(0..i, 1);
+            self.recent[0] = (b.0.min(start), b.1.max(end));
+            // It may touch others now.
+            let mut j = 1;
+            while j < usize::from(self.recents) {
+                let (first, other) = (self.recent[0], self.recent[j]);
+                if other.0 <= first.1 && first.0 <= other.1 {
+                    self.recent[0] = (first.0.min(other.0), first.1.max(other.1));
+                    self.recent.copy_within(j + 1.., j);
+                    self.recents -= 1;
+                } else {
+                    j += 1;
+                }
+            }
+            return;
+        }
+        if n >= SACKS_COMPRESSED {
+            self.flush_compressed();
+        }
+        let n = n.min(SACKS_MAX - 1);
+        self.recent.copy_within(0..n, 1);
+        self.recent[0] = (start, end);
+        self.recents = n as u8 + 1;
+    }
+
+    fn flush_compressed(&mut self) {
+        if self.compressed > 0 {
+            self.due = Due::Now;
+        }
+    }
+
+    /// What came early joins what is in order now. True if something did.
+    fn join(&mut self) -> bool {
+        let mut joined = false;
+        while let Some(&(start, end)) = self.gaps.first().filter(|g| g.0 <= self.next) {
+            if start < self.next {
+                self.duplicate = self.duplicate.or(Some((start, self.next.min(end))));
+            }
+            self.next = self.next.max(end);
+            self.gaps.remove(0);
+            joined = true;
+        }
+        let mut kept = 0;
+        for i in 0..usize::from(self.recents) {
+            if self.recent[i].0 > self.next && !self.gaps.is_empty() {
+                self.recent[kept] = self.recent[i];
+                kept += 1;
+            }
+        }
+        self.recents = kept as u8;
+        joined
+    }
+
+    /// Whether the data at hand is acknowledged at once, later, or with others.
+    fn decide(&mut self, now: Instant, srtt8_us: u32, ofo: bool) {
+        let possible = || self.window.possible(self.held(), u64::from(self.segment));
+        let full = self.next - self.acked > u64::from(self.segment)
+            && (self.readable() < 1 || possible() >= self.window.left(self.next));
+        if full || (self.quick > 0 && !self.interactive) || self.due == Due::Now {
+            self.due = Due::Now;
+            return;
+        }
+        if !ofo {
+            self.delay_more(now, srtt8_us);
+            return;
+        }
+        if !self.sack || self.compressed >= COMPRESSED_MAX {
+            self.due = Due::Now;
+            return;
+        }
+        if self.duplicates_at != self.next {
+            (self.duplicates_at, self.duplicates) = (self.next, 0);
+        }
+        if self.duplicates < DUPLICATES_AT_ONCE {
+            self.duplicates += 1;
+            self.due = Due::Now;
+            return;
+        }
+        self.compressed += 1;
+        if self.compress_at.is_none() {
+            let mut rtt8 = self.window.rtt8_us();
+            if srtt8_us > 0 && srtt8_us < rtt8 {
+                rtt8 = srtt8_us;
+            }
+            let wait = (u64::from(rtt8) * 125 / 20).min(COMPRESS_NS);
+            self.compress_at = Some(now + Nanos(wait + COMPRESS_SLACK_NS));
+        }
+    }
+
+    fn delay_more(&mut self, now: Instant, srtt8_us: u32) {
+        let ticks = self.tick.count(now);
+        let mut delay = self.delay;
+        if delay > self.delay_min {
+            let mut most = self.tick.from_millis(500);
+            if self.interactive || self.pushed > 0 {
+                most = self.tick.from_millis(DELAY_MAX_MS);
+            }
+            if srtt8_us > 0 {
+                let rtt = self.tick.from_micros(u64::from(srtt8_us >> 3)).max(self.delay_min);
+                most = most.min(rtt);
+            }
+            delay = delay.min(most);
+        }
+        let mut expires = ticks + delay.min(self.tick.from_millis(DELAY_MAX_MS));
+        if let Some((set, _)) = self.timer {
+            if set <= ticks + (delay >> 2) {
+                self.due = Due::Now;
+                return;
+            }
+            expires = expires.min(set);
+        }
+        self.timer = Some((expires, self.tick.expiry(now, expires)));
+    }
+
+    /// The timer of delayed or of compressed acknowledgements has fired, or neither.
+    pub(crate) fn on_time(&mut self, now: Instant, rto: u64) {
+        if self.compress_at.is_some_and(|at| at <= now) {
+            self.compress_at = None;
+            if self.compressed > 0 {
+                self.due = Due::Now;
+            }
+        }
+        if self.timer.is_some_and(|(_, at)| at <= now) {
+            self.timer = None;
+            if self.due == Due::Later {
+                if self.interactive {
+                    self.interactive = false;
+                    self.delay = self.delay_min;
+                } else {
+                    self.delay = (self.delay << 1).min(rto);
+                }
+                self.due = Due::Now;
+            }
+        }
+    }
+
+    /// A segment leaves that acknowledges everything so far. Gives the window field and the blocks.
+    pub(crate) fn acknowledge(&mut self) -> (u16, Sacks) {
+        let scheduled = u32::from(self.due != Due::Never);
+        if self.quick > 0 {
+            if scheduled >= self.quick {
+                self.quick = 0;
+                self.delay = self.delay_min;
+            } else {
+                self.quick -= scheduled;
+            }
+        }
+        self.due = Due::Never;
+        (self.timer, self.compress_at, self.pushed) = (None, None, 0);
+        if self.compressed > 0 {
+            self.compressed = 0;
+        }
+        let window = self.window.offer(self.next, self.held(), u64::from(self.segment));
+        self.acked = self.next;
+        let most = if self.stamps { 3 } else { 4 };
+        let mut sacks = Sacks::default();
+        if self.sack {
+            if let Some((start, end)) = self.duplicate.take() {
+                sacks.push(start, end, most);
+            }
+            for &(start, end) in &self.recent[..usize::from(self.recents)] {
+                sacks.push(start, end, most);
+            }
+        }
+        self.duplicate = None;
+        (window, sacks)
+    }
+
+    /// When one of its timers fires.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let timer = self.timer.map(|(_, at)| at);
+        [timer, self.compress_at].into_iter().flatten().min()
+    }
+
+    /// Data was sent soon after data came: acknowledgements can ride on it.
+    pub(crate) const fn replied(&mut self, ticks: u64) {
+        if self.delay > 0 && ticks - self.last_data < self.delay {
+            self.interactive = true;
+        }
+    }
+}

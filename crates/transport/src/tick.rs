@@ -1,0 +1,101 @@
+//! The tick that timers of a kernel count: its phase, and how late a timer wheel is.
+
+use txweir_core::{Instant, Nanos};
+
+/// A periodic tick. Tick number n begins at `phase + n * period`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tick {
+    /// Time between two ticks; 1 ms for a kernel built with HZ=1000.
+    pub period: Nanos,
+    /// When tick 0 begins; less than the period.
+    pub phase: Nanos,
+}
+
+impl Default for Tick {
+    fn default() -> Self {
+        Self { period: Nanos::from_millis(1), phase: Nanos::ZERO }
+    }
+}
+
+/// Slots of one level of the wheel less one, which is the delay that its first level still holds exactly.
+const LEVEL_SPAN: u64 = 63;
+/// Each level of the wheel is coarser than the one below by two to this power.
+const LEVEL_SHIFT: u32 = 3;
+/// Levels of the wheel.
+const LEVELS: u32 = 9;
+
+impl Tick {
+    /// The number of the tick in which `now` lies; times before tick 0 are in tick 0.
+    pub const fn count(&self, now: Instant) -> u64 {
+        now.0.saturating_sub(self.phase.0) / if self.period.0 == 0 { 1 } else { self.period.0 }
+    }
+
+    /// When tick number `n` begins.
+    pub const fn start(&self, n: u64) -> Instant {
+        Instant(self.phase.0.saturating_add(n.saturating_mul(self.period.0)))
+    }
+
+    /// Microseconds as ticks, rounded up.
+    pub const fn from_micros(&self, us: u64) -> u64 {
+        us.saturating_mul(1_000).div_ceil(if self.period.0 == 0 { 1 } else { self.period.0 })
+    }
+
+    /// Ticks as microseconds.
+    pub const fn micros(&self, ticks: u64) -> u64 {
+        ticks.saturating_mul(self.period.0) / 1_000
+    }
+
+    /// Milliseconds as ticks, rounded up.
+    pub const fn from_millis(&self, ms: u64) -> u64 {
+        self.from_micros(ms.saturating_mul(1_000))
+    }
+
+    /// When a timer fires that is set at `now` for tick `expires`. A hierarchical wheel never fires early: it rounds
+    /// up by one slot of the level that holds the timer, and a slot is eight times as long at each further level
+    /// (Varghese and Lauck 1987, scheme 7 without cascades).
+    pub const fn expiry(&self, now: Instant, expires: u64) -> Instant {
+        let current = self.count(now);
+        let delta = expires.saturating_sub(current + 1);
+        let mut level = 0;
+        while level + 1 < LEVELS && delta >= LEVEL_SPAN << (LEVEL_SHIFT * level) {
+            level += 1;
+        }
+        let shift = LEVEL_SHIFT * level;
+        let due = if expires > current { expires } else { current };
+        self.start(((due >> shift) + 1) << shift)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn short_timers_fire_at_the_next_tick() {
+        let t = Tick::default();
+        assert_eq!(t.expiry(Instant(10 * MS + 5), 50), Instant(51 * MS));
+        assert_eq!(t.expiry(Instant(10 * MS), 10), Instant(11 * MS));
+        assert_eq!(t.expiry(Instant(10 * MS), 3), Instant(11 * MS), "one that is due fires at the next tick");
+    }
+
+    #[test]
+    fn long_timers_fire_at_the_next_slot_of_their_level() {
+        let t = Tick::default();
+        // 200 ticks lie on the second level: slots of eight ticks.
+        assert_eq!(t.expiry(Instant(0), 200), Instant(208 * MS));
+        assert_eq!(t.expiry(Instant(3 * MS), 203), Instant(208 * MS));
+        // 1000 ticks on the third: slots of 64.
+        assert_eq!(t.expiry(Instant(0), 1000), Instant(1024 * MS));
+    }
+
+    #[test]
+    fn phase_moves_the_edges() {
+        let t = Tick { phase: Nanos(300_000), ..Tick::default() };
+        assert_eq!(t.count(Instant(1_299_999)), 0);
+        assert_eq!(t.count(Instant(1_300_000)), 1);
+        assert_eq!(t.start(7), Instant(7_300_000));
+        assert_eq!((t.from_micros(1), t.from_micros(2000), t.micros(3)), (1, 2, 3000));
+    }
+}

@@ -1,0 +1,197 @@
+//! The window that a receiver offers: what its buffer has room for, opened as data shows that it is needed (dynamic right
+//! sizing, Fisk and Feng 2001), never taken back (RFC 9293 section 3.8.6.2.1).
+
+use txweir_core::Instant;
+
+use crate::config::Config;
+
+/// Share of the buffer's memory that counts as window before segments have shown their own, of 256.
+const RATIO_START: u64 = 128;
+
+/// The window of a receiver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window {
+    /// Memory of the buffer, bytes.
+    buffer: u64,
+    buffer_max: u64,
+    /// Payload for each 256 bytes of memory.
+    ratio: u64,
+    /// The most that is offered: grows as segments come.
+    threshold: u64,
+    clamp: u64,
+    /// What was offered last, and at which number.
+    pub(crate) offered: u64,
+    pub(crate) offered_at: u64,
+    /// By how many bits windows are shifted.
+    pub(crate) scale: u8,
+    mss: u64,
+    segment_memory: u64,
+    /// Measures what the reader takes per round trip: bytes of the last one, where and when this one began.
+    space: u64,
+    space_seq: u64,
+    space_since: Instant,
+    /// Eight times the round trip that the receiver sees, microseconds.
+    rtt8_us: u32,
+}
+
+impl Window {
+    pub(crate) fn new(c: &Config) -> Self {
+        let mss = u64::from(c.mss.max(64));
+        let buffer_max = c.receive_buffer_max.clamp(c.receive_buffer, 1 << 30);
+        let space = c.receive_buffer * RATIO_START / 256;
+        let offered = if space > mss { space / mss * mss } else { space };
+        let mut scale = 0;
+        // The shift that shows the greatest window (RFC 7323 section 2.2).
+        while scale < 14 && buffer_max >> scale > 65_535 {
+            scale += 1;
+        }
+        let offered = offered.min(65_535 << scale);
+        Self {
+            buffer: c.receive_buffer,
+            buffer_max,
+            ratio: RATIO_START,
+            threshold: offered,
+            clamp: space,
+            offered,
+            offered_at: 0,
+            scale,
+            mss: u64::from(c.segment()),
+            segment_memory: u64::from(c.segment_memory.max(1)),
+            space: offered.min(u64::from(c.initial_window) * u64::from(c.segment())),
+            space_seq: 0,
+            space_since: Instant::ZERO,
+            rtt8_us: 0,
+        }
+    }
+
+    /// The connection is established at `now`.
+    pub(crate) const fn begin(&mut self, now: Instant, next: u64) {
+        (self.space_seq, self.space_since) = (next, now);
+    }
+
+    /// Memory that so much payload takes.
+    fn memory(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.mss.max(1)) * self.segment_memory
+    }
+    const fn of_memory(&self, memory: u64) -> u64 {
+        memory * self.ratio / 256
+    }
+    /// Room for data, with `held` bytes of payload in the buffer.
+    fn room(&self, held: u64) -> u64 {
+        self.of_memory(self.buffer.saturating_sub(self.memory(held)))
+    }
+
+    /// A full segment of this length has shown what memory is worth.
+    pub(crate) fn full_segment(&mut self, len: u64) {
+        self.ratio = (len * 256 / self.segment_memory).clamp(1, 255);
+        self.clamp = self.clamp.max(self.of_memory(self.buffer));
+    }
+
+    /// A segment has come in order. True if the window grew.
+    pub(crate) fn grow(&mut self, len: u64, held: u64) -> bool {
+        let most = self.clamp.min(self.room(held));
+        let Some(room) = most.checked_sub(self.threshold).filter(|r| *r > 0) else { return false };
+        let memory = self.memory(len);
+        if self.of_memory(memory) > len + self.mss {
+            return false;
+        }
+        self.threshold += room.min((2 * self.mss).max(2 * len));
+        true
+    }
+
+    /// A round trip as the receiver sees it, from time stamps or from a window's worth of data.
+    pub(crate) const fn round_trip(&mut self, us: u32) {
+        let us = if us == 0 { 1 } else { us };
+        self.rtt8_us = match self.rtt8_us {
+            0 => us.saturating_mul(8),
+            r => (r as u64 + us as u64 - (r >> 3) as u64) as u32,
+        };
+    }
+    pub(crate) const fn rtt8_us(&self) -> u32 {
+        self.rtt8_us
+    }
+
+    /// The reader has taken everything up to `read`: more of a round trip than of the last one makes the buffer grow.
+    pub(crate) fn read(&mut self, now: Instant, read: u64) {
+        let time = now.saturating_since(self.space_since).0 / 1_000;
+        if self.rtt8_us == 0 || time < u64::from(self.rtt8_us >> 3) {
+            return;
+        }
+        let copied = read - self.space_seq;
+        if copied > self.space {
+            let window = 2 * copied + 16 * self.mss;
+            let more = u128::from(window) * u128::from(copied - self.space) / u128::from(self.space.max(1));
+            let window = window.saturating_add(u64::try_from(more * 2).unwrap_or(u64::MAX / 4)).min(1 << 40);
+            let buffer = (window * 256 / self.ratio.max(1)).min(self.buffer_max);
+            if buffer > self.buffer {
+                self.buffer = buffer;
+                self.clamp = self.of_memory(buffer);
+            }
+            self.space = copied;
+        }
+        (self.space_seq, self.space_since) = (read, now);
+    }
+
+    /// What is left of the window that was offered.
+    pub(crate) const fn left(&self, next: u64) -> u64 {
+        (self.offered_at + self.offered).saturating_sub(next)
+    }
+
+    /// What could be offered, with `held` bytes in the buffer and segments of `segment` bytes coming.
+    pub(crate) fn possible(&self, held: u64, segment: u64) -> u64 {
+        let full = self.clamp.min(self.of_memory(self.buffer));
+        let free = self.room(held) >> self.scale << self.scale;
+        if free < full >> 4 || free < segment.min(full) {
+            return 0;
+        }
+        let offer = free.min(self.threshold);
+        offer.div_ceil(1 << self.scale) << self.scale
+    }
+
+    /// The window field of the next segment, which acknowledges `next`.
+    pub(crate) fn offer(&mut self, next: u64, held: u64, segment: u64) -> u16 {
+        let possible = self.possible(held, segment);
+        let left = self.left(next);
+        self.offered = if possible < left { left.div_ceil(1 << self.scale) << self.scale } else { possible };
+        self.offered_at = next;
+        u16::try_from(self.offered >> self.scale).unwrap_or(u16::MAX)
+    }
+
+    /// The most that is ever offered.
+    pub(crate) const fn clamp(&self) -> u64 {
+        self.clamp
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_window_is_whole_segments() {
+        let w = Window::new(&Config::default());
+        assert_eq!((w.offered, w.scale), (64_240, 7));
+    }
+
+    #[test]
+    fn the_buffer_follows_what_is_read() {
+        let mut w = Window::new(&Config::default());
+        w.round_trip(10_000);
+        let before = w.buffer;
+        w.read(Instant::from_millis(11), 60_000);
+        assert!(w.buffer > before);
+        assert!(w.buffer <= Config::default().receive_buffer_max);
+        let after = w.buffer;
+        w.read(Instant::from_millis(12), 120_000);
+        assert_eq!(w.buffer, after, "less than a round trip says nothing");
+    }
+
+    #[test]
+    fn an_offer_is_never_taken_back() {
+        let mut w = Window::new(&Config::default());
+        let first = u64::from(w.offer(1, 0, 1448)) << w.scale;
+        let held = 60_000;
+        let second = u64::from(w.offer(1, held, 1448)) << w.scale;
+        assert!(second >= first - (1 << w.scale));
+    }
+}

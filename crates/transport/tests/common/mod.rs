@@ -1,0 +1,189 @@
+//! Two ends and a wire between them: a bottleneck with a FIFO, a delay each way, and losses by number.
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use txweir_core::{Ecn, Instant, Nanos};
+use txweir_transport::{Config, Connection, Segment};
+
+/// The wire from the first end to the second.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    /// Bit/s.
+    pub rate: u64,
+    /// One way.
+    pub delay: Nanos,
+    /// Packets of the queue.
+    pub limit: usize,
+    /// Data packets lost, by their number as they enter the wire, from 0.
+    pub lose: BTreeSet<u64>,
+    /// Data packets that are late by so much.
+    pub late: BTreeMap<u64, Nanos>,
+    /// Packets are marked when more than so many wait.
+    pub mark_above: usize,
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        Self {
+            rate: 20_000_000,
+            delay: Nanos::from_millis(15),
+            limit: 100,
+            lose: BTreeSet::new(),
+            late: BTreeMap::new(),
+            mark_above: usize::MAX,
+        }
+    }
+}
+
+/// A segment on its way: when, for which end.
+type Flight = BTreeMap<(u64, u64), (usize, Segment)>;
+
+pub struct Net {
+    pub ends: [Connection; 2],
+    pub now: Instant,
+    pub wire: Wire,
+    /// What the first end sent: time and segment.
+    pub sent: Vec<(Instant, Segment)>,
+    /// What reached it.
+    pub answers: Vec<(Instant, Segment)>,
+    pub read: u64,
+    /// Bytes that the first end still has to write.
+    pub to_write: u64,
+    pub close: bool,
+    pub dropped: u64,
+    pub marked: u64,
+    flight: Flight,
+    free_at: Instant,
+    queue: VecDeque<Instant>,
+    number: u64,
+    order: u64,
+}
+
+impl Net {
+    pub fn new(a: &Config, b: &Config, wire: Wire) -> Self {
+        Self {
+            ends: [Connection::connect(a), Connection::listen(b)],
+            now: Instant::ZERO,
+            wire,
+            sent: Vec::new(),
+            answers: Vec::new(),
+            read: 0,
+            to_write: u64::MAX,
+            close: false,
+            dropped: 0,
+            marked: 0,
+            flight: Flight::new(),
+            free_at: Instant::ZERO,
+            queue: VecDeque::new(),
+            number: 0,
+            order: 0,
+        }
+    }
+
+    fn fly(&mut self, at: Instant, to: usize, seg: Segment) {
+        self.order += 1;
+        self.flight.insert((at.0, self.order), (to, seg));
+    }
+
+    fn forward(&mut self, mut seg: Segment) {
+        self.sent.push((self.now, seg));
+        let parts = seg.segments();
+        let whole = seg;
+        for i in 0..parts {
+            if parts > 1 {
+                let size = u32::from(whole.gso);
+                seg = whole;
+                seg.seq += u64::from(i * size);
+                seg.len = size.min(whole.len - i * size);
+                seg.gso = 0;
+                if i + 1 < parts {
+                    seg.flags.0 &= !9;
+                }
+            }
+            self.packet(seg);
+        }
+    }
+
+    fn packet(&mut self, mut seg: Segment) {
+        while self.queue.front().is_some_and(|left| *left <= self.now) {
+            self.queue.pop_front();
+        }
+        let number = self.number;
+        self.number += u64::from(seg.len > 0);
+        let lost = seg.len > 0 && self.wire.lose.contains(&number);
+        if lost || self.queue.len() >= self.wire.limit {
+            self.dropped += 1;
+            return;
+        }
+        if self.queue.len() >= self.wire.mark_above && seg.ecn.capable() {
+            seg.ecn = Ecn::Ce;
+            self.marked += 1;
+        }
+        let bits = u64::from(seg.len + 66) * 8;
+        let start = self.free_at.max(self.now);
+        self.free_at = start + Nanos(bits * 1_000_000_000 / self.wire.rate);
+        self.queue.push_back(self.free_at);
+        let late = self.wire.late.get(&number).filter(|_| seg.len > 0).copied().unwrap_or(Nanos::ZERO);
+        self.fly(self.free_at + self.wire.delay + late, 1, seg);
+    }
+
+    fn drain(&mut self, end: usize) {
+        while let Some(seg) = self.ends[end].transmit(self.now) {
+            if end == 0 {
+                self.forward(seg);
+                self.ends[0].released(seg.len);
+            } else {
+                self.fly(self.now + self.wire.delay, 0, seg);
+            }
+        }
+    }
+
+    fn step(&mut self, end: usize) {
+        self.drain(end);
+        if end == 0 {
+            let n = self.ends[0].write(self.now, self.to_write);
+            self.to_write -= n;
+            if self.to_write == 0 && self.close {
+                self.ends[0].close();
+            }
+            self.ends[0].read(self.now, u64::MAX);
+        } else {
+            self.read += self.ends[1].read(self.now, u64::MAX);
+            if self.ends[1].finished() {
+                self.ends[1].close();
+            }
+        }
+        self.drain(end);
+    }
+
+    /// Runs until `until` or until nothing happens any more.
+    pub fn run(&mut self, until: Instant) {
+        self.step(0);
+        loop {
+            let due = [0, 1].map(|i| self.ends[i].deadline());
+            let flying = self.flight.first_key_value().map(|(k, _)| Instant(k.0));
+            let Some(at) = due.into_iter().chain([flying]).flatten().min() else { return };
+            if at > until {
+                self.now = until;
+                return;
+            }
+            self.now = self.now.max(at);
+            if flying == Some(at) {
+                let Some((_, (to, seg))) = self.flight.pop_first() else { return };
+                if to == 0 {
+                    self.answers.push((self.now, seg));
+                }
+                self.ends[to].receive(self.now, &seg);
+                self.step(to);
+            } else {
+                for i in [0, 1] {
+                    if due[i] == Some(at) {
+                        self.ends[i].on_time(self.now);
+                        self.step(i);
+                    }
+                }
+            }
+        }
+    }
+}
