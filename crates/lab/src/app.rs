@@ -1,9 +1,9 @@
 //! What runs on top of a TCP connection: netperf's TCP_STREAM and TCP_RR, both ends.
 
-use smoltcp::socket::tcp::{RecvError, Socket};
+use txweir_core::time::{Instant, Nanos};
+use txweir_transport::{Connection, State};
 
 use crate::cpu::Cpu;
-use txweir_core::time::{Instant, Nanos};
 
 /// An application at one end of a connection.
 #[derive(Clone, Debug)]
@@ -32,8 +32,6 @@ pub struct Stream {
 pub struct Sink {
     /// Bytes read.
     pub read: u64,
-    /// Bytes that were not what [`pattern`] says; counted only where payload is carried.
-    pub corrupt: u64,
     /// The sender has closed and everything is read.
     pub finished: bool,
 }
@@ -101,7 +99,7 @@ impl App {
     }
     /// A receiver.
     pub const fn sink() -> Self {
-        Self::Sink(Sink { read: 0, corrupt: 0, finished: false })
+        Self::Sink(Sink { read: 0, finished: false })
     }
     /// A client with requests and responses of these sizes; zero is taken as one byte.
     pub fn client(request: u64, response: u64) -> Self {
@@ -123,12 +121,6 @@ impl App {
         }
     }
 
-    /// True if it sends bulk: TCP then coalesces small segments (RFC 9293 section 3.7.4), so that a congestion
-    /// window that is no multiple of a segment makes no short ones.
-    pub(crate) const fn is_bulk(&self) -> bool {
-        matches!(self, Self::Stream(_))
-    }
-
     /// When it has something to do although no packet comes; a time in the past means at once.
     pub(crate) const fn due(&self) -> Option<Instant> {
         match self {
@@ -139,20 +131,14 @@ impl App {
     }
 
     /// Reads what has come and writes what can go. Gives the time that a transaction took, if one ended.
-    pub(crate) fn step(
-        &mut self,
-        now: Instant,
-        tcp: &mut Socket<'_>,
-        cpu: &mut Cpu,
-        content: bool,
-    ) -> Option<Nanos> {
+    pub(crate) fn step(&mut self, now: Instant, tcp: &mut Connection, cpu: &mut Cpu) -> Option<Nanos> {
         match self {
             Self::Stream(s) => {
-                s.step(tcp, content);
+                s.step(now, tcp);
                 None
             }
             Self::Sink(s) => {
-                s.step(tcp, content);
+                s.step(now, tcp);
                 None
             }
             Self::Client(c) => c.step(now, tcp, cpu),
@@ -165,12 +151,9 @@ impl App {
 }
 
 impl Stream {
-    fn step(&mut self, tcp: &mut Socket<'_>, content: bool) {
-        if !tcp.may_send() {
-            return;
-        }
+    fn step(&mut self, now: Instant, tcp: &mut Connection) {
         let left = self.total.map_or(u64::MAX, |t| t - self.written);
-        self.written += write(tcp, left, content.then_some(self.written));
+        self.written += tcp.write(now, left);
         if self.total == Some(self.written) {
             tcp.close();
         }
@@ -178,53 +161,38 @@ impl Stream {
 }
 
 impl Sink {
-    fn step(&mut self, tcp: &mut Socket<'_>, content: bool) {
-        loop {
-            let (at, mut wrong) = (self.read, 0);
-            let read = tcp.recv(|b| {
-                if content {
-                    wrong = (at..).zip(&*b).filter(|(at, b)| pattern(*at) != **b).count() as u64;
-                }
-                (b.len(), b.len() as u64)
-            });
-            self.corrupt += wrong;
-            match read {
-                Ok(0) => break,
-                Ok(n) => self.read += n,
-                Err(RecvError::Finished) => {
-                    self.finished = true;
-                    tcp.close();
-                    break;
-                }
-                Err(RecvError::InvalidState) => break,
-            }
+    fn step(&mut self, now: Instant, tcp: &mut Connection) {
+        self.read += tcp.read(now, u64::MAX);
+        if tcp.finished() {
+            self.finished = true;
+            tcp.close();
         }
     }
 }
 
 impl RrClient {
-    fn step(&mut self, now: Instant, tcp: &mut Socket<'_>, cpu: &mut Cpu) -> Option<Nanos> {
+    fn step(&mut self, now: Instant, tcp: &mut Connection, cpu: &mut Cpu) -> Option<Nanos> {
         let mut took = None;
         if self.to_read > 0 {
-            self.to_read -= read(tcp, self.to_read);
+            self.to_read -= tcp.read(now, self.to_read);
             if self.to_read == 0 {
                 took = Some(now.saturating_since(self.started));
                 self.done += 1;
                 self.due = self.pace.next(cpu.run(now, self.response));
             }
         }
-        if self.to_read == 0 && tcp.may_send() && now >= self.due {
+        if self.to_read == 0 && tcp.state() == State::Established && now >= self.due {
             (self.to_write, self.to_read, self.started) = (self.request, self.response, now);
         }
-        self.to_write -= write(tcp, self.to_write, None);
+        self.to_write -= tcp.write(now, self.to_write);
         took
     }
 }
 
 impl RrServer {
-    fn step(&mut self, now: Instant, tcp: &mut Socket<'_>, cpu: &mut Cpu) {
+    fn step(&mut self, now: Instant, tcp: &mut Connection, cpu: &mut Cpu) {
         if self.due.is_none() {
-            self.to_read -= read(tcp, self.to_read);
+            self.to_read -= tcp.read(now, self.to_read);
             if self.to_read == 0 {
                 self.due = Some(cpu.run(now, self.request + self.response));
             }
@@ -234,46 +202,8 @@ impl RrServer {
             self.done += 1;
             (self.to_read, self.to_write) = (self.request, self.response);
         }
-        self.to_write -= write(tcp, self.to_write, None);
+        self.to_write -= tcp.write(now, self.to_write);
     }
-}
-
-/// The byte at an offset of a stream, in tests that carry payload.
-pub const fn pattern(offset: u64) -> u8 {
-    (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
-}
-
-/// Hands up to `most` bytes to TCP: two calls, because a ring buffer may have its room in two pieces. The bytes
-/// are whatever the buffer holds, unless `content` gives their offset in the stream.
-fn write(tcp: &mut Socket<'_>, most: u64, content: Option<u64>) -> u64 {
-    let mut sum = 0;
-    for _ in 0..2 {
-        if sum == most {
-            break;
-        }
-        let part = tcp.send(|b| {
-            let n = b.len().min(usize::try_from(most - sum).unwrap_or(usize::MAX));
-            if let Some(at) = content {
-                (at + sum..).zip(&mut b[..n]).for_each(|(at, b)| *b = pattern(at));
-            }
-            (n, n as u64)
-        });
-        sum += part.unwrap_or(0);
-    }
-    sum
-}
-
-/// Reads and forgets up to `most` bytes.
-fn read(tcp: &mut Socket<'_>, most: u64) -> u64 {
-    let mut sum = 0;
-    for _ in 0..2 {
-        let part = tcp.recv(|b| {
-            let n = b.len().min(usize::try_from(most - sum).unwrap_or(usize::MAX));
-            (n, n as u64)
-        });
-        sum += part.unwrap_or(0);
-    }
-    sum
 }
 
 #[cfg(test)]

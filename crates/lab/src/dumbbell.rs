@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::cpu::Cpu;
 use crate::engine::{Alarm, Engine, Event, Lane, Payload, Trace};
 use crate::frame::Frame;
-use crate::tcp::{Addr, Conn, Label, Pad, TcpConfig};
+use crate::tcp::{Addr, Conn, Label, More, TcpConfig};
 use txweir_core::rng::Rng;
 use txweir_core::time::{Instant, Nanos};
 
@@ -126,7 +126,6 @@ pub struct Dumbbell {
     ends: Vec<End>,
     link: Bottleneck,
     back_pressure: bool,
-    pad: Pad,
     cpu: [Cpu; 2],
     transactions: Vec<Nanos>,
     keep_transactions: bool,
@@ -144,6 +143,9 @@ impl Dumbbell {
         let mut rng = Rng::new(c.seed);
         let mut ends = Vec::new();
         let mut engine = Engine::new();
+        // The bottleneck is that of another host: nothing tells the sender what it has sent.
+        let alone = |t: &TcpConfig| TcpConfig { more: More { small_queues: false, ..t.more }, ..t.clone() };
+        let (of_client, of_server) = (alone(&c.client), alone(&c.server));
         for (n, (client, server)) in apps.into_iter().enumerate().take(60_000) {
             let n = n as u32;
             let port = 2000 + n as u16;
@@ -151,8 +153,8 @@ impl Dumbbell {
             let start = Instant(rng.below(c.stagger.0.max(1)));
             let label = |to| Label { to, hash: n, priority: 0 };
             let (to_server, to_client) = (label(2 * n + 1), label(2 * n));
-            let client = Conn::connect(&c.client, a, b, start, client, to_server, rng.next_u64());
-            let server = Conn::listen(&c.server, b, server, to_client, rng.next_u64());
+            let client = Conn::connect(&of_client, (a, b), start, client, to_server, rng.next_u64());
+            let server = Conn::listen(&of_server, (b, a), server, to_client, rng.next_u64());
             for conn in [client, server] {
                 ends.push(End { conn, alarm: Alarm::default() });
             }
@@ -173,9 +175,9 @@ impl Dumbbell {
             waiting: Vec::new(),
             stats: BottleneckStats::default(),
         };
-        let (pad, cpu) = (Pad::default(), [Cpu::default(); 2]);
+        let cpu = [Cpu::default(); 2];
         let (transactions, keep_transactions) = (Vec::new(), false);
-        Self { engine, ends, link, back_pressure: c.back_pressure, pad, cpu, transactions, keep_transactions }
+        Self { engine, ends, link, back_pressure: c.back_pressure, cpu, transactions, keep_transactions }
     }
 
     /// With a trace of all events.
@@ -261,28 +263,29 @@ impl Dumbbell {
         let (now, to) = (self.engine.now(), frame.to);
         self.engine.note(to, NOTE_DELIVER, u64::from(frame.ip_len()));
         let end = &mut self.ends[to as usize];
-        let took = end.conn.deliver(now, &frame, &mut self.pad, &mut self.cpu[to as usize % 2]);
-        if self.keep_transactions {
-            self.transactions.extend(took);
-        }
+        end.conn.deliver(now, &frame);
         self.poll(to);
     }
 
     /// Lets a connection end send, and sees to its next deadline.
     fn poll(&mut self, n: u32) {
-        let Self { engine, ends, link, pad, cpu, back_pressure, .. } = self;
+        let Self { engine, ends, link, cpu, back_pressure, transactions, keep_transactions, .. } = self;
         let (now, end) = (engine.now(), &mut ends[n as usize]);
         let cpu = &mut cpu[n as usize % 2];
-        if n.is_multiple_of(2) {
-            end.conn.poll(now, pad, cpu, |frame| link.submit(engine, frame, *back_pressure));
+        let took = if n.is_multiple_of(2) {
+            let took = end.conn.poll(now, cpu, |frame| link.submit(engine, frame, *back_pressure));
             if end.conn.is_blocked() && !link.waiting.contains(&n) {
                 link.waiting.insert(0, n);
             }
+            took
         } else {
-            end.conn.poll(now, pad, cpu, |frame| {
+            end.conn.poll(now, cpu, |frame| {
                 link.back.push(engine, now + link.delay, frame);
                 Ok(())
-            });
+            })
+        };
+        if *keep_transactions {
+            transactions.extend(took);
         }
         let at = end.conn.poll_at(now);
         debug_assert!(at.is_none_or(|at| at > now), "a deadline that is due after it was served");

@@ -1,9 +1,8 @@
 //! A packet of the lab: its headers, its length, and where it goes.
 //!
 //! Schedulers and links act on lengths, and TCP on headers; nobody looks at payload. So a frame keeps the
-//! first bytes of the IP packet and its length, and the receiver's stack is shown the rest as zeros. A frame
-//! is a plain value of about two cache lines: no pool, and no allocation per packet. In a test that must see
-//! every byte, the payload travels along ([`Frame::body`]).
+//! first bytes of the IP packet and its length. A frame is a plain value of two cache lines: no pool, and no
+//! allocation per packet.
 //!
 //! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes, unless an action has changed it.
 
@@ -16,10 +15,8 @@ use crate::shown::{Asked, LinkHeader};
 pub const ETHERNET: u32 = 14;
 /// Ethertype of IPv4, which is what the lab's hosts send.
 const IPV4: u16 = 0x0800;
-/// Most bytes of headers that a frame keeps: IPv4 (20) and TCP (20) with 24 bytes of options. The stack sends
-/// at most 12 (RFC 9293 MSS, RFC 7323 window scale, RFC 2018 SACK permitted, or one SACK block), and no
-/// timestamps.
-pub const HEADER_MAX: usize = 64;
+/// Most bytes of headers that a frame keeps: IPv4 without options (20) and the longest TCP header (60).
+pub const HEADER_MAX: usize = 80;
 
 /// One packet, or one TSO unit that the wire will cut.
 #[derive(Clone, Debug)]
@@ -27,8 +24,6 @@ pub struct Frame {
     header: [u8; HEADER_MAX],
     /// When its sender's stack handed it over.
     pub sent: Instant,
-    /// Payload, in tests that look at it.
-    body: Option<Box<[u8]>>,
     /// What few frames have.
     extra: Option<Box<Extra>>,
     /// Bytes of the IP packet.
@@ -49,6 +44,22 @@ pub struct Frame {
     pub ds: u8,
     /// A bit of it is wrong: the checksums of whom it is for will tell.
     pub damaged: bool,
+    /// How long after `sent` it may leave at the earliest, nanoseconds: queues that pace (`fq`) keep it until then.
+    pub ahead: u32,
+    /// Its sender counts it as lying below the socket, until its first device has sent it.
+    pub below: Below,
+}
+
+/// What of a frame its sender counts as lying below the socket (TCP small queues).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Below {
+    /// Nothing.
+    #[default]
+    Not,
+    /// All of it.
+    Whole,
+    /// Its payload, as a later part of a unit: what a unit takes beside its payload goes with the first part.
+    Rest,
 }
 
 /// What few frames have.
@@ -61,28 +72,12 @@ struct Extra {
 }
 
 impl Frame {
-    /// From an IP packet: its first `header_len` bytes of headers (at most [`HEADER_MAX`]) are kept, and its
-    /// length, which is that of `packet`. `gso_size` is the payload of one segment if this is a TSO unit, else 0.
-    pub fn new(packet: &[u8], header_len: usize, gso_size: u16, with_body: bool) -> Self {
-        let header_len = header_len.min(HEADER_MAX).min(packet.len());
-        let mut header = [0; HEADER_MAX];
-        header[..header_len].copy_from_slice(&packet[..header_len]);
-        Self {
-            header,
-            sent: Instant::ZERO,
-            body: with_body.then(|| packet[header_len..].into()),
-            extra: None,
-            len: packet.len() as u32,
-            to: 0,
-            hash: 0,
-            priority: 0,
-            mark: 0,
-            protocol: IPV4,
-            ds: 0,
-            damaged: false,
-            gso_size: if packet.len() - header_len > usize::from(gso_size) { gso_size } else { 0 },
-            header_len: header_len as u8,
-        }
+    /// A unit of TCP, or one segment: the headers, and the length of the IP packet. `gso_size` is the payload of one
+    /// segment if this is a TSO unit, else 0.
+    pub fn unit(headers: &[u8], ip_len: u32, gso_size: u16) -> Self {
+        let mut frame = Self::headers(headers, headers.len(), ip_len);
+        frame.gso_size = if frame.payload_len() > u32::from(gso_size) { gso_size } else { 0 };
+        frame
     }
 
     /// A packet of `ip_len` bytes whose first ones are `first` (at most [`HEADER_MAX`] of them are kept), of
@@ -92,13 +87,12 @@ impl Frame {
         let mut header = [0; HEADER_MAX];
         header[..kept].copy_from_slice(&first[..kept]);
         let header_len = header_len.min(kept) as u8;
-        let (sent, body, extra) = (Instant::ZERO, None, None);
+        let (sent, extra) = (Instant::ZERO, None);
         let (to, hash, priority, mark, protocol, ds) = (0, 0, 0, 0, IPV4, 0);
-        let (gso_size, damaged) = (0, false);
+        let (gso_size, damaged, ahead, below) = (0, false, 0, Below::Not);
         Self {
             header,
             sent,
-            body,
             extra,
             len: ip_len,
             to,
@@ -110,6 +104,17 @@ impl Frame {
             header_len,
             ds,
             damaged,
+            ahead,
+            below,
+        }
+    }
+
+    /// Bytes below the socket that its sender has counted for it.
+    pub const fn below_socket(&self) -> u32 {
+        match self.below {
+            Below::Not => 0,
+            Below::Whole => txweir_transport::below_socket(self.payload_len()),
+            Below::Rest => self.payload_len(),
         }
     }
 
@@ -154,10 +159,6 @@ impl Frame {
     pub(crate) fn with_asked(mut self, asked: Asked) -> Self {
         self.extra.get_or_insert_default().asked = Some(asked);
         self
-    }
-    /// The payload, if it travels along.
-    pub fn body(&self) -> Option<&[u8]> {
-        self.body.as_deref()
     }
     /// Bytes of the IP packet.
     pub const fn ip_len(&self) -> u32 {
@@ -210,11 +211,14 @@ impl Frame {
         let from = (i * size).min(self.payload_len());
         let to = (from + count * size).min(self.payload_len());
         let mut part = Self {
-            body: self.body.as_ref().map(|b| b[from as usize..to as usize].into()),
             len: u32::from(self.header_len) + to - from,
             gso_size: if to - from > size { self.gso_size } else { 0 },
             extra: self.extra.clone(),
-            ..Self { body: None, extra: None, ..*self }
+            below: match self.below {
+                Below::Whole if i > 0 => Below::Rest,
+                below => below,
+            },
+            ..Self { extra: None, ..*self }
         };
         part.put_u16(2, part.len as u16);
         let seq = self.u32_at(TCP_SEQ).wrapping_add(from);
@@ -266,7 +270,7 @@ mod tests {
         let mut bytes: Vec<u8> = (0..40 + payload).map(|i| i as u8).collect();
         bytes[TCP_SEQ..TCP_SEQ + 4].copy_from_slice(&u32::MAX.to_be_bytes());
         bytes[TCP_FLAGS] = FIN | PSH | 0x10;
-        Frame::new(&bytes, 40, gso, true)
+        Frame::unit(&bytes[..40], bytes.len() as u32, gso)
     }
 
     #[test]
@@ -291,8 +295,6 @@ mod tests {
         assert_eq!(cut.iter().map(Frame::tcp_seq).collect::<Vec<_>>(), [u32::MAX, 999, 1999]);
         assert_eq!(cut.iter().map(Frame::tcp_flags).collect::<Vec<_>>(), [0x10, 0x10, 0x19]);
         assert_eq!(cut.iter().map(|c| u16::from_be_bytes([c.header[2], c.header[3]])).max(), Some(1040));
-        let body: Vec<u8> = cut.iter().flat_map(|c| c.body().unwrap().to_vec()).collect();
-        assert_eq!(body, f.body().unwrap());
         let rest = f.part(1, 2);
         assert_eq!((rest.payload_len(), rest.segs(), rest.tcp_seq()), (1500, 2, 999));
     }

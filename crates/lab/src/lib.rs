@@ -3,10 +3,9 @@
 //! **The clock.** [`engine::Engine`] orders events by (time in nanoseconds, sequence number). The same seed and
 //! scenario give the same events, byte for byte; [`engine::Trace`] writes them and keeps a rolling hash.
 //!
-//! **The hosts.** [`tcp::Conn`] is one end of a TCP connection: smoltcp's TCP over IPv4, an application, and a
-//! device of its own, so that the cost of a connection does not depend on how many there are. [`udp`] sends at
-//! a constant rate. Payload bytes are not carried unless a test asks for them: a [`frame::Frame`] is the
-//! headers and a length.
+//! **The hosts.** [`tcp::Conn`] is one end of a TCP connection: the state machine of `txweir-transport`, which does TCP
+//! as Linux does, and an application. [`udp`] sends at a constant rate. Payload is not carried: a [`frame::Frame`] is
+//! the headers and a length.
 //!
 //! **The network.** [`net::Net`] is hosts, links and traffic; a [`nic::Nic`] is the transmit side of each direction
 //! of a link: core's `TxPath` over core's `Wire`, into a [`link::Link`]. [`dumbbell::Dumbbell`] is the smallest net,
@@ -26,7 +25,6 @@ pub mod link;
 pub mod net;
 pub mod nic;
 pub mod pcap;
-mod port;
 pub mod replay;
 pub mod report;
 pub mod reproduce;
@@ -35,7 +33,6 @@ pub mod scenario;
 pub mod shown;
 pub mod tcp;
 pub mod trial;
-mod tso;
 pub mod udp;
 
 pub use txweir_core::{Instant, Nanos};

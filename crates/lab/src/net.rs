@@ -15,7 +15,7 @@ use crate::cpu::Cpu;
 use crate::engine::{Alarm, Engine, Event, Payload, Trace};
 use crate::frame::Frame;
 use crate::nic::{Nic, NicConfig};
-use crate::tcp::{Addr, Conn, Label, Pad, TcpConfig};
+use crate::tcp::{Addr, Conn, Label, TcpConfig};
 use crate::udp;
 
 pub use measure::{CbrCounts, Totals};
@@ -194,7 +194,6 @@ pub struct Net {
     sinks: Vec<Sink>,
     groups: Vec<GroupState>,
     steps: Vec<RateStep>,
-    pad: Pad,
     measuring_from: Option<Instant>,
     connections: u32,
     replay: Option<Replay>,
@@ -224,7 +223,6 @@ impl Net {
             sinks: Vec::new(),
             groups: Vec::new(),
             steps: Vec::new(),
-            pad: Pad::default(),
             measuring_from: None,
             connections: 0,
             replay: None,
@@ -356,8 +354,8 @@ impl Net {
         let mut label = |to| Label { to, hash: self.rng.next_u64() as u32, priority: g.priority };
         let (to_server, to_client) = (label(end + 1), label(end));
         let tcp = |host: u32| &self.hosts[host as usize].tcp;
-        let client = Conn::connect(tcp(g.from), a, b, start, apps.0, to_server, self.rng.next_u64());
-        let server = Conn::listen(tcp(g.to), b, apps.1, to_client, self.rng.next_u64());
+        let client = Conn::connect(tcp(g.from), (a, b), start, apps.0, to_server, self.rng.next_u64());
+        let server = Conn::listen(tcp(g.to), (b, a), apps.1, to_client, self.rng.next_u64());
         for (conn, host) in [(client, g.from), (server, g.to)] {
             self.ends.push(End { conn, alarm: Alarm::default(), host, group: number, waiting: false });
         }
@@ -469,18 +467,10 @@ impl Net {
             return sink.deliver(now, &frame);
         }
         let end = &mut self.ends[frame.to as usize];
-        let cpu = &mut self.hosts[end.host as usize].cpu;
         if let Some(watch) = &mut self.watch {
             watch.arrived(now, frame.to, end.group, &frame);
         }
-        if let Some(took) = end.conn.deliver(now, &frame, &mut self.pad, cpu) {
-            if self.measuring_from.is_some() {
-                self.groups[end.group as usize].latency.saturating_record(took.0.max(1));
-            }
-            if let Some(watch) = &mut self.watch {
-                watch.add(end.group, took);
-            }
-        }
+        end.conn.deliver(now, &frame);
         self.poll(frame.to);
     }
 
@@ -525,19 +515,28 @@ impl Net {
     /// Lets a connection end hand frames to its NIC; gives the NIC if it did.
     fn send(&mut self, n: u32) -> Option<u32> {
         let to = self.ends[(n ^ 1) as usize].host;
-        let Self { engine, ends, hosts, nics, pad, routes, watch, .. } = self;
+        let Self { engine, ends, hosts, nics, routes, watch, groups, measuring_from, .. } = self;
         let end = &mut ends[n as usize];
         let number = routes[end.host as usize][to as usize];
         let nic = &mut nics[number as usize];
         let now = engine.now();
         let mut offered = false;
-        end.conn.poll(now, pad, &mut hosts[end.host as usize].cpu, |frame| {
+        end.conn.set_queue_paces(nic.paces());
+        let took = end.conn.poll(now, &mut hosts[end.host as usize].cpu, |frame| {
             offered = true;
             if let Some(watch) = watch.as_deref_mut() {
                 watch.sent(now, n, &frame);
             }
             nic.submit(engine, frame)
         });
+        if let Some(took) = took {
+            if measuring_from.is_some() {
+                groups[end.group as usize].latency.saturating_record(took.0.max(1));
+            }
+            if let Some(watch) = watch {
+                watch.add(end.group, took);
+            }
+        }
         if end.conn.is_blocked() && !std::mem::replace(&mut end.waiting, true) {
             nic.wait(n);
         }
@@ -548,20 +547,31 @@ impl Net {
     }
 
     /// Moves what a NIC can move, and lets those that waited for it try again, the longest wait first, until one of
-    /// them has to wait again.
+    /// them has to wait again. Senders hear of what has left.
     fn kick(&mut self, nic: u32) {
-        self.nics[nic as usize].kick(&mut self.engine);
-        while let Some(queue) = self.nics[nic as usize].take_wake() {
-            while let Some(end) = self.nics[nic as usize].next_waiting(queue) {
-                let woken = &mut self.ends[end as usize];
-                woken.waiting = false;
-                woken.conn.wake();
-                self.send(end);
-                if self.ends[end as usize].conn.is_blocked() {
-                    break;
+        loop {
+            self.nics[nic as usize].kick(&mut self.engine);
+            let mut again = false;
+            while let Some((end, bytes)) = self.nics[nic as usize].take_released() {
+                if self.ends[end as usize].conn.released(bytes) {
+                    again |= self.send(end) == Some(nic);
                 }
             }
-            self.nics[nic as usize].kick(&mut self.engine);
+            while let Some(queue) = self.nics[nic as usize].take_wake() {
+                while let Some(end) = self.nics[nic as usize].next_waiting(queue) {
+                    let woken = &mut self.ends[end as usize];
+                    woken.waiting = false;
+                    woken.conn.wake();
+                    self.send(end);
+                    if self.ends[end as usize].conn.is_blocked() {
+                        break;
+                    }
+                }
+                self.nics[nic as usize].kick(&mut self.engine);
+            }
+            if !again {
+                return;
+            }
         }
     }
 }

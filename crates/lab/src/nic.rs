@@ -185,6 +185,8 @@ pub struct Nic {
     sieve: Option<Box<Sieve>>,
     /// Of the hosts that it is at and that it sends to.
     addresses: [u8; 12],
+    /// It has an fq.
+    paces: bool,
     /// The counts when measuring began.
     before: NicCounts,
 }
@@ -215,6 +217,7 @@ impl Nic {
             busy: Nanos::ZERO,
             sieve: None,
             addresses: addresses(0, 1),
+            paces: false,
             before: NicCounts::default(),
         })
     }
@@ -318,6 +321,14 @@ impl Nic {
             self.device.ring = ring;
             path.configure(now, &mut self.device, &mut *f);
         }
+    }
+    /// What has left it, or was dropped, and lay below a socket of its host: the end that sent it, and how much it counts.
+    pub fn take_released(&mut self) -> Option<(u32, u32)> {
+        self.device.released.pop()
+    }
+    /// A qdisc of it keeps packets until the times that senders give them.
+    pub fn paces(&self) -> bool {
+        self.paces
     }
     /// Changes the line rate.
     pub fn set_rate(&mut self, rate: Rate) {
@@ -495,5 +506,8 @@ fn meta_of(frame: &Frame) -> Meta {
     let mut m = Meta::new(frame.len()).hash(frame.hash).priority(frame.priority).ecn(frame.ecn());
     (m.protocol, m.ds, m.mark) = (frame.protocol, frame.ds, frame.mark);
     m.tcp_control = frame.payload_len() == 0 && Headers::parse_ip(frame.header()).is_tcp_control();
+    if frame.ahead > 0 {
+        m.txtime = frame.sent + Nanos(u64::from(frame.ahead));
+    }
     if frame.gso_size() == 0 { m } else { m.gso(header_len, frame.gso_size()) }
 }

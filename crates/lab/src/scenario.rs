@@ -19,10 +19,10 @@ use crate::cpu::Cpu;
 use crate::link::LinkConfig;
 use crate::net::{Group, Load, Net};
 use crate::nic::NicConfig;
-use crate::tcp::{Congestion, TcpConfig};
+use crate::tcp::{Algorithm, EcnMode, TcpConfig};
 
 pub use file::{CompletionText, Percent, Section, Text};
-use file::{CongestionName, File, HostTable, KindName, LinkTable, RoleName, TrafficFile, TrafficTable};
+use file::{File, HostTable, KindName, LinkTable, RoleName, TrafficFile, TrafficTable};
 
 /// Longest request or response: more than a run will ever move.
 const MESSAGE_MAX: u64 = 1_000_000_000_000;
@@ -128,6 +128,10 @@ pub(crate) struct TrafficOf {
     pub(crate) at: Range<usize>,
     pub(crate) count_at: Range<usize>,
 }
+
+/// What hosts say of marks.
+const ECN: [(&str, EcnMode); 3] =
+    [("off", EcnMode::Off), ("classic", EcnMode::Classic), ("accurate", EcnMode::Accurate)];
 
 impl Scenario {
     /// Reads the text of a file called `name`, and checks all of it.
@@ -316,6 +320,23 @@ impl Scenario {
         })
     }
 
+    /// The value of that name, if one is given.
+    fn named<T: Copy>(
+        &self,
+        key: &str,
+        given: Option<&Spanned<String>>,
+        all: &[(&str, T)],
+    ) -> Result<Option<T>, ScenarioError> {
+        let Some(name) = given else { return Ok(None) };
+        let found = all.iter().find(|(n, _)| n == name.get_ref());
+        found.map(|(_, value)| Some(*value)).ok_or_else(|| {
+            let names: Vec<_> = all.iter().map(|(n, _)| *n).collect();
+            let message =
+                format!("{key}: expected one of {}, given \"{}\"", names.join(", "), name.get_ref());
+            self.error(name.span(), message)
+        })
+    }
+
     fn host(&self, h: &HostTable) -> Result<(TcpConfig, Cpu), ScenarioError> {
         let default = TcpConfig::default();
         let tso_max = match &h.tso {
@@ -340,11 +361,8 @@ impl Scenario {
         let tcp = TcpConfig {
             mss,
             tso_max,
-            congestion: match h.congestion {
-                Some(CongestionName::None) => Congestion::None,
-                Some(CongestionName::Reno) => Congestion::Reno,
-                Some(CongestionName::Cubic) | None => Congestion::Cubic,
-            },
+            congestion: self.named("congestion", h.congestion.as_ref(), &Algorithm::ALL)?.unwrap_or_default(),
+            ecn: self.named("ecn", h.ecn.as_ref(), &ECN)?.unwrap_or_default(),
             send_buffer: bytes(h.send_buffer, default.send_buffer),
             receive_buffer: bytes(h.receive_buffer, default.receive_buffer),
             ack_delay: h.ack_delay.map_or(default.ack_delay, |t| t.0),

@@ -134,7 +134,7 @@ mod tests {
         let mut packet = vec![0x45, 0];
         packet.extend(100u16.to_be_bytes());
         packet.resize(100, 7);
-        Frame::new(&packet, 40, 0, false)
+        Frame::headers(&packet, 40, 100)
     }
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
         let (mut frame, mac) = (frame(), addresses(0, 1));
         let shown = Shown::of(&frame, &mac);
         assert_eq!(shown.bytes()[..16], [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0]);
-        assert_eq!(shown.bytes().len(), 14 + 64);
+        assert_eq!(shown.bytes().len(), 14 + HEADER_MAX);
         shown.put_back(&mut frame, &mac);
         assert_eq!((frame.link(), frame.len()), (None, 114));
     }

@@ -1,116 +1,120 @@
-//! One end of a TCP connection: smoltcp's TCP, an application on top, a device of its own below.
+//! One end of a TCP connection of the lab: the state machine of `txweir-transport`, an application on top, frames below.
 //!
-//! Every connection end has its own smoltcp `Interface` and socket set of one, because an interface looks
-//! through all its sockets for each packet; so the cost per packet does not depend on the number of
-//! connections. Packets go out through a closure that may refuse them (a transmit path that is full); the
-//! device then grants nothing until [`Conn::wake`].
+//! Packets go out through a closure that may refuse them (a transmit path that is full); the end then keeps the frame
+//! and sends nothing more until [`Conn::wake`].
 //!
-//! **Time.** The lab counts nanoseconds, smoltcp microseconds: it is told the present rounded down, and its
-//! deadlines, which are whole microseconds, are kept as they are. So its timers are exact to 1 us and never
-//! early, and packets are stamped in nanoseconds. Its round-trip samples are whole milliseconds, and its
-//! retransmission timeout at least 1 s (RFC 6298 section 2.4).
-//!
-//! **What the stack does.** RFC 9293 with window scaling, SACK blocks sent and not used, fast retransmit of one
-//! segment per round trip, Reno or CUBIC (RFC 9438), no ECN, no timestamps, no pacing. A receiver acknowledges
-//! every second full segment; like Linux, it acknowledges each of the first [`QUICK_ACKS`] segments at once.
-//!
-//! **Its limits**, which show in results: several losses in one window are repaired one per round trip or after
-//! the timeout; the initial window is 2048 bytes; and if duplicate acknowledgements come when only a FIN is
-//! outstanding, that FIN is never sent again, and the end stays in FIN-WAIT-1 with all its data delivered.
-//!
-//! **TSO.** With `tso_max` set, bulk leaves in units of up to so many bytes, whole segments except where the
-//! window ends. A sender that was handed a little window by an acknowledgement waits for more, as
-//! Linux does (ip-sysctl, `tcp_tso_win_divisor`): else acknowledgements of two segments would make units of two.
+//! **Units.** A sender hands out super-segments as Linux does, sized by its rate. With `tso_max` set they leave as units
+//! that the device cuts; without it they leave as segments, one behind the other.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::num::NonZeroUsize;
 
-use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet};
-use smoltcp::phy::{ChecksumCapabilities, DeviceCapabilities, Medium};
-use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
-use smoltcp::time::{Duration, Instant as Micros};
-use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, Ipv4Address};
+use txweir_core::time::{Instant, Nanos};
+use txweir_transport::wire::{Codec, HEADER_MAX as TCP_MAX};
+pub use txweir_transport::{Algorithm, EcnMode};
+use txweir_transport::{Config, Connection, Pacing, Segment, State};
 
 use crate::app::App;
 use crate::cpu::Cpu;
-use crate::frame::{ETHERNET, Frame};
-use crate::port::{Link, Port, Refuse};
-use crate::tso::Aggregation;
-use txweir_core::time::{Instant, Nanos};
+use crate::frame::{Below, ETHERNET, Frame};
 
-/// Segments acknowledged at once at the start of a connection (the number Linux uses).
-pub const QUICK_ACKS: u64 = 16;
-/// Bytes of IPv4 and TCP headers without options.
-const HEADERS: u32 = 40;
+/// Bytes of an IPv4 header without options.
+const IP: usize = 20;
 /// Most bytes of an IP packet, so of a TSO unit without its Ethernet header (RFC 791 section 3.1).
 const IP_MAX: u32 = 65_535;
 
-/// Congestion control of a sender.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Congestion {
-    /// Only the receiver's window and the send buffer limit.
-    None,
-    /// RFC 5681.
-    Reno,
-    /// RFC 9438.
-    #[default]
-    Cubic,
-}
-
 /// How a host does TCP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Payload of a full segment; 1460 for Ethernet.
+    /// Payload of a full segment without options; 1460 for Ethernet.
     pub mss: u16,
     /// Most bytes of a TSO unit, Ethernet header included; below two segments, no TSO.
     pub tso_max: u32,
-    /// Wait for more window rather than send a small unit.
-    pub tso_defer: bool,
     /// Congestion control.
-    pub congestion: Congestion,
-    /// Bytes that the application may have handed over and that are not acknowledged; rounded up to whole
-    /// segments, so that bulk makes no short segment where the buffer wraps.
+    pub congestion: Algorithm,
+    /// Marks.
+    pub ecn: EcnMode,
+    /// Bytes that the application may have handed over and that are not acknowledged; 0 follows the window.
     pub send_buffer: usize,
-    /// Most bytes received and not read: the receiver's window. At most 1 GiB (RFC 7323 section 2.3).
+    /// The most that tuning makes of the receive buffer, bytes of memory. At most 1 GiB.
     pub receive_buffer: usize,
     /// How long a lone segment waits for its acknowledgement; zero acknowledges each segment. RFC 9293 allows up
     /// to 500 ms, Linux starts at 40 ms.
     pub ack_delay: Nanos,
-    /// Carry and check payload, for tests: slow, and the only thing here that allocates per packet.
-    pub content: bool,
+    /// What else Linux lets one set.
+    pub more: More,
+}
+
+/// What few hosts set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct More {
+    /// Time stamps (RFC 7323).
+    pub stamps: bool,
+    /// Selective acknowledgements (RFC 2018).
+    pub sack: bool,
+    /// Segments of the first window.
+    pub initial_window: u32,
+    /// The sender waits until the device has sent what lies below the socket.
+    pub small_queues: bool,
+    /// The tick that timers count.
+    pub tick: txweir_transport::Tick,
+}
+
+impl Default for More {
+    fn default() -> Self {
+        let c = Config::default();
+        Self {
+            stamps: c.stamps,
+            sack: c.sack,
+            initial_window: c.initial_window,
+            small_queues: c.small_queues,
+            tick: c.tick,
+        }
+    }
 }
 
 impl Default for TcpConfig {
     fn default() -> Self {
+        let c = Config::default();
         Self {
-            mss: 1460,
+            mss: c.mss,
             tso_max: 0,
-            tso_defer: true,
-            congestion: Congestion::Cubic,
-            send_buffer: 256 << 10,
-            receive_buffer: 256 << 10,
-            ack_delay: Nanos::from_millis(40),
-            content: false,
+            congestion: c.algorithm,
+            ecn: c.ecn,
+            send_buffer: 0,
+            receive_buffer: c.receive_buffer_max as usize,
+            ack_delay: c.ack_delay,
+            more: More::default(),
         }
     }
 }
 
 impl TcpConfig {
-    /// Payload of the largest TSO unit: whole segments; `None` if there is room for one only.
-    fn unit(&self) -> Option<u32> {
-        let mss = u32::from(self.mss.max(1));
-        let room = (self.tso_max.saturating_sub(ETHERNET)).min(IP_MAX).saturating_sub(HEADERS);
-        Some(room / mss * mss).filter(|unit| *unit > mss)
+    /// The same in the words of the transport. `seed` decides what an algorithm draws.
+    pub fn transport(&self, seed: u64) -> Config {
+        let c = Config::default();
+        let room = self.tso_max.saturating_sub(ETHERNET).min(IP_MAX).saturating_sub((IP + TCP_MAX) as u32);
+        let _ = seed;
+        Config {
+            mss: self.mss,
+            algorithm: self.congestion,
+            ecn: self.ecn,
+            gso_max: if self.cuts() { c.gso_max } else { room },
+            send_buffer: self.send_buffer as u64,
+            receive_buffer: c.receive_buffer.min(self.receive_buffer as u64),
+            receive_buffer_max: self.receive_buffer as u64,
+            ack_delay: self.ack_delay,
+            stamps: self.more.stamps,
+            sack: self.more.sack,
+            initial_window: self.more.initial_window,
+            small_queues: self.more.small_queues,
+            tick: self.more.tick,
+            ..c
+        }
     }
 
-    fn capabilities(&self) -> DeviceCapabilities {
-        let mut caps = DeviceCapabilities::default();
-        caps.medium = Medium::Ip;
-        caps.max_transmission_unit = usize::from(self.mss) + HEADERS as usize;
-        caps.checksum = ChecksumCapabilities::ignored();
-        caps.segmentation.tcpv4 = self.unit().and_then(|u| NonZeroUsize::new((u + HEADERS) as usize));
-        caps
+    /// True if units are cut before they leave.
+    fn cuts(&self) -> bool {
+        self.tso_max < ETHERNET + (IP + TCP_MAX) as u32 + 2 * u32::from(self.mss)
     }
 }
 
@@ -141,26 +145,6 @@ pub struct Label {
     pub priority: u32,
 }
 
-/// Buffers in which packets are built and shown to the stack. One for a whole lab: it stays in the cache.
-pub struct Pad {
-    out: Box<[u8]>,
-    /// Zeros beyond the headers written here last, except where payload is carried.
-    inp: Box<[u8]>,
-}
-
-impl Default for Pad {
-    fn default() -> Self {
-        let buffer = || vec![0; IP_MAX as usize + 1].into_boxed_slice();
-        Self { out: buffer(), inp: buffer() }
-    }
-}
-
-impl fmt::Debug for Pad {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pad")
-    }
-}
-
 /// What a connection end has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnStats {
@@ -174,108 +158,69 @@ pub struct ConnStats {
     pub retransmitted: u64,
     /// Times that the transmit path was full.
     pub stopped: u64,
-    /// Replies lost because the transmit path stayed full.
-    pub lost_replies: u64,
-}
-
-/// Which side opens the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Open {
-    /// To be opened at this time.
-    At(Instant, Addr),
-    /// Opened, or waiting for the other side.
-    Done,
 }
 
 /// One end of a TCP connection with its application.
+#[derive(Debug)]
 pub struct Conn {
-    iface: Interface,
-    sockets: SocketSet<'static>,
-    tcp: SocketHandle,
-    caps: DeviceCapabilities,
+    tcp: Connection,
     app: App,
-    open: Open,
+    /// When it opens the connection, until it has.
+    opens: Option<Instant>,
     local: Addr,
-    ack_delay: Nanos,
-    /// Bytes received before which every segment is acknowledged at once.
-    quick_until: u64,
-    received: u64,
-    link: Link,
-}
-
-impl fmt::Debug for Conn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { local, app, open, link, .. } = self;
-        f.debug_struct("Conn")
-            .field("local", local)
-            .field("app", app)
-            .field("open", open)
-            .field("link", link)
-            .finish()
-    }
-}
-
-/// smoltcp's clock: microseconds, rounded down.
-fn micros(now: Instant) -> Micros {
-    Micros::from_micros(i64::try_from(now.0 / 1000).unwrap_or(i64::MAX))
+    remote: Addr,
+    codec: Codec,
+    label: Label,
+    /// Units leave as segments.
+    cuts: bool,
+    /// What the transmit path gave back: nothing more leaves until `wake`.
+    held: Option<Frame>,
+    blocked: bool,
+    stats: ConnStats,
 }
 
 impl Conn {
     /// The end that opens the connection to `remote` at `start`. `seed` decides its initial sequence number.
     pub fn connect(
         c: &TcpConfig,
-        local: Addr,
-        remote: Addr,
+        (local, remote): (Addr, Addr),
         start: Instant,
         app: App,
         label: Label,
         seed: u64,
     ) -> Self {
-        Self::new(c, local, app, label, seed, Open::At(start, remote))
+        let tcp = Connection::connect(&c.transport(seed));
+        Self { opens: Some(start), ..Self::new(c, tcp, (local, remote), app, label, seed) }
     }
 
-    /// The end that waits for the connection.
-    pub fn listen(c: &TcpConfig, local: Addr, app: App, label: Label, seed: u64) -> Self {
-        let mut conn = Self::new(c, local, app, label, seed, Open::Done);
-        // Fails only for port 0 or a socket that is open.
-        let listening = conn.socket().listen(local.port);
-        debug_assert!(listening.is_ok());
-        conn
+    /// The end that waits for the connection from `remote`.
+    pub fn listen(c: &TcpConfig, (local, remote): (Addr, Addr), app: App, label: Label, seed: u64) -> Self {
+        let tcp = Connection::listen(&c.transport(seed));
+        Self::new(c, tcp, (local, remote), app, label, seed)
     }
 
-    fn new(c: &TcpConfig, local: Addr, app: App, label: Label, seed: u64, open: Open) -> Self {
-        let caps = c.capabilities();
-        let mut config = Config::new(HardwareAddress::Ip);
-        config.random_seed = seed;
-        let mut none =
-            Port { caps: &caps, inp: None, out: &mut [], link: None, sink: &mut Refuse, now: Instant::ZERO };
-        let mut iface = Interface::new(config, &mut none, Micros::ZERO);
-        let ip = IpAddress::Ipv4(Ipv4Address::from(local.ip));
-        // One address fits: the list has room for two.
-        iface.update_ip_addrs(|ips| ips.push(IpCidr::new(ip, 8)).unwrap_or(()));
-        let whole = c.unit().unwrap_or(u32::from(c.mss.max(1))) as usize;
-        let send_buffer = c.send_buffer.max(1).div_ceil(whole) * whole;
-        let buffer = |n: usize| SocketBuffer::new(vec![0; n]);
-        let mut socket = Socket::new(buffer(c.receive_buffer.clamp(1, 1 << 30)), buffer(send_buffer));
-        socket.set_nagle_enabled(app.is_bulk());
-        socket.set_ack_delay(None);
-        socket.set_congestion_control(match c.congestion {
-            Congestion::None => CongestionControl::None,
-            Congestion::Reno => CongestionControl::Reno,
-            Congestion::Cubic => CongestionControl::Cubic,
-        });
-        let mut sockets = SocketSet::new(Vec::with_capacity(1));
-        let tcp = sockets.add(socket);
-        let quick_until = if c.ack_delay.0 == 0 { u64::MAX } else { QUICK_ACKS * u64::from(c.mss) };
-        let tso = Aggregation::new(c.unit().filter(|_| c.tso_defer), c.mss);
-        let (held, stats) = (VecDeque::new(), ConnStats::default());
-        let link = Link { label, content: c.content, blocked: false, held, tso, stats };
-        let ack_delay = c.ack_delay;
-        Self { iface, sockets, tcp, caps, app, open, local, ack_delay, quick_until, received: 0, link }
-    }
-
-    fn socket(&mut self) -> &mut Socket<'static> {
-        self.sockets.get_mut::<Socket<'static>>(self.tcp)
+    fn new(
+        c: &TcpConfig,
+        tcp: Connection,
+        (local, remote): (Addr, Addr),
+        app: App,
+        label: Label,
+        seed: u64,
+    ) -> Self {
+        let codec = Codec { local: (seed >> 32) as u32, remote: 0, port: local.port, peer_port: remote.port };
+        Self {
+            tcp,
+            app,
+            opens: None,
+            local,
+            remote,
+            codec,
+            label,
+            cuts: c.cuts(),
+            held: None,
+            blocked: false,
+            stats: ConnStats::default(),
+        }
     }
 
     /// The application.
@@ -288,142 +233,160 @@ impl Conn {
     }
     /// Counters.
     pub const fn stats(&self) -> ConnStats {
-        self.link.stats
+        ConnStats { retransmitted: self.tcp.counters().retransmitted_bytes, ..self.stats }
     }
     /// This end's address.
     pub const fn local(&self) -> Addr {
         self.local
     }
-    /// The state of the TCP connection.
-    pub fn state(&self) -> State {
-        self.sockets.get::<Socket<'static>>(self.tcp).state()
+    /// The state machine.
+    pub const fn tcp(&self) -> &Connection {
+        &self.tcp
     }
     /// True while a full transmit path keeps it from sending.
     pub const fn is_blocked(&self) -> bool {
-        self.link.blocked
-    }
-    /// Bytes handed over by the application and not acknowledged.
-    pub fn send_queue(&self) -> usize {
-        self.sockets.get::<Socket<'static>>(self.tcp).send_queue()
+        self.blocked
     }
 
     /// The transmit path has room again. To be followed by [`poll`](Self::poll).
     pub const fn wake(&mut self) {
-        self.link.blocked = false;
+        self.blocked = false;
     }
 
-    /// Takes a packet in and lets the application act on it; a TSO unit stands for its segments arriving
-    /// together. To be followed by [`poll`](Self::poll). Gives the time of an RR transaction that ended.
-    pub fn deliver(&mut self, now: Instant, frame: &Frame, pad: &mut Pad, cpu: &mut Cpu) -> Option<Nanos> {
-        self.link.stats.frames_in += 1;
-        self.link.tso.acknowledged(now, frame.tcp_ack());
-        if frame.segs() > 1 {
-            // The stack wants an acknowledgement at the second segment it sees, however long those are.
-            self.ingress(now, &frame.segment(0), pad);
-            self.ingress(now, &frame.part(1, frame.segs() - 1), pad);
-        } else {
-            self.ingress(now, frame, pad);
+    /// The first device has sent so many bytes that this end counted as lying below the socket. True if it waited for
+    /// that, and is to be polled.
+    pub const fn released(&mut self, bytes: u32) -> bool {
+        self.tcp.released(bytes)
+    }
+
+    /// A queue below paces what leaves (`fq`), or does not.
+    pub fn set_queue_paces(&mut self, paces: bool) {
+        self.tcp.set_pacing(if paces { Pacing::Queue } else { Pacing::Auto });
+    }
+
+    /// Takes a packet in; a TSO unit stands for its segments arriving as one. To be followed by [`poll`](Self::poll).
+    pub fn deliver(&mut self, now: Instant, frame: &Frame) {
+        self.stats.frames_in += 1;
+        let header = frame.header();
+        let Some(tcp) = header.get(IP..) else { return };
+        if frame.tcp_flags() & crate::frame::SYN != 0 {
+            self.codec.remote = frame.tcp_seq();
         }
-        self.received += u64::from(frame.payload_len());
-        if self.received >= self.quick_until {
-            self.quick_until = u64::MAX;
-            let delay = Duration::from_micros(self.ack_delay.0.div_ceil(1000));
-            self.socket().set_ack_delay(Some(delay));
-        }
-        self.step(now, cpu)
+        let (near_seq, near_ack) = self.tcp.expects();
+        let Some(mut seg) = self.codec.read(tcp, near_seq, near_ack) else { return };
+        (seg.len, seg.gso, seg.ecn) = (frame.payload_len(), frame.gso_size(), frame.ecn());
+        self.tcp.receive(now, &seg);
     }
 
-    fn ingress(&mut self, now: Instant, frame: &Frame, pad: &mut Pad) {
-        let len = frame.ip_len() as usize;
-        let head = frame.header();
-        pad.inp[..head.len()].copy_from_slice(head);
-        if let Some(body) = frame.body() {
-            pad.inp[head.len()..len].copy_from_slice(body);
-        }
-        let Self { iface, sockets, caps, link, .. } = self;
-        let (inp, out) = (Some(&pad.inp[..len]), &mut pad.out[..]);
-        let mut port = Port { caps, inp, out, link: Some(link), sink: &mut Refuse, now };
-        iface.poll_ingress_single(micros(now), &mut port, sockets);
-    }
-
-    fn step(&mut self, now: Instant, cpu: &mut Cpu) -> Option<Nanos> {
-        let content = self.link.content;
-        let tcp = self.sockets.get_mut::<Socket<'static>>(self.tcp);
-        self.app.step(now, tcp, cpu, content)
-    }
-
-    /// Does what is due and hands out what can be sent, until the sink gives a frame back: that one is kept, and
-    /// nothing more is sent before [`wake`](Self::wake).
+    /// Does what is due: timers, what TCP has to send, the application, and what follows from it. Frames go to `sink`
+    /// until it gives one back: that one is kept, and nothing more is sent before [`wake`](Self::wake). Gives the time
+    /// of a transaction that ended.
     pub fn poll(
         &mut self,
         now: Instant,
-        pad: &mut Pad,
         cpu: &mut Cpu,
         mut sink: impl FnMut(Frame) -> Result<(), Frame>,
-    ) {
-        if let Open::At(start, remote) = self.open {
+    ) -> Option<Nanos> {
+        if let Some(start) = self.opens {
             if now < start {
-                return;
+                return None;
             }
-            self.open(remote);
+            self.opens = None;
         }
-        if self.app.due().is_some_and(|due| now >= due) {
-            self.step(now, cpu);
-        }
-        while !self.link.blocked
-            && let Some(frame) = self.link.held.pop_front()
-        {
-            self.link.blocked = self.link.offer(frame, &mut sink).is_err();
-        }
-        let Self { iface, sockets, tcp, caps, link, .. } = self;
-        if link.blocked {
-            return;
-        }
-        let queued = || sockets.get::<Socket<'static>>(*tcp).send_queue();
-        if link.tso.begin(now, queued) {
-            return;
-        }
-        let now_us = micros(now);
-        loop {
-            let mut port =
-                Port { caps, inp: None, out: &mut pad.out, link: Some(&mut *link), sink: &mut sink, now };
-            if iface.poll_egress(now_us, &mut port, sockets) == PollResult::None {
-                break;
-            }
-        }
-        link.tso.end(now);
+        self.tcp.on_time(now);
+        self.drain(now, &mut sink);
+        let took = self.app.step(now, &mut self.tcp, cpu);
+        self.drain(now, &mut sink);
+        took
     }
 
-    fn open(&mut self, remote: Addr) {
-        self.open = Open::Done;
-        let remote = (IpAddress::Ipv4(Ipv4Address::from(remote.ip)), remote.port);
-        let local = (IpAddress::Ipv4(Ipv4Address::from(self.local.ip)), self.local.port);
-        let tcp = self.sockets.get_mut::<Socket<'static>>(self.tcp);
-        // Fails only for port 0 or an unspecified address, which no lab gives out.
-        let opened = tcp.connect(self.iface.context(), remote, local);
-        debug_assert!(opened.is_ok());
+    /// Hands out what TCP has to send.
+    fn drain(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> Result<(), Frame>) {
+        while !self.blocked {
+            let frame = match self.held.take() {
+                Some(frame) => frame,
+                None => match self.tcp.transmit(now) {
+                    Some(seg) => self.frame(now, &seg),
+                    None => return,
+                },
+            };
+            if self.cuts && frame.segs() > 1 {
+                for i in 0..frame.segs() {
+                    if let Err(segment) = self.offer(frame.segment(i), sink) {
+                        // The one that came back leads what is left of its unit.
+                        let rest = frame.part(i, frame.segs() - i);
+                        self.held = Some(if rest.segs() > 1 { rest } else { segment });
+                        self.blocked = true;
+                        break;
+                    }
+                }
+            } else if let Err(frame) = self.offer(frame, sink) {
+                self.held = Some(frame);
+                self.blocked = true;
+            }
+        }
+    }
+
+    fn offer(
+        &mut self,
+        frame: Frame,
+        sink: &mut impl FnMut(Frame) -> Result<(), Frame>,
+    ) -> Result<(), Frame> {
+        let segs = frame.segs();
+        match sink(frame) {
+            Ok(()) => {
+                self.stats.frames_out += 1;
+                self.stats.segs_out += u64::from(segs);
+                Ok(())
+            }
+            Err(frame) => {
+                self.stats.stopped += 1;
+                Err(frame)
+            }
+        }
+    }
+
+    /// The packet that a segment is.
+    fn frame(&self, now: Instant, seg: &Segment) -> Frame {
+        let mut header = [0; IP + TCP_MAX];
+        let mut tcp = [0; TCP_MAX];
+        let len = IP + self.codec.write(seg, &mut tcp);
+        header[IP..].copy_from_slice(&tcp);
+        let ip_len = len as u32 + seg.len;
+        header[0] = 0x45;
+        header[1] = seg.ecn as u8;
+        header[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
+        // Don't fragment, 64 hops, TCP (RFC 791 section 3.1).
+        (header[6], header[8], header[9]) = (0x40, 64, 6);
+        header[12..16].copy_from_slice(&self.local.ip);
+        header[16..20].copy_from_slice(&self.remote.ip);
+        let mut frame = Frame::unit(&header[..len], ip_len, seg.gso);
+        frame.sent = now;
+        frame.ds = seg.ecn as u8;
+        (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
+        frame.ahead = u32::try_from(seg.departs.saturating_since(now).0).unwrap_or(u32::MAX);
+        if seg.len > 0 {
+            frame.below = Below::Whole;
+        }
+        frame
     }
 
     /// When [`poll`](Self::poll) is to be called next if nothing arrives: always after `now`, which must be the
     /// time of the last poll. `None` if only a packet or a wake can bring it on.
-    pub fn poll_at(&mut self, now: Instant) -> Option<Instant> {
-        if let Open::At(start, _) = self.open {
+    pub fn poll_at(&self, now: Instant) -> Option<Instant> {
+        if let Some(start) = self.opens {
             return Some(start);
         }
-        if self.link.blocked {
+        if self.blocked {
             return None;
         }
         let app = self.app.due().filter(|due| *due > now);
-        let tcp = match self.link.tso.wait_ends() {
-            Some(at) => Some(at),
-            None => {
-                let due = self.iface.poll_at(micros(now), &self.sockets);
-                due.map(|t| Instant::from_micros(u64::try_from(t.total_micros()).unwrap_or(0)))
-            }
-        };
-        // A deadline that is due although everything due has been done is looked at a microsecond later, the
-        // stack's grain: it cannot come again at this instant.
-        let tcp = tcp.map(|t| if t > now { t } else { Instant(now.0 / 1000 * 1000 + 1000) });
+        let tcp = self.tcp.deadline().map(|at| at.max(Instant(now.0 + 1)));
         [app, tcp].into_iter().flatten().min()
+    }
+
+    /// Both directions are closed, or the connection has failed.
+    pub fn is_over(&self) -> bool {
+        matches!(self.tcp.state(), State::Closed | State::Failed)
     }
 }

@@ -3,7 +3,7 @@
 use txweir_core::{Ecn, Instant};
 
 use crate::cc::{Congestion, Wants};
-use crate::config::{Config, EcnMode};
+use crate::config::{Config, EcnMode, Pacing};
 use crate::flow::Flow;
 use crate::output;
 use crate::rack::stamp;
@@ -145,9 +145,26 @@ impl Connection {
         self.rx.take(now, most)
     }
 
-    /// The device has sent a segment with so much payload that this end had handed out: small queues have room again.
-    pub const fn released(&mut self, payload: u32) {
-        self.tx.below = self.tx.below.saturating_sub(output::memory(payload));
+    /// The device has sent what this end had handed out: so many bytes less lie below the socket (small queues, see
+    /// [`below_socket`](crate::below_socket)). True if this end waited for that, so that it is to be asked for segments.
+    pub const fn released(&mut self, bytes: u32) -> bool {
+        self.tx.below = self.tx.below.saturating_sub(bytes as u64);
+        std::mem::replace(&mut self.tx.throttled, false)
+    }
+
+    /// Another way to spread departures, from now on.
+    pub fn set_pacing(&mut self, pacing: Pacing) {
+        self.tx.queue_paces = pacing == Pacing::Queue;
+        self.tx.flow.paced = match pacing {
+            Pacing::Auto => self.tx.cc.wants_pacing(),
+            Pacing::Queue => false,
+            Pacing::Always => true,
+        };
+    }
+
+    /// The number that it expects next, and the last number that it has sent: what wide numbers are near to.
+    pub const fn expects(&self) -> (u64, u64) {
+        (self.rx.next, self.tx.flow.next)
     }
 
     /// A segment has come in.

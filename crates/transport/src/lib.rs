@@ -45,6 +45,7 @@ pub mod wire;
 pub use config::{Algorithm, Config, EcnMode, Pacing};
 pub use connection::{Connection, State};
 pub use flow::{CaState, Flow};
+pub use output::below_socket;
 pub use receiver::GAPS_MAX;
 pub use segment::{Flags, Sacks, Segment};
 pub use sender::Counters;

@@ -59,7 +59,7 @@ pub(crate) fn paced_until(s: &Sender) -> Option<Instant> {
 }
 
 /// Too much lies below the socket (small queues). One unit in flight may always have a second.
-fn small_queue_full(s: &Sender, payload: u64) -> bool {
+fn small_queue_full(s: &mut Sender, payload: u64) -> bool {
     if !s.small_queues {
         return false;
     }
@@ -68,7 +68,8 @@ fn small_queue_full(s: &Sender, payload: u64) -> bool {
     if !(s.flow.paced || s.queue_paces) {
         most = most.min(s.small_queue_max);
     }
-    s.below > most && s.units.len() > 1
+    s.throttled = s.below > most && s.units.len() > 1;
+    s.throttled
 }
 
 /// The next unit that is lost and not sent again.
@@ -309,9 +310,9 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
     at
 }
 
-/// Memory below the socket that a segment frees when the device has sent it.
-pub(crate) const fn memory(payload: u32) -> u64 {
-    payload as u64 + UNIT_MEMORY
+/// Bytes that a segment with so much payload counts for below the socket, until the device has sent it.
+pub const fn below_socket(payload: u32) -> u32 {
+    payload + UNIT_MEMORY as u32
 }
 
 /// Nothing more can leave now: what was sent is judged, and a probe is set.

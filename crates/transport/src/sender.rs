@@ -70,6 +70,8 @@ pub(crate) struct Sender {
     pub(crate) window_seq: u64,
     /// Bytes below the socket that the device has not reported sent.
     pub(crate) below: u64,
+    /// It waits until less lies there.
+    pub(crate) throttled: bool,
     /// A loss probe is out: the number behind it.
     pub(crate) tlp_end: Option<u64>,
     /// It was a retransmission.
@@ -170,6 +172,7 @@ impl Sender {
             window: 0,
             window_seq: 0,
             below: 0,
+            throttled: false,
             tlp_end: None,
             tlp_again: false,
             probe_due: false,

@@ -2,10 +2,10 @@
 
 use txweir_core::device::{Completed, DeviceError};
 use txweir_core::wire::{Departure, Wire};
-use txweir_core::{DropReason, Instant, Meta, TxQueue};
+use txweir_core::{DropReason, Ecn, Instant, Meta, TxQueue};
 
 use super::probe::Probe;
-use crate::frame::Frame;
+use crate::frame::{Below, Frame};
 
 /// A wire that may be watched: as the queue of a path, the ring that the path feeds.
 #[derive(Debug)]
@@ -16,11 +16,13 @@ pub(super) struct Device {
     pub(super) ring: u16,
     /// It promises nothing: what is submitted meanwhile enters the qdiscs.
     shut: bool,
+    /// What has left or was dropped and lay below a socket: the end that sent it, and how much it counts.
+    pub(super) released: Vec<(u32, u32)>,
 }
 
 impl Device {
     pub(super) const fn new(wire: Wire<Frame>) -> Self {
-        Self { wire, probe: None, ring: 0, shut: false }
+        Self { wire, probe: None, ring: 0, shut: false, released: Vec::new() }
     }
 
     /// Before a packet is submitted at `now`. Under a probe none goes to the device directly, because such a packet is
@@ -39,11 +41,12 @@ impl Device {
 
     /// Brings the wire to the present, see [`Wire::advance`].
     pub(super) fn advance(&mut self, now: Instant, mut left: impl FnMut(Departure<Frame>)) -> bool {
-        let Self { wire, probe, .. } = self;
-        wire.advance(now, |d| {
+        let Self { wire, probe, released, .. } = self;
+        wire.advance(now, |mut d| {
             if let Some(probe) = probe {
                 probe.departed(&d);
             }
+            release(released, &mut d.frame);
             left(d);
         })
     }
@@ -63,6 +66,9 @@ impl TxQueue for Device {
     fn push(&mut self, mut frame: Frame, m: &Meta) {
         if m.washed {
             frame.ds &= 3;
+        }
+        if m.marked && frame.ecn().capable() {
+            frame.ds |= Ecn::Ce as u8;
         }
         if let Some(probe) = &mut self.probe {
             probe.pushed();
@@ -86,9 +92,18 @@ impl TxQueue for Device {
         // One wrong bit is one that every checksum of the Internet finds; which one makes no difference.
         frame.damaged = true;
     }
-    fn discard(&mut self, _frame: Frame, _m: &Meta, reason: DropReason) {
+    fn discard(&mut self, mut frame: Frame, _m: &Meta, reason: DropReason) {
+        release(&mut self.released, &mut frame);
         if let Some(probe) = &mut self.probe {
             probe.discarded(reason);
         }
+    }
+}
+
+/// The frame lies no longer below the socket of whom it is from, which is the other end of whom it is for.
+fn release(released: &mut Vec<(u32, u32)>, frame: &mut Frame) {
+    if frame.below != Below::Not {
+        released.push((frame.to ^ 1, frame.below_socket()));
+        frame.below = Below::Not;
     }
 }

@@ -46,6 +46,9 @@ impl Nic {
         let mut sieve = site.sieve;
         let tree = self.paths[0].tree();
         sieve.fit(tree);
+        let mut paces = false;
+        tree.visit(&mut |_, node| paces |= node.qdisc().spec().kind == "fq");
+        self.paces = paces;
         // A NIC that nobody asks anything stays as fast as it was.
         if sieve.hook.is_some() || tree.has_filters() || !sieve.filters.is_empty() {
             self.sieve = Some(sieve);

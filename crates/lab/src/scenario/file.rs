@@ -122,15 +122,6 @@ fn no_time() -> Text<Nanos> {
     Text(Nanos::ZERO)
 }
 
-/// Congestion control, by name.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum CongestionName {
-    None,
-    Reno,
-    Cubic,
-}
-
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HostTable {
@@ -138,7 +129,8 @@ pub(super) struct HostTable {
     /// Largest TSO unit, Ethernet header included; 0 for none.
     pub(super) tso: Option<Spanned<Text<Bytes>>>,
     pub(super) mss: Option<Spanned<u16>>,
-    pub(super) congestion: Option<CongestionName>,
+    pub(super) congestion: Option<Spanned<String>>,
+    pub(super) ecn: Option<Spanned<String>>,
     pub(super) send_buffer: Option<Text<Bytes>>,
     pub(super) receive_buffer: Option<Text<Bytes>>,
     pub(super) ack_delay: Option<Text<Nanos>>,

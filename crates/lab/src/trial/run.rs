@@ -115,7 +115,7 @@ fn build(setup: &Setup, traffic: &Traffic, entry: &Entry) -> Result<Net, TrialEr
     let mut net = Net::new(setup.seed);
     let tcp = tcp(setup, traffic);
     for _ in [NEAR, FAR] {
-        net.host(tcp, Cpu::default());
+        net.host(tcp.clone(), Cpu::default());
     }
     let there = Nanos(setup.rtt.0 / 2);
     let bql = setup.bql.then(DqlConfig::default);

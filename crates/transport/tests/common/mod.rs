@@ -132,7 +132,7 @@ impl Net {
         while let Some(seg) = self.ends[end].transmit(self.now) {
             if end == 0 {
                 self.forward(seg);
-                self.ends[0].released(seg.len);
+                self.ends[0].released(txweir_transport::below_socket(seg.len));
             } else {
                 self.fly(self.now + self.wire.delay, 0, seg);
             }
