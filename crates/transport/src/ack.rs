@@ -62,7 +62,7 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     let mut told = Told::default();
     let prior_sacked = s.flow.sacked;
     if use_sack && !seg.sacks.is_empty() {
-        sack::take(s, seg, prior_una, &mut told, s.echo);
+        sack::take(s, seg, prior_una, &mut told);
     }
     s.window_probes = 0;
     s.cc.heard(&mut s.flow, &ack);
@@ -153,6 +153,7 @@ fn window(s: &mut Sender, seg: &Segment, scale: u8) -> bool {
         || (seg.seq == s.window_seq && (bytes > s.window || bytes == 0));
     if newer {
         (s.window_seq, s.window) = (seg.seq, bytes);
+        s.window_max = s.window_max.max(bytes);
     }
     newer
 }

@@ -13,6 +13,8 @@ use crate::timer::{self, Purpose};
 
 /// SYNs sent again at a steady pace before the pace falls.
 const SYN_LINEAR: u32 = 4;
+/// SYNs, the first included, after which the first window is still the ordinary one.
+const SYNS_FREE: u32 = 2;
 /// SYNs sent again before an end gives up.
 const SYN_RETRIES_MAX: u32 = 6;
 
@@ -309,16 +311,26 @@ impl Connection {
         tx.window_seq = seg.seq;
         let shift = if seg.flags.has(Flags::SYN) { 0 } else { self.peer_scale };
         tx.window = u64::from(seg.window) << shift;
+        tx.window_max = tx.window;
         tx.backoff = 0;
         tx.usage_end = 1;
         tx.window_stamp = tx.flow.ticks();
-        if self.syns <= 1 {
-            let us = (now.saturating_since(self.syn_sent).0 / 1_000).min(u64::from(u32::MAX)) as u32;
+        let since_syn = (now.saturating_since(self.syn_sent).0 / 1_000).min(u64::from(u32::MAX)) as u32;
+        let us = match seg.stamps {
+            // Which SYN is answered only time stamps tell.
+            Some((_, echo)) if self.syns > 1 => {
+                let ms = self.config.tick.stamp(now).wrapping_sub(echo);
+                (echo != 0 && ms < 1 << 20).then(|| ms.max(1) * 1_000)
+            }
+            _ => (self.syns <= 1).then_some(since_syn),
+        };
+        if let Some(us) = us {
             tx.rtt.sample_min(tx.flow.now_us(), us);
             tx.rtt.sample(us, 1, 1);
             (tx.flow.min_rtt_us, tx.flow.srtt8_us) = (tx.rtt.min(), tx.rtt.srtt8);
-        } else {
-            // A SYN was lost: the first window is one segment (RFC 6298 section 5.7 in spirit).
+        }
+        if self.syns > SYNS_FREE {
+            // Several SYNs were lost: the first window is one segment (RFC 6298 section 5.7 in spirit).
             tx.flow.cwnd = 1;
         }
         tx.cc.start(&mut tx.flow);

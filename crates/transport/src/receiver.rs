@@ -168,8 +168,9 @@ impl Receiver {
         if n == 0 {
             return 0;
         }
+        // A reader copies segment by segment, and the first one of a new round trip ends the last.
+        self.window.read(now, self.read + n.min(u64::from(self.segment)));
         self.read += n;
-        self.window.read(now, self.read);
         let empty = self.readable() == 0;
         if self.due != Due::Never {
             let more_than_one = self.next - self.acked > u64::from(self.segment);
@@ -460,8 +461,9 @@ impl Receiver {
         if self.duplicates_at != self.next {
             (self.duplicates_at, self.duplicates) = (self.next, 0);
         }
-        if self.duplicates < DUPLICATES_AT_ONCE {
-            self.duplicates += 1;
+        // What acknowledges something new as well is no duplicate.
+        if self.duplicates < DUPLICATES_AT_ONCE || self.next > self.acked {
+            self.duplicates += u32::from(self.next == self.acked);
             self.due = Due::Now;
             return;
         }

@@ -159,7 +159,11 @@ impl Case {
             algorithm: self.algorithm(),
             ecn: if self.ecn { EcnMode::Classic } else { EcnMode::Off },
             nagle: true,
-            tick: Tick { phase: Nanos(self.tick_us % 1_000 * 1_000), first: ZERO_TICK + 1, ..Tick::default() },
+            tick: Tick {
+                phase: Nanos(self.tick_us % 1_000 * 1_000),
+                first: ZERO_TICK + 1,
+                ..Tick::default()
+            },
             small_queues: false,
             ..Config::default()
         };
