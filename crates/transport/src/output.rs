@@ -219,7 +219,13 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     } else if defers(s, room, window, most) {
         return None;
     }
-    let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(window).min(chunk_left(s).max(1));
+    let mut len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(chunk_left(s).max(1));
+    if len > window {
+        // Where the window ends, a short segment waits if another is out (RFC 896).
+        let short = window % u64::from(mss);
+        let waits = s.nagle && short > 0 && s.short_end > s.flow.una;
+        len = if waits { window - short } else { window };
+    }
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     if small_queue_full(s, u64::from(len)) {
         return None;
@@ -292,7 +298,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     }
     s.rate.sent(&s.flow, &mut unit);
     s.units.push(unit);
-    if len < s.flow.mss {
+    if !len.is_multiple_of(s.flow.mss.max(1)) {
         s.short_end = end;
     }
     let first = s.flow.out == 0;
@@ -300,6 +306,11 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     s.flow.next = end;
     if first || s.timer.is_some_and(|t| t.purpose == Purpose::LossProbe) {
         timer::rearm(s);
+    }
+    // A unit that ended early leaves no short segment at the end of what was handed over with it.
+    let rest = s.chunk_end.saturating_sub(end) % u64::from(s.flow.mss.max(1));
+    if s.chunk_end < s.flow.write {
+        s.chunk_end -= rest;
     }
     s.burst += n;
     Out { start, len, fin, again: false, departs }
