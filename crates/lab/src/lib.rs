@@ -14,13 +14,15 @@
 //!
 //! **The story.** [`scenario::Scenario`] reads a net from TOML, [`mod@run`] runs it, [`report::Report`] says what it
 //! measured, [`pcap`] writes what each link carried. [`reproduce`] sets published experiments beside their numbers.
-//! [`replay`] compares with what the Linux kernel was recorded to do. [`trial`] sets policies side by side on one traffic.
+//! [`replay`] compares with what the Linux kernel was recorded to do. [`trial`] sets policies side by side on one traffic;
+//! [`fidelity`] says how close the TCP of a set-up is known to come to Linux's.
 
 pub mod app;
 pub mod cpu;
 pub mod dist;
 pub mod dumbbell;
 pub mod engine;
+pub mod fidelity;
 pub mod frame;
 pub mod link;
 pub mod net;
