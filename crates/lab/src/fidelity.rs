@@ -1,20 +1,21 @@
 //! How close the lab's TCP is known to come to Linux's, for a given set-up.
 //!
-//! Linux's TCP was recorded over one bottleneck, for a number of congestion controls, qdiscs, rates, round
-//! trips and numbers of flows. A table in the binary has one row for each recording, and says whether the
-//! lab's TCP came within the recording's bounds. [`of`] looks a set-up up: whether it lies inside the
-//! range of what was recorded, and which recordings are nearest to it.
+//! Linux's TCP was recorded over one bottleneck, for a number of congestion controls, qdiscs,
+//! rates, round trips and numbers of flows. A table in the binary has one row for each recording,
+//! and says whether the lab's TCP came within the recording's bounds. [`of`] looks a set-up up:
+//! whether it lies inside the range of what was recorded, and which recordings are nearest to it.
 //!
-//! **The table** is text, one JSON object a line; empty lines and lines that begin with `#` are skipped:
+//! **The table** is text, one JSON object a line; empty lines and lines that begin with `#` are
+//! skipped:
 //!
 //! ```json
 //! {"name": "a", "cc": "cubic", "kind": "pfifo", "rate_bit_s": 1000, "rtt_ns": 9, "flows": 1, "ecn": false, "inside": true}
 //! ```
 //!
 //! **Inside the range** is a set-up of which every leaf kind was recorded with the same congestion
-//! control and the same use of ECN, and whose rate, round trip and number of flows each lie between the
-//! smallest and the largest of those recordings. That a value lies between two recorded ones is no proof
-//! that the lab is right there. So the nearest recordings are named.
+//! control and the same use of ECN, and whose rate, round trip and number of flows each lie between
+//! the smallest and the largest of those recordings. That a value lies between two recorded ones is
+//! no proof that the lab is right there. So the nearest recordings are named.
 
 use std::fmt::{self, Display};
 
@@ -73,8 +74,8 @@ impl Display for TableError {
 impl std::error::Error for TableError {}
 
 impl Table {
-    /// Reads a table. Errors: a line is no row, a row has a value out of its bounds, two rows have one name, there
-    /// are more than [`ROWS_MAX`].
+    /// Reads a table. Errors: a line is no row, a row has a value out of its bounds, two rows have
+    /// one name, there are more than [`ROWS_MAX`].
     pub fn parse(text: &str) -> Result<Self, TableError> {
         let mut rows: Vec<Row> = Vec::new();
         let mut names = std::collections::HashSet::new();
@@ -139,7 +140,8 @@ pub struct Fidelity {
     pub rows_inside: u64,
     /// Why the set-up is outside, or the table unreadable, one reason each.
     pub reasons: Vec<String>,
-    /// The nearest recordings, the nearest one first; of the same kind and congestion control if there are any.
+    /// The nearest recordings, the nearest one first; of the same kind and congestion control if
+    /// there are any.
     pub nearest: Vec<Nearest>,
 }
 
@@ -246,7 +248,8 @@ pub fn of(table: &Table, given: &Given<'_>) -> Fidelity {
     }
 }
 
-/// Why there is no recording of that kind: the kind itself, or that it comes with this congestion control and ECN.
+/// Why there is no recording of that kind: the kind itself, or that it comes with this congestion
+/// control and ECN.
 fn never(rows: &[Row], kind: &str, given: &Given<'_>) -> String {
     let ecn = if given.ecn { "with" } else { "without" };
     match rows.iter().any(|r| r.kind == kind) {
@@ -276,8 +279,8 @@ fn beyond(rows: &[&Row], kind: &str, given: &Given<'_>, reasons: &mut Vec<String
     check("flows", |r| r.flows, given.flows, |n| n.to_string());
 }
 
-/// The rows that are nearest by the ratios of rate, round trip and flows: among like ones, else among those of the
-/// same congestion control, else among all.
+/// The rows that are nearest by the ratios of rate, round trip and flows: among like ones, else
+/// among those of the same congestion control, else among all.
 fn nearest(rows: &[Row], like: &[&Row], given: &Given<'_>) -> Vec<Nearest> {
     let same: Vec<&Row> = rows.iter().filter(|r| r.cc == given.congestion).collect();
     let all: Vec<&Row> = rows.iter().collect();

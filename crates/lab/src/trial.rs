@@ -1,10 +1,11 @@
 //! Trials: policies side by side on the same traffic, in virtual time.
 //!
-//! Two hosts and one bottleneck. The near host's transmit side has the policy, the ring and the byte limit, and sends
-//! into a link of the given rate; the way back is wide and empty; the round trip without queues is as given. The near
-//! host's transmit side is a forwarder's, as in a router: what does not fit is dropped. [`run`] runs each policy with
-//! the same seeds and gives a [`Trial`], which says itself as JSON and as text: the median of each number over the
-//! runs, and its interval ([`measure`]).
+//! Two hosts and one bottleneck. The near host's transmit side has the policy, the ring and the
+//! byte limit, and sends into a link of the given rate; the way back is wide and empty; the round
+//! trip without queues is as given. The near host's transmit side is a forwarder's, as in a router:
+//! what does not fit is dropped. [`run`] runs each policy with the same seeds and gives a
+//! [`Trial`], which says itself as JSON and as text: the median of each number over the runs, and
+//! its interval ([`measure`]).
 
 mod capture;
 pub mod html;
@@ -58,8 +59,8 @@ pub struct Setup {
     pub rtt: Nanos,
     /// How long it runs, 100 ms to 1 h. The first tenth is not measured, except in the series.
     pub time: Nanos,
-    /// Seed of the first run: it decides start times, flow hashes, sequence numbers. Each further run has the next
-    /// one; after the largest comes zero.
+    /// Seed of the first run: it decides start times, flow hashes, sequence numbers. Each further
+    /// run has the next one; after the largest comes zero.
     pub seed: u64,
     /// Runs of each policy, 1 to [`RUNS_MAX`].
     pub runs: u32,
@@ -146,9 +147,10 @@ impl fmt::Display for TrialError {
 
 impl std::error::Error for TrialError {}
 
-/// What a trial has measured. Times in nanoseconds, rates in bit/s, sizes in bytes. Numbers are of what came after the
-/// warm-up; series have [`STEPS`] values from the very start on, each of one step. What is of all runs of a policy is in
-/// its `measures`; all else is of one run, the one of median goodput.
+/// What a trial has measured. Times in nanoseconds, rates in bit/s, sizes in bytes. Numbers are of
+/// what came after the warm-up; series have [`STEPS`] values from the very start on, each of one
+/// step. The `measures` of a policy are of all of its runs; all else is of one run, the one of
+/// median goodput.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trial {
     /// One line: traffic, link, round trip.
@@ -196,7 +198,8 @@ pub struct PolicyTrial {
     pub name: String,
     /// The text of the policy; empty for the default.
     pub policy: String,
-    /// Seed of the run that all but `measures` is of: its goodput, of all groups together, is the median one.
+    /// Seed of the run that all but `measures` is of: its goodput, of all groups together, is the
+    /// median one.
     pub shown_seed: u64,
     /// The headline numbers of all runs.
     pub measures: Vec<Measure>,

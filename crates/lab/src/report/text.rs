@@ -211,8 +211,8 @@ pub(crate) fn time(ns: u64) -> String {
     scaled(ns, "s", ["n", "u", "m", "", "k"])
 }
 
-/// The power of 1000 and the decimal places that show three significant digits of `num`, with the prefixes that
-/// there are; without a prefix there are no decimals.
+/// The power of 1000 and the decimal places that show three significant digits of `num`, with the
+/// prefixes that there are; without a prefix there are no decimals.
 pub(crate) const fn scale(num: u64) -> (usize, usize) {
     let (mut value, mut power) = (num as u128 * 1000, 0);
     // Thousandths of the present prefix; 999.5 would round up to four digits.

@@ -1,22 +1,24 @@
-//! The headline numbers of a trial: one value per run, the median, its interval, and which policy is best.
+//! The headline numbers of a trial: one value per run, the median, its interval, and which policy
+//! is best.
 //!
-//! **The interval** is of the median, by order statistics: the smallest set of runs around the middle
-//! that covers the true median with a probability of 95 %, whatever the distribution; with fewer than
-//! six runs the smallest and the largest run (`n` values cover with 1 - 2 / 2^n: 93.75 % for five). A
-//! t-interval would assume a normal distribution, which percentiles of latency do not have.
+//! **The interval** is of the median, by order statistics: the smallest set of runs around the
+//! middle that covers the true median with a probability of 95 %, whatever the distribution; with
+//! fewer than six runs the smallest and the largest run (`n` values cover with 1 - 2 / 2^n: 93.75 %
+//! for five). A t-interval would assume a normal distribution, which percentiles of latency do not
+//! have.
 //!
-//! **The marks.** Two policies are told apart if their intervals do not overlap and their medians do
-//! not read alike. Fewer than [`MARKED_FROM`] runs tell nothing apart. A run in which nothing ended, so
-//! that it has no latency, counts as the worst.
+//! **The marks.** Two policies are told apart if their intervals do not overlap and their medians
+//! do not read alike. Fewer than [`MARKED_FROM`] runs tell nothing apart. A run in which nothing
+//! ended, so that it has no latency, counts as the worst.
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::units::Unit;
 use super::{GroupTrial, PolicyTrial};
 
-/// Fewest runs that tell policies apart. Runs of equal policies separate by chance with a probability
-/// of 2 in `C(2n, n)`: 33 % of the time with two runs each, 10 % with three, 2.9 % with four, 0.8 %
-/// with five.
+/// Fewest runs that tell policies apart. Runs of equal policies separate by chance with a
+/// probability of 2 in `C(2n, n)`: 33 % of the time with two runs each, 10 % with three, 2.9 % with
+/// four, 0.8 % with five.
 pub const MARKED_FROM: u32 = 4;
 /// Least probability that the interval covers the median, where there are enough runs.
 const COVERAGE: f64 = 0.95;
@@ -225,8 +227,8 @@ pub(super) fn label<'a>(measure: &'a str, kind: &str) -> &'a str {
     }
 }
 
-/// The runs of one policy as one: the run of median goodput, with the measures of all of them. `first` is the
-/// seed of the first run. Nothing if there is no run.
+/// The runs of one policy as one: the run of median goodput, with the measures of all of them.
+/// `first` is the seed of the first run. Nothing if there is no run.
 pub(super) fn gathered(mut runs: Vec<PolicyTrial>, first: u64) -> Option<PolicyTrial> {
     let interval = Interval::of(runs.len() as u32);
     let all = measures(&runs, &interval);
@@ -362,7 +364,8 @@ mod tests {
         marks.iter().map(text).collect()
     }
 
-    /// Ranks and coverages as in tables of the sign test (Conover, Practical Nonparametric Statistics, table A3).
+    /// Ranks and coverages as in tables of the sign test (Conover, Practical Nonparametric
+    /// Statistics, table A3).
     #[test]
     fn ranks_are_those_of_the_sign_test() {
         let of = |n| {
@@ -377,6 +380,21 @@ mod tests {
         assert_eq!(of(9), (2, 8, "0.9609".into()));
         assert_eq!(of(20), (6, 15, "0.9586".into()));
         assert_eq!(of(64), (24, 41, "0.9672".into()));
+    }
+
+    /// Two samples of `n` runs each, of one distribution: all orders of the 2n values are alike. The
+    /// upper end of one lies below the lower end of the other in as many of them as counted here.
+    #[test]
+    fn equal_policies_are_rarely_told_apart() {
+        let choose = |n: u32, k: u32| (0..k).fold(1.0, |c, i| c * f64::from(n - i) / f64::from(i + 1));
+        let chance = |n: u32| {
+            let Interval { low_rank, high_rank, .. } = Interval::of(n);
+            let before = |b: u32| choose(high_rank - 1 + b, b) * choose(2 * n - high_rank - b, n - high_rank);
+            2.0 * (0..low_rank).map(before).sum::<f64>() / choose(2 * n, n)
+        };
+        let said = [2, 3, 4, 5].map(|n| format!("{:.1}", chance(n) * 100.0));
+        assert_eq!(said, ["33.3", "10.0", "2.9", "0.8"]);
+        assert!((6..=64).all(|n| chance(n) < 0.004));
     }
 
     #[test]

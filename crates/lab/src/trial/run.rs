@@ -36,9 +36,9 @@ const WIDE: u64 = 10_000_000_000;
 /// The NIC that is tried: the first one.
 const TRIED: u32 = 0;
 
-/// Runs each policy on the traffic, with each of the seeds, on as many threads as the machine runs at once.
-/// `progress` is told how much virtual time is over, of how much in all. Errors: the set-up is out of its bounds, or a
-/// policy cannot be applied.
+/// Runs each policy on the traffic, with each of the seeds, on as many threads as the machine runs
+/// at once. `progress` is told how much virtual time is over, of how much in all. Errors: the
+/// set-up is out of its bounds, or a policy cannot be applied.
 pub fn run(
     setup: &Setup,
     traffic: &Traffic,

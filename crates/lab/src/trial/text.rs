@@ -23,7 +23,8 @@ struct Row {
     cells: Vec<[String; 3]>,
 }
 
-/// The widths of a policy's column: of medians, of intervals, and of all with the mark between them.
+/// The widths of a policy's column: of medians, of intervals, and of all with the mark between
+/// them.
 #[derive(Clone, Copy)]
 struct Width {
     median: usize,
@@ -84,7 +85,7 @@ impl Display for Trial {
         if !self.verdict.is_empty() {
             writeln!(f)?;
         }
-        self.verdict.iter().try_for_each(|line| writeln!(f, "{line}"))
+        self.verdict.iter().try_for_each(|line| writeln!(f, "{}", wrapped(line)))
     }
 }
 
@@ -276,7 +277,7 @@ mod tests {
         let widths = [Width::of(&rows, 0, "default"), Width::of(&rows, 1, "longer.tc")];
         let line = |r: &Row| r.cells.iter().zip(widths).map(|(c, w)| w.cell(c)).collect::<String>();
         let heads = widths[0].head("default") + &widths[1].head("longer.tc");
-        assert_eq!(heads, "      default                longer.tc  ");
+        assert_eq!(heads, "      default               longer.tc  ");
         assert_eq!(line(&rows[0]), "  19.0 Mbit/s * 18.9..19.1          9  ");
         assert_eq!(line(&rows[1]), "       625 ms                   25 ms =");
         assert_eq!([widths[0].whole, widths[1].whole], [24, 11]);

@@ -1,4 +1,5 @@
-//! The TCP of a trial: the algorithms that can be asked for, and what a connection may have outstanding.
+//! The TCP of a trial: the algorithms that can be asked for, and what a connection may have
+//! outstanding.
 
 use txweir_core::Env;
 
@@ -43,7 +44,8 @@ impl Algorithm {
     }
 }
 
-/// The TCP of every host, and one line that says which it is. Traffic without TCP has none to speak of.
+/// The TCP of every host, and one line that says which it is. Traffic without TCP has none to speak
+/// of.
 pub(super) fn transport(setup: &Setup, traffic: &Traffic) -> (TcpConfig, String) {
     let mut config = TcpConfig { congestion: setup.congestion.congestion, ..TcpConfig::default() };
     let mut said = setup.congestion.about.to_string();
@@ -58,8 +60,8 @@ pub(super) fn transport(setup: &Setup, traffic: &Traffic) -> (TcpConfig, String)
 /// `WINDOW_PERCENT` of what the path and a queue of the default length hold, each its share.
 fn cap_windows(setup: &Setup, traffic: &Traffic, config: &mut TcpConfig, said: &mut String) {
     /// With this much of what fits, a FIFO of the default length stands almost full and does not
-    /// overflow. smoltcp repairs one loss per round trip. An overflow in slow start loses hundreds of
-    /// packets at once, and the trial would show that repair and not the policy.
+    /// overflow. smoltcp repairs one loss per round trip. An overflow in slow start loses hundreds
+    /// of packets at once, and the trial would show that repair and not the policy.
     const WINDOW_PERCENT: u128 = 95;
     /// Room for two full segments.
     const BUFFER_MIN: u64 = 4 << 10;

@@ -63,8 +63,8 @@ impl Unit {
         }
     }
 
-    /// The ends of an interval in the unit of its median; nothing if both read as the median does. An end that
-    /// is absent is beyond every value, and says so.
+    /// The ends of an interval in the unit of its median; nothing if both read as the median does.
+    /// An end that is absent is beyond every value, and says so.
     pub(super) fn interval(self, low: Option<f64>, median: f64, high: Option<f64>) -> Option<String> {
         let ends = self.ends(low.unwrap_or(median), median, high.unwrap_or(median));
         let given = ends.clone().unwrap_or_else(|| [self.text(median), self.text(median)]);

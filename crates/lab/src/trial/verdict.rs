@@ -1,10 +1,10 @@
-//! A trial in a few sentences: what a policy does to the latency that matters most, and whom it starves.
+//! A trial in a few sentences: the latency that matters most, and the groups that a policy starves.
 
 use super::measure::{MARKED_FROM, Measure};
 use super::{GroupTrial, PolicyTrial};
 
-/// What a reader should know before the numbers: one sentence on the latency, and one on each policy that gave
-/// nothing to a group which another one served, because that group's latency is in no table.
+/// One sentence on the latency, and one on each policy that gave nothing to a group which another
+/// one served, because that group's latency is in no table.
 pub(super) fn verdict(policies: &[PolicyTrial]) -> Vec<String> {
     latency(policies).into_iter().chain(starved(policies)).collect()
 }
@@ -14,7 +14,8 @@ fn of<'a>(policy: &'a PolicyTrial, group: &str, measure: &str) -> Option<&'a Mea
     policy.measures.iter().find(|m| m.measure == measure && m.group.as_deref() == Some(group))
 }
 
-/// The first policy's 99th percentile beside the best one of the others, in the group that waits for answers.
+/// The first policy's 99th percentile beside the best one of the others, in the group that waits
+/// for answers.
 fn latency(policies: &[PolicyTrial]) -> Option<String> {
     let first = policies.first()?;
     let p99 = |p, group: &GroupTrial| of(p, &group.name, "latency_p99_ns").filter(|m| m.median.is_some());
@@ -57,7 +58,8 @@ fn runs_are(runs: usize) -> String {
     if runs == 1 { "one run each is".into() } else { format!("{runs} runs each are") }
 }
 
-/// A sentence on each policy under which a group got nothing in some run, where another policy always served it.
+/// A sentence on each policy under which a group got nothing in some run, where another policy
+/// always served it.
 fn starved(policies: &[PolicyTrial]) -> Vec<String> {
     let rate = |p, g: &GroupTrial| {
         of(p, &g.name, "throughput_bit_s").or_else(|| of(p, &g.name, "transactions_per_s"))

@@ -15,9 +15,10 @@ enum News<T> {
     Done(usize, T),
 }
 
-/// Does each job once, on at most `threads` threads, and gives the results in the order of the jobs; or the error
-/// of the first job that fails, whatever the number of threads. A job tells how much virtual time it has
-/// advanced; `progress` hears, on this thread, of the sum. After an error no job begins.
+/// Does each job once, on at most `threads` threads, and gives the results in the order of the
+/// jobs; or the error of the first job that fails, whatever the number of threads. A job tells how
+/// much virtual time it has advanced; `progress` hears, on this thread, of the sum. After an error
+/// no job begins.
 pub(super) fn run<T: Send, E: Send>(
     jobs: usize,
     threads: NonZeroUsize,
@@ -36,7 +37,8 @@ pub(super) fn run<T: Send, E: Send>(
                     if job >= jobs {
                         break;
                     }
-                    // The receiver outlives this thread unless its own thread panics, which ends it all.
+                    // The receiver outlives this thread unless its own thread panics, which ends it
+                    // all.
                     let result = work(job, &mut |by| drop(sender.send(News::Advanced(by))));
                     failed.fetch_or(result.is_err(), Ordering::Relaxed);
                     drop(sender.send(News::Done(job, result)));

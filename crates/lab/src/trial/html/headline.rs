@@ -37,7 +37,8 @@ fn cell_html(measure: &Value, most: f64, k: usize) -> String {
     let unit = Unit::named(text(measure, "unit"));
     let shown = unit.map_or_else(|| median.to_string(), |u| u.text(median));
     let interval = unit.and_then(|u| u.interval(of("low"), median, of("high")));
-    let small = interval.map_or_else(String::new, |i| format!("<small>{}</small>", micro(&escaped(&i))));
+    let small =
+        interval.as_ref().map_or_else(String::new, |i| format!("<small>{}</small>", micro(&escaped(i))));
     let class = match text(measure, "mark") {
         "best" => " class=\"best\"",
         "equal" => " class=\"equal\"",
@@ -45,13 +46,15 @@ fn cell_html(measure: &Value, most: f64, k: usize) -> String {
     };
     let percent = |v: f64| if most > 0.0 { (v / most * 100.0).clamp(0.0, 100.0) } else { 0.0 };
     let (low, high) = (percent(of("low").unwrap_or(median)), percent(of("high").unwrap_or(most)));
+    let whisker = interval.map_or_else(String::new, |_| {
+        format!("<b style=\"left:{low:.1}%;width:{:.1}%\"></b>", (high - low).max(0.0))
+    });
     format!(
         "<td><div class=\"cell\"><span class=\"number\"><span{class}>{}</span>{small}</span><span class=\"meter\"><i \
-         style=\"width:{:.1}%;--p:var(--p{})\"></i><b style=\"left:{low:.1}%;width:{:.1}%\"></b></span></div></td>",
+         style=\"width:{:.1}%;--p:var(--p{})\"></i>{whisker}</span></div></td>",
         micro(&escaped(&shown)),
         percent(median),
         k % COLOURS,
-        (high - low).max(0.0),
     )
 }
 
@@ -142,7 +145,7 @@ fn rows<'a>(policies: &'a [Value], group: &Value, kind: &str) -> Vec<Row<'a>> {
     names.into_iter().filter(marked).map(row).collect()
 }
 
-/// What a reader should know before the numbers.
+/// The result in sentences, one paragraph each.
 pub fn verdict(report: &Value) -> String {
     let sentences = array(report, "verdict").iter().filter_map(Value::as_str);
     sentences.map(|s| format!("<p class=\"verdict\">{}.</p>", micro(&escaped(s)))).collect()
