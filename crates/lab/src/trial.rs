@@ -111,8 +111,8 @@ impl Setup {
             return refuse("runs", &format!("1 to {RUNS_MAX}"), self.runs.to_string());
         }
         if self.ecn && !self.congestion.ecn {
-            let Algorithm { name, about, .. } = self.congestion;
-            return refuse("ecn", &format!("no ECN with {name}, which is {about}"), "ecn".into());
+            let name = self.congestion.name;
+            return refuse("ecn", &format!("off with {name}, which negotiates no ECN"), "on".into());
         }
         Ok(())
     }
