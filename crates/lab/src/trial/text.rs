@@ -268,7 +268,7 @@ mod tests {
     fn columns_hold_medians_intervals_and_marks() {
         let row = |what: &str, cells: [[&str; 3]; 2]| Row {
             what: what.into(),
-            cells: cells.iter().map(|c| c.map(String::from).into()).collect(),
+            cells: cells.iter().map(|c| c.map(String::from)).collect(),
         };
         let rows = [
             row("a", [["19.0 Mbit/s", "*", "18.9..19.1"], ["9", "", ""]]),
