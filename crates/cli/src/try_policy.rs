@@ -15,12 +15,11 @@ const DEFAULT: &str = "default";
 
 /// Options of `txweir try`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "The word `default`, or no policy at all, is what a Linux box has: pfifo_fast. The first policy is \
-                        what the others are compared with.\n\nEach number is the median of the runs, with its interval. A policy is \
-                        best (*) only where its interval overlaps no other one.\n\nTCP is smoltcp's, without ECN. \
-                        Nothing about marks follows from it."
-)]
+#[command(after_help = "The word `default`, or no policy at all, is what a Linux box has: pfifo_fast. \
+                  The first policy is what the others are compared with.\n\n\
+                  Each number is the median of the runs, with its interval. A policy is best (*) \
+                  only where its interval overlaps no other one.\n\n\
+                  TCP is smoltcp's, without ECN. Nothing about marks follows from it.")]
 pub struct Args {
     /// Files of tc lines for one device (`tc` in front and `dev NAME` may be there); - is stdin
     #[arg(value_name = "POLICY")]
