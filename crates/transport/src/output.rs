@@ -203,7 +203,7 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     let quota = room.min((s.flow.cwnd >> 1).max(1));
     let left = s.flow.write - s.flow.next;
     let window = s.window_end().saturating_sub(s.flow.next);
-    if window < left.min(u64::from(mss)) || (left == 0 && s.flow.next >= s.window_end() + 1) {
+    if window < left.min(u64::from(mss)) || (left == 0 && s.flow.next > s.window_end()) {
         return None;
     }
     if s.flow.next >= s.chunk_end && !s.chunk_slides {

@@ -204,6 +204,9 @@ impl Receiver {
             return false;
         }
         self.note_stamp(now, seg);
+        if self.ecn.arrived(seg) {
+            self.due = Due::Now;
+        }
         if seg.len == 0 && !seg.flags.has(Flags::FIN) {
             return true;
         }
@@ -553,13 +556,17 @@ impl Receiver {
             }
         }
         self.due = Due::Never;
-        (self.timer_meant, self.compress_at, self.pushed) = (false, None, 0);
-        if self.compressed > 0 {
-            self.compressed = 0;
-        }
+        (self.timer_meant, self.pushed) = (false, 0);
         if self.window.scarce(self.held()) {
             self.quick = 0;
         }
+        self.acknowledge_before()
+    }
+
+    /// The same for a segment that acknowledges only part of it: the rest waits on, and so do timers.
+    pub(crate) fn acknowledge_before(&mut self) -> (u16, Sacks) {
+        self.ecn.counts.told();
+        (self.compress_at, self.compressed) = (None, 0);
         let window = self.window.offer(self.next, self.held(), u64::from(self.segment));
         self.acked = self.next;
         let most = if self.stamps { 3 } else { 4 };
