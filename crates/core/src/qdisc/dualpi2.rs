@@ -4,7 +4,7 @@
 //! of both sorts get about the same rate. The low-latency queue goes first; the Classic one has its share (`crate::law::turn`).
 //!
 //! O(1) per packet; an update of the law each `tupdate`, made up for when the qdisc is next called, in at most 60 steps at the
-//! defaults (`crate::law::pi2`). Memory: 350 bytes, and two bits for each packet that can wait (4 KiB for 16 384).
+//! defaults (`crate::law::pi2`). Memory: 360 bytes, and two bits for each packet that can wait (4 KiB for 16 384).
 //!
 //! - I1: never more than `limit` packets are queued in both queues together, nor more than `memlimit` bytes of memory.
 //! - I2: order of arrival is order of departure within each queue. Packets of one flow whose ECN fields or classes put them in
@@ -14,7 +14,7 @@
 //! - Differs from RFC 9332 (as Linux does; PARITY.md: dualpi2-rfc): a step in place of the ramp; a coin in place of the
 //!   recurrence; the limit in packets.
 //! - Differs from Linux (PARITY.md: dualpi2-timer, dualpi2-idle-show, dualpi2-coin, dualpi2-gso-cut, dualpi2-shrink,
-//!   dualpi2-range, dualpi2-words, cake-memory, zero-options).
+//!   dualpi2-range, cake-memory, zero-options).
 
 mod config;
 mod parts;
@@ -388,5 +388,15 @@ impl Dualpi2 {
     #[inline]
     fn backlog(&self) -> u64 {
         self.queues[C].bytes() + self.queues[L].bytes() + u64::from(self.held.unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_of_queues_is_as_small_as_it_says() {
+        assert!(size_of::<Dualpi2>() <= 360, "{}", size_of::<Dualpi2>());
     }
 }
