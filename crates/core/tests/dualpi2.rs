@@ -1,4 +1,5 @@
-//! dualpi2 (RFC 9332, tc-dualpi2(8)) as a qdisc, against literal expectations; `dualpi2_model` has it against the pseudocode.
+//! dualpi2 (RFC 9332, tc-dualpi2(8)) as a qdisc, against literal expectations; `dualpi2_model` has
+//! it against the pseudocode.
 
 mod common;
 
@@ -61,8 +62,9 @@ fn ecn_fields_and_classes_choose_the_queue() {
     }
 }
 
-/// By hand: the credit begins at 1514 * (10 - 90) = -121 120, and each packet of 1000 bytes of the low-latency queue adds 10 000; the
-/// 13th leads above zero. One Classic packet takes 90 000: so it is one in ten from then on.
+/// By hand: the credit begins at 1514 * (10 - 90) = -121 120, and each packet of 1000 bytes of the
+/// low-latency queue adds 10 000; the 13th leads above zero. One Classic packet takes 90 000: so it
+/// is one in ten from then on.
 #[test]
 fn the_classic_queue_has_a_tenth_while_both_have_packets() {
     let mut lane = Lane::new("dualpi2", "");
@@ -138,7 +140,8 @@ fn overload_drops_in_both_queues_until_less_than_two_frames_wait() {
     for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1] {
         let mut lane = overloaded("", ecn);
         assert_eq!(lane.counter("prob"), u64::from(u32::MAX), "{ecn:?}");
-        // Everything is dropped until a packet leaves less than two full frames, 3028 bytes, behind.
+        // Everything is dropped until a packet leaves less than two full frames, 3028 bytes,
+        // behind.
         let left: Vec<u32> = lane.ids(ms(5000), 3000);
         assert_eq!(left, [1997, 1998, 1999, 2000], "{ecn:?}");
         assert_eq!(lane.path.cx().drops(DropReason::Congested), 1997);
@@ -172,10 +175,12 @@ fn the_probability_may_decide_as_packets_come() {
     assert_eq!(sent(&mut lane, ms(5), 2), [(0, true), (1, true)]);
 }
 
-/// 15 ms of standing delay is the target: from there on the law only follows the trend. A law that is never asked is made up for.
+/// 15 ms of standing delay is the target: from there on the law only follows the trend. A law that
+/// is never asked is made up for.
 #[test]
 fn updates_come_each_tupdate_from_the_start_asked_or_not() {
-    // The probability changes at multiples of 16 ms, as of the head's age then: 16 ms and 1 of 879 * 16e6 / 64 + 44 * 1e6 / 64.
+    // The probability changes at multiples of 16 ms, as of the head's age then: 16 ms and 1 of 879
+    // * 16e6 / 64 + 44 * 1e6 / 64.
     let mut lane = Lane::new("dualpi2", "");
     lane.fill(ms(0), 0, 900, packet(Ecn::NotEct));
     let mut probs = Vec::new();
@@ -196,7 +201,8 @@ fn updates_come_each_tupdate_from_the_start_asked_or_not() {
     assert_eq!(counters(&rare, ["delay_c", "delay_l"]), [33_000, 0]);
 }
 
-/// Over a long time, with twice what leaves: what comes of p'^2 is what leaves, and a queue held near its target.
+/// Over a long time, with twice what leaves: what comes of p'^2 is what leaves, and a queue held
+/// near its target.
 #[test]
 fn an_overload_of_unresponsive_packets_is_brought_down_to_what_leaves() {
     for ecn in [Ecn::NotEct, Ecn::Ect1] {
@@ -220,8 +226,8 @@ fn an_overload_of_unresponsive_packets_is_brought_down_to_what_leaves() {
     }
 }
 
-/// A base probability that is set once and stays: then the low-latency queue is marked with twice of it, and of the Classic queue its
-/// square is dropped (RFC 9332 equation 1).
+/// A base probability that is set once and stays: then the low-latency queue is marked with twice
+/// of it, and of the Classic queue its square is dropped (RFC 9332 equation 1).
 #[test]
 fn the_two_queues_are_coupled_by_the_square() {
     let mut lane = Lane::new(
@@ -231,7 +237,8 @@ fn the_two_queues_are_coupled_by_the_square() {
     lane.fill(ms(0), 0, 20_000, packet(Ecn::Ect1));
     lane.fill(ms(0), 20_000, 20_000, packet(Ecn::NotEct));
     lane.change(ms(500), Handle::ROOT, "tupdate 4000s").unwrap();
-    // The only update finds a delay of a second: 81 and 1 parts per 64 ns, of the rise and of what is above the target.
+    // The only update finds a delay of a second: 81 and 1 parts per 64 ns, of the rise and of what
+    // is above the target.
     let sent = sent(&mut lane, ms(1000), 40_000);
     let prob = (81 * 1_000_000_000u64 + 985_000_000) / 64;
     assert_eq!(lane.counter("prob"), prob);
@@ -255,7 +262,8 @@ fn the_limit_and_the_memory_are_common() {
     assert_eq!(lane.drops()[2..], [0, 2].map(|id| (id, DropReason::Purged)));
     assert_eq!(lane.ids(ms(2), 3), [1]);
 
-    // A frame of 1000 bytes takes 1408 + 256 = 1664 or more of a buffer, as Linux counts; three fit 6 kB, four do not.
+    // A frame of 1000 bytes takes 1408 + 256 = 1664 or more of a buffer, as Linux counts; three fit
+    // 6 kB, four do not.
     let mut lane = Lane::new("dualpi2", "memlimit 6000");
     for id in 0..5 {
         let _ = lane.put(ms(1), id, packet(Ecn::NotEct));

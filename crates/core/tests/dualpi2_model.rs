@@ -1,15 +1,20 @@
-//! dualpi2 against the pseudocode of RFC 9332 appendix A, packet by packet: the functions of its figures 3 to 8, in floating point and
-//! in its own units (seconds, probabilities from 0 to 1), written from the RFC alone.
+//! dualpi2 against the pseudocode of RFC 9332 appendix A, packet by packet: the functions of its
+//! figures 3 to 8, in floating point and in its own units (seconds, probabilities from 0 to 1),
+//! written from the RFC alone.
 //!
-//! Where an implementation chooses, the model has what tc-dualpi2(8) and the RFC's notes on the Linux reference say:
+//! Where an implementation chooses, the model has what tc-dualpi2(8) and the RFC's notes on the
+//! Linux reference say:
 //! - a coin in place of `recur`: both have the numbers of one seed;
-//! - a step in place of the ramp (note c: a range of zero), of which a packet is told as it comes (A.2, the note on Linux);
-//! - weighted turns as the scheduler, whose credit changes where both queues have packets and begins anew when the link is idle;
+//! - a step in place of the ramp (note c: a range of zero), of which a packet is told as it comes
+//!   (A.2, the note on Linux);
+//! - weighted turns as the scheduler, whose credit changes where both queues have packets and
+//!   begins anew when the link is idle;
 //! - no mark or drop by the probability with less than two full frames in the queues;
 //! - the limit in packets.
 //!
-//! After every call the two base probabilities are compared, and the model goes on from the implementation's: so a difference in
-//! rounding, of which 4 parts of 2^32 are allowed for each update, does not add up.
+//! After every call the two base probabilities are compared, and the model goes on from the
+//! implementation's: so a difference in rounding, of which 4 parts of 2^32 are allowed for each
+//! update, does not add up.
 
 mod common;
 
@@ -89,7 +94,8 @@ struct Model {
     prevq: f64,
     next: u64,
     updates: u32,
-    /// The scheduler's, in hundredths of a byte, so that it is a whole number; above zero it is the Classic queue's turn.
+    /// The scheduler's, in hundredths of a byte, so that it is a whole number; above zero it is the
+    /// Classic queue's turn.
     credit: f64,
     rng: Rng,
     dropped: Vec<u32>,
@@ -284,7 +290,8 @@ impl Pair {
         (model.p, model.updates) = (prob / PARTS, 0);
     }
 
-    /// Load of so many hundredths of what leaves, a packet each 600 us or so, of which `low` in 100 are for the low-latency queue.
+    /// Load of so many hundredths of what leaves, a packet each 600 us or so, of which `low` in 100
+    /// are for the low-latency queue.
     fn load(&mut self, now: &mut u64, rng: &mut Rng, packets: u32, percent: u64, low: u64) {
         let mut due = *now;
         for _ in 0..packets {
@@ -303,7 +310,8 @@ impl Pair {
     }
 }
 
-/// Loads below, at and above what leaves, of one sort, of the other and of both, and silences between them.
+/// Loads below, at and above what leaves, of one sort, of the other and of both, and silences
+/// between them.
 fn run(options: &str, params: Params, seed: u64) -> [u64; 5] {
     let mut pair = Pair::new(options, params, seed);
     let (mut rng, mut now) = (Rng::new(seed ^ 0x5eed), 1000);
@@ -325,7 +333,8 @@ fn run(options: &str, params: Params, seed: u64) -> [u64; 5] {
     [sent, dropped, refused, pair.model.ecn_mark, pair.model.step_marks]
 }
 
-/// A coin may fall within the rounding of a threshold, and then the two may differ; with these seeds none does.
+/// A coin may fall within the rounding of a threshold, and then the two may differ; with these
+/// seeds none does.
 #[test]
 fn the_kind_is_the_pseudocode_packet_by_packet() {
     let linux = Params::default_of_linux();

@@ -1,14 +1,16 @@
-//! The PI2 control law and its coupling to a low-latency queue (RFC 9332 appendix A), on numbers: one base probability p',
-//! moved at a steady pace by the distance of a delay from its target and by the trend of that delay. Its square p'^2 is for
-//! Classic packets, and its multiple k * p' for packets of scalable congestion controls.
+//! The PI2 control law and its coupling to a low-latency queue (RFC 9332 appendix A), on numbers:
+//! one base probability p', moved at a steady pace by the distance of a delay from its target and
+//! by the trend of that delay. Its square p'^2 is for Classic packets, and its multiple k * p' for
+//! packets of scalable congestion controls.
 //!
-//! One record of parameters and one of state per pair of queues; no queue, no packet, no clock. The owner makes an update each
-//! `tupdate` ([`Pi2State::update`]; several at once, after a silence, by [`Pi2State::catch_up`]), and asks for each packet what
-//! the probability means for it. O(1) per packet and update. Any number of missed updates is made up for in at most 60 steps at
-//! the defaults, and 50 000 with the shortest `tupdate` and the smallest gain.
+//! One record of parameters and one of state per pair of queues; no queue, no packet, no clock. The
+//! owner makes an update each `tupdate` ([`Pi2State::update`]; several at once, after a silence, by
+//! [`Pi2State::catch_up`]), and asks for each packet what the probability means for it. O(1) per
+//! packet and update. Any number of missed updates is made up for in at most 60 steps at the
+//! defaults, and 50 000 with the shortest `tupdate` and the smallest gain.
 //!
-//! Arithmetic is on integers, in the grain of the Linux reference: a probability is a part of 2^32 - 1, and a gain is a whole
-//! number of such parts per 64 ns of delay.
+//! Arithmetic is on integers, in the grain of the Linux reference: a probability is a part of 2^32
+//! - 1, and a gain is a whole number of such parts per 64 ns of delay.
 
 use core::fmt;
 
@@ -21,7 +23,8 @@ pub const ONE: u32 = u32::MAX;
 /// A delay is weighed in units of 64 ns.
 const UNIT_SHIFT: u32 = 6;
 
-/// Parts of a probability per 64 ns for a gain of 1/256 Hz, times 10^9: (2^32 - 1) * 64 / 256, rounded down.
+/// Parts of a probability per 64 ns for a gain of 1/256 Hz, times 10^9: (2^32 - 1) * 64 / 256,
+/// rounded down.
 const GRAIN: u64 = (ONE >> 2) as u64;
 
 /// Nanoseconds in a second.
@@ -42,8 +45,8 @@ impl Gain {
     const fn per_unit(self) -> i128 {
         (self.0 as u64 * GRAIN / NANOS) as i128
     }
-    /// The gain that the law keeps, once rounded to its own unit, as Linux shows it: again in 256ths of one per second, and
-    /// again rounded down.
+    /// The gain that the law keeps, once rounded to its own unit, as Linux shows it: again in
+    /// 256ths of one per second, and again rounded down.
     #[must_use]
     pub const fn kept(self) -> Self {
         // Not above the gain given.
@@ -80,10 +83,11 @@ pub struct Pi2Params {
     pub alpha: Gain,
     /// Gain of the change since the last update (figure 2, beta).
     pub beta: Gain,
-    /// How many times the base probability a scalable packet is marked with (figure 2, k); at least 1.
+    /// How many times the base probability a scalable packet is marked with (figure 2, k); at least
+    /// 1.
     pub coupling: u32,
-    /// Above a coupled probability of one, packets are dropped whatever their ECN field says. Otherwise the base probability
-    /// ends where the coupled one is one, and the queue grows.
+    /// Above a coupled probability of one, packets are dropped whatever their ECN field says.
+    /// Otherwise the base probability ends where the coupled one is one, and the queue grows.
     pub drops_on_overload: bool,
 }
 
@@ -120,7 +124,8 @@ pub struct Pi2State {
 }
 
 impl Pi2State {
-    /// One update of the base probability, with the greater of the two queues' delays (RFC 9332 figure 8).
+    /// One update of the base probability, with the greater of the two queues' delays (RFC 9332
+    /// figure 8).
     pub fn update(&mut self, p: &Pi2Params, delay: Nanos) {
         let delta = p.delta(delay, self.delay);
         self.delay = delay;
@@ -135,13 +140,15 @@ impl Pi2State {
         self.prob = prob.min(p.most());
     }
 
-    /// So many updates in a row, one each `tupdate`, in which nothing comes or leaves: exactly as many calls of
-    /// [`update`](Self::update). `first` is the delay at the first of them, and the packet at the head grows older by
-    /// `tupdate` with each; `None` if nothing waits, and the delay stays zero.
+    /// So many updates in a row, one each `tupdate`, in which nothing comes or leaves: exactly as
+    /// many calls of [`update`](Self::update). `first` is the delay at the first of them, and the
+    /// packet at the head grows older by `tupdate` with each; `None` if nothing waits, and the
+    /// delay stays zero.
     ///
-    /// A constant change is made in one step. With a growing delay the change grows too: the probability falls to zero, stays
-    /// there until the delay is near the target, rises, and stays at its highest. The loop makes the steps on the way, of which
-    /// there are few because each is larger than the one before, and passes over the rest.
+    /// A constant change is made in one step. With a growing delay the change grows too: the
+    /// probability falls to zero, stays there until the delay is near the target, rises, and stays
+    /// at its highest. The loop makes the steps on the way, of which there are few because each is
+    /// larger than the one before, and passes over the rest.
     pub fn catch_up(&mut self, p: &Pi2Params, first: Option<Nanos>, updates: u64) {
         let Some(mut delay) = first else { return self.catch_up_idle(p, updates) };
         let mut left = updates;
@@ -164,8 +171,8 @@ impl Pi2State {
         }
     }
 
-    /// How many of the next `most` updates of a growing delay need no step of their own: they leave the probability where it is,
-    /// at an end of its range, or, without `alpha`, are made here.
+    /// How many of the next `most` updates of a growing delay need no step of their own: they leave
+    /// the probability where it is, at an end of its range, or, without `alpha`, are made here.
     fn unchanging(&mut self, p: &Pi2Params, most: u64) -> u64 {
         let next = self.delay + p.tupdate;
         let delta = p.delta(next, self.delay);
@@ -185,8 +192,9 @@ impl Pi2State {
         }
     }
 
-    /// What the law has for a Classic packet: a drop, or a mark of one that can be marked (`capable`), with the square of the
-    /// base probability (RFC 9332 figure 7, lines 10 to 17). `coin` gives 32 random bits, and is asked at most twice.
+    /// What the law has for a Classic packet: a drop, or a mark of one that can be marked
+    /// (`capable`), with the square of the base probability (RFC 9332 figure 7, lines 10 to 17).
+    /// `coin` gives 32 random bits, and is asked at most twice.
     #[inline]
     pub fn classic(&self, p: &Pi2Params, capable: bool, mut coin: impl FnMut() -> u32) -> Signal {
         match self.squared(&mut coin) {
@@ -196,9 +204,10 @@ impl Pi2State {
         }
     }
 
-    /// What the law has for a packet of the low-latency queue: a mark with the coupled probability; in overload a drop with the
-    /// square of the base probability, and a mark of what is left (RFC 9332 figure 7, lines 4b to 8j). A packet that cannot be
-    /// marked is dropped in place of a mark, except in overload. `coin` as for [`classic`](Self::classic).
+    /// What the law has for a packet of the low-latency queue: a mark with the coupled probability;
+    /// in overload a drop with the square of the base probability, and a mark of what is left (RFC
+    /// 9332 figure 7, lines 4b to 8j). A packet that cannot be marked is dropped in place of a
+    /// mark, except in overload. `coin` as for [`classic`](Self::classic).
     #[inline]
     pub fn scalable(&self, p: &Pi2Params, capable: bool, mut coin: impl FnMut() -> u32) -> Signal {
         match u32::try_from(self.coupled(p)) {
@@ -210,7 +219,8 @@ impl Pi2State {
         }
     }
 
-    /// Two tosses, each with the base probability: its square (RFC 9332 section 2.1 has both ways to square).
+    /// Two tosses, each with the base probability: its square (RFC 9332 section 2.1 has both ways
+    /// to square).
     #[inline]
     fn squared(&self, coin: &mut impl FnMut() -> u32) -> bool {
         tossed(self.prob, coin) && tossed(self.prob, coin)

@@ -1,9 +1,11 @@
-//! Weighted turns of two queues by a credit of bytes, on numbers (RFC 9332 section 4.2.2 and appendix A.2, "WRR"): the first
-//! queue goes first, and the second has its share while both have packets.
+//! Weighted turns of two queues by a credit of bytes, on numbers (RFC 9332 section 4.2.2 and
+//! appendix A.2, "WRR"): the first queue goes first, and the second has its share while both have
+//! packets.
 //!
-//! The credit says whose turn it is. A packet of the first queue moves it towards the second, by the second's share; a packet of
-//! the second moves it back, by the first's share. So over a time in which both have packets their bytes are as their shares.
-//! The credit changes only where there was a choice. O(1); 24 bytes.
+//! The credit says whose turn it is. A packet of the first queue moves it towards the second, by
+//! the second's share; a packet of the second moves it back, by the first's share. So over a time
+//! in which both have packets their bytes are as their shares. The credit changes only where there
+//! was a choice. O(1); 24 bytes.
 
 /// Shares are parts of a hundred.
 const WHOLE: u32 = 100;
@@ -20,8 +22,9 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Turns in which the second queue has `share` hundredths, at most 100. An idle pair begins with a credit of one `frame` of
-    /// bytes times the difference of the shares, so that the queue with the larger share goes first.
+    /// Turns in which the second queue has `share` hundredths, at most 100. An idle pair begins
+    /// with a credit of one `frame` of bytes times the difference of the shares, so that the queue
+    /// with the larger share goes first.
     #[must_use]
     pub const fn new(share: u32, frame: u32) -> Self {
         let share = if share < WHOLE { share } else { WHOLE };
@@ -38,8 +41,8 @@ impl Turn {
     pub const fn is_second(&self) -> bool {
         self.credit > 0
     }
-    /// The queue whose turn it was has sent a packet of `len` bytes, and the other had one too. The credit stays within one
-    /// packet's bytes times 100 of zero, or of where it began.
+    /// The queue whose turn it was has sent a packet of `len` bytes, and the other had one too. The
+    /// credit stays within one packet's bytes times 100 of zero, or of where it began.
     #[inline]
     pub const fn sent(&mut self, len: u32) {
         if self.is_second() {
@@ -77,7 +80,8 @@ mod tests {
         // 1514 * (10 - 90).
         assert_eq!(turn.credit(), -121_120);
         let steps = run(&mut turn, &[1514; 20]);
-        // Nine packets of 15 140 each lead to 15 140 above zero; then one of the second takes 136 260 back.
+        // Nine packets of 15 140 each lead to 15 140 above zero; then one of the second takes 136
+        // 260 back.
         let first: Vec<i64> = steps[..9].iter().map(|s| s.1).collect();
         assert_eq!(first, [-105_980, -90_840, -75_700, -60_560, -45_420, -30_280, -15_140, 0, 15_140]);
         assert_eq!(steps[9], (true, -121_120));

@@ -1,20 +1,24 @@
-//! dualpi2: two queues coupled by one law (RFC 9332, tc-dualpi2(8)): a low-latency queue for packets of scalable congestion
-//! controls (ECT(1) and CE), whose senders keep it below a millisecond by marks alone, and a Classic queue for everything else.
-//! The PI2 law holds the Classic delay near `target` with probability p'^2, and marks the other queue with k * p', so that flows
-//! of both sorts get about the same rate. The low-latency queue goes first; the Classic one has its share (`crate::law::turn`).
+//! dualpi2: two queues coupled by one law (RFC 9332, tc-dualpi2(8)): a low-latency queue for
+//! packets of scalable congestion controls (ECT(1) and CE), whose senders keep it below a
+//! millisecond by marks alone, and a Classic queue for everything else. The PI2 law holds the
+//! Classic delay near `target` with probability p'^2, and marks the other queue with k * p', so
+//! that flows of both sorts get about the same rate. The low-latency queue goes first; the Classic
+//! one has its share (`crate::law::turn`).
 //!
-//! O(1) per packet; an update of the law each `tupdate`, made up for when the qdisc is next called, in at most 60 steps at the
-//! defaults (`crate::law::pi2`). Memory: 360 bytes, and two bits for each packet that can wait (4 KiB for 16 384).
+//! O(1) per packet; an update of the law each `tupdate`, made up for when the qdisc is next called,
+//! in at most 60 steps at the defaults (`crate::law::pi2`). Memory: 360 bytes, and two bits for
+//! each packet that can wait (4 KiB for 16 384).
 //!
-//! - I1: never more than `limit` packets are queued in both queues together, nor more than `memlimit` bytes of memory.
-//! - I2: order of arrival is order of departure within each queue. Packets of one flow whose ECN fields or classes put them in
-//!   different queues may overtake one another.
+//! - I1: never more than `limit` packets are queued in both queues together, nor more than
+//!   `memlimit` bytes of memory.
+//! - I2: order of arrival is order of departure within each queue. Packets of one flow whose ECN
+//!   fields or classes put them in different queues may overtake one another.
 //! - I3: while fewer than two full frames wait, nothing is marked or dropped by the probability.
 //! - I4: the law is as if updated whenever an update is due, however rarely it is called.
-//! - Differs from RFC 9332 (as Linux does; PARITY.md: dualpi2-rfc): a step in place of the ramp; a coin in place of the
-//!   recurrence; the limit in packets.
-//! - Differs from Linux (PARITY.md: dualpi2-timer, dualpi2-idle-show, dualpi2-coin, dualpi2-gso-cut, dualpi2-shrink,
-//!   dualpi2-range, cake-memory, zero-options).
+//! - Differs from RFC 9332, as Linux does (PARITY.md: dualpi2-rfc): a step in place of the ramp; a
+//!   coin in place of the recurrence; the limit in packets.
+//! - Differs from Linux (PARITY.md: dualpi2-timer, dualpi2-idle-show, dualpi2-coin,
+//!   dualpi2-gso-cut, dualpi2-shrink, dualpi2-range, cake-memory, zero-options).
 
 mod config;
 mod parts;
@@ -62,7 +66,8 @@ pub struct Dualpi2 {
     /// When the next update is due.
     next: Instant,
     memory: u64,
-    /// Bytes of a packet that a peek has taken out and that still waits: it counts towards limit and backlog.
+    /// Bytes of a packet that a peek has taken out and that still waits: it counts towards limit
+    /// and backlog.
     held: Option<u32>,
     /// Bytes of the packet that it gave last.
     given: u32,
@@ -109,7 +114,8 @@ impl Rules {
             backlog_min: FRAMES_MIN * u64::from(env.frame_max()),
         }
     }
-    /// Whether a packet joins the low-latency queue because of its ECN field (RFC 9331 section 5.1).
+    /// Whether a packet joins the low-latency queue because of its ECN field (RFC 9331 section
+    /// 5.1).
     #[inline]
     fn is_l4s(&self, ecn: Ecn) -> bool {
         matches!(ecn, Ecn::Ect1 | Ecn::Ce) || self.any_ect && ecn == Ecn::Ect0
@@ -177,7 +183,8 @@ impl Discipline for Dualpi2 {
             // First: a sender that can wait should, and a packet that is to be cut as well.
             Verdict::Full
         } else if m.segs > 1 && self.rules.split_gso {
-            // A size table above translates what is said here: none of the pieces is charged more than the whole.
+            // A size table above translates what is said here: none of the pieces is charged more
+            // than the whole.
             let real = m.len.saturating_add((u32::from(m.segs) - 1).saturating_mul(m.header_len.into()));
             Verdict::Cut(if m.wire_len == real { m.segment_len() } else { m.wire_len.max(m.segment_len()) })
         } else if self.memory + memory::of(m) > self.rules.memory {
@@ -301,7 +308,8 @@ impl Dualpi2 {
         self.next = self.next + Nanos(every) + Nanos(more.saturating_mul(every));
     }
 
-    /// How a packet is treated that comes with this ECN field and class: in the Classic queue (`None`), or in the other.
+    /// How a packet is treated that comes with this ECN field and class: in the Classic queue
+    /// (`None`), or in the other.
     #[inline]
     fn part_of(&self, ecn: Ecn, class: Option<ClassId>) -> Option<Part> {
         let class = class.map_or(0, ClassId::minor);
@@ -354,8 +362,8 @@ impl Dualpi2 {
         signal == Signal::Drop
     }
 
-    /// Holds a packet that leaves the low-latency queue to the step threshold: marks it above, and if it cannot be marked it is to
-    /// be dropped (true).
+    /// Holds a packet that leaves the low-latency queue to the step threshold: marks it above, and
+    /// if it cannot be marked it is to be dropped (true).
     #[inline]
     fn steps(&mut self, p: &Pkt, cx: &mut Cx) -> bool {
         let above = match self.rules.step {

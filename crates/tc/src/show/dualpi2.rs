@@ -1,5 +1,6 @@
-//! dualpi2 as tc prints it (measured with iproute2 7.3): every option, gains as the kernel keeps them, JSON by the kernel's names of
-//! its attributes, and counters on lines that begin at the left, with an empty one behind them.
+//! dualpi2 as tc prints it (measured with iproute2 7.3): every option, gains as the kernel keeps
+//! them, JSON by the kernel's names of its attributes, and counters on lines that begin at the
+//! left, with an empty one behind them.
 
 use txweir_core::law::pi2::Gain;
 use txweir_core::qdisc::Qdisc;

@@ -24,7 +24,8 @@ fn probs(p: &Pi2Params, delays_ms: &[u64]) -> Vec<u32> {
     delays_ms.iter().map(after).collect()
 }
 
-/// What tc shows of a gain: 0.160156 (41/256) as 0.156250, and the two of Linux's own test of `max_rtt 200ms typical_rtt 20ms`.
+/// What tc shows of a gain: 0.160156 (41/256) as 0.156250, and the two of Linux's own test of
+/// `max_rtt 200ms typical_rtt 20ms`.
 #[test]
 fn gains_are_cut_to_the_grain_of_the_reference() {
     for (given, unit, kept) in [(41, 44, 40), (819, 879, 818), (12, 12, 11), (384, 412, 383), (1, 1, 0)] {
@@ -55,8 +56,9 @@ fn gains_are_read_cut_off_and_printed_exactly() {
     }
 }
 
-/// RFC 9332 figure 6 in whole numbers, by hand: alpha is 44 and beta 879 parts of 2^32 - 1 per 64 ns, and 15 ms are 234 375
-/// times 64 ns. So a delay 15 ms above the target adds 44 * 234 375 = 10 312 500, and a rise by 15 ms 879 * 234 375 = 206 015 625.
+/// RFC 9332 figure 6 in whole numbers, by hand: alpha is 44 and beta 879 parts of 2^32 - 1 per 64
+/// ns, and 15 ms are 234 375 times 64 ns. So a delay 15 ms above the target adds 44 * 234 375 = 10
+/// 312 500, and a rise by 15 ms 879 * 234 375 = 206 015 625.
 #[test]
 fn the_base_probability_follows_the_delay_as_reckoned_by_hand() {
     let (a, b) = (10_312_500, 206_015_625);
@@ -64,8 +66,8 @@ fn the_base_probability_follows_the_delay_as_reckoned_by_hand() {
     assert_eq!(probs(&PARAMS, &[0, 15, 30, 30, 15, 0, 0, 0]), expected);
 }
 
-/// The same in floating point, with the gains as RFC 9332 figure 2 has them: 0.16 and 3.2 Hz. Two gains cut to the grain of the
-/// reference differ by less than a thousandth.
+/// The same in floating point, with the gains as RFC 9332 figure 2 has them: 0.16 and 3.2 Hz. Two
+/// gains cut to the grain of the reference differ by less than a thousandth.
 #[test]
 fn it_is_that_of_the_pseudocode_within_the_grain_of_the_gains() {
     let delays = [0, 1, 3, 8, 15, 22, 30, 41, 40, 38, 30, 25, 20, 17, 15, 15, 14, 12, 9, 9, 11, 13, 15];
@@ -79,8 +81,8 @@ fn it_is_that_of_the_pseudocode_within_the_grain_of_the_gains() {
     }
 }
 
-/// Half a second of delay takes the probability to one at once (3.2 Hz * 0.5 s = 1.6). With `overflow` it ends where the coupled
-/// probability is one.
+/// Half a second of delay takes the probability to one at once (3.2 Hz * 0.5 s = 1.6). With
+/// `overflow` it ends where the coupled probability is one.
 #[test]
 fn a_probability_is_at_most_one_or_where_marking_is_certain() {
     assert_eq!(probs(&PARAMS, &[500, 500, 500]), [ONE; 3]);
@@ -91,7 +93,8 @@ fn a_probability_is_at_most_one_or_where_marking_is_certain() {
         law.update(&p, Nanos::from_millis(500));
         assert!(!law.overloaded(&p) && law.coupled(&p) > u64::from(ONE) - 255);
     }
-    // And it comes down again at the same pace, from the end of the range and not from beyond it: 500 ms less is 1.6 less.
+    // And it comes down again at the same pace, from the end of the range and not from beyond it:
+    // 500 ms less is 1.6 less.
     assert_eq!(probs(&PARAMS, &[500, 0]), [ONE, 0]);
 }
 
@@ -120,7 +123,8 @@ fn classic_packets_need_two_unlucky_tosses() {
         (tenth, false, &[tenth, tenth + 1], (Pass, 2)),
         (tenth, false, &[tenth, tenth], (Drop, 2)),
         (tenth, true, &[tenth, 0], (Mark, 2)),
-        // The coupled probability is one: marks still do. Above it they do not (RFC 9332 figure 7, line 12b).
+        // The coupled probability is one: marks still do. Above it they do not (RFC 9332 figure 7,
+        // line 12b).
         (ONE / 2, true, &[0, 0], (Mark, 2)),
         (ONE / 2 + 1, true, &[0, 0], (Drop, 2)),
         (ONE, true, &[ONE, ONE], (Drop, 2)),
@@ -140,7 +144,8 @@ fn low_latency_packets_need_one_with_the_coupled_probability() {
         (tenth, true, &[2 * tenth], (Mark, 1)),
         (tenth, false, &[2 * tenth], (Drop, 1)),
         (ONE / 2, true, &[ONE - 1], (Mark, 1)),
-        // Overload: a drop with the square of the base probability, or else a mark, without a third toss.
+        // Overload: a drop with the square of the base probability, or else a mark, without a third
+        // toss.
         (ONE / 2 + 1, true, &[0, 0], (Drop, 2)),
         (ONE / 2 + 1, true, &[0, ONE], (Mark, 2)),
         (ONE / 2 + 1, true, &[ONE], (Mark, 1)),
@@ -151,7 +156,8 @@ fn low_latency_packets_need_one_with_the_coupled_probability() {
     }
 }
 
-/// Over many tosses: p' = 0.3 is a Classic probability of 0.09 and a coupled one of 0.6 (RFC 9332 equation 1).
+/// Over many tosses: p' = 0.3 is a Classic probability of 0.09 and a coupled one of 0.6 (RFC 9332
+/// equation 1).
 #[test]
 fn the_frequencies_are_the_square_and_the_multiple() {
     let (law, mut rng) = (at((f64::from(ONE) * 0.3) as u32), crate::rng::Rng::new(1));

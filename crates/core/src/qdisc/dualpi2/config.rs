@@ -17,7 +17,8 @@ pub const TUPDATE: Nanos = Nanos::from_millis(16);
 pub const ALPHA: Gain = Gain(41);
 /// 819/256 Hz, for 3.2 Hz (RFC 9332 figure 2, beta).
 pub const BETA: Gain = Gain(819);
-/// The wait above which a packet of the low-latency queue is marked: 1 ms (the middle of the ramp in RFC 9332 figure 2).
+/// The wait above which a packet of the low-latency queue is marked: 1 ms (the middle of the ramp
+/// in RFC 9332 figure 2).
 pub const STEP: Step = Step::Time(Nanos::from_millis(1));
 /// Packets that wait, at most: 125 ms of full frames at 1 Gbit/s.
 const LIMIT: Packets = Packets(10_000);
@@ -27,18 +28,20 @@ crate::params! {
     pub struct Config(env) {
         /// Most packets that wait, in both queues together.
         limit: Packets = LIMIT, keys ["limit"];
-        /// Most memory that waiting packets take, in both queues together; the default is two full frames for each packet of `limit`.
+        /// Most memory that waiting packets take, in both queues together; the default is two full
+        /// frames for each packet of `limit`.
         memlimit: MemoryLimit = MemoryLimit::Derived(memory_for(LIMIT, env)), keys ["memlimit"],
             "at most 4294967295 bytes": |m| m.bytes().0 <= u64::from(u32::MAX);
         /// Delay of the Classic queue to hold.
         target: Nanos = TARGET, keys ["target"], "at most 4294967295us": micros_in_32_bits;
         /// Time from one update of the probability to the next.
-        tupdate: Nanos = TUPDATE, keys ["tupdate"], "1us to 4294967295us": |t| *t >= Nanos::from_micros(1) && micros_in_32_bits(t);
+        tupdate: Nanos = TUPDATE, keys ["tupdate"], "1us to 4294967295us": time_in_range;
         /// How fast the distance from the target moves the probability.
         alpha: Gain = ALPHA, keys ["alpha"], "at least 0.00390625, below 8388608": gain_in_range;
         /// How fast the trend of the delay moves it.
         beta: Gain = BETA, keys ["beta"], "at least 0.00390625, below 8388608": gain_in_range;
-        /// Wait, or number of packets behind it, above which a packet of the low-latency queue is marked.
+        /// Wait, or number of packets behind it, above which a packet of the low-latency queue is
+        /// marked.
         step_thresh: Step = STEP, keys ["step_thresh"], "at most 4294967295us": |s| s.in_range();
         /// Packets in the low-latency queue from which on `step_thresh` holds for those that come.
         min_qlen_step: Packets = Packets(0), keys ["min_qlen_step"];
@@ -54,9 +57,11 @@ crate::params! {
         any_ect: bool = false, flags ["any_ect" = true, "l4s_ect" = false];
         /// Have super-packets cut into their segments before they are queued.
         split_gso: bool = true, flags ["split_gso" = true, "no_split_gso" = false];
-        /// Longest round trip to be controlled. It sets `target`, `tupdate`, `alpha` and `beta`, whatever is said of those.
+        /// Longest round trip to be controlled. It sets `target`, `tupdate`, `alpha` and `beta`,
+        /// whatever is said of those.
         max_rtt: Option<Nanos> = None, keys ["max_rtt"], "1us to 4294967295us": rtt_in_range;
-        /// Usual round trip, at most `max_rtt`; sets the same. One that is not given is six times, or a sixth of, the other.
+        /// Usual round trip, at most `max_rtt`; sets the same. One that is not given is six times,
+        /// or a sixth of, the other.
         typical_rtt: Option<Nanos> = None, keys ["typical_rtt"], "1us to 4294967295us": rtt_in_range;
     }
 }
@@ -66,7 +71,8 @@ crate::stats! {
     pub struct Stats {
         /// Base probability, in parts of 2^32, as of the last packet.
         prob: u32,
-        /// Wait of the oldest packet of the Classic queue when a packet last came or left, microseconds.
+        /// Wait of the oldest packet of the Classic queue when a packet last came or left,
+        /// microseconds.
         delay_c: u64,
         /// The same of the low-latency queue.
         delay_l: u64,
@@ -82,7 +88,8 @@ crate::stats! {
         step_marks: u64,
         /// Credit of the Classic queue, in hundredths of a byte; 0 while it is the other's turn.
         credit_c: u64,
-        /// Credit of the low-latency queue, in hundredths of a byte; 0 while it is the other's turn.
+        /// Credit of the low-latency queue, in hundredths of a byte; 0 while it is the other's
+        /// turn.
         credit_l: u64,
         /// Memory that waiting packets take, bytes, as Linux counts its buffers.
         memory_used: u64,
@@ -101,11 +108,16 @@ fn gain_in_range(gain: &Gain) -> bool {
     (Gain(1)..=Gain::MAX).contains(gain)
 }
 
-fn rtt_in_range(t: &Option<Nanos>) -> bool {
-    t.is_none_or(|t| t >= Nanos::from_micros(1) && micros_in_32_bits(&t))
+fn time_in_range(t: &Nanos) -> bool {
+    *t >= Nanos::from_micros(1) && micros_in_32_bits(t)
 }
 
-/// Brings parameters to one form: the memory that goes with the limit, and what follows from round trips.
+fn rtt_in_range(t: &Option<Nanos>) -> bool {
+    t.as_ref().is_none_or(time_in_range)
+}
+
+/// Brings parameters to one form: the memory that goes with the limit, and what follows from round
+/// trips.
 pub(super) fn resolve(
     cfg: &mut Config,
     old: Option<&Config>,
@@ -133,8 +145,9 @@ fn memory_for(limit: Packets, env: &Env) -> Bytes {
 /// Times the usual round trip that the longest is, where only one is said (tc-dualpi2(8)).
 const RTT_RATIO: u64 = 6;
 
-/// The parameters for these round trips: target = the usual one, tupdate = min(target, longest / 3), alpha = 0.1 * tupdate /
-/// longest^2, beta = 0.3 / longest (RFC 9332 figure 2), in whole microseconds and 256ths of one per second.
+/// The parameters for these round trips: target = the usual one, tupdate = min(target, longest /
+/// 3), alpha = 0.1 * tupdate / longest^2, beta = 0.3 / longest (RFC 9332 figure 2), in whole
+/// microseconds and 256ths of one per second.
 fn for_round_trips(
     cfg: &mut Config,
     max: Option<Nanos>,

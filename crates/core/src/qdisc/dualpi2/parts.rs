@@ -1,5 +1,5 @@
-//! What a packet of the low-latency queue is noted to be as it comes, for when it leaves: two bits each, in a ring that runs along
-//! with the queue.
+//! What a packet of the low-latency queue is noted to be as it comes, for when it leaves: two bits
+//! each, in a ring that runs along with the queue.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,7 +30,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// With room for so many packets. Memory: a quarter of a byte each, up to the next power of two.
+    /// With room for so many packets. Memory: a quarter of a byte each, up to the next power of
+    /// two.
     pub fn with_room(packets: u32) -> Self {
         let words = (packets as usize).div_ceil(IN_WORD).next_power_of_two();
         Self { words: vec![0; words], head: 0, tail: 0 }
