@@ -6,7 +6,7 @@
 //! one has its share (`crate::law::turn`).
 //!
 //! O(1) per packet; an update of the law each `tupdate`, made up for when the qdisc is next called,
-//! in at most 60 steps at the defaults (`crate::law::pi2`). Memory: 360 bytes, and two bits for
+//! in at most 60 steps at the defaults (`crate::law::pi2`). Memory: 368 bytes, and two bits for
 //! each packet that can wait (4 KiB for 16 384).
 //!
 //! - I1: never more than `limit` packets are queued in both queues together, nor more than
@@ -71,8 +71,8 @@ pub struct Dualpi2 {
     held: Option<u32>,
     /// Bytes of the packet that it gave last.
     given: u32,
-    /// When a packet last came or left.
-    seen: Instant,
+    /// How long the oldest packet of each queue had waited when a packet last came or left.
+    waits: [Nanos; 2],
     stats: Stats,
 }
 
@@ -152,7 +152,7 @@ impl Discipline for Dualpi2 {
             memory: 0,
             held: None,
             given: 0,
-            seen: Instant::ZERO,
+            waits: [Nanos::ZERO; 2],
             stats: Stats::default(),
         }
     }
@@ -225,6 +225,7 @@ impl Discipline for Dualpi2 {
             self.oldest[to] = came;
         }
         self.queues[to].push_back(&mut cx.pool, p);
+        self.tell(cx.now);
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.catch_up(cx.now);
@@ -232,6 +233,7 @@ impl Discipline for Dualpi2 {
         loop {
             let Some(from) = self.choose() else {
                 self.turn.restart();
+                self.tell(cx.now);
                 return Next::Empty;
             };
             let contended = !self.queues[1 - from].is_empty();
@@ -246,6 +248,7 @@ impl Discipline for Dualpi2 {
             if contended {
                 self.turn.sent(self.given);
             }
+            self.tell(cx.now);
             return Next::Packet(p);
         }
     }
@@ -268,10 +271,7 @@ impl Discipline for Dualpi2 {
         self.turn.restart();
     }
     fn stats(&self) -> Stats {
-        let [delay_c, delay_l] = [C, L].map(|q| match self.queues[q].is_empty() {
-            true => 0,
-            false => self.seen.saturating_since(self.oldest[q]).as_micros(),
-        });
+        let [delay_c, delay_l] = self.waits.map(Nanos::as_micros);
         let credit = self.turn.credit();
         Stats {
             prob: self.law.prob(),
@@ -290,7 +290,6 @@ impl Dualpi2 {
     /// Makes the updates that have become due.
     #[inline]
     fn catch_up(&mut self, now: Instant) {
-        self.seen = now;
         if now >= self.next {
             self.update_until(now);
         }
@@ -306,6 +305,15 @@ impl Dualpi2 {
         let first = oldest.map(|came| self.next.saturating_since(came));
         self.law.catch_up(&self.rules.law, first, more.saturating_add(1));
         self.next = self.next + Nanos(every) + Nanos(more.saturating_mul(every));
+    }
+
+    /// Notes what `delay_c` and `delay_l` show.
+    #[inline]
+    fn tell(&mut self, now: Instant) {
+        for q in [C, L] {
+            let waits = !self.queues[q].is_empty();
+            self.waits[q] = if waits { now.saturating_since(self.oldest[q]) } else { Nanos::ZERO };
+        }
     }
 
     /// How a packet is treated that comes with this ECN field and class: in the Classic queue
@@ -405,6 +413,6 @@ mod tests {
 
     #[test]
     fn a_pair_of_queues_is_as_small_as_it_says() {
-        assert!(size_of::<Dualpi2>() <= 360, "{}", size_of::<Dualpi2>());
+        assert!(size_of::<Dualpi2>() <= 368, "{}", size_of::<Dualpi2>());
     }
 }
