@@ -72,7 +72,7 @@ impl Parts {
     /// A power of two of words: a mask will do.
     #[inline]
     const fn place(&self, at: usize) -> (usize, usize) {
-        (at / IN_WORD & (self.words.len() - 1), at % IN_WORD * BITS)
+        ((at / IN_WORD) & (self.words.len() - 1), at % IN_WORD * BITS)
     }
 }
 
