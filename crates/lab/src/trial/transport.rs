@@ -3,7 +3,7 @@
 use super::mix::Traffic;
 use super::{NEAR, Setup};
 use crate::net::Load;
-use crate::tcp::{self, EcnMode, TcpConfig};
+use crate::tcp::{self, EcnMode, More, TcpConfig};
 
 /// A congestion control that hosts of a trial can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub(super) fn transport(setup: &Setup, traffic: &Traffic) -> (TcpConfig, String)
         congestion: setup.congestion.algorithm,
         ecn: if setup.ecn { EcnMode::Classic } else { EcnMode::Off },
         receive_buffer: RECEIVE_BUFFER,
+        // What is tried is a router's transmit side: senders are elsewhere, and hear nothing of it.
+        more: More { small_queues: false, ..More::default() },
         ..TcpConfig::default()
     };
     let marks = match (setup.congestion.ecn, setup.ecn) {
