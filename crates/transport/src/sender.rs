@@ -149,7 +149,7 @@ impl Sender {
             high: 0,
             last_sent: 0,
         };
-        let mut cc = cc::make(config.algorithm, &mut flow);
+        let mut cc = cc::make(config.algorithm, &mut flow, config.seed);
         cc.start(&mut flow);
         if config.pacing == Pacing::Auto {
             flow.paced |= cc.wants_pacing();

@@ -7,12 +7,17 @@
 use std::fmt::Debug;
 
 use crate::config::Algorithm;
-use crate::flow::{Ack, CaState, Event, Flow, RateSample};
+use crate::flow::{Ack, CaState, Event, Flow, Lost, RateSample};
 
+mod bbr;
+mod bbr3;
 mod cubic;
+mod model;
 mod reno;
 
 pub use crate::flow::{Ack as Acknowledged, Event as Happened, RateSample as Sample};
+pub use bbr::{Bbr, Mode as BbrMode};
+pub use bbr3::{Bbr3, Mode as Bbr3Mode};
 pub use cubic::Cubic;
 pub use reno::Reno;
 
@@ -49,6 +54,8 @@ pub trait Congestion: Debug + Send {
     fn entered(&mut self, _flow: &mut Flow, _state: CaState) {}
     /// Something happened.
     fn event(&mut self, _flow: &mut Flow, _event: Event) {}
+    /// A unit was taken as lost.
+    fn lost(&mut self, _flow: &mut Flow, _lost: &Lost) {}
     /// An acknowledgement came; its deliveries are not counted yet.
     fn heard(&mut self, _flow: &mut Flow, _ack: &Ack) {}
     /// Its deliveries are counted, and its round trip is known.
@@ -81,11 +88,13 @@ pub trait Congestion: Debug + Send {
     }
 }
 
-/// The algorithm of this name.
-pub(crate) fn make(algorithm: Algorithm, _flow: &mut Flow) -> Box<dyn Congestion> {
+/// The algorithm of this name; `seed` is what its randomness comes from.
+pub(crate) fn make(algorithm: Algorithm, _flow: &mut Flow, seed: u64) -> Box<dyn Congestion> {
     match algorithm {
         Algorithm::Reno => Box::new(Reno),
         Algorithm::Cubic => Box::new(Cubic::new()),
+        Algorithm::Bbr => Box::new(Bbr::new(seed)),
+        Algorithm::Bbr3 => Box::new(Bbr3::new(seed)),
         _ => Box::new(Cubic::new()),
     }
 }
