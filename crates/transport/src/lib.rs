@@ -47,7 +47,7 @@ pub use connection::{Connection, State};
 pub use flow::{CaState, Flow};
 pub use output::below_socket;
 pub use receiver::GAPS_MAX;
-pub use segment::{Flags, Sacks, Segment};
+pub use segment::{Flags, Sacks, Segment, SynOptions};
 pub use sender::Counters;
 pub use tick::Tick;
 pub use units::UNITS_MAX;

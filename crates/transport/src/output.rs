@@ -226,7 +226,7 @@ fn fresh(s: &mut Sender) -> Option<Out> {
 /// True if it waits for more window rather than send a small unit.
 fn defers(s: &mut Sender, left: u64, room: u32, window: u64, most: u32) -> bool {
     let f = &s.flow;
-    if f.state >= CaState::Recovery || f.now.saturating_since(s.last_departure) > DEFER_SILENCE {
+    if f.state >= CaState::Recovery || f.now.saturating_since(f.departs) > DEFER_SILENCE {
         return false;
     }
     let mss = u64::from(f.mss);
@@ -304,7 +304,6 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
         f.departs = at + Nanos(ns - credit.min(ns / 2));
     }
     f.last_sent = f.ticks();
-    s.last_departure = at;
     s.below += u64::from(payload) + UNIT_MEMORY;
     s.counters.segments_sent += u64::from(n);
     at
