@@ -25,6 +25,7 @@ pub mod link;
 pub mod net;
 pub mod nic;
 pub mod pcap;
+pub mod recorded;
 pub mod replay;
 pub mod report;
 pub mod reproduce;

@@ -3,7 +3,7 @@
 use txweir_core::Instant;
 
 use crate::flow::{Ack, CaState, Flow, RateSample};
-use crate::rack::{REORDERING, Rack, stamp};
+use crate::rack::{REORDERING, Rack};
 use crate::rate::Gather;
 use crate::recovery;
 use crate::sack::{self, Told};
@@ -219,7 +219,7 @@ fn one(s: &mut Sender, t: &mut Taken, mut unit: crate::units::Unit) {
         if s.echoing {
             s.flow.delivered_ce += u64::from(n);
         }
-        if !Rack::spurious(&unit, s.echo) {
+        if !Rack::spurious(&s.flow, &unit, s.echo) {
             s.rack.delivered(&s.flow, &unit);
         }
     }
@@ -247,7 +247,7 @@ fn round_trip(s: &mut Sender, t: &Taken, told: &Told) -> Option<u32> {
         && let Some(echo) = s.echo
     {
         // What was sent again: time stamps tell which transmission is answered.
-        let ms = stamp(now).wrapping_sub(echo);
+        let ms = s.flow.tick.stamp(now).wrapping_sub(echo);
         let us = if ms < 1 << 20 { ms.max(1) * 1_000 } else { return None };
         (first, last) = (Some(us), Some(us));
     }

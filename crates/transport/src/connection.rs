@@ -6,7 +6,6 @@ use crate::cc::{Congestion, Wants};
 use crate::config::{Config, EcnMode, Pacing};
 use crate::flow::Flow;
 use crate::output;
-use crate::rack::stamp;
 use crate::receiver::{Due, Receiver};
 use crate::segment::{Flags, Segment, SynOptions};
 use crate::sender::{Counters, Sender};
@@ -52,6 +51,8 @@ pub struct Connection {
     stamps: bool,
     /// What the peer's SYN offered of marks.
     peer_ecn: EcnMode,
+    /// The application has nothing more.
+    ending: bool,
 }
 
 impl Connection {
@@ -59,6 +60,7 @@ impl Connection {
     pub fn connect(config: &Config) -> Self {
         let mut c = Self::new(config, State::SynSent);
         c.syn_due = true;
+        c.rx.window.first(u64::from(config.mss));
         c
     }
 
@@ -81,6 +83,7 @@ impl Connection {
             sack: config.sack,
             stamps: config.stamps,
             peer_ecn: EcnMode::Off,
+            ending: false,
         }
     }
 
@@ -116,7 +119,7 @@ impl Connection {
 
     /// Hands over up to `bytes`; gives how many the send buffer takes. None once it is closing.
     pub fn write(&mut self, now: Instant, bytes: u64) -> u64 {
-        if self.tx.closing || !matches!(self.state, State::Established) {
+        if self.ending || !matches!(self.state, State::Established) {
             return 0;
         }
         self.tx.flow.now = now;
@@ -135,9 +138,9 @@ impl Connection {
         n
     }
 
-    /// No more data comes: a FIN follows what was handed over.
+    /// No more data comes: a FIN follows what was handed over. It rides on the last data only if that has to wait.
     pub const fn close(&mut self) {
-        self.tx.closing = true;
+        self.ending = true;
     }
 
     /// Takes up to `most` bytes in order; gives how many there were.
@@ -229,7 +232,11 @@ impl Connection {
         let own = u32::from(self.config.mss);
         let peer = if syn.mss == 0 { 536 } else { u32::from(syn.mss) };
         self.tx.flow.mss = own.min(peer).max(64) - if self.stamps { 12 } else { 0 };
-        self.rx.begin(now, self.stamps, self.sack);
+        let segment = own - if self.stamps { 12 } else { 0 };
+        if self.state == State::Listen {
+            self.rx.window.first(u64::from(segment));
+        }
+        self.rx.begin(now, self.stamps, self.sack, segment);
         if let Some((theirs, _)) = seg.stamps {
             self.rx.recent_stamp = theirs;
         }
@@ -292,6 +299,7 @@ impl Connection {
     fn establish(&mut self, now: Instant, seg: &Segment) {
         self.state = State::Established;
         self.tx.timer = None;
+        self.rx.window.measure_from(now);
         let tx = &mut self.tx;
         tx.flow.now = now;
         (tx.flow.una, tx.flow.next) = (1, 1);
@@ -341,7 +349,12 @@ impl Connection {
                 timer::set(&mut self.tx, Purpose::Window, ticks);
                 return Some(Segment { seq, ..self.bare(now) });
             }
-            if let Some(out) = output::next(&mut self.tx, self.sack) {
+            let mut out = output::next(&mut self.tx, self.sack);
+            if out.is_none() && self.ending && !self.tx.closing {
+                self.tx.closing = true;
+                out = output::next(&mut self.tx, self.sack);
+            }
+            if let Some(out) = out {
                 return Some(self.data(now, out));
             }
         }
@@ -364,7 +377,7 @@ impl Connection {
             flags,
             ecn,
             sacks,
-            stamps: self.stamps.then(|| (stamp(now), self.rx.recent_stamp)),
+            stamps: self.stamps.then(|| (self.config.tick.stamp(now), self.rx.recent_stamp)),
             departs: now,
             ..Segment::default()
         }
@@ -390,7 +403,7 @@ impl Connection {
             flags,
             ecn,
             sacks,
-            stamps: self.stamps.then(|| (stamp(out.departs), self.rx.recent_stamp)),
+            stamps: self.stamps.then(|| (self.config.tick.stamp(out.departs), self.rx.recent_stamp)),
             syn: None,
             departs: if self.tx.queue_paces { out.departs } else { now },
             again: out.again,
@@ -423,7 +436,7 @@ impl Connection {
             ack,
             window,
             flags: Flags::SYN.with_if(Flags::ACK, answers).with(Flags::of_ace(ace)),
-            stamps: self.stamps.then(|| (stamp(now), self.rx.recent_stamp)),
+            stamps: self.stamps.then(|| (self.config.tick.stamp(now), self.rx.recent_stamp)),
             syn: Some(SynOptions { mss: self.config.mss, scale, sack: self.sack }),
             departs: now,
             again: self.syns > 1,

@@ -3,7 +3,6 @@
 use txweir_core::{Instant, Nanos};
 
 use crate::flow::{CaState, Event};
-use crate::rack::stamp;
 use crate::sender::Sender;
 use crate::timer::{self, Purpose};
 use crate::units::{Marks, UNITS_MAX, Unit, segments};
@@ -119,7 +118,7 @@ fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
         s.rec.prr_out += n;
     }
     let out = leave(s, i, in_flight);
-    s.rec.again_stamp = s.rec.again_stamp.or(Some(stamp(out.departs)));
+    s.rec.again_stamp = s.rec.again_stamp.or(Some(s.flow.tick.stamp(out.departs)));
     Some(out)
 }
 

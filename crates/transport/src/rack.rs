@@ -69,9 +69,9 @@ impl Rack {
     }
 
     /// True if the answer to a unit that was sent again came too early to be of the last transmission.
-    pub(crate) fn spurious(unit: &Unit, echo: Option<u32>) -> bool {
+    pub(crate) fn spurious(flow: &Flow, unit: &Unit, echo: Option<u32>) -> bool {
         let Some(echo) = echo.filter(|_| unit.marks.has(Marks::EVER_AGAIN)) else { return false };
-        (echo.wrapping_sub(stamp(unit.sent)) as i32) < 0
+        (echo.wrapping_sub(flow.tick.stamp(unit.sent)) as i32) < 0
     }
 
     /// Adapts the window to duplicates (section 6.2, step 4). `prior` is what was delivered when the latest unit was sent.
@@ -154,11 +154,6 @@ impl Rack {
     pub(crate) fn recent(&self, flow: &Flow, unit: &Unit) -> bool {
         self.patience(flow, unit, 0).is_some()
     }
-}
-
-/// The time stamp of an instant (RFC 7323): milliseconds.
-pub(crate) const fn stamp(at: Instant) -> u32 {
-    (at.0 / 1_000_000) as u32
 }
 
 /// A unit is taken as lost, or its last transmission is.

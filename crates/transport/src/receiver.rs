@@ -4,7 +4,6 @@ use txweir_core::{Ecn, Instant, Nanos};
 
 use crate::config::Config;
 use crate::ecn::{EcnReceiver, Reaction};
-use crate::rack::stamp;
 use crate::segment::{Flags, Sacks, Segment};
 use crate::tick::Tick;
 use crate::window::Window;
@@ -132,13 +131,14 @@ impl Receiver {
     }
 
     /// The peer's SYN has come; both ends know what they agree on.
-    pub(crate) const fn begin(&mut self, now: Instant, stamps: bool, sack: bool) {
+    pub(crate) fn begin(&mut self, now: Instant, stamps: bool, sack: bool, segment: u32) {
         self.next = 1;
         self.acked = 1;
         self.stamps = stamps;
         self.sack = sack;
         self.window.offered_at = 1;
-        self.window.begin(now, 1);
+        self.window.begin(now, 1, u64::from(segment));
+        self.segment = self.segment.min(segment);
     }
 
     /// Bytes in order that wait for the reader.
@@ -242,7 +242,7 @@ impl Receiver {
             if !self.stamps && self.next >= self.rtt_from.0 && seg.len > 0 {
                 if self.rtt_from.0 > 0 {
                     let us = now.saturating_since(self.rtt_from.1).0 / 1_000;
-                    self.window.round_trip(u32::try_from(us).unwrap_or(u32::MAX));
+                    self.window.round_trip_at_most(u32::try_from(us).unwrap_or(u32::MAX));
                 }
                 self.rtt_from = (self.next + self.window.left(self.next), now);
             }
@@ -251,8 +251,8 @@ impl Receiver {
         if seg.seq <= self.acked {
             self.recent_stamp = theirs;
         }
-        if echo != 0 && seg.len >= self.segment {
-            let ms = stamp(now).wrapping_sub(echo);
+        if echo != 0 && self.window.fresh(echo) && seg.len >= self.segment {
+            let ms = self.tick.stamp(now).wrapping_sub(echo);
             if ms < 1 << 20 {
                 self.window.round_trip(ms.max(1) * 1_000);
             }
@@ -538,6 +538,9 @@ impl Receiver {
         (self.timer, self.compress_at, self.pushed) = (None, None, 0);
         if self.compressed > 0 {
             self.compressed = 0;
+        }
+        if self.window.scarce(self.held()) {
+            self.quick = 0;
         }
         let window = self.window.offer(self.next, self.held(), u64::from(self.segment));
         self.acked = self.next;

@@ -153,7 +153,7 @@ fn one(s: &mut Sender, i: usize, told: &mut Told, echo: Option<u32>) {
     s.fack = s.fack.max(before.end);
     let mut unit = before;
     s.rate.delivered(&mut s.gather, &s.flow, &mut unit);
-    if !Rack::spurious(&before, echo) {
+    if !Rack::spurious(&s.flow, &before, echo) {
         s.rack.delivered(&s.flow, &before);
     }
     if let Some(u) = s.units.get_mut(i) {

@@ -1,22 +1,26 @@
-//! The tick that timers of a kernel count: its phase, and how late a timer wheel is.
+//! The tick that timers of a kernel count: its phase, its number, and how late a timer wheel is.
 
 use txweir_core::{Instant, Nanos};
 
-/// A periodic tick. Tick number n begins at `phase + n * period`.
+/// A periodic tick. Tick number `first + n` begins at `phase + n * period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
     /// Time between two ticks; 1 ms for a kernel built with HZ=1000.
     pub period: Nanos,
-    /// When tick 0 begins; less than the period.
+    /// When the first tick begins; less than the period.
     pub phase: Nanos,
+    /// The number of the first tick. The slots of a timer wheel are multiples of powers of two.
+    pub first: u64,
 }
 
 impl Default for Tick {
     fn default() -> Self {
-        Self { period: Nanos::from_millis(1), phase: Nanos::ZERO }
+        Self { period: Nanos::from_millis(1), phase: Nanos::ZERO, first: FIRST }
     }
 }
 
+/// The number of the first tick, unless somebody says another: large enough that one before it has a number.
+const FIRST: u64 = 1 << 20;
 /// Slots of one level of the wheel less one, which is the delay that its first level still holds exactly.
 const LEVEL_SPAN: u64 = 63;
 /// Each level of the wheel is coarser than the one below by two to this power.
@@ -25,19 +29,35 @@ const LEVEL_SHIFT: u32 = 3;
 const LEVELS: u32 = 9;
 
 impl Tick {
-    /// The number of the tick in which `now` lies; times before tick 0 are in tick 0.
-    pub const fn count(&self, now: Instant) -> u64 {
-        now.0.saturating_sub(self.phase.0) / if self.period.0 == 0 { 1 } else { self.period.0 }
+    const fn period(&self) -> u64 {
+        if self.period.0 == 0 { 1 } else { self.period.0 }
     }
 
-    /// When tick number `n` begins.
+    /// The number of the tick in which `now` lies.
+    pub const fn count(&self, now: Instant) -> u64 {
+        match now.0.checked_sub(self.phase.0) {
+            Some(since) => self.first + since / self.period(),
+            None => self.first.saturating_sub(1),
+        }
+    }
+
+    /// When tick number `n` begins; time 0 for those before the first.
     pub const fn start(&self, n: u64) -> Instant {
-        Instant(self.phase.0.saturating_add(n.saturating_mul(self.period.0)))
+        match n.checked_sub(self.first) {
+            Some(n) => Instant(self.phase.0.saturating_add(n.saturating_mul(self.period()))),
+            None => Instant::ZERO,
+        }
+    }
+
+    /// The time stamp of an instant (RFC 7323): milliseconds, in phase with the ticks. Never zero, which says "none".
+    pub const fn stamp(&self, at: Instant) -> u32 {
+        let since = at.0 + self.period() - self.phase.0 % self.period();
+        (since / 1_000_000) as u32 + 1
     }
 
     /// Microseconds as ticks, rounded up.
     pub const fn from_micros(&self, us: u64) -> u64 {
-        us.saturating_mul(1_000).div_ceil(if self.period.0 == 0 { 1 } else { self.period.0 })
+        us.saturating_mul(1_000).div_ceil(self.period())
     }
 
     /// Ticks as microseconds.
@@ -74,7 +94,7 @@ mod tests {
 
     #[test]
     fn short_timers_fire_at_the_next_tick() {
-        let t = Tick::default();
+        let t = Tick { first: 0, ..Tick::default() };
         assert_eq!(t.expiry(Instant(10 * MS + 5), 50), Instant(51 * MS));
         assert_eq!(t.expiry(Instant(10 * MS), 10), Instant(11 * MS));
         assert_eq!(t.expiry(Instant(10 * MS), 3), Instant(11 * MS), "one that is due fires at the next tick");
@@ -82,20 +102,23 @@ mod tests {
 
     #[test]
     fn long_timers_fire_at_the_next_slot_of_their_level() {
-        let t = Tick::default();
+        let t = Tick { first: 0, ..Tick::default() };
         // 200 ticks lie on the second level: slots of eight ticks.
         assert_eq!(t.expiry(Instant(0), 200), Instant(208 * MS));
         assert_eq!(t.expiry(Instant(3 * MS), 203), Instant(208 * MS));
         // 1000 ticks on the third: slots of 64.
         assert_eq!(t.expiry(Instant(0), 1000), Instant(1024 * MS));
+        // Other numbers move the slots.
+        let t = Tick { first: 5, ..t };
+        assert_eq!(t.expiry(Instant(0), 205), Instant(203 * MS));
     }
 
     #[test]
     fn phase_moves_the_edges() {
-        let t = Tick { phase: Nanos(300_000), ..Tick::default() };
-        assert_eq!(t.count(Instant(1_299_999)), 0);
-        assert_eq!(t.count(Instant(1_300_000)), 1);
-        assert_eq!(t.start(7), Instant(7_300_000));
+        let t = Tick { phase: Nanos(300_000), first: 100, ..Tick::default() };
+        assert_eq!([t.count(Instant(299_999)), t.count(Instant(1_299_999))], [99, 100]);
+        assert_eq!(t.count(Instant(1_300_000)), 101);
+        assert_eq!(t.start(107), Instant(7_300_000));
         assert_eq!((t.from_micros(1), t.from_micros(2000), t.micros(3)), (1, 2, 3000));
     }
 }

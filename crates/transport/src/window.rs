@@ -32,40 +32,56 @@ pub(crate) struct Window {
     space_since: Instant,
     /// Eight times the round trip that the receiver sees, microseconds.
     rtt8_us: u32,
+    /// The time stamp of the last sample.
+    last_echo: u32,
 }
 
 impl Window {
     pub(crate) fn new(c: &Config) -> Self {
-        let mss = u64::from(c.mss.max(64));
         let buffer_max = c.receive_buffer_max.clamp(c.receive_buffer, 1 << 30);
         let space = c.receive_buffer * RATIO_START / 256;
-        let offered = if space > mss { space / mss * mss } else { space };
         let mut scale = 0;
         // The shift that shows the greatest window (RFC 7323 section 2.2).
         while scale < 14 && buffer_max >> scale > 65_535 {
             scale += 1;
         }
-        let offered = offered.min(65_535 << scale);
         Self {
             buffer: c.receive_buffer,
             buffer_max,
             ratio: RATIO_START,
-            threshold: offered,
+            threshold: space,
             clamp: space,
-            offered,
+            offered: space,
             offered_at: 0,
             scale,
             mss: u64::from(c.segment()),
             segment_memory: u64::from(c.segment_memory.max(1)),
-            space: offered.min(u64::from(c.initial_window) * u64::from(c.segment())),
+            space: u64::from(c.initial_window) * u64::from(c.segment()),
             space_seq: 0,
             space_since: Instant::ZERO,
             rtt8_us: 0,
+            last_echo: 0,
         }
     }
 
-    /// The connection is established at `now`.
-    pub(crate) const fn begin(&mut self, now: Instant, next: u64) {
+    /// The window of a SYN, or of the answer to one: whole segments of `mss` bytes.
+    pub(crate) fn first(&mut self, mss: u64) {
+        let space = self.of_memory(self.buffer);
+        self.offered = if space > mss { space / mss * mss } else { space }.min(65_535 << self.scale);
+    }
+
+    /// The connection is established: what the reader takes is measured from now on.
+    pub(crate) const fn measure_from(&mut self, now: Instant) {
+        self.space_since = now;
+    }
+
+    /// Segments will be of `mss` bytes; the first number of data is `next`. Room for one segment is kept back.
+    pub(crate) fn begin(&mut self, now: Instant, next: u64, mss: u64) {
+        self.mss = mss;
+        let space = self.of_memory(self.buffer);
+        self.clamp = if space > 2 * mss { space.saturating_sub(mss).max(2 * mss) } else { space };
+        self.threshold = self.offered.min(self.clamp);
+        self.space = self.space.min(self.threshold).min(self.offered);
         (self.space_seq, self.space_since) = (next, now);
     }
 
@@ -99,13 +115,27 @@ impl Window {
         true
     }
 
-    /// A round trip as the receiver sees it, from time stamps or from a window's worth of data.
+    /// A round trip as the receiver sees it, from a time stamp: a shorter one counts at once, a longer one by an eighth.
     pub(crate) const fn round_trip(&mut self, us: u32) {
-        let us = if us == 0 { 1 } else { us };
+        let rtt8 = if us == 0 { 8 } else { us.saturating_mul(8) };
         self.rtt8_us = match self.rtt8_us {
-            0 => us.saturating_mul(8),
-            r => (r as u64 + us as u64 - (r >> 3) as u64) as u32,
+            0 => rtt8,
+            r if rtt8 < r => rtt8,
+            r => (r - (r >> 3)).saturating_add(us),
         };
+    }
+    /// The same from a window's worth of data: only a shorter one counts.
+    pub(crate) const fn round_trip_at_most(&mut self, us: u32) {
+        let rtt8 = if us == 0 { 8 } else { us.saturating_mul(8) };
+        if self.rtt8_us == 0 || rtt8 < self.rtt8_us {
+            self.rtt8_us = rtt8;
+        }
+    }
+    /// True if no sample was taken yet from the time stamp `echo`.
+    pub(crate) const fn fresh(&mut self, echo: u32) -> bool {
+        let fresh = echo != self.last_echo;
+        self.last_echo = echo;
+        fresh
     }
     pub(crate) const fn rtt8_us(&self) -> u32 {
         self.rtt8_us
@@ -137,15 +167,25 @@ impl Window {
         (self.offered_at + self.offered).saturating_sub(next)
     }
 
+    /// True if less than half of the buffer is free.
+    pub(crate) fn scarce(&self, held: u64) -> bool {
+        self.room(held) < self.full() >> 1
+    }
+    fn full(&self) -> u64 {
+        self.clamp.min(self.of_memory(self.buffer))
+    }
+
     /// What could be offered, with `held` bytes in the buffer and segments of `segment` bytes coming.
     pub(crate) fn possible(&self, held: u64, segment: u64) -> u64 {
-        let full = self.clamp.min(self.of_memory(self.buffer));
-        let free = self.room(held) >> self.scale << self.scale;
-        if free < full >> 4 || free < segment.min(full) {
-            return 0;
+        let mut free = self.room(held);
+        if self.scarce(held) {
+            // What is left is not to become more by the shift, nor to be offered in crumbs (RFC 9293 section 3.8.6.2.2).
+            free = free >> self.scale << self.scale;
+            if free < self.full() >> 4 || free < segment.min(self.full()) {
+                return 0;
+            }
         }
-        let offer = free.min(self.threshold);
-        offer.div_ceil(1 << self.scale) << self.scale
+        free.min(self.threshold).div_ceil(1 << self.scale) << self.scale
     }
 
     /// The window field of the next segment, which acknowledges `next`.
@@ -169,13 +209,29 @@ mod tests {
 
     #[test]
     fn the_first_window_is_whole_segments() {
-        let w = Window::new(&Config::default());
+        let mut w = Window::new(&Config::default());
+        w.first(1460);
         assert_eq!((w.offered, w.scale), (64_240, 7));
+        w.first(1448);
+        w.begin(Instant::ZERO, 1, 1448);
+        assert_eq!((w.offered, w.threshold), (65_160, 64_088));
+    }
+
+    /// As recorded: a window of 81 464 bytes after six segments, and no further before the reader's rate is known.
+    #[test]
+    fn it_grows_by_two_segments_for_each_that_comes() {
+        let mut w = Window::new(&Config::default());
+        w.first(1448);
+        w.begin(Instant::ZERO, 1, 1448);
+        w.full_segment(1448);
+        let grown = (0..10).filter(|_| w.grow(1448, 1448)).count();
+        assert_eq!((grown, w.threshold), (6, 81_464));
     }
 
     #[test]
     fn the_buffer_follows_what_is_read() {
         let mut w = Window::new(&Config::default());
+        w.begin(Instant::ZERO, 1, 1448);
         w.round_trip(10_000);
         let before = w.buffer;
         w.read(Instant::from_millis(11), 60_000);
@@ -189,6 +245,7 @@ mod tests {
     #[test]
     fn an_offer_is_never_taken_back() {
         let mut w = Window::new(&Config::default());
+        w.begin(Instant::ZERO, 1, 1448);
         let first = u64::from(w.offer(1, 0, 1448)) << w.scale;
         let held = 60_000;
         let second = u64::from(w.offer(1, held, 1448)) << w.scale;
