@@ -136,7 +136,7 @@ mod tests {
     fn fixed_point() {
         let b = Bandwidth::of(10, 40_000);
         assert_eq!(b, Bandwidth(4194));
-        assert_eq!(b.pacing_rate(739, 1448), 1_034_474);
+        assert_eq!(b.pacing_rate(739, 1448), 1_034_467);
         assert_eq!(b.segments(100_000), 24, "24.998 of them, rounded down");
         assert_eq!(b.product(40_000, 2 * UNIT), 20, "19.998 of them, rounded up");
         assert_eq!(Bandwidth::of(5, 0), Bandwidth(0));
