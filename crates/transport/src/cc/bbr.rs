@@ -1,9 +1,11 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as Linux 6.12 has it: a model of the path, made of the
-//! greatest rate of delivery and the smallest round trip of late, says how fast to send and how much to have in flight.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00) as Linux 6.12 has it: a model of
+//! the path, made of the greatest rate of delivery and the smallest round trip of late, says how
+//! fast to send and how much to have in flight.
 //!
-//! What the draft does not have and Linux does: the search for a policer ([`policer`]), room for acknowledgements that
-//! come in lumps ([`aggregation`]), the reckoning of what is in flight when the next segment departs, pacing one
-//! percent below the estimate, and windows rounded to even numbers.
+//! Linux has some parts that the draft does not: the search for a policer ([`policer`]), room for
+//! acknowledgements that come in lumps ([`aggregation`]), the reckoning of what is in flight when
+//! the next segment departs, pacing one percent below the estimate, and windows rounded to even
+//! numbers.
 
 mod aggregation;
 mod policer;
@@ -16,13 +18,16 @@ use super::Congestion;
 use super::model::{Bandwidth, Rounds, UNIT, WindowMax};
 use crate::flow::{Ack, CaState, Event, Flow, RateSample};
 
-/// 2/ln(2) = 2.885, of 256: the least gain that doubles the rate in each round trip (draft section 4.3.2).
+/// 2/ln(2) = 2.885, of 256: the least gain that doubles the rate in each round trip (draft section
+/// 4.3.2).
 const HIGH_GAIN: u32 = UNIT * 2885 / 1000 + 1;
-/// Its inverse drains in one round trip what STARTUP has queued (draft section 4.3.3).
+/// Its inverse drains the queue of STARTUP in one round trip (draft section 4.3.3).
 const DRAIN_GAIN: u32 = UNIT * 1000 / 2885;
-/// PROBE_BW has two bandwidth-delay products in flight at most, for acknowledgements that are late (draft section 4.2.3).
+/// PROBE_BW has two bandwidth-delay products in flight at most, for acknowledgements that are late
+/// (draft section 4.2.3).
 const WINDOW_GAIN: u32 = 2 * UNIT;
-/// The gains of PROBE_BW's eight phases: probe, drain what the probe queued, cruise (draft section 4.3.4).
+/// The gains of PROBE_BW's eight phases: probe, drain what the probe queued, cruise (draft section
+/// 4.3.4).
 const CYCLE: [u32; 8] = [UNIT * 5 / 4, UNIT * 3 / 4, UNIT, UNIT, UNIT, UNIT, UNIT, UNIT];
 /// Round trips over which the bandwidth is the greatest: a cycle and two more.
 const BANDWIDTH_ROUNDS: u64 = CYCLE.len() as u64 + 2;
@@ -45,13 +50,13 @@ const BURST_MAX: u32 = 127;
 /// The round trip that the first pacing rate assumes without a sample, microseconds.
 const RTT_ASSUMED_US: u64 = 1_000;
 
-/// What BBR is doing.
+/// The state of the state machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// The rate doubles in each round trip, to find the bandwidth.
     #[default]
     Startup,
-    /// What that has queued drains.
+    /// The queue that STARTUP has made drains.
     Drain,
     /// Phase by phase, a little more and a little less than the bandwidth is sent.
     ProbeBw,
@@ -65,6 +70,21 @@ struct Full {
     reached: bool,
     bw: Bandwidth,
     rounds: u32,
+}
+
+impl Full {
+    /// A round trip ends (draft section 4.3.2.2).
+    fn round(&mut self, bw: Bandwidth) {
+        if self.reached {
+            return;
+        }
+        if bw >= self.bw.part(FULL_GROWTH.0, FULL_GROWTH.1) {
+            (self.bw, self.rounds) = (bw, 0);
+            return;
+        }
+        self.rounds += 1;
+        self.reached = self.rounds >= FULL_ROUNDS;
+    }
 }
 
 /// The smallest round trip and the episodes that look for it.
@@ -133,7 +153,7 @@ impl Bbr {
         }
     }
 
-    /// What it is doing.
+    /// Its state.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
@@ -163,21 +183,21 @@ impl Bbr {
         }
     }
 
-    /// A window that leaves room for super-segments: one being filled, one being sent, one being acknowledged; of an even
-    /// number, as receivers acknowledge every second one.
+    /// A window that leaves room for super-segments: one being filled, one being sent, one being
+    /// acknowledged; of an even number, as receivers acknowledge every second one.
     fn quantised(&self, flow: &Flow, segments: u32) -> u32 {
         let window = segments.saturating_add(3 * self.burst(flow)).saturating_add(1) & !1;
         // A probe must have something in flight above the product, however small that is.
         window + if self.mode == Mode::ProbeBw && self.phase == 0 { 2 } else { 0 }
     }
 
-    /// What should be in flight at a gain.
+    /// The volume in flight that belongs to a gain.
     fn inflight(&self, flow: &Flow, gain: u32) -> u32 {
         self.quantised(flow, self.product(flow, self.greatest(), gain))
     }
 
-    /// Segments in flight when the next one departs, of `now` at present: pacing has scheduled departures ahead, and the
-    /// network delivers until then.
+    /// Segments in flight when the next one departs, of `now` at present: pacing has scheduled
+    /// departures ahead, and the network delivers until then.
     fn in_flight_at_departure(&self, flow: &Flow, now: u32) -> u32 {
         let ahead_us = flow.departs.saturating_since(flow.now).0 / 1_000;
         let delivered = self.bandwidth().segments(ahead_us);
@@ -226,11 +246,6 @@ impl Bbr {
         self.phase_us = self.delivered_us;
     }
 
-    /// Forgets the policer, as of now.
-    fn forget_policer(&mut self, flow: &Flow) {
-        self.policer.reset(flow, self.delivered_us);
-    }
-
     fn look_for_policer(&mut self, flow: &Flow, seen: Seen) {
         match self.policer.take(flow, seen, self.mode == Mode::ProbeBw) {
             Verdict::Nothing => {}
@@ -254,7 +269,8 @@ impl Bbr {
             delivered_us: self.delivered_us,
         };
         self.look_for_policer(flow, seen);
-        // An application that sends slowly says nothing of the path, unless it sends faster than was known.
+        // An application that sends slowly says nothing of the path, unless it sends faster than
+        // was known.
         if !sample.app_limited || bw >= self.greatest() {
             self.bw.take(self.rounds.count, BANDWIDTH_ROUNDS, bw.0);
         }
@@ -277,20 +293,6 @@ impl Bbr {
         } else {
             long || in_flight <= self.inflight(flow, UNIT)
         }
-    }
-
-    /// STARTUP has found the bandwidth (draft section 4.3.2.2).
-    fn check_full(&mut self, sample: &RateSample) {
-        if self.full.reached || !self.rounds.start || sample.app_limited {
-            return;
-        }
-        let bw = self.greatest();
-        if bw >= self.full.bw.part(FULL_GROWTH.0, FULL_GROWTH.1) {
-            (self.full.bw, self.full.rounds) = (bw, 0);
-            return;
-        }
-        self.full.rounds += 1;
-        self.full.reached = self.full.rounds >= FULL_ROUNDS;
     }
 
     fn check_drain(&mut self, flow: &mut Flow) {
@@ -422,7 +424,7 @@ impl Congestion for Bbr {
         self.rounds.restart(flow);
         (self.min_rtt.us, self.min_rtt.at) = (flow.min_rtt_us, flow.ticks());
         self.delivered_us = flow.now_us();
-        self.forget_policer(flow);
+        self.policer.reset(flow, self.delivered_us);
         self.aggregation.begin(flow.now_us());
         self.first_rate(flow);
     }
@@ -435,7 +437,7 @@ impl Congestion for Bbr {
     fn undone(&mut self, flow: &mut Flow) -> u32 {
         // The bandwidth seemed full because of losses that were none.
         (self.full.bw, self.full.rounds) = (Bandwidth::default(), 0);
-        self.forget_policer(flow);
+        self.policer.reset(flow, self.delivered_us);
         flow.cwnd
     }
     fn entered(&mut self, flow: &mut Flow, state: CaState) {
@@ -470,7 +472,9 @@ impl Congestion for Bbr {
         if self.mode == Mode::ProbeBw && self.phase_over(flow, ack) {
             self.next_phase();
         }
-        self.check_full(sample);
+        if self.rounds.start && !sample.app_limited {
+            self.full.round(self.greatest());
+        }
         self.check_drain(flow);
         self.take_rtt(flow, ack, sample);
         self.set_gains();

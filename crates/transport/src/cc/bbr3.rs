@@ -1,145 +1,44 @@
-//! BBR version 3 (draft-ietf-ccwg-bbr, text of 2025): as version 1 a model of rate and round trip, and bounds of both that
-//! losses and marks lower and careful probes raise.
+//! BBR version 3 (draft-ietf-ccwg-bbr, text of 2025): as version 1 a model of rate and round trip,
+//! and bounds of both that losses and marks lower and careful probes raise.
 //!
-//! **Beyond the draft.** The share of marks and what it does ([`marks`]). A cycle without samples of the bandwidth does not
-//! push the last one out of its window. The draft's phase of acknowledgements ends with the round trip that ends a probe,
-//! where the text leaves it on and would turn the window in each round trip. The state to come back to is saved once per
-//! recovery, when it begins. DRAIN paces at half the bandwidth, which is what the draft's table says (its text: 0.35).
+//! **Beyond the draft.** The share of marks and what it does ([`marks`]). A cycle without samples
+//! of the bandwidth does not push the last one out of its window. The draft's phase of
+//! acknowledgements ends with the round trip that ends a probe, where the text leaves it on, which
+//! would turn the window in each round trip. The state to come back to is saved once per recovery,
+//! when it begins. DRAIN paces at half the bandwidth, which is what the draft's table says (its
+//! text: 0.35).
 
 mod bounds;
 mod marks;
+mod path;
+mod probe;
 
 use txweir_core::rng::Rng;
 
 use self::bounds::{Bounds, Latest, Undo, beta, inflight_at_loss, too_much};
 use self::marks::Marks;
+use self::path::{Full, Lumps, MinRtt};
+pub use self::probe::Mode;
+use self::probe::{Echoes, PROBE_RTT_WINDOW_GAIN, Probe, STARTUP_GAIN};
 use super::Congestion;
-use super::model::{Bandwidth, Rounds, UNIT, WindowMax};
+use super::model::{Bandwidth, Rounds, UNIT};
 use crate::flow::{Ack, CaState, Event, Flow, Lost, RateSample};
 
-/// 4 ln(2) = 2.77 (draft section 5.3.1.1).
-const STARTUP_GAIN: u32 = UNIT * 277 / 100 + 1;
-const DRAIN_GAIN: u32 = UNIT / 2;
-/// The pacing gains of PROBE_BW (section 5.6.1).
-const DOWN_GAIN: u32 = UNIT * 90 / 100;
-const UP_GAIN: u32 = UNIT * 5 / 4;
-/// In flight, in bandwidth-delay products: ordinarily, while probing upwards, in PROBE_RTT.
-const WINDOW_GAIN: u32 = 2 * UNIT;
-const UP_WINDOW_GAIN: u32 = UNIT * 9 / 4;
-const PROBE_RTT_WINDOW_GAIN: u32 = UNIT / 2;
 /// Least window, segments ("MinPipeCwnd").
 const WINDOW_MIN: u32 = 4;
-/// The path is full if the rate grew by less than a quarter in so many round trips in a row (section 5.3.1.2).
-const FULL_GROWTH: (u64, u64) = (5, 4);
-const FULL_ROUNDS: u32 = 3;
 /// Ranges lost in one round trip that end STARTUP (section 5.3.1.3).
 const FULL_LOSSES: u32 = 6;
-/// A smallest round trip is believed so long (section 5.5.7), and looked for so often and for so long (section 5.3.4).
-const MIN_RTT_US: u64 = 10_000_000;
-const PROBE_RTT_INTERVAL_US: u64 = 5_000_000;
+/// PROBE_RTT lasts so long (section 5.3.4).
 const PROBE_RTT_US: u64 = 200_000;
 /// Time between probes: so much, and up to a second more by chance (section 5.3.3.5).
 const PROBE_WAIT_US: u64 = 2_000_000;
 const PROBE_WAIT_RANDOM_US: u64 = 1_000_000;
 /// Round trips between probes at most, to leave room for Reno on small paths.
 const RENO_ROUNDS: u64 = 63;
-/// Round trips over which lumps of acknowledgements are remembered (section 5.5.9).
-const LUMPS_ROUNDS: u64 = 10;
-/// Doublings of the growth of the long-term bound at most.
-const UP_ROUNDS_MAX: u32 = 30;
 /// Segments of a super-segment at most, and at least.
 const BURST: (u32, u32) = (2, 45);
 /// The round trip that the first pacing rate assumes without a sample, microseconds.
 const RTT_ASSUMED_US: u64 = 1_000;
-
-/// What BBR is doing (draft section 5.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// The rate doubles in each round trip.
-    #[default]
-    Startup,
-    /// What that has queued drains.
-    Drain,
-    /// Less is sent than is delivered, to drain a queue and to leave room.
-    Down,
-    /// As much is sent as is delivered.
-    Cruise,
-    /// The path is filled before more is tried.
-    Refill,
-    /// More is sent than is delivered, to see whether there is more.
-    Up,
-    /// Half a bandwidth-delay product is in flight, so that the round trip is that of an empty path.
-    ProbeRtt,
-}
-
-impl Mode {
-    const fn probes_bw(self) -> bool {
-        matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
-    }
-    const fn accelerates(self) -> bool {
-        matches!(self, Self::Startup | Self::Refill | Self::Up)
-    }
-    /// The gains of the pacing rate and of the window.
-    const fn gains(self) -> (u32, u32) {
-        match self {
-            Self::Startup => (STARTUP_GAIN, WINDOW_GAIN),
-            Self::Drain => (DRAIN_GAIN, WINDOW_GAIN),
-            Self::Down => (DOWN_GAIN, WINDOW_GAIN),
-            Self::Cruise | Self::Refill => (UNIT, WINDOW_GAIN),
-            Self::Up => (UP_GAIN, UP_WINDOW_GAIN),
-            Self::ProbeRtt => (UNIT, PROBE_RTT_WINDOW_GAIN),
-        }
-    }
-}
-
-/// Which probe the acknowledgements tell of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Echoes {
-    #[default]
-    None,
-    Refilling,
-    Starting,
-    Feedback,
-    Stopping,
-}
-
-/// The search for more bandwidth.
-#[derive(Clone, Copy, Debug, Default)]
-struct Probe {
-    began_us: u64,
-    wait_us: u64,
-    /// Round trips since the last probe.
-    rounds: u64,
-    echoes: Echoes,
-    /// Losses of what is acknowledged now tell of a probe, and none was heeded yet.
-    samples: bool,
-    /// Round trips of growth, acknowledged segments not yet turned into growth, and those needed for one segment.
-    up_rounds: u32,
-    up_acked: u32,
-    up_per: u32,
-}
-
-/// The full path: whether it was ever, is now, and what was found when it was last not.
-#[derive(Clone, Copy, Debug, Default)]
-struct Full {
-    reached: bool,
-    now: bool,
-    bw: Bandwidth,
-    rounds: u32,
-}
-
-/// The smallest round trip, and the episodes that look for it.
-#[derive(Clone, Copy, Debug, Default)]
-struct MinRtt {
-    us: u32,
-    at_us: u64,
-    /// The smallest one since PROBE_RTT was last due.
-    recent_us: u32,
-    recent_at_us: u64,
-    old: bool,
-    until_us: Option<u64>,
-    round: bool,
-}
 
 /// BBR version 3.
 #[derive(Clone, Debug)]
@@ -157,8 +56,7 @@ pub struct Bbr3 {
     full: Full,
     min_rtt: MinRtt,
     marks: Marks,
-    /// Acknowledgements in lumps: when the episode began, what was acknowledged in it, and the greatest excess.
-    lumps: (u64, u32, WindowMax),
+    lumps: Lumps,
     /// A recovery has lasted for a round trip.
     recovery_round: bool,
     saved: u32,
@@ -182,7 +80,7 @@ impl Bbr3 {
             full: Full::default(),
             min_rtt: MinRtt::default(),
             marks: Marks::default(),
-            lumps: (0, 0, WindowMax::default()),
+            lumps: Lumps::default(),
             recovery_round: false,
             saved: 0,
             prior_state: CaState::Open,
@@ -191,7 +89,7 @@ impl Bbr3 {
         }
     }
 
-    /// What it is doing.
+    /// Its state.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
@@ -219,7 +117,7 @@ impl Bbr3 {
         self.quantised(flow, self.product(flow, bw, UNIT))
     }
 
-    /// What the flow wants in flight, unless the window is below.
+    /// The volume that the flow wants in flight, unless the window is below.
     fn target(&self, flow: &Flow) -> u32 {
         self.product(flow, self.bw, UNIT).min(flow.cwnd)
     }
@@ -270,38 +168,6 @@ impl Bbr3 {
         (self.latest.loss, self.marks.in_round) = (false, false);
     }
 
-    /// Lumps of acknowledgements (section 5.5.9).
-    fn take_lumps(&mut self, flow: &Flow, newly: u32) {
-        let now = flow.now_us();
-        let (mut began, mut acked, mut most) = self.lumps;
-        let mut expected = self.bw.segments(now.saturating_sub(began));
-        if u64::from(acked) <= expected {
-            (began, acked, expected) = (now, 0, 0);
-        }
-        acked = acked.saturating_add(newly);
-        let excess = u64::from(acked).saturating_sub(expected).min(u64::from(flow.cwnd));
-        most.take(self.rounds.count, if self.full.reached { LUMPS_ROUNDS } else { 1 }, excess);
-        self.lumps = (began, acked, most);
-    }
-
-    const fn look_again(&mut self, bw: Bandwidth) {
-        (self.full.now, self.full.rounds, self.full.bw) = (false, 0, bw);
-    }
-
-    /// The rate does not grow any more (section 5.3.1.2).
-    fn check_full(&mut self, sample: &RateSample, bw: Bandwidth) {
-        if self.full.now || !self.rounds.start || sample.app_limited || bw == Bandwidth::default() {
-            return;
-        }
-        if bw >= self.full.bw.part(FULL_GROWTH.0, FULL_GROWTH.1) {
-            self.look_again(bw);
-            return;
-        }
-        self.full.rounds += 1;
-        self.full.now = self.full.rounds >= FULL_ROUNDS;
-        self.full.reached |= self.full.now;
-    }
-
     /// STARTUP ends by losses (section 5.3.1.3) or by marks.
     fn check_startup(&mut self, flow: &Flow, sample: &RateSample) {
         let marked = self.rounds.start && self.marks.round(flow);
@@ -340,7 +206,7 @@ impl Bbr3 {
             Mode::Up => {
                 if flow.limited && flow.cwnd >= self.bounds.long_inflight {
                     // The bound holds the rate back, not the path.
-                    self.look_again(bw);
+                    self.full.look_again(bw);
                 } else if self.full.now {
                     self.start_down(flow);
                 }
@@ -382,19 +248,12 @@ impl Bbr3 {
     fn start_up(&mut self, flow: &Flow, bw: Bandwidth) {
         self.probe.echoes = Echoes::Starting;
         self.rounds.restart(flow);
-        self.look_again(bw);
+        self.full.look_again(bw);
         self.mode = Mode::Up;
-        self.steepen(flow);
+        self.probe.steepen(flow.cwnd);
     }
 
-    /// The long-term bound grows twice as fast in each round trip.
-    fn steepen(&mut self, flow: &Flow) {
-        let growth = 1 << self.probe.up_rounds;
-        self.probe.up_rounds = (self.probe.up_rounds + 1).min(UP_ROUNDS_MAX);
-        self.probe.up_per = (flow.cwnd / growth).max(1);
-    }
-
-    /// What a probe has shown (section 5.3.3.6, "BBRAdaptLongTermModel").
+    /// The result of a probe (section 5.3.3.6, "BBRAdaptLongTermModel").
     fn adapt_long(&mut self, flow: &Flow, ack: &Ack, sample: &RateSample) {
         if self.rounds.start && self.probe.echoes == Echoes::Starting {
             self.probe.echoes = Echoes::Feedback;
@@ -418,21 +277,9 @@ impl Bbr3 {
             return;
         }
         self.bounds.long_inflight = self.bounds.long_inflight.max(sample.sent_in_flight);
-        if self.mode == Mode::Up {
-            self.grow_long(flow, ack);
-        }
-    }
-
-    fn grow_long(&mut self, flow: &Flow, ack: &Ack) {
-        if !flow.limited || flow.cwnd < self.bounds.long_inflight {
-            return;
-        }
-        self.probe.up_acked = self.probe.up_acked.saturating_add(ack.delivered);
-        let more = self.probe.up_acked / self.probe.up_per;
-        self.probe.up_acked -= more * self.probe.up_per;
-        self.bounds.long_inflight = self.bounds.long_inflight.saturating_add(more);
-        if self.rounds.start {
-            self.steepen(flow);
+        if self.mode == Mode::Up && flow.limited && flow.cwnd >= self.bounds.long_inflight {
+            let more = self.probe.grow(flow, ack.delivered, self.rounds.start);
+            self.bounds.long_inflight = self.bounds.long_inflight.saturating_add(more);
         }
     }
 
@@ -444,20 +291,6 @@ impl Bbr3 {
         }
         if self.mode == Mode::Up {
             self.start_down(flow);
-        }
-    }
-
-    /// The smallest round trip (section 5.3.4.3).
-    fn take_rtt(&mut self, flow: &Flow, rtt_us: Option<u32>) {
-        let (m, now) = (&mut self.min_rtt, flow.now_us());
-        m.old = now > m.recent_at_us + PROBE_RTT_INTERVAL_US;
-        if let Some(us) = rtt_us
-            && (us < m.recent_us || m.old)
-        {
-            (m.recent_us, m.recent_at_us) = (us, now);
-        }
-        if m.recent_us < m.us || now > m.at_us + MIN_RTT_US {
-            (m.us, m.at_us) = (m.recent_us, m.recent_at_us);
         }
     }
 
@@ -509,7 +342,7 @@ impl Bbr3 {
         if prior >= CaState::Recovery && flow.state < CaState::Recovery {
             flow.cwnd = flow.cwnd.max(self.saved);
         }
-        let lumps = u32::try_from(self.lumps.2.get()).unwrap_or(u32::MAX);
+        let lumps = self.lumps.window();
         let most = self.product(flow, self.bw, self.mode.gains().1).saturating_add(lumps);
         let most = self.quantised(flow, most);
         let grown = flow.cwnd.saturating_add(ack.delivered);
@@ -542,12 +375,13 @@ impl Congestion for Bbr3 {
         let rtt_us = if flow.srtt8_us == 0 { u32::MAX } else { (flow.srtt8_us >> 3).max(1) };
         self.min_rtt =
             MinRtt { us: rtt_us, at_us: now, recent_us: rtt_us, recent_at_us: now, ..MinRtt::default() };
-        self.lumps.0 = now;
+        self.lumps.began_us = now;
         let assumed = if rtt_us == u32::MAX { RTT_ASSUMED_US } else { u64::from(rtt_us) };
         let nominal = Bandwidth::of(u64::from(flow.initial_window), assumed);
         flow.pacing_rate = nominal.pacing_rate(STARTUP_GAIN, flow.mss);
     }
-    /// A recovery does not reduce the window by itself: it is saved, with the state to come back to.
+    /// A recovery does not reduce the window by itself: it is saved, with the state to come back
+    /// to.
     fn threshold(&mut self, flow: &mut Flow) -> u32 {
         self.save(flow);
         flow.ssthresh
@@ -555,7 +389,7 @@ impl Congestion for Bbr3 {
     fn grow(&mut self, _flow: &mut Flow, _acked: u32) {}
     fn undone(&mut self, flow: &mut Flow) -> u32 {
         self.latest.loss = false;
-        self.look_again(Bandwidth::default());
+        self.full.look_again(Bandwidth::default());
         self.bounds = self.bounds.wider(&self.undo.bounds);
         if self.mode != Mode::ProbeRtt && self.mode != self.undo.mode {
             match self.undo.mode {
@@ -579,7 +413,7 @@ impl Congestion for Bbr3 {
             return;
         }
         self.restarted = true;
-        self.lumps.0 = flow.now_us();
+        self.lumps.began_us = flow.now_us();
         if self.mode.probes_bw() {
             self.set_rate(flow, UNIT);
         } else if self.mode == Mode::ProbeRtt {
@@ -600,8 +434,11 @@ impl Congestion for Bbr3 {
             self.latest.take(flow, sample, bw);
             self.take_rate(flow, sample, bw);
             self.adapt_short(flow);
-            self.take_lumps(flow, ack.delivered);
-            self.check_full(sample, bw);
+            let (round, full) = (self.rounds.count, self.full.reached);
+            self.lumps.take(flow, self.bw, ack.delivered, round, full);
+            if self.rounds.start && !sample.app_limited && bw > Bandwidth::default() {
+                self.full.round(bw);
+            }
             self.check_startup(flow, sample);
         }
         if self.mode == Mode::Drain && flow.in_flight() <= self.inflight(flow, self.bw) {
@@ -610,7 +447,7 @@ impl Congestion for Bbr3 {
         if delivered {
             self.cycle(flow, ack, sample, bw);
         }
-        self.take_rtt(flow, ack.rtt_us);
+        self.min_rtt.take(flow.now_us(), ack.rtt_us);
         self.check_probe_rtt(flow, delivered);
         if delivered {
             self.latest.advance(flow, sample, bw);

@@ -1,5 +1,5 @@
-//! What both versions of BBR measure with: a bandwidth in fixed point, its maximum over a window, round trips counted by
-//! deliveries.
+//! Measures of both versions of BBR: a bandwidth in fixed point, its maximum over a window,
+//! round trips counted by deliveries.
 
 use crate::flow::{Flow, RateSample};
 
@@ -20,17 +20,23 @@ impl Bandwidth {
 
     /// So many segments in so many microseconds; zero for an empty interval.
     pub(super) const fn of(segments: u64, us: u64) -> Self {
-        if us == 0 { Self(0) } else { Self((segments << SHIFT) / us) }
+        match (segments << SHIFT).checked_div(us) {
+            Some(n) => Self(n),
+            None => Self(0),
+        }
     }
 
     /// The bandwidth of a rate sample, if it has one.
     pub(super) fn sampled(sample: &RateSample) -> Option<Self> {
-        sample.delivered.filter(|_| sample.interval_us > 0).map(|n| Self::of(u64::from(n), sample.interval_us))
+        sample
+            .delivered
+            .filter(|_| sample.interval_us > 0)
+            .map(|n| Self::of(u64::from(n), sample.interval_us))
     }
 
     /// Whole segments that it delivers in so many microseconds.
     pub(super) fn segments(self, us: u64) -> u64 {
-        narrow(u128::from(self.0) * u128::from(us) >> SHIFT)
+        narrow((u128::from(self.0) * u128::from(us)) >> SHIFT)
     }
 
     /// `gain` times what it delivers in so many microseconds, in segments, rounded up.
@@ -55,8 +61,8 @@ fn narrow(n: u128) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-/// The greatest value of a sliding window by Kathleen Nichols' method: the best, and the best of later parts of the window.
-/// Time is any count that does not go back.
+/// The greatest value of a sliding window by Kathleen Nichols' method: the best, and the best of
+/// later parts of the window. Time is any count that does not go back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WindowMax {
     /// (when, value), the oldest and greatest first.
@@ -130,8 +136,9 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    /// 10 segments in 40 ms are 10 * 2^24 / 40000 = 4194.3; the first pacing rate of draft section 4.2.1 with a gain of
-    /// 739/256 and segments of 1448 bytes is 0.99 * 2.8867 * 10 * 1448 B / 40 ms = 1.0345 MB/s.
+    /// 10 segments in 40 ms are 10 * 2^24 / 40000 = 4194.3; the first pacing rate of draft section
+    /// 4.2.1 with a gain of 739/256 and segments of 1448 bytes is 0.99 * 2.8867 * 10 * 1448 B / 40
+    /// ms = 1.0345 MB/s.
     #[test]
     fn fixed_point() {
         let b = Bandwidth::of(10, 40_000);

@@ -1,4 +1,5 @@
-//! Acknowledgements that come in lumps: how many more segments one lump acknowledged than the bandwidth explains.
+//! Acknowledgements that come in lumps: how many more segments one lump acknowledged than the
+//! bandwidth explains.
 
 use super::super::model::Bandwidth;
 

@@ -1,5 +1,6 @@
-//! A token-bucket policer lets a burst through and then drops what exceeds its rate. Two intervals of much loss with the same
-//! rate of delivery tell of one: BBR sends at that rate for a while, instead of probing into the drops.
+//! A token-bucket policer lets a burst through and then drops what exceeds its rate. Two intervals
+//! of much loss with the same rate of delivery tell of one: BBR sends at that rate for a while,
+//! instead of probing into the drops.
 
 use super::super::model::Bandwidth;
 use crate::flow::Flow;
@@ -17,7 +18,7 @@ const SAME_RATE: u64 = 4_000 / 8;
 /// Round trips of sending at the rate of the policer before BBR probes again.
 const USE_ROUNDS: u32 = 48;
 
-/// What has to be done beside the policer's own state.
+/// The consequence for the rest of BBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Nothing.
@@ -41,7 +42,7 @@ pub(super) struct Policer {
     lost: u64,
 }
 
-/// What an acknowledgement, or a timeout, tells of it.
+/// The part of an acknowledgement, or of a timeout, that concerns a policer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
     pub(super) round_start: bool,
@@ -70,7 +71,8 @@ impl Policer {
         self.rounds = 0;
     }
 
-    /// Takes in an acknowledgement. `probing`: the sender is in PROBE_BW, so that the rate is really used.
+    /// Takes in an acknowledgement. `probing`: the sender is in PROBE_BW, so that the rate is
+    /// really used.
     pub(super) fn take(&mut self, flow: &Flow, seen: Seen, probing: bool) -> Verdict {
         if self.using {
             if probing && seen.round_start {
@@ -139,7 +141,8 @@ mod tests {
     use super::*;
     use crate::flow::test_flow;
 
-    /// Four rounds of 100 ms with 100 delivered and 25 lost each, twice: 1 segment per millisecond, 20 % of what was sent.
+    /// Four rounds of 100 ms with 100 delivered and 25 lost each, twice: 1 segment per millisecond,
+    /// 20 % of what was sent.
     #[test]
     fn two_lossy_intervals_of_one_rate_find_it() {
         let mut f = test_flow();
@@ -154,8 +157,8 @@ mod tests {
             f.lost_total += 25;
         }
         let found = verdicts.iter().position(|v| *v == Verdict::Found);
-        // The first interval begins with the first loss and counts its round: it ends in the fourth; the second one has
-        // four rounds after that.
+        // The first interval begins with the first loss and counts its round: it ends in the
+        // fourth; the second one has four rounds after that.
         assert_eq!(found, Some(7), "{verdicts:?}");
         assert_eq!(p.rate(), Some(Bandwidth::of(1, 1_000)));
         let over = (0..48).position(|_| p.take(&f, seen(us), true) == Verdict::Over);
@@ -167,7 +170,8 @@ mod tests {
         let mut f = test_flow();
         let mut p = Policer::default();
         for i in 0..100 {
-            let seen = Seen { round_start: true, losses: true, app_limited: false, delivered_us: i * 100_000 };
+            let seen =
+                Seen { round_start: true, losses: true, app_limited: false, delivered_us: i * 100_000 };
             assert_eq!(p.take(&f, seen, true), Verdict::Nothing);
             f.delivered += 100;
             f.lost_total += 10;

@@ -1,5 +1,5 @@
-//! Each transition of the state machine, with numbers computed by hand: a path of 1 segment per millisecond and 40 ms has
-//! a bandwidth-delay product of 40 segments.
+//! Each transition of the state machine, with numbers computed by hand: a path of 1 segment per
+//! millisecond and 40 ms has a bandwidth-delay product of 40 segments.
 
 use super::*;
 use crate::flow::test_flow;
@@ -28,7 +28,7 @@ impl Path {
     /// An acknowledgement `ms` later of `delivered` segments, the first of a round trip or not.
     fn ack(&mut self, ms: u64, delivered: u32, round: bool, lost: u32) {
         let f = &mut self.flow;
-        f.now = f.now + Nanos::from_millis(ms);
+        f.now += Nanos::from_millis(ms);
         f.departs = f.now;
         let before = f.delivered;
         f.delivered += u64::from(delivered);
@@ -98,7 +98,8 @@ fn a_quarter_more_is_growth_and_less_is_none() {
         p.rate = rate;
         p.round();
     }
-    // 50 is a quarter more than 40, 62 less than that more than 50, 77 more than 62.5 wants, 78 not.
+    // 50 is a quarter more than 40, 62 less than that more than 50, 77 more than 62.5 wants, 78
+    // not.
     assert_eq!((p.bbr.full.rounds, p.bbr.mode), (1, Mode::Startup));
     assert_eq!(p.bbr.full.bw, Bandwidth::of(77, 40_000));
 }
@@ -111,7 +112,11 @@ fn an_application_that_sends_little_says_nothing_of_the_path() {
     (p.app_limited, p.rate) = (true, 10);
     (0..30).for_each(|_| p.round());
     assert_eq!((p.bbr.mode, p.bbr.full.rounds), (Mode::Startup, 0));
-    assert_eq!(p.bbr.greatest(), Bandwidth::of(40, 40_000), "not forgotten after ten rounds, as none replaced it");
+    assert_eq!(
+        p.bbr.greatest(),
+        Bandwidth::of(40, 40_000),
+        "not forgotten after ten rounds, as none replaced it"
+    );
     p.rate = 60;
     p.round();
     assert_eq!(p.bbr.greatest(), Bandwidth::of(60, 40_000), "more than was known counts");
@@ -149,7 +154,8 @@ fn phases_follow_time_and_what_is_in_flight() {
     assert_eq!(p.bbr.phase, 7, "a round trip has to be over, not just to be reached");
     p.ack(1, 1, false, 0);
     assert_eq!((p.bbr.phase, p.bbr.pacing_gain), (0, 320));
-    // The probe has to have 1.25 * 40 + 6, and 2, in flight when the next two leave: 58 - 2 = 56 now.
+    // The probe has to have 1.25 * 40 + 6, and 2, in flight when the next two leave: 58 - 2 = 56
+    // now.
     p.flow.out = 54;
     p.ack(50, 1, false, 0);
     assert_eq!(p.bbr.phase, 0);

@@ -1,6 +1,6 @@
-//! What losses and marks say of the path (draft sections 5.5.10 and 5.5.11): a short-term bound of rate and volume, which
-//! the next probe lifts; a long-term bound of the volume, which only probes move; and what to come back to when losses
-//! prove to be none.
+//! The model of the path that losses and marks make (draft sections 5.5.10 and 5.5.11): a short-term bound of
+//! rate and volume, which the next probe lifts; a long-term bound of the volume, which only probes
+//! move; and what to come back to when losses prove to be none.
 
 use super::super::model::Bandwidth;
 use super::Mode;
@@ -10,7 +10,7 @@ use crate::flow::{Flow, Lost, RateSample};
 pub(super) const LOSS_PERCENT: u64 = 2;
 /// A round trip with losses leaves at least this part of the bounds ("Beta").
 pub(super) const BETA: (u64, u64) = (7, 10);
-/// What cruising leaves free of the long-term bound, percent ("Headroom").
+/// Cruising leaves so much free of the long-term bound, percent ("Headroom").
 const HEADROOM_PERCENT: u32 = 15;
 
 /// The bounds. `MAX` is none.
@@ -105,7 +105,7 @@ impl Latest {
         }
     }
 
-    /// Probing begins or ends: what was before counts no more.
+    /// Probing begins or ends: the round trip before counts no more.
     pub(super) const fn reset(&mut self) {
         (self.loss, self.bw, self.inflight) = (false, Bandwidth(0), 0);
     }
@@ -123,7 +123,7 @@ impl Latest {
     }
 }
 
-/// What was delivered since the segment of the sample was sent.
+/// Segments delivered since the segment of the sample was sent.
 fn volume(flow: &Flow, sample: &RateSample) -> u32 {
     u32::try_from(flow.delivered - sample.prior_delivered).unwrap_or(u32::MAX)
 }
@@ -141,7 +141,7 @@ pub(super) fn inflight_at_loss(lost: &Lost) -> u32 {
     u32::try_from(before + prefix).unwrap_or(u32::MAX)
 }
 
-/// What a recovery that proves needless comes back to.
+/// The state that a needless recovery comes back to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Undo {
     pub(super) mode: Mode,
@@ -152,7 +152,8 @@ pub(super) struct Undo {
 mod tests {
     use super::*;
 
-    /// Draft section 5.5.10.2: a burst of 40 segments on top of 200, 3 lost before: (0.02 * 200 - 3) / 0.98 = 1.02.
+    /// Draft section 5.5.10.2: a burst of 40 segments on top of 200, 3 lost before: (0.02 * 200 -
+    /// 3) / 0.98 = 1.02.
     #[test]
     fn where_in_a_burst_losses_became_too_many() {
         let lost = Lost { segments: 40, sent_in_flight: 240, lost_since: 43, ..Lost::default() };

@@ -1,6 +1,6 @@
-//! What BBR does about congestion marks. The draft (section 3.5) only says that a mark is congestion; how much less is
-//! sent follows what Google presented for its version 3 in Linux (IETF 112, 117): a share of marks as DCTCP has it, and a
-//! third of that share off the volume in flight.
+//! The response to congestion marks. The draft (section 3.5) only says that a mark is
+//! congestion; how much less is sent follows what Google presented for its version 3 in Linux (IETF
+//! 112, 117): a share of marks as DCTCP has it, and a third of that share off the volume in flight.
 
 use crate::flow::Flow;
 
@@ -39,7 +39,8 @@ impl Marks {
         self.in_round |= marked > 0;
     }
 
-    /// A round trip ends. True if so much was marked, for so long, that STARTUP has filled the path.
+    /// A round trip ends. True if so much was marked, for so long, that STARTUP has filled the
+    /// path.
     pub(super) fn round(&mut self, flow: &Flow) -> bool {
         let (delivered, marked) = (flow.delivered - self.began.0, self.marked - self.began.1);
         if delivered == 0 {
@@ -52,7 +53,7 @@ impl Marks {
         self.many >= STARTUP_ROUNDS
     }
 
-    /// What is left of a volume after a round trip with marks.
+    /// The rest of a volume after a round trip with marks.
     pub(super) fn reduced(&self, volume: u32) -> u32 {
         (u64::from(volume) * (WHOLE - self.alpha / FACTOR) / WHOLE) as u32
     }

@@ -1,5 +1,5 @@
-//! Each transition of the state machine, with numbers computed by hand: a path of 1 segment per millisecond and 40 ms has
-//! a bandwidth-delay product of 40 segments.
+//! Each transition of the state machine, with numbers computed by hand: a path of 1 segment per
+//! millisecond and 40 ms has a bandwidth-delay product of 40 segments.
 
 use super::*;
 use crate::flow::test_flow;
@@ -29,7 +29,7 @@ impl Path {
     /// An acknowledgement `ms` later of `delivered` segments, the first of a round trip or not.
     fn ack(&mut self, ms: u64, delivered: u32, round: bool) {
         let f = &mut self.flow;
-        f.now = f.now + Nanos::from_millis(ms);
+        f.now += Nanos::from_millis(ms);
         let before = f.delivered;
         f.delivered += u64::from(delivered);
         let sample = RateSample {
@@ -42,8 +42,7 @@ impl Path {
             ..RateSample::default()
         };
         let marked = std::mem::take(&mut self.marked);
-        let ack =
-            Ack { delivered, rtt_us: Some(RTT_US), marked, echo: marked > 0, ..Ack::default() };
+        let ack = Ack { delivered, rtt_us: Some(RTT_US), marked, echo: marked > 0, ..Ack::default() };
         self.bbr.control(f, &ack, &sample);
     }
 
@@ -54,8 +53,13 @@ impl Path {
     /// A unit of one segment, sent with `in_flight`, is lost; `since` of them since it was sent.
     fn lose(&mut self, seq: u64, in_flight: u32, since: u32) {
         self.flow.lost_total += 1;
-        let lost =
-            Lost { range: (seq, seq + 1448), segments: 1, sent_in_flight: in_flight, lost_since: since, app_limited: false };
+        let lost = Lost {
+            range: (seq, seq + 1448),
+            segments: 1,
+            sent_in_flight: in_flight,
+            lost_since: since,
+            app_limited: false,
+        };
         self.bbr.lost(&mut self.flow, &lost);
     }
 
@@ -141,7 +145,7 @@ fn losses_end_startup() {
         }
         // The sample's segment left before these losses.
         p.rate = 60;
-        p.flow.now = p.flow.now + Nanos::from_millis(40);
+        p.flow.now += Nanos::from_millis(40);
         p.flow.delivered += 50;
         let sample = RateSample {
             delivered: Some(60),
@@ -169,7 +173,8 @@ fn a_drain_lasts_until_the_product_is_in_flight() {
     for (out, mode) in [(60, Mode::Drain), (41, Mode::Drain), (40, Mode::Cruise)] {
         p.flow.out = out;
         p.ack(5, 2, false);
-        // What ends DRAIN ends DOWN with the same acknowledgement: the path is drained, and no bound wants headroom.
+        // The end of DRAIN is the end of DOWN, with the same acknowledgement: the path is drained, and no
+        // bound wants headroom.
         assert_eq!(p.bbr.mode, mode, "{out}");
     }
 }
@@ -210,7 +215,8 @@ fn a_probe_ends_when_the_rate_does_not_grow() {
     assert_eq!(p.bbr.mode.gains(), (230, 512));
 }
 
-/// Three of 100 in flight are more than two percent. 99 were before the third: (0.02 * 99 - 2) / 0.98 is none of it.
+/// Three of 100 in flight are more than two percent. 99 were before the third: (0.02 * 99 - 2) /
+/// 0.98 is none of it.
 #[test]
 fn losses_end_a_probe_and_set_the_bound() {
     let mut p = Path::up();
@@ -241,20 +247,18 @@ fn the_bound_is_not_below_seven_tenths_of_what_is_wanted() {
 /// In a round trip 1, 2, 4 more, spread over it.
 #[test]
 fn the_bound_grows_faster_and_faster() {
-    let mut p = Path::up();
-    (p.flow.limited, p.flow.cwnd, p.flow.out) = (true, 64, 30);
-    p.bbr.bounds.long_inflight = 60;
-    (p.bbr.probe.up_rounds, p.bbr.probe.up_per, p.bbr.probe.up_acked) = (1, 64, 0);
-    let ack = Ack { delivered: 32, ..Ack::default() };
+    let mut flow = test_flow();
+    flow.cwnd = 64;
+    let mut probe = Probe::default();
+    probe.steepen(64);
+    let mut long = 0;
     let mut seen = Vec::new();
     for i in 0..6 {
-        p.bbr.rounds.start = i % 2 == 1;
-        p.flow.cwnd = 64;
-        p.bbr.grow_long(&p.flow.clone(), &ack);
-        seen.push(p.bbr.bounds.long_inflight - 60);
+        long += probe.grow(&flow, 32, i % 2 == 1);
+        seen.push(long);
     }
-    // 64 acknowledged per round trip: one for 64, then for 32, then for 16; at 65 the window does not reach it any more.
-    assert_eq!(seen, [0, 1, 2, 3, 5, 5]);
+    // 64 acknowledged per round trip: one for 64, then for 32, then for 16.
+    assert_eq!(seen, [0, 1, 2, 3, 5, 7]);
 }
 
 #[test]
@@ -266,7 +270,8 @@ fn losses_of_a_cruise_lower_the_short_term_bounds_until_the_next_probe() {
     p.flow.cwnd = 80;
     p.lose(1, 40, 1);
     p.round();
-    // 30 per 40 ms are more than 0.7 of 40; of 80 in flight 0.7 are 56, more than the ten that were delivered.
+    // 30 per 40 ms are more than 0.7 of 40; of 80 in flight 0.7 are 56, more than the ten that were
+    // delivered.
     assert_eq!(p.bbr.bounds.short_bw, Bandwidth::of(30, 40_000));
     assert_eq!((p.bbr.bounds.short_inflight, p.flow.cwnd), (56, 56));
     assert_eq!(p.bbr.bw, Bandwidth::of(30, 40_000));
@@ -308,8 +313,8 @@ fn a_needless_recovery_is_undone() {
     assert_eq!((p.bbr.mode, p.bbr.bounds), (Mode::Up, Bounds::default()));
 }
 
-/// The share of marks starts at 1; after a round trip with a fifth marked it is 15/16 + 0.2/16 = 0.95: 80 segments lose
-/// 31.7 percent of themselves.
+/// The share of marks starts at 1; after a round trip with a fifth marked it is 15/16 + 0.2/16 =
+/// 0.95: 80 segments lose 31.7 percent of themselves.
 #[test]
 fn exact_marks_lower_the_volume_by_a_third_of_their_share() {
     let mut p = Path::cruise();
