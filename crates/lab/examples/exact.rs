@@ -36,7 +36,11 @@ fn main() {
                 let at = o.recorded.get(i).or(o.here.get(i)).map_or(0, |r| r.at_us);
                 let k = o.heard_there.iter().position(|h| h.at_us + 1 >= at).unwrap_or(0);
                 for j in k.saturating_sub(show)..k + 3 {
-                    println!("   ack {j:4} there {:?}\n            here  {:?}", o.heard_there.get(j), o.heard_here.get(j));
+                    println!(
+                        "   ack {j:4} there {:?}\n            here  {:?}",
+                        o.heard_there.get(j),
+                        o.heard_here.get(j)
+                    );
                 }
             }
         }

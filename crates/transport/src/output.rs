@@ -13,6 +13,8 @@ const UNPACED: u64 = 10;
 const RTT_LOG: u32 = 9;
 /// Memory of a unit below the socket beside its payload, bytes.
 const UNIT_MEMORY: u64 = 1_280;
+/// Bytes of a super-segment that headers may need.
+const HEADER_ROOM: u64 = 321;
 /// A sender that has been silent so long does not wait for a larger unit.
 const DEFER_SILENCE: Nanos = Nanos(1_000_000);
 
@@ -201,20 +203,29 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     let quota = room.min((s.flow.cwnd >> 1).max(1));
     let left = s.flow.write - s.flow.next;
     let window = s.window_end().saturating_sub(s.flow.next);
-    if window < left.min(u64::from(mss)) || (left == 0 && s.flow.next >= s.window_end() + 1) {
+    if window < left.min(u64::from(mss)) || (left == 0 && s.flow.next > s.window_end()) {
         return None;
     }
+    if s.flow.next >= s.chunk_end && !s.chunk_slides {
+        s.chunk_end = s.flow.next + s.chunk;
+    }
     let most = burst(s);
-    if left <= u64::from(mss) {
+    if chunk_left(s) <= u64::from(mss) {
         // A short segment waits while another is out (RFC 896), if that is switched on.
         let short = left < u64::from(mss) && !s.closing;
         if s.nagle && short && s.flow.out > 0 && s.short_end > s.flow.una {
             return None;
         }
-    } else if defers(s, left, room, window, most) {
+    } else if defers(s, room, window, most) {
         return None;
     }
-    let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(window);
+    let mut len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(chunk_left(s).max(1));
+    if len > window {
+        // Where the window ends, a short segment waits if another is out (RFC 896).
+        let short = window % u64::from(mss);
+        let waits = s.nagle && short > 0 && s.short_end > s.flow.una;
+        len = if waits { window - short } else { window };
+    }
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     if small_queue_full(s, u64::from(len)) {
         return None;
@@ -222,8 +233,24 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     Some(send_new(s, len))
 }
 
+/// Payload of the unsent unit at hand: the application's data lies in units of the size that suited when it was handed over.
+fn chunk_left(s: &Sender) -> u64 {
+    let end = if s.chunk_slides { s.flow.next + s.chunk } else { s.chunk_end };
+    end.min(s.flow.write).saturating_sub(s.flow.next)
+}
+
+/// Payload of a unit of data as it is handed over: whole segments, at most half of the greatest window offered.
+pub(crate) fn chunk(s: &Sender) -> u64 {
+    let mss = u64::from(s.flow.mss.max(1));
+    let room = u64::from(s.flow.gso_max).saturating_sub(HEADER_ROOM);
+    let half = (s.window_max / 2).max(mss);
+    (room.min(half) / mss).max(1) * mss
+}
+
 /// True if it waits for more window rather than send a small unit.
-fn defers(s: &mut Sender, left: u64, room: u32, window: u64, most: u32) -> bool {
+fn defers(s: &mut Sender, room: u32, window: u64, most: u32) -> bool {
+    let left = chunk_left(s);
+    let last = s.flow.next + left >= s.flow.write;
     let f = &s.flow;
     if f.state >= CaState::Recovery || f.now.saturating_since(f.departs) > DEFER_SILENCE {
         return false;
@@ -232,15 +259,14 @@ fn defers(s: &mut Sender, left: u64, room: u32, window: u64, most: u32) -> bool 
     let congestion = u64::from(room) * mss;
     let limit = congestion.min(window);
     let share = s.window.min(u64::from(f.cwnd) * mss) / 3;
-    if limit >= u64::from(most) * mss
-        || limit >= left.min(u64::from(f.gso_max))
-        || (share > 0 && limit >= share)
-    {
+    if limit >= u64::from(most) * mss || (!last && limit >= left) || limit >= share {
         return false;
     }
     let Some(head) = s.units.first() else { return false };
     // The next acknowledgement is far off.
-    if f.now.saturating_since(head.sent).0 / 1_000 < u64::from(f.srtt8_us >> 4) {
+    let srtt_ns = u64::from(f.srtt8_us) * 125;
+    let expected = head.sent + Nanos(srtt_ns);
+    if expected.saturating_since(f.now).0 > (srtt_ns / 2).min(DEFER_SILENCE.0) {
         return false;
     }
     if congestion < window && congestion <= left {
@@ -250,7 +276,7 @@ fn defers(s: &mut Sender, left: u64, room: u32, window: u64, most: u32) -> bool 
     if congestion >= window && window <= left {
         return true;
     }
-    !s.closing
+    !(s.closing && last)
 }
 
 /// `len` bytes of new data leave, and the FIN if they are the last.
@@ -272,7 +298,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     }
     s.rate.sent(&s.flow, &mut unit);
     s.units.push(unit);
-    if len < s.flow.mss {
+    if !len.is_multiple_of(s.flow.mss.max(1)) {
         s.short_end = end;
     }
     let first = s.flow.out == 0;
@@ -280,6 +306,11 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     s.flow.next = end;
     if first || s.timer.is_some_and(|t| t.purpose == Purpose::LossProbe) {
         timer::rearm(s);
+    }
+    // A unit that ended early leaves no short segment at the end of what was handed over with it.
+    let rest = s.chunk_end.saturating_sub(end) % u64::from(s.flow.mss.max(1));
+    if s.chunk_end < s.flow.write {
+        s.chunk_end -= rest;
     }
     s.burst += n;
     Out { start, len, fin, again: false, departs }
@@ -315,6 +346,9 @@ pub const fn below_socket(payload: u32) -> u32 {
 
 /// Nothing more can leave now: what was sent is judged, and a probe is set.
 fn drained(s: &mut Sender, sack: bool) {
+    if std::mem::take(&mut s.chunk_slides) {
+        s.chunk_end = s.flow.next + s.chunk;
+    }
     let sent = std::mem::take(&mut s.burst);
     let pending = sent > 0 || s.flow.next < s.end();
     if !pending {

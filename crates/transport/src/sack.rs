@@ -3,7 +3,6 @@
 use txweir_core::Instant;
 
 use crate::flow::CaState;
-use crate::rack::Rack;
 use crate::segment::Segment;
 use crate::sender::Sender;
 use crate::units::{Marks, Unit};
@@ -26,7 +25,7 @@ pub(crate) struct Told {
 }
 
 /// Works through the blocks. `prior_una` is the first number that was not acknowledged before.
-pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Told, echo: Option<u32>) {
+pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Told) {
     let blocks = seg.sacks.blocks();
     let mut skip = 0;
     if let Some(&(start, end)) = blocks.first() {
@@ -44,18 +43,18 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Tol
             if known_end <= at || known_start >= end {
                 continue;
             }
-            mark(s, at, known_start, told, echo);
+            mark(s, at, known_start, told);
             at = at.max(known_end);
         }
-        mark(s, at, end, told, echo);
+        mark(s, at, end, told);
     }
     s.known_sacks = [(0, 0); 4];
     let kept = &blocks[skip.min(blocks.len())..];
     s.known_sacks[..kept.len()].copy_from_slice(kept);
-    if s.flow.state != CaState::Loss || s.rec.undo_marker.is_some() {
-        if let Some(low) = told.low {
-            s.rack.reordered(&s.flow, low, s.fack);
-        }
+    if (s.flow.state != CaState::Loss || s.rec.undo_marker.is_some())
+        && let Some(low) = told.low
+    {
+        s.rack.reordered(&s.flow, low, s.fack);
     }
 }
 
@@ -79,7 +78,7 @@ fn duplicate(s: &mut Sender, start: u64, end: u64, prior_una: u64, told: &mut To
 }
 
 /// Marks the units of a range as acknowledged.
-fn mark(s: &mut Sender, start: u64, end: u64, told: &mut Told, echo: Option<u32>) {
+fn mark(s: &mut Sender, start: u64, end: u64, told: &mut Told) {
     if start >= end {
         return;
     }
@@ -108,13 +107,13 @@ fn mark(s: &mut Sender, start: u64, end: u64, told: &mut Told, echo: Option<u32>
             }
             s.units.split(i, cut, s.flow.mss);
         }
-        one(s, i, told, echo);
+        one(s, i, told);
         i += 1;
     }
 }
 
 /// Unit `i` has been received.
-fn one(s: &mut Sender, i: usize, told: &mut Told, echo: Option<u32>) {
+fn one(s: &mut Sender, i: usize, told: &mut Told) {
     let Some(u) = s.units.get_mut(i) else { return };
     let before: Unit = *u;
     let n = u32::from(before.segments);
@@ -153,9 +152,7 @@ fn one(s: &mut Sender, i: usize, told: &mut Told, echo: Option<u32>) {
     s.fack = s.fack.max(before.end);
     let mut unit = before;
     s.rate.delivered(&mut s.gather, &s.flow, &mut unit);
-    if !Rack::spurious(&s.flow, &before, echo) {
-        s.rack.delivered(&s.flow, &before);
-    }
+    s.rack.delivered(&s.flow, &before);
     if let Some(u) = s.units.get_mut(i) {
         u.marks.set(Marks::SAMPLED);
     }

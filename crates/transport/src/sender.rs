@@ -68,6 +68,14 @@ pub(crate) struct Sender {
     pub(crate) window: u64,
     /// The number of the segment that offered it.
     pub(crate) window_seq: u64,
+    /// The greatest window that was offered.
+    pub(crate) window_max: u64,
+    /// Payload of the units in which the application last handed data over.
+    pub(crate) chunk: u64,
+    /// Where the unsent unit at hand ends.
+    pub(crate) chunk_end: u64,
+    /// The application writes while the first units leave: each is filled up behind what has left.
+    pub(crate) chunk_slides: bool,
     /// Bytes below the socket that the device has not reported sent.
     pub(crate) below: u64,
     /// It waits until less lies there.
@@ -169,6 +177,10 @@ impl Sender {
             window_probes: 0,
             window: 0,
             window_seq: 0,
+            window_max: 0,
+            chunk: 0,
+            chunk_end: 0,
+            chunk_slides: false,
             below: 0,
             throttled: false,
             tlp_end: None,
@@ -227,6 +239,8 @@ impl Sender {
                 self.restart(silent);
             }
         }
+        self.chunk = crate::output::chunk(self);
+        self.chunk_slides |= self.flow.next == self.flow.write;
         self.flow.write += bytes;
     }
 

@@ -6,19 +6,26 @@
 
 use std::fmt::Debug;
 
-use crate::config::Algorithm;
+use crate::config::{Algorithm, EcnMode};
 use crate::flow::{Ack, CaState, Event, Flow, Lost, RateSample};
 
 mod bbr;
 mod bbr3;
 mod cubic;
+mod cubic_plus;
+mod dctcp;
+mod hystart;
 mod model;
+mod prague;
 mod reno;
 
 pub use crate::flow::{Ack as Acknowledged, Event as Happened, RateSample as Sample};
 pub use bbr::{Bbr, Mode as BbrMode};
 pub use bbr3::{Bbr3, Mode as Bbr3Mode};
 pub use cubic::Cubic;
+pub use cubic_plus::CubicPlus;
+pub use dctcp::Dctcp;
+pub use prague::Prague;
 pub use reno::Reno;
 
 /// Least window of an algorithm that halves, segments (RFC 5681 equation 4).
@@ -44,6 +51,8 @@ pub trait Congestion: Debug + Send {
     fn start(&mut self, _flow: &mut Flow) {}
     /// The window, in segments, above which growth is linear after a loss, a mark or a timeout.
     fn threshold(&mut self, flow: &mut Flow) -> u32;
+    /// The handshake has agreed on these marks. It comes before the [`start`](Self::start) with which data begins.
+    fn agreed(&mut self, _mode: EcnMode) {}
     /// `acked` segments were delivered while the window limited the sender: `flow.cwnd` may grow.
     fn grow(&mut self, flow: &mut Flow, acked: u32);
     /// The window after a reduction that proved needless.
@@ -89,12 +98,14 @@ pub trait Congestion: Debug + Send {
 }
 
 /// The algorithm of this name; `seed` is what its randomness comes from.
-pub(crate) fn make(algorithm: Algorithm, _flow: &mut Flow, seed: u64) -> Box<dyn Congestion> {
+pub(crate) fn make(algorithm: Algorithm, flow: &mut Flow, seed: u64) -> Box<dyn Congestion> {
     match algorithm {
         Algorithm::Reno => Box::new(Reno),
         Algorithm::Cubic => Box::new(Cubic::new()),
+        Algorithm::CubicPlus => Box::new(CubicPlus::default()),
+        Algorithm::Dctcp => Box::new(Dctcp::default()),
         Algorithm::Bbr => Box::new(Bbr::new(seed)),
         Algorithm::Bbr3 => Box::new(Bbr3::new(seed)),
-        _ => Box::new(Cubic::new()),
+        Algorithm::Prague => Box::new(Prague::new(flow)),
     }
 }
