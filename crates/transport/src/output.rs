@@ -310,11 +310,6 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     if first || s.timer.is_some_and(|t| t.purpose == Purpose::LossProbe) {
         timer::rearm(s);
     }
-    // A unit that ended early leaves no short segment at the end of what was handed over with it.
-    let rest = s.chunk_end.saturating_sub(end) % u64::from(s.flow.mss.max(1));
-    if s.chunk_end < s.flow.write {
-        s.chunk_end -= rest;
-    }
     s.burst += n;
     Out { start, len, fin, again: false, departs }
 }
