@@ -124,7 +124,7 @@ pub(crate) fn find_lost(s: &mut Sender, v: &mut Verdict) {
         return;
     }
     let again = s.flow.again;
-    let (wait, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units);
+    let (wait, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units, &mut *s.cc);
     if let Some(low) = lowest {
         s.rec.lost_from = s.rec.lost_from.min(low);
     }
@@ -257,7 +257,7 @@ pub(crate) fn enter_loss(s: &mut Sender) {
     for i in 0..s.units.len() {
         let recent = i > 0 && s.units.get(i).is_some_and(|u| s.rack.recent(&s.flow, u));
         if let (false, Some(u)) = (recent, s.units.get_mut(i)) {
-            rack::lose(&mut s.flow, u);
+            rack::lose(&mut s.flow, u, &mut *s.cc);
         }
     }
     s.rec.lost_from = s.flow.una;

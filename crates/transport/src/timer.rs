@@ -110,7 +110,7 @@ pub(crate) fn fired(s: &mut Sender) -> bool {
         }
         Purpose::Reorder => {
             let prior = s.flow.in_flight();
-            let (_, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units);
+            let (_, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units, &mut *s.cc);
             s.rec.lost_from = lowest.map_or(s.rec.lost_from, |low| low.min(s.rec.lost_from));
             if prior != s.flow.in_flight() && s.flow.state != CaState::Recovery {
                 crate::recovery::late_losses(s);

@@ -7,16 +7,21 @@
 use std::fmt::Debug;
 
 use crate::config::{Algorithm, EcnMode};
-use crate::flow::{Ack, CaState, Event, Flow, RateSample};
+use crate::flow::{Ack, CaState, Event, Flow, Lost, RateSample};
 
+mod bbr;
+mod bbr3;
 mod cubic;
 mod cubic_plus;
 mod dctcp;
 mod hystart;
+mod model;
 mod prague;
 mod reno;
 
 pub use crate::flow::{Ack as Acknowledged, Event as Happened, RateSample as Sample};
+pub use bbr::{Bbr, Mode as BbrMode};
+pub use bbr3::{Bbr3, Mode as Bbr3Mode};
 pub use cubic::Cubic;
 pub use cubic_plus::CubicPlus;
 pub use dctcp::Dctcp;
@@ -58,6 +63,8 @@ pub trait Congestion: Debug + Send {
     fn entered(&mut self, _flow: &mut Flow, _state: CaState) {}
     /// Something happened.
     fn event(&mut self, _flow: &mut Flow, _event: Event) {}
+    /// A unit was taken as lost.
+    fn lost(&mut self, _flow: &mut Flow, _lost: &Lost) {}
     /// An acknowledgement came; its deliveries are not counted yet.
     fn heard(&mut self, _flow: &mut Flow, _ack: &Ack) {}
     /// Its deliveries are counted, and its round trip is known.
@@ -90,14 +97,15 @@ pub trait Congestion: Debug + Send {
     }
 }
 
-/// The algorithm of this name.
-pub(crate) fn make(algorithm: Algorithm, flow: &mut Flow) -> Box<dyn Congestion> {
+/// The algorithm of this name; `seed` is what its randomness comes from.
+pub(crate) fn make(algorithm: Algorithm, flow: &mut Flow, seed: u64) -> Box<dyn Congestion> {
     match algorithm {
         Algorithm::Reno => Box::new(Reno),
         Algorithm::Cubic => Box::new(Cubic::new()),
         Algorithm::CubicPlus => Box::new(CubicPlus::default()),
         Algorithm::Dctcp => Box::new(Dctcp::default()),
+        Algorithm::Bbr => Box::new(Bbr::new(seed)),
+        Algorithm::Bbr3 => Box::new(Bbr3::new(seed)),
         Algorithm::Prague => Box::new(Prague::new(flow)),
-        _ => Box::new(Cubic::new()),
     }
 }

@@ -158,6 +158,11 @@ impl Net {
         self.drain(end);
     }
 
+    /// The application of the first end has written.
+    pub fn poke(&mut self) {
+        self.step(0);
+    }
+
     /// Runs until `until` or until nothing happens any more.
     pub fn run(&mut self, until: Instant) {
         self.step(0);
