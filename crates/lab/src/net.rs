@@ -1,7 +1,9 @@
 //! A network: hosts, the links between them, and what talks over them.
 
 mod measure;
+mod observe;
 mod replay;
+mod single;
 mod watch;
 
 use hdrhistogram::Histogram;
@@ -19,7 +21,9 @@ use crate::tcp::{Addr, Conn, Label, TcpConfig};
 use crate::udp;
 
 pub use measure::{CbrCounts, Totals};
+pub use observe::Observer;
 pub use replay::Replay;
+pub use single::Single;
 pub use watch::GroupWatch;
 use watch::Watch;
 
@@ -198,6 +202,7 @@ pub struct Net {
     connections: u32,
     replay: Option<Replay>,
     watch: Option<Box<Watch>>,
+    observer: Option<Box<dyn Observer>>,
     /// Packets that reached their end, and their bytes on the wire.
     delivered: Tally,
     /// Packets that a host in between passed on, and their bytes on the wire.
@@ -227,6 +232,7 @@ impl Net {
             connections: 0,
             replay: None,
             watch: None,
+            observer: None,
             delivered: Tally::default(),
             forwarded: Tally::default(),
             refused: Tally::default(),
@@ -350,16 +356,9 @@ impl Net {
     }
 
     fn connect(&mut self, g: &Group, number: u32, a: Addr, b: Addr, start: Instant, apps: (App, App)) {
-        let end = self.ends.len() as u32;
-        let mut label = |to| Label { to, hash: self.rng.next_u64() as u32, priority: g.priority };
-        let (to_server, to_client) = (label(end + 1), label(end));
-        let tcp = |host: u32| &self.hosts[host as usize].tcp;
-        let client = Conn::connect(tcp(g.from), (a, b), start, apps.0, to_server, self.rng.next_u64());
-        let server = Conn::listen(tcp(g.to), (b, a), apps.1, to_client, self.rng.next_u64());
-        for (conn, host) in [(client, g.from), (server, g.to)] {
-            self.ends.push(End { conn, alarm: Alarm::default(), host, group: number, waiting: false });
-        }
-        self.ends[end as usize].alarm.set(&mut self.engine, Some(start), end, What::Timer);
+        let tcp = |host: u32| self.hosts[host as usize].tcp.clone();
+        let tcp = (tcp(g.from), tcp(g.to));
+        self.join(g, number, (a, b), start, apps, (&tcp.0, &tcp.1));
     }
 
     fn add_cbr(
@@ -466,6 +465,9 @@ impl Net {
             }
             return sink.deliver(now, &frame);
         }
+        if let Some(observer) = &mut self.observer {
+            observer.delivered(now, &frame);
+        }
         let end = &mut self.ends[frame.to as usize];
         if let Some(watch) = &mut self.watch {
             watch.arrived(now, frame.to, end.group, &frame);
@@ -515,7 +517,7 @@ impl Net {
     /// Lets a connection end hand frames to its NIC; gives the NIC if it did.
     fn send(&mut self, n: u32) -> Option<u32> {
         let to = self.ends[(n ^ 1) as usize].host;
-        let Self { engine, ends, hosts, nics, routes, watch, groups, measuring_from, .. } = self;
+        let Self { engine, ends, hosts, nics, routes, watch, observer, groups, measuring_from, .. } = self;
         let end = &mut ends[n as usize];
         let number = routes[end.host as usize][to as usize];
         let nic = &mut nics[number as usize];
@@ -529,6 +531,9 @@ impl Net {
             }
             nic.submit(engine, frame)
         });
+        if let Some(observer) = observer {
+            observer.polled(now, n, &end.conn, took);
+        }
         if let Some(took) = took {
             if measuring_from.is_some() {
                 groups[end.group as usize].latency.saturating_record(took.0.max(1));

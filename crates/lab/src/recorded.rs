@@ -2,3 +2,4 @@
 //! percentiles through real queueing disciplines ([`matrix`]). The format is that of `spec/tcp/README.md`.
 
 pub mod exact;
+pub mod matrix;

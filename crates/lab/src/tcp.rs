@@ -57,6 +57,10 @@ pub struct More {
     pub small_queues: bool,
     /// The tick that timers count.
     pub tick: txweir_transport::Tick,
+    /// Small segments wait for the acknowledgement of the one before (RFC 896).
+    pub nagle: bool,
+    /// The receive buffer at the start, bytes of memory; not above the most that tuning makes of it.
+    pub receive_buffer_start: u64,
 }
 
 impl Default for More {
@@ -68,6 +72,8 @@ impl Default for More {
             initial_window: c.initial_window,
             small_queues: c.small_queues,
             tick: c.tick,
+            nagle: c.nagle,
+            receive_buffer_start: c.receive_buffer,
         }
     }
 }
@@ -100,7 +106,7 @@ impl TcpConfig {
             ecn: self.ecn,
             gso_max: if self.cuts() { c.gso_max } else { room },
             send_buffer: self.send_buffer as u64,
-            receive_buffer: c.receive_buffer.min(self.receive_buffer as u64),
+            receive_buffer: self.more.receive_buffer_start.min(self.receive_buffer as u64),
             receive_buffer_max: self.receive_buffer as u64,
             ack_delay: self.ack_delay,
             stamps: self.more.stamps,
@@ -108,6 +114,7 @@ impl TcpConfig {
             initial_window: self.more.initial_window,
             small_queues: self.more.small_queues,
             tick: self.more.tick,
+            nagle: self.more.nagle,
             ..c
         }
     }

@@ -1,0 +1,271 @@
+//! A run there and here, within bands.
+
+use std::fmt;
+
+use super::line::{Repetition, Run};
+use super::play::Outcome;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Quantity {
+    /// Goodput of all flows over the whole run: 3 %.
+    GoodputWhole,
+    /// Goodput after the first part: 3 %.
+    GoodputAfter,
+    /// Jain's index after the first part: 0.02.
+    Jain,
+    /// What part of the bulk bytes after the first part one congestion control has, where there are several: 0.03.
+    Part,
+    /// Median delay in the policy after the first part: 10 % or 1 ms.
+    DelayP50,
+    /// Its 99th percentile: 20 % or 1 ms.
+    DelayP99,
+    /// Drops of the leaf: as counts.
+    Drops,
+    /// Marks: as counts.
+    Marks,
+    /// Retransmitted segments: as counts.
+    Retrans,
+    /// Timeouts: 1.
+    Timeouts,
+    /// Transfers that ended: 1.
+    Completed,
+    /// Median time of transfers: 10 % or 2 ms.
+    CompletionP50,
+    /// Their 90th percentile: 10 % or 2 ms.
+    CompletionP90,
+    /// Requests that ended: as counts.
+    Requests,
+    /// Median time of requests: 10 % or 2 ms.
+    LatencyP50,
+    /// Their 90th percentile: 10 % or 2 ms.
+    LatencyP90,
+}
+
+impl Quantity {
+    /// All, in the order of tables.
+    pub const ALL: [Self; 16] = [
+        Self::GoodputWhole,
+        Self::GoodputAfter,
+        Self::Jain,
+        Self::Part,
+        Self::DelayP50,
+        Self::DelayP99,
+        Self::Drops,
+        Self::Marks,
+        Self::Retrans,
+        Self::Timeouts,
+        Self::Completed,
+        Self::CompletionP50,
+        Self::CompletionP90,
+        Self::Requests,
+        Self::LatencyP50,
+        Self::LatencyP90,
+    ];
+
+    /// Its name, and its unit.
+    pub const fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Self::GoodputWhole => ("goodput whole", "kbit/s"),
+            Self::GoodputAfter => ("goodput after", "kbit/s"),
+            Self::Jain => ("jain", ""),
+            Self::Part => ("part", ""),
+            Self::DelayP50 => ("delay p50", "us"),
+            Self::DelayP99 => ("delay p99", "us"),
+            Self::Drops => ("drops", ""),
+            Self::Marks => ("marks", ""),
+            Self::Retrans => ("retrans", ""),
+            Self::Timeouts => ("timeouts", ""),
+            Self::Completed => ("completed", ""),
+            Self::CompletionP50 => ("completion p50", "us"),
+            Self::CompletionP90 => ("completion p90", "us"),
+            Self::Requests => ("requests", ""),
+            Self::LatencyP50 => ("latency p50", "us"),
+            Self::LatencyP90 => ("latency p90", "us"),
+        }
+    }
+
+    /// How far from `there` is inside. A count may be off by 15 %, by 3, or by twice its square root, whichever is most.
+    fn band(self, there: f64) -> f64 {
+        match self {
+            Self::GoodputWhole | Self::GoodputAfter => 0.03 * there,
+            Self::Jain => 0.02,
+            Self::Part => 0.03,
+            Self::DelayP50 => (0.1 * there).max(1_000.0),
+            Self::DelayP99 => (0.2 * there).max(1_000.0),
+            Self::Drops | Self::Marks | Self::Retrans | Self::Requests => {
+                (0.15 * there).max(3.0).max(2.0 * there.sqrt())
+            }
+            Self::Timeouts | Self::Completed => 1.0,
+            Self::CompletionP50 | Self::CompletionP90 | Self::LatencyP50 | Self::LatencyP90 => {
+                (0.1 * there).max(2_000.0)
+            }
+        }
+    }
+
+    /// Its value in a repetition, if that has it.
+    fn repeated(self, r: &Repetition) -> Option<f64> {
+        let count = |n: u64| Some(n as f64);
+        match self {
+            Self::GoodputAfter => Some(r.0 as f64 / 1e3),
+            Self::Jain => r.1,
+            Self::DelayP50 => r.2.and_then(count),
+            Self::DelayP99 => r.4.and_then(count),
+            Self::Drops => count(r.5),
+            Self::Marks => count(r.6),
+            Self::Retrans => count(r.7),
+            Self::Timeouts => count(r.8),
+            _ => None,
+        }
+    }
+}
+
+/// How a quantity, or a row, stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// Inside the band.
+    Inside,
+    /// Outside the band, and among the recorded run and its repetitions.
+    Spread,
+    /// Outside both.
+    Outside,
+}
+
+/// A quantity there and here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// Which.
+    pub quantity: Quantity,
+    /// In the recording; none where it has none.
+    pub there: Option<f64>,
+    /// Here: the median of all seeds.
+    pub here: Option<f64>,
+    /// How it stands.
+    pub verdict: Verdict,
+}
+
+impl fmt::Display for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, unit) = self.quantity.name();
+        let digits =
+            usize::from(unit.is_empty() && matches!(self.quantity, Quantity::Jain | Quantity::Part)) * 3;
+        let text = |v: Option<f64>| v.map_or("-".to_string(), |v| format!("{v:.digits$}"));
+        write!(f, "{name} {} / {}", text(self.there), text(self.here))?;
+        if !unit.is_empty() {
+            write!(f, " {unit}")?;
+        }
+        if self.verdict == Verdict::Spread {
+            f.write_str(" (within the spread)")?;
+        }
+        Ok(())
+    }
+}
+
+/// A run there and here.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// The recording.
+    pub run: Run,
+    /// What came of each seed here.
+    pub outcomes: Vec<Outcome>,
+    /// The quantities that the run has.
+    pub pairs: Vec<Pair>,
+}
+
+impl Compared {
+    /// Plays a run with its seeds, and compares.
+    ///
+    /// # Errors
+    /// As [`Run::play`].
+    pub fn play(run: &Run) -> Result<Self, String> {
+        let outcomes = (1..=run.seeds()).map(|seed| run.play(seed)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::new(run.clone(), outcomes))
+    }
+
+    /// From what came of each seed.
+    pub fn new(run: Run, outcomes: Vec<Outcome>) -> Self {
+        let there = Outcome {
+            whole: run.whole.clone(),
+            after: run.after.clone(),
+            drops: run.drops,
+            timeouts: run.timeouts,
+            samples: run.samples.clone(),
+            completion: run.completion_us.clone(),
+            latency: run.latency_us,
+        };
+        let pair = |quantity: Quantity| {
+            let recorded = value(&run, quantity, &there);
+            let here = median(outcomes.iter().filter_map(|o| value(&run, quantity, o)).collect());
+            if recorded.is_none() && here.is_none() {
+                return None;
+            }
+            Some(Pair { quantity, there: recorded, here, verdict: judge(&run, quantity, recorded, here) })
+        };
+        let pairs = Quantity::ALL.into_iter().filter_map(pair).collect();
+        Self { run, outcomes, pairs }
+    }
+
+    /// How the row stands: as its worst quantity.
+    pub fn verdict(&self) -> Verdict {
+        self.pairs.iter().map(|p| p.verdict).max().unwrap_or(Verdict::Outside)
+    }
+}
+
+fn judge(run: &Run, quantity: Quantity, there: Option<f64>, here: Option<f64>) -> Verdict {
+    let (Some(there), Some(here)) = (there, here) else { return Verdict::Outside };
+    if (here - there).abs() <= quantity.band(there) {
+        return Verdict::Inside;
+    }
+    let all = || run.spread.iter().filter_map(|r| quantity.repeated(r)).chain([there]);
+    let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(f64::MIN, f64::max));
+    if run.spread.is_empty() || here < least || here > most { Verdict::Outside } else { Verdict::Spread }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let n = values.len();
+    match n % 2 {
+        1 => values.get(n / 2).copied(),
+        _ => Some((values.get((n / 2).checked_sub(1)?)? + values.get(n / 2)?) / 2.0),
+    }
+}
+
+/// The value of a quantity; none where the run has none.
+fn value(run: &Run, quantity: Quantity, o: &Outcome) -> Option<f64> {
+    let count = |n: u64| Some(n as f64);
+    let some = |n: Option<u64>| n.map(|n| n as f64);
+    match quantity {
+        Quantity::GoodputWhole => Some(o.whole.goodput_bps as f64 / 1e3),
+        Quantity::GoodputAfter => Some(o.after.goodput_bps as f64 / 1e3),
+        Quantity::Jain => o.after.jain,
+        Quantity::Part => part(run, &o.after.bytes),
+        Quantity::DelayP50 => some(o.after.delay_us.p50),
+        Quantity::DelayP99 => some(o.after.delay_us.p99),
+        Quantity::Drops => count(o.drops),
+        Quantity::Marks => count(o.whole.marks),
+        Quantity::Retrans => count(o.whole.retrans),
+        Quantity::Timeouts => count(o.timeouts),
+        Quantity::Completed => {
+            o.completion.as_ref().map(|c| c.each.iter().filter(|t| **t >= 0).count() as f64)
+        }
+        Quantity::CompletionP50 => some(o.completion.as_ref()?.shares.p50),
+        Quantity::CompletionP90 => some(o.completion.as_ref()?.shares.p90),
+        Quantity::Requests => o.latency.map(|l| l.count as f64),
+        Quantity::LatencyP50 => some(o.latency?.shares.p50),
+        Quantity::LatencyP90 => some(o.latency?.shares.p90),
+    }
+}
+
+/// The part of the bulk bytes that the flows with the congestion control of the first flow have; none where there is only one.
+fn part(run: &Run, bytes: &[u64]) -> Option<f64> {
+    use super::line::Kind;
+    let bulk = || run.flows.iter().filter(|g| g.app == Kind::Bulk);
+    let first = &bulk().next()?.cc;
+    if bulk().all(|g| g.cc == *first) {
+        return None;
+    }
+    let owners = bulk().flat_map(|g| g.start_ns.iter().map(|_| g.cc == *first));
+    let own: u64 = bytes.iter().zip(owners).filter(|(_, own)| *own).map(|(n, _)| n).sum();
+    let all: u64 = bytes.iter().sum();
+    (all > 0).then(|| own as f64 / all as f64)
+}

@@ -1,0 +1,175 @@
+//! What came of all runs, as text and as the table that `try` looks a set-up up in.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use serde_json::json;
+
+use super::compare::{Compared, Quantity, Verdict};
+use super::line::Run;
+
+/// How a dimension names the value that a run has.
+type Name = fn(&Run) -> String;
+
+/// What rows are counted by.
+const DIMENSIONS: [(&str, Name); 9] = [
+    ("leaf", |r| r.leaf.clone()),
+    ("cc", Run::controls),
+    ("rate", |r| scaled(r.rate_bps, 1_000_000, "mbit")),
+    ("rtt", |r| scaled(r.rtt_ns, 1_000_000, "ms")),
+    ("flows", |r| r.flow_count().to_string()),
+    ("ecn", |r| r.ecn.to_string()),
+    ("units", |r| r.units.to_string()),
+    ("topology", |r| r.topology.name().to_string()),
+    ("app", Run::applications),
+];
+
+fn scaled(n: u64, unit: u64, name: &str) -> String {
+    format!("{}{name}", n as f64 / unit as f64)
+}
+
+/// Rows, those inside the band, and those inside the band or the spread.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    rows: usize,
+    inside: usize,
+    either: usize,
+}
+
+impl Count {
+    fn add(&mut self, verdict: Verdict) {
+        self.rows += 1;
+        self.inside += usize::from(verdict == Verdict::Inside);
+        self.either += usize::from(verdict != Verdict::Outside);
+    }
+}
+
+/// The rows by each dimension, by quantity, and those outside with what is outside of them; `verbose` lists all quantities of
+/// all rows.
+pub fn table(rows: &[Compared], verbose: bool) -> String {
+    let mut out = String::new();
+    // Writing into a String cannot fail.
+    let _ = write_counts(&mut out, rows);
+    let _ = write_quantities(&mut out, rows);
+    let _ = write_rows(&mut out, rows, verbose);
+    let mut all = Count::default();
+    rows.iter().for_each(|r| all.add(r.verdict()));
+    let _ = writeln!(
+        out,
+        "{} runs: {} inside the band, {} inside the band or the kernel's own spread",
+        all.rows, all.inside, all.either
+    );
+    out
+}
+
+fn write_counts(out: &mut String, rows: &[Compared]) -> std::fmt::Result {
+    for (dimension, name) in DIMENSIONS {
+        let mut counts: BTreeMap<(u64, String), Count> = BTreeMap::new();
+        for row in rows {
+            let name = name(&row.run);
+            // Numbers by size, words by letters.
+            let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
+            counts.entry((digits.parse().unwrap_or(0), name)).or_default().add(row.verdict());
+        }
+        writeln!(out, "{dimension:<32} {:>5} {:>7} {:>10}", "rows", "inside", "or spread")?;
+        for ((_, name), c) in counts {
+            writeln!(out, "  {name:<30} {:>5} {:>7} {:>10}", c.rows, c.inside, c.either)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_quantities(out: &mut String, rows: &[Compared]) -> std::fmt::Result {
+    writeln!(
+        out,
+        "{:<32} {:>5} {:>7} {:>10} {:>11}",
+        "quantity", "rows", "inside", "or spread", "alone out"
+    )?;
+    for quantity in Quantity::ALL {
+        let (mut count, mut alone) = (Count::default(), 0);
+        for row in rows {
+            let Some(pair) = row.pairs.iter().find(|p| p.quantity == quantity) else { continue };
+            count.add(pair.verdict);
+            let others = row.pairs.iter().filter(|p| p.verdict == Verdict::Outside).count();
+            alone += usize::from(pair.verdict == Verdict::Outside && others == 1);
+        }
+        if count.rows > 0 {
+            let Count { rows, inside, either } = count;
+            let name = quantity.name().0;
+            writeln!(out, "  {name:<30} {rows:>5} {inside:>7} {either:>10} {alone:>11}")?;
+        }
+    }
+    Ok(())
+}
+
+fn write_rows(out: &mut String, rows: &[Compared], verbose: bool) -> std::fmt::Result {
+    writeln!(out, "rows outside (there / here)")?;
+    for row in rows {
+        let verdict = row.verdict();
+        if verdict == Verdict::Inside && !verbose {
+            continue;
+        }
+        let note = match verdict {
+            Verdict::Inside => " (inside)",
+            Verdict::Spread => " (inside the spread)",
+            Verdict::Outside => "",
+        };
+        writeln!(out, "  {}{note}", row.run.name)?;
+        for pair in row.pairs.iter().filter(|p| verbose || p.verdict != Verdict::Inside) {
+            let mark = if pair.verdict == Verdict::Outside { "!" } else { " " };
+            writeln!(out, "    {mark} {pair}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The rows as JSON lines for `txweir try`: a row is inside if it is so with the kernel's own spread.
+pub fn summary(rows: &[Compared]) -> String {
+    let mut out = String::new();
+    for row in rows {
+        let run = &row.run;
+        let line = json!({
+            "name": run.name,
+            "cc": run.controls(),
+            "kind": run.leaf,
+            "rate_bit_s": run.rate_bps,
+            "rtt_ns": run.rtt_ns,
+            "flows": run.flow_count(),
+            "ecn": run.ecn,
+            "inside": row.verdict() != Verdict::Outside,
+        });
+        out.push_str(&line.to_string());
+        out.push('\n');
+    }
+    out
+}
+
+/// Flow 0 over time, there and here (the first seed): window, threshold, smoothed round trip, pacing rate, and the goodput of
+/// all flows.
+pub fn trace(row: &Compared) -> String {
+    let mut out = String::new();
+    let _ = write_trace(&mut out, row);
+    out
+}
+
+fn write_trace(out: &mut String, row: &Compared) -> std::fmt::Result {
+    let Some(here) = row.outcomes.first().map(|o| &o.samples) else { return Ok(()) };
+    let there = &row.run.samples;
+    writeln!(out, "{}: there | here", row.run.name)?;
+    writeln!(
+        out,
+        "{:>9} {:>6} {:>6} | {:>6} {:>6} | {:>8} {:>8} | {:>8} {:>8} | {:>8} {:>8}",
+        "ms", "cwnd", "cwnd", "ssthr", "ssthr", "rtt us", "rtt us", "pace kb", "pace kb", "kbit/s", "kbit/s"
+    )?;
+    let text = |v: Option<&Option<i64>>| v.copied().flatten().map_or("-".to_string(), |v| v.to_string());
+    for i in 0..there.cwnd.len() {
+        let ms = (i as u64 + 1) * there.every_ns / 1_000_000;
+        write!(out, "{ms:>9} {:>6} {:>6} |", text(there.cwnd.get(i)), text(here.cwnd.get(i)))?;
+        write!(out, " {:>6} {:>6} |", text(there.ssthresh.get(i)), text(here.ssthresh.get(i)))?;
+        write!(out, " {:>8} {:>8} |", text(there.rtt_us.get(i)), text(here.rtt_us.get(i)))?;
+        write!(out, " {:>8} {:>8} |", text(there.pacing_kbps.get(i)), text(here.pacing_kbps.get(i)))?;
+        let goodput = |of: &[u64]| of.get(i).map_or("-".to_string(), |v| v.to_string());
+        writeln!(out, " {:>8} {:>8}", goodput(&there.goodput_kbps), goodput(&here.goodput_kbps))?;
+    }
+    Ok(())
+}
