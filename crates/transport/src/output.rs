@@ -223,13 +223,11 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     } else if defers(s, room, window, most, chunk) {
         return None;
     }
-    let mut len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(chunk.max(1));
-    if len > window {
-        // Where the window ends, a short segment waits if another is out (RFC 896).
-        let short = window % u64::from(mss);
-        let waits = s.nagle && short > 0 && s.short_end > s.flow.una;
-        len = if waits { window - short } else { window };
-    }
+    let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(chunk.max(1)).min(window);
+    // A short segment at its end waits if another is out (RFC 896).
+    let short = len % u64::from(mss);
+    let waits = s.nagle && short > 0 && short < len && s.short_end > s.flow.una;
+    let len = if waits { len - short } else { len };
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     if small_queue_full(s, u64::from(len)) {
         return None;
