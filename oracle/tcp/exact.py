@@ -92,7 +92,8 @@ def applications():
                holds=[(50 * MS, 3000 * MS)], rate=100_000_000, seconds=4)
     yield case("reno-receive-window", "the receiver's window grows with what it reads", "reno", writes=[(0, 900 * FULL)],
                rate=200_000_000, seconds=1.5)
-    yield case("cubic-fin-lost", "the last data and the end are lost", "cubic", [("drop", 6, 6)], [(0, 5 * FULL + 100)], fin=0, seconds=2)
+    yield case("cubic-last-before-fin", "the last data is lost, the end arrives", "cubic", [("drop", 6, 6)], [(0, 5 * FULL + 100)], fin=0, seconds=2)
+    yield case("reno-fin-lost", "the end is lost twice", "reno", [("dark", 499 * MS, 900 * MS)], [(0, 5 * FULL + 100)], fin=500 * MS, seconds=3)
 
 
 def controls():

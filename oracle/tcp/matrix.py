@@ -137,11 +137,25 @@ def turn_cells(rng):
                    topology="local" if leaf == "fq" and rng.random() < 0.5 else "router")
 
 
+def threshold_cells(rng):
+    """dctcp where queues mark above a fixed delay or length, as it is meant to be used."""
+    options = {"codel": "codel ce_threshold 1ms ecn", "fq_codel": "fq_codel ce_threshold 1ms", "fq": "fq ce_threshold 1ms"}
+    for leaf in ("codel", "fq_codel", "fq", "red"):
+        for count in (1, 8):
+            mbit, rtt = rng.choice([20, 100]), rng.choice(RTTS)
+            least = max(mbit * 125, 6_000)
+            step = (f"red limit {40 * least} min {least} max {least + 1600} avpkt 1500 burst {least // 1500 + 1} probability 1 "
+                    f"bandwidth {mbit}mbit ecn")
+            run = cell(leaf, mbit, rtt, bulk(["dctcp"] * count), True, "dctcp", extra="step")
+            run["tc"][-1] = f"qdisc add dev v0 parent 1:1 handle 10: {options.get(leaf, step)}"
+            yield run
+
+
 def cells():
     """All runs; a cell that is drawn twice is there once."""
     rng = random.Random(SEED)
     found = {}
-    for maker in (bulk_cells, mixed_cells, transfer_cells, turn_cells):
+    for maker in (bulk_cells, mixed_cells, transfer_cells, turn_cells, threshold_cells):
         for run in maker(rng):
             found.setdefault(run["name"], run)
     return list(found.values())

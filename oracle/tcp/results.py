@@ -220,5 +220,20 @@ def matrix_line(run, files, linux, seed):
     return line
 
 
+def varied(run, number):
+    """The run with each flow's start moved by some milliseconds, less than the distance between two."""
+    flows = [{**flow, "start_ns": flow["start_ns"] + number * 1_100_000 + i * number * 137_000 % 2_000_000}
+             for i, flow in enumerate(run["flows"])]
+    return {**run, "flows": flows}
+
+
+def spread_row(line):
+    """What is compared within bands, of a repetition."""
+    after = line["after"]
+    delay = after["delay_us"]
+    return [after["goodput_bps"], after["jain"], delay["p50"], delay["p90"], delay["p99"], line["drops"], line["whole"]["marks"],
+            line["whole"]["retrans"], line["timeouts"]]
+
+
 def text(line):
     return json.dumps(line, separators=(",", ":")) + "\n"
