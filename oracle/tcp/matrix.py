@@ -38,7 +38,8 @@ def leaf_options(leaf, mbit, flows, ecn):
         # Many flows get many queues, so that two rarely share one: which do is a matter of a random hash.
         return "fq_codel" + (" flows 16384" if flows > 8 else "") + ("" if ecn else " noecn")
     if leaf == "red":
-        most = max(mbit * 125_000 // 20, 30_000)
+        # 50 ms of the line; tc takes no longer average than some hundred packets.
+        most = min(max(mbit * 125_000 // 20, 30_000), 900_000)
         least = most // 3
         burst = (2 * least + most) // 3000 + 1
         return f"red limit {4 * most} min {least} max {most} avpkt 1000 burst {burst} probability 0.1 bandwidth {mbit}mbit{mark}"
