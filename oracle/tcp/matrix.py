@@ -106,7 +106,8 @@ def mixed_cells(rng):
         for leaf in rng.sample(LEAVES, 8):
             count = rng.choice([2, 8])
             ccs = [pair[i % 2] for i in range(count)]
-            yield cell(leaf, rng.choice([20, 100]), rng.choice(RTTS), bulk(ccs), pair[1] == "dctcp" or rng.random() < 0.3, "+".join(pair))
+            yield cell(leaf, rng.choice([20, 100]), rng.choice(RTTS), bulk(ccs), pair[1] == "dctcp" or rng.random() < 0.3,
+                       "+".join(pair))
 
 
 def transfer_cells(rng):

@@ -12,7 +12,9 @@ import run as runs
 MSS = 1448
 NOTE = struct.Struct("<qIHHHHBBH")
 STEPS = 50
-# Of the counters that say nothing of the transport.
+# Of a queue's statistics: its configuration, said elsewhere.
+SETTINGS = {"options", "root", "refcnt", "tins", "requeues"}
+# Counters that say nothing of the transport.
 DULL = {"TCPHPHits", "TCPPureAcks", "TCPHPAcks", "TCPAbortOnClose", "TCPOrigDataSent"}
 
 
@@ -173,9 +175,10 @@ def statistics(files):
     for q in runs.shown(files, "qdisc"):
         if q.get("kind") == "clsact":
             continue
-        row = {k: v for k, v in q.items() if k not in ("options", "root", "refcnt", "tins", "requeues") and v not in (0, [], None)}
+        row = {k: v for k, v in q.items() if k not in SETTINGS and v not in (0, [], None)}
         for tin in q.get("tins", [])[:4]:
-            row.setdefault("tins", []).append({k: v for k, v in tin.items() if v and re.search("drops|marks|packets|peak|avg|base", k)})
+            said = {k: v for k, v in tin.items() if v and re.search("drops|marks|packets|peak|avg|base", k)}
+            row.setdefault("tins", []).append(said)
         kept.append(row)
     return kept
 
