@@ -4,18 +4,15 @@ use txweir_core::{Ecn, Instant, Nanos};
 
 use crate::config::Config;
 use crate::ecn::{EcnReceiver, Reaction};
+use crate::gaps::{Added, Gaps};
 use crate::segment::{Flags, Sacks, Segment};
 use crate::tick::Tick;
 use crate::window::Window;
 
-/// Most ranges kept that came out of order; what would make one more is dropped.
-pub const GAPS_MAX: usize = 4096;
 /// Acknowledgements in a row without delay, at most.
 const QUICK_MAX: u32 = 16;
-/// Blocks that a receiver keeps in mind.
-const SACKS_MAX: usize = 4;
 /// Blocks up to which acknowledgements may be compressed.
-const SACKS_COMPRESSED: usize = 2;
+const BLOCKS_COMPRESSED: usize = 2;
 /// Acknowledgements that may be compressed into one.
 const COMPRESSED_MAX: u32 = 44;
 /// Duplicate acknowledgements that go at once, so that the sender sees a loss in time.
@@ -49,11 +46,8 @@ pub(crate) struct Receiver {
     pub(crate) read: u64,
     /// The number of the FIN, once it has come.
     fin: Option<u64>,
-    /// Ranges that came out of order, ascending.
-    gaps: Vec<(u64, u64)>,
-    /// The most recent of them first.
-    recent: [(u64, u64); SACKS_MAX],
-    recents: u8,
+    /// What came out of order.
+    gaps: Gaps,
     duplicate: Option<(u64, u64)>,
     pub(crate) window: Window,
     pub(crate) ecn: EcnReceiver,
@@ -101,9 +95,7 @@ impl Receiver {
             next: 0,
             read: 1,
             fin: None,
-            gaps: Vec::new(),
-            recent: [(0, 0); SACKS_MAX],
-            recents: 0,
+            gaps: Gaps::default(),
             duplicate: None,
             window: Window::new(c),
             ecn: EcnReceiver::default(),
@@ -162,7 +154,7 @@ impl Receiver {
     }
     /// Bytes in the buffer: unread, and out of order.
     fn held(&self) -> u64 {
-        self.readable() + self.gaps.iter().map(|(a, b)| b - a).sum::<u64>()
+        self.readable() + self.gaps.bytes()
     }
 
     /// The reader takes up to `most` bytes.
@@ -364,9 +356,8 @@ impl Receiver {
 
     /// Data has come ahead of what is missing.
     fn early(&mut self, now: Instant, seg: &Segment, srtt8_us: u32) {
-        let (mut start, mut end) = (seg.seq, seg.end());
         if seg.flags.has(Flags::FIN) {
-            self.fin = Some(end - 1);
+            self.fin = Some(seg.end() - 1);
         }
         self.mark(seg.ecn, seg.flags);
         self.schedule();
@@ -374,59 +365,16 @@ impl Receiver {
             let held = self.held();
             self.grow(seg, held);
         }
-        let from = self.gaps.partition_point(|g| g.1 < start);
-        let to = self.gaps.partition_point(|g| g.0 <= end);
-        if let Some(over) = self.gaps[from..to].iter().find(|g| g.0 <= start && g.1 >= end) {
-            self.duplicate = Some((start, end));
-            let _ = over;
+        match self.gaps.add(seg.seq, seg.end()) {
+            Added::Full => return,
+            Added::Known => self.duplicate = Some((seg.seq, seg.end())),
+            Added::New => {}
         }
-        if from == to && self.gaps.len() >= GAPS_MAX {
-            return;
-        }
-        if from < to {
-            start = start.min(self.gaps[from].0);
-            end = end.max(self.gaps[to - 1].1);
-            self.gaps.splice(from..to, [(start, end)]);
-        } else {
-            self.gaps.insert(from, (start, end));
-        }
-        if self.sack {
-            self.remember(seg.seq, seg.end());
-        }
-        self.decide(now, srtt8_us, true);
-    }
-
-    /// The blocks of the next acknowledgement: the one that grew comes first (RFC 2018 section 4).
-    fn remember(&mut self, start: u64, end: u64) {
-        let n = usize::from(self.recents);
-        if let Some(i) = self.recent[..n].iter().position(|b| b.0 <= end && start <= b.1) {
-            if i >= SACKS_COMPRESSED {
-                self.flush_compressed();
-            }
-            let b = self.recent[i];
-            self.recent.copy_within(0..i, 1);
-            self.recent[0] = (b.0.min(start), b.1.max(end));
-            // It may touch others now.
-            let mut j = 1;
-            while j < usize::from(self.recents) {
-                let (first, other) = (self.recent[0], self.recent[j]);
-                if other.0 <= first.1 && first.0 <= other.1 {
-                    self.recent[0] = (first.0.min(other.0), first.1.max(other.1));
-                    self.recent.copy_within(j + 1.., j);
-                    self.recents -= 1;
-                } else {
-                    j += 1;
-                }
-            }
-            return;
-        }
-        if n >= SACKS_COMPRESSED {
+        // A sender that misses several ranges is to know at once.
+        if self.sack && self.gaps.tell(seg.seq, seg.end()) >= BLOCKS_COMPRESSED {
             self.flush_compressed();
         }
-        let n = n.min(SACKS_MAX - 1);
-        self.recent.copy_within(0..n, 1);
-        self.recent[0] = (start, end);
-        self.recents = n as u8 + 1;
+        self.decide(now, srtt8_us, true);
     }
 
     fn flush_compressed(&mut self) {
@@ -437,24 +385,9 @@ impl Receiver {
 
     /// What came early joins what is in order now. True if something did.
     fn join(&mut self) -> bool {
-        let mut joined = false;
-        while let Some(&(start, end)) = self.gaps.first().filter(|g| g.0 <= self.next) {
-            if start < self.next {
-                self.duplicate = self.duplicate.or(Some((start, self.next.min(end))));
-            }
-            self.next = self.next.max(end);
-            self.gaps.remove(0);
-            joined = true;
-        }
-        let mut kept = 0;
-        for i in 0..usize::from(self.recents) {
-            if self.recent[i].0 > self.next && !self.gaps.is_empty() {
-                self.recent[kept] = self.recent[i];
-                kept += 1;
-            }
-        }
-        self.recents = kept as u8;
-        joined
+        let (next, twice) = self.gaps.join(self.next);
+        self.duplicate = self.duplicate.or(twice);
+        std::mem::replace(&mut self.next, next) != next
     }
 
     /// Whether the data at hand is acknowledged at once, later, or with others.
@@ -575,7 +508,7 @@ impl Receiver {
             if let Some((start, end)) = self.duplicate.take() {
                 sacks.push(start, end, most);
             }
-            for &(start, end) in &self.recent[..usize::from(self.recents)] {
+            for &(start, end) in self.gaps.blocks() {
                 sacks.push(start, end, most);
             }
         }

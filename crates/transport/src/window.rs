@@ -217,7 +217,7 @@ mod tests {
         assert_eq!((w.offered, w.threshold), (65_160, 64_088));
     }
 
-    /// As recorded: a window of 81 464 bytes after six segments, and no further before the reader's rate is known.
+    /// As recorded: a window of 80 480 bytes after six segments, and no further before the reader's rate is known.
     #[test]
     fn it_grows_by_two_segments_for_each_that_comes() {
         let mut w = Window::new(&Config::default());
@@ -225,7 +225,7 @@ mod tests {
         w.begin(Instant::ZERO, 1, 1448);
         w.full_segment(1448);
         let grown = (0..10).filter(|_| w.grow(1448, 1448)).count();
-        assert_eq!((grown, w.threshold), (6, 81_464));
+        assert_eq!((grown, w.threshold), (6, 80_480));
     }
 
     #[test]

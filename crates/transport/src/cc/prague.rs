@@ -471,7 +471,8 @@ mod tests {
     #[test]
     fn silence_makes_the_window_decay_to_the_first() {
         let (mut p, mut f) = steady(100, 25_000);
-        f.last_sent = 1_000;
+        f.now = Instant::from_millis(1_000);
+        f.last_sent = f.ticks();
         f.now = Instant::from_millis(1_200);
         p.event(&mut f, Event::Start);
         assert_eq!(f.cwnd, 100);
