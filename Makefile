@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 TXWEIR := target/release/txweir
 
-.PHONY: help build demo test bench bench-gate lint setup clean oracle oracle-fuzz
+.PHONY: help build demo test bench bench-gate lint setup clean oracle oracle-tcp oracle-fuzz
 
 help:
 	@echo "make demo        build, then reproduce the published results in virtual time (no root)"
@@ -12,6 +12,7 @@ help:
 	@echo "make bench       time the path beside other queues on this machine"
 	@echo "make bench-gate  compare instruction counts with the checked-in table (valgrind)"
 	@echo "make oracle      record what Linux does with oracle/scenarios, into spec/traces (builds a kernel, once)"
+	@echo "make oracle-tcp  record what Linux's TCP does through Linux's queues, into spec/tcp (what is not there yet)"
 	@echo "make oracle-fuzz SEED=1 COUNT=100   random policies and packets, compared with Linux"
 	@echo "make lint        format, clippy with warnings denied, tidy checks"
 
@@ -46,6 +47,11 @@ bench-gate: build setup
 oracle:
 	oracle/build
 	oracle/record oracle/scenarios/*.toml
+
+JOBS ?= 1
+oracle-tcp:
+	oracle/build
+	oracle/tcp/record --jobs $(JOBS)
 
 SEED ?= 1
 COUNT ?= 100

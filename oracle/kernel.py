@@ -25,30 +25,37 @@ def binary(given=None):
     return os.path.abspath(path)
 
 
+def boot(linux, folder, words, seed, seconds):
+    """Boots `linux` in `folder` with the command line's `words`; what it printed. `seed` is that of its random numbers."""
+    command = [linux, "time-travel=inf-cpu", *words]
+    environment = {**os.environ, "ORACLE_SEED": str(seed)}
+    fixed = os.path.join(os.path.dirname(linux), "fixed.so")
+    if os.path.exists(fixed):
+        environment["LD_PRELOAD"] = fixed
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=environment, cwd=folder, timeout=seconds)
+        console = done.stdout.decode(errors="replace")
+    except subprocess.TimeoutExpired as e:
+        console = (e.stdout or b"").decode(errors="replace") + "\n(stopped: it took too long)"
+    try:
+        with open(f"{folder}/console") as f:
+            console += f.read()
+    except OSError:
+        pass
+    return console
+
+
 def play(linux, jobs, seed):
     """Plays `jobs` in one boot whose random numbers come from `seed`; their results."""
     with tempfile.TemporaryDirectory(prefix="txweir-oracle-") as folder:
         with open(f"{folder}/jobs.json", "w") as f:
             json.dump(jobs, f)
-        command = [linux, "time-travel=inf-cpu", "mem=192M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
-                   f"init={HOME}/init", "con=null", "con0=null,fd:1", "quiet", f"ORACLE_HOME={HOME}", "ORACLE_JOB=/proc/self/cwd"]
         # The command line is stirred into the kernel's random numbers, so it must not name the job's folder, which is a new one
         # each time: that is the working directory.
-        environment = {**os.environ, "ORACLE_SEED": str(seed)}
-        fixed = os.path.join(os.path.dirname(linux), "fixed.so")
-        if os.path.exists(fixed):
-            environment["LD_PRELOAD"] = fixed
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  env=environment, cwd=folder, timeout=BOOT_SECONDS_MAX + 10 * len(jobs))
-            console = done.stdout.decode(errors="replace")
-        except subprocess.TimeoutExpired as e:
-            console = (e.stdout or b"").decode(errors="replace") + "\n(stopped: it took too long)"
-        try:
-            with open(f"{folder}/console") as f:
-                console += f.read()
-        except OSError:
-            pass
+        words = ["mem=192M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", f"init={HOME}/init", "con=null",
+                 "con0=null,fd:1", "quiet", f"ORACLE_HOME={HOME}", "ORACLE_JOB=/proc/self/cwd"]
+        console = boot(linux, folder, words, seed, BOOT_SECONDS_MAX + 10 * len(jobs))
         results = []
         for index in range(len(jobs)):
             try:

@@ -10,7 +10,7 @@ const TABLE: &str = "spec/instructions.txt";
 
 /// Jobs that are counted. The 100 000-flow job is left to the clock: it measures the memory, not the code. So are those of
 /// owners: valgrind has no membarrier(2).
-const JOBS: [&str; 23] = [
+const JOBS: [&str; 24] = [
     "fifo-direct",
     "fifo-direct-nobql",
     "fifo-queued",
@@ -21,6 +21,7 @@ const JOBS: [&str; 23] = [
     "prio-16",
     "cake",
     "drr-1k",
+    "dualpi2",
     "ets",
     "flower-1",
     "fq_codel-1k",

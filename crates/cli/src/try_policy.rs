@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use txweir::core::value::{Value, Words};
-use txweir::lab::trial::{Entry, MIXES, Setup, Traffic, TrafficError, TrialError, run};
+use txweir::lab::trial::{
+    ALGORITHMS, Algorithm, Entry, MIXES, Setup, Traffic, TrafficError, TrialError, run,
+};
 
 use crate::bar::Bar;
 use crate::{Failure, policy};
@@ -13,11 +15,11 @@ const DEFAULT: &str = "default";
 
 /// Options of `txweir try`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "The word `default`, or no policy at all, is what a Linux box has: pfifo_fast. The first policy is \
-                        what the others are compared with.\n\nTCP is smoltcp's: CUBIC, no ECN. Nothing about marks follows \
-                        from it."
-)]
+#[command(after_help = "The word `default`, or no policy at all, is what a Linux box has: pfifo_fast. \
+                  The first policy is what the others are compared with.\n\n\
+                  Each number is the median of the runs, with its interval. A policy is best (*) \
+                  only where its interval overlaps no other one.\n\n\
+                  TCP is smoltcp's, without ECN. Nothing about marks follows from it.")]
 pub struct Args {
     /// Files of tc lines for one device (`tc` in front and `dev NAME` may be there); - is stdin
     #[arg(value_name = "POLICY")]
@@ -46,9 +48,21 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
     time: String,
 
-    /// Seed of everything random; the same seed gives the same numbers
+    /// Runs of each policy, 1 to 64, each with a seed of its own; all policies have the same seeds
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    runs: u32,
+
+    /// Seed of the first run, the next run has the next one; the same seed gives the same numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+
+    /// Congestion control of the hosts' TCP: cubic or reno
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    cc: String,
+
+    /// The hosts' TCP asks for ECN; refused by an algorithm that cannot
+    #[arg(long)]
+    ecn: bool,
 
     /// Byte queue limit on the device
     #[arg(long, value_name = "on|off", default_value = "on")]
@@ -77,7 +91,10 @@ pub fn main(args: Args) -> Result<(), Failure> {
         rtt: with_unit("--rtt", &args.rtt, "a time with its unit (20ms)")?,
         time: with_unit("--time", &args.time, "a time with its unit (10s)")?,
         seed: args.seed,
+        runs: args.runs,
         bql: args.bql == Switch::On,
+        congestion: algorithm(&args.cc)?,
+        ecn: args.ecn,
     };
     setup.check().map_err(|e| Failure::usage(format!("--{e}")))?;
     let traffic = traffic(&args.traffic, &setup)?;
@@ -107,6 +124,14 @@ pub fn main(args: Args) -> Result<(), Failure> {
         false => print!("{trial}"),
     }
     Ok(())
+}
+
+/// A congestion control by its name.
+fn algorithm(name: &str) -> Result<&'static Algorithm, Failure> {
+    Algorithm::named(name).ok_or_else(|| {
+        let names: Vec<&str> = ALGORITHMS.iter().map(|a| a.name).collect();
+        Failure::usage(format!("--cc: expected {}, given \"{name}\"", names.join(" or ")))
+    })
 }
 
 /// A value that says its unit: a bare number would be bit/s or microseconds to tc, and hardly that to who types it.
@@ -172,6 +197,20 @@ mod tests {
         assert_eq!([rate("20mbit"), rate("20"), rate("x"), rate("")], [Some(20_000_000), None, None, None]);
         let time = |text| with_unit::<Nanos>("--rtt", text, "a time").map(|t| t.0).ok();
         assert_eq!([time("20ms"), time("0"), time("1.5")], [Some(20_000_000), Some(0), None]);
+    }
+
+    /// The help names every algorithm; the default of the option is the default of the table.
+    #[test]
+    fn algorithms_are_found_by_name() {
+        use clap::Args as _;
+        let known = algorithm("reno").map(|a| a.name).ok();
+        assert_eq!((known, algorithm("bbr").is_err(), algorithm("").is_err()), (Some("reno"), true, true));
+        let command = Args::augment_args(clap::Command::new("try"));
+        let option = command.get_arguments().find(|a| a.get_id() == "cc");
+        let help = option.and_then(clap::Arg::get_help).map(ToString::to_string).unwrap_or_default();
+        assert!(ALGORITHMS.iter().all(|a| help.contains(a.name)), "{help}");
+        let default = option.and_then(|o| o.get_default_values().first()?.to_str());
+        assert_eq!(default, Some(ALGORITHMS[0].name));
     }
 
     #[test]

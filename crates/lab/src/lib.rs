@@ -1,25 +1,30 @@
 //! Virtual time for txweir: an event engine, hosts with real TCP, links, and what they measure.
 //!
-//! **The clock.** [`engine::Engine`] orders events by (time in nanoseconds, sequence number). The same seed and
-//! scenario give the same events, byte for byte; [`engine::Trace`] writes them and keeps a rolling hash.
+//! **The clock.** [`engine::Engine`] orders events by (time in nanoseconds, sequence number). The
+//! same seed and scenario give the same events, byte for byte; [`engine::Trace`] writes them and
+//! keeps a rolling hash.
 //!
 //! **The hosts.** [`tcp::Conn`] is one end of a TCP connection: the state machine of `txweir-transport`, which does TCP
 //! as Linux does, and an application. [`udp`] sends at a constant rate. Payload is not carried: a [`frame::Frame`] is
 //! the headers and a length.
 //!
-//! **The network.** [`net::Net`] is hosts, links and traffic; a [`nic::Nic`] is the transmit side of each direction
-//! of a link: core's `TxPath` over core's `Wire`, into a [`link::Link`]. [`dumbbell::Dumbbell`] is the smallest net,
-//! the yardstick of the engine's speed: n TCP streams through one tail-drop bottleneck.
+//! **The network.** [`net::Net`] is hosts, links and traffic; a [`nic::Nic`] is the transmit side
+//! of each direction of a link: core's `TxPath` over core's `Wire`, into a [`link::Link`].
+//! [`dumbbell::Dumbbell`] is the smallest net, the yardstick of the engine's speed: n TCP streams
+//! through one tail-drop bottleneck.
 //!
-//! **The story.** [`scenario::Scenario`] reads a net from TOML, [`mod@run`] runs it, [`report::Report`] says what it
-//! measured, [`pcap`] writes what each link carried. [`reproduce`] sets published experiments beside their numbers.
-//! [`replay`] compares with what the Linux kernel was recorded to do. [`trial`] sets policies side by side on one traffic.
+//! **The story.** [`scenario::Scenario`] reads a net from TOML, [`mod@run`] runs it,
+//! [`report::Report`] says what it measured, [`pcap`] writes what each link carried. [`reproduce`]
+//! sets published experiments beside their numbers. [`replay`] compares with what the Linux kernel
+//! was recorded to do. [`trial`] sets policies side by side on one traffic; [`fidelity`] says how
+//! close the TCP of a set-up is known to come to Linux's.
 
 pub mod app;
 pub mod cpu;
 pub mod dist;
 pub mod dumbbell;
 pub mod engine;
+pub mod fidelity;
 pub mod frame;
 pub mod link;
 pub mod net;

@@ -1,15 +1,22 @@
 //! Trials: policies side by side on the same traffic, in virtual time.
 //!
-//! Two hosts and one bottleneck. The near host's transmit side has the policy, the ring and the byte limit, and sends
-//! into a link of the given rate; the way back is wide and empty; the round trip without queues is as given. The near
-//! host's transmit side is a forwarder's, as in a router: what does not fit is dropped. [`run`] runs each policy with
-//! the same seed and gives a [`Trial`], which says itself as JSON and as text.
+//! Two hosts and one bottleneck. The near host's transmit side has the policy, the ring and the
+//! byte limit, and sends into a link of the given rate; the way back is wide and empty; the round
+//! trip without queues is as given. The near host's transmit side is a forwarder's, as in a router:
+//! what does not fit is dropped. [`run`] runs each policy with the same seeds and gives a
+//! [`Trial`], which says itself as JSON and as text: the median of each number over the runs, and
+//! its interval ([`measure`]).
 
 mod capture;
 pub mod html;
+pub mod measure;
 pub mod mix;
 mod run;
 mod text;
+mod transport;
+mod units;
+mod verdict;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,11 +26,15 @@ use txweir_core::value::text_of;
 use txweir_core::{Nanos, Rate};
 use txweir_tc::{Diagnostic, Policy};
 
+use crate::fidelity::Fidelity;
 use crate::report::Times;
 
 pub use html::html;
+pub use measure::{Better, Interval, Mark, Measure};
 pub use mix::{MIXES, Traffic, TrafficError};
-pub use run::run;
+pub use run::{run, run_on};
+pub use transport::{ALGORITHMS, Algorithm};
+pub use units::Unit;
 
 /// The near host, whose transmit side is tried.
 const NEAR: u32 = 0;
@@ -34,10 +45,10 @@ const FAR: u32 = 1;
 pub const STEPS: u64 = 100;
 /// Most policies of a trial.
 pub const POLICIES_MAX: usize = 32;
-/// Which TCP it was: nobody should conclude from it about marks.
-pub const TCP: &str = "smoltcp CUBIC, no ECN, no SACK recovery, no pacing";
+/// Most runs of a policy.
+pub const RUNS_MAX: u32 = 64;
 
-/// The bottleneck, and how long.
+/// The bottleneck, the TCP of the hosts, how long and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Line rate of the bottleneck: 64 kbit/s to 100 Gbit/s.
@@ -48,14 +59,21 @@ pub struct Setup {
     pub rtt: Nanos,
     /// How long it runs, 100 ms to 1 h. The first tenth is not measured, except in the series.
     pub time: Nanos,
-    /// Decides start times, flow hashes, sequence numbers.
+    /// Seed of the first run: it decides start times, flow hashes, sequence numbers. Each further
+    /// run has the next one; after the largest comes zero.
     pub seed: u64,
+    /// Runs of each policy, 1 to [`RUNS_MAX`].
+    pub runs: u32,
     /// Byte queue limit on the device.
     pub bql: bool,
+    /// Congestion control of the hosts.
+    pub congestion: &'static Algorithm,
+    /// Whether the hosts ask for ECN (RFC 3168); only an algorithm that negotiates it may.
+    pub ecn: bool,
 }
 
 impl Default for Setup {
-    /// 1 Gbit/s, a ring of 1024, 20 ms, 10 s, BQL on.
+    /// 1 Gbit/s, a ring of 1024, 20 ms, five runs of 10 s, BQL on, the first algorithm without ECN.
     fn default() -> Self {
         Self {
             link: Rate::from_bits(1_000_000_000),
@@ -63,7 +81,10 @@ impl Default for Setup {
             rtt: Nanos::from_millis(20),
             time: Nanos::from_secs(10),
             seed: 1,
+            runs: 5,
             bql: true,
+            congestion: &ALGORITHMS[0],
+            ecn: false,
         }
     }
 }
@@ -85,6 +106,13 @@ impl Setup {
         }
         if !(Nanos::from_millis(100)..=Nanos::from_secs(3600)).contains(&self.time) {
             return refuse("time", "100ms to 3600s", text_of(&self.time));
+        }
+        if !(1..=RUNS_MAX).contains(&self.runs) {
+            return refuse("runs", &format!("1 to {RUNS_MAX}"), self.runs.to_string());
+        }
+        if self.ecn && !self.congestion.ecn {
+            let name = self.congestion.name;
+            return refuse("ecn", &format!("off with {name}, which negotiates no ECN"), "on".into());
         }
         Ok(())
     }
@@ -119,8 +147,10 @@ impl fmt::Display for TrialError {
 
 impl std::error::Error for TrialError {}
 
-/// What a trial has measured. Times in nanoseconds, rates in bit/s, sizes in bytes. Numbers are of what came after the
-/// warm-up; series have [`STEPS`] values from the very start on, each of one step.
+/// What a trial has measured. Times in nanoseconds, rates in bit/s, sizes in bytes. Numbers are of
+/// what came after the warm-up; series have [`STEPS`] values from the very start on, each of one
+/// step. The `measures` of a policy are of all of its runs; all else is of one run, the one of
+/// median goodput.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Trial {
     /// One line: traffic, link, round trip.
@@ -141,23 +171,38 @@ pub struct Trial {
     pub time_ns: u64,
     /// Length of the warm-up.
     pub warmup_ns: u64,
-    /// Seed of the runs.
+    /// Seed of the first run of each policy; the others have the next ones.
     pub seed: u64,
     /// Which TCP the hosts have.
-    pub tcp: &'static str,
+    pub tcp: String,
+    /// Congestion control of the hosts.
+    pub congestion: &'static str,
+    /// Whether the hosts ask for ECN.
+    pub ecn: bool,
+    /// How close that TCP is known to come to Linux here; null for traffic without TCP.
+    pub fidelity: Option<Fidelity>,
+    /// How many runs of each policy there are, and how intervals are made of them.
+    pub interval: Interval,
+    /// The result in sentences, without their full stops.
+    pub verdict: Vec<String>,
     /// Length of one step of every series.
     pub step_ns: u64,
     /// One for each policy.
     pub policies: Vec<PolicyTrial>,
 }
 
-/// One policy's run.
+/// One policy: the numbers of all of its runs, and the whole of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyTrial {
     /// File name, or `default`.
     pub name: String,
     /// The text of the policy; empty for the default.
     pub policy: String,
+    /// Seed of the run that all but `measures` is of: its goodput, of all groups together, is the
+    /// median one.
+    pub shown_seed: u64,
+    /// The headline numbers of all runs.
+    pub measures: Vec<Measure>,
     /// Groups of traffic, in the order of the mix.
     pub groups: Vec<GroupTrial>,
     /// Qdiscs, parents first.
@@ -202,6 +247,16 @@ pub struct GroupTrial {
     pub received_packets: Option<u64>,
     /// The same over time.
     pub series: GroupSeries,
+}
+
+impl GroupTrial {
+    /// Its name, and how many it is.
+    fn title(&self) -> String {
+        match self.count {
+            1 => self.name.clone(),
+            n => format!("{} x{n}", self.name),
+        }
+    }
 }
 
 /// A group over time.

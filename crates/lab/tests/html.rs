@@ -52,8 +52,19 @@ fn group(name: &str, kind: &str, count: u32, steps: usize, (rate, ns): (u64, u64
     })
 }
 
+/// Five runs a hundredth apart.
+fn measure(group: Option<&str>, name: &str, unit: &str, median: f64, mark: Option<&str>) -> Value {
+    // Of so few digits that any reader of JSON reads them back.
+    let runs = [1.01, 0.99, 1.0, 0.98, 1.02].map(|share| (median * share * 1000.0).round() / 1000.0);
+    json!({
+        "group": group, "measure": name, "unit": unit, "better": "less", "runs": runs, "median": median,
+        "low": runs[3], "high": runs[4], "mark": mark,
+    })
+}
+
 fn policy(name: &str, k: usize, steps: usize) -> Value {
     let ns = 600_000_000 >> (k * 2);
+    let mark = (k == 1).then_some("best");
     let class = |handle: &str, parent: &str, kind: &str| {
         json!({
             "handle": handle, "parent": parent, "kind": kind, "sent_packets": 15_000, "sent_bytes": 22_000_000,
@@ -71,6 +82,15 @@ fn policy(name: &str, k: usize, steps: usize) -> Value {
     };
     json!({
         "name": name, "policy": "qdisc add root handle 1: prio\nqdisc add parent 1:1 fq_codel\n",
+        "shown_seed": 3,
+        "measures": [
+            measure(Some("bulk"), "throughput_bit_s", "bit/s", 19e6 - k as f64 * 3e5, None),
+            measure(Some("rr"), "transactions_per_s", "1/s", 46.3, None),
+            measure(Some("rr"), "latency_p50_ns", "ns", ns as f64, mark),
+            measure(Some("rr"), "latency_p99_ns", "ns", ns as f64 * 3.0, mark),
+            measure(None, "utilisation", "share", 0.98, Some("equal")),
+            measure(None, "marked_packets", "packets", 0.0, None),
+        ],
         "groups": [
             group("bulk", "stream", 4, steps, (19_000_000 - k as u64 * 300_000, ns)),
             group("rr", "rr", 4, steps, (300_000, ns)),
@@ -87,7 +107,12 @@ fn sample(names: &[&str], steps: usize) -> Value {
     json!({
         "title": "bulk+rr over 20Mbit, RTT 20ms", "traffic": "bulk+rr", "about": "4 bulk uploads and 4 clients",
         "link_rate_bit_s": 20_000_000, "rtt_ns": 20_000_000, "ring": 1024, "time_ns": 10_000_000_000u64,
-        "warmup_ns": 1_000_000_000, "seed": 1, "tcp": "a TCP", "step_ns": 10_000_000_000 / steps.max(1) as u64,
+        "warmup_ns": 1_000_000_000, "seed": 1, "tcp": "a TCP",
+        "interval": {"runs": 5, "low_rank": 1, "high_rank": 5, "coverage": 0.9375, "marked_from": 4},
+        "fidelity": {"range": "outside", "rows": 3, "rows_inside": 2, "reasons": ["<rate> is above"],
+                     "nearest": [{"name": "a&b", "inside": false}]},
+        "verdict": ["rr x4 p99: 1.80 s with default, 450 us with <fq>: 4.0 times lower", "starved with x: y"],
+        "step_ns": 10_000_000_000 / steps.max(1) as u64,
         "policies": names.iter().enumerate().map(|(k, name)| policy(name, k, steps)).collect::<Vec<_>>(),
     })
 }
@@ -95,7 +120,18 @@ fn sample(names: &[&str], steps: usize) -> Value {
 /// Every value of `groups`, `device` and so on is null.
 fn nulls() -> Value {
     let mut report = sample(&["a", "b"], 20);
-    for key in ["groups", "classes", "device", "stages", "drops", "marks", "jain", "policy"] {
+    for key in [
+        "groups",
+        "classes",
+        "device",
+        "stages",
+        "drops",
+        "marks",
+        "jain",
+        "policy",
+        "measures",
+        "shown_seed",
+    ] {
         report["policies"][1][key] = Value::Null;
     }
     report["policies"][0]["groups"][1]["latency"] = Value::Null;
@@ -123,9 +159,61 @@ fn headline_is_there_without_javascript() {
     let words: Vec<&str> =
         table.split(['<', '>']).skip(2).step_by(2).map(str::trim).filter(|w| !w.is_empty()).collect();
     let from = words.iter().position(|w| *w == "latency p50").unwrap();
-    assert_eq!(words[from..from + 6], ["latency p50", "600 ms", "150 ms", "latency p99", "1.80 s", "450 ms"]);
-    let verdict = "p99: <b>1.80 s</b> with default, <b>450 ms</b> with fq_codel.tc, 4.0 times lower.";
+    assert_eq!(
+        words[from..from + 10],
+        [
+            "latency p50",
+            "600 ms",
+            "588..612",
+            "150 ms",
+            "147..153",
+            "latency p99",
+            "1.80 s",
+            "1.76..1.84",
+            "450 ms",
+            "441..459"
+        ]
+    );
+    assert!(table.contains("<span class=\"best\">450 ms</span>"), "{table}");
+    assert_eq!(table.matches("class=\"equal\">98.0 %").count(), 2, "{table}");
+    assert!(!table.contains("marked"), "no policy marks: {table}");
+    let verdict = "<p class=\"verdict\">rr x4 p99: 1.80 s with default, 450 µs with &lt;fq&gt;: 4.0 times lower.</p>\
+                   <p class=\"verdict\">starved with x: y.</p>";
     assert!(table.contains(verdict), "{table}");
+    let runs = "Medians of 5 runs, seeds 1 to 5; beside them the 93.8 % interval (smallest to largest run), if it \
+                reads otherwise. <b>best</b>: the interval overlaps no other one.";
+    assert!(table.contains(runs), "{table}");
+    assert!(table.contains("the one of median goodput (seed: default 3, fq_codel.tc 3)."), "{table}");
+}
+
+/// The transport stands in the head of the page, in the colour of a warning unless it lies inside
+/// the recorded range.
+#[test]
+fn transport_and_its_fidelity_are_in_the_head_of_the_page() {
+    let head = |report: &Value| {
+        let page = html(&report.to_string());
+        page.split("</header>").next().map(String::from).expect("a head")
+    };
+    let mut report = sample(&["default"], 0);
+    let said = "<p class=\"transport warn\"><b>TCP:</b> a TCP. Held against Linux’s TCP: outside the recorded range: \
+                &lt;rate&gt; is above; 2 of 3 like recordings agree; nearest: a&amp;b (differs).</p>";
+    assert!(head(&report).contains(said), "{}", head(&report));
+    report["fidelity"]["range"] = "inside".into();
+    report["fidelity"]["reasons"] = json!([]);
+    let said = "<p class=\"transport\"><b>TCP:</b> a TCP. Held against Linux’s TCP: inside the recorded range; 2 of 3";
+    assert!(head(&report).contains(said), "{}", head(&report));
+    report["fidelity"] = json!({"range": "empty", "rows": 0, "rows_inside": 0, "reasons": [], "nearest": []});
+    assert!(head(&report).contains("TCP: nothing was recorded, so nothing is known.</p>"));
+    for odd in [json!(null), json!({"range": "far"}), json!([1])] {
+        report["fidelity"] = odd;
+        assert!(head(&report).contains("<p class=\"transport\"><b>TCP:</b> a TCP.</p>"));
+    }
+    for odd in
+        [json!({"runs": 0, "low_rank": 0, "high_rank": 0, "coverage": -1, "marked_from": 0}), json!("x")]
+    {
+        report["interval"] = odd;
+        assert!(html(&report.to_string()).ends_with("</html>\n"));
+    }
 }
 
 #[test]
@@ -136,6 +224,12 @@ fn data_is_the_json_that_was_given_and_markup_in_it_stays_text() {
     report["policies"][0]["policy"] = HOSTILE.into();
     report["policies"][0]["groups"][0]["name"] = HOSTILE.into();
     report["policies"][0]["classes"][0]["drops"] = json!({HOSTILE: 1});
+    report["tcp"] = HOSTILE.into();
+    report["verdict"] = json!([HOSTILE]);
+    report["fidelity"]["reasons"] = json!([HOSTILE]);
+    for (i, key) in ["measure", "unit", "mark", "group"].iter().enumerate() {
+        report["policies"][0]["measures"][i][key] = HOSTILE.into();
+    }
     let page = html(&report.to_string());
     let data = page.split("id=\"data\">").nth(1).unwrap().split("</script>").next().unwrap();
     assert_eq!(serde_json::from_str::<Value>(data).unwrap(), report);

@@ -3,17 +3,28 @@
 mod common;
 
 use std::fmt::Write;
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
 
 use txweir_core::{Nanos, Rate};
+use txweir_lab::fidelity::Range;
 use txweir_lab::run::{Options, run as play};
-use txweir_lab::trial::{Entry, GroupTrial, MIXES, PolicyTrial, Setup, Traffic, Trial, TrialError, run};
+use txweir_lab::trial::{
+    ALGORITHMS, Algorithm, Entry, GroupTrial, MIXES, Mark, Measure, PolicyTrial, Setup, Traffic, Trial,
+    TrialError, run, run_on,
+};
 use txweir_tc::Policy;
 
 const MS: u64 = common::MS;
 
-/// A home uplink, for a short while.
+/// A home uplink, for a short while, once.
 fn uplink() -> Setup {
-    Setup { link: Rate::from_bits(20_000_000), time: Nanos::from_secs(5), ..Setup::default() }
+    Setup { link: Rate::from_bits(20_000_000), time: Nanos::from_secs(5), runs: 1, ..Setup::default() }
+}
+
+/// The same for a second, five times.
+fn five() -> Setup {
+    Setup { time: Nanos::from_secs(1), runs: 5, ..uplink() }
 }
 
 fn entry(name: &str, text: &str) -> Entry {
@@ -32,6 +43,12 @@ fn mix(name: &str) -> Traffic {
 
 fn group<'a>(p: &'a PolicyTrial, name: &str) -> &'a GroupTrial {
     p.groups.iter().find(|g| g.name == name).expect("a group")
+}
+
+fn measure<'a>(p: &'a PolicyTrial, group: &str, name: &str) -> &'a Measure {
+    let group = (!group.is_empty()).then_some(group);
+    let found = p.measures.iter().find(|m| m.group.as_deref() == group && m.measure == name);
+    found.unwrap_or_else(|| panic!("{group:?} {name}"))
 }
 
 fn p99(p: &PolicyTrial, name: &str) -> u64 {
@@ -69,6 +86,160 @@ fn the_same_seed_gives_the_same_json() {
     let json = |seed| trial(&Setup { seed, ..setup }, &mix("rrul"), &[("a", ""), ("b", CLASSES)]).to_json();
     assert_eq!(json(7), json(7));
     assert_ne!(json(7), json(8));
+}
+
+/// Each run of many is the run of its own seed alone, whatever ran before it and beside it.
+#[test]
+fn runs_are_those_of_their_seeds() {
+    let policies = [("default", ""), ("fq", "qdisc add root fq_codel")];
+    let t = trial(&Setup { seed: 40, ..five() }, &mix("bulk+rr"), &policies);
+    assert_eq!((t.seed, t.interval.runs, t.interval.low_rank, t.interval.high_rank), (40, 5, 1, 5));
+    for (i, seed) in (40..45).enumerate() {
+        let alone = trial(&Setup { seed, runs: 1, ..five() }, &mix("bulk+rr"), &policies);
+        for (p, alone) in t.policies.iter().zip(&alone.policies) {
+            let value = |group, name| measure(p, group, name).runs[i];
+            assert_eq!(value("rr", "latency_p99_ns"), Some(p99(alone, "rr") as f64));
+            assert_eq!(value("bulk", "throughput_bit_s"), Some(group(alone, "bulk").throughput_bit_s as f64));
+            assert_eq!(value("bulk", "jain"), Some(group(alone, "bulk").jain));
+            assert_eq!(value("", "dropped_packets"), Some(alone.drops.values().sum::<u64>() as f64));
+            assert_eq!(value("", "qdisc_bytes_mean"), Some(alone.classes[0].backlog_bytes.mean as f64));
+            if p.shown_seed == seed {
+                // All of the run is shown, and only its measures are of all runs.
+                let shown = PolicyTrial { measures: alone.measures.clone(), ..p.clone() };
+                assert_eq!(&shown, alone);
+            }
+        }
+    }
+}
+
+/// The run that is shown has the middle one of the goodputs; what the measures say follows from
+/// their runs.
+#[test]
+fn medians_and_ends_are_those_of_the_runs() {
+    let t = trial(&five(), &mix("rrul"), &[("default", ""), ("fq", "qdisc add root fq_codel")]);
+    for p in &t.policies {
+        let total = |i: usize| -> f64 {
+            let of = |g: &GroupTrial| match g.kind {
+                // Of transactions there is no throughput among the measures: a request and a
+                // response of 64 bytes.
+                "rr" => measure(p, &g.name, "transactions_per_s").runs[i].expect("a value") * 1024.0,
+                _ => measure(p, &g.name, "throughput_bit_s").runs[i].expect("a value"),
+            };
+            p.groups.iter().map(of).sum()
+        };
+        let shown = total((p.shown_seed - t.seed) as usize);
+        let below = (0..5).filter(|i| total(*i) < shown).count();
+        let above = (0..5).filter(|i| total(*i) > shown).count();
+        assert!(below <= 2 && above <= 2, "{} {below} {above}", p.name);
+        for m in &p.measures {
+            let mut all: Vec<f64> =
+                m.runs.iter().map(|v| v.expect("every run measures all of rrul")).collect();
+            all.sort_by(f64::total_cmp);
+            assert_eq!(
+                (m.low, m.median, m.high),
+                (Some(all[0]), Some(all[2]), Some(all[4])),
+                "{}",
+                m.measure
+            );
+        }
+    }
+    let varied = t.policies.iter().flat_map(|p| &p.measures).filter(|m| m.low != m.high).count();
+    assert!(varied > 10, "{varied}: seeds make a difference");
+}
+
+#[test]
+fn threads_do_not_change_a_byte() {
+    let entries = [entry("default", ""), entry("fq", "qdisc add root fq_codel"), entry("classes", CLASSES)];
+    let frames = (0..300).map(|i| (5_000_000_000 + i * 200_000, 0, 1000));
+    for traffic in [mix("rrul"), mix("web"), replay(&pcap(frames), &five())] {
+        let outputs = [1, 2, 5].map(|threads| {
+            let threads = NonZeroUsize::new(threads).expect("threads");
+            let over = Mutex::new(Vec::new());
+            let t = run_on(threads, &five(), &traffic, &entries, &mut |now, whole| {
+                over.lock().expect("one thread").push((now.0, whole.0));
+            });
+            let t = t.unwrap_or_else(|e| panic!("{e}"));
+            let over = over.into_inner().expect("one thread");
+            // 3 policies, 5 runs, 100 steps.
+            assert!(over.is_sorted() && over.len() == 1500, "{}", over.len());
+            assert_eq!(over.last(), Some(&(t.time_ns * 15, t.time_ns * 15)));
+            (t.to_string(), t.to_json(), txweir_lab::trial::html(&t.to_json()))
+        });
+        assert!(outputs[0] == outputs[1] && outputs[0] == outputs[2]);
+    }
+}
+
+#[test]
+fn a_star_is_for_what_runs_tell_apart() {
+    let fifo = "qdisc add root pfifo limit 1000";
+    let policies = [("fifo", fifo), ("fq", "qdisc add root fq_codel"), ("again", "qdisc add root fq_codel")];
+    let marks =
+        |t: &Trial, group, name| t.policies.iter().map(|p| measure(p, group, name).mark).collect::<Vec<_>>();
+    let two = trial(&five(), &mix("bulk+rr"), &policies[..2]);
+    assert_eq!(marks(&two, "rr", "latency_p99_ns"), [None, Some(Mark::Best)]);
+    assert_eq!(marks(&two, "", "dropped_packets"), [None, None]);
+    // The same policy twice is never better than itself.
+    let three = trial(&five(), &mix("bulk+rr"), &policies);
+    assert_eq!(marks(&three, "rr", "latency_p99_ns"), [None, Some(Mark::Equal), Some(Mark::Equal)]);
+    let alike = trial(&five(), &mix("bulk+rr"), &policies[1..]);
+    assert!(alike.policies.iter().flat_map(|p| &p.measures).all(|m| m.mark.is_none()));
+    let said = |t: &Trial| t.verdict.join("\n");
+    assert!(said(&two).ends_with("times lower"), "{}", said(&two));
+    assert!(said(&alike).ends_with(": not told apart by 5 runs each"), "{}", said(&alike));
+    // Fewer than four runs have intervals and no marks, one run has neither.
+    for runs in [1, 3] {
+        let few = trial(&Setup { runs, ..five() }, &mix("bulk+rr"), &policies[..2]);
+        assert!(few.policies.iter().flat_map(|p| &p.measures).all(|m| m.mark.is_none()));
+        let text = few.to_string();
+        assert!(!text.contains('*') && text.contains("to tell them apart"), "{text}");
+        assert_eq!(text.contains("no marks: 4 runs at least tell policies apart"), runs == 3);
+        assert_eq!(text.contains("one run of each policy, seed 1: no intervals"), runs == 1);
+    }
+}
+
+/// A strict priority that is always busy lets nothing else through.
+#[test]
+fn who_is_starved_is_named() {
+    let policy = "qdisc add root handle 1: prio\nfilter add parent 1: protocol ip u32 match ip protocol 6 0xff classid \
+                  1:1\nfilter add parent 1: protocol ip u32 match ip protocol 17 0xff classid 1:3";
+    let traffic = "[[traffic]]\nname = 'bulk'\nfrom = 'a'\nto = 'b'\nkind = 'stream'\ncount = 4\n\
+                   [[traffic]]\nname = 'call'\nfrom = 'a'\nto = 'b'\nkind = 'cbr'\nsize = '200'\nrate = '80kbit'\n";
+    // A second of which the first tenth is slow start; the way is so short that the line never
+    // idles after it.
+    let setup = Setup { rtt: Nanos::from_millis(1), ..five() };
+    let t = trial(
+        &setup,
+        &replay(traffic.as_bytes(), &setup),
+        &[("prio", policy), ("fq", "qdisc add root fq_codel")],
+    );
+    assert_eq!(t.verdict.last().map(String::as_str), Some("starved with prio: call"), "{:?}", t.verdict);
+    let none = measure(&t.policies[0], "call", "latency_p99_ns");
+    assert_eq!((none.median, none.runs.as_slice()), (None, &[None; 5][..]));
+    let text = t.to_string();
+    assert!(text.contains("\n     one way p99                -                    2."), "{text}");
+}
+
+#[test]
+fn the_transport_and_what_is_known_of_it_stand_above_the_numbers() {
+    let reno = Algorithm::named("reno").expect("an algorithm");
+    // With losses, at which the algorithms differ.
+    let setup = Setup { time: Nanos::from_secs(3), ..five() };
+    let fq = [("fq", "qdisc add root fq_codel")];
+    let t = trial(&Setup { congestion: reno, ..setup }, &mix("bulk+rr"), &fq);
+    let lines: Vec<String> = t.to_string().lines().skip(2).take(2).map(String::from).collect();
+    let fidelity = t.fidelity.clone().expect("TCP");
+    let tcp = "TCP: smoltcp Reno, no ECN, no SACK recovery, no pacing; windows of at most 371 kB";
+    assert_eq!(lines[0], tcp);
+    assert!(lines[1].starts_with("held against Linux's TCP: "), "{lines:?}");
+    assert!(fidelity.to_string().starts_with(&lines[1]["held against Linux's TCP: ".len()..]), "{lines:?}");
+    assert_ne!(fidelity.range, Range::Unreadable);
+    let cubic = trial(&setup, &mix("bulk+rr"), &fq);
+    assert_eq!((t.congestion, cubic.congestion, t.ecn), ("reno", "cubic", false));
+    assert_ne!(t.policies[0].measures, cubic.policies[0].measures, "the algorithm makes a difference");
+    // Nothing is to be said of the TCP of a capture.
+    let file = pcap((0..10).map(|i| (i * MS, 0, 1000)));
+    let t = trial(&five(), &replay(&file, &five()), &[("default", "")]);
+    assert_eq!((t.tcp.as_str(), t.fidelity), ("none in this traffic", None));
 }
 
 /// What the streams have outstanding stands in the queue: 95 % of what path and queue hold, with headers.
@@ -278,6 +449,12 @@ fn what_is_out_of_bounds_is_refused_in_words() {
         (Setup { ring: 0, ..base }, "ring: expected 1 to 1048576 descriptors, given 0"),
         (Setup { rtt: Nanos::from_secs(11), ..base }, "rtt: expected at most 10s, given 11s"),
         (Setup { time: Nanos::from_millis(99), ..base }, "time: expected 100ms to 3600s, given 99ms"),
+        (Setup { runs: 0, ..base }, "runs: expected 1 to 64, given 0"),
+        (Setup { runs: 65, ..base }, "runs: expected 1 to 64, given 65"),
+        (
+            Setup { ecn: true, congestion: &ALGORITHMS[0], ..base },
+            "ecn: expected off with cubic, which negotiates no ECN, given on",
+        ),
     ];
     for (setup, said) in cases {
         let e = run(&setup, &mix("voip"), &[entry("default", "")], &mut |_, _| {}).expect_err("refused");
@@ -292,23 +469,32 @@ fn what_is_out_of_bounds_is_refused_in_words() {
 
 #[test]
 fn tables_fit_and_wrap() {
-    let setup = Setup { time: Nanos::from_secs(1), ..uplink() };
+    let setup = five();
     let names =
         ["default", "a-rather-long-name.tc", "another-long-name-of-a-policy.tc", "d.tc", "e.tc", "f.tc"];
     for n in [1, 3, 6] {
         // The last is another one, so that something is best.
         let policy = |i: usize| if i + 1 == n { "qdisc add root fq_codel" } else { "" };
         let policies: Vec<(&str, &str)> = (0..n).map(|i| (names[i], policy(i))).collect();
-        let text = trial(&setup, &mix("rrul"), &policies).to_string();
+        let t = trial(&setup, &mix("rrul"), &policies);
+        let text = t.to_string();
         let widest = text.lines().map(|l| l.chars().count()).max();
         assert!(widest <= Some(100), "{widest:?}\n{text}");
-        assert_eq!(text.matches("* best").count(), usize::from(n > 1));
-        assert_eq!(text.matches("\nrr  transactions/s").count(), n.div_ceil(3));
+        // The legend explains the marks that there are.
+        let marks =
+            |mark| t.policies.iter().flat_map(|p| &p.measures).filter(|m| m.mark == Some(mark)).count();
+        for (mark, sign) in [(Mark::Best, '*'), (Mark::Equal, '=')] {
+            let cells = text.lines().filter(|l| !l.starts_with(sign));
+            let shown: usize = cells.map(|l| l.matches(sign).count()).sum();
+            let legend = text.lines().filter(|l| l.starts_with(sign)).count();
+            assert_eq!((shown, legend), (marks(mark), usize::from(marks(mark) > 0)), "{text}");
+        }
+        assert!(text.matches("\nrr  transactions/s").count() >= n.div_ceil(3));
     }
     let alike = trial(&setup, &mix("bulk+rr"), &[("default", ""), ("same.tc", "")]).to_string();
     assert!(!alike.contains('*'), "{alike}");
     let one = trial(&setup, &mix("bulk+rr"), &[("default", "")]);
-    assert!(one.headline().expect("a headline").ends_with("s with default"));
+    assert!(one.verdict[0].ends_with("s with default"), "{:?}", one.verdict);
 }
 
 /// The page with charts, and whoever else reads the JSON, finds every key, in this order.
@@ -322,10 +508,14 @@ fn json_has_its_keys_in_order() {
     };
     assert_eq!(
         keys(&value),
-        "title traffic about link_rate_bit_s rtt_ns ring bql time_ns warmup_ns seed tcp step_ns policies"
+        "title traffic about link_rate_bit_s rtt_ns ring bql time_ns warmup_ns seed tcp congestion ecn fidelity interval \
+         verdict step_ns policies"
     );
     let policy = &value["policies"][0];
-    assert_eq!(keys(policy), "name policy groups classes device stages drops marks jain");
+    assert_eq!(keys(policy), "name policy shown_seed measures groups classes device stages drops marks jain");
+    assert_eq!(keys(&policy["measures"][0]), "group measure unit better runs median low high mark");
+    assert_eq!(keys(&value["interval"]), "runs low_rank high_rank coverage marked_from");
+    assert_eq!(keys(&value["fidelity"]), "range rows rows_inside reasons nearest");
     assert_eq!(
         keys(&policy["groups"][1]),
         "name kind count throughput_bit_s jain retransmitted_bytes transactions_per_s latency lost offered_packets \

@@ -145,8 +145,19 @@ const OWN: [(&str, &str, &[&str]); 7] = [
 ];
 
 /// Kinds without classes, below which nothing hangs.
-const LEAVES: [&str; 10] =
-    ["bfifo", "cake", "codel", "fq", "fq_codel", "fq_pie", "pfifo", "pfifo_head_drop", "pie", "rough"];
+const LEAVES: [&str; 11] = [
+    "bfifo",
+    "cake",
+    "codel",
+    "dualpi2",
+    "fq",
+    "fq_codel",
+    "fq_pie",
+    "pfifo",
+    "pfifo_head_drop",
+    "pie",
+    "rough",
+];
 
 /// Whether classes or filters of other lines may hang on what a line would have made. Not on a leaf without a handle.
 fn may_make_classes(line: &Line) -> bool {

@@ -5,6 +5,7 @@
 
 mod cake;
 mod class;
+mod dualpi2;
 mod fq;
 mod htb;
 mod made;
@@ -75,7 +76,7 @@ const PLAIN: Style = Style {
     ends: false,
 };
 
-const STYLES: [Style; 14] = [
+const STYLES: [Style; 15] = [
     Style { kind: "cake", trailing: true, ..PLAIN },
     Style {
         kind: "codel",
@@ -87,6 +88,7 @@ const STYLES: [Style; 14] = [
         ..PLAIN
     },
     Style { kind: "drr", trailing: true, ..PLAIN },
+    Style { kind: "dualpi2", trailing: true, ..PLAIN },
     Style { kind: "ets", trailing: true, ..PLAIN },
     Style {
         kind: "fq_codel",
@@ -339,12 +341,17 @@ fn book_lines(out: &mut String, b: &Books) -> std::fmt::Result {
 
 fn write_stats(out: &mut String, node: &Node, below: Below<'_, '_>, form: &Form) -> std::fmt::Result {
     write_books(out, node, below)?;
-    if node.qdisc().spec().kind == "fq" {
-        out.push_str(&fq::counters_text(node.qdisc()));
-        return Ok(());
-    }
-    if node.qdisc().spec().kind == "cake" {
-        return cake::write_stats(out, node.qdisc(), form);
+    match node.qdisc().spec().kind {
+        "fq" => {
+            out.push_str(&fq::counters_text(node.qdisc()));
+            return Ok(());
+        }
+        "dualpi2" => {
+            out.push_str(&dualpi2::counters_text(node.qdisc()));
+            return Ok(());
+        }
+        "cake" => return cake::write_stats(out, node.qdisc(), form),
+        _ => {}
     }
     let style = style(node.qdisc().spec().kind);
     let mut line = String::new();
@@ -412,8 +419,10 @@ fn book_object(o: Object, b: &Books) -> Object {
 }
 
 fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
-    if qdisc.spec().kind == "fq" {
-        return fq::counters_json(o, qdisc);
+    match qdisc.spec().kind {
+        "fq" => return fq::counters_json(o, qdisc),
+        "dualpi2" => return dualpi2::counters_json(o, qdisc),
+        _ => {}
     }
     let style = style(qdisc.spec().kind);
     let mut o = Some(o);
@@ -453,6 +462,7 @@ fn part(n: u64) -> String {
 /// The options as tc prints them.
 fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     match qdisc.spec().kind {
+        "dualpi2" => return dualpi2::options(qdisc, form),
         "fq" => return fq::options(qdisc, form),
         "htb" => return htb::options(qdisc, form),
         "netem" => return netem::options(qdisc, form),

@@ -168,3 +168,12 @@ fn replace_puts_another_kind_under_the_same_handle() {
     let after = shown(&format!("{there}\nqdisc replace root handle 1: pfifo limit 7"));
     assert_eq!(after, shown("qdisc add root handle 1: pfifo limit 7"));
 }
+
+/// dualpi2-range. tc: Illegal "memlimit".
+#[test]
+fn a_memlimit_may_have_its_unit() {
+    let [bare, unit] =
+        ["1048576", "1mb"].map(|limit| shown(&format!("qdisc add root dualpi2 memlimit {limit}")));
+    assert!(bare.as_ref().is_ok_and(|line| line.contains(" memlimit 1048576B ")), "{bare:?}");
+    assert_eq!(bare, unit);
+}

@@ -2,6 +2,7 @@
 
 use txweir_core::Instant;
 
+use crate::config::EcnMode;
 use crate::flow::{Ack, CaState, Flow, RateSample};
 use crate::rack::{REORDERING, Rack};
 use crate::rate::Gather;
@@ -43,16 +44,8 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     s.rec.new_first = false;
     s.gather = Gather::new(&s.flow);
     let (prior_fack, prior_out) = (s.fack.max(prior_una), s.flow.out);
-    let marked = s.ecn.echoed(seg, s.flow.mss);
-    s.echoing = marked.classic;
-    s.flow.delivered_ce += u64::from(marked.segments);
-    let mut ack = Ack {
-        advanced,
-        echo: marked.echo,
-        marked: marked.segments,
-        prior_in_flight: s.flow.in_flight(),
-        ..Ack::default()
-    };
+    s.echoing = s.ecn.classic_echo(seg);
+    let mut ack = Ack { advanced, echo: s.echoing, prior_in_flight: s.flow.in_flight(), ..Ack::default() };
     if advanced {
         s.retransmits = 0;
     }
@@ -65,6 +58,12 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
         sack::take(s, seg, prior_una, &mut told);
     }
     s.window_probes = 0;
+    if s.ecn.mode == EcnMode::Accurate {
+        let newly = newly_acknowledged(s);
+        ack.marked = s.ecn.accurate_echo(seg, newly, s.flow.mss);
+        ack.echo = ack.marked > 0;
+        s.flow.delivered_ce += u64::from(ack.marked);
+    }
     s.cc.heard(&mut s.flow, &ack);
     if prior_out == 0 {
         reopen(s);
@@ -108,6 +107,22 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     }
     finish(s, ack);
     reopen(s);
+}
+
+/// Segments that the acknowledgement at hand acknowledges for the first time, by number or selectively.
+fn newly_acknowledged(s: &Sender) -> u32 {
+    let mut newly = s.gather.delivered(&s.flow).0;
+    let mut i = 0;
+    while let Some(u) = s.units.get(i).filter(|u| u.start < s.flow.una) {
+        if !u.marks.has(Marks::SACKED) {
+            let whole = u.end <= s.flow.una;
+            let part = (s.flow.una - u.start) / u64::from(s.flow.mss.max(1));
+            // A part of a unit has fewer segments than the unit.
+            newly += if whole { u32::from(u.segments) } else { part as u32 };
+        }
+        i += 1;
+    }
+    newly
 }
 
 /// Something was acknowledged selectively that left before the first unit in flight last did: the timeout may begin anew.

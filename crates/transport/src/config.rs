@@ -113,6 +113,9 @@ pub struct Config {
     pub restart_after_idle: bool,
     /// The tick that timers count.
     pub tick: Tick,
+    /// What the randomness of congestion control comes from; the same seed gives the same connection. Connections with
+    /// one seed probe in step.
+    pub seed: u64,
 }
 
 impl Default for Config {
@@ -137,6 +140,7 @@ impl Default for Config {
             nagle: false,
             restart_after_idle: true,
             tick: Tick::default(),
+            seed: 0,
         }
     }
 }

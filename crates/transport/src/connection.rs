@@ -2,12 +2,13 @@
 
 use txweir_core::{Ecn, Instant};
 
+use crate::accecn;
 use crate::cc::{Congestion, Wants};
-use crate::config::{Config, EcnMode, Pacing};
+use crate::config::{Config, EcnMode, Pacing, STAMP_BYTES};
 use crate::flow::Flow;
 use crate::output;
 use crate::receiver::{Due, Receiver};
-use crate::segment::{Flags, Segment, SynOptions};
+use crate::segment::{Flags, Sacks, Segment, SynOptions};
 use crate::sender::{Counters, Sender};
 use crate::timer::{self, Purpose};
 
@@ -15,6 +16,10 @@ use crate::timer::{self, Purpose};
 const SYN_LINEAR: u32 = 4;
 /// SYNs, the first included, after which the first window is still the ordinary one.
 const SYNS_FREE: u32 = 2;
+/// Most bytes of options (RFC 9293 section 3.1).
+const OPTIONS_MAX: usize = 40;
+/// Most SYNs that offer accurate ECN, if none of them is answered (RFC 9768 section 3.1.4.1).
+const SYN_OFFERS_MAX: u32 = 2;
 /// SYNs sent again before an end gives up.
 const SYN_RETRIES_MAX: u32 = 6;
 
@@ -51,8 +56,10 @@ pub struct Connection {
     scaled: bool,
     sack: bool,
     stamps: bool,
-    /// What the peer's SYN offered of marks.
-    peer_ecn: EcnMode,
+    /// The code point with which the peer's SYN, or its answer to this end's, has come.
+    syn_ecn: Ecn,
+    /// The next acknowledgement tells that code point (RFC 9768 section 3.2.2.1).
+    echoes_answer: bool,
     /// The application has nothing more.
     ending: bool,
 }
@@ -84,7 +91,8 @@ impl Connection {
             scaled: false,
             sack: config.sack,
             stamps: config.stamps,
-            peer_ecn: EcnMode::Off,
+            syn_ecn: Ecn::NotEct,
+            echoes_answer: false,
             ending: false,
         }
     }
@@ -194,10 +202,14 @@ impl Connection {
                     self.syn_due = true;
                 } else if seg.flags.has(Flags::ACK) && seg.ack >= 1 {
                     self.establish(now, seg);
+                    self.tx.ecn.told.handshake(seg);
                     self.ordinary(now, seg);
                 }
             }
-            State::Established if seg.flags.has(Flags::SYN) => self.rx.due = Due::Now,
+            State::Established if seg.flags.has(Flags::SYN) => {
+                self.rx.due = Due::Now;
+                self.echoes_answer = self.tx.ecn.mode == EcnMode::Accurate;
+            }
             State::Established => self.ordinary(now, seg),
         }
     }
@@ -261,25 +273,31 @@ impl Connection {
             _ => (Ecn::Ect0, false),
         };
         self.tx.ecn.agreed(mode, code, always);
+        self.tx.cc.agreed(mode);
         self.rx.ecn.mode = mode;
         self.rx.ecn.exact = wants == Wants::Dctcp && mode == EcnMode::Classic;
     }
 
     fn take_syn(&mut self, now: Instant, seg: &Segment) {
         self.agree(now, seg);
-        self.peer_ecn = match seg.flags.ace() {
-            7 => EcnMode::Accurate,
-            3 => EcnMode::Classic,
-            _ => EcnMode::Off,
-        };
-        let mode = match (self.wish(), self.peer_ecn) {
-            (EcnMode::Off, _) | (_, EcnMode::Off) => EcnMode::Off,
-            (EcnMode::Accurate, EcnMode::Accurate) => EcnMode::Accurate,
-            _ => EcnMode::Classic,
+        self.syn_ecn = seg.ecn;
+        let mode = match (self.wish(), seg.flags.ace()) {
+            (EcnMode::Off, _) | (_, 0) => EcnMode::Off,
+            (EcnMode::Accurate, 0b011) => EcnMode::Classic,
+            // Other values are for what follows RFC 9768, which is to be met as it is (section 3.1.3).
+            (EcnMode::Accurate, _) => EcnMode::Accurate,
+            (EcnMode::Classic, ace) if ace & 0b011 == 0b011 => self.classic_answer(seg.ecn),
+            (EcnMode::Classic, _) => EcnMode::Off,
         };
         self.agree_on_marks(mode);
         self.state = State::SynReceived;
         self.syn_due = true;
+    }
+
+    /// An ordinary sender sends no SYN that may be marked (RFC 3168 section 6.1.1), one with DCTCP does.
+    fn classic_answer(&self, ecn: Ecn) -> EcnMode {
+        let strange = ecn.capable() && self.tx.cc.wants() != Wants::Dctcp;
+        if strange { EcnMode::Off } else { EcnMode::Classic }
     }
 
     fn take_answer(&mut self, now: Instant, seg: &Segment) {
@@ -289,11 +307,17 @@ impl Connection {
         self.agree(now, seg);
         let mode = match (self.wish(), seg.flags.ace()) {
             (EcnMode::Off, _) => EcnMode::Off,
-            (EcnMode::Accurate, 2 | 3 | 4 | 6) => EcnMode::Accurate,
-            (_, 1 | 5) => EcnMode::Classic,
+            (EcnMode::Accurate, ace) if accecn::agrees(ace) => EcnMode::Accurate,
+            // 0b101 comes from a peer with the nonce of RFC 3540, which has classic marks, too.
+            (_, 0b001 | 0b101) => EcnMode::Classic,
             _ => EcnMode::Off,
         };
         self.agree_on_marks(mode);
+        self.syn_ecn = seg.ecn;
+        if mode == EcnMode::Accurate {
+            self.rx.ecn.counts.answered(seg.ecn);
+            self.echoes_answer = true;
+        }
         self.establish(now, seg);
         self.rx.due = Due::Now;
     }
@@ -348,9 +372,9 @@ impl Connection {
             State::Established | State::Closed => {}
         }
         if let Some(at) = self.rx.split_at.take() {
-            let ack = Segment { ack: at, ..self.bare(now) };
+            let offer = self.rx.acknowledge_before();
+            let ack = Segment { ack: at, ..self.bare(now, offer) };
             self.rx.ecn.turn();
-            self.rx.due = Due::Now;
             self.tx.counters.acks_sent += 1;
             return Some(ack);
         }
@@ -359,7 +383,8 @@ impl Connection {
                 let seq = self.tx.flow.una - 1;
                 let ticks = self.tx.rto();
                 timer::set(&mut self.tx, Purpose::Window, ticks);
-                return Some(Segment { seq, ..self.bare(now) });
+                let offer = self.rx.acknowledge();
+                return Some(Segment { seq, ..self.bare(now, offer) });
             }
             let mut out = output::next(&mut self.tx, self.sack);
             if out.is_none() && self.ending && !self.tx.closing {
@@ -372,15 +397,21 @@ impl Connection {
         }
         if self.rx.due == Due::Now {
             self.tx.counters.acks_sent += 1;
-            return Some(self.bare(now));
+            let offer = self.rx.acknowledge();
+            return Some(self.bare(now, offer));
         }
         None
     }
 
-    /// A segment without data.
-    fn bare(&mut self, now: Instant) -> Segment {
-        let flags = Flags::ACK.with(self.rx.ecn.flags());
-        let (window, sacks) = self.rx.acknowledge();
+    /// A segment without data, which offers this window and reports these blocks.
+    fn bare(&mut self, now: Instant, (window, sacks): (u16, Sacks)) -> Segment {
+        let mut flags = Flags::ACK.with(self.rx.ecn.flags());
+        if std::mem::take(&mut self.echoes_answer) && sacks.is_empty() {
+            flags = Flags::ACK.with(Flags::of_ace(accecn::handshake(self.syn_ecn)));
+        }
+        let used = if self.stamps { STAMP_BYTES as usize } else { 0 };
+        let blocks = sacks.blocks().len();
+        let used = used + if blocks > 0 { 4 + 8 * blocks } else { 0 };
         let (ecn, _) = self.tx.ecn.label(false);
         Segment {
             seq: self.tx.flow.next,
@@ -390,12 +421,14 @@ impl Connection {
             ecn,
             sacks,
             stamps: self.stamps.then(|| (self.config.tick.stamp(now), self.rx.recent_stamp)),
+            ecn_bytes: self.rx.ecn.option(OPTIONS_MAX - used),
             departs: now,
             ..Segment::default()
         }
     }
 
     fn data(&mut self, now: Instant, out: output::Out) -> Segment {
+        self.echoes_answer = false;
         let (ecn, cwr) = self.tx.ecn.label(!out.again);
         let last = out.start + u64::from(out.len) == self.tx.flow.write;
         let flags = Flags::ACK
@@ -413,9 +446,11 @@ impl Connection {
             window,
             gso: if out.len > mss { mss as u16 } else { 0 },
             flags,
+            accurate: self.tx.ecn.mode == EcnMode::Accurate,
             ecn,
             sacks,
             stamps: self.stamps.then(|| (self.config.tick.stamp(out.departs), self.rx.recent_stamp)),
+            ecn_bytes: None,
             syn: None,
             departs: if self.tx.queue_paces { out.departs } else { now },
             again: out.again,
@@ -436,11 +471,18 @@ impl Connection {
         let mode = if answers { self.tx.ecn.mode } else { self.wish() };
         let ace = match (mode, answers) {
             (EcnMode::Off, _) => 0,
-            (EcnMode::Classic, false) => 3,
-            (EcnMode::Classic, true) => 1,
-            (EcnMode::Accurate, false) => 7,
-            (EcnMode::Accurate, true) => 2,
+            // A SYN that was lost may have been lost for its flags (RFC 3168 section 6.1.1.1).
+            (EcnMode::Classic, false) if self.syns > 1 => 0,
+            (EcnMode::Classic, false) => 0b011,
+            (EcnMode::Classic, true) => 0b001,
+            (EcnMode::Accurate, false) if self.syns > SYN_OFFERS_MAX => 0,
+            (EcnMode::Accurate, false) => accecn::OFFER,
+            (EcnMode::Accurate, true) => accecn::handshake(self.syn_ecn),
         };
+        // An end with DCTCP lets its SYN be marked, as Linux does.
+        let ecn = if self.tx.cc.wants() == Wants::Dctcp { Ecn::Ect0 } else { Ecn::NotEct };
+        // The option tells whether the way lets it pass; it is not tried again (RFC 9768 section 3.2.3.2.2).
+        let ecn_bytes = if answers && self.syns == 1 { self.rx.ecn.option(OPTIONS_MAX / 2) } else { None };
         let scale = Some(self.rx.window.scale).filter(|_| !answers || self.scaled);
         let window = u16::try_from(self.rx.window.offered).unwrap_or(u16::MAX);
         let ack = if answers { 1 } else { 0 };
@@ -448,6 +490,8 @@ impl Connection {
             ack,
             window,
             flags: Flags::SYN.with_if(Flags::ACK, answers).with(Flags::of_ace(ace)),
+            ecn,
+            ecn_bytes,
             stamps: self.stamps.then(|| (self.config.tick.stamp(now), self.rx.recent_stamp)),
             syn: Some(SynOptions { mss: self.config.mss, scale, sack: self.sack }),
             departs: now,

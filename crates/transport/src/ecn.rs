@@ -1,9 +1,11 @@
-//! Congestion marks: how a sender asks for them and reads their echo, how a receiver echoes them (RFC 3168, 8257, 9768).
+//! Congestion marks: how a sender asks for them and reads their echo, how a receiver echoes them
+//! (RFC 3168, 8257, 9768).
 
 use txweir_core::Ecn;
 
+use crate::accecn::{Counts, Told};
 use crate::config::EcnMode;
-use crate::segment::{Flags, Segment};
+use crate::segment::{EcnBytes, Flags, Segment};
 
 /// The sender's part.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,46 +18,27 @@ pub(crate) struct EcnSender {
     pub(crate) always: bool,
     /// The next new segment says that the window was reduced.
     reduced: bool,
-    /// The counter of the last acknowledgement.
-    ace: u8,
+    /// What accurate echoes have told.
+    pub(crate) told: Told,
 }
-
-/// What the echo of one acknowledgement says.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Echo {
-    /// Something was marked.
-    pub(crate) echo: bool,
-    /// The echo is that of RFC 3168, which does not say how much.
-    pub(crate) classic: bool,
-    /// Segments marked, where the echo is exact.
-    pub(crate) segments: u32,
-}
-
-/// The counter of marks begins here (RFC 9768 section 3.2.1).
-const ACE_START: u8 = 5;
 
 impl EcnSender {
     /// The handshake has agreed on `mode`.
-    pub(crate) const fn agreed(&mut self, mode: EcnMode, code: Ecn, always: bool) {
-        (self.mode, self.code, self.always, self.ace) = (mode, code, always, ACE_START);
+    pub(crate) fn agreed(&mut self, mode: EcnMode, code: Ecn, always: bool) {
+        *self = Self { mode, code, always, ..Self::default() };
     }
 
-    /// Reads the echo. `_mss` would turn bytes into segments.
-    pub(crate) const fn echoed(&mut self, seg: &Segment, _mss: u32) -> Echo {
+    /// True if the segment echoes marks as RFC 3168 does, which does not say how many.
+    pub(crate) fn classic_echo(&self, seg: &Segment) -> bool {
+        self.mode == EcnMode::Classic && seg.flags.has(Flags::ECE) && !seg.flags.has(Flags::SYN)
+    }
+
+    /// Marked packets that the segment tells of for the first time (RFC 9768). It acknowledges
+    /// `newly` packets of up to `mss` bytes for the first time.
+    pub(crate) fn accurate_echo(&mut self, seg: &Segment, newly: u32, mss: u32) -> u32 {
         match self.mode {
-            EcnMode::Off => Echo { echo: false, classic: false, segments: 0 },
-            EcnMode::Classic => {
-                let echo = seg.flags.has(Flags::ECE) && !seg.flags.has(Flags::SYN);
-                Echo { echo, classic: echo, segments: 0 }
-            }
-            EcnMode::Accurate => {
-                if seg.flags.has(Flags::SYN) {
-                    return Echo { echo: false, classic: false, segments: 0 };
-                }
-                let more = seg.flags.ace().wrapping_sub(self.ace) & 7;
-                self.ace = seg.flags.ace();
-                Echo { echo: more > 0, classic: false, segments: more as u32 }
-            }
+            EcnMode::Accurate if !seg.flags.has(Flags::SYN) => self.told.read(seg, newly, mss),
+            _ => 0,
         }
     }
 
@@ -87,10 +70,12 @@ pub(crate) struct EcnReceiver {
     pub(crate) exact: bool,
     /// Echoes until the sender says that it has reduced its window.
     echo: bool,
-    /// The last data was marked.
+    /// The last data was marked (DCTCP.CE).
     marked: bool,
-    /// Marked packets.
-    count: u32,
+    /// Data has come that could be marked.
+    seen: bool,
+    /// What accurate echoes tell.
+    pub(crate) counts: Counts,
 }
 
 /// What a receiver is to do about a packet's mark.
@@ -105,37 +90,45 @@ pub(crate) struct Reaction {
 }
 
 impl EcnReceiver {
-    /// A packet with data has come.
+    /// A segment has come inside the window, with data or without. True if it is to be acknowledged
+    /// at once.
+    pub(crate) fn arrived(&mut self, seg: &Segment) -> bool {
+        self.mode == EcnMode::Accurate && self.counts.arrived(seg.ecn, seg.segments(), seg.len)
+    }
+
+    /// A packet with data that has not come before.
     pub(crate) fn data(&mut self, ecn: Ecn, flags: Flags) -> Reaction {
-        let ce = ecn == Ecn::Ce;
         let mut r = Reaction::default();
-        match self.mode {
-            EcnMode::Off => {}
-            EcnMode::Accurate => {
-                self.count += u32::from(ce);
-                // A counter of three bits must not wrap unseen (RFC 9768 section 3.2.2.5.1).
-                r.now = ce && !self.marked;
+        if self.mode != EcnMode::Classic {
+            return r;
+        }
+        if flags.has(Flags::CWR) {
+            self.echo = false;
+            r.now = true;
+        }
+        if ecn == Ecn::NotEct {
+            // Where others could be marked, it was sent again: its sender may have a small window.
+            r.quick = self.seen;
+            return r;
+        }
+        self.seen = true;
+        let ce = ecn == Ecn::Ce;
+        if self.exact {
+            // The echo is that of the last mark, whatever the sender says of its window (RFC 8257
+            // section 3.2).
+            self.echo = self.marked;
+            if ce != self.marked {
+                (r.now, r.before) = (true, true);
                 self.marked = ce;
             }
-            EcnMode::Classic => {
-                if flags.has(Flags::CWR) {
-                    self.echo = false;
-                    r.now = true;
-                }
-                if self.exact && ce != self.marked {
-                    (r.now, r.before) = (true, true);
-                    self.marked = ce;
-                }
-                if ce && !self.echo && !self.exact {
-                    r.quick = true;
-                    self.echo = true;
-                }
-            }
+        } else if ce && !self.echo {
+            (r.quick, self.echo) = (true, true);
         }
         r
     }
 
-    /// The last change between marked and not marked has been told, or will be with the next acknowledgement.
+    /// The last change between marked and not marked has been told, or will be with the next
+    /// acknowledgement.
     pub(crate) const fn turn(&mut self) {
         if self.exact {
             self.echo = self.marked;
@@ -147,13 +140,13 @@ impl EcnReceiver {
         match self.mode {
             EcnMode::Off => Flags::default(),
             EcnMode::Classic => Flags::default().with_if(Flags::ECE, self.echo),
-            EcnMode::Accurate => Flags::of_ace((u32::from(ACE_START).wrapping_add(self.count) & 7) as u8),
+            EcnMode::Accurate => Flags::of_ace(self.counts.ace()),
         }
     }
 
-    /// Marked packets.
-    pub(crate) const fn count(&self) -> u32 {
-        self.count
+    /// The option of an acknowledgement for which `room` bytes are left.
+    pub(crate) fn option(&self, room: usize) -> Option<EcnBytes> {
+        if self.mode == EcnMode::Accurate { self.counts.option(room) } else { None }
     }
 }
 
@@ -161,14 +154,53 @@ impl EcnReceiver {
 mod tests {
     use super::*;
 
+    fn classic(exact: bool) -> EcnReceiver {
+        EcnReceiver { mode: EcnMode::Classic, exact, ..EcnReceiver::default() }
+    }
+
     #[test]
     fn classic_echo_lasts_until_the_sender_answers() {
-        let mut r = EcnReceiver { mode: EcnMode::Classic, ..EcnReceiver::default() };
+        let mut r = classic(false);
         assert_eq!(r.data(Ecn::Ect0, Flags::ACK), Reaction::default());
         assert!(r.data(Ecn::Ce, Flags::ACK).quick);
         assert!(r.flags().has(Flags::ECE));
         assert!(!r.data(Ecn::Ce, Flags::ACK).quick, "it echoes already");
         assert!(r.data(Ecn::Ect0, Flags::ACK.with(Flags::CWR)).now);
+        assert!(!r.flags().has(Flags::ECE));
+    }
+
+    #[test]
+    fn a_marked_packet_that_answers_is_echoed_anew() {
+        let mut r = classic(false);
+        r.data(Ecn::Ce, Flags::ACK);
+        let reaction = r.data(Ecn::Ce, Flags::ACK.with(Flags::CWR));
+        assert!(reaction.now && reaction.quick && r.flags().has(Flags::ECE));
+    }
+
+    #[test]
+    fn what_was_sent_again_is_acknowledged_quickly() {
+        let mut r = classic(false);
+        assert!(!r.data(Ecn::NotEct, Flags::ACK).quick, "nothing could be marked so far");
+        r.data(Ecn::Ect0, Flags::ACK);
+        assert!(r.data(Ecn::NotEct, Flags::ACK).quick);
+    }
+
+    /// RFC 8257 section 3.2: each change is told at once, and packets before it with their own
+    /// mark.
+    #[test]
+    fn an_exact_echo_follows_each_change() {
+        let mut r = classic(true);
+        r.data(Ecn::Ect0, Flags::ACK);
+        let reaction = r.data(Ecn::Ce, Flags::ACK);
+        assert!(reaction.now && reaction.before && !reaction.quick);
+        assert!(!r.flags().has(Flags::ECE), "what came before was not marked");
+        r.turn();
+        assert!(r.flags().has(Flags::ECE));
+        assert_eq!(r.data(Ecn::Ce, Flags::ACK), Reaction::default());
+        // The packet that ends the marks answers, too: what came before it was marked all the same.
+        assert!(r.data(Ecn::Ect0, Flags::ACK.with(Flags::CWR)).before);
+        assert!(r.flags().has(Flags::ECE));
+        r.turn();
         assert!(!r.flags().has(Flags::ECE));
     }
 
@@ -180,9 +212,9 @@ mod tests {
         let mut sum = 0;
         for _ in 0..10 {
             for _ in 0..3 {
-                r.data(Ecn::Ce, Flags::ACK);
+                r.arrived(&Segment { ecn: Ecn::Ce, len: 1448, ..Segment::default() });
             }
-            sum += s.echoed(&Segment { flags: r.flags(), ..Segment::default() }, 1448).segments;
+            sum += s.accurate_echo(&Segment { flags: r.flags(), ack: 2, ..Segment::default() }, 3, 1448);
         }
         assert_eq!(sum, 30);
     }

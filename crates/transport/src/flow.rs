@@ -83,6 +83,23 @@ pub struct RateSample {
     pub prior_lost: u64,
     /// The acknowledgement may have waited for a timer of the receiver.
     pub delayed: bool,
+    /// When something was last delivered, microseconds.
+    pub delivered_us: u64,
+}
+
+/// A unit, or its last transmission, was taken as lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Its first number, and the one behind its last.
+    pub range: (u64, u64),
+    /// Segments of it.
+    pub segments: u32,
+    /// In flight when it was sent, itself included.
+    pub sent_in_flight: u32,
+    /// Lost since it was sent, itself included.
+    pub lost_since: u32,
+    /// The sender had nothing to send when it was sent.
+    pub app_limited: bool,
 }
 
 /// The state of a sender that its congestion control reads and writes.

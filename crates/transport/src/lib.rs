@@ -21,6 +21,7 @@
 //! [`GAPS_MAX`] ranges received out of order. Both ends of an idle connection take less than 2 KB together.
 #![forbid(unsafe_code)]
 
+mod accecn;
 mod ack;
 pub mod cc;
 mod config;
@@ -47,7 +48,7 @@ pub use connection::{Connection, State};
 pub use flow::{CaState, Flow};
 pub use output::below_socket;
 pub use receiver::GAPS_MAX;
-pub use segment::{Flags, Sacks, Segment};
+pub use segment::{EcnBytes, Flags, Sacks, Segment, SynOptions};
 pub use sender::Counters;
 pub use tick::Tick;
 pub use units::UNITS_MAX;

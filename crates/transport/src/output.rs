@@ -203,23 +203,31 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     let quota = room.min((s.flow.cwnd >> 1).max(1));
     let left = s.flow.write - s.flow.next;
     let window = s.window_end().saturating_sub(s.flow.next);
-    if window < left.min(u64::from(mss)) || (left == 0 && s.flow.next >= s.window_end() + 1) {
+    if window < left.min(u64::from(mss)) || (left == 0 && s.flow.next > s.window_end()) {
         return None;
     }
-    if s.flow.next >= s.chunk_end && !s.chunk_slides {
-        s.chunk_end = s.flow.next + s.chunk;
+    if !s.chunk_slides
+        && let Some(past) = s.flow.next.checked_sub(s.chunk_end)
+    {
+        s.chunk_end += (past / s.chunk.max(1) + 1) * s.chunk.max(1);
     }
     let most = burst(s);
-    if chunk_left(s) <= u64::from(mss) {
+    // A unit too short for what may leave is filled from the one behind it, which keeps its end.
+    let chunk = chunk_left(s).max(left.min(u64::from(quota.min(most)) * u64::from(mss)));
+    if chunk <= u64::from(mss) {
         // A short segment waits while another is out (RFC 896), if that is switched on.
         let short = left < u64::from(mss) && !s.closing;
         if s.nagle && short && s.flow.out > 0 && s.short_end > s.flow.una {
             return None;
         }
-    } else if defers(s, room, window, most) {
+    } else if defers(s, room, window, most, chunk) {
         return None;
     }
-    let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(window).min(chunk_left(s).max(1));
+    let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(chunk.max(1)).min(window);
+    // A short segment at its end waits if another is out (RFC 896).
+    let short = len % u64::from(mss);
+    let waits = s.nagle && short > 0 && short < len && s.short_end > s.flow.una;
+    let len = if waits { len - short } else { len };
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     if small_queue_full(s, u64::from(len)) {
         return None;
@@ -241,12 +249,11 @@ pub(crate) fn chunk(s: &Sender) -> u64 {
     (room.min(half) / mss).max(1) * mss
 }
 
-/// True if it waits for more window rather than send a small unit.
-fn defers(s: &mut Sender, room: u32, window: u64, most: u32) -> bool {
-    let left = chunk_left(s);
+/// True if it waits for more window rather than send a small unit. `left`: payload of the unit at hand.
+fn defers(s: &mut Sender, room: u32, window: u64, most: u32, left: u64) -> bool {
     let last = s.flow.next + left >= s.flow.write;
     let f = &s.flow;
-    if f.state >= CaState::Recovery || f.now.saturating_since(s.last_departure) > DEFER_SILENCE {
+    if f.state >= CaState::Recovery || f.now.saturating_since(f.departs) > DEFER_SILENCE {
         return false;
     }
     let mss = u64::from(f.mss);
@@ -292,7 +299,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     }
     s.rate.sent(&s.flow, &mut unit);
     s.units.push(unit);
-    if len < s.flow.mss {
+    if !len.is_multiple_of(s.flow.mss.max(1)) {
         s.short_end = end;
     }
     let first = s.flow.out == 0;
@@ -323,7 +330,6 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
         f.departs = at + Nanos(ns - credit.min(ns / 2));
     }
     f.last_sent = f.ticks();
-    s.last_departure = at;
     s.below += u64::from(payload) + UNIT_MEMORY;
     s.counters.segments_sent += u64::from(n);
     at

@@ -3,7 +3,8 @@
 
 use txweir_core::Instant;
 
-use crate::flow::{CaState, Flow};
+use crate::cc::Congestion;
+use crate::flow::{CaState, Flow, Lost};
 use crate::rate::sent_after;
 use crate::units::{Marks, Unit, Units};
 
@@ -120,7 +121,12 @@ impl Rack {
 
     /// Marks units as lost (section 6.2, step 5). Gives how long those that are not yet late may still be so, and the
     /// least number marked.
-    pub(crate) fn find_lost(&mut self, flow: &mut Flow, units: &mut Units) -> (Option<u64>, Option<u64>) {
+    pub(crate) fn find_lost(
+        &mut self,
+        flow: &mut Flow,
+        units: &mut Units,
+        cc: &mut dyn Congestion,
+    ) -> (Option<u64>, Option<u64>) {
         self.advanced = false;
         let window_us = self.window_us(flow);
         let (mut wait, mut lowest) = (None, None);
@@ -135,7 +141,7 @@ impl Rack {
             match this.patience(flow, u, window_us) {
                 Some(left) => wait = wait.max(Some(left)),
                 None => {
-                    lose(flow, u);
+                    lose(flow, u, cc);
                     lowest = Some(lowest.map_or(u.start, |l: u64| l.min(u.start)));
                 }
             }
@@ -151,11 +157,12 @@ impl Rack {
 }
 
 /// A unit is taken as lost, or its last transmission is.
-pub(crate) fn lose(flow: &mut Flow, unit: &mut Unit) {
+pub(crate) fn lose(flow: &mut Flow, unit: &mut Unit, cc: &mut dyn Congestion) {
     let n = u32::from(unit.segments);
     if unit.marks.has(Marks::SACKED) {
         return;
     }
+    let lost_before = flow.lost_total;
     if unit.marks.has(Marks::LOST) {
         if unit.marks.has(Marks::AGAIN) {
             unit.marks.clear(Marks::AGAIN);
@@ -172,4 +179,14 @@ pub(crate) fn lose(flow: &mut Flow, unit: &mut Unit) {
         }
     }
     unit.marks.clear(Marks::LISTED);
+    if flow.lost_total > lost_before {
+        let lost = Lost {
+            range: (unit.start, unit.end),
+            segments: n,
+            sent_in_flight: unit.in_flight,
+            lost_since: (flow.lost_total as u32).wrapping_sub(unit.lost),
+            app_limited: unit.marks.has(Marks::APP_LIMITED),
+        };
+        cc.lost(flow, &lost);
+    }
 }

@@ -98,6 +98,7 @@ impl Rate {
         if flow.delivered > g.delivered_before {
             self.delivered_us = flow.now_us();
         }
+        g.sample.delivered_us = self.delivered_us;
         let Some(prior_us) = g.prior_us else { return RateSample { prior_delivered: 0, ..g.sample } };
         g.sample.ack_us = flow.now_us().saturating_sub(prior_us);
         g.sample.interval_us = g.sample.send_us.max(g.sample.ack_us);

@@ -74,8 +74,10 @@ pub(crate) struct Receiver {
     delay_min: u64,
     /// When data last came, ticks.
     last_data: u64,
-    /// The tick for which the delayed acknowledgement is set, and when that is.
-    pub(crate) timer: Option<(u64, Instant)>,
+    /// The tick for which the delayed acknowledgement is set, and when that is. An acknowledgement that goes earlier leaves
+    /// the timer in its wheel: it then only hurries compressed ones.
+    timer: Option<(u64, Instant)>,
+    timer_meant: bool,
     /// When compressed acknowledgements go.
     pub(crate) compress_at: Option<Instant>,
     compressed: u32,
@@ -116,6 +118,7 @@ impl Receiver {
             delay_min: c.tick.from_micros(c.ack_delay.0 / 1_000),
             last_data: 0,
             timer: None,
+            timer_meant: false,
             compress_at: None,
             compressed: 0,
             duplicates: 0,
@@ -191,6 +194,9 @@ impl Receiver {
 
     /// A segment has come. `rto` and `srtt8_us` are those of the sending half. False if it lies outside the window.
     pub(crate) fn data(&mut self, now: Instant, seg: &Segment, rto: u64, srtt8_us: u32) -> bool {
+        if !self.timer_meant && self.timer.is_some_and(|(_, at)| at <= now) {
+            self.timer = None;
+        }
         let (start, end) = (seg.seq, seg.end());
         let right = self.next + self.window.left(self.next);
         if end < self.acked.min(self.next) || start > right {
@@ -198,6 +204,9 @@ impl Receiver {
             return false;
         }
         self.note_stamp(now, seg);
+        if self.ecn.arrived(seg) {
+            self.due = Due::Now;
+        }
         if seg.len == 0 && !seg.flags.has(Flags::FIN) {
             return true;
         }
@@ -252,6 +261,10 @@ impl Receiver {
         if seg.seq <= self.acked {
             self.recent_stamp = theirs;
         }
+        // Only what comes in order tells of a round trip.
+        if seg.seq > self.next || seg.end() <= self.next {
+            return;
+        }
         if echo != 0 && self.window.fresh(echo) && seg.len >= self.segment {
             let ms = self.tick.stamp(now).wrapping_sub(echo);
             if ms < 1 << 20 {
@@ -282,11 +295,14 @@ impl Receiver {
         }
         self.last_data = ticks;
         self.mark(seg.ecn, seg.flags);
-        if seg.len >= 128 {
-            let held = self.held();
-            if self.window.grow(u64::from(seg.len), held) {
-                self.quick |= 1;
-            }
+        let held = self.held();
+        self.grow(seg, held);
+    }
+
+    /// A window that grows is worth an acknowledgement at once.
+    fn grow(&mut self, seg: &Segment, held: u64) {
+        if seg.len >= 128 && self.window.grow(u64::from(seg.len), held) {
+            self.quick |= 1;
         }
     }
 
@@ -295,7 +311,7 @@ impl Receiver {
         if quick {
             self.quick_mode(2);
         }
-        if before && self.timer.is_some() {
+        if before && self.timer_meant {
             self.split_at = Some(self.seen_next);
         } else {
             self.ecn.turn();
@@ -354,6 +370,10 @@ impl Receiver {
         }
         self.mark(seg.ecn, seg.flags);
         self.schedule();
+        if self.sack {
+            let held = self.held();
+            self.grow(seg, held);
+        }
         let from = self.gaps.partition_point(|g| g.1 < start);
         let to = self.gaps.partition_point(|g| g.0 <= end);
         if let Some(over) = self.gaps[from..to].iter().find(|g| g.0 <= start && g.1 >= end) {
@@ -372,10 +392,6 @@ impl Receiver {
         }
         if self.sack {
             self.remember(seg.seq, seg.end());
-        }
-        let held = self.held();
-        if seg.len >= 128 && self.window.grow(u64::from(seg.len), held) {
-            self.quick |= 1;
         }
         self.decide(now, srtt8_us, true);
     }
@@ -445,7 +461,7 @@ impl Receiver {
     fn decide(&mut self, now: Instant, srtt8_us: u32, ofo: bool) {
         let possible = || self.window.possible(self.held(), u64::from(self.segment));
         let full = self.next - self.acked > u64::from(self.segment)
-            && (self.readable() < 1 || possible() >= self.window.left(self.next));
+            && (self.readable() < 1 || possible() >= self.window.offered);
         if full || (self.quick > 0 && !self.interactive) || self.due == Due::Now {
             self.due = Due::Now;
             return;
@@ -461,9 +477,8 @@ impl Receiver {
         if self.duplicates_at != self.next {
             (self.duplicates_at, self.duplicates) = (self.next, 0);
         }
-        // What acknowledges something new as well is no duplicate.
-        if self.duplicates < DUPLICATES_AT_ONCE || self.next > self.acked {
-            self.duplicates += u32::from(self.next == self.acked);
+        if self.duplicates < DUPLICATES_AT_ONCE {
+            self.duplicates += 1;
             self.due = Due::Now;
             return;
         }
@@ -493,7 +508,7 @@ impl Receiver {
             delay = delay.min(most);
         }
         let mut expires = ticks + delay.min(self.tick.from_millis(DELAY_MAX_MS));
-        if let Some((set, _)) = self.timer {
+        if let Some((set, _)) = self.timer.filter(|_| self.timer_meant) {
             if set <= ticks + (delay >> 2) {
                 self.due = Due::Now;
                 return;
@@ -501,6 +516,7 @@ impl Receiver {
             expires = expires.min(set);
         }
         self.timer = Some((expires, self.tick.expiry(now, expires)));
+        self.timer_meant = true;
     }
 
     /// The timer of delayed or of compressed acknowledgements has fired, or neither.
@@ -513,7 +529,10 @@ impl Receiver {
         }
         if self.timer.is_some_and(|(_, at)| at <= now) {
             self.timer = None;
-            if self.due == Due::Later {
+            let meant = std::mem::replace(&mut self.timer_meant, false);
+            if self.compressed > 0 {
+                self.due = Due::Now;
+            } else if meant && self.due == Due::Later {
                 if self.interactive {
                     self.interactive = false;
                     self.delay = self.delay_min;
@@ -537,13 +556,17 @@ impl Receiver {
             }
         }
         self.due = Due::Never;
-        (self.timer, self.compress_at, self.pushed) = (None, None, 0);
-        if self.compressed > 0 {
-            self.compressed = 0;
-        }
+        (self.timer_meant, self.pushed) = (false, 0);
         if self.window.scarce(self.held()) {
             self.quick = 0;
         }
+        self.acknowledge_before()
+    }
+
+    /// The same for a segment that acknowledges only part of it: the rest waits on, and so do timers.
+    pub(crate) fn acknowledge_before(&mut self) -> (u16, Sacks) {
+        self.ecn.counts.told();
+        (self.compress_at, self.compressed) = (None, 0);
         let window = self.window.offer(self.next, self.held(), u64::from(self.segment));
         self.acked = self.next;
         let most = if self.stamps { 3 } else { 4 };
@@ -562,7 +585,7 @@ impl Receiver {
 
     /// When one of its timers fires.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let timer = self.timer.map(|(_, at)| at);
+        let timer = self.timer.filter(|_| self.timer_meant || self.compressed > 0).map(|(_, at)| at);
         [timer, self.compress_at].into_iter().flatten().min()
     }
 

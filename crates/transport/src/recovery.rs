@@ -100,12 +100,10 @@ fn leave(s: &mut Sender) {
         return;
     }
     match s.flow.state {
-        CaState::Cwr => {
-            // The reduction is held one number longer, so that it ends with data sent after it.
-            if s.flow.una != s.flow.high {
-                end_reduction(s);
-                set_state(s, CaState::Open);
-            }
+        // The reduction is held one number longer, so that it ends with data sent after it.
+        CaState::Cwr if s.flow.una != s.flow.high => {
+            end_reduction(s);
+            set_state(s, CaState::Open);
         }
         CaState::Recovery => {
             undo_recovery(s);
@@ -126,7 +124,7 @@ pub(crate) fn find_lost(s: &mut Sender, v: &mut Verdict) {
         return;
     }
     let again = s.flow.again;
-    let (wait, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units);
+    let (wait, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units, &mut *s.cc);
     if let Some(low) = lowest {
         s.rec.lost_from = s.rec.lost_from.min(low);
     }
@@ -172,6 +170,7 @@ fn begin_reduction(s: &mut Sender) {
 pub(crate) fn enter_cwr(s: &mut Sender) {
     s.rec.prior_ssthresh = 0;
     if s.flow.state < CaState::Cwr {
+        s.counters.reduced_by_marks += 1;
         s.rec.undo_marker = None;
         begin_reduction(s);
         set_state(s, CaState::Cwr);
@@ -187,6 +186,10 @@ fn enter_recovery(s: &mut Sender, echo: bool) {
             s.rec.prior_ssthresh = s.flow.current_ssthresh();
         }
         begin_reduction(s);
+    } else if s.cc.owns_window() {
+        // A window that was reduced at once for marks has not come down by steps: they begin here.
+        s.flow.prior_cwnd = s.flow.cwnd;
+        (s.rec.prr_delivered, s.rec.prr_out) = (0, 0);
     }
     set_state(s, CaState::Recovery);
 }
@@ -254,7 +257,7 @@ pub(crate) fn enter_loss(s: &mut Sender) {
     for i in 0..s.units.len() {
         let recent = i > 0 && s.units.get(i).is_some_and(|u| s.rack.recent(&s.flow, u));
         if let (false, Some(u)) = (recent, s.units.get_mut(i)) {
-            rack::lose(&mut s.flow, u);
+            rack::lose(&mut s.flow, u, &mut *s.cc);
         }
     }
     s.rec.lost_from = s.flow.una;

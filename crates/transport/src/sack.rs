@@ -51,10 +51,10 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Tol
     s.known_sacks = [(0, 0); 4];
     let kept = &blocks[skip.min(blocks.len())..];
     s.known_sacks[..kept.len()].copy_from_slice(kept);
-    if s.flow.state != CaState::Loss || s.rec.undo_marker.is_some() {
-        if let Some(low) = told.low {
-            s.rack.reordered(&s.flow, low, s.fack);
-        }
+    if (s.flow.state != CaState::Loss || s.rec.undo_marker.is_some())
+        && let Some(low) = told.low
+    {
+        s.rack.reordered(&s.flow, low, s.fack);
     }
 }
 

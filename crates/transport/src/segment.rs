@@ -4,7 +4,8 @@ use std::fmt;
 
 use txweir_core::{Ecn, Instant};
 
-/// TCP flags as on the wire (RFC 9293 section 3.1), with AE (RFC 9768) above the eight of the classic octet.
+/// TCP flags as on the wire (RFC 9293 section 3.1), with AE (RFC 9768) above the eight of the
+/// classic octet.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Flags(pub u16);
 
@@ -70,8 +71,8 @@ impl fmt::Debug for Flags {
     }
 }
 
-/// Blocks of a selective acknowledgement, the most recent first (RFC 2018); a block below the acknowledgement, or inside
-/// the second one, tells of a duplicate (RFC 2883).
+/// Blocks of a selective acknowledgement, the most recent first (RFC 2018); a block below the
+/// acknowledgement, or inside the second one, tells of a duplicate (RFC 2883).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sacks {
     blocks: [(u64, u64); 4],
@@ -93,6 +94,70 @@ impl Sacks {
     /// True if there is none.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+}
+
+/// Bytes of payload that have arrived by code point, modulo 2^24: the option of accurate ECN (RFC
+/// 9768 section 3.2.3). Its last counters may be left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EcnBytes {
+    /// ECT(1) comes first, and ECT(0) last (kind 174, order 1), not the other way round (kind 172,
+    /// order 0).
+    ect1_first: bool,
+    /// Counters present, 0 to 3.
+    fields: u8,
+    /// They, in their order.
+    bytes: [u32; 3],
+}
+
+impl EcnBytes {
+    /// The first one to three counters, as many as `room` bytes of options hold with the kind and
+    /// the length; none if that is not at least two, as the second one counts marks.
+    pub const fn fitting(ect1_first: bool, ect0: u32, ce: u32, ect1: u32, room: usize) -> Option<Self> {
+        let fields = match room {
+            0..8 => return None,
+            8..11 => 2,
+            _ => 3,
+        };
+        let (first, last) = if ect1_first { (ect1, ect0) } else { (ect0, ect1) };
+        let last = if fields == 3 { last } else { 0 };
+        Some(Self { ect1_first, fields, bytes: [first & 0xff_ffff, ce & 0xff_ffff, last & 0xff_ffff] })
+    }
+    /// The counters as an option holds them, in order 0 or 1; those beyond the third are left out.
+    pub fn of(ect1_first: bool, counters: &[u32]) -> Self {
+        let mut option = Self { ect1_first, ..Self::default() };
+        for (slot, counter) in option.bytes.iter_mut().zip(counters) {
+            *slot = counter & 0xff_ffff;
+            option.fields += 1;
+        }
+        option
+    }
+    /// ECT(1) comes first.
+    pub const fn ect1_first(&self) -> bool {
+        self.ect1_first
+    }
+    /// The counters present, in their order.
+    pub fn counters(&self) -> &[u32] {
+        &self.bytes[..usize::from(self.fields)]
+    }
+    /// Marked bytes, if present.
+    pub const fn ce(&self) -> Option<u32> {
+        if self.fields > 1 { Some(self.bytes[1]) } else { None }
+    }
+    /// Bytes with ECT(0), if present.
+    pub const fn ect0(&self) -> Option<u32> {
+        self.outer(!self.ect1_first)
+    }
+    /// Bytes with ECT(1), if present.
+    pub const fn ect1(&self) -> Option<u32> {
+        self.outer(self.ect1_first)
+    }
+    const fn outer(&self, first: bool) -> Option<u32> {
+        match (first, self.fields) {
+            (true, 1..) => Some(self.bytes[0]),
+            (false, 3..) => Some(self.bytes[2]),
+            _ => None,
+        }
     }
 }
 
@@ -122,12 +187,16 @@ pub struct Segment {
     pub gso: u16,
     /// Flags.
     pub flags: Flags,
+    /// AE, CWR and ECE are a counter (RFC 9768), which each part of a super-segment has.
+    pub accurate: bool,
     /// What a router may do to it instead of a drop.
     pub ecn: Ecn,
     /// Selective acknowledgements.
     pub sacks: Sacks,
     /// Time stamps (RFC 7323): the sender's own, and the one echoed, in milliseconds.
     pub stamps: Option<(u32, u32)>,
+    /// Bytes received by code point (RFC 9768).
+    pub ecn_bytes: Option<EcnBytes>,
     /// What only a SYN says.
     pub syn: Option<SynOptions>,
     /// The earliest time at which it may leave, for a queue that paces (`fq`).
@@ -141,6 +210,26 @@ impl Segment {
     pub const fn end(&self) -> u64 {
         self.seq + self.len as u64 + self.flags.has(Flags::SYN) as u64 + self.flags.has(Flags::FIN) as u64
     }
+    /// Part `i`, from 0, of a super-segment, as a device cuts it: FIN and PSH are those of the last
+    /// one, and CWR is that of the first one unless it is a part of a counter (RFC 3168 section
+    /// 6.1.2). `None` if there are fewer parts.
+    pub fn part(&self, i: u32) -> Option<Self> {
+        let (n, size) = (self.segments(), u32::from(self.gso));
+        if i >= n || n == 1 {
+            return (i == 0).then_some(*self);
+        }
+        let mut part = *self;
+        part.seq += u64::from(i) * u64::from(size);
+        part.len = size.min(self.len - i * size);
+        part.gso = 0;
+        if i + 1 < n {
+            part.flags.0 &= !(Flags::FIN.0 | Flags::PSH.0);
+        }
+        if i > 0 && !self.accurate {
+            part.flags.0 &= !Flags::CWR.0;
+        }
+        Some(part)
+    }
     /// Segments that it stands for.
     pub const fn segments(&self) -> u32 {
         match self.gso {
@@ -150,5 +239,35 @@ impl Segment {
                 if n == 0 { 1 } else { n }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_share_the_flags_out() {
+        let flags = Flags::ACK.with(Flags::PSH).with(Flags::CWR);
+        let whole = Segment { seq: 10, len: 2_500, gso: 1_000, flags, ..Segment::default() };
+        let parts: Vec<_> = (0..4).map_while(|i| whole.part(i)).collect();
+        let what: Vec<_> = parts.iter().map(|p| (p.seq, p.len, p.segments())).collect();
+        assert_eq!(what, [(10, 1_000, 1), (1_010, 1_000, 1), (2_010, 500, 1)]);
+        let cwr: Vec<_> = parts.iter().map(|p| p.flags.has(Flags::CWR)).collect();
+        assert_eq!(cwr, [true, false, false]);
+        let push: Vec<_> = parts.iter().map(|p| p.flags.has(Flags::PSH)).collect();
+        assert_eq!(push, [false, false, true]);
+        let counter = Segment { accurate: true, ..whole };
+        assert!(counter.part(2).is_some_and(|p| p.flags.has(Flags::CWR)));
+    }
+
+    #[test]
+    fn an_option_that_does_not_fit_loses_its_last_counters() {
+        let fit = |room| EcnBytes::fitting(true, 1, 2, 3, room).map(|o| (o.ect0(), o.ce(), o.ect1()));
+        assert_eq!(fit(7), None);
+        assert_eq!(fit(8), Some((None, Some(2), Some(3))));
+        assert_eq!(fit(11), Some((Some(1), Some(2), Some(3))));
+        let o = EcnBytes::of(false, &[9]);
+        assert_eq!((o.ect0(), o.ce(), o.ect1()), (Some(9), None, None));
     }
 }

@@ -107,8 +107,6 @@ pub(crate) struct Sender {
     pub(crate) burst: u32,
     /// Waits for more window rather than send a small unit.
     pub(crate) deferring: bool,
-    /// When the last unit left, as pacing counts.
-    pub(crate) last_departure: Instant,
     /// Segments of data sent, for the pacing that spares the first ones.
     pub(crate) data_segments: u64,
     /// No more data comes after `flow.write`.
@@ -157,7 +155,7 @@ impl Sender {
             high: 0,
             last_sent: 0,
         };
-        let mut cc = cc::make(config.algorithm, &mut flow);
+        let mut cc = cc::make(config.algorithm, &mut flow, config.seed);
         cc.start(&mut flow);
         if config.pacing == Pacing::Auto {
             flow.paced |= cc.wants_pacing();
@@ -199,7 +197,6 @@ impl Sender {
             usage_end: 0,
             burst: 0,
             deferring: false,
-            last_departure: Instant::ZERO,
             data_segments: 0,
             closing: false,
             short_end: 0,

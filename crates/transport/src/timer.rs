@@ -28,8 +28,6 @@ pub(crate) enum Purpose {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     pub(crate) purpose: Purpose,
-    /// The tick that it was set for.
-    pub(crate) expires: u64,
     /// When it fires.
     pub(crate) at: Instant,
 }
@@ -40,7 +38,7 @@ pub(crate) fn set(s: &mut Sender, purpose: Purpose, ticks: u64) {
     let ahead = s.flow.departs.saturating_since(s.flow.now).0 / 1_000;
     let ahead = if s.flow.paced || s.queue_paces { s.flow.tick.from_micros(ahead) } else { 0 };
     let expires = s.flow.ticks() + (ticks + ahead).min(most);
-    s.timer = Some(Timer { purpose, expires, at: s.flow.tick.expiry(s.flow.now, expires) });
+    s.timer = Some(Timer { purpose, at: s.flow.tick.expiry(s.flow.now, expires) });
 }
 
 /// Microseconds until the first unit in flight is as old as the timeout.
@@ -112,7 +110,7 @@ pub(crate) fn fired(s: &mut Sender) -> bool {
         }
         Purpose::Reorder => {
             let prior = s.flow.in_flight();
-            let (_, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units);
+            let (_, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units, &mut *s.cc);
             s.rec.lost_from = lowest.map_or(s.rec.lost_from, |low| low.min(s.rec.lost_from));
             if prior != s.flow.in_flight() && s.flow.state != CaState::Recovery {
                 crate::recovery::late_losses(s);

@@ -1,14 +1,16 @@
-//! A segment as the bytes of a TCP header (RFC 9293, 7323, 2018), and back.
+//! A segment as the bytes of a TCP header (RFC 9293, 7323, 2018, 9768), and back.
 //!
 //! Numbers of a [`Segment`] are 64 bits wide and begin at 0; those of a header are 32 bits wide and begin anywhere. A
 //! [`Codec`] knows where, and whoever reads says near which numbers he expects a segment.
 
-use crate::segment::{Flags, Sacks, Segment, SynOptions};
+use crate::segment::{EcnBytes, Flags, Sacks, Segment, SynOptions};
 
 /// Most bytes of a TCP header: 20, and 40 of options.
 pub const HEADER_MAX: usize = 60;
 /// Bytes of a header without options.
 const BASE: usize = 20;
+/// Options of accurate ECN with order 0 and 1 (RFC 9768 section 3.2.3).
+const ECN_BYTES: [u8; 2] = [172, 174];
 
 /// Where the numbers of the two directions begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,7 +71,15 @@ impl Codec {
                 put(out, &mut at, &self.remote.wrapping_add(*end as u32).to_be_bytes());
             }
         }
-        while at % 4 != 0 {
+        if let Some(option) = seg.ecn_bytes {
+            let room = (HEADER_MAX - at).saturating_sub(2) / 3;
+            let counters = &option.counters()[..option.counters().len().min(room)];
+            put(out, &mut at, &[ECN_BYTES[usize::from(option.ect1_first())], 2 + 3 * counters.len() as u8]);
+            for counter in counters {
+                put(out, &mut at, &counter.to_be_bytes()[1..]);
+            }
+        }
+        while !at.is_multiple_of(4) {
             put(out, &mut at, &[0]);
         }
         out[12] = (at as u8 / 4) << 4 | seg.flags.has(Flags::AE) as u8;
@@ -128,6 +138,7 @@ impl Codec {
                         Some((u32::from_be_bytes([*a, *b, *c, *d]), u32::from_be_bytes([*e, *f, *g, *h])));
                 }
                 (5, blocks, _) => self.blocks(blocks, seg),
+                (172 | 174, counters, _) => seg.ecn_bytes = Some(ecn_bytes(kind == ECN_BYTES[1], counters)),
                 _ => {}
             }
         }
@@ -144,6 +155,17 @@ impl Codec {
         }
         seg.sacks = sacks;
     }
+}
+
+/// Counters of 24 bits; bytes that are no whole counter are left out, and so are counters beyond the third.
+fn ecn_bytes(ect1_first: bool, bytes: &[u8]) -> EcnBytes {
+    let mut counters = [0; 3];
+    let mut n = 0;
+    for (slot, b) in counters.iter_mut().zip(bytes.chunks_exact(3)) {
+        *slot = u32::from_be_bytes([0, b[0], b[1], b[2]]);
+        n += 1;
+    }
+    EcnBytes::of(ect1_first, &counters[..n])
 }
 
 fn put(out: &mut [u8; HEADER_MAX], at: &mut usize, bytes: &[u8]) {
@@ -193,6 +215,43 @@ mod tests {
         let len = a.write(&seg, &mut out);
         assert_eq!((len, &out[20..24]), (40, &[2, 4, 5, 180][..]));
         assert_eq!(b.read(&out[..len], 0, 0), Some(seg));
+    }
+
+    /// RFC 9768 figures 3 and 4: kind, length, and counters of three bytes.
+    #[test]
+    fn counters_of_bytes_have_both_orders_and_four_lengths() {
+        let (a, b) = ends();
+        for (first, kind) in [(false, 172), (true, 174)] {
+            for n in 0..=3 {
+                let option = EcnBytes::of(first, &[0x01_02_03, 0xff_ff_fe, 7][..n]);
+                let flags = Flags::ACK.with(Flags::of_ace(3));
+                let seg =
+                    Segment { ecn_bytes: Some(option), flags, stamps: Some((1, 2)), ..Segment::default() };
+                let mut out = [0; HEADER_MAX];
+                let len = a.write(&seg, &mut out);
+                assert_eq!(out[32..34], [kind, 2 + 3 * n as u8]);
+                assert_eq!(len, (32 + 2 + 3 * n).next_multiple_of(4));
+                let all = [1, 2, 3, 255, 255, 254, 0, 0, 7];
+                assert_eq!(out[34..34 + 3 * n], all[..3 * n]);
+                assert_eq!(b.read(&out[..len], 0, 0), Some(seg));
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_come_before_counters_of_bytes() {
+        let (a, b) = ends();
+        let mut sacks = Sacks::default();
+        for i in 1..=2 {
+            sacks.push(i * 10_000, i * 10_000 + 100, 3);
+        }
+        let ecn_bytes = EcnBytes::fitting(true, 1, 5, 9, 40);
+        let seg = Segment { flags: Flags::ACK, sacks, stamps: Some((1, 2)), ecn_bytes, ..Segment::default() };
+        let mut out = [0; HEADER_MAX];
+        let len = a.write(&seg, &mut out);
+        let read = b.read(&out[..len], 0, 0).expect("a header");
+        assert_eq!((len, read.sacks.blocks().len()), (60, 2));
+        assert_eq!(read.ecn_bytes, EcnBytes::fitting(true, 1, 5, 9, 8));
     }
 
     #[test]

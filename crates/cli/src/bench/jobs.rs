@@ -1,5 +1,7 @@
 //! What `txweir bench` times: paths of the engine, and the queues of others.
 
+use txweir::core::Ecn;
+
 use super::*;
 
 /// What is timed. The names are those of the instruction table.
@@ -43,6 +45,12 @@ pub(super) const JOBS: &[Job] = &[
         make: fq_codel_100k,
     },
     Job { name: "pie", about: "pie, 64 packets standing, below its target", peer: false, make: pie },
+    Job {
+        name: "dualpi2",
+        about: "dualpi2, 64 packets standing, half of them in each queue, below its target",
+        peer: false,
+        make: dualpi2,
+    },
     Job { name: "sfq-1k", about: "sfq, 1024 flows x 4 packets", peer: false, make: sfq_1k },
     Job {
         name: "rough",
@@ -266,6 +274,15 @@ fn fq_codel_100k() -> Run {
 
 fn pie() -> Run {
     path("pie", "limit 1000", 1024, true, 64, vec![(0, 1)])
+}
+
+fn dualpi2() -> Run {
+    // One in two is of a scalable sender, which one bit of the hash says.
+    let packets = draw(1 << 16, |r| (0, r.next_u64() as u32));
+    bursts_of(made("dualpi2", "limit 1000", 1024, true), 64, packets, |m| {
+        let ecn = if m.hash & 1 == 0 { Ecn::Ect1 } else { Ecn::NotEct };
+        m.ecn(ecn)
+    })
 }
 
 fn sfq_1k() -> Run {

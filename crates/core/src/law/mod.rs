@@ -10,5 +10,7 @@ pub mod deficit;
 pub mod impair;
 pub mod lease;
 pub mod pace;
+pub mod pi2;
 pub mod pie;
 pub mod red;
+pub mod turn;

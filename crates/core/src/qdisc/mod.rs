@@ -6,6 +6,7 @@ pub mod classful;
 pub mod codel;
 pub mod control;
 pub mod drr;
+pub mod dualpi2;
 pub mod ets;
 pub mod fifo;
 pub mod fq;
@@ -51,6 +52,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<cake::Cake>(),
     &Spec::of::<codel::Codel>(),
     &Spec::of::<drr::Drr>(),
+    &Spec::of::<dualpi2::Dualpi2>(),
     &Spec::of::<ets::Ets>(),
     &Spec::of::<fq::Fq>(),
     &Spec::of::<fq_codel::FqCodel>(),

@@ -168,6 +168,7 @@ impl Checker {
                     rule.bytes = Some(n)
                 }
                 ("memory_limit", Json::Uint(n)) => rule.memory = Some(n),
+                ("memlimit", Json::Uint(n)) if spec.kind == "dualpi2" => rule.memory = Some(n),
                 _ => {}
             });
             rule.packets = rule.packets.map(|n| n + if band { u64::from(BAND_PACKETS) } else { 0 });

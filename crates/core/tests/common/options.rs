@@ -2,10 +2,12 @@
 
 use txweir_core::chance::{Percent, Probability};
 use txweir_core::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot};
+use txweir_core::law::pi2::Gain;
 use txweir_core::params::{Group, Param, Shown};
 use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::classful::{ClassAt, ClassSpec};
+use txweir_core::qdisc::dualpi2::{Share, Step};
 use txweir_core::qdisc::ets::Quanta;
 use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
@@ -83,6 +85,12 @@ fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
         e if e == Hex::EXPECTED => vec![format!("{:x}", log_uniform(rng, 0xffff_ffff))],
         e if e == u16::EXPECTED => vec![log_uniform(rng, u64::from(u16::MAX)).to_string()],
         e if e == Percent::EXPECTED => percents(rng, 1),
+        e if e == Gain::EXPECTED => vec![exact_of(&Gain(log_uniform(rng, 1 << 14) as u32))],
+        e if e == Step::EXPECTED => match chance(rng, 1, 2) {
+            true => vec![exact_of(&Step::Packets(rng.below(20) as u32))],
+            false => vec![exact_of(&Step::Time(Nanos(log_uniform(rng, 100_000_000))))],
+        },
+        e if e == Share::EXPECTED => vec![exact_of(&Share(rng.below(101) as u32))],
         e if e == Profile::EXPECTED => vec![(*pick(rng, &["df2013", "df2017"])).into()],
         e if e == Places::EXPECTED => vec![log_uniform(rng, 2000).to_string()],
         e if e == Delay::EXPECTED => {

@@ -1,6 +1,6 @@
 //! Packets that arrive at a host when a capture says so, whatever becomes of them.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use txweir_core::{Instant, Tally};
 
@@ -11,7 +11,7 @@ use crate::frame::Frame;
 /// A replay in action.
 #[derive(Debug)]
 pub struct Replay {
-    packets: Rc<[Frame]>,
+    packets: Arc<[Frame]>,
     next: usize,
     pub(super) from: u32,
     pub(super) to: u32,
@@ -39,7 +39,7 @@ impl Replay {
 impl Net {
     /// Lets these packets arrive at `from` on their way to `to`, each at the time that it was sent (`Frame::sent`); they
     /// are in the order of that. A net has one replay. Errors: no links lead there.
-    pub fn replay(&mut self, from: u32, to: u32, packets: Rc<[Frame]>) -> Result<(), String> {
+    pub fn replay(&mut self, from: u32, to: u32, packets: Arc<[Frame]>) -> Result<(), String> {
         if !self.reaches(from, to) {
             return Err("replay: no links lead from one host to the other".into());
         }

@@ -356,16 +356,7 @@ impl<'a> Player<'a> {
     fn drain(&mut self, end: usize) {
         while let Some(unit) = self.ends[end].transmit(self.now) {
             for i in 0..unit.segments() {
-                let mut seg = unit;
-                if unit.gso > 0 {
-                    let size = u32::from(unit.gso);
-                    seg.seq += u64::from(i * size);
-                    seg.len = size.min(unit.len - i * size);
-                    seg.gso = 0;
-                    if i + 1 < unit.segments() {
-                        seg.flags.0 &= !(Flags::FIN.0 | Flags::PSH.0);
-                    }
-                }
+                let Some(seg) = unit.part(i) else { continue };
                 if end == 0 {
                     let at_us = self.now.0 / 1_000;
                     self.rows.push(Row { at_us, seq: seg.seq, len: u64::from(seg.len), flags: seg.flags.0 });

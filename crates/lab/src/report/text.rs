@@ -8,6 +8,8 @@ use super::{LinkReport, QueueReport, Report, Times, TrafficReport};
 
 /// Blanks between two columns.
 const GAP: usize = 2;
+/// Decimal prefixes of a unit, the first of them none.
+const PREFIXES: usize = 5;
 
 /// Lines of cells: the first columns stand left, the others right.
 pub(crate) struct Table {
@@ -209,21 +211,33 @@ pub(crate) fn time(ns: u64) -> String {
     scaled(ns, "s", ["n", "u", "m", "", "k"])
 }
 
-/// Three significant digits, rounded, and a decimal prefix; `num` is in units of the first prefix.
-fn scaled(num: u64, unit: &str, prefixes: [&str; 5]) -> String {
-    let (mut value, mut power) = (u128::from(num) * 1000, 0);
+/// The power of 1000 and the decimal places that show three significant digits of `num`, with the
+/// prefixes that there are; without a prefix there are no decimals.
+pub(crate) const fn scale(num: u64) -> (usize, usize) {
+    let (mut value, mut power) = (num as u128 * 1000, 0);
     // Thousandths of the present prefix; 999.5 would round up to four digits.
-    while value >= 999_500 && power + 1 < prefixes.len() {
+    while value >= 999_500 && power + 1 < PREFIXES {
         value = (value + 500) / 1000;
         power += 1;
     }
-    let prefix = prefixes[power];
-    let (step, places) = match value {
-        _ if power == 0 => (1000, 0),
-        0..=9_994 => (10, 2),
-        9_995..=99_949 => (100, 1),
-        _ => (1000, 0),
+    let places = match value {
+        _ if power == 0 => 0,
+        0..=9_994 => 2,
+        9_995..=99_949 => 1,
+        _ => 0,
     };
+    (power, places)
+}
+
+/// Three significant digits, rounded, and a decimal prefix; `num` is in units of the first prefix.
+fn scaled(num: u64, unit: &str, prefixes: [&str; PREFIXES]) -> String {
+    let (power, places) = scale(num);
+    let mut value = u128::from(num) * 1000;
+    for _ in 0..power {
+        value = (value + 500) / 1000;
+    }
+    let prefix = prefixes[power];
+    let step = [1000, 100, 10][places];
     let rounded = (value + step / 2) / step * step;
     let (whole, part) = (rounded / 1000, rounded % 1000 / step);
     match places {

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::measure::Interval;
+use crate::fidelity::{Fidelity, Range};
 use crate::report::text::{bit_rate, size, time};
 
 mod headline;
@@ -33,6 +35,8 @@ pub fn html(report_json: &str) -> String {
         "setup" => setup(&report),
         "verdict" => headline::verdict(&report),
         "headline" => headline::table(&report),
+        "transport" => transport(&report),
+        "runs" => runs(&report),
         "stages" => stages(&report),
         "classes" => classes(&report),
         "policies" => policies(&report),
@@ -122,13 +126,53 @@ fn setup(report: &Value) -> String {
         ("RTT", known("rtt_ns", micro)),
         ("Ring", known("ring", |n| n.to_string())),
         ("BQL", bql),
-        ("Seed", known("seed", |n| n.to_string())),
+        ("Runs of each policy", whole(&report["interval"]["runs"]).map(|n| n.to_string())),
+        ("First seed", known("seed", |n| n.to_string())),
         ("Virtual time", duration),
     ];
     // Three digits of what was given as two are noise.
     let plain = |value: String| value.replace(".00 ", " ").replace(".0 ", " ");
     let known = all.into_iter().filter_map(|(name, value)| Some((name, plain(value?))));
     known.map(|(name, value)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value))).collect()
+}
+
+/// Which TCP the hosts have, and how close it is known to come to Linux's here.
+fn transport(report: &Value) -> String {
+    let tcp = match text(report, "tcp") {
+        "" => return String::new(),
+        some => escaped(some),
+    };
+    // A copy, because reading consumes it; it is small.
+    let fidelity = serde_json::from_value::<Fidelity>(report["fidelity"].clone()).ok();
+    let (class, said) = match &fidelity {
+        None => ("", String::new()),
+        Some(f) => (
+            if f.range == Range::Inside { "" } else { " warn" },
+            format!(" Held against Linux’s TCP: {}.", escaped(&f.to_string())),
+        ),
+    };
+    format!("<p class=\"transport{class}\"><b>TCP:</b> {tcp}.{said}</p>")
+}
+
+/// How the numbers are made of the runs, and which marks there are.
+fn runs(report: &Value) -> String {
+    let interval = serde_json::from_value::<Interval>(report["interval"].clone()).ok();
+    let Some(interval) = interval else { return String::new() };
+    let said = interval.said(whole(&report["seed"]).unwrap_or(0));
+    let mut letters = said.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    let seeds: Vec<String> = array(report, "policies")
+        .iter()
+        .filter_map(|p| Some(format!("{} {}", escaped(text(p, "name")), whole(&p["shown_seed"])?)))
+        .collect();
+    let shown = match interval.runs {
+        1 => String::new(),
+        _ => format!(
+            " Charts and the tables below are of one run of each policy, the one of median goodput (seed: {}).",
+            seeds.join(", ")
+        ),
+    };
+    format!("<p class=\"hint\">{first}{}.{}{shown}</p>", escaped(letters.as_str()), headline::legend(report))
 }
 
 fn stages(report: &Value) -> String {

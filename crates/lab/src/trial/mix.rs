@@ -1,6 +1,6 @@
 //! Traffic to try policies on: the built-in mixes, and what a file says.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use txweir_core::{Instant, Nanos};
 
@@ -130,7 +130,7 @@ pub(super) enum Loads {
     /// Groups between the two hosts.
     Groups(Vec<(Group, Pace)>),
     /// Packets that arrive at the near host by their stamps.
-    Replay(Rc<[Frame]>),
+    Replay(Arc<[Frame]>),
 }
 
 /// Why a file is no traffic.
@@ -143,6 +143,19 @@ pub enum TrafficError {
 }
 
 impl Traffic {
+    /// Members of the groups that are asked for, all together; a replay has no groups.
+    pub(super) fn members(&self, asked: impl Fn(&Group) -> bool) -> u64 {
+        match &self.load {
+            Loads::Groups(all) => all.iter().filter(|(g, _)| asked(g)).map(|(g, _)| u64::from(g.count)).sum(),
+            Loads::Replay(_) => 0,
+        }
+    }
+
+    /// Whether any of it is TCP of the hosts.
+    pub(super) fn has_tcp(&self) -> bool {
+        self.members(|g| !matches!(g.load, Load::Cbr { .. })) > 0
+    }
+
     /// A built-in mix.
     pub fn mix(name: &str) -> Option<Self> {
         let mix = MIXES.iter().find(|m| m.name == name)?;

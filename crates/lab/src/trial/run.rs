@@ -1,43 +1,57 @@
-//! One run per policy: the net, the walk through its steps, and the numbers at the end.
+//! The runs of each policy: the net, the walk through its steps, and the numbers at the end.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread;
 
+use txweir_core::qdisc;
 use txweir_core::rng::Rng;
 use txweir_core::txpath::PathConfig;
 use txweir_core::value::text_of;
 use txweir_core::wire::WireConfig;
 use txweir_core::{DqlConfig, DropReason, Env, Handle, Instant, MarkReason, Nanos, Rate, Role};
 
+use super::measure::{Interval, gathered, mark};
 use super::mix::Loads;
+use super::transport::{flows, transport};
+use super::verdict::verdict;
+use super::workers;
 use super::{
     ClassSeries, ClassTrial, DeviceSeries, DeviceTrial, Entry, FAR, GroupSeries, GroupTrial, NEAR,
-    POLICIES_MAX, PolicyTrial, Range, STEPS, Setup, StageTrial, TCP, Traffic, Trial, TrialError,
+    POLICIES_MAX, PolicyTrial, Range, STEPS, Setup, StageTrial, Traffic, Trial, TrialError,
 };
 use crate::cpu::Cpu;
 use crate::dist::Dist;
+use crate::fidelity::{self, Given, Leaf};
 use crate::link::LinkConfig;
 use crate::net::{GroupWatch, Load, Net};
 use crate::nic::{Gauge, NicConfig, NodeProbe, Stage, can_do};
 use crate::report::{jain, kind, per_mill, per_second};
-use crate::tcp::TcpConfig;
 
 /// Packets that the policy may have waiting: more than any default limit, and one for each default child of many.
 const POOL: usize = 1 << 16;
 /// The way back is at least this fast, and ten times the bottleneck.
 const WIDE: u64 = 10_000_000_000;
-/// With this much of what fits, a FIFO of the default length stands almost full and does not overflow. smoltcp repairs
-/// one loss per round trip: were the queue to overflow in slow start, hundreds would be lost at once, and the trial would
-/// show that repair and not the policy.
-const WINDOW_PERCENT: u128 = 95;
-/// Buffers of a connection: room for two full segments, and for 20 ms at 25 Gbit/s.
-const BUFFER_MIN: u64 = 4 << 10;
-const BUFFER_MAX: u64 = 64 << 20;
 /// The NIC that is tried: the first one.
 const TRIED: u32 = 0;
 
-/// Runs each policy on the traffic. `progress` is told how much virtual time is over, of how much in all.
+/// Runs each policy on the traffic, with each of the seeds, on as many threads as the machine runs
+/// at once. `progress` is told how much virtual time is over, of how much in all. Errors: the
+/// set-up is out of its bounds, or a policy cannot be applied.
 pub fn run(
+    setup: &Setup,
+    traffic: &Traffic,
+    entries: &[Entry],
+    progress: &mut dyn FnMut(Nanos, Nanos),
+) -> Result<Trial, TrialError> {
+    let threads = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    run_on(threads, setup, traffic, entries, progress)
+}
+
+/// The same on at most so many threads; the trial does not depend on how many.
+pub fn run_on(
+    threads: NonZeroUsize,
     setup: &Setup,
     traffic: &Traffic,
     entries: &[Entry],
@@ -53,14 +67,23 @@ pub fn run(
         checked.map_err(|d| TrialError::Policy(Box::new(d)))?;
     }
     let clock = Clock::new(setup, traffic);
-    let mut policies = Vec::new();
-    for (entry, before) in entries.iter().zip(0_u64..) {
-        let whole = Nanos(clock.time.0 * entries.len() as u64);
-        let done = Nanos(clock.time.0 * before);
-        policies.push(one(setup, traffic, &clock, entry, &mut |now| progress(done + now, whole))?);
-    }
+    let runs = setup.runs as usize;
+    let jobs = entries.len() * runs;
+    let whole = Nanos(clock.time.0.saturating_mul(jobs as u64));
+    let work = |job: usize, advanced: &mut dyn FnMut(Nanos)| {
+        let setup = Setup { seed: setup.seed.wrapping_add((job % runs) as u64), ..*setup };
+        one(&setup, traffic, &clock, &entries[job / runs], advanced)
+    };
+    let mut done = workers::run(jobs, threads, work, &mut |over| progress(over, whole))?.into_iter();
+    let one_policy = |_| gathered(done.by_ref().take(runs).collect(), setup.seed);
+    let mut policies: Vec<PolicyTrial> = entries.iter().filter_map(one_policy).collect();
+    mark(&mut policies);
+    Ok(trial(setup, traffic, &clock, policies))
+}
+
+fn trial(setup: &Setup, traffic: &Traffic, clock: &Clock, policies: Vec<PolicyTrial>) -> Trial {
     let (link, rtt) = (text_of(&setup.link), text_of(&setup.rtt));
-    Ok(Trial {
+    Trial {
         title: format!("{} over {link}, RTT {rtt}", traffic.name),
         traffic: traffic.name.clone(),
         about: traffic.about.clone(),
@@ -71,10 +94,36 @@ pub fn run(
         time_ns: clock.time.0,
         warmup_ns: clock.warmup.0,
         seed: setup.seed,
-        tcp: TCP,
+        tcp: transport(setup, traffic).1,
+        congestion: setup.congestion.name,
+        ecn: setup.ecn,
+        fidelity: traffic.has_tcp().then(|| {
+            fidelity::embedded(&Given {
+                congestion: setup.congestion.name,
+                ecn: setup.ecn,
+                rate: setup.link,
+                rtt: setup.rtt,
+                flows: flows(traffic),
+                leaves: policies.iter().flat_map(|p| leaves(&p.classes)).collect(),
+            })
+        }),
+        interval: Interval::of(setup.runs),
         step_ns: clock.step.0,
+        verdict: verdict(&policies),
         policies,
-    })
+    }
+}
+
+/// The qdiscs that have none below them, each with the nearest one above that shapes.
+fn leaves(all: &[ClassTrial]) -> Vec<Leaf> {
+    let above = |c: &ClassTrial| all.iter().find(|p| p.handle == c.parent && p.handle != c.handle);
+    let leaf = |c: &&ClassTrial| all.iter().all(|d| d.parent != c.handle || d.handle == c.handle);
+    let shapes = |c: &&ClassTrial| qdisc::kind(c.kind).is_ok_and(|spec| spec.flags.shapes);
+    let each = all.iter().filter(leaf).map(|c| {
+        let mut ancestors = std::iter::successors(above(c), |c| above(c)).take(all.len());
+        Leaf { kind: c.kind, below: ancestors.find(shapes).map(|c| c.kind) }
+    });
+    each.collect()
 }
 
 /// The times of a run.
@@ -113,7 +162,7 @@ fn env(setup: &Setup) -> Env {
 fn build(setup: &Setup, traffic: &Traffic, entry: &Entry) -> Result<Net, TrialError> {
     let wrong = TrialError::Setup;
     let mut net = Net::new(setup.seed);
-    let tcp = tcp(setup, traffic);
+    let (tcp, _) = transport(setup, traffic);
     for _ in [NEAR, FAR] {
         net.host(tcp.clone(), Cpu::default());
     }
@@ -144,7 +193,7 @@ fn build(setup: &Setup, traffic: &Traffic, entry: &Entry) -> Result<Net, TrialEr
         }
         Loads::Replay(frames) => {
             marking = frames.iter().any(|f| f.ecn().capable());
-            net.replay(NEAR, FAR, Rc::clone(frames)).map_err(wrong)?;
+            net.replay(NEAR, FAR, Arc::clone(frames)).map_err(wrong)?;
         }
     }
     net.watch();
@@ -152,29 +201,13 @@ fn build(setup: &Setup, traffic: &Traffic, entry: &Entry) -> Result<Net, TrialEr
     Ok(net)
 }
 
-/// Buffers, which bound what a sender has outstanding. All streams together may have [`WINDOW_PERCENT`] of what the path
-/// and a queue of the default length hold, each its share.
-fn tcp(setup: &Setup, traffic: &Traffic) -> TcpConfig {
-    let streams: u64 = match &traffic.load {
-        Loads::Groups(groups) => {
-            groups.iter().filter(|(g, _)| g.load == Load::Stream).map(|(g, _)| u64::from(g.count)).sum()
-        }
-        Loads::Replay(_) => 0,
-    };
-    let on_the_way = u128::from(setup.link.0) * u128::from(setup.rtt.0) / 1_000_000_000;
-    let default = Env::default();
-    let queued = u128::from(default.tx_queue_len) * u128::from(default.frame_max());
-    let share = (on_the_way + queued) * WINDOW_PERCENT / 100 / u128::from(streams.max(1));
-    let bytes = u64::try_from(share).unwrap_or(u64::MAX).clamp(BUFFER_MIN, BUFFER_MAX) as usize;
-    TcpConfig { send_buffer: bytes, receive_buffer: bytes, ..TcpConfig::default() }
-}
-
+/// One run of one policy. What is of all its runs is not there yet.
 fn one(
     setup: &Setup,
     traffic: &Traffic,
     clock: &Clock,
     entry: &Entry,
-    progress: &mut dyn FnMut(Nanos),
+    advanced: &mut dyn FnMut(Nanos),
 ) -> Result<PolicyTrial, TrialError> {
     let mut net = build(setup, traffic, entry)?;
     let mut series = Series::new(&net, clock.step);
@@ -187,7 +220,7 @@ fn one(
         net.next_step();
         net.run(at + clock.step);
         series.sample(&mut net);
-        progress(Nanos(clock.step.0 * n));
+        advanced(clock.step);
     }
     let Series { groups, classes, ring, .. } = series;
     let nic = net.nic(TRIED);
@@ -212,6 +245,8 @@ fn one(
     Ok(PolicyTrial {
         name: entry.name.clone(),
         policy: entry.policy.as_ref().map_or(String::new(), |p| p.source().text.clone()),
+        shown_seed: setup.seed,
+        measures: Vec::new(),
         groups: reports,
         classes: self::classes(&net, clock.measured(), classes),
         device: DeviceTrial {

@@ -6,8 +6,8 @@ use std::fmt::{self, Display};
 use txweir_core::Nanos;
 use txweir_core::value::text_of;
 
+use super::measure::{Interval, MARKED_FROM, Mark, Measure};
 use super::{ClassTrial, GroupTrial, PolicyTrial, Trial};
-use crate::report::Times;
 use crate::report::text::{Table, bit_rate, size, time};
 
 /// Columns of a terminal that tables keep within where they can.
@@ -17,42 +17,47 @@ const NAME_MAX: usize = 20;
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// One number of a distribution.
-type Part = fn(&Times) -> u64;
-
-/// Which value is the better one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Better {
-    More,
-    Less,
-    /// That depends.
-    Neither,
-}
-
-/// A line of the comparison: one value per policy.
+/// A line of the comparison: its name, and of each policy the median, the mark and the interval.
 struct Row {
     what: String,
-    better: Better,
-    cells: Vec<Option<(f64, String)>>,
+    cells: Vec<[String; 3]>,
 }
 
-impl Row {
-    /// The cells as text, the best ones marked, unless all are alike.
-    fn marked(&self) -> Vec<String> {
-        let values = || self.cells.iter().flatten();
-        let best = match self.better {
-            Better::More => values().max_by(|a, b| a.0.total_cmp(&b.0)),
-            Better::Less => values().min_by(|a, b| a.0.total_cmp(&b.0)),
-            Better::Neither => None,
+/// The widths of a policy's column: of medians, of intervals, and of all with the mark between
+/// them.
+#[derive(Clone, Copy)]
+struct Width {
+    median: usize,
+    interval: usize,
+    whole: usize,
+}
+
+impl Width {
+    fn of(rows: &[Row], column: usize, head: &str) -> Self {
+        let widest = |part: usize| {
+            rows.iter()
+                .filter_map(|r| r.cells.get(column))
+                .map(|c| c[part].chars().count())
+                .max()
+                .unwrap_or(0)
         };
-        let best = best.map(|b| b.1.as_str()).filter(|best| values().any(|v| v.1 != *best));
-        let text = |cell: &Option<(f64, String)>| match cell {
-            // What reads alike is as good.
-            Some((_, text)) if Some(text.as_str()) == best => format!("{text} *"),
-            Some((_, text)) => format!("{text}  "),
-            None => "-  ".into(),
+        // The mark has two places after the median, which a head needs not leave free.
+        let (median, interval) = (widest(0).max(head.chars().count()), widest(2));
+        let beside = if interval > 0 { 1 + interval } else { 0 };
+        Self { median, interval, whole: median + 2 + beside }
+    }
+
+    fn cell(self, [median, mark, interval]: &[String; 3]) -> String {
+        let gap = " ".repeat(GAP);
+        let beside = match self.interval {
+            0 => String::new(),
+            width => format!(" {interval:<width$}"),
         };
-        self.cells.iter().map(text).collect()
+        format!("{gap}{median:>w$} {mark:1}{beside}", w = self.median)
+    }
+
+    fn head(self, name: &str) -> String {
+        self.cell(&[name.into(), String::new(), String::new()])
     }
 }
 
@@ -60,21 +65,45 @@ impl Display for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.title)?;
         writeln!(f, "{}", wrapped(&self.about))?;
+        writeln!(f, "{}", wrapped(&format!("TCP: {}", self.tcp)))?;
+        if let Some(fidelity) = &self.fidelity {
+            writeln!(f, "{}", wrapped(&format!("held against Linux's TCP: {fidelity}")))?;
+        }
         let (time, warmup) = (text_of(&Nanos(self.time_ns)), Nanos(self.warmup_ns));
         let measured = match warmup {
             Nanos(0) => time,
             warmup => format!("{time}, the first {} not measured", text_of(&warmup)),
         };
         let bql = if self.bql { "on" } else { "off" };
-        writeln!(f, "{measured}; ring {}, BQL {bql}; seed {}", self.ring, self.seed)?;
-        writeln!(f, "TCP: {}", self.tcp)?;
+        writeln!(f, "{measured}; ring {}, BQL {bql}", self.ring)?;
+        writeln!(f, "{}", wrapped(&self.interval.said(self.seed)))?;
         self.comparison(f)?;
         for p in &self.policies {
-            write!(f, "\n{}\n{}\n{}", p.name, classes(&p.classes), stages(p))?;
+            let of = if self.interval.runs > 1 { format!(", seed {}", p.shown_seed) } else { String::new() };
+            write!(f, "\n{}{of}\n{}\n{}", p.name, classes(&p.classes), stages(p))?;
         }
-        match self.headline() {
-            Some(line) => writeln!(f, "\n{line}"),
-            None => Ok(()),
+        if !self.verdict.is_empty() {
+            writeln!(f)?;
+        }
+        self.verdict.iter().try_for_each(|line| writeln!(f, "{}", wrapped(line)))
+    }
+}
+
+impl Interval {
+    /// How the numbers are made of the runs, in words.
+    pub(super) fn said(&self, seed: u64) -> String {
+        let last = seed.wrapping_add(u64::from(self.runs.saturating_sub(1)));
+        let coverage = self.coverage * 100.0;
+        let ends = match self.low_rank {
+            0 | 1 => "smallest to largest run".to_string(),
+            low => format!("run {low} to run {} by size", self.high_rank),
+        };
+        match self.runs {
+            0 | 1 => format!("one run of each policy, seed {seed}: no intervals, and nothing is told apart"),
+            n => format!(
+                "medians of {n} runs, seeds {seed} to {last}; beside them the {coverage:.1} % interval ({ends}), if it \
+                 reads otherwise"
+            ),
         }
     }
 }
@@ -83,146 +112,90 @@ impl Trial {
     fn comparison(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.rows();
         let labels = rows.iter().map(|r| r.what.chars().count()).max().unwrap_or(0);
-        // Heads stand above the values, whose last two places are the mark's.
-        let heads: Vec<String> = self.policies.iter().map(|p| shortened(&p.name) + "  ").collect();
-        let cells: Vec<Vec<String>> = rows.iter().map(Row::marked).collect();
-        let width = |c: usize| {
-            let values = cells.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count());
-            values.max().unwrap_or(0).max(heads[c].chars().count())
-        };
-        let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+        let heads: Vec<String> = self.policies.iter().map(|p| shortened(&p.name)).collect();
+        let widths: Vec<Width> =
+            heads.iter().enumerate().map(|(c, head)| Width::of(&rows, c, head)).collect();
         let mut from = 0;
         while from < heads.len() {
             let mut to = from + 1;
-            let mut line = labels + GAP + widths[from];
-            while to < heads.len() && line + GAP + widths[to] <= WIDTH {
-                line += GAP + widths[to];
+            let mut line = labels + GAP + widths[from].whole;
+            while to < heads.len() && line + GAP + widths[to].whole <= WIDTH {
+                line += GAP + widths[to].whole;
                 to += 1;
             }
             writeln!(f)?;
-            let mut put = |label: &str, cells: &[String]| {
-                let mut line = format!("{label:labels$}");
-                for (cell, width) in cells.iter().zip(&widths).take(to).skip(from) {
-                    line.push_str(&format!("{cell:>w$}", w = GAP + width));
-                }
+            let mut put = |label: &str, cells: &mut dyn Iterator<Item = String>| {
+                let line = format!("{label:labels$}{}", cells.collect::<String>());
                 writeln!(f, "{}", line.trim_end())
             };
-            put("", &heads)?;
-            for (row, cells) in rows.iter().zip(&cells) {
-                put(&row.what, cells)?;
+            put("", &mut (from..to).map(|c| widths[c].head(&heads[c])))?;
+            for row in &rows {
+                put(&row.what, &mut (from..to).map(|c| widths[c].cell(&row.cells[c])))?;
             }
             from = to;
         }
-        // Where all are alike there is nothing to explain.
-        match cells.iter().flatten().any(|cell| cell.ends_with('*')) {
-            true => writeln!(f, "* best"),
-            false => Ok(()),
+        self.legend(f)
+    }
+
+    /// The marks that there are. Where all are alike there is nothing to explain.
+    fn legend(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let marks = || self.policies.iter().flat_map(|p| &p.measures).filter_map(|m| m.mark);
+        if marks().any(|m| m == Mark::Best) {
+            writeln!(f, "* best: its interval overlaps no other one")?;
+        }
+        if marks().any(|m| m == Mark::Equal) {
+            writeln!(f, "= not told apart from the best: the intervals overlap, or read alike")?;
+        }
+        match self.interval.runs {
+            // Of one run it is said above.
+            2..MARKED_FROM if self.policies.len() > 1 => {
+                writeln!(f, "no marks: {MARKED_FROM} runs at least tell policies apart")
+            }
+            _ => Ok(()),
         }
     }
 
     fn rows(&self) -> Vec<Row> {
+        let Some(first) = self.policies.first() else { return Vec::new() };
         let mut rows = Vec::new();
-        let groups = self.policies.first().map_or(0, |p| p.groups.len());
-        for i in 0..groups {
-            self.group_rows(i, &mut rows);
+        let mut group = None;
+        for (i, measure) in first.measures.iter().enumerate() {
+            let column: Vec<&Measure> = self.policies.iter().filter_map(|p| p.measures.get(i)).collect();
+            let never = column.iter().all(|m| m.runs.iter().all(Option::is_none));
+            let unmarked = measure.measure == "marked_packets"
+                && column.iter().all(|m| m.runs.iter().flatten().all(|n| *n == 0.0));
+            if never || unmarked {
+                continue;
+            }
+            let of = first.groups.iter().find(|g| Some(&g.name) == measure.group.as_ref());
+            let label = label(measure, of);
+            let what = match (of, group == Some(&measure.group)) {
+                (_, true) => format!("     {label}"),
+                (Some(g), false) => format!("{}  {label}", g.title()),
+                (None, false) => label.into(),
+            };
+            group = Some(&measure.group);
+            rows.push(Row { what, cells: column.iter().map(|m| cell(m)).collect() });
         }
-        let mut of = |what: &str, better, value: &dyn Fn(&PolicyTrial) -> (f64, String)| {
-            let cells = self.policies.iter().map(|p| Some(value(p))).collect();
-            rows.push(Row { what: what.into(), better, cells });
-        };
-        of("link used", Better::More, &|p| {
-            (p.device.utilisation, format!("{:.1} %", p.device.utilisation * 100.0))
-        });
-        let count = |all: &BTreeMap<&str, u64>| {
-            let n: u64 = all.values().sum();
-            (n as f64, n.to_string())
-        };
-        of("     dropped", Better::Neither, &|p| count(&p.drops));
-        if self.policies.iter().any(|p| !p.marks.is_empty()) {
-            of("     marked", Better::Neither, &|p| count(&p.marks));
-        }
-        let bytes = |n: u64| (n as f64, size(n));
-        let root = |p: &PolicyTrial| p.classes.first().map_or(0, |c| c.backlog_bytes.mean);
-        of("     in qdiscs, mean", Better::Neither, &|p| bytes(root(p)));
-        of("     in ring, mean", Better::Neither, &|p| bytes(p.device.ring_bytes.mean));
         rows
-    }
-
-    fn group_rows(&self, i: usize, rows: &mut Vec<Row>) {
-        let Some(first) = self.policies.first().and_then(|p| p.groups.get(i)) else { return };
-        let name = match first.count {
-            1 => first.name.clone(),
-            n => format!("{} x{n}", first.name),
-        };
-        let mut of = |what: &str, better, value: &dyn Fn(&GroupTrial) -> Option<(f64, String)>| {
-            let cells: Vec<_> = self.policies.iter().map(|p| p.groups.get(i).and_then(value)).collect();
-            if cells.iter().any(Option::is_some) {
-                rows.push(Row { what: what.into(), better, cells });
-            }
-        };
-        if first.kind == "rr" {
-            of(&format!("{name}  transactions/s"), Better::More, &|g| {
-                g.transactions_per_s.map(|n| (n, format!("{n:.1}")))
-            });
-        } else {
-            let better = if first.kind == "stream" { Better::More } else { Better::Neither };
-            of(&format!("{name}  throughput"), better, &|g| {
-                Some((g.throughput_bit_s as f64, bit_rate(g.throughput_bit_s)))
-            });
-        }
-        let what = latency_word(first.kind);
-        let parts: [(&str, Part); 3] = [("p50", |t| t.p50_ns), ("p95", |t| t.p95_ns), ("p99", |t| t.p99_ns)];
-        for (part, ns) in parts {
-            of(&format!("     {what} {part}"), Better::Less, &|g| {
-                g.latency.as_ref().map(|t| (ns(t) as f64, time(ns(t))))
-            });
-        }
-        if first.kind == "stream" {
-            if first.count > 1 {
-                of("     fairness", Better::More, &|g| Some((g.jain, format!("{:.3}", g.jain))));
-            }
-            of("     sent again", Better::Less, &|g| {
-                Some((g.retransmitted_bytes as f64, size(g.retransmitted_bytes)))
-            });
-        }
-        of("     lost", Better::Less, &|g| g.lost.map(|n| (n as f64, n.to_string())));
-    }
-
-    /// One sentence: what the best policy did to the latency that matters most, against the first one.
-    pub fn headline(&self) -> Option<String> {
-        let first = self.policies.first()?;
-        let rank = |g: &GroupTrial| ["rr", "cbr", "replay", "stream"].iter().position(|k| *k == g.kind);
-        let (i, group) = first
-            .groups
-            .iter()
-            .enumerate()
-            .filter(|(_, g)| g.latency.is_some())
-            .min_by_key(|(_, g)| rank(g))?;
-        let p99 = |p: &PolicyTrial| p.groups.get(i).and_then(|g| g.latency).map(|t| t.p99_ns);
-        let was = p99(first)?;
-        let word = if group.kind == "stream" { "RTT p99" } else { "p99" };
-        let what = format!("{} {word}", group.name);
-        let others = self.policies.iter().skip(1).filter_map(|p| Some((p99(p)?, p.name.as_str())));
-        Some(match others.min() {
-            None => format!("{what}: {} with {}", time(was), first.name),
-            Some((now, name)) if now < was => {
-                let times = was as f64 / now.max(1) as f64;
-                let times = if times < 9.95 { format!("{times:.1}") } else { format!("{times:.0}") };
-                format!("{what}: {} -> {} ({times}x) with {name}", time(was), time(now))
-            }
-            Some((now, name)) => {
-                format!("{what}: {} with {}, {} with {name}", time(was), first.name, time(now))
-            }
-        })
     }
 }
 
-fn latency_word(kind: &str) -> &'static str {
-    match kind {
-        "rr" => "latency",
-        "stream" => "RTT",
-        _ => "one way",
+/// Median, mark and interval.
+fn cell(m: &Measure) -> [String; 3] {
+    let mark = match m.mark {
+        Some(Mark::Best) => "*",
+        Some(Mark::Equal) => "=",
+        None => "",
+    };
+    match m.median {
+        Some(v) => [m.unit.text(v), mark.into(), m.unit.interval(m.low, v, m.high).unwrap_or_default()],
+        None => ["-".into(), String::new(), String::new()],
     }
+}
+
+fn label(measure: &Measure, group: Option<&GroupTrial>) -> &'static str {
+    super::measure::label(measure.measure, group.map_or("", |g| g.kind))
 }
 
 /// A long name by its end, which tells files apart.
@@ -292,15 +265,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_is_marked_and_its_likes() {
-        let row = |better, values: [f64; 3]| {
-            let cells = values.iter().map(|v| Some((*v, format!("{v:.0}")))).collect();
-            Row { what: String::new(), better, cells }.marked()
+    fn columns_hold_medians_intervals_and_marks() {
+        let row = |what: &str, cells: [[&str; 3]; 2]| Row {
+            what: what.into(),
+            cells: cells.iter().map(|c| c.map(String::from)).collect(),
         };
-        assert_eq!(row(Better::Less, [3.0, 1.1, 1.2]), ["3  ", "1 *", "1 *"]);
-        assert_eq!(row(Better::More, [3.0, 1.1, 1.2]), ["3 *", "1  ", "1  "]);
-        assert_eq!(row(Better::More, [3.0, 3.0, 3.0]), ["3  ", "3  ", "3  "]);
-        assert_eq!(row(Better::Neither, [3.0, 1.0, 2.0]), ["3  ", "1  ", "2  "]);
+        let rows = [
+            row("a", [["19.0 Mbit/s", "*", "18.9..19.1"], ["9", "", ""]]),
+            row("b", [["625 ms", "", ""], ["25 ms", "=", ""]]),
+        ];
+        let widths = [Width::of(&rows, 0, "default"), Width::of(&rows, 1, "longer.tc")];
+        let line = |r: &Row| r.cells.iter().zip(widths).map(|(c, w)| w.cell(c)).collect::<String>();
+        let heads = widths[0].head("default") + &widths[1].head("longer.tc");
+        assert_eq!(heads, "      default               longer.tc  ");
+        assert_eq!(line(&rows[0]), "  19.0 Mbit/s * 18.9..19.1          9  ");
+        assert_eq!(line(&rows[1]), "       625 ms                   25 ms =");
+        assert_eq!([widths[0].whole, widths[1].whole], [24, 11]);
+    }
+
+    #[test]
+    fn intervals_say_how_they_are_made() {
+        let said = |runs| Interval::of(runs).said(7);
+        assert_eq!(said(1), "one run of each policy, seed 7: no intervals, and nothing is told apart");
+        assert_eq!(
+            said(5),
+            "medians of 5 runs, seeds 7 to 11; beside them the 93.8 % interval (smallest to largest run), if it reads \
+             otherwise"
+        );
+        assert!(said(20).contains("the 95.9 % interval (run 6 to run 15 by size)"), "{}", said(20));
+        assert!(Interval::of(2).said(u64::MAX).contains("seeds 18446744073709551615 to 0;"));
     }
 
     #[test]

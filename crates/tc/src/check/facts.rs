@@ -230,7 +230,8 @@ impl Check<'_> {
             },
             // Three bands of it.
             "pfifo_fast" => self.packets(queue.saturating_mul(3)),
-            "fq_codel" | "fq_pie" | "fq" | "dualpi2" => self.packets(limit.unwrap_or(10_240)),
+            "fq_codel" | "fq_pie" | "fq" => self.packets(limit.unwrap_or(10_240)),
+            "dualpi2" => self.packets(limit.unwrap_or(10_000)),
             "codel" | "pie" | "choke" | "netem" | "sfb" | "hhf" => self.packets(limit.unwrap_or(1000)),
             "sfq" => self.packets(limit.unwrap_or(127)),
             // Full at either; one packet may go beyond the bytes.

@@ -299,6 +299,11 @@ fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
         // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
         (ErrorKind::OutOfRange, "cake", "overhead" | "mpu") => UNPARSABLE,
         (ErrorKind::OutOfRange, "pie", "alpha" | "beta") => UNPARSABLE,
+        // The kernel refuses what is too small, tc what is too large and what contradicts itself.
+        (ErrorKind::OutOfRange, "dualpi2", "alpha" | "beta" | "coupling_factor") if err.given == "0" => {
+            REFUSED
+        }
+        (ErrorKind::OutOfRange | ErrorKind::Conflict, "dualpi2", _) => UNPARSABLE,
         (ErrorKind::OutOfRange, "bfifo" | "red" | "tbf", _) => UNPARSABLE,
         (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
         // tc itself wants these together; that one which duplicates is alone is the kernel's rule.

@@ -42,6 +42,8 @@ pub struct Cubic {
     acked: u32,
     reno: u32,
     hystart: HyStart,
+    /// The end of slow start is left to another.
+    no_hystart: bool,
 }
 
 /// The end of slow start.
@@ -76,7 +78,13 @@ impl Cubic {
             acked: 0,
             reno: 0,
             hystart: HyStart { least_us: u32::MAX, ..HyStart::default() },
+            no_hystart: false,
         }
+    }
+
+    /// The same, but another looks for the end of slow start.
+    pub(crate) fn without_hystart() -> Self {
+        Self { no_hystart: true, ..Self::new() }
     }
 
     /// Looks at the curve: sets `per`.
@@ -235,7 +243,7 @@ impl Congestion for Cubic {
     }
     fn entered(&mut self, flow: &mut Flow, state: CaState) {
         if state == CaState::Loss {
-            *self = Self::new();
+            *self = Self { no_hystart: self.no_hystart, ..Self::new() };
             self.round(flow);
         }
     }
@@ -257,7 +265,7 @@ impl Congestion for Cubic {
         if self.delay_min == 0 || self.delay_min > rtt_us {
             self.delay_min = rtt_us;
         }
-        if !self.hystart.found && flow.slow_start() {
+        if !self.hystart.found && !self.no_hystart && flow.slow_start() {
             self.slow_start(flow, rtt_us);
         }
     }

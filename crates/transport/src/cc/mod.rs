@@ -6,14 +6,26 @@
 
 use std::fmt::Debug;
 
-use crate::config::Algorithm;
-use crate::flow::{Ack, CaState, Event, Flow, RateSample};
+use crate::config::{Algorithm, EcnMode};
+use crate::flow::{Ack, CaState, Event, Flow, Lost, RateSample};
 
+mod bbr;
+mod bbr3;
 mod cubic;
+mod cubic_plus;
+mod dctcp;
+mod hystart;
+mod model;
+mod prague;
 mod reno;
 
 pub use crate::flow::{Ack as Acknowledged, Event as Happened, RateSample as Sample};
+pub use bbr::{Bbr, Mode as BbrMode};
+pub use bbr3::{Bbr3, Mode as Bbr3Mode};
 pub use cubic::Cubic;
+pub use cubic_plus::CubicPlus;
+pub use dctcp::Dctcp;
+pub use prague::Prague;
 pub use reno::Reno;
 
 /// Least window of an algorithm that halves, segments (RFC 5681 equation 4).
@@ -39,6 +51,8 @@ pub trait Congestion: Debug + Send {
     fn start(&mut self, _flow: &mut Flow) {}
     /// The window, in segments, above which growth is linear after a loss, a mark or a timeout.
     fn threshold(&mut self, flow: &mut Flow) -> u32;
+    /// The handshake has agreed on these marks. It comes before the [`start`](Self::start) with which data begins.
+    fn agreed(&mut self, _mode: EcnMode) {}
     /// `acked` segments were delivered while the window limited the sender: `flow.cwnd` may grow.
     fn grow(&mut self, flow: &mut Flow, acked: u32);
     /// The window after a reduction that proved needless.
@@ -49,6 +63,8 @@ pub trait Congestion: Debug + Send {
     fn entered(&mut self, _flow: &mut Flow, _state: CaState) {}
     /// Something happened.
     fn event(&mut self, _flow: &mut Flow, _event: Event) {}
+    /// A unit was taken as lost.
+    fn lost(&mut self, _flow: &mut Flow, _lost: &Lost) {}
     /// An acknowledgement came; its deliveries are not counted yet.
     fn heard(&mut self, _flow: &mut Flow, _ack: &Ack) {}
     /// Its deliveries are counted, and its round trip is known.
@@ -81,11 +97,15 @@ pub trait Congestion: Debug + Send {
     }
 }
 
-/// The algorithm of this name.
-pub(crate) fn make(algorithm: Algorithm, _flow: &mut Flow) -> Box<dyn Congestion> {
+/// The algorithm of this name; `seed` is what its randomness comes from.
+pub(crate) fn make(algorithm: Algorithm, flow: &mut Flow, seed: u64) -> Box<dyn Congestion> {
     match algorithm {
         Algorithm::Reno => Box::new(Reno),
         Algorithm::Cubic => Box::new(Cubic::new()),
-        _ => Box::new(Cubic::new()),
+        Algorithm::CubicPlus => Box::new(CubicPlus::default()),
+        Algorithm::Dctcp => Box::new(Dctcp::default()),
+        Algorithm::Bbr => Box::new(Bbr::new(seed)),
+        Algorithm::Bbr3 => Box::new(Bbr3::new(seed)),
+        Algorithm::Prague => Box::new(Prague::new(flow)),
     }
 }

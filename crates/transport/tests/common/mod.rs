@@ -21,6 +21,8 @@ pub struct Wire {
     pub late: BTreeMap<u64, Nanos>,
     /// Packets are marked when more than so many wait.
     pub mark_above: usize,
+    /// Of so many answers all but one are lost; 0 and 1: none is.
+    pub answer_every: u64,
 }
 
 impl Default for Wire {
@@ -32,6 +34,7 @@ impl Default for Wire {
             lose: BTreeSet::new(),
             late: BTreeMap::new(),
             mark_above: usize::MAX,
+            answer_every: 1,
         }
     }
 }
@@ -53,6 +56,9 @@ pub struct Net {
     pub close: bool,
     pub dropped: u64,
     pub marked: u64,
+    /// Packets that each packet finds in the queue: time and number.
+    pub found: Vec<(Instant, usize)>,
+    answered: u64,
     flight: Flight,
     free_at: Instant,
     queue: VecDeque<Instant>,
@@ -73,6 +79,8 @@ impl Net {
             close: false,
             dropped: 0,
             marked: 0,
+            found: Vec::new(),
+            answered: 0,
             flight: Flight::new(),
             free_at: Instant::ZERO,
             queue: VecDeque::new(),
@@ -86,22 +94,10 @@ impl Net {
         self.flight.insert((at.0, self.order), (to, seg));
     }
 
-    fn forward(&mut self, mut seg: Segment) {
+    fn forward(&mut self, seg: Segment) {
         self.sent.push((self.now, seg));
-        let parts = seg.segments();
-        let whole = seg;
-        for i in 0..parts {
-            if parts > 1 {
-                let size = u32::from(whole.gso);
-                seg = whole;
-                seg.seq += u64::from(i * size);
-                seg.len = size.min(whole.len - i * size);
-                seg.gso = 0;
-                if i + 1 < parts {
-                    seg.flags.0 &= !9;
-                }
-            }
-            self.packet(seg);
+        for part in (0..).map_while(|i| seg.part(i)) {
+            self.packet(part);
         }
     }
 
@@ -109,6 +105,7 @@ impl Net {
         while self.queue.front().is_some_and(|left| *left <= self.now) {
             self.queue.pop_front();
         }
+        self.found.push((self.now, self.queue.len()));
         let number = self.number;
         self.number += u64::from(seg.len > 0);
         let lost = seg.len > 0 && self.wire.lose.contains(&number);
@@ -134,7 +131,11 @@ impl Net {
                 self.forward(seg);
                 self.ends[0].released(txweir_transport::below_socket(seg.len));
             } else {
-                self.fly(self.now + self.wire.delay, 0, seg);
+                self.answered += 1;
+                let kept = seg.syn.is_some() || self.answered.is_multiple_of(self.wire.answer_every.max(1));
+                if kept {
+                    self.fly(self.now + self.wire.delay, 0, seg);
+                }
             }
         }
     }
@@ -155,6 +156,11 @@ impl Net {
             }
         }
         self.drain(end);
+    }
+
+    /// The application of the first end has written.
+    pub fn poke(&mut self) {
+        self.step(0);
     }
 
     /// Runs until `until` or until nothing happens any more.

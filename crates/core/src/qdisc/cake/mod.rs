@@ -25,7 +25,7 @@ mod config;
 mod flows;
 mod framing;
 mod heap;
-mod memory;
+pub(super) mod memory;
 mod shaper;
 mod tin;
 mod tins;

@@ -1,0 +1,301 @@
+//! How close the lab's TCP is known to come to Linux's, for a given set-up.
+//!
+//! Linux's TCP was recorded over one bottleneck, for a number of congestion controls, qdiscs,
+//! rates, round trips and numbers of flows. A table in the binary has one row for each recording,
+//! and says whether the lab's TCP came within the recording's bounds. [`of`] looks a set-up up:
+//! whether it lies inside the range of what was recorded, and which recordings are nearest to it.
+//!
+//! **The table** is text, one JSON object a line; empty lines and lines that begin with `#` are
+//! skipped:
+//!
+//! ```json
+//! {"name": "a", "cc": "cubic", "kind": "pfifo", "rate_bit_s": 1000, "rtt_ns": 9, "flows": 1, "ecn": false, "inside": true}
+//! ```
+//!
+//! **Inside the range** is a set-up of which every leaf kind was recorded with the same congestion
+//! control and the same use of ECN, and whose rate, round trip and number of flows each lie between
+//! the smallest and the largest of those recordings. That a value lies between two recorded ones is
+//! no proof that the lab is right there. So the nearest recordings are named.
+
+use std::fmt::{self, Display};
+
+use serde::{Deserialize, Serialize};
+use txweir_core::value::text_of;
+use txweir_core::{Nanos, Rate};
+
+/// The recordings that the binary knows of.
+const SUMMARY: &str = include_str!("../assets/tcp/summary.jsonl");
+/// Most rows of a table.
+pub const ROWS_MAX: usize = 10_000;
+/// Recordings that are named as the nearest ones.
+const NEAREST: usize = 3;
+
+/// One recording of Linux's TCP, and what the lab's TCP made of it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// The name of the recording.
+    pub name: String,
+    /// Congestion control, as Linux names it.
+    pub cc: String,
+    /// Kind of the qdisc at the bottleneck, the tc word.
+    pub kind: String,
+    /// Rate of the bottleneck, in bit/s, not zero.
+    pub rate_bit_s: u64,
+    /// Round trip without queues.
+    pub rtt_ns: u64,
+    /// Streams at once, not zero.
+    pub flows: u64,
+    /// Whether the hosts used ECN.
+    pub ecn: bool,
+    /// Whether the lab's TCP came within the bounds of the recording.
+    pub inside: bool,
+}
+
+/// Recordings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table(Vec<Row>);
+
+/// Why a text is no table: the line, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableError {
+    /// The line, from 1 on.
+    pub line: usize,
+    /// What is wrong, in words.
+    pub message: String,
+}
+
+impl Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.message)
+    }
+}
+
+impl std::error::Error for TableError {}
+
+impl Table {
+    /// Reads a table. Errors: a line is no row, a row has a value out of its bounds, two rows have
+    /// one name, there are more than [`ROWS_MAX`].
+    pub fn parse(text: &str) -> Result<Self, TableError> {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut names = std::collections::HashSet::new();
+        for (line, text) in (1..).zip(text.lines().map(str::trim)) {
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let error = |message: String| TableError { line, message };
+            let row: Row = serde_json::from_str(text).map_err(|e| error(e.to_string()))?;
+            let bounds = [("rate_bit_s", row.rate_bit_s), ("flows", row.flows)];
+            if let Some((key, _)) = bounds.iter().find(|(_, n)| *n == 0) {
+                return Err(error(format!("{key}: expected at least 1, given 0")));
+            }
+            if !names.insert(row.name.clone()) {
+                return Err(error(format!("name: \"{}\" is there already", row.name)));
+            }
+            if rows.len() >= ROWS_MAX {
+                return Err(error(format!("expected at most {ROWS_MAX} rows")));
+            }
+            rows.push(row);
+        }
+        Ok(Self(rows))
+    }
+
+    /// The rows in their order.
+    pub fn rows(&self) -> &[Row] {
+        &self.0
+    }
+}
+
+/// The place of a set-up among the recordings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Range {
+    /// Nothing was recorded.
+    Empty,
+    /// The table cannot be read.
+    Unreadable,
+    /// Beyond what was recorded.
+    Outside,
+    /// Within what was recorded.
+    Inside,
+}
+
+/// A recording near a set-up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nearest {
+    /// The name of the recording.
+    pub name: String,
+    /// Whether the lab's TCP came within its bounds.
+    pub inside: bool,
+}
+
+/// What is known of the lab's TCP for a set-up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fidelity {
+    /// The place of the set-up among the recordings.
+    pub range: Range,
+    /// Recordings of the same congestion control, leaf kinds and use of ECN.
+    pub rows: u64,
+    /// Of them, those within whose bounds the lab's TCP came.
+    pub rows_inside: u64,
+    /// Why the set-up is outside, or the table unreadable, one reason each.
+    pub reasons: Vec<String>,
+    /// The nearest recordings, the nearest one first; of the same kind and congestion control if
+    /// there are any.
+    pub nearest: Vec<Nearest>,
+}
+
+impl Display for Fidelity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let agree = format!("{} of {} like recordings agree", self.rows_inside, self.rows);
+        match self.range {
+            Range::Empty => return f.write_str("nothing was recorded, so nothing is known"),
+            Range::Unreadable => {
+                return write!(f, "the table of recordings cannot be read: {}", self.reasons.join("; "));
+            }
+            Range::Outside if self.rows == 0 => {
+                write!(f, "outside the recorded range: {}", self.reasons.join("; "))?;
+            }
+            Range::Outside => {
+                write!(f, "outside the recorded range: {}; {agree}", self.reasons.join("; "))?;
+            }
+            Range::Inside => write!(f, "inside the recorded range; {agree}")?,
+        }
+        let name = |n: &Nearest| format!("{} ({})", n.name, if n.inside { "agrees" } else { "differs" });
+        let all: Vec<String> = self.nearest.iter().map(name).collect();
+        write!(f, "; nearest: {}", all.join(", "))
+    }
+}
+
+/// A leaf qdisc of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Its kind.
+    pub kind: &'static str,
+    /// The kind of the nearest qdisc above that shapes, so that the leaf's rate is not the link's.
+    pub below: Option<&'static str>,
+}
+
+/// A set-up to look up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given<'a> {
+    /// Congestion control, as Linux names it.
+    pub congestion: &'a str,
+    /// Whether the hosts use ECN.
+    pub ecn: bool,
+    /// Rate of the bottleneck.
+    pub rate: Rate,
+    /// Round trip without queues.
+    pub rtt: Nanos,
+    /// Streams at once.
+    pub flows: u64,
+    /// Leaf qdiscs of every policy, in any order and number.
+    pub leaves: Vec<Leaf>,
+}
+
+/// A set-up among the recordings that the binary knows of.
+pub fn embedded(given: &Given<'_>) -> Fidelity {
+    match Table::parse(SUMMARY) {
+        Ok(table) => of(&table, given),
+        Err(e) => Fidelity { reasons: vec![e.to_string()], ..nothing(Range::Unreadable) },
+    }
+}
+
+fn nothing(range: Range) -> Fidelity {
+    Fidelity { range, rows: 0, rows_inside: 0, reasons: Vec::new(), nearest: Vec::new() }
+}
+
+/// A set-up among recordings. Takes time in the number of rows times that of distinct leaf kinds.
+pub fn of(table: &Table, given: &Given<'_>) -> Fidelity {
+    let rows = table.rows();
+    if rows.is_empty() {
+        return nothing(Range::Empty);
+    }
+    let mut reasons = Vec::new();
+    let mut like: Vec<&Row> = Vec::new();
+    if rows.iter().all(|r| r.cc != given.congestion) {
+        reasons.push(format!("{} was never recorded", given.congestion));
+    }
+    let mut kinds: Vec<&str> = given.leaves.iter().map(|l| l.kind).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    for kind in &kinds {
+        let of_kind: Vec<&Row> = rows
+            .iter()
+            .filter(|r| r.kind == *kind && r.cc == given.congestion && r.ecn == given.ecn)
+            .collect();
+        match of_kind.as_slice() {
+            [] if !reasons.is_empty() && rows.iter().all(|r| r.cc != given.congestion) => {}
+            [] => reasons.push(never(rows, kind, given)),
+            some => beyond(some, kind, given, &mut reasons),
+        }
+        like.extend(of_kind);
+    }
+    let mut shaped: Vec<String> = given
+        .leaves
+        .iter()
+        .filter_map(|l| Some(format!("{} hangs below {}, and was recorded alone", l.kind, l.below?)))
+        .collect();
+    shaped.sort_unstable();
+    shaped.dedup();
+    reasons.append(&mut shaped);
+    Fidelity {
+        range: if reasons.is_empty() { Range::Inside } else { Range::Outside },
+        rows: like.len() as u64,
+        rows_inside: like.iter().filter(|r| r.inside).count() as u64,
+        nearest: nearest(rows, &like, given),
+        reasons,
+    }
+}
+
+/// Why there is no recording of that kind: the kind itself, or that it comes with this congestion
+/// control and ECN.
+fn never(rows: &[Row], kind: &str, given: &Given<'_>) -> String {
+    let ecn = if given.ecn { "with" } else { "without" };
+    match rows.iter().any(|r| r.kind == kind) {
+        true => format!("{kind} was never recorded with {} {ecn} ECN", given.congestion),
+        false => format!("{kind} was never recorded"),
+    }
+}
+
+/// The values of the set-up that are below or above every recording of that kind.
+fn beyond(rows: &[&Row], kind: &str, given: &Given<'_>, reasons: &mut Vec<String>) {
+    let mut check = |key: &str, of: fn(&Row) -> u64, given: u64, text: fn(u64) -> String| {
+        let values = || rows.iter().map(|r| of(r));
+        let (Some(least), Some(most)) = (values().min(), values().max()) else { return };
+        let side = match given {
+            g if g < least => "below",
+            g if g > most => "above",
+            _ => return,
+        };
+        let recorded = match least == most {
+            true => text(least),
+            false => format!("{} to {}", text(least), text(most)),
+        };
+        reasons.push(format!("{key} {} is {side} what was recorded of {kind} ({recorded})", text(given)));
+    };
+    check("rate", |r| r.rate_bit_s, given.rate.bits(), |n| text_of(&Rate::from_bits(n)));
+    check("rtt", |r| r.rtt_ns, given.rtt.0, |n| text_of(&Nanos(n)));
+    check("flows", |r| r.flows, given.flows, |n| n.to_string());
+}
+
+/// The rows that are nearest by the ratios of rate, round trip and flows: among like ones, else
+/// among those of the same congestion control, else among all.
+fn nearest(rows: &[Row], like: &[&Row], given: &Given<'_>) -> Vec<Nearest> {
+    let same: Vec<&Row> = rows.iter().filter(|r| r.cc == given.congestion).collect();
+    let all: Vec<&Row> = rows.iter().collect();
+    let mut from = [like, same.as_slice(), all.as_slice()]
+        .into_iter()
+        .find(|rows| !rows.is_empty())
+        .unwrap_or_default()
+        .to_vec();
+    // Values may be zero; logarithms begin at one.
+    let apart = |a: u64, b: u64| ((a.max(1) as f64).ln() - (b.max(1) as f64).ln()).abs();
+    // In millionths, so that equal ratios are equal whatever the order of the sum.
+    let distance = |r: &Row| {
+        let of = [(r.rate_bit_s, given.rate.bits()), (r.rtt_ns, given.rtt.0), (r.flows, given.flows)];
+        (of.map(|(a, b)| apart(a, b)).iter().sum::<f64>() * 1e6).round() as u64
+    };
+    from.sort_by(|a, b| distance(a).cmp(&distance(b)).then_with(|| a.name.cmp(&b.name)));
+    from.into_iter().take(NEAREST).map(|r| Nearest { name: r.name.clone(), inside: r.inside }).collect()
+}

@@ -1,0 +1,77 @@
+//! The TCP of a trial: the algorithms that can be asked for, and how hosts are set up.
+
+use super::mix::Traffic;
+use super::{NEAR, Setup};
+use crate::net::Load;
+use crate::tcp::{self, EcnMode, More, TcpConfig};
+
+/// A congestion control that hosts of a trial can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Algorithm {
+    /// The name that `--cc` takes and that recordings have.
+    pub name: &'static str,
+    /// The TCP that has it, in words.
+    pub about: &'static str,
+    /// Whether `--ecn` has a choice: the others negotiate marks by themselves.
+    pub ecn: bool,
+    algorithm: tcp::Algorithm,
+}
+
+const fn algorithm(
+    name: &'static str,
+    about: &'static str,
+    ecn: bool,
+    algorithm: tcp::Algorithm,
+) -> Algorithm {
+    Algorithm { name, about, ecn, algorithm }
+}
+
+/// Every algorithm; the first is the default.
+pub const ALGORITHMS: &[Algorithm] = &[
+    algorithm("cubic", "TCP CUBIC as in Linux 6.12", true, tcp::Algorithm::Cubic),
+    algorithm("reno", "TCP Reno as in Linux 6.12", true, tcp::Algorithm::Reno),
+    algorithm("bbr", "TCP BBR version 1 as in Linux 6.12", true, tcp::Algorithm::Bbr),
+    algorithm("bbr3", "TCP BBR version 3 (draft-ietf-ccwg-bbr)", true, tcp::Algorithm::Bbr3),
+    algorithm("dctcp", "TCP DCTCP as in Linux 6.12", false, tcp::Algorithm::Dctcp),
+    algorithm("prague", "TCP Prague (its Internet-Draft)", false, tcp::Algorithm::Prague),
+    algorithm("cubic+", "TCP CUBIC with HyStart++ (RFC 9406)", true, tcp::Algorithm::CubicPlus),
+];
+
+/// The most that tuning makes of a receive buffer. Linux's own default is 6 MB, which fills 1 Gbit/s
+/// over 30 ms; hosts of faster or longer paths are set up with more, and so are those of the
+/// recordings.
+const RECEIVE_BUFFER: usize = 64 << 20;
+
+impl Algorithm {
+    /// The algorithm of that name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        ALGORITHMS.iter().find(|a| a.name == name)
+    }
+}
+
+/// The TCP of every host, and one line that says which it is. Traffic without TCP has none to speak
+/// of.
+pub(super) fn transport(setup: &Setup, traffic: &Traffic) -> (TcpConfig, String) {
+    let config = TcpConfig {
+        congestion: setup.congestion.algorithm,
+        ecn: if setup.ecn { EcnMode::Classic } else { EcnMode::Off },
+        receive_buffer: RECEIVE_BUFFER,
+        // What is tried is a router's transmit side: senders are elsewhere, and hear nothing of it.
+        more: More { small_queues: false, ..More::default() },
+        ..TcpConfig::default()
+    };
+    let marks = match (setup.congestion.ecn, setup.ecn) {
+        (true, true) => ", ECN on",
+        (true, false) => ", ECN off",
+        (false, _) => ", with marks of its own",
+    };
+    match traffic.has_tcp() {
+        true => (config, format!("{}{marks}", setup.congestion.about)),
+        false => (config, "none in this traffic".into()),
+    }
+}
+
+/// TCP streams that go through the bottleneck.
+pub(super) fn flows(traffic: &Traffic) -> u64 {
+    traffic.members(|g| g.load == Load::Stream && g.from == NEAR)
+}
