@@ -19,7 +19,7 @@ mod report;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use book::percentile;
+pub use book::{Left, percentile};
 pub use compare::{Compared, Quantity, Verdict};
 pub use line::{Completion, FlowGroup, Kind, Latency, LineError, Run, Samples, Shares, Topology, Window};
 pub use play::{Outcome, SEEDS};

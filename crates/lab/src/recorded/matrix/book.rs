@@ -12,12 +12,20 @@ use crate::net::Observer;
 use crate::tcp::Conn;
 
 /// A packet that left the policy.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Left {
-    /// When.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// When it left.
     pub at: Instant,
-    /// Time in the policy, µs.
-    pub delay_us: u64,
+    /// When it came.
+    pub came: Instant,
+    /// Its flow.
+    pub flow: u32,
+    /// The number of its first byte; that of the flow's SYN is random.
+    pub seq: u32,
+    /// Payload, bytes.
+    pub len: u32,
+    /// Flags of TCP.
+    pub flags: u8,
     /// Segments of it.
     pub segments: u64,
     /// It left with CE.
@@ -46,7 +54,11 @@ impl Observer for Clerk {
         if frame.to % 2 == 1 {
             self.0.borrow_mut().left.push(Left {
                 at: now,
-                delay_us: now.saturating_since(frame.sent).0 / 1_000,
+                came: frame.sent,
+                flow: frame.to / 2,
+                seq: frame.tcp_seq(),
+                len: frame.payload_len(),
+                flags: frame.tcp_flags(),
                 segments: u64::from(frame.segs()),
                 marked: frame.ecn() == Ecn::Ce,
             });

@@ -9,7 +9,7 @@ use txweir_core::{Env, Instant, Nanos, Rate, Role};
 use txweir_tc::Policy;
 use txweir_transport::Tick;
 
-use super::book::{Book, Clerk, jain, plain, shares};
+use super::book::{Book, Clerk, Left, jain, plain, shares};
 use super::line::{Completion, Kind, Latency, POINTS, Run, Samples, Topology, Window};
 use crate::app::{App, Pace};
 use crate::cpu::Cpu;
@@ -96,6 +96,18 @@ impl Run {
         let mut player = Player::new(self, seed)?;
         player.play();
         Ok(player.outcome())
+    }
+
+    /// Plays it here, and gives each packet that left the policy.
+    ///
+    /// # Errors
+    /// As [`play`](Self::play).
+    pub fn packets(&self, seed: u64) -> Result<Vec<Left>, String> {
+        let mut player = Player::new(self, seed)?;
+        player.play();
+        let since = |at: Instant| Instant(at.0.saturating_sub(LEAD.0));
+        let book = player.book.borrow();
+        Ok(book.left.iter().map(|l| Left { at: since(l.at), came: since(l.came), ..*l }).collect())
     }
 
     fn tcp(&self) -> TcpConfig {
@@ -263,7 +275,7 @@ impl<'a> Player<'a> {
             jain: jain(&bulk),
             bytes: bulk,
             rtt_us: plain(rtts.copied()),
-            delay_us: shares(gone().map(|l| (l.delay_us, l.segments)).collect()),
+            delay_us: shares(gone().map(|l| (l.at.saturating_since(l.came).0 / 1_000, l.segments)).collect()),
             offered: 0,
             sent,
             marks: gone().filter(|l| l.marked).map(|l| l.segments).sum(),
