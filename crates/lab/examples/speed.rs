@@ -68,7 +68,7 @@ fn net(flows: u32) -> Result<Net, String> {
     let buffer = if flows >= 100 { 64 << 10 } else { 256 << 10 };
     let tcp = TcpConfig { send_buffer: buffer, receive_buffer: buffer, ..TcpConfig::default() };
     let mut net = Net::new(1);
-    let (a, b) = (net.host(tcp, Cpu::default()), net.host(tcp, Cpu::default()));
+    let (a, b) = (net.host(tcp.clone(), Cpu::default()), net.host(tcp, Cpu::default()));
     let within = Nanos::from_micros(50);
     for (from, to) in [(a, b), (b, a)] {
         let wire =
