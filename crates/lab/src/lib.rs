@@ -18,6 +18,7 @@
 pub mod app;
 pub mod cpu;
 pub mod dist;
+pub mod draw;
 pub mod dumbbell;
 pub mod engine;
 pub mod frame;
@@ -25,6 +26,7 @@ pub mod link;
 pub mod net;
 pub mod nic;
 pub mod pcap;
+pub mod quic;
 pub mod replay;
 pub mod report;
 pub mod reproduce;

@@ -242,6 +242,10 @@ impl Conn {
     pub const fn local(&self) -> Addr {
         self.local
     }
+    /// The other end's address.
+    pub const fn remote(&self) -> Addr {
+        self.remote
+    }
     /// The state machine.
     pub const fn tcp(&self) -> &Connection {
         &self.tcp
@@ -390,6 +394,11 @@ impl Conn {
         let app = self.app.due().filter(|due| *due > now);
         let tcp = self.tcp.deadline().map(|at| at.max(Instant(now.0 + 1)));
         [app, tcp].into_iter().flatten().min()
+    }
+
+    /// The connection was reset, or given up.
+    pub fn has_failed(&self) -> bool {
+        self.tcp.state() == State::Failed
     }
 
     /// Both directions are closed, or the connection has failed.
