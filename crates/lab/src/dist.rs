@@ -65,6 +65,14 @@ impl Dist {
             max_ns: self.max_ns,
         })
     }
+    /// Adds all times of another.
+    pub fn join(&mut self, other: &Self) {
+        // Both histograms have the same bounds.
+        let _ = self.histogram.add(&other.histogram);
+        self.sum_ns += other.sum_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.zeros += other.zeros;
+    }
     /// Forgets everything.
     pub fn reset(&mut self) {
         if self.count() > 0 {

@@ -1,10 +1,12 @@
 //! A packet of the lab: its headers, its length, and where it goes.
 //!
 //! Schedulers and links act on lengths, and TCP on headers; nobody looks at payload. So a frame keeps the
-//! first bytes of the IP packet and its length. A frame is a plain value of two cache lines: no pool, and no
+//! first bytes of the IP packet and its length. Only QUIC has bytes behind its headers, which its frames share. A frame is a plain value of two cache lines: no pool, and no
 //! allocation per packet.
 //!
 //! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes, unless an action has changed it.
+
+use std::sync::Arc;
 
 use txweir_core::Ecn;
 use txweir_core::time::Instant;
@@ -69,6 +71,8 @@ struct Extra {
     link: Option<LinkHeader>,
     /// What filters have said, while its sender has it back.
     asked: Option<Asked>,
+    /// What follows the headers, where that matters to the receiver: shared bytes, and where in them it begins.
+    payload: Option<(Arc<[u8]>, u32)>,
 }
 
 impl Frame {
@@ -124,6 +128,12 @@ impl Frame {
         self.header.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
     }
 
+    /// The word after the number, if so much is kept.
+    pub(crate) fn word(&self) -> Option<u64> {
+        let at = usize::from(self.header_len) + 8;
+        self.header.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
+    }
+
     /// Whether a mark may stand for a drop of it.
     pub const fn ecn(&self) -> Ecn {
         Ecn::from_ds(self.ds)
@@ -155,6 +165,15 @@ impl Frame {
     /// What filters have said of it before it was given back.
     pub(crate) fn take_asked(&mut self) -> Option<Asked> {
         self.extra.as_mut()?.asked.take()
+    }
+    /// The bytes after its headers, if it carries them.
+    pub(crate) fn payload(&self) -> Option<&[u8]> {
+        let (bytes, at) = self.extra.as_ref()?.payload.as_ref()?;
+        bytes.get(*at as usize..)?.get(..self.payload_len() as usize)
+    }
+    pub(crate) fn with_payload(mut self, bytes: Arc<[u8]>) -> Self {
+        self.extra.get_or_insert_default().payload = Some((bytes, 0));
+        self
     }
     pub(crate) fn with_asked(mut self, asked: Asked) -> Self {
         self.extra.get_or_insert_default().asked = Some(asked);
@@ -196,8 +215,8 @@ impl Frame {
         self.len() + (self.segs() - 1) * self.header_len()
     }
 
-    /// The `i`th segment of a TSO unit, as segmentation offload makes it: sequence number advanced, PSH and FIN
-    /// on the last one only. A frame that is no unit is its own segment 0.
+    /// The `i`th segment of a unit, as segmentation offload makes it. TCP: sequence number advanced, PSH and FIN on the last
+    /// one only; UDP: a datagram of its own. A frame that is no unit is its own segment 0.
     pub fn segment(&self, i: u32) -> Self {
         self.part(i, 1)
     }
@@ -221,6 +240,13 @@ impl Frame {
             ..Self { extra: None, ..*self }
         };
         part.put_u16(2, part.len as u16);
+        if let Some((_, at)) = part.extra.as_mut().and_then(|e| e.payload.as_mut()) {
+            *at += from;
+        }
+        if self.header[PROTOCOL] == UDP {
+            part.put_u16(UDP_LEN, (part.len - 20) as u16);
+            return part;
+        }
         let seq = self.u32_at(TCP_SEQ).wrapping_add(from);
         part.header[TCP_SEQ..TCP_SEQ + 4].copy_from_slice(&seq.to_be_bytes());
         if to < self.payload_len() {
@@ -252,9 +278,13 @@ impl Frame {
 }
 
 /// Offsets into an IPv4 packet without options, which is all that the lab's hosts send.
+const PROTOCOL: usize = 9;
+const UDP_LEN: usize = 24;
 const TCP_SEQ: usize = 24;
 const TCP_ACK: usize = 28;
 const TCP_FLAGS: usize = 33;
+/// The protocol UDP (RFC 768).
+const UDP: u8 = 17;
 /// TCP flags (RFC 9293 section 3.1).
 pub const FIN: u8 = 1;
 /// The SYN flag.
@@ -285,6 +315,20 @@ mod tests {
         assert_eq!(f.wire_len(), 44 * 1514);
         let one = unit(1460, 1460);
         assert_eq!((one.segs(), one.gso_size(), one.wire_len()), (1, 0, 1514));
+    }
+
+    #[test]
+    fn segments_of_udp_are_datagrams_with_their_bytes() {
+        let bytes: Arc<[u8]> = (0..25_u8).collect();
+        let mut header = [0; 28];
+        header[9] = 17;
+        let f = Frame::unit(&header, 53, 10).with_payload(bytes);
+        let cut: Vec<Frame> = (0..f.segs()).map(|i| f.segment(i)).collect();
+        assert_eq!(cut.iter().map(|c| c.payload().unwrap()[0]).collect::<Vec<_>>(), [0, 10, 20]);
+        assert_eq!(cut.iter().map(|c| c.payload().unwrap().len()).collect::<Vec<_>>(), [10, 10, 5]);
+        assert_eq!(cut.iter().map(|c| c.header()[25]).collect::<Vec<_>>(), [18, 18, 13]);
+        assert_eq!(f.part(1, 2).payload().unwrap(), (10..25).collect::<Vec<u8>>());
+        assert_eq!(unit(100, 1000).payload(), None);
     }
 
     #[test]

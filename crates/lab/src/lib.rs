@@ -22,6 +22,7 @@
 pub mod app;
 pub mod cpu;
 pub mod dist;
+pub mod draw;
 pub mod dumbbell;
 pub mod engine;
 pub mod fidelity;
@@ -30,6 +31,7 @@ pub mod link;
 pub mod net;
 pub mod nic;
 pub mod pcap;
+pub mod quic;
 pub mod recorded;
 pub mod replay;
 pub mod report;

@@ -1,26 +1,29 @@
 //! A network: hosts, the links between them, and what talks over them.
 
+mod flows;
+mod group;
 mod measure;
 mod observe;
 mod replay;
 mod single;
 mod watch;
 
-use hdrhistogram::Histogram;
 use txweir_core::rates::SharedRates;
 use txweir_core::rng::Rng;
-use txweir_core::{Instant, Nanos, Rate, Tally};
+use txweir_core::{Instant, Rate, Tally};
 use txweir_tc::{Diagnostic, Policy};
 
-use crate::app::App;
 use crate::cpu::Cpu;
 use crate::engine::{Alarm, Engine, Event, Payload, Trace};
 use crate::frame::Frame;
 use crate::nic::{Nic, NicConfig};
-use crate::tcp::{Addr, Conn, Label, TcpConfig};
-use crate::udp;
+use crate::quic;
+use crate::tcp::TcpConfig;
 
-pub use measure::{CbrCounts, Totals};
+pub use flows::{AT_ONCE_MAX, CLASSES, FlowCounts, Flows, LISTED_MAX, Short};
+pub use group::{Choice, Group, GroupState, Load};
+use group::{End, Receiver, Sender, Sink, Source};
+pub use measure::{CbrCounts, Totals, VideoCounts, VoiceCounts};
 pub use observe::Observer;
 pub use replay::Replay;
 pub use single::Single;
@@ -32,7 +35,7 @@ use watch::Watch;
 pub enum What {
     /// A connection end's deadline.
     Timer,
-    /// A constant-rate source's next packet.
+    /// A UDP sender's next packet.
     Source,
     /// Something happens on a NIC's wire.
     Wire,
@@ -46,6 +49,8 @@ pub enum What {
     Rate(u32),
     /// The next packet of a replay arrives.
     Replay,
+    /// A group's next short flow begins.
+    Flow,
 }
 
 impl Payload for What {
@@ -59,6 +64,7 @@ impl Payload for What {
             Self::Late(slot) => 5 | u64::from(slot) << 8,
             Self::Rate(step) => 6 | u64::from(step) << 8,
             Self::Replay => 7,
+            Self::Flow => 8,
         }
     }
 }
@@ -66,7 +72,9 @@ impl Payload for What {
 /// Code of the note that a packet reached its end.
 const NOTE_DELIVER: u32 = 1;
 
-/// Destinations from here on are UDP sinks; below are connection ends.
+/// Destinations from here on are QUIC ends; below are TCP ends.
+const QUICS: u32 = 1 << 29;
+/// Destinations from here on are UDP sinks.
 const SINKS: u32 = 1 << 30;
 /// Destination of replayed packets.
 const REPLAY: u32 = 1 << 31;
@@ -83,92 +91,14 @@ struct Host {
     nics: Vec<(u32, u32)>,
 }
 
-/// One end of a connection, at its host.
+/// One end of a QUIC connection, at its host.
 #[derive(Debug)]
-struct End {
-    conn: Conn,
+struct QuicEnd {
+    conn: quic::Conn,
     alarm: Alarm,
     host: u32,
-    group: u32,
     /// It is among those that wait for room at its NIC.
     waiting: bool,
-}
-
-/// A constant-rate sender.
-#[derive(Debug)]
-struct Source {
-    source: udp::Source,
-    host: u32,
-    /// Packets that its NIC had no room for.
-    refused: u64,
-}
-
-/// A constant-rate receiver.
-#[derive(Debug)]
-struct Sink {
-    sink: udp::Sink,
-    host: u32,
-    source: u32,
-    group: u32,
-}
-
-/// What a group of connections does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
-    /// Bulk, as much as TCP takes.
-    Stream,
-    /// Requests and responses, one after the other.
-    Rr {
-        /// Bytes of a request.
-        request: u64,
-        /// Bytes of a response.
-        response: u64,
-    },
-    /// Packets at a constant rate.
-    Cbr {
-        /// Bytes of a frame.
-        len: u32,
-        /// Bit/s of such frames.
-        rate: u64,
-    },
-}
-
-/// A group of like connections.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Its name in reports.
-    pub name: String,
-    /// Sending (opening) host.
-    pub from: u32,
-    /// Other host.
-    pub to: u32,
-    /// What it does.
-    pub load: Load,
-    /// How many.
-    pub count: u32,
-    /// Priority of its packets, both ways.
-    pub priority: u32,
-    /// When it starts.
-    pub start: Instant,
-    /// Each of its connections starts up to so much later.
-    pub stagger: Nanos,
-}
-
-/// A group and its measurements.
-#[derive(Debug)]
-pub struct GroupState {
-    /// What it is.
-    pub group: Group,
-    /// Times of the transactions that ended while measuring, in nanoseconds.
-    pub latency: Histogram<u64>,
-    /// Ends, sources or sinks that belong to it: the first, in their own list.
-    first: u32,
-    /// Bytes that each member had delivered when measuring began.
-    bytes_before: Vec<u64>,
-    /// What its constant-rate members had done when measuring began.
-    cbr_before: CbrCounts,
-    /// What its senders had sent again when measuring began.
-    retransmitted_before: u64,
 }
 
 /// A step of a NIC's rate.
@@ -194,12 +124,15 @@ pub struct Net {
     /// For each host and destination host, the NIC that leads there; `u32::MAX` if none does.
     routes: Vec<Vec<u32>>,
     ends: Vec<End>,
+    quics: Vec<QuicEnd>,
     sources: Vec<Source>,
     sinks: Vec<Sink>,
     groups: Vec<GroupState>,
     steps: Vec<RateStep>,
     measuring_from: Option<Instant>,
     connections: u32,
+    /// Short flows that may be under way at once.
+    at_once: u32,
     replay: Option<Replay>,
     watch: Option<Box<Watch>>,
     observer: Option<Box<dyn Observer>>,
@@ -224,12 +157,14 @@ impl Net {
             rates: SharedRates::new(),
             routes: Vec::new(),
             ends: Vec::new(),
+            quics: Vec::new(),
             sources: Vec::new(),
             sinks: Vec::new(),
             groups: Vec::new(),
             steps: Vec::new(),
             measuring_from: None,
             connections: 0,
+            at_once: 0,
             replay: None,
             watch: None,
             observer: None,
@@ -311,72 +246,6 @@ impl Net {
         self.engine.schedule(at, nic, What::Rate(step));
     }
 
-    /// Adds a group of connections. Errors: no way from one host to the other and back, or too many connections.
-    pub fn group(&mut self, group: Group) -> Result<(), String> {
-        let back = !matches!(group.load, Load::Cbr { .. });
-        if !self.reaches(group.from, group.to) || (back && !self.reaches(group.to, group.from)) {
-            return Err(format!("group {}: no links lead from one host to the other and back", group.name));
-        }
-        self.connections = self.connections.saturating_add(group.count);
-        if self.connections > CONNECTIONS_MAX {
-            return Err(format!("group {}: more than {CONNECTIONS_MAX} connections in all", group.name));
-        }
-        let number = self.groups.len() as u32;
-        let first = match group.load {
-            Load::Cbr { .. } => self.sinks.len(),
-            _ => self.ends.len(),
-        } as u32;
-        for n in 0..group.count {
-            let start = group.start + Nanos(self.rng.below(group.stagger.0.max(1)));
-            let port = 2000 + (self.connections - group.count + n) as u16;
-            let addr = |host: u32| Addr {
-                ip: [10, (host / 65_025) as u8, (host / 255 % 255) as u8, 1 + (host % 255) as u8],
-                port,
-            };
-            let (a, b) = (addr(group.from), addr(group.to));
-            match group.load {
-                Load::Stream => self.connect(&group, number, a, b, start, (App::stream(None), App::sink())),
-                Load::Rr { request, response } => {
-                    let apps = (App::client(request, response), App::server(request, response));
-                    self.connect(&group, number, a, b, start, apps);
-                }
-                Load::Cbr { len, rate } => self.add_cbr(&group, number, (a, b), start, (len, rate)),
-            }
-        }
-        let latency = udp::histogram();
-        self.groups.push(GroupState {
-            group,
-            latency,
-            first,
-            bytes_before: Vec::new(),
-            cbr_before: CbrCounts::default(),
-            retransmitted_before: 0,
-        });
-        Ok(())
-    }
-
-    fn connect(&mut self, g: &Group, number: u32, a: Addr, b: Addr, start: Instant, apps: (App, App)) {
-        let tcp = |host: u32| self.hosts[host as usize].tcp.clone();
-        let tcp = (tcp(g.from), tcp(g.to));
-        self.join(g, number, (a, b), start, apps, (&tcp.0, &tcp.1));
-    }
-
-    fn add_cbr(
-        &mut self,
-        g: &Group,
-        number: u32,
-        (a, b): (Addr, Addr),
-        start: Instant,
-        (len, rate): (u32, u64),
-    ) {
-        let (source, sink) = (self.sources.len() as u32, self.sinks.len() as u32);
-        let label = Label { to: SINKS + sink, hash: self.rng.next_u64() as u32, priority: g.priority };
-        let made = udp::Source::new(a, b, label, len, rate, start, Instant::MAX);
-        self.engine.schedule(start, source, What::Source);
-        self.sources.push(Source { source: made, host: g.from, refused: 0 });
-        self.sinks.push(Sink { sink: udp::Sink::default(), host: g.to, source, group: number });
-    }
-
     /// The clock, the event count, the event log.
     pub const fn engine(&self) -> &Engine<What> {
         &self.engine
@@ -402,12 +271,21 @@ impl Net {
 
     fn handle(&mut self, e: Event<What>) {
         match e.what {
+            What::Timer if e.actor >= QUICS => {
+                if self.quics[(e.actor - QUICS) as usize].alarm.fired(e.at) {
+                    self.poll(e.actor);
+                }
+            }
             What::Timer => {
                 if self.ends[e.actor as usize].alarm.fired(e.at) {
                     self.poll(e.actor);
                 }
             }
-            What::Source => self.source(e.actor),
+            What::Source => {
+                if self.sources[e.actor as usize].alarm.fired(e.at) {
+                    self.source(e.actor);
+                }
+            }
             What::Wire | What::Wake => {
                 if self.nics[e.actor as usize].fired(e.at, e.what) {
                     self.kick(e.actor);
@@ -422,6 +300,7 @@ impl Net {
                 self.arrive(e.actor, frame);
             }
             What::Replay => self.replay_next(),
+            What::Flow => self.next_flow(e.actor),
             What::Rate(step) => {
                 let RateStep { nic, rate } = self.steps[step as usize];
                 self.nics[nic as usize].set_rate(rate);
@@ -443,6 +322,7 @@ impl Net {
         let destination = match frame.to {
             REPLAY => self.replay.as_ref().map_or(0, |r| r.to),
             sink @ SINKS.. => self.sinks[(sink - SINKS) as usize].host,
+            quic @ QUICS.. => self.quics[(quic - QUICS) as usize].host,
             end => self.ends[end as usize].host,
         };
         let here = self.far_sides[nic as usize];
@@ -458,22 +338,60 @@ impl Net {
         if frame.to == REPLAY {
             return self.replay_arrived(now, &frame);
         }
-        if let Some(sink) = frame.to.checked_sub(SINKS) {
-            let Sink { sink, group, .. } = &mut self.sinks[sink as usize];
-            if let Some(watch) = &mut self.watch {
-                watch.add(*group, now.saturating_since(frame.sent));
+        match frame.to {
+            sink @ SINKS.. => return self.deliver_udp(sink - SINKS, &frame),
+            quic @ QUICS.. => self.quics[(quic - QUICS) as usize].conn.deliver(now, &frame),
+            to => {
+                let end = &mut self.ends[to as usize];
+                if self.groups[end.group as usize].flows.is_some() && !self.is_for_flow(&frame) {
+                    return;
+                }
+                let end = &mut self.ends[to as usize];
+                if let Some(watch) = &mut self.watch {
+                    watch.arrived(now, to, end.group, &frame);
+                }
+                if let Some(observer) = &mut self.observer {
+                    observer.delivered(now, &frame);
+                }
+                end.conn.deliver(now, &frame);
             }
-            return sink.deliver(now, &frame);
         }
-        if let Some(observer) = &mut self.observer {
-            observer.delivered(now, &frame);
-        }
-        let end = &mut self.ends[frame.to as usize];
-        if let Some(watch) = &mut self.watch {
-            watch.arrived(now, frame.to, end.group, &frame);
-        }
-        end.conn.deliver(now, &frame);
         self.poll(frame.to);
+    }
+
+    /// A packet of UDP has reached what it is for.
+    fn deliver_udp(&mut self, number: u32, frame: &Frame) {
+        let now = self.engine.now();
+        let Sink { receiver, group, source, host } = &mut self.sinks[number as usize];
+        let (group, source, host) = (*group, *source, *host);
+        let mut took = Some(now.saturating_since(frame.sent));
+        match receiver {
+            Receiver::Cbr(sink) => sink.deliver(now, frame),
+            Receiver::Voice(listener) => listener.deliver(now, frame),
+            Receiver::Video(viewer) => viewer.deliver(now, frame),
+            Receiver::Server(server) => {
+                let answer = server.answer(now, frame);
+                let asks = &mut self.sources[source as usize];
+                let nic = self.routes[host as usize][asks.host as usize];
+                asks.refused += u64::from(self.nics[nic as usize].submit(&mut self.engine, answer).is_err());
+                return self.kick(nic);
+            }
+            Receiver::Client => {
+                let asks = &mut self.sources[source as usize];
+                took = match &mut asks.sender {
+                    Sender::Ask(client) => client.answered(now, frame),
+                    _ => None,
+                };
+                let at = asks.sender.poll_at();
+                asks.alarm.set(&mut self.engine, at, source, What::Source);
+                if let Some(took) = took.filter(|_| self.measuring_from.is_some()) {
+                    self.groups[group as usize].latency.saturating_record(took.0.max(1));
+                }
+            }
+        }
+        if let (Some(watch), Some(took)) = (&mut self.watch, took) {
+            watch.add(group, took);
+        }
     }
 
     fn forward(&mut self, here: u32, destination: u32, frame: Frame) {
@@ -493,16 +411,14 @@ impl Net {
         }
     }
 
-    /// A constant-rate source's next packet. What does not fit is lost, as with a socket that does not block.
+    /// A UDP sender's next packet. What does not fit is lost, as with a socket that does not block.
     fn source(&mut self, number: u32) {
         let now = self.engine.now();
-        let Source { source, host, refused } = &mut self.sources[number as usize];
-        let Some(frame) = source.poll(now) else { return };
-        if let Some(at) = source.poll_at() {
-            self.engine.schedule(at, number, What::Source);
-        }
-        let sink = (frame.to - SINKS) as usize;
-        let nic = self.routes[*host as usize][self.sinks[sink].host as usize];
+        let Source { sender, alarm, host, to, refused } = &mut self.sources[number as usize];
+        let frame = sender.poll(now);
+        alarm.set(&mut self.engine, sender.poll_at(), number, What::Source);
+        let Some(frame) = frame else { return };
+        let nic = self.routes[*host as usize][*to as usize];
         *refused += u64::from(self.nics[nic as usize].submit(&mut self.engine, frame).is_err());
         self.kick(nic);
     }
@@ -516,6 +432,12 @@ impl Net {
 
     /// Lets a connection end hand frames to its NIC; gives the NIC if it did.
     fn send(&mut self, n: u32) -> Option<u32> {
+        if n >= QUICS {
+            return self.send_quic(n - QUICS);
+        }
+        if self.ends[n as usize].idle {
+            return None;
+        }
         let to = self.ends[(n ^ 1) as usize].host;
         let Self { engine, ends, hosts, nics, routes, watch, observer, groups, measuring_from, .. } = self;
         let end = &mut ends[n as usize];
@@ -548,7 +470,48 @@ impl Net {
         let at = end.conn.poll_at(now);
         debug_assert!(at.is_none_or(|at| at > now), "a deadline that is due after it was served");
         end.alarm.set(engine, at, n, What::Timer);
+        if groups[end.group as usize].flows.is_some() {
+            self.look_at_flow(n);
+        }
         offered.then_some(number)
+    }
+
+    /// The same for an end of QUIC, by its place among them.
+    fn send_quic(&mut self, n: u32) -> Option<u32> {
+        let to = self.quics[(n ^ 1) as usize].host;
+        let Self { engine, quics, nics, routes, .. } = self;
+        let end = &mut quics[n as usize];
+        let number = routes[end.host as usize][to as usize];
+        let nic = &mut nics[number as usize];
+        let now = engine.now();
+        let mut offered = false;
+        end.conn.poll(now, |frame| {
+            offered = true;
+            nic.submit(engine, frame)
+        });
+        if end.conn.is_blocked() && !std::mem::replace(&mut end.waiting, true) {
+            nic.wait(QUICS + n);
+        }
+        let at = end.conn.poll_at(now);
+        debug_assert!(at.is_none_or(|at| at > now), "a deadline that is due after it was served");
+        end.alarm.set(engine, at, QUICS + n, What::Timer);
+        offered.then_some(number)
+    }
+
+    /// An end that waited for room may try again. True if it has to wait once more.
+    fn wake(&mut self, n: u32) -> bool {
+        if let Some(quic) = n.checked_sub(QUICS) {
+            let end = &mut self.quics[quic as usize];
+            end.waiting = false;
+            end.conn.wake();
+            self.send(n);
+            return self.quics[quic as usize].conn.is_blocked();
+        }
+        let end = &mut self.ends[n as usize];
+        end.waiting = false;
+        end.conn.wake();
+        self.send(n);
+        self.ends[n as usize].conn.is_blocked()
     }
 
     /// Moves what a NIC can move, and lets those that waited for it try again, the longest wait first, until one of
@@ -564,11 +527,7 @@ impl Net {
             }
             while let Some(queue) = self.nics[nic as usize].take_wake() {
                 while let Some(end) = self.nics[nic as usize].next_waiting(queue) {
-                    let woken = &mut self.ends[end as usize];
-                    woken.waiting = false;
-                    woken.conn.wake();
-                    self.send(end);
-                    if self.ends[end as usize].conn.is_blocked() {
+                    if self.wake(end) {
                         break;
                     }
                 }

@@ -1,5 +1,6 @@
 //! What a run has measured: values with JSON keys that stay, and tables for people.
 
+pub mod apps;
 pub(crate) mod text;
 
 use hdrhistogram::Histogram;
@@ -10,6 +11,7 @@ use txweir_core::{DropReason, Instant, MarkReason, Nanos};
 
 use crate::net::{Load, Net};
 use crate::nic::{Gauge, Nic};
+use crate::report::apps::{FlowsReport, QuestionsReport, VideoReport, VoiceReport};
 use crate::scenario::{Built, Ends, Scenario, Section};
 
 /// Everything that a run of a scenario has measured, from the end of the warm-up on.
@@ -45,35 +47,48 @@ pub struct TrafficReport {
     pub from: String,
     /// The other host.
     pub to: String,
-    /// `stream`, `rr` or `cbr`.
+    /// `stream`, `rr`, `cbr`, `short`, `voice`, `video`, `dns`, `udprr` or `quic`.
     pub kind: &'static str,
     /// Members.
     pub count: u32,
-    /// Payload delivered per second by all members together; for `rr` requests and responses of the transactions
-    /// that ended, for `cbr` whole frames.
+    /// Payload delivered per second by all members together; for `rr`, `dns` and `udprr` requests and responses of the
+    /// transactions that ended, for `cbr`, `voice` and `video` whole frames.
     pub throughput_bit_s: u64,
     /// Jain's fairness index over what each member delivered: 1 if all got the same, 1/count if one got all.
     pub jain: f64,
-    /// Payload sent again.
+    /// Payload sent again; for `quic` bytes of packets that were found lost.
     pub retransmitted_bytes: u64,
-    /// Transactions that ended, for `rr`.
+    /// Transactions that ended, for `rr`, `dns` and `udprr`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions: Option<u64>,
     /// The same per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transactions_per_s: Option<f64>,
-    /// From the first byte of the request handed to TCP to the last of the response read, for `rr`.
+    /// From the first byte of the request handed to TCP to the last of the response read, for `rr`; from the first try to
+    /// the answer, for `dns` and `udprr`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Times>,
-    /// From the sender's stack to the receiver, for `cbr`.
+    /// From the sender's stack to the receiver, for `cbr`, `voice` and `video`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Times>,
-    /// Packets, for `cbr`.
+    /// Packets, for `cbr`, `voice` and `video`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub packets: Option<PacketsReport>,
+    /// Flows, for `short`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flows: Option<FlowsReport>,
+    /// How the calls sounded, for `voice`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub voice: Option<VoiceReport>,
+    /// Frames of video, for `video`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub video: Option<VideoReport>,
+    /// Questions, for `dns` and `udprr`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub questions: Option<QuestionsReport>,
 }
 
-/// Packets of a constant-rate group.
+/// Packets of a group that sends UDP one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct PacketsReport {
     /// Made by the senders.
@@ -245,22 +260,34 @@ fn traffic(net: &Net, number: usize, hosts: &[String], time: Nanos) -> TrafficRe
         latency: None,
         delay: None,
         packets: None,
+        flows: net.short_flows(number).map(FlowsReport::of),
+        voice: None,
+        video: None,
+        questions: None,
     };
     match g.load {
-        Load::Stream => {}
-        Load::Rr { .. } => {
+        Load::Stream | Load::Short(_) | Load::Quic(_) => {}
+        Load::Rr { .. } | Load::Ask(_) => {
             let n = state.latency.len();
             report.transactions = Some(n);
             // Tenths are enough, and print alike everywhere.
             report.transactions_per_s = Some(per_second(u128::from(n) * 10, time) as f64 / 10.0);
             report.latency = Times::of(&state.latency);
+            if let Load::Ask(_) = g.load {
+                report.questions = Some(QuestionsReport::of(net.asked(number)));
+            }
         }
-        Load::Cbr { .. } => {
+        Load::Cbr { .. } | Load::Voice | Load::Video(_) => {
             let c = net.cbr(number);
             let (sent, received, lost) = (c.sent, c.received, c.lost);
             report.packets =
                 Some(PacketsReport { sent, received, lost, refused: c.refused, reordered: c.reordered });
             report.delay = Times::of(&net.delays(number));
+            if let Load::Voice = g.load {
+                report.voice = VoiceReport::of(c, net.voice(number));
+            } else if let Load::Video(_) = g.load {
+                report.video = Some(VideoReport::of(&net.video(number)));
+            }
         }
     }
     report
@@ -272,11 +299,7 @@ const fn is_zero(n: &u64) -> bool {
 }
 
 pub(crate) const fn kind(load: Load) -> &'static str {
-    match load {
-        Load::Stream => "stream",
-        Load::Rr { .. } => "rr",
-        Load::Cbr { .. } => "cbr",
-    }
+    load.kind()
 }
 
 fn link(nic: &Nic, ends: &Ends, hosts: &[String], time: Nanos) -> LinkReport {

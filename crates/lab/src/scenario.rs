@@ -3,6 +3,8 @@
 //! Every key is known; a wrong one, a wrong value or a name that is not there is an error that points at it.
 
 mod file;
+mod host;
+mod traffic;
 
 use std::fmt;
 use std::ops::Range;
@@ -12,20 +14,15 @@ use toml::Spanned;
 use txweir_core::rng::Rng;
 use txweir_core::txpath::PathConfig;
 use txweir_core::wire::{DescriptorCost, Latency, WireConfig};
-use txweir_core::{Bytes, DqlConfig, Env, Instant, Nanos, Role};
+use txweir_core::{DqlConfig, Env, Instant, Nanos, Role};
 use txweir_tc::{Diagnostic, Policy, Source};
 
-use crate::cpu::Cpu;
 use crate::link::LinkConfig;
-use crate::net::{Group, Load, Net};
+use crate::net::{Group, Net};
 use crate::nic::NicConfig;
-use crate::tcp::{Algorithm, EcnMode, TcpConfig};
 
 pub use file::{CompletionText, Percent, Section, Text};
-use file::{File, HostTable, KindName, LinkTable, RoleName, TrafficFile, TrafficTable};
-
-/// Longest request or response: more than a run will ever move.
-const MESSAGE_MAX: u64 = 1_000_000_000_000;
+use file::{File, LinkTable, RoleName, TrafficFile};
 
 /// Why a scenario was refused, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,10 +126,6 @@ pub(crate) struct TrafficOf {
     pub(crate) count_at: Range<usize>,
 }
 
-/// What hosts say of marks.
-const ECN: [(&str, EcnMode); 3] =
-    [("off", EcnMode::Off), ("classic", EcnMode::Classic), ("accurate", EcnMode::Accurate)];
-
 impl Scenario {
     /// Reads the text of a file called `name`, and checks all of it.
     pub fn parse(text: &str, name: &str) -> Result<Self, ScenarioError> {
@@ -211,8 +204,9 @@ impl Scenario {
                     hosts.push(host.clone());
                 }
             }
-            let group = scenario.traffic(&hosts, table)?;
-            groups.push(TrafficOf { group, at: table.to.span(), count_at: table.count.span() });
+            for group in scenario.traffic(&hosts, table)? {
+                groups.push(TrafficOf { group, at: table.to.span(), count_at: table.count.span() });
+            }
         }
         Ok((hosts, groups))
     }
@@ -296,18 +290,16 @@ impl Scenario {
             }
         }
         for t in &self.file.traffic {
-            let group = self.traffic(&hosts, t.get_ref())?;
-            let back = !matches!(group.load, Load::Cbr { .. });
-            for (a, b) in
-                [(group.from, group.to), (group.to, group.from)].into_iter().take(1 + usize::from(back))
-            {
-                if !net.reaches(a, b) {
+            for group in self.traffic(&hosts, t.get_ref())? {
+                let (there, back) = ((group.from, group.to), (group.to, group.from));
+                let ways = if group.load.goes_back() { vec![there, back] } else { vec![there] };
+                if let Some((a, b)) = ways.into_iter().find(|(a, b)| !net.reaches(*a, *b)) {
                     let message =
                         format!("to: no links lead from {} to {}", hosts[a as usize], hosts[b as usize]);
                     return Err(self.error(t.get_ref().to.span(), message));
                 }
+                net.group(group).map_err(|e| self.error(t.span(), e))?;
             }
-            net.group(group).map_err(|e| self.error(t.span(), e))?;
         }
         Ok(Built { net, hosts, links, ends })
     }
@@ -335,43 +327,6 @@ impl Scenario {
                 format!("{key}: expected one of {}, given \"{}\"", names.join(", "), name.get_ref());
             self.error(name.span(), message)
         })
-    }
-
-    fn host(&self, h: &HostTable) -> Result<(TcpConfig, Cpu), ScenarioError> {
-        let default = TcpConfig::default();
-        let tso_max = match &h.tso {
-            None => 0,
-            Some(tso) => u32::try_from(tso.get_ref().0.0).ok().filter(|t| *t <= 65_549).ok_or_else(|| {
-                self.error(
-                    tso.span(),
-                    "tso: expected at most 65549 bytes, the largest IP packet and its Ethernet header",
-                )
-            })?,
-        };
-        let mss = match &h.mss {
-            None => default.mss,
-            // An IP packet without options must hold one segment (RFC 791 section 3.1).
-            Some(mss) => Some(*mss.get_ref()).filter(|m| (64..=65_495).contains(m)).ok_or_else(|| {
-                self.error(mss.span(), format!("mss: expected 64 to 65495 bytes, given {}", mss.get_ref()))
-            })?,
-        };
-        let bytes = |b: Option<Text<Bytes>>, default: usize| {
-            b.map_or(default, |b| usize::try_from(b.0.0).unwrap_or(usize::MAX).min(1 << 30))
-        };
-        let tcp = TcpConfig {
-            mss,
-            tso_max,
-            congestion: self.named("congestion", h.congestion.as_ref(), &Algorithm::ALL)?.unwrap_or_default(),
-            ecn: self.named("ecn", h.ecn.as_ref(), &ECN)?.unwrap_or_default(),
-            send_buffer: bytes(h.send_buffer, default.send_buffer),
-            receive_buffer: bytes(h.receive_buffer, default.receive_buffer),
-            ack_delay: h.ack_delay.map_or(default.ack_delay, |t| t.0),
-            ..default
-        };
-        let per_message = h.cpu_per_message.map_or(Nanos::ZERO, |t| t.0);
-        // Nanoseconds per thousand bytes are picoseconds per byte.
-        let per_byte_ps = h.cpu_per_kilobyte.map_or(0, |t| t.0.0);
-        Ok((tcp, Cpu::new(per_message, per_byte_ps)))
     }
 
     fn link(
@@ -477,75 +432,8 @@ impl Scenario {
         let name = self.file.host[host as usize].get_ref().name.get_ref();
         self.file.traffic.iter().any(|t| {
             let t = t.get_ref();
-            t.from.get_ref() == name || (t.to.get_ref() == name && *t.kind.get_ref() != KindName::Cbr)
+            t.from.get_ref() == name || (t.to.get_ref() == name && t.kind.get_ref().answers())
         })
-    }
-
-    fn traffic(&self, hosts: &[String], t: &TrafficTable) -> Result<Group, ScenarioError> {
-        let load = self.load(t)?;
-        if *t.count.get_ref() == 0 {
-            return Err(self.error(t.count.span(), "count: expected at least 1"));
-        }
-        let time = |t: Option<Text<Nanos>>| t.map_or(Nanos::ZERO, |t| t.0);
-        Ok(Group {
-            name: t.name.clone(),
-            from: self.find(hosts, &t.from)?,
-            to: self.find(hosts, &t.to)?,
-            load,
-            count: *t.count.get_ref(),
-            priority: t.priority,
-            start: Instant(time(t.start).0),
-            stagger: t.stagger.map_or(Nanos::from_millis(10), |t| t.0),
-        })
-    }
-
-    /// What a group of traffic does: each kind has keys that it needs and keys that it takes.
-    fn load(&self, t: &TrafficTable) -> Result<Load, ScenarioError> {
-        let kind = *t.kind.get_ref();
-        let missing =
-            |key: &str| self.error(t.kind.span(), format!("{key}: must be given for this kind of traffic"));
-        let given = [
-            ("size", t.size.as_ref().map(Spanned::span), kind != KindName::Stream),
-            ("request", t.request.as_ref().map(Spanned::span), kind == KindName::Rr),
-            ("response", t.response.as_ref().map(Spanned::span), kind == KindName::Rr),
-            ("rate", t.rate.as_ref().map(Spanned::span), kind == KindName::Cbr),
-        ];
-        for (key, span, taken) in given {
-            if let Some(span) = span.filter(|_| !taken) {
-                return Err(self.error(span, format!("{key}: not for this kind of traffic")));
-            }
-        }
-        Ok(match kind {
-            KindName::Stream => Load::Stream,
-            KindName::Rr => Load::Rr {
-                request: self.message_size(t, &t.request)?,
-                response: self.message_size(t, &t.response)?,
-            },
-            KindName::Cbr => {
-                let size = t.size.as_ref().ok_or_else(|| missing("size"))?;
-                let len = u32::try_from(size.get_ref().0.0).ok().filter(|l| (60..=9018).contains(l));
-                let len = len.ok_or_else(|| {
-                    self.error(size.span(), "size: expected 60 to 9018 bytes, Ethernet header included")
-                })?;
-                Load::Cbr { len, rate: t.rate.as_ref().ok_or_else(|| missing("rate"))?.get_ref().0.bits() }
-            }
-        })
-    }
-
-    /// Size of a request or a response: its own key, or the one for both.
-    fn message_size(
-        &self,
-        t: &TrafficTable,
-        own: &Option<Spanned<Text<Bytes>>>,
-    ) -> Result<u64, ScenarioError> {
-        let size = own.as_ref().or(t.size.as_ref()).ok_or_else(|| {
-            let message = "size, or request and response: must be given for this kind of traffic";
-            self.error(t.kind.span(), message)
-        })?;
-        match size.get_ref().0.0 {
-            n @ 1..=MESSAGE_MAX => Ok(n),
-            n => Err(self.error(size.span(), format!("size: expected 1 to {MESSAGE_MAX} bytes, given {n}"))),
-        }
     }
 }
 

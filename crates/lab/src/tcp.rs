@@ -182,6 +182,8 @@ pub struct Conn {
     cuts: bool,
     /// What the transmit path gave back: nothing more leaves until `wake`.
     held: Option<Frame>,
+    /// What follows it of a unit that was being cut.
+    rest: Option<Frame>,
     blocked: bool,
     stats: ConnStats,
 }
@@ -225,6 +227,7 @@ impl Conn {
             label,
             cuts: c.cuts(),
             held: None,
+            rest: None,
             blocked: false,
             stats: ConnStats::default(),
         }
@@ -245,6 +248,10 @@ impl Conn {
     /// This end's address.
     pub const fn local(&self) -> Addr {
         self.local
+    }
+    /// The other end's address.
+    pub const fn remote(&self) -> Addr {
+        self.remote
     }
     /// The state machine.
     pub const fn tcp(&self) -> &Connection {
@@ -310,28 +317,32 @@ impl Conn {
     /// Hands out what TCP has to send.
     fn drain(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> Result<(), Frame>) {
         while !self.blocked {
-            let frame = match self.held.take() {
+            let frame = match self.held.take().or_else(|| self.rest.take()) {
                 Some(frame) => frame,
                 None => match self.tcp.transmit(now) {
                     Some(seg) => self.frame(now, &seg),
                     None => return,
                 },
             };
-            if self.cuts && frame.segs() > 1 {
-                for i in 0..frame.segs() {
-                    if let Err(segment) = self.offer(frame.segment(i), sink) {
-                        // The one that came back leads what is left of its unit.
-                        let rest = frame.part(i, frame.segs() - i);
-                        self.held = Some(if rest.segs() > 1 { rest } else { segment });
-                        self.blocked = true;
-                        break;
-                    }
+            let segs = if self.cuts { frame.segs() } else { 1 };
+            if segs == 1 {
+                self.give(frame, sink);
+                continue;
+            }
+            for i in 0..segs {
+                self.give(frame.segment(i), sink);
+                if self.blocked {
+                    // What comes back keeps what filters have said of it; they have not seen the rest of its unit.
+                    self.rest = (i + 1 < segs).then(|| frame.part(i + 1, segs - i - 1));
+                    break;
                 }
-            } else if let Err(frame) = self.offer(frame, sink) {
-                self.held = Some(frame);
-                self.blocked = true;
             }
         }
+    }
+
+    fn give(&mut self, frame: Frame, sink: &mut impl FnMut(Frame) -> Result<(), Frame>) {
+        self.held = self.offer(frame, sink).err();
+        self.blocked = self.held.is_some();
     }
 
     fn offer(
@@ -390,6 +401,11 @@ impl Conn {
         let app = self.app.due().filter(|due| *due > now);
         let tcp = self.tcp.deadline().map(|at| at.max(Instant(now.0 + 1)));
         [app, tcp].into_iter().flatten().min()
+    }
+
+    /// The connection was reset, or given up.
+    pub fn has_failed(&self) -> bool {
+        self.tcp.state() == State::Failed
     }
 
     /// Both directions are closed, or the connection has failed.

@@ -1,4 +1,10 @@
-//! UDP at a constant rate: packets of one size at equal distances, numbered, and the sink that counts them.
+//! Applications over UDP: packets at a constant rate, numbered, with the sink that counts them ([`Source`], [`Sink`]); calls
+//! ([`voice`]); video ([`video`]); questions and answers ([`ask`]).
+
+pub mod ask;
+pub mod emodel;
+pub mod video;
+pub mod voice;
 
 use hdrhistogram::Histogram;
 
@@ -7,16 +13,62 @@ use crate::tcp::{Addr, Label};
 use txweir_core::time::{Instant, Nanos};
 
 /// Bytes of IPv4 and UDP headers.
-const HEADERS: u32 = 28;
-/// Bytes of the packet's number, which follows the headers.
+pub(crate) const HEADERS: u32 = 28;
+/// Bytes of the packet's number, which follows the headers, and of a word that some applications add.
 const NUMBER: u32 = 8;
+/// Bytes that are kept of a packet.
+const KEPT: usize = (HEADERS + 2 * NUMBER) as usize;
 
-/// A sender of numbered packets.
+/// The header of UDP over IPv4 from one address to another, for a packet of this length.
+pub(crate) fn header(local: Addr, remote: Addr, ip_len: u32) -> [u8; HEADERS as usize] {
+    let mut header = [0; HEADERS as usize];
+    header[0] = 0x45;
+    // Don't fragment, 64 hops, UDP (RFC 791 section 3.1).
+    (header[6], header[8], header[9]) = (0x40, 64, 17);
+    header[12..16].copy_from_slice(&local.ip);
+    header[16..20].copy_from_slice(&remote.ip);
+    header[20..22].copy_from_slice(&local.port.to_be_bytes());
+    header[22..24].copy_from_slice(&remote.port.to_be_bytes());
+    header[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
+    header[24..26].copy_from_slice(&((ip_len - 20) as u16).to_be_bytes());
+    header
+}
+
+/// Makes the packets of one sender.
+#[derive(Clone, Debug)]
+pub(crate) struct Packets {
+    kept: [u8; KEPT],
+    label: Label,
+}
+
+impl Packets {
+    pub(crate) fn new(local: Addr, remote: Addr, label: Label) -> Self {
+        let mut kept = [0; KEPT];
+        kept[..HEADERS as usize].copy_from_slice(&header(local, remote, HEADERS));
+        Self { kept, label }
+    }
+
+    /// A packet with this number, and this word behind it, whose payload has so many bytes: 8 at least, of which the
+    /// number is the first part, and at most 65507.
+    pub(crate) fn make(&mut self, now: Instant, number: u64, word: u64, payload: u32) -> Frame {
+        let ip_len = HEADERS + payload.clamp(NUMBER, 65_535 - HEADERS);
+        self.kept[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
+        self.kept[24..26].copy_from_slice(&((ip_len - 20) as u16).to_be_bytes());
+        self.kept[HEADERS as usize..][..8].copy_from_slice(&number.to_be_bytes());
+        self.kept[(HEADERS + NUMBER) as usize..].copy_from_slice(&word.to_be_bytes());
+        let kept = KEPT.min(ip_len as usize);
+        let mut frame = Frame::headers(&self.kept[..kept], HEADERS as usize, ip_len);
+        frame.sent = now;
+        (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
+        frame
+    }
+}
+
+/// A sender of numbered packets at a constant rate.
 #[derive(Clone, Debug)]
 pub struct Source {
-    header: [u8; (HEADERS + NUMBER) as usize],
-    label: Label,
-    ip_len: u32,
+    packets: Packets,
+    payload: u32,
     rate: u64,
     next_at: Instant,
     until: Instant,
@@ -37,18 +89,9 @@ impl Source {
         start: Instant,
         until: Instant,
     ) -> Self {
-        let ip_len = len.saturating_sub(crate::frame::ETHERNET).clamp(HEADERS + NUMBER, 65_535);
-        let mut header = [0; (HEADERS + NUMBER) as usize];
-        header[0] = 0x45;
-        header[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
-        // Don't fragment, 64 hops, UDP (RFC 791 section 3.1).
-        (header[6], header[8], header[9]) = (0x40, 64, 17);
-        header[12..16].copy_from_slice(&local.ip);
-        header[16..20].copy_from_slice(&remote.ip);
-        header[20..22].copy_from_slice(&local.port.to_be_bytes());
-        header[22..24].copy_from_slice(&remote.port.to_be_bytes());
-        header[24..26].copy_from_slice(&((ip_len - 20) as u16).to_be_bytes());
-        Self { header, label, ip_len, rate, next_at: start, until, remainder: 0, sent: 0 }
+        let payload = len.saturating_sub(crate::frame::ETHERNET + HEADERS);
+        let packets = Packets::new(local, remote, label);
+        Self { packets, payload, rate, next_at: start, until, remainder: 0, sent: 0 }
     }
 
     /// When the next packet is due.
@@ -60,10 +103,7 @@ impl Source {
     /// lost, and it is not sent again.
     pub fn poll(&mut self, now: Instant) -> Option<Frame> {
         self.poll_at().filter(|at| *at <= now)?;
-        self.header[HEADERS as usize..].copy_from_slice(&self.sent.to_be_bytes());
-        let mut frame = Frame::headers(&self.header, HEADERS as usize, self.ip_len);
-        frame.sent = now;
-        (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
+        let frame = self.packets.make(now, self.sent, 0, self.payload);
         self.sent += 1;
         let ns = u128::from(frame.len()) * 8_000_000_000 + u128::from(self.remainder);
         self.remainder = (ns % u128::from(self.rate)) as u64;

@@ -141,7 +141,7 @@ fn every_packet_that_left_a_wire_is_there() {
     assert_eq!(all.len(), report.links.len());
     for (i, l) in all.iter().zip(&report.links) {
         assert_eq!(i.name, format!("{} -> {}", l.from, l.to));
-        assert_eq!((i.speed, i.link_type, i.snaplen), (l.rate_bit_s, 1, 86));
+        assert_eq!((i.speed, i.link_type, i.snaplen), (l.rate_bit_s, 1, 102));
         // Those still in the device at the end have not left.
         let (there, sent) = (i.packets.len() as u64, l.tx_packets);
         assert!(there <= sent && sent - there <= 16, "{}: {there} of {sent}", i.name);
@@ -191,7 +191,7 @@ fn what_the_link_did_is_in_the_comments() {
 #[test]
 fn a_unit_is_written_as_the_wire_cuts_it() {
     let rr =
-        "[[traffic]]\nname = 'r'\nfrom = 'a'\nto = 'b'\nkind = 'rr'\nrequest = '100'\nresponse = '14600'";
+        "[[traffic]]\nname = 'r'\nfrom = 'a'\nto = 'b'\nkind = 'rr'\nrequest = '100'\nresponse = '14480'";
     let link = "rate = '10mbit'\ncompletion = 'immediate'\nreceive_offload = true";
     let text = common::two_hosts("duration = '4s'", "tso = '65226'\nack_delay = '0'", link, rr);
     let (report, files, dir) = capture(&text, "tso");
@@ -203,7 +203,7 @@ fn a_unit_is_written_as_the_wire_cuts_it() {
     for w in last.windows(2) {
         assert_eq!(w[0].ns - w[1].ns, 1538 * 8 * 100);
         let seq = |p: &Packet| u32::from_be_bytes(p.captured[38..42].try_into().unwrap());
-        assert_eq!(seq(w[0]).wrapping_sub(seq(w[1])), 1460);
+        assert_eq!(seq(w[0]).wrapping_sub(seq(w[1])), 1448);
     }
     fs::remove_dir_all(dir).unwrap();
 }

@@ -34,18 +34,28 @@ fn every_key_of_a_scenario_is_documented() {
         assert_eq!(said, "unknown field `wrong`, ");
         found += documented(list.split(", ").map(|k| k.trim_matches('`').to_string()));
     }
-    assert_eq!(found, 8 + 9 + 24 + 12);
+    assert_eq!(found, 8 + 14 + 24 + 25);
 }
 
 #[test]
 fn every_key_of_a_report_is_documented() {
-    let traffic = "[[traffic]]\nname = 'r'\nfrom = 'a'\nto = 'b'\nkind = 'rr'\nsize = '1'\n\
-                   [[traffic]]\nname = 'c'\nfrom = 'a'\nto = 'b'\nkind = 'cbr'\nsize = '100'\nrate = '100kbit'";
-    let report = common::report(&common::two_hosts("duration = '1s'", "", "rate = '1mbit'", traffic));
+    let kinds = [
+        "'rr'\nsize = '1'",
+        "'cbr'\nsize = '100'\nrate = '100kbit'",
+        "'short'\nsize = '1000'\narrivals = 10",
+        "'voice'",
+        "'video'\nrate = '100kbit'",
+        "'dns'\narrivals = 10",
+    ];
+    let traffic: String = kinds
+        .iter()
+        .map(|kind| format!("[[traffic]]\nname = 't'\nfrom = 'a'\nto = 'b'\nkind = {kind}\n"))
+        .collect();
+    let report = common::report(&common::two_hosts("duration = '3s'", "", "rate = '1mbit'", &traffic));
     let value: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
     let mut keys = Vec::new();
     collect(&value, &mut keys);
-    assert_eq!(documented(keys), 50);
+    assert_eq!(documented(keys), 73);
 }
 
 fn collect(value: &serde_json::Value, keys: &mut Vec<String>) {

@@ -44,15 +44,17 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     (
         "name = \"a\"",
         "name = \"a\"\nmtu = 9000",
-        "5:1: unknown field `mtu`, expected one of `name`, `tso`, `mss`, `congestion`, `send_buffer`, `receive_buffer`, \
-         `ack_delay`, `cpu_per_message`, `cpu_per_kilobyte`",
+        "5:1: unknown field `mtu`, expected one of `name`, `tso`, `mss`, `congestion`, `ecn`, `send_buffer`, \
+         `receive_buffer`, `ack_delay`, `initial_window`, `timestamps`, `sack`, `small_queues`, `cpu_per_message`, \
+         `cpu_per_kilobyte`",
         "mtu",
     ),
     (
         "kind =",
         "knd =",
         "19:1: unknown field `knd`, expected one of `name`, `from`, `to`, `kind`, `count`, `size`, \
-         `request`, `response`, `rate`, `priority`, `start`, `stagger`",
+         `request`, `response`, `rate`, `priority`, `start`, `stagger`, `congestion`, `ecn`, `sizes`, `load`, `of`, \
+         `arrivals`, `arrivals_at`, `at_once`, `fps`, `key_every`, `deadline`, `timeout`, `tries`",
         "knd",
     ),
     ("title = \"t\"\n", "", "1:1: missing field `title`", ""),
@@ -116,7 +118,8 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     (
         "\"stream\"",
         "\"strem\"",
-        "19:8: unknown variant `strem`, expected one of `stream`, `rr`, `cbr`",
+        "19:8: unknown variant `strem`, expected one of `stream`, `rr`, `cbr`, `short`, `voice`, `video`, \
+         `dns`, `udprr`, `rrul`, `quic`",
         "\"strem\"",
     ),
     (
@@ -181,6 +184,18 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "name = \"a\"\nmss = 65496",
         "5:7: mss: expected 64 to 65495 bytes, given 65496",
         "65496",
+    ),
+    (
+        "name = \"a\"",
+        "name = \"a\"\ninitial_window = 0",
+        "5:18: initial_window: expected 1 to 1000 segments, given 0",
+        "0",
+    ),
+    (
+        "name = \"a\"",
+        "name = \"a\"\necn = \"on\"",
+        "5:7: ecn: expected one of off, classic, accurate, given \"on\"",
+        "\"on\"",
     ),
     ("name = \"a\"", "name = \"a\"\nmss = 63", "5:7: mss: expected 64 to 65495 bytes, given 63", "63"),
     (
@@ -276,6 +291,18 @@ fn extremes_neither_panic_nor_hang() {
             "name = \"a\"\nack_delay = \"0\"\ncpu_per_message = \"9s\"\ncpu_per_kilobyte = \"9s\"",
         ),
         ("\"stream\"", "\"rr\"\nrequest = \"1tb\"\nresponse = \"1\""),
+        (
+            "name = \"a\"",
+            "name = \"a\"\nsack = false\ntimestamps = false\nsmall_queues = false\ninitial_window = 1000",
+        ),
+        ("\"stream\"", "\"short\"\nsizes = \"web\"\narrivals = 1000000\nat_once = 10"),
+        ("\"stream\"", "\"short\"\nsize = \"1tb\"\narrivals_at = [\"0\", \"0\", \"999999s\"]"),
+        ("\"stream\"", "\"short\"\nsizes = \"pareto\"\nsize = \"1\"\nload = \"100%\"\nof = \"1kbit\""),
+        ("\"stream\"", "\"voice\"\ncount = 100\nstart = \"999s\""),
+        ("\"stream\"", "\"video\"\nrate = \"250mbit\"\nfps = 60\nkey_every = 1\ndeadline = \"0\""),
+        ("\"stream\"", "\"dns\"\narrivals = 1000000\ntimeout = \"1ms\"\ntries = 100"),
+        ("\"stream\"", "\"udprr\"\ntimeout = \"1ms\"\ntries = 1"),
+        ("\"stream\"", "\"quic\"\ncount = 3\nstart = \"999999us\""),
         ("\"stream\"", "\"cbr\"\nsize = \"9018b\"\nrate = \"0bit\""),
         ("\"stream\"", "\"cbr\"\nsize = \"60b\"\nrate = \"1tbit\"\nstart = \"999999us\""),
         ("\"stream\"", "\"stream\"\npriority = 4294967295\nstart = \"2s\"\nstagger = \"0\""),

@@ -51,6 +51,26 @@ fn lossy() {
     story("lossy");
 }
 
+#[test]
+fn short_flows() {
+    story("short-flows");
+}
+
+#[test]
+fn voice_and_video() {
+    story("voice-video");
+}
+
+#[test]
+fn rrul() {
+    story("rrul");
+}
+
+#[test]
+fn quic() {
+    story("quic");
+}
+
 /// Every kind has a scenario that shows what it is for, of its own name or in another's company; its page and the list of
 /// scenarios lead there.
 #[test]
@@ -94,16 +114,18 @@ fn the_stories_of_the_kinds_show_what_they_say() {
         common::close(rate(&report, first) / rate(&report, second), ratio, 3.0);
     }
     let htb = of("htb");
-    // 3 Mbit/s of frames of 1514 bytes, 1460 of them payload.
-    common::close(rate(&htb, 0), 3e6 * 1460.0 / 1514.0, 1.0);
+    // 3 Mbit/s of frames of 1514 bytes, 1448 of them payload.
+    common::close(rate(&htb, 0), 3e6 * 1448.0 / 1514.0, 1.0);
     let fq = of("fq");
-    common::close(rate(&fq, 1), 2e6 * 1460.0 / 1514.0, 1.0);
+    common::close(rate(&fq, 1), 2e6 * 1448.0 / 1514.0, 1.0);
     let prio = of("prio");
     assert_eq!(rate(&prio, 2), 0.0);
     for (report, call) in [(&prio, 0), (&of("ets"), 0), (&of("skbprio"), 1), (&of("cake"), 1)] {
         // 10 ms of distance, and at most three full frames that are with the device already.
         assert!(delay(report, call).max_ns < 10 * common::MS + 3 * 1_230_400 + 171_200);
-        assert_eq!(report.traffic[call].packets.unwrap().received, 250);
+        // One may be on its way when measuring begins or ends.
+        let packets = report.traffic[call].packets.unwrap();
+        assert!(packets.lost == 0 && (249..=251).contains(&packets.received), "{packets:?}");
     }
     let text = include_str!("../../../scenarios/rough.toml");
     let rough = of("rough");
@@ -124,7 +146,8 @@ fn the_stories_show_what_they_say() {
     assert_ne!(changed, text);
     let fair = common::report(&changed);
     let wait = |r: &txweir_lab::report::Report| r.traffic[1].latency.unwrap().p50_ns;
-    assert!(wait(&first) > 20 * wait(&fair), "{} {}", wait(&first), wait(&fair));
+    // CUBIC leaves slow start early (HyStart) and fills the queue in the course of the run.
+    assert!(wait(&first) > 10 * wait(&fair), "{} {}", wait(&first), wait(&fair));
     common::close(fair.traffic[0].throughput_bit_s as f64, first.traffic[0].throughput_bit_s as f64, 3.0);
 
     let text = include_str!("../../../scenarios/home-uplink.toml");

@@ -3,11 +3,15 @@
 use hdrhistogram::Histogram;
 use txweir_core::{Instant, Tally};
 
-use super::{GroupState, Load, Net};
+use super::group::{Receiver, Sender, Sink};
+use super::{Flows, GroupState, Load, Net};
 use crate::app::{App, Pace};
+use crate::dist::Dist;
 use crate::udp;
+use crate::udp::ask::Asked;
+use crate::udp::voice::Heard;
 
-/// Packets of constant-rate senders and their receivers.
+/// Packets of UDP senders and their receivers, one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CbrCounts {
     /// Made by the senders.
@@ -20,6 +24,24 @@ pub struct CbrCounts {
     pub lost: u64,
     /// Received after one sent later.
     pub reordered: u64,
+}
+
+/// What the listeners of a group have heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VoiceCounts {
+    /// Of all of them together; the jitter is the greatest.
+    pub heard: Heard,
+}
+
+/// What the viewers of a group have seen.
+#[derive(Clone, Debug, Default)]
+pub struct VideoCounts {
+    /// Frames made.
+    pub frames: u64,
+    /// Frames that were there after the deadline.
+    pub late: u64,
+    /// Age of the frames that were there.
+    pub ages: Dist,
 }
 
 /// Where every packet since the start is, in packets and bytes on the wire. In bytes,
@@ -73,12 +95,17 @@ impl Net {
         }
         for g in 0..self.groups.len() {
             let (bytes, cbr, again) = (self.delivered(g), self.cbr_total(g), self.retransmitted_total(g));
+            let (asked, frames) = (self.asked_total(g), self.frames_total(g));
             let state = &mut self.groups[g];
             (state.bytes_before, state.cbr_before, state.retransmitted_before) = (bytes, cbr, again);
+            (state.asked_before, state.frames_before) = (asked, frames);
             state.latency.reset();
+            if let Some(flows) = &mut state.flows {
+                flows.restart();
+            }
         }
         for sink in &mut self.sinks {
-            sink.sink.delay.reset();
+            sink.receiver.restart();
         }
         self.watch.iter_mut().flat_map(|w| &mut w.groups).for_each(|g| g.whole.reset());
     }
@@ -96,13 +123,25 @@ impl Net {
             _ => 0,
         }
     }
-    /// Bytes of payload (frames, for constant rate) that each member of a group has delivered since the start.
+    /// Bytes of payload (frames, for UDP) that each member of a group has delivered since the start. All short flows of a
+    /// group are one member.
     pub fn delivered(&self, group: usize) -> Vec<u64> {
-        let GroupState { group: g, first, .. } = &self.groups[group];
+        let GroupState { group: g, first, flows, .. } = &self.groups[group];
+        if let Some(flows) = flows {
+            return vec![self.flow_bytes(flows).0];
+        }
+        let pair = |n: u32| (first + 2 * n) as usize;
         (0..g.count)
             .map(|n| match g.load {
-                Load::Cbr { .. } => self.sinks[(first + n) as usize].sink.bytes(),
-                _ => match self.ends[(first + 2 * n + 1) as usize].conn.app() {
+                Load::Cbr { .. } | Load::Voice | Load::Video(_) => {
+                    self.sinks[(first + n) as usize].receiver.counted().map_or(0, udp::Sink::bytes)
+                }
+                Load::Ask(ask) => match &self.sources[self.sinks[pair(n)].source as usize].sender {
+                    Sender::Ask(c) => c.counts().answered * u64::from(ask.request + ask.response),
+                    _ => 0,
+                },
+                Load::Quic(_) => self.quics[pair(n) + 1].conn.read(),
+                _ => match self.ends[pair(n) + 1].conn.app() {
                     App::Sink(s) => s.read,
                     App::Server(s) => s.done * s.request,
                     _ => 0,
@@ -118,24 +157,34 @@ impl Net {
         now.iter().enumerate().map(|(i, n)| n - before.get(i).copied().unwrap_or(0)).collect()
     }
 
-    /// Counts of a constant-rate group since the start; zeros for other groups.
-    fn cbr_total(&self, group: usize) -> CbrCounts {
+    /// The receivers of a group of UDP senders, one way; none of other groups.
+    fn sinks_of(&self, group: usize) -> &[Sink] {
         let GroupState { group: g, first, .. } = &self.groups[group];
+        match g.load {
+            Load::Cbr { .. } | Load::Voice | Load::Video(_) => {
+                &self.sinks[*first as usize..(first + g.count) as usize]
+            }
+            _ => &[],
+        }
+    }
+
+    /// Counts of a group of UDP senders, one way, since the start; zeros for other groups.
+    fn cbr_total(&self, group: usize) -> CbrCounts {
         let mut all = CbrCounts::default();
-        if let Load::Cbr { .. } = g.load {
-            for sink in &self.sinks[*first as usize..(first + g.count) as usize] {
-                let source = &self.sources[sink.source as usize];
-                all.sent += source.source.sent();
-                all.refused += source.refused;
-                all.received += sink.sink.received();
-                all.lost += sink.sink.lost();
-                all.reordered += sink.sink.reordered();
+        for sink in self.sinks_of(group) {
+            let source = &self.sources[sink.source as usize];
+            all.sent += source.sender.sent();
+            all.refused += source.refused;
+            if let Some(sink) = sink.receiver.counted() {
+                all.received += sink.received();
+                all.lost += sink.lost();
+                all.reordered += sink.reordered();
             }
         }
         all
     }
 
-    /// Counts of a constant-rate group since measuring began; zeros for other groups. What was sent shortly before
+    /// Counts of a group of UDP senders, one way, since measuring began; zeros for other groups. What was sent shortly before
     /// is received after, and what is on its way at the end is not received.
     pub fn cbr(&self, group: usize) -> CbrCounts {
         let (now, before) = (self.cbr_total(group), self.groups[group].cbr_before);
@@ -149,26 +198,81 @@ impl Net {
         }
     }
 
-    /// One-way delays, in nanoseconds, of what a constant-rate group received since measuring began, all members
-    /// together.
+    /// One-way delays, in nanoseconds, of what a group of UDP senders, one way, has received since measuring began, all
+    /// members together.
     pub fn delays(&self, group: usize) -> Histogram<u64> {
-        let GroupState { group: g, first, .. } = &self.groups[group];
         let mut all = udp::histogram();
-        if let Load::Cbr { .. } = g.load {
-            for sink in &self.sinks[*first as usize..(first + g.count) as usize] {
-                // Both histograms have the same bounds.
-                let _ = all.add(&sink.sink.delay);
-            }
+        for sink in self.sinks_of(group).iter().filter_map(|s| s.receiver.counted()) {
+            // Both histograms have the same bounds.
+            let _ = all.add(&sink.delay);
         }
         all
     }
 
-    /// Payload bytes sent again by a group, both ways, since the start.
-    fn retransmitted_total(&self, group: usize) -> u64 {
+    /// What the listeners of a group have heard since measuring began.
+    pub fn voice(&self, group: usize) -> VoiceCounts {
+        let mut heard = Heard::default();
+        for sink in self.sinks_of(group) {
+            if let Receiver::Voice(l) = &sink.receiver {
+                let c = l.counts();
+                heard.late += c.late;
+                heard.behind_sum += c.behind_sum;
+                heard.jitter = heard.jitter.max(c.jitter);
+            }
+        }
+        VoiceCounts { heard }
+    }
+
+    fn frames_total(&self, group: usize) -> u64 {
+        let sources = self.sinks_of(group).iter().map(|s| &self.sources[s.source as usize].sender);
+        sources.map(|s| if let Sender::Video(c) = s { c.frames() } else { 0 }).sum()
+    }
+
+    /// What the viewers of a group have seen since measuring began.
+    pub fn video(&self, group: usize) -> VideoCounts {
+        let frames = self.frames_total(group) - self.groups[group].frames_before;
+        let mut seen = VideoCounts { frames, ..VideoCounts::default() };
+        for sink in self.sinks_of(group) {
+            if let Receiver::Video(v) = &sink.receiver {
+                seen.late += v.late();
+                seen.ages.join(&v.ages);
+            }
+        }
+        seen
+    }
+
+    fn asked_total(&self, group: usize) -> Asked {
         let GroupState { group: g, first, .. } = &self.groups[group];
-        match g.load {
-            Load::Cbr { .. } => 0,
-            _ => (0..2 * g.count).map(|n| self.ends[(first + n) as usize].conn.stats().retransmitted).sum(),
+        let Load::Ask(_) = g.load else { return Asked::default() };
+        (0..g.count).fold(Asked::default(), |sum, n| {
+            match &self.sources[self.sinks[(first + 2 * n) as usize].source as usize].sender {
+                Sender::Ask(c) => sum.plus(c.counts()),
+                _ => sum,
+            }
+        })
+    }
+
+    /// What the clients of a group have asked since measuring began; zeros for other groups.
+    pub fn asked(&self, group: usize) -> Asked {
+        self.asked_total(group).since(self.groups[group].asked_before)
+    }
+
+    /// The short flows of a group, if it has them.
+    pub fn short_flows(&self, group: usize) -> Option<&Flows> {
+        self.groups[group].flows.as_deref()
+    }
+
+    /// Payload bytes sent again by a group, both ways, since the start. QUIC counts the bytes of lost packets.
+    fn retransmitted_total(&self, group: usize) -> u64 {
+        let GroupState { group: g, first, flows, .. } = &self.groups[group];
+        let both = |n: u32| (first + n) as usize;
+        match (g.load, flows) {
+            (_, Some(flows)) => self.flow_bytes(flows).1,
+            (Load::Stream | Load::Rr { .. }, _) => {
+                (0..2 * g.count).map(|n| self.ends[both(n)].conn.stats().retransmitted).sum()
+            }
+            (Load::Quic(_), _) => (0..2 * g.count).map(|n| self.quics[both(n)].conn.lost_bytes()).sum(),
+            _ => 0,
         }
     }
 

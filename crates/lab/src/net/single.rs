@@ -1,10 +1,9 @@
 //! A connection on terms of its own: its start, its applications and its way of doing TCP.
 
-use txweir_core::{Instant, Nanos};
+use txweir_core::Instant;
 
-use super::{End, Group, Load, Net, What};
+use super::{Group, Load, Net, What};
 use crate::app::App;
-use crate::engine::Alarm;
 use crate::tcp::{Addr, Conn, Label, TcpConfig};
 
 /// A connection that is a group of its own.
@@ -36,7 +35,7 @@ impl Net {
             App::Client(c) => Load::Rr { request: c.request, response: c.response },
             _ => Load::Stream,
         };
-        let group = Group { name, from, to, load, count: 0, priority: 0, start, stagger: Nanos::ZERO };
+        let group = Group { name, from, to, load, count: 0, start, ..Group::default() };
         let number = self.groups.len() as u32;
         // A group of none, which then gets its one.
         self.group(group)?;
@@ -44,22 +43,13 @@ impl Net {
         if self.connections > super::CONNECTIONS_MAX {
             return Err(format!("more than {} connections in all", super::CONNECTIONS_MAX));
         }
-        let addrs = self.addresses(from, to);
+        let port = 2000 + (self.connections - 1) as u16;
+        let addrs = (Self::addr(from, port), Self::addr(to, port));
         let state = &mut self.groups[number as usize].group;
         state.count = 1;
         let group = state.clone();
         self.join(&group, number, addrs, start, apps, (&tcp, &tcp));
         Ok(end)
-    }
-
-    /// Addresses of the ends of the newest connection.
-    fn addresses(&self, from: u32, to: u32) -> (Addr, Addr) {
-        let port = 2000 + (self.connections - 1) as u16;
-        let addr = |host: u32| Addr {
-            ip: [10, (host / 65_025) as u8, (host / 255 % 255) as u8, 1 + (host % 255) as u8],
-            port,
-        };
-        (addr(from), addr(to))
     }
 
     /// Adds both ends of a connection of a group.
@@ -77,9 +67,7 @@ impl Net {
         let (to_server, to_client) = (label(end + 1), label(end));
         let client = Conn::connect(tcp.0, (a, b), start, apps.0, to_server, self.rng.next_u64());
         let server = Conn::listen(tcp.1, (b, a), apps.1, to_client, self.rng.next_u64());
-        for (conn, host) in [(client, g.from), (server, g.to)] {
-            self.ends.push(End { conn, alarm: Alarm::default(), host, group: number, waiting: false });
-        }
+        self.add_ends([client, server], g, number);
         self.ends[end as usize].alarm.set(&mut self.engine, Some(start), end, What::Timer);
     }
 }

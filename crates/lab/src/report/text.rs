@@ -60,6 +60,9 @@ impl Display for Report {
         if let Some(table) = times(&self.traffic) {
             write!(f, "\n{table}")?;
         }
+        for g in &self.traffic {
+            super::apps::line(f, g)?;
+        }
         if !self.links.is_empty() {
             write!(f, "\n{}", links(&self.links))?;
             for l in &self.links {
@@ -99,10 +102,12 @@ fn traffic(all: &[TrafficReport]) -> Table {
 fn times(all: &[TrafficReport]) -> Option<Table> {
     let mut t = Table::new(2, ["latency", "of", "count", "mean", "p50", "p95", "p99", "max"]);
     for g in all {
-        for (what, times) in [("transaction", g.latency), ("one way", g.delay)] {
+        let asks = if g.questions.is_some() { "answer" } else { "transaction" };
+        let own = [(asks.into(), g.latency), ("one way".into(), g.delay)];
+        for (what, times) in own.into_iter().chain(super::apps::times(g)) {
             let Some(Times { count, mean_ns, p50_ns, p95_ns, p99_ns, max_ns }) = times else { continue };
             let [mean, p50, p95, p99, max] = [mean_ns, p50_ns, p95_ns, p99_ns, max_ns].map(time);
-            t.row([g.name.clone(), what.into(), count.to_string(), mean, p50, p95, p99, max]);
+            t.row([g.name.clone(), what, count.to_string(), mean, p50, p95, p99, max]);
         }
     }
     (t.rows.len() > 1).then_some(t)

@@ -134,6 +134,11 @@ pub(super) struct HostTable {
     pub(super) send_buffer: Option<Text<Bytes>>,
     pub(super) receive_buffer: Option<Text<Bytes>>,
     pub(super) ack_delay: Option<Text<Nanos>>,
+    /// Segments.
+    pub(super) initial_window: Option<Spanned<u32>>,
+    pub(super) timestamps: Option<bool>,
+    pub(super) sack: Option<bool>,
+    pub(super) small_queues: Option<bool>,
     /// Processor time of each request or response.
     pub(super) cpu_per_message: Option<Text<Nanos>>,
     /// Processor time of each thousand bytes of them.
@@ -210,6 +215,23 @@ pub(super) struct TrafficTable {
     pub(super) priority: u32,
     pub(super) start: Option<Text<Nanos>>,
     pub(super) stagger: Option<Text<Nanos>>,
+    pub(super) congestion: Option<Spanned<String>>,
+    pub(super) ecn: Option<Spanned<String>>,
+    /// Short flows.
+    pub(super) sizes: Option<Spanned<SizesText>>,
+    pub(super) load: Option<Spanned<Percent>>,
+    pub(super) of: Option<Spanned<Text<Rate>>>,
+    /// Flows, or questions of a member, each second.
+    pub(super) arrivals: Option<Spanned<f64>>,
+    pub(super) arrivals_at: Option<Spanned<Vec<Text<Nanos>>>>,
+    pub(super) at_once: Option<Spanned<u32>>,
+    /// Video.
+    pub(super) fps: Option<Spanned<u32>>,
+    pub(super) key_every: Option<Spanned<u32>>,
+    pub(super) deadline: Option<Spanned<Text<Nanos>>>,
+    /// Questions.
+    pub(super) timeout: Option<Spanned<Text<Nanos>>>,
+    pub(super) tries: Option<Spanned<u32>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -218,6 +240,55 @@ pub(super) enum KindName {
     Stream,
     Rr,
     Cbr,
+    Short,
+    Voice,
+    Video,
+    Dns,
+    UdpRr,
+    Rrul,
+    Quic,
+}
+
+impl KindName {
+    /// True if the host that the traffic goes to sends as well.
+    pub(super) const fn answers(self) -> bool {
+        !matches!(self, Self::Cbr | Self::Voice | Self::Video)
+    }
+}
+
+/// Sizes of short flows: `"web"`, `"pareto"`, or a list of sizes with weights: `[["10kb", 9], ["1mb", 1]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SizesText {
+    Web,
+    Pareto,
+    List(Vec<(u64, u32)>),
+}
+
+impl<'de> Deserialize<'de> for SizesText {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct OfSizes;
+        impl<'de> Visitor<'de> for OfSizes {
+            type Value = SizesText;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("web, pareto, or a list of sizes with weights ([[\"10kb\", 9], [\"1mb\", 1]])")
+            }
+            fn visit_str<E: de::Error>(self, s: &str) -> Result<SizesText, E> {
+                match s {
+                    "web" => Ok(SizesText::Web),
+                    "pareto" => Ok(SizesText::Pareto),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(s), &self)),
+                }
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<SizesText, A::Error> {
+                let mut list = Vec::new();
+                while let Some((size, weight)) = seq.next_element::<(Text<Bytes>, u32)>()? {
+                    list.push((size.0.0, weight));
+                }
+                Ok(SizesText::List(list))
+            }
+        }
+        d.deserialize_any(OfSizes)
+    }
 }
 
 fn one_connection() -> Spanned<u32> {

@@ -60,7 +60,8 @@ pub const MIXES: &[Mix] = &[
 
 fn group(name: &str, load: Load, count: u32, priority: u32) -> (Group, Pace) {
     let (from, to, start, stagger) = (NEAR, FAR, Instant::ZERO, STAGGER);
-    (Group { name: name.into(), from, to, load, count, priority, start, stagger }, Pace::AtOnce)
+    let name = name.into();
+    (Group { name, from, to, load, count, priority, start, stagger, ..Group::default() }, Pace::AtOnce)
 }
 
 const fn rr(request: u64, response: u64) -> Load {

@@ -297,7 +297,8 @@ fn group(net: &Net, number: usize, time: Nanos, series: GroupSeries) -> GroupTri
             bytes = n.saturating_mul(request.saturating_add(response));
             done = Some(per_second(u128::from(n) * 10, time) as f64 / 10.0);
         }
-        Load::Cbr { .. } => {
+        Load::Short(_) | Load::Ask(_) | Load::Quic(_) => {}
+        Load::Cbr { .. } | Load::Voice | Load::Video(_) => {
             let counts = net.cbr(number);
             (lost, offered, received) = (Some(counts.lost), Some(counts.sent), Some(counts.received));
         }

@@ -1,0 +1,313 @@
+//! What talks over the links, from the tables of traffic.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use txweir_core::{Bytes, Instant, Nanos};
+
+use super::file::{KindName, SizesText, Text, TrafficTable};
+use super::host::ECN;
+use super::{Scenario, ScenarioError};
+use crate::draw::{SIZES_MAX, Sizes};
+use crate::net::{AT_ONCE_MAX, Choice, Group, LISTED_MAX, Load, Short};
+use crate::quic;
+use crate::tcp::{Algorithm, EcnMode};
+use crate::udp::ask::Ask;
+use crate::udp::video::Video;
+
+/// Longest request or response: more than a run will ever move.
+const MESSAGE_MAX: u64 = 1_000_000_000_000;
+/// Short flows under way at once, where a group does not say.
+const AT_ONCE: u32 = 1_000;
+/// Fewest and most short flows, or questions, each second.
+const ARRIVALS: std::ops::RangeInclusive<f64> = 0.001..=1_000_000.0;
+/// A question and an answer of DNS: a name with an EDNS0 option, and an answer of one address (RFC 1035, 6891).
+const LOOKUP: (u32, u32) = (56, 72);
+/// How long a look-up waits, and how often it is tried (resolv.conf(5)).
+const LOOKUP_WAIT: (Nanos, u32) = (Nanos::from_secs(5), 2);
+/// Shortest wait for an answer: who waits less asks all the time.
+const TIMEOUT_MIN: Nanos = Nanos::from_millis(1);
+/// A ping of flent's RRUL: netperf's UDP_RR has one byte, which with its number is 8 here.
+const PING: u32 = 8;
+/// Priorities of RRUL's four streams each way, for flent's classes BE, BK, CS5 and EF: the four that tc-prio(8) knows.
+const RRUL: [(&str, u32); 4] = [("be", 0), ("bk", 2), ("cs5", 4), ("ef", 6)];
+/// How old a frame of video may be (ITU-T G.1010: 150 ms one way is the preferred limit of conversation).
+const FRAME_AGE: Nanos = Nanos::from_millis(150);
+
+impl Scenario {
+    /// The groups that a table stands for: one, or those of a mix.
+    pub(super) fn traffic(&self, hosts: &[String], t: &TrafficTable) -> Result<Vec<Group>, ScenarioError> {
+        self.keys(t)?;
+        let kind = *t.kind.get_ref();
+        if *t.count.get_ref() == 0 {
+            return Err(self.error(t.count.span(), "count: expected at least 1"));
+        }
+        let alone = matches!(kind, KindName::Short | KindName::Rrul);
+        if alone && *t.count.get_ref() != 1 {
+            return Err(self.error(t.count.span(), "count: not for this kind of traffic"));
+        }
+        let time = |t: Option<Text<Nanos>>| t.map_or(Nanos::ZERO, |t| t.0);
+        let group = Group {
+            name: t.name.clone(),
+            from: self.find(hosts, &t.from)?,
+            to: self.find(hosts, &t.to)?,
+            load: Load::Stream,
+            count: *t.count.get_ref(),
+            priority: t.priority,
+            start: Instant(time(t.start).0),
+            stagger: t.stagger.map_or(Nanos::from_millis(10), |t| t.0),
+            choice: self.choice(t)?,
+            arrivals: [].into(),
+        };
+        if kind == KindName::Rrul {
+            return Ok(rrul(&group));
+        }
+        let arrivals = match &t.arrivals_at {
+            Some(list) => self.listed(list)?,
+            None => Vec::new(),
+        };
+        Ok(vec![Group { load: self.load(t)?, arrivals: arrivals.into(), ..group }])
+    }
+
+    /// Each kind has keys that it takes.
+    fn keys(&self, t: &TrafficTable) -> Result<(), ScenarioError> {
+        use KindName::{Cbr, Dns, Quic, Rr, Rrul, Short, Stream, UdpRr, Video};
+        fn at<T>(key: &Option<Spanned<T>>) -> Option<Range<usize>> {
+            key.as_ref().map(Spanned::span)
+        }
+        let given: [(&str, Option<Range<usize>>, &[KindName]); 17] = [
+            ("size", at(&t.size), &[Rr, Cbr, Short, Dns, UdpRr]),
+            ("request", at(&t.request), &[Rr, Dns, UdpRr]),
+            ("response", at(&t.response), &[Rr, Dns, UdpRr]),
+            ("rate", at(&t.rate), &[Cbr, Video]),
+            ("congestion", at(&t.congestion), &[Stream, Rr, Short, Rrul, Quic]),
+            ("ecn", at(&t.ecn), &[Stream, Rr, Short, Rrul, Quic]),
+            ("sizes", at(&t.sizes), &[Short]),
+            ("load", at(&t.load), &[Short]),
+            ("of", at(&t.of), &[Short]),
+            ("arrivals", at(&t.arrivals), &[Short, Dns]),
+            ("arrivals_at", at(&t.arrivals_at), &[Short]),
+            ("at_once", at(&t.at_once), &[Short]),
+            ("fps", at(&t.fps), &[Video]),
+            ("key_every", at(&t.key_every), &[Video]),
+            ("deadline", at(&t.deadline), &[Video]),
+            ("timeout", at(&t.timeout), &[Dns, UdpRr]),
+            ("tries", at(&t.tries), &[Dns, UdpRr]),
+        ];
+        for (key, span, kinds) in given {
+            if let Some(span) = span.filter(|_| !kinds.contains(t.kind.get_ref())) {
+                return Err(self.error(span, format!("{key}: not for this kind of traffic")));
+            }
+        }
+        Ok(())
+    }
+
+    fn choice(&self, t: &TrafficTable) -> Result<Choice, ScenarioError> {
+        if *t.kind.get_ref() == KindName::Quic {
+            return Ok(Choice::default());
+        }
+        Ok(Choice {
+            congestion: self.named("congestion", t.congestion.as_ref(), &Algorithm::ALL)?,
+            ecn: self.named("ecn", t.ecn.as_ref(), &ECN)?,
+        })
+    }
+
+    /// What a group of traffic does.
+    fn load(&self, t: &TrafficTable) -> Result<Load, ScenarioError> {
+        let missing = |key: &str| self.missing(t, key);
+        Ok(match *t.kind.get_ref() {
+            KindName::Stream | KindName::Rrul => Load::Stream,
+            KindName::Rr => Load::Rr {
+                request: self.message_size(t, &t.request)?,
+                response: self.message_size(t, &t.response)?,
+            },
+            KindName::Cbr => {
+                let size = t.size.as_ref().ok_or_else(|| missing("size"))?;
+                let len = u32::try_from(size.get_ref().0.0).ok().filter(|l| (60..=9018).contains(l));
+                let len = len.ok_or_else(|| {
+                    self.error(size.span(), "size: expected 60 to 9018 bytes, Ethernet header included")
+                })?;
+                Load::Cbr { len, rate: t.rate.as_ref().ok_or_else(|| missing("rate"))?.get_ref().0.bits() }
+            }
+            KindName::Short => Load::Short(self.short(t)?),
+            KindName::Voice => Load::Voice,
+            KindName::Video => Load::Video(self.video(t)?),
+            KindName::Dns => {
+                let per_s = t.arrivals.as_ref().ok_or_else(|| missing("arrivals"))?;
+                Load::Ask(self.ask(t, Some(self.gap(per_s)?))?)
+            }
+            KindName::UdpRr => Load::Ask(self.ask(t, None)?),
+            KindName::Quic => {
+                let control = self.named("congestion", t.congestion.as_ref(), &quic::Control::ALL)?;
+                let marks = [("off", EcnMode::Off), ("classic", EcnMode::Classic)];
+                let ecn = self.named("ecn", t.ecn.as_ref(), &marks)?;
+                let (control, ecn) = (control.unwrap_or_default(), ecn == Some(EcnMode::Classic));
+                Load::Quic(quic::Config { control, ecn })
+            }
+        })
+    }
+
+    fn missing(&self, t: &TrafficTable, key: &str) -> ScenarioError {
+        self.error(t.kind.span(), format!("{key}: must be given for this kind of traffic"))
+    }
+
+    /// The value of a key within bounds, or what stands for it.
+    fn within(
+        &self,
+        key: &str,
+        given: Option<&Spanned<u32>>,
+        (min, max): (u32, u32),
+        default: u32,
+    ) -> Result<u32, ScenarioError> {
+        let Some(given) = given else { return Ok(default) };
+        Some(*given.get_ref()).filter(|n| (min..=max).contains(n)).ok_or_else(|| {
+            let message = format!("{key}: expected {min} to {max}, given {}", given.get_ref());
+            self.error(given.span(), message)
+        })
+    }
+
+    /// The mean time between so many things each second.
+    fn gap(&self, per_second: &Spanned<f64>) -> Result<Nanos, ScenarioError> {
+        let n = *per_second.get_ref();
+        if !ARRIVALS.contains(&n) {
+            let (min, max) = (ARRIVALS.start(), ARRIVALS.end());
+            let message = format!("arrivals: expected {min} to {max} each second, given {n}");
+            return Err(self.error(per_second.span(), message));
+        }
+        Ok(Nanos((1e9 / n).round() as u64))
+    }
+
+    fn listed(&self, list: &Spanned<Vec<Text<Nanos>>>) -> Result<Vec<Nanos>, ScenarioError> {
+        let times: Vec<Nanos> = list.get_ref().iter().map(|t| t.0).collect();
+        if times.is_empty() || times.len() > LISTED_MAX || !times.is_sorted() {
+            let message = format!("arrivals_at: expected 1 to {LISTED_MAX} times in order");
+            return Err(self.error(list.span(), message));
+        }
+        Ok(times)
+    }
+
+    fn short(&self, t: &TrafficTable) -> Result<Short, ScenarioError> {
+        let sizes = self.sizes(t)?;
+        let at_once = self.within("at_once", t.at_once.as_ref(), (1, AT_ONCE_MAX), AT_ONCE)?;
+        let ways = [t.load.is_some(), t.arrivals.is_some(), t.arrivals_at.is_some()];
+        if ways.iter().filter(|given| **given).count() != 1 {
+            let message = "load, arrivals or arrivals_at: expected one of them for this kind of traffic";
+            return Err(self.error(t.kind.span(), message));
+        }
+        if let Some(of) = t.of.as_ref().filter(|_| t.load.is_none()) {
+            return Err(self.error(of.span(), "of: only with load"));
+        }
+        let gap = match (&t.load, &t.arrivals) {
+            (Some(load), _) => {
+                let of = t.of.as_ref().ok_or_else(|| self.error(load.span(), "load: needs of, a rate"))?;
+                let bytes = of.get_ref().0.0 as f64 * f64::from(load.get_ref().ppm) / 1e6;
+                Some(self.gap(&Spanned::new(load.span(), bytes / sizes.mean()))?)
+            }
+            (None, Some(per_second)) => Some(self.gap(per_second)?),
+            (None, None) => None,
+        };
+        Ok(Short { sizes, gap, at_once })
+    }
+
+    fn sizes(&self, t: &TrafficTable) -> Result<Sizes, ScenarioError> {
+        let size = match &t.size {
+            None => None,
+            Some(size) => Some(self.message(size)?),
+        };
+        let of = |list: &[(u64, u32)]| Sizes::list(list);
+        let made = match (t.sizes.as_ref().map(Spanned::get_ref), size) {
+            (None, None) => return Err(self.missing(t, "size or sizes")),
+            (None, Some(size)) => of(&[(size, 1)]),
+            (Some(SizesText::Web), None) => Some(Sizes::Web),
+            (Some(SizesText::Pareto), Some(mean)) => Some(Sizes::Pareto(mean)),
+            (Some(SizesText::Pareto), None) => return Err(self.missing(t, "size, the mean of pareto,")),
+            (Some(SizesText::List(list)), None) => {
+                let fine = |(size, _): &(u64, u32)| (1..=MESSAGE_MAX).contains(size);
+                Some(list).filter(|l| l.len() <= SIZES_MAX && l.iter().all(fine)).and_then(|l| of(l))
+            }
+            (Some(_), Some(_)) => None,
+        };
+        let span = t.sizes.as_ref().map_or(t.kind.span(), Spanned::span);
+        made.ok_or_else(|| {
+            let message = format!(
+                "sizes: expected web, pareto with size (its mean), or 1 to {SIZES_MAX} sizes of 1 to {MESSAGE_MAX} \
+                 bytes with weights, without size"
+            );
+            self.error(span, message)
+        })
+    }
+
+    fn video(&self, t: &TrafficTable) -> Result<Video, ScenarioError> {
+        let rate = t.rate.as_ref().ok_or_else(|| self.missing(t, "rate"))?;
+        let fps = self.within("fps", t.fps.as_ref(), (25, 60), 30)?;
+        let key_every = self.within("key_every", t.key_every.as_ref(), (1, 3_600), 2 * fps)?;
+        let deadline = match &t.deadline {
+            None => FRAME_AGE,
+            Some(d) => d.get_ref().0,
+        };
+        let video = Video { rate: rate.get_ref().0.bits(), fps, key_every, deadline };
+        if !(8_000..=video.rate_max()).contains(&video.rate) {
+            let message = format!("rate: expected 8000 to {} bit/s, given {}", video.rate_max(), video.rate);
+            return Err(self.error(rate.span(), message));
+        }
+        Ok(video)
+    }
+
+    fn ask(&self, t: &TrafficTable, gap: Option<Nanos>) -> Result<Ask, ScenarioError> {
+        let default = if gap.is_some() { LOOKUP } else { (PING, PING) };
+        let payload = |own: &Option<Spanned<Text<Bytes>>>, default: u32| {
+            let Some(size) = own.as_ref().or(t.size.as_ref()) else { return Ok(default) };
+            u32::try_from(size.get_ref().0.0).ok().filter(|n| (8..=1_472).contains(n)).ok_or_else(|| {
+                self.error(size.span(), "size: expected 8 to 1472 bytes, what a packet of UDP holds")
+            })
+        };
+        let timeout = t.timeout.as_ref().map_or(LOOKUP_WAIT.0, |t| t.get_ref().0);
+        if timeout < TIMEOUT_MIN {
+            let span = t.timeout.as_ref().map_or(0..0, Spanned::span);
+            let message = format!("timeout: expected at least {TIMEOUT_MIN}, given {timeout}");
+            return Err(self.error(span, message));
+        }
+        let tries = self.within("tries", t.tries.as_ref(), (1, 100), LOOKUP_WAIT.1)?;
+        let (request, response) = (payload(&t.request, default.0)?, payload(&t.response, default.1)?);
+        Ok(Ask { request, response, gap, timeout, tries })
+    }
+
+    /// Size of a request or a response: its own key, or the one for both.
+    fn message_size(
+        &self,
+        t: &TrafficTable,
+        own: &Option<Spanned<Text<Bytes>>>,
+    ) -> Result<u64, ScenarioError> {
+        let size = own.as_ref().or(t.size.as_ref()).ok_or_else(|| {
+            let message = "size, or request and response: must be given for this kind of traffic";
+            self.error(t.kind.span(), message)
+        })?;
+        self.message(size)
+    }
+
+    fn message(&self, size: &Spanned<Text<Bytes>>) -> Result<u64, ScenarioError> {
+        match size.get_ref().0.0 {
+            n @ 1..=MESSAGE_MAX => Ok(n),
+            n => Err(self.error(size.span(), format!("size: expected 1 to {MESSAGE_MAX} bytes, given {n}"))),
+        }
+    }
+}
+
+/// flent's Realtime Response Under Load: four streams each way, one in each class, and pings over UDP in three of them. Its
+/// ICMP ping is left out: hosts here have no ICMP.
+fn rrul(g: &Group) -> Vec<Group> {
+    let mut all = Vec::new();
+    for (way, from, to) in [("up", g.from, g.to), ("down", g.to, g.from)] {
+        for (class, priority) in RRUL {
+            let name = format!("{} {way} {class}", g.name);
+            all.push(Group { name, from, to, priority, load: Load::Stream, ..g.clone() });
+        }
+    }
+    for (class, priority) in [RRUL[0], RRUL[1], RRUL[3]] {
+        let (request, response) = (PING, PING);
+        let (timeout, tries) = LOOKUP_WAIT;
+        let load = Load::Ask(Ask { request, response, gap: None, timeout, tries });
+        all.push(Group { name: format!("{} udp {class}", g.name), priority, load, ..g.clone() });
+    }
+    all
+}
