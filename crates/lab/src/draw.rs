@@ -121,7 +121,7 @@ impl LogNormal {
 }
 
 /// Most sizes of a list.
-pub const SIZES_MAX: usize = 16;
+pub const SIZES_MAX: usize = 8;
 
 /// How many bytes short flows have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
