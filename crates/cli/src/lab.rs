@@ -27,7 +27,7 @@ enum Command {
     Run(RunArgs),
     /// Reproduce published results and print them beside the measured ones
     Reproduce(ReproduceArgs),
-    /// Replay traces of the Linux kernel, and compare: order, times, drops, marks, counters
+    /// Replay what the Linux kernel was recorded to do, and compare: its queues packet by packet, its TCP within bands
     Replay(replay::Args),
 }
 

@@ -13,6 +13,7 @@ mod lab;
 mod link;
 mod nullring;
 mod policy;
+mod recorded;
 mod replay;
 mod run;
 mod tc;

@@ -1,4 +1,4 @@
-//! `txweir lab replay`: traces of the Linux kernel, replayed here and compared.
+//! `txweir lab replay`: what the Linux kernel was recorded to do, replayed here and compared: traces of queues, and TCP.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,24 +6,28 @@ use std::process::ExitCode;
 use txweir::lab::replay::{Replayed, Trace, json, table};
 
 use crate::Failure;
+use crate::recorded::{self, Recorded};
 
 /// Something differs.
 const DIFFERS: u8 = 1;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit status: 0 if all is equal to Linux, 1 if anything differs, 2 for what cannot be read."
+    after_help = "Exit status of traces: 0 if all is equal to Linux, 1 if anything differs; of recordings of TCP: 0, or 1 if \
+                  --min-inside is missed; 2 for what cannot be read."
 )]
 pub struct Args {
-    /// Traces (spec/traces), or folders of them; - is stdin
+    /// Traces (spec/traces), recordings of TCP (spec/tcp), or folders of either; - is stdin
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Show what is meant to differ as well
+    /// Show what is meant to differ as well, and of TCP also what is inside
     #[arg(long)]
     verbose: bool,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    recorded: recorded::Args,
 }
 
 /// Runs `txweir lab replay`.
@@ -32,13 +36,27 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     for path in &args.traces {
         find(path, &mut files)?;
     }
-    let replays = files.iter().map(|path| replay(path)).collect::<Result<Vec<Replayed>, _>>()?;
+    let (mut replays, mut recorded) = (Vec::new(), Recorded::default());
+    for path in &files {
+        let (name, text) = read(path)?;
+        if !recorded.take(&name, &text)? {
+            let trace = Trace::read(&text).map_err(|e| Failure::failed(format!("{name}: {e}")))?;
+            replays.push(trace.replay());
+        }
+    }
+    let mut status = ExitCode::SUCCESS;
+    if !recorded.is_empty() {
+        status = recorded.play(&args.recorded, args.verbose, args.json)?;
+    }
+    if replays.is_empty() {
+        return Ok(status);
+    }
     match args.json {
         true => println!("{:#}", json(&replays)),
         false => print!("{}", table(&replays, args.verbose)),
     }
     let equal = replays.iter().all(Replayed::is_equal);
-    Ok(ExitCode::from(if equal { 0 } else { DIFFERS }))
+    Ok(if equal { status } else { ExitCode::from(DIFFERS) })
 }
 
 /// A file as it is; of a folder, all traces in it and below, by name.
@@ -63,12 +81,12 @@ fn find(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     }
 }
 
-fn replay(path: &Path) -> Result<Replayed, Failure> {
+/// The name of a file in messages, and its text.
+fn read(path: &Path) -> Result<(String, String), Failure> {
     let (name, text) = match path.to_str() {
         Some("-") => ("<stdin>".to_string(), std::io::read_to_string(std::io::stdin())),
         _ => (path.display().to_string(), std::fs::read_to_string(path)),
     };
     let text = text.map_err(|e| Failure::failed(format!("{name}: {e}")))?;
-    let trace = Trace::read(&text).map_err(|e| Failure::failed(format!("{name}: {e}")))?;
-    Ok(trace.replay())
+    Ok((name, text))
 }

@@ -42,5 +42,6 @@ pub mod shown;
 pub mod tcp;
 pub mod trial;
 pub mod udp;
+mod workers;
 
 pub use txweir_core::{Instant, Nanos};

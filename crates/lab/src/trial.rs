@@ -16,7 +16,6 @@ mod text;
 mod transport;
 mod units;
 mod verdict;
-mod workers;
 
 use std::collections::BTreeMap;
 use std::fmt;

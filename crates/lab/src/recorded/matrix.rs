@@ -17,13 +17,17 @@ mod line;
 mod play;
 mod report;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::num::NonZeroUsize;
+
+use txweir_core::Nanos;
+
+use crate::workers;
 
 pub use book::{Left, percentile};
-pub use compare::{Compared, Quantity, Verdict};
+pub use compare::{Compared, Pair, Quantity, Verdict};
 pub use line::{Completion, FlowGroup, Kind, Latency, LineError, Run, Samples, Shares, Topology, Window};
 pub use play::{Outcome, SEEDS};
-pub use report::{summary, table, trace};
+pub use report::{json, summary, table, trace};
 
 /// The runs of a text: a line each; empty ones are skipped.
 ///
@@ -46,33 +50,13 @@ pub fn read(text: &str) -> Result<Vec<Run>, LineError> {
     Ok(runs)
 }
 
-/// Plays all runs with so many threads, and compares; in the order of `runs`, whatever the number of threads.
+/// Plays all runs on so many threads, and compares; in the order of `runs`, whatever the number of threads.
 ///
 /// # Errors
 /// The first run that cannot be played, with its name.
-pub fn play_all(runs: &[Run], jobs: usize) -> Result<Vec<Compared>, String> {
-    each(runs, jobs, |run| Compared::play(run).map_err(|e| format!("{}: {e}", run.name)))
-        .into_iter()
-        .collect()
-}
-
-/// Calls `f` for each item on so many threads; gives the results in the order of the items.
-pub fn each<T: Sync, R: Send>(items: &[T], jobs: usize, f: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        while let Some((i, item)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, items.get(i)?)))
-        {
-            done.push((i, f(item)));
-        }
-        done
+pub fn play_all(runs: &[Run], threads: NonZeroUsize) -> Result<Vec<Compared>, String> {
+    let play = |i: usize, _: &mut dyn FnMut(Nanos)| {
+        Compared::play(&runs[i]).map_err(|e| format!("{}: {e}", runs[i].name))
     };
-    let mut all: Vec<(usize, R)> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..jobs.max(1)).map(|_| scope.spawn(work)).collect();
-        let results = threads.into_iter().map(|t| t.join().unwrap_or_else(|e| std::panic::resume_unwind(e)));
-        results.flatten().collect()
-    });
-    all.sort_by_key(|(i, _)| *i);
-    all.into_iter().map(|(_, r)| r).collect()
+    workers::run(runs.len(), threads, play, &mut |_| {})
 }

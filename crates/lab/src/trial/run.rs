@@ -16,7 +16,6 @@ use super::measure::{Interval, gathered, mark};
 use super::mix::Loads;
 use super::transport::{flows, transport};
 use super::verdict::verdict;
-use super::workers;
 use super::{
     ClassSeries, ClassTrial, DeviceSeries, DeviceTrial, Entry, FAR, GroupSeries, GroupTrial, NEAR,
     POLICIES_MAX, PolicyTrial, Range, STEPS, Setup, StageTrial, Traffic, Trial, TrialError,
@@ -28,6 +27,7 @@ use crate::link::LinkConfig;
 use crate::net::{GroupWatch, Load, Net};
 use crate::nic::{Gauge, NicConfig, NodeProbe, Stage, can_do};
 use crate::report::{jain, kind, per_mill, per_second};
+use crate::workers;
 
 /// Packets that the policy may have waiting: more than any default limit, and one for each default child of many.
 const POOL: usize = 1 << 16;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::compare::{Compared, Quantity, Verdict};
+use super::compare::{Compared, Pair, Quantity, Verdict};
 use super::line::Run;
 
 /// How a dimension names the value that a run has.
@@ -142,6 +142,24 @@ pub fn summary(rows: &[Compared]) -> String {
         out.push('\n');
     }
     out
+}
+
+/// The rows as JSON, with each quantity there and here.
+pub fn json(rows: &[Compared]) -> Value {
+    let word = |verdict| match verdict {
+        Verdict::Inside => "inside",
+        Verdict::Spread => "spread",
+        Verdict::Outside => "outside",
+    };
+    let row = |row: &Compared| {
+        let pair = |p: &Pair| {
+            let verdict = word(p.verdict);
+            json!({"quantity": p.quantity.name().0, "there": p.there, "here": p.here, "verdict": verdict})
+        };
+        let quantities: Vec<Value> = row.pairs.iter().map(pair).collect();
+        json!({"name": row.run.name, "verdict": word(row.verdict()), "quantities": quantities})
+    };
+    rows.iter().map(row).collect()
 }
 
 /// Flow 0 over time, there and here (the first seed): window, threshold, smoothed round trip, pacing rate, and the goodput of

@@ -19,7 +19,7 @@ enum News<T> {
 /// jobs; or the error of the first job that fails, whatever the number of threads. A job tells how
 /// much virtual time it has advanced; `progress` hears, on this thread, of the sum. After an error
 /// no job begins.
-pub(super) fn run<T: Send, E: Send>(
+pub(crate) fn run<T: Send, E: Send>(
     jobs: usize,
     threads: NonZeroUsize,
     work: impl Fn(usize, &mut dyn FnMut(Nanos)) -> Result<T, E> + Sync,

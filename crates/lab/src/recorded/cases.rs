@@ -1,0 +1,75 @@
+//! Packet-exact cases together: read from a text, played, and counted.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+
+use serde_json::{Value, json};
+use txweir_core::Nanos;
+
+use super::exact::{Case, Outcome, Row};
+use crate::workers;
+
+/// The cases of a text: a line each; empty ones are skipped.
+///
+/// # Errors
+/// The first line that is no case, with its number.
+pub fn read(text: &str) -> Result<Vec<Case>, String> {
+    let lines = (1..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty());
+    lines.map(|(n, line)| Case::parse(line).map_err(|e| format!("line {n}: {e}"))).collect()
+}
+
+/// Plays all cases on so many threads; in the order of `cases`.
+pub fn play_all(cases: &[Case], threads: NonZeroUsize) -> Vec<Outcome> {
+    let play = |i: usize, _: &mut dyn FnMut(Nanos)| Ok::<_, std::convert::Infallible>(cases[i].play());
+    match workers::run(cases.len(), threads, play, &mut |_| {}) {
+        Ok(outcomes) => outcomes,
+        Err(never) => match never {},
+    }
+}
+
+/// Cases by congestion control, those that are equal, and of each other one the first segment that differs; `verbose` lists
+/// the equal ones as well.
+pub fn table(cases: &[Case], outcomes: &[Outcome], verbose: bool) -> String {
+    let mut out = String::new();
+    // Writing into a String cannot fail.
+    let _ = write_table(&mut out, cases, outcomes, verbose);
+    out
+}
+
+fn write_table(out: &mut String, cases: &[Case], outcomes: &[Outcome], verbose: bool) -> std::fmt::Result {
+    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for (case, outcome) in cases.iter().zip(outcomes) {
+        let count = counts.entry(case.algorithm().name()).or_default();
+        count.0 += 1;
+        count.1 += usize::from(outcome.differs.is_none());
+    }
+    writeln!(out, "{:<32} {:>5} {:>7}", "packet-exact cases", "cases", "equal")?;
+    for (name, (all, equal)) in &counts {
+        writeln!(out, "  {name:<30} {all:>5} {equal:>7}")?;
+    }
+    for (case, outcome) in cases.iter().zip(outcomes) {
+        match outcome.differs {
+            None if verbose => writeln!(out, "  {}: equal, {} segments", case.name, outcome.here.len())?,
+            None => {}
+            Some(i) => {
+                let (there, here) = (outcome.recorded.get(i), outcome.here.get(i));
+                writeln!(out, "  {}: segment {i} of {} differs", case.name, outcome.recorded.len())?;
+                writeln!(out, "      there {}", text(there))?;
+                writeln!(out, "      here  {}", text(here))?;
+            }
+        }
+    }
+    let equal: usize = counts.values().map(|(_, equal)| equal).sum();
+    writeln!(out, "{} packet-exact cases: {equal} equal", cases.len())
+}
+
+fn text(row: Option<&Row>) -> String {
+    row.map_or("nothing".to_string(), |r| format!("{} us, {} bytes from {}", r.at_us, r.len, r.seq))
+}
+
+/// The cases as JSON: a row each, `segment` is the first that differs.
+pub fn json(cases: &[Case], outcomes: &[Outcome]) -> Value {
+    let row = |(case, o): (&Case, &Outcome)| json!({"name": case.name, "equal": o.differs.is_none(), "segments": o.recorded.len(), "segment": o.differs});
+    cases.iter().zip(outcomes).map(row).collect()
+}
