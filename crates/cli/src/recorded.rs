@@ -30,6 +30,7 @@ pub enum Set {
 /// Options for recordings of TCP.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Recordings of TCP (spec/tcp)")]
+#[group(id = "recorded")]
 pub struct Args {
     /// Which runs
     #[arg(long, value_enum, default_value_t)]

@@ -69,7 +69,7 @@ fn small_queue_full(s: &mut Sender, payload: u64) -> bool {
     if !(s.flow.paced || s.queue_paces) {
         most = most.min(s.small_queue_max);
     }
-    s.throttled = s.below > most && s.units.len() > 1;
+    s.throttled = s.below >= most && s.units.len() > 1;
     s.throttled
 }
 
