@@ -19,7 +19,7 @@ const DEFAULT: &str = "default";
                   The first policy is what the others are compared with.\n\n\
                   Each number is the median of the runs, with its interval. A policy is best (*) \
                   only where its interval overlaps no other one.\n\n\
-                  TCP is smoltcp's, without ECN. Nothing about marks follows from it.")]
+                  TCP is the lab's own, held against recordings of Linux's: docs/transport.md.")]
 pub struct Args {
     /// Files of tc lines for one device (`tc` in front and `dev NAME` may be there); - is stdin
     #[arg(value_name = "POLICY")]

@@ -180,6 +180,8 @@ pub struct Conn {
     label: Label,
     /// Units leave as segments.
     cuts: bool,
+    /// Timeouts change the flow's hash.
+    rehashes: bool,
     /// What the transmit path gave back: nothing more leaves until `wake`.
     held: Option<Frame>,
     /// What follows it of a unit that was being cut.
@@ -226,6 +228,7 @@ impl Conn {
             codec,
             label,
             cuts: c.cuts(),
+            rehashes: c.more.rehashes,
             held: None,
             rest: None,
             blocked: false,
@@ -382,6 +385,10 @@ impl Conn {
         frame.sent = now;
         frame.ds = seg.ecn as u8;
         (frame.to, frame.hash, frame.priority) = (self.label.to, self.label.hash, self.label.priority);
+        if self.rehashes {
+            // Any odd factor spreads small numbers over all bits.
+            frame.hash ^= (self.tcp.counters().timeouts as u32).wrapping_mul(0x9e37_79b1);
+        }
         frame.ahead = u32::try_from(seg.departs.saturating_since(now).0).unwrap_or(u32::MAX);
         if seg.len > 0 {
             frame.below = Below::Whole;

@@ -513,6 +513,9 @@ impl Connection {
                 self.tx.timer = None;
                 if self.syns > SYN_RETRIES_MAX {
                     self.state = State::Failed;
+                } else if self.state == State::SynSent {
+                    self.tx.counters.timeouts += 1;
+                    self.tx.counters.retransmitted += 1;
                 }
                 self.syn_due = true;
             }
