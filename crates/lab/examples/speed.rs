@@ -83,6 +83,6 @@ fn net(flows: u32) -> Result<Net, String> {
     }
     let (name, stagger) = ("bulk".into(), Nanos::from_millis(100));
     let (load, start) = (Load::Stream, Instant::ZERO);
-    net.group(Group { name, from: a, to: b, load, count: flows, priority: 0, start, stagger })?;
+    net.group(Group { name, from: a, to: b, load, count: flows, start, stagger, ..Group::default() })?;
     Ok(net)
 }

@@ -18,7 +18,8 @@ fn main() {
         let buffer = if n > 100 { 64 << 10 } else { 256 << 10 };
         let tcp = TcpConfig { send_buffer: buffer, receive_buffer: buffer, ..TcpConfig::default() };
         let stagger = Nanos::from_millis(if n > 1 { 100 } else { 1 });
-        let config = DumbbellConfig { client: tcp, server: tcp, stagger, ..DumbbellConfig::default() };
+        let config =
+            DumbbellConfig { client: tcp.clone(), server: tcp, stagger, ..DumbbellConfig::default() };
         let mut net = Dumbbell::new(&config, (0..n).map(|_| (App::stream(None), App::sink())));
         net.run(Instant::from_secs(1));
         let (p0, e0, d0, b0) = counts(&net);

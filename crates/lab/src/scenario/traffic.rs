@@ -34,6 +34,9 @@ const RRUL: [(&str, u32); 4] = [("be", 0), ("bk", 2), ("cs5", 4), ("ef", 6)];
 /// How old a frame of video may be (ITU-T G.1010: 150 ms one way is the preferred limit of conversation).
 const FRAME_AGE: Nanos = Nanos::from_millis(150);
 
+/// A key: its name, where it is given, the kinds that take it.
+type Key<'a> = (&'a str, Option<Range<usize>>, &'a [KindName]);
+
 impl Scenario {
     /// The groups that a table stands for: one, or those of a mix.
     pub(super) fn traffic(&self, hosts: &[String], t: &TrafficTable) -> Result<Vec<Group>, ScenarioError> {
@@ -75,7 +78,7 @@ impl Scenario {
         fn at<T>(key: &Option<Spanned<T>>) -> Option<Range<usize>> {
             key.as_ref().map(Spanned::span)
         }
-        let given: [(&str, Option<Range<usize>>, &[KindName]); 17] = [
+        let given: [Key<'_>; 17] = [
             ("size", at(&t.size), &[Rr, Cbr, Short, Dns, UdpRr]),
             ("request", at(&t.request), &[Rr, Dns, UdpRr]),
             ("response", at(&t.response), &[Rr, Dns, UdpRr]),
