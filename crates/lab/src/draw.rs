@@ -77,8 +77,8 @@ struct LogNormal {
     max: f64,
 }
 
-/// The objects of web pages (NGMN Alliance, "Radio Access Performance Evaluation Methodology", 2008, table 4 of annex A,
-/// which has them from 3GPP2 C.R1002): the main one of a page,
+/// The objects of web pages (NGMN Alliance, "Radio Access Performance Evaluation Methodology", 2008, annex A, which has
+/// them from 3GPP2 C.R1002): the main one of a page,
 const MAIN: LogNormal = LogNormal { mu: 8.37, sigma: 1.37, min: 100.0, max: 2_000_000.0 };
 /// and those embedded in it.
 const EMBEDDED: LogNormal = LogNormal { mu: 6.17, sigma: 2.36, min: 50.0, max: 2_000_000.0 };

@@ -1,8 +1,8 @@
 //! A packet of the lab: its headers, its length, and where it goes.
 //!
 //! Schedulers and links act on lengths, and TCP on headers; nobody looks at payload. So a frame keeps the
-//! first bytes of the IP packet and its length. Only QUIC has bytes behind its headers, which its frames share. A frame is a plain value of two cache lines: no pool, and no
-//! allocation per packet.
+//! first bytes of the IP packet and its length. Only frames of QUIC have bytes behind their headers, which copies share.
+//! A frame is a plain value of two cache lines: no pool, and no allocation per packet, but for QUIC's bytes.
 //!
 //! Lengths that links and qdiscs see count a 14-byte Ethernet header that is not in the bytes, unless an action has changed it.
 

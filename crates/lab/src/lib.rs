@@ -5,8 +5,9 @@
 //! keeps a rolling hash.
 //!
 //! **The hosts.** [`tcp::Conn`] is one end of a TCP connection: the state machine of `txweir-transport`, which does TCP
-//! as Linux does, and an application. [`udp`] sends at a constant rate. Payload is not carried: a [`frame::Frame`] is
-//! the headers and a length.
+//! as Linux does it, and an application. [`quic::Conn`] is one end of a QUIC connection, by quinn-proto. [`udp`] has what
+//! sends datagrams: a constant rate, calls, video, questions. But for QUIC's, payload is not carried: a [`frame::Frame`]
+//! is the headers and a length. [`draw`] has the shapes of random traffic.
 //!
 //! **The network.** [`net::Net`] is hosts, links and traffic; a [`nic::Nic`] is the transmit side
 //! of each direction of a link: core's `TxPath` over core's `Wire`, into a [`link::Link`].

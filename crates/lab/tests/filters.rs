@@ -95,9 +95,8 @@ fn classes_are_chosen_by_filters_and_without_them_they_are_not() {
     let [with, without] = [report(&text), report(&without)];
     let p99 = |r: &Report| r.traffic[1].delay.map_or(0, |t| t.p99_ns);
     let pages = |r: &Report| r.traffic[0].transactions.unwrap_or(0);
-    // The uploads keep only a few segments each below their sockets (small queues), so the wait without classes is bounded.
-    assert!(p99(&with) < 20_000_000 && p99(&without) > 2 * p99(&with), "{} {}", p99(&with), p99(&without));
-    assert!(pages(&with) > 2 * pages(&without), "{} {}", pages(&with), pages(&without));
+    assert!(p99(&with) < 20_000_000 && p99(&without) > 300_000_000, "{} {}", p99(&with), p99(&without));
+    assert!(pages(&with) > 5 * pages(&without), "{} {}", pages(&with), pages(&without));
 }
 
 #[test]

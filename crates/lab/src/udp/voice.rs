@@ -1,9 +1,8 @@
 //! A call: speech that comes in spurts, and a listener who plays it.
 //!
-//! **The speaker** talks and is silent by turns, both for exponential times, with means of 1.2 s and 1.8 s: speech takes two
-//! fifths of the time, as in the artificial conversation of ITU-T P.59, whose own means are 1.0 s and 1.6 s. While it talks
-//! it sends 20 ms of G.711 in each packet: 160 bytes of sound and 12 of RTP. The first packet of a spurt is marked
-//! (RFC 3551 section 4.1).
+//! **The speaker** talks and is silent by turns, both for exponential times, with means of 1.2 s and 1.8 s: on and off
+//! by turns as in ITU-T P.59, with speech for two fifths of the time. While it talks it sends 20 ms of G.711 in each
+//! packet: 160 bytes of sound and 12 of RTP. The first packet of a spurt is marked (RFC 3551 section 4.1).
 //!
 //! **The listener** plays each spurt at a fixed distance behind the speaker, which it chooses when a spurt begins: the mean
 //! delay so far and four times its mean deviation (Ramjee, Kurose, Towsley, Schulzrinne, "Adaptive playout mechanisms for
