@@ -7,7 +7,6 @@ mod fairsend;
 mod mqprio;
 mod plot;
 mod prioack;
-mod virtio;
 
 use std::fmt;
 
@@ -153,7 +152,7 @@ type Run = fn(&mut dyn FnMut(&str)) -> Result<Vec<Row>, String>;
 
 /// Every experiment.
 pub const EXPERIMENTS: &[Experiment] =
-    &[bql::EXPERIMENT, fairsend::EXPERIMENT, mqprio::EXPERIMENT, prioack::EXPERIMENT, virtio::EXPERIMENT];
+    &[bql::EXPERIMENT, fairsend::EXPERIMENT, mqprio::EXPERIMENT, prioack::EXPERIMENT];
 
 /// Runs the experiment of this name, or all; `progress` is told what begins.
 ///
@@ -302,9 +301,6 @@ mod tests {
     #[test]
     fn an_unknown_experiment_is_refused() {
         let err = run(Some("bqll"), &mut |_| {}).unwrap_err();
-        assert_eq!(
-            err,
-            "experiment: expected one of bql, fairsend, mqprio, prio-ack, virtio, given \"bqll\""
-        );
+        assert_eq!(err, "experiment: expected one of bql, fairsend, mqprio, prio-ack, given \"bqll\"");
     }
 }

@@ -55,6 +55,11 @@ pub struct More {
     pub initial_window: u32,
     /// The sender waits until the device has sent what lies below the socket.
     pub small_queues: bool,
+    /// Super-segments have the size that suits the rate, as in Linux since 3.12; else the largest.
+    pub size_by_rate: bool,
+    /// After a timeout the flow has another hash, as with a Linux sender whose packets keep the hash of their socket up to
+    /// the queue (its own queue, or one behind a virtual link of the same kernel).
+    pub rehashes: bool,
     /// The tick that timers count.
     pub tick: txweir_transport::Tick,
     /// Small segments wait for the acknowledgement of the one before (RFC 896).
@@ -71,6 +76,8 @@ impl Default for More {
             sack: c.sack,
             initial_window: c.initial_window,
             small_queues: c.small_queues,
+            size_by_rate: c.size_by_rate,
+            rehashes: false,
             tick: c.tick,
             nagle: c.nagle,
             receive_buffer_start: c.receive_buffer,
@@ -113,6 +120,7 @@ impl TcpConfig {
             sack: self.more.sack,
             initial_window: self.more.initial_window,
             small_queues: self.more.small_queues,
+            size_by_rate: self.more.size_by_rate,
             tick: self.more.tick,
             nagle: self.more.nagle,
             ..c

@@ -111,7 +111,7 @@ impl Setup {
         }
         if self.ecn && !self.congestion.ecn {
             let name = self.congestion.name;
-            return refuse("ecn", &format!("off with {name}, which negotiates no ECN"), "on".into());
+            return refuse("ecn", &format!("off with {name}, which negotiates marks by itself"), "on".into());
         }
         Ok(())
     }

@@ -140,7 +140,12 @@ fn the_byte_limit_empties_the_ring_and_keeps_the_rate() {
         let link =
             format!("rate = '100mbit'\ndelay = '100us'\nring = 256\ncompletion = '100us'\nbql = {bql}");
         let top = "duration = '6s'\nwarmup = '2s'";
-        report(&two_hosts(top, "", &link, &format!("{LOAD}count = 10\n{ASK}priority = 6\nstart = '100ms'")))
+        report(&two_hosts(
+            top,
+            "small_queues = false",
+            &link,
+            &format!("{LOAD}count = 10\n{ASK}priority = 6\nstart = '100ms'"),
+        ))
     };
     let (off, on) = (run(false), run(true));
     let ring = |r: &txweir_lab::report::Report| r.queues[0].ring_bytes.mean as f64;

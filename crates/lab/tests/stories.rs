@@ -90,7 +90,7 @@ fn every_kind_has_its_story() {
         }
         let text = fs::read_to_string(repository.join(format!("scenarios/{name}.toml"))).unwrap();
         assert!(
-            text.contains(&format!(" {} ", spec.kind)) || text.contains(&format!(" {}\"", spec.kind)),
+            [' ', '"', '\n'].iter().any(|after| text.contains(&format!(" {}{after}", spec.kind))),
             "{name}"
         );
         let page = fs::read_to_string(repository.join(format!("docs/qdisc/{}.md", spec.kind))).unwrap();

@@ -116,7 +116,10 @@ fn runs_are_those_of_their_seeds() {
 /// their runs.
 #[test]
 fn medians_and_ends_are_those_of_the_runs() {
-    let t = trial(&five(), &mix("rrul"), &[("default", ""), ("fq", "qdisc add root fq_codel")]);
+    let long = Setup { time: Nanos::from_secs(4), ..five() };
+    // One queue for all: strict bands would leave the lowest streams nothing to measure.
+    let policies = [("fifo", "qdisc add root pfifo limit 200"), ("fq", "qdisc add root fq_codel")];
+    let t = trial(&long, &mix("rrul"), &policies);
     for p in &t.policies {
         let total = |i: usize| -> f64 {
             let of = |g: &GroupTrial| match g.kind {
@@ -133,7 +136,7 @@ fn medians_and_ends_are_those_of_the_runs() {
         assert!(below <= 2 && above <= 2, "{} {below} {above}", p.name);
         for m in &p.measures {
             let mut all: Vec<f64> =
-                m.runs.iter().map(|v| v.expect("every run measures all of rrul")).collect();
+                m.runs.iter().map(|v| v.unwrap_or_else(|| panic!("{:?} {}", m.group, m.measure))).collect();
             all.sort_by(f64::total_cmp);
             assert_eq!(
                 (m.low, m.median, m.high),
@@ -175,11 +178,12 @@ fn a_star_is_for_what_runs_tell_apart() {
     let policies = [("fifo", fifo), ("fq", "qdisc add root fq_codel"), ("again", "qdisc add root fq_codel")];
     let marks =
         |t: &Trial, group, name| t.policies.iter().map(|p| measure(p, group, name).mark).collect::<Vec<_>>();
-    let two = trial(&five(), &mix("bulk+rr"), &policies[..2]);
+    let long = Setup { time: Nanos::from_secs(4), ..five() };
+    let two = trial(&long, &mix("bulk+rr"), &policies[..2]);
     assert_eq!(marks(&two, "rr", "latency_p99_ns"), [None, Some(Mark::Best)]);
     assert_eq!(marks(&two, "", "dropped_packets"), [None, None]);
     // The same policy twice is never better than itself.
-    let three = trial(&five(), &mix("bulk+rr"), &policies);
+    let three = trial(&long, &mix("bulk+rr"), &policies);
     assert_eq!(marks(&three, "rr", "latency_p99_ns"), [None, Some(Mark::Equal), Some(Mark::Equal)]);
     let alike = trial(&five(), &mix("bulk+rr"), &policies[1..]);
     assert!(alike.policies.iter().flat_map(|p| &p.measures).all(|m| m.mark.is_none()));
@@ -216,7 +220,8 @@ fn who_is_starved_is_named() {
     let none = measure(&t.policies[0], "call", "latency_p99_ns");
     assert_eq!((none.median, none.runs.as_slice()), (None, &[None; 5][..]));
     let text = t.to_string();
-    assert!(text.contains("\n     one way p99                -                    2."), "{text}");
+    let line = text.lines().find(|l| l.starts_with("     one way p99")).expect("a line");
+    assert_eq!(line.split_whitespace().nth(3), Some("-"), "{text}");
 }
 
 #[test]
@@ -228,7 +233,7 @@ fn the_transport_and_what_is_known_of_it_stand_above_the_numbers() {
     let t = trial(&Setup { congestion: reno, ..setup }, &mix("bulk+rr"), &fq);
     let lines: Vec<String> = t.to_string().lines().skip(2).take(2).map(String::from).collect();
     let fidelity = t.fidelity.clone().expect("TCP");
-    let tcp = "TCP: smoltcp Reno, no ECN, no SACK recovery, no pacing; windows of at most 371 kB";
+    let tcp = "TCP: TCP Reno as in Linux 6.12, ECN off";
     assert_eq!(lines[0], tcp);
     assert!(lines[1].starts_with("held against Linux's TCP: "), "{lines:?}");
     assert!(fidelity.to_string().starts_with(&lines[1]["held against Linux's TCP: ".len()..]), "{lines:?}");
@@ -242,19 +247,17 @@ fn the_transport_and_what_is_known_of_it_stand_above_the_numbers() {
     assert_eq!((t.tcp.as_str(), t.fidelity), ("none in this traffic", None));
 }
 
-/// What the streams have outstanding stands in the queue: 95 % of what path and queue hold, with headers.
+/// Streams fill a FIFO until it overflows, and everybody waits behind them.
 #[test]
 fn a_fifo_keeps_everybody_waiting_and_fq_codel_does_not() {
     let t = trial(&uplink(), &mix("bulk+rr"), &[("default", ""), ("fq", "qdisc add root fq_codel")]);
     let [fifo, fq] = &t.policies[..] else { panic!("two policies") };
-    let window = 0.95 * (2_500_000.0 * 0.020 + 1000.0 * 1514.0);
-    let rtt = window * 1538.0 / 1460.0 / 2_500_000.0 * 1e9;
     for name in ["bulk", "rr"] {
-        common::close(group(fifo, name).latency.expect("latency").p50_ns as f64, rtt, 5.0);
+        assert!(group(fifo, name).latency.expect("latency").p50_ns > 150 * MS, "{name}");
     }
     // Round trip, one full packet of each of four flows, and the requests.
-    assert!((20 * MS..24 * MS).contains(&p99(fq, "rr")), "{}", p99(fq, "rr"));
-    assert!(p99(fq, "bulk") < 40 * MS, "{}", p99(fq, "bulk"));
+    assert!((20 * MS..25 * MS).contains(&p99(fq, "rr")), "{}", p99(fq, "rr"));
+    assert!(p99(fq, "bulk") < p99(fifo, "bulk") / 3, "{}", p99(fq, "bulk"));
     for p in &t.policies {
         assert!(p.device.utilisation > 0.95, "{}", p.device.utilisation);
         assert!(group(p, "bulk").jain > 0.98);
@@ -316,7 +319,7 @@ fn priorities_reach_their_bands() {
     let prio = "qdisc add root handle 1: prio";
     let t = trial(&uplink(), &mix("voip"), &[("one", one), ("default", ""), ("prio", prio)]);
     let [one, default, prio] = &t.policies[..] else { panic!("three policies") };
-    assert!(p99(one, "calls") > 400 * MS);
+    assert!(p99(one, "calls") > 150 * MS, "{}", p99(one, "calls"));
     // Half the round trip, what the ring holds by its byte limit, and the packet itself.
     assert!(p99(default, "calls") < 14 * MS && p99(prio, "calls") < 14 * MS);
     let sent: Vec<_> = prio.classes.iter().map(|c| (c.handle.as_str(), c.parent.as_str())).collect();
@@ -338,8 +341,8 @@ fn a_ring_without_a_byte_limit_is_where_packets_wait() {
     let stage =
         |p: &PolicyTrial, name: &str| p.stages.iter().find(|s| s.stage == name).expect("a stage").p50_ns;
     let [free, shaped] = &t.policies[..] else { panic!("two policies") };
-    assert!(stage(free, "ring") > 400 * MS && stage(free, "qdisc") < MS, "{:?}", free.stages);
-    assert!(stage(shaped, "ring") < 5 * MS && stage(shaped, "qdisc") > 400 * MS, "{:?}", shaped.stages);
+    assert!(stage(free, "ring") > 150 * MS && stage(free, "qdisc") < MS, "{:?}", free.stages);
+    assert!(stage(shaped, "ring") < 5 * MS && stage(shaped, "qdisc") > 150 * MS, "{:?}", shaped.stages);
     assert_eq!((free.device.bql_limit, t.bql), (None, false));
 }
 
@@ -452,8 +455,8 @@ fn what_is_out_of_bounds_is_refused_in_words() {
         (Setup { runs: 0, ..base }, "runs: expected 1 to 64, given 0"),
         (Setup { runs: 65, ..base }, "runs: expected 1 to 64, given 65"),
         (
-            Setup { ecn: true, congestion: &ALGORITHMS[0], ..base },
-            "ecn: expected off with cubic, which negotiates no ECN, given on",
+            Setup { ecn: true, congestion: Algorithm::named("dctcp").expect("an algorithm"), ..base },
+            "ecn: expected off with dctcp, which negotiates marks by itself, given on",
         ),
     ];
     for (setup, said) in cases {

@@ -96,6 +96,8 @@ pub struct Config {
     /// Small queues: a sender waits until the device has sent what lies below the socket. Off where nothing reports that
     /// (a device that hands packets to another host at once).
     pub small_queues: bool,
+    /// Super-segments have the size that suits the pacing rate (Linux since 3.12); else the largest that there is.
+    pub size_by_rate: bool,
     /// Bytes handed over and not acknowledged, at most; 0 tunes itself to two windows.
     pub send_buffer: u64,
     /// The receive buffer at the start, bytes of memory (`tcp_rmem`, second number).
@@ -132,6 +134,7 @@ impl Default for Config {
             gso_segs: 65_535,
             small_queue_max: 4 << 20,
             small_queues: true,
+            size_by_rate: true,
             send_buffer: 0,
             receive_buffer: 131_072,
             receive_buffer_max: 6 << 20,

@@ -180,7 +180,8 @@ fn probe(s: &mut Sender) -> Option<Out> {
 fn burst(s: &Sender) -> u32 {
     let f = &s.flow;
     let most = u64::from(f.gso_max.max(f.mss));
-    let mut bytes = if f.pacing_rate == u64::MAX { most } else { f.pacing_rate >> 10 };
+    let by_rate = s.size_by_rate && f.pacing_rate != u64::MAX;
+    let mut bytes = if by_rate { f.pacing_rate >> 10 } else { most };
     let short = if f.min_rtt_us == u32::MAX { 32 } else { f.min_rtt_us >> RTT_LOG };
     if short < 32 {
         bytes = bytes.saturating_add(most >> short);

@@ -139,6 +139,7 @@ pub(super) struct HostTable {
     pub(super) timestamps: Option<bool>,
     pub(super) sack: Option<bool>,
     pub(super) small_queues: Option<bool>,
+    pub(super) size_by_rate: Option<bool>,
     /// Processor time of each request or response.
     pub(super) cpu_per_message: Option<Text<Nanos>>,
     /// Processor time of each thousand bytes of them.

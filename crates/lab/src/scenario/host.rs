@@ -59,6 +59,7 @@ impl Scenario {
                 stamps: h.timestamps.unwrap_or(default.more.stamps),
                 sack: h.sack.unwrap_or(default.more.sack),
                 small_queues: h.small_queues.unwrap_or(default.more.small_queues),
+                size_by_rate: h.size_by_rate.unwrap_or(default.more.size_by_rate),
                 ..default.more
             },
         };

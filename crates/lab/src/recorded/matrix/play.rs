@@ -115,7 +115,7 @@ impl Run {
         let tick = Tick { first: ZERO_TICK - LEAD.0 / 1_000_000, ..Tick::default() };
         let local = self.topology == Topology::Local;
         // A device that hands packets to another host at once leaves nothing below the socket.
-        let mut more = More { tick, nagle: true, small_queues: local, ..More::default() };
+        let mut more = More { tick, nagle: true, small_queues: local, rehashes: true, ..More::default() };
         let mut tcp = TcpConfig {
             tso_max: if self.units { UNIT } else { 0 },
             ecn: if self.ecn { EcnMode::Classic } else { EcnMode::Off },
