@@ -233,7 +233,7 @@ fn the_transport_and_what_is_known_of_it_stand_above_the_numbers() {
     let t = trial(&Setup { congestion: reno, ..setup }, &mix("bulk+rr"), &fq);
     let lines: Vec<String> = t.to_string().lines().skip(2).take(2).map(String::from).collect();
     let fidelity = t.fidelity.clone().expect("TCP");
-    let tcp = "TCP: TCP Reno as in Linux 6.12, ECN off";
+    let tcp = "TCP: Reno as in Linux 6.12, ECN off";
     assert_eq!(lines[0], tcp);
     assert!(lines[1].starts_with("held against Linux's TCP: "), "{lines:?}");
     assert!(fidelity.to_string().starts_with(&lines[1]["held against Linux's TCP: ".len()..]), "{lines:?}");

@@ -251,7 +251,8 @@ fn one(s: &mut Sender, t: &mut Taken, mut unit: crate::units::Unit) {
 /// unit, that of the timeout of the first.
 fn round_trip(s: &mut Sender, t: &Taken, told: &Told) -> Option<u32> {
     let now = s.flow.now;
-    let since = |at: Instant| (now.saturating_since(at).0 / 1_000).min(u64::from(u32::MAX)) as u32;
+    // The clock counts whole microseconds.
+    let since = |at: Instant| (now.0 / 1_000).saturating_sub(at.0 / 1_000).min(u64::from(u32::MAX)) as u32;
     let mut first = t.sent.filter(|_| !t.again).map(|sent| since(sent.0));
     let mut last = t.sent.filter(|_| !t.again).map(|sent| since(sent.1));
     if let Some(sent) = told.sent {

@@ -339,7 +339,8 @@ impl Connection {
         tx.backoff = 0;
         tx.usage_end = 1;
         tx.window_stamp = tx.flow.ticks();
-        let since_syn = (now.saturating_since(self.syn_sent).0 / 1_000).min(u64::from(u32::MAX)) as u32;
+        let since_syn =
+            (now.0 / 1_000).saturating_sub(self.syn_sent.0 / 1_000).min(u64::from(u32::MAX)) as u32;
         let us = match seg.stamps {
             // Which SYN is answered only time stamps tell.
             Some((_, echo)) if self.syns > 1 => {
@@ -435,7 +436,7 @@ impl Connection {
             .with(self.rx.ecn.flags())
             .with(cwr)
             .with_if(Flags::FIN, out.fin)
-            .with_if(Flags::PSH, last && out.len > 0);
+            .with_if(Flags::PSH, (last || out.len > self.tx.flow.mss) && out.len > 0);
         self.rx.replied(self.tx.flow.ticks());
         let (window, sacks) = self.rx.acknowledge();
         let mss = self.tx.flow.mss;

@@ -164,7 +164,8 @@ impl Receiver {
             return 0;
         }
         // A reader copies segment by segment, and the first one of a new round trip ends the last.
-        self.window.read(now, self.read + n.min(u64::from(self.segment)));
+        let first = n.min(u64::from(self.segment));
+        self.window.read(now, self.read + first, self.readable() - first);
         self.read += n;
         let empty = self.readable() == 0;
         if self.due != Due::Never {
@@ -327,8 +328,10 @@ impl Receiver {
                 self.window.full_segment(u64::from(len));
             }
             self.segment = len;
-            // A super-segment is more than one segment, as a short one is less: neither waits.
-            if seg.len > self.segment + 40 {
+            // A super-segment is more than one segment, as a short one is less, and a full one that is pushed may be the last
+            // for a while: none of them waits once it is read.
+            let ends = seg.len == self.segment && seg.flags.has(Flags::PSH);
+            if ends || seg.len > self.segment + 40 {
                 self.pushed = self.pushed.max(1);
             }
         } else {

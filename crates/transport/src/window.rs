@@ -141,13 +141,14 @@ impl Window {
         self.rtt8_us
     }
 
-    /// The reader has taken everything up to `read`: more of a round trip than of the last one makes the buffer grow.
-    pub(crate) fn read(&mut self, now: Instant, read: u64) {
+    /// The reader has taken everything up to `read`, and `waits` bytes wait for it: more of a round trip than of the last one
+    /// makes the buffer grow. What waits has not been asked for yet.
+    pub(crate) fn read(&mut self, now: Instant, read: u64, waits: u64) {
         let time = now.saturating_since(self.space_since).0 / 1_000;
         if self.rtt8_us == 0 || time < u64::from(self.rtt8_us >> 3) {
             return;
         }
-        let copied = read - self.space_seq;
+        let copied = (read - self.space_seq).saturating_sub(waits);
         if copied > self.space {
             let window = 2 * copied + 16 * self.mss;
             let more = u128::from(window) * u128::from(copied - self.space) / u128::from(self.space.max(1));
@@ -234,11 +235,11 @@ mod tests {
         w.begin(Instant::ZERO, 1, 1448);
         w.round_trip(10_000);
         let before = w.buffer;
-        w.read(Instant::from_millis(11), 60_000);
+        w.read(Instant::from_millis(11), 60_000, 0);
         assert!(w.buffer > before);
         assert!(w.buffer <= Config::default().receive_buffer_max);
         let after = w.buffer;
-        w.read(Instant::from_millis(12), 120_000);
+        w.read(Instant::from_millis(12), 120_000, 0);
         assert_eq!(w.buffer, after, "less than a round trip says nothing");
     }
 

@@ -28,13 +28,13 @@ const fn algorithm(
 
 /// Every algorithm; the first is the default.
 pub const ALGORITHMS: &[Algorithm] = &[
-    algorithm("cubic", "TCP CUBIC as in Linux 6.12", true, tcp::Algorithm::Cubic),
-    algorithm("reno", "TCP Reno as in Linux 6.12", true, tcp::Algorithm::Reno),
-    algorithm("bbr", "TCP BBR version 1 as in Linux 6.12", true, tcp::Algorithm::Bbr),
-    algorithm("bbr3", "TCP BBR version 3 (draft-ietf-ccwg-bbr)", true, tcp::Algorithm::Bbr3),
-    algorithm("dctcp", "TCP DCTCP as in Linux 6.12", false, tcp::Algorithm::Dctcp),
-    algorithm("prague", "TCP Prague (its Internet-Draft)", false, tcp::Algorithm::Prague),
-    algorithm("cubic+", "TCP CUBIC with HyStart++ (RFC 9406)", true, tcp::Algorithm::CubicPlus),
+    algorithm("cubic", "CUBIC as in Linux 6.12", true, tcp::Algorithm::Cubic),
+    algorithm("reno", "Reno as in Linux 6.12", true, tcp::Algorithm::Reno),
+    algorithm("bbr", "BBR version 1 as in Linux 6.12", true, tcp::Algorithm::Bbr),
+    algorithm("bbr3", "BBR version 3 (draft-ietf-ccwg-bbr)", true, tcp::Algorithm::Bbr3),
+    algorithm("dctcp", "DCTCP as in Linux 6.12", false, tcp::Algorithm::Dctcp),
+    algorithm("prague", "Prague (its Internet-Draft)", false, tcp::Algorithm::Prague),
+    algorithm("cubic+", "CUBIC with HyStart++ (RFC 9406)", true, tcp::Algorithm::CubicPlus),
 ];
 
 /// The most that tuning makes of a receive buffer. Linux's own default is 6 MB, which fills 1 Gbit/s
