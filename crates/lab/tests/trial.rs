@@ -10,8 +10,8 @@ use txweir_core::{Nanos, Rate};
 use txweir_lab::fidelity::Range;
 use txweir_lab::run::{Options, run as play};
 use txweir_lab::trial::{
-    Algorithm, Entry, GroupTrial, MIXES, Mark, Measure, PolicyTrial, Setup, Traffic, Trial,
-    TrialError, run, run_on,
+    Algorithm, Entry, GroupTrial, MIXES, Mark, Measure, PolicyTrial, Setup, Traffic, Trial, TrialError, run,
+    run_on,
 };
 use txweir_tc::Policy;
 

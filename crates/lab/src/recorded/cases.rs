@@ -70,6 +70,9 @@ fn text(row: Option<&Row>) -> String {
 
 /// The cases as JSON: a row each, `segment` is the first that differs.
 pub fn json(cases: &[Case], outcomes: &[Outcome]) -> Value {
-    let row = |(case, o): (&Case, &Outcome)| json!({"name": case.name, "equal": o.differs.is_none(), "segments": o.recorded.len(), "segment": o.differs});
+    let row = |(case, o): (&Case, &Outcome)| {
+        let (equal, segments) = (o.differs.is_none(), o.recorded.len());
+        json!({"name": case.name, "equal": equal, "segments": segments, "segment": o.differs})
+    };
     cases.iter().zip(outcomes).map(row).collect()
 }
