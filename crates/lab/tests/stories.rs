@@ -131,7 +131,8 @@ fn the_stories_of_the_kinds_show_what_they_say() {
     let rough = of("rough");
     let behind = common::report(&text.replace("rough ack_budget 20%", "pfifo"));
     assert!(rate(&rough, 1) > 4.0 * rate(&behind, 1), "{} {}", rate(&rough, 1), rate(&behind, 1));
-    assert!(rate(&rough, 0) > 0.85 * rate(&behind, 0), "{} {}", rate(&rough, 0), rate(&behind, 0));
+    // What the download's acknowledgements take of the uplink, the upload does not have.
+    assert!(rate(&rough, 0) > 0.8 * rate(&behind, 0), "{} {}", rate(&rough, 0), rate(&behind, 0));
     let bfifo = of("bfifo");
     // 20 ms in the queue and less than 4 with the device.
     assert!((0..2).all(|i| delay(&bfifo, i).max_ns < 34_100_000));
