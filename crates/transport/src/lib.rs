@@ -18,7 +18,7 @@
 //! units of transmission are what the sender cut at the time.
 //!
 //! **Bounds.** A connection keeps one record of 64 bytes for each unit in flight, at most [`UNITS_MAX`], and at most
-//! [`GAPS_MAX`] ranges received out of order. Both ends of an idle connection take less than 2 KB together.
+//! [`GAPS_MAX`] ranges received out of order. An idle end takes less than 2 KB.
 #![forbid(unsafe_code)]
 
 mod accecn;

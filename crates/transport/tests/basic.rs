@@ -58,3 +58,11 @@ fn one_loss_is_repaired_after_a_round_trip() {
     let took = again[0].0.saturating_since(Instant::from_millis(30));
     assert!(took < Nanos::from_millis(32), "{took:?}");
 }
+
+/// What an end takes while nothing is in flight, its configuration and its congestion control included.
+#[test]
+fn an_idle_end_is_small() {
+    let fixed = size_of::<txweir_transport::Connection>() + size_of::<Config>();
+    println!("{} + {} bytes", size_of::<txweir_transport::Connection>(), size_of::<Config>());
+    assert!(fixed <= 2_048, "{fixed}");
+}
