@@ -234,7 +234,7 @@ pub fn of(table: &Table, given: &Given<'_>) -> Fidelity {
     let mut shaped: Vec<String> = given
         .leaves
         .iter()
-        .filter_map(|l| Some(format!("{} hangs below {}, and was recorded alone", l.kind, l.below?)))
+        .filter_map(|l| Some(format!("{} hangs below {}, whose rate is not looked at", l.kind, l.below?)))
         .collect();
     shaped.sort_unstable();
     shaped.dedup();
