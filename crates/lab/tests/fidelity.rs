@@ -89,7 +89,10 @@ fn a_run_outside_the_range_says_why() {
     let reno = Given { congestion: "reno", leaves: vec![leaf("fq_codel")], ..given() };
     assert_eq!(out(reno), ["fq_codel was never recorded with reno without ECN"]);
     let shaped = vec![Leaf { kind: "pfifo", below: Some("tbf") }; 2];
-    assert_eq!(out(Given { leaves: shaped, ..given() }), ["pfifo hangs below tbf, whose rate is not looked at"]);
+    assert_eq!(
+        out(Given { leaves: shaped, ..given() }),
+        ["pfifo hangs below tbf, whose rate is not looked at"]
+    );
 }
 
 #[test]
