@@ -2,6 +2,7 @@
 
 use txweir_core::Instant;
 
+use crate::config::{Config, Pacing};
 use crate::tick::Tick;
 
 /// Where a sender stands towards loss (as in Linux).
@@ -169,6 +170,42 @@ pub struct Flow {
 }
 
 impl Flow {
+    /// Before anything was sent.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            now: Instant::ZERO,
+            tick: config.tick,
+            mss: config.segment(),
+            cwnd: config.initial_window.max(1),
+            ssthresh: u32::MAX,
+            growth: 0,
+            prior_cwnd: 0,
+            initial_window: config.initial_window.max(1),
+            limited: false,
+            most_out: 0,
+            una: 0,
+            next: 0,
+            write: 1,
+            out: 0,
+            sacked: 0,
+            lost: 0,
+            again: 0,
+            delivered: 0,
+            delivered_ce: 0,
+            lost_total: 0,
+            app_limited: u64::MAX,
+            srtt8_us: 0,
+            min_rtt_us: u32::MAX,
+            pacing_rate: u64::MAX,
+            paced: config.pacing == Pacing::Always,
+            departs: Instant::ZERO,
+            gso_max: config.gso_max,
+            state: CaState::Open,
+            high: 0,
+            last_sent: 0,
+        }
+    }
+
     /// The present in microseconds.
     pub const fn now_us(&self) -> u64 {
         self.now.0 / 1_000
@@ -238,38 +275,7 @@ impl Flow {
 
 #[cfg(test)]
 pub(crate) fn test_flow() -> Flow {
-    Flow {
-        now: Instant::ZERO,
-        tick: Tick::default(),
-        mss: 1448,
-        cwnd: 10,
-        ssthresh: u32::MAX,
-        growth: 0,
-        prior_cwnd: 0,
-        initial_window: 10,
-        limited: true,
-        most_out: 10,
-        una: 1,
-        next: 1,
-        write: 1,
-        out: 0,
-        sacked: 0,
-        lost: 0,
-        again: 0,
-        delivered: 0,
-        delivered_ce: 0,
-        lost_total: 0,
-        app_limited: 0,
-        srtt8_us: 0,
-        min_rtt_us: u32::MAX,
-        pacing_rate: u64::MAX,
-        paced: false,
-        departs: Instant::ZERO,
-        gso_max: 65_536,
-        state: CaState::Open,
-        high: 0,
-        last_sent: 0,
-    }
+    Flow { limited: true, most_out: 10, una: 1, next: 1, app_limited: 0, ..Flow::new(&Config::default()) }
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! The sending half of a connection: its state, and what others ask of it.
 
-use txweir_core::Instant;
-
 use crate::cc::{self, Congestion};
 use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
-use crate::flow::{CaState, Flow};
+use crate::flow::Flow;
 use crate::rack::Rack;
 use crate::rate::{Gather, Rate};
 use crate::recovery::Recovery;
@@ -124,38 +122,7 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) fn new(config: &Config) -> Self {
-        let mut flow = Flow {
-            now: Instant::ZERO,
-            tick: config.tick,
-            mss: config.segment(),
-            cwnd: config.initial_window.max(1),
-            ssthresh: u32::MAX,
-            growth: 0,
-            prior_cwnd: 0,
-            initial_window: config.initial_window.max(1),
-            limited: false,
-            most_out: 0,
-            una: 0,
-            next: 0,
-            write: 1,
-            out: 0,
-            sacked: 0,
-            lost: 0,
-            again: 0,
-            delivered: 0,
-            delivered_ce: 0,
-            lost_total: 0,
-            app_limited: u64::MAX,
-            srtt8_us: 0,
-            min_rtt_us: u32::MAX,
-            pacing_rate: u64::MAX,
-            paced: config.pacing == Pacing::Always,
-            departs: Instant::ZERO,
-            gso_max: config.gso_max,
-            state: CaState::Open,
-            high: 0,
-            last_sent: 0,
-        };
+        let mut flow = Flow::new(config);
         let mut cc = cc::make(config.algorithm, &mut flow, config.seed);
         cc.start(&mut flow);
         if config.pacing == Pacing::Auto {
