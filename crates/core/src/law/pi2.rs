@@ -150,8 +150,15 @@ impl Pi2State {
     /// at its highest. The loop makes the steps on the way, of which there are few because each is
     /// larger than the one before, and passes over the rest.
     pub fn catch_up(&mut self, p: &Pi2Params, first: Option<Nanos>, updates: u64) {
-        let Some(mut delay) = first else { return self.catch_up_idle(p, updates) };
-        let mut left = updates;
+        match first {
+            Some(delay) => _ = self.catch_up_waiting(p, delay, updates),
+            None => self.catch_up_idle(p, updates),
+        }
+    }
+
+    /// `catch_up` with a packet at the head: how many steps it took.
+    fn catch_up_waiting(&mut self, p: &Pi2Params, first: Nanos, updates: u64) -> u64 {
+        let (mut left, mut steps, mut delay) = (updates, 0, first);
         while left > 0 {
             self.update(p, delay);
             left -= 1;
@@ -159,7 +166,9 @@ impl Pi2State {
             left -= passed;
             self.delay = Nanos(self.delay.0.saturating_add(p.tupdate.0.saturating_mul(passed)));
             delay = self.delay + p.tupdate;
+            steps += 1;
         }
+        steps
     }
 
     /// `catch_up` with nothing waiting.

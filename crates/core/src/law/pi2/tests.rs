@@ -171,21 +171,6 @@ fn the_frequencies_are_the_square_and_the_multiple() {
     assert!(count[0].abs_diff(18_000) < 400 && count[1].abs_diff(120_000) < 700, "{count:?}");
 }
 
-/// `catch_up`, step by step: how many there are.
-fn steps(p: &Pi2Params, law: &mut Pi2State, first: Nanos, updates: u64) -> u32 {
-    let (mut left, mut steps, mut delay) = (updates, 0, first);
-    while left > 0 {
-        law.update(p, delay);
-        left -= 1;
-        let passed = law.unchanging(p, left);
-        left -= passed;
-        law.delay = Nanos(law.delay.0.saturating_add(p.tupdate.0.saturating_mul(passed)));
-        delay = law.delay + p.tupdate;
-        steps += 1;
-    }
-    steps
-}
-
 #[test]
 fn a_silence_of_any_length_takes_few_steps() {
     for (tupdate, gain, target, most) in [
@@ -197,7 +182,7 @@ fn a_silence_of_any_length_takes_few_steps() {
         let p = Pi2Params { tupdate, alpha: gain, beta: gain, target, ..PARAMS };
         for prob in [0, ONE / 2, ONE] {
             let mut law = at(prob);
-            let taken = steps(&p, &mut law, Nanos::ZERO, 1 << 60);
+            let taken = law.catch_up_waiting(&p, Nanos::ZERO, 1 << 60);
             assert!(taken <= most, "{tupdate} {gain:?} {target} {prob}: {taken}");
             assert_eq!(law.prob(), ONE);
         }
