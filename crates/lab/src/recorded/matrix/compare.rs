@@ -205,6 +205,18 @@ impl Compared {
         Self { run, outcomes, pairs }
     }
 
+    /// Of the kernel's own repetitions of the run: how many there are, and how many of them are inside the bands of the
+    /// recording in every quantity that a repetition has.
+    pub fn repetitions(&self) -> (usize, usize) {
+        let within = |r: &&Repetition| {
+            self.pairs.iter().all(|p| match (p.there, p.quantity.repeated(r)) {
+                (Some(there), Some(again)) => (again - there).abs() <= p.quantity.band(there),
+                _ => true,
+            })
+        };
+        (self.run.spread.len(), self.run.spread.iter().filter(within).count())
+    }
+
     /// How the row stands: as its worst quantity.
     pub fn verdict(&self) -> Verdict {
         self.pairs.iter().map(|p| p.verdict).max().unwrap_or(Verdict::Outside)

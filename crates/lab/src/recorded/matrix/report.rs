@@ -59,6 +59,9 @@ pub fn table(rows: &[Compared], verbose: bool) -> String {
         "{} runs: {} inside the band, {} inside the band or the kernel's own spread",
         all.rows, all.inside, all.either
     );
+    let (all, inside) =
+        rows.iter().map(Compared::repetitions).fold((0, 0), |(n, i), (all, inside)| (n + all, i + inside));
+    let _ = writeln!(out, "Linux beside itself: {inside} of {all} repetitions are inside the band");
     out
 }
 
