@@ -13,15 +13,22 @@
 //! ```
 //!
 //! **Inside the range** is a set-up of which every leaf kind was recorded with the same congestion
-//! control and the same use of ECN, and whose rate, round trip and number of flows each lie between
-//! the smallest and the largest of those recordings. That a value lies between two recorded ones is
-//! no proof that the lab is right there. So the nearest recordings are named.
+//! control and the same use of ECN, and whose round trip, number of flows and rates of leaves each
+//! lie between the smallest and the largest of those recordings. The rate of a leaf is that of what
+//! shapes above it, as in the recordings, which have a tbf, an htb class or cake at the bottleneck.
+//! A recording has one leaf, so a policy with packets in several is outside. That a value lies
+//! between two recorded ones is no proof that the lab is right there. So the nearest recordings are
+//! named.
+
+mod leaves;
 
 use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
 use txweir_core::value::text_of;
 use txweir_core::{Nanos, Rate};
+
+pub use leaves::{Leaf, leaves};
 
 /// The recordings that the binary knows of.
 const SUMMARY: &str = include_str!("../assets/tcp/summary.jsonl");
@@ -167,15 +174,6 @@ impl Display for Fidelity {
     }
 }
 
-/// A leaf qdisc of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaf {
-    /// Its kind.
-    pub kind: &'static str,
-    /// The kind of the nearest qdisc above that shapes, so that the leaf's rate is not the link's.
-    pub below: Option<&'static str>,
-}
-
 /// A set-up to look up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given<'a> {
@@ -183,14 +181,18 @@ pub struct Given<'a> {
     pub congestion: &'a str,
     /// Whether the hosts use ECN.
     pub ecn: bool,
-    /// Rate of the bottleneck.
-    pub rate: Rate,
     /// Round trip without queues.
     pub rtt: Nanos,
     /// Streams at once.
     pub flows: u64,
-    /// Leaf qdiscs of every policy, in any order and number.
-    pub leaves: Vec<Leaf>,
+    /// The leaf qdiscs of every policy that have packets, in any order and number.
+    pub policies: Vec<Vec<Leaf>>,
+}
+
+impl Given<'_> {
+    fn leaves(&self) -> impl Iterator<Item = &Leaf> {
+        self.policies.iter().flatten()
+    }
 }
 
 /// A set-up among the recordings that the binary knows of.
@@ -216,7 +218,7 @@ pub fn of(table: &Table, given: &Given<'_>) -> Fidelity {
     if rows.iter().all(|r| r.cc != given.congestion) {
         reasons.push(format!("{} was never recorded", given.congestion));
     }
-    let mut kinds: Vec<&str> = given.leaves.iter().map(|l| l.kind).collect();
+    let mut kinds: Vec<&str> = given.leaves().map(|l| l.kind).collect();
     kinds.sort_unstable();
     kinds.dedup();
     for kind in &kinds {
@@ -231,14 +233,9 @@ pub fn of(table: &Table, given: &Given<'_>) -> Fidelity {
         }
         like.extend(of_kind);
     }
-    let mut shaped: Vec<String> = given
-        .leaves
-        .iter()
-        .filter_map(|l| Some(format!("{} hangs below {}, whose rate is not looked at", l.kind, l.below?)))
-        .collect();
-    shaped.sort_unstable();
-    shaped.dedup();
-    reasons.append(&mut shaped);
+    if let Some(most) = given.policies.iter().map(Vec::len).max().filter(|n| *n > 1) {
+        reasons.push(format!("{most} leaves of one policy have packets, and each recording has one"));
+    }
     Fidelity {
         range: if reasons.is_empty() { Range::Inside } else { Range::Outside },
         rows: like.len() as u64,
@@ -274,7 +271,13 @@ fn beyond(rows: &[&Row], kind: &str, given: &Given<'_>, reasons: &mut Vec<String
         };
         reasons.push(format!("{key} {} is {side} what was recorded of {kind} ({recorded})", text(given)));
     };
-    check("rate", |r| r.rate_bit_s, given.rate.bits(), |n| text_of(&Rate::from_bits(n)));
+    let mut rates: Vec<u64> =
+        given.leaves().filter(|l| l.kind == kind).flat_map(|l| [l.least.bits(), l.most.bits()]).collect();
+    rates.sort_unstable();
+    rates.dedup();
+    for rate in rates {
+        check("rate", |r| r.rate_bit_s, rate, |n| text_of(&Rate::from_bits(n)));
+    }
     check("rtt", |r| r.rtt_ns, given.rtt.0, |n| text_of(&Nanos(n)));
     check("flows", |r| r.flows, given.flows, |n| n.to_string());
 }
@@ -292,10 +295,16 @@ fn nearest(rows: &[Row], like: &[&Row], given: &Given<'_>) -> Vec<Nearest> {
     // Values may be zero; logarithms begin at one.
     let apart = |a: u64, b: u64| ((a.max(1) as f64).ln() - (b.max(1) as f64).ln()).abs();
     // In millionths, so that equal ratios are equal whatever the order of the sum.
-    let distance = |r: &Row| {
-        let of = [(r.rate_bit_s, given.rate.bits()), (r.rtt_ns, given.rtt.0), (r.flows, given.flows)];
+    let between = |r: &Row, rate: Rate| {
+        let of = [(r.rate_bit_s, rate.bits()), (r.rtt_ns, given.rtt.0), (r.flows, given.flows)];
         (of.map(|(a, b)| apart(a, b)).iter().sum::<f64>() * 1e6).round() as u64
     };
+    let least = |r: &Row, like: &dyn Fn(&&Leaf) -> bool| {
+        given.leaves().filter(|l| like(l)).map(|l| between(r, l.most)).min()
+    };
+    // From the leaves of the row's kind, if there are any.
+    let distance =
+        |r: &Row| least(r, &|l| l.kind == r.kind).or_else(|| least(r, &|_| true)).unwrap_or(u64::MAX);
     from.sort_by(|a, b| distance(a).cmp(&distance(b)).then_with(|| a.name.cmp(&b.name)));
     from.into_iter().take(NEAREST).map(|r| Nearest { name: r.name.clone(), inside: r.inside }).collect()
 }

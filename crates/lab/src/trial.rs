@@ -25,7 +25,7 @@ use txweir_core::value::text_of;
 use txweir_core::{Nanos, Rate};
 use txweir_tc::{Diagnostic, Policy};
 
-use crate::fidelity::Fidelity;
+use crate::fidelity::{Fidelity, Leaf};
 use crate::report::Times;
 
 pub use html::html;
@@ -206,6 +206,9 @@ pub struct PolicyTrial {
     pub groups: Vec<GroupTrial>,
     /// Qdiscs, parents first.
     pub classes: Vec<ClassTrial>,
+    /// Leaf qdiscs that sent packets.
+    #[serde(skip)]
+    pub leaves: Vec<Leaf>,
     /// The device of the bottleneck.
     pub device: DeviceTrial,
     /// Where the time of a packet went, at the bottleneck, in order; of those that left it.

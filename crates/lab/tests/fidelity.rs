@@ -1,7 +1,9 @@
 //! What is known of the lab's TCP: inside, outside, and how that is said.
 
-use txweir_core::{Nanos, Rate};
-use txweir_lab::fidelity::{Fidelity, Given, Leaf, ROWS_MAX, Range, Table, embedded, of};
+use txweir_core::cx::Cx;
+use txweir_core::{Env, Nanos, Rate, Tree};
+use txweir_lab::fidelity::{Fidelity, Given, Leaf, ROWS_MAX, Range, Table, embedded, leaves, of};
+use txweir_tc::Policy;
 
 fn table() -> Table {
     Table::parse(include_str!("fidelity/sample.jsonl")).unwrap_or_else(|e| panic!("{e}"))
@@ -12,15 +14,22 @@ fn given() -> Given<'static> {
     Given {
         congestion: "cubic",
         ecn: false,
-        rate: Rate::from_bits(50_000_000),
         rtt: Nanos::from_millis(40),
         flows: 4,
-        leaves: vec![leaf("pfifo")],
+        policies: vec![vec![leaf("pfifo")]],
     }
 }
 
-const fn leaf(kind: &'static str) -> Leaf {
-    Leaf { kind, below: None }
+fn leaf(kind: &'static str) -> Leaf {
+    at(kind, 50_000_000)
+}
+
+fn at(kind: &'static str, bit_s: u64) -> Leaf {
+    Leaf { kind, least: Rate::from_bits(bit_s), most: Rate::from_bits(bit_s) }
+}
+
+fn pfifo(bit_s: u64) -> Vec<Vec<Leaf>> {
+    vec![vec![at("pfifo", bit_s)]]
 }
 
 fn said(given: &Given<'_>) -> String {
@@ -45,8 +54,8 @@ fn a_run_inside_the_range_names_what_is_near() {
 #[test]
 fn the_edges_of_the_range_are_inside() {
     let at = |rate, ms, flows| {
-        let (rate, rtt) = (Rate::from_bits(rate), Nanos::from_millis(ms));
-        of(&table(), &Given { rate, rtt, flows, ..given() }).range
+        let (policies, rtt) = (pfifo(rate), Nanos::from_millis(ms));
+        of(&table(), &Given { policies, rtt, flows, ..given() }).range
     };
     assert_eq!([at(10_000_000, 20, 1), at(100_000_000, 80, 4)], [Range::Inside; 2]);
     assert_eq!([at(9_999_992, 20, 1), at(100_000_008, 80, 4), at(50_000_000, 81, 4)], [Range::Outside; 3]);
@@ -55,13 +64,12 @@ fn the_edges_of_the_range_are_inside() {
 #[test]
 fn a_run_outside_the_range_says_why() {
     let out = |given: Given<'_>| of(&table(), &given).reasons;
-    let rate = |bits| Rate::from_bits(bits);
     assert_eq!(
-        out(Given { rate: rate(1_000_000_000), ..given() }),
+        out(Given { policies: pfifo(1_000_000_000), ..given() }),
         ["rate 1Gbit is above what was recorded of pfifo (10Mbit to 100Mbit)"]
     );
     assert_eq!(
-        out(Given { rate: rate(1_000_000), rtt: Nanos::from_millis(1), flows: 0, ..given() }),
+        out(Given { policies: pfifo(1_000_000), rtt: Nanos::from_millis(1), flows: 0, ..given() }),
         [
             "rate 1Mbit is below what was recorded of pfifo (10Mbit to 100Mbit)",
             "rtt 1ms is below what was recorded of pfifo (20ms to 80ms)",
@@ -75,9 +83,9 @@ fn a_run_outside_the_range_says_why() {
             "flows 128 is above what was recorded of pfifo (1 to 4)"
         ]
     );
-    let leaves = vec![leaf("cake"), leaf("pfifo"), leaf("cake"), leaf("fq_codel")];
+    let policies = ["cake", "pfifo", "cake", "fq_codel"].map(|kind| vec![leaf(kind)]).to_vec();
     assert_eq!(
-        out(Given { leaves, ..given() }),
+        out(Given { policies, ..given() }),
         [
             "cake was never recorded",
             "rate 50Mbit is above what was recorded of fq_codel (20Mbit)",
@@ -86,13 +94,48 @@ fn a_run_outside_the_range_says_why() {
     );
     assert_eq!(out(Given { congestion: "bbr", ..given() }), ["bbr was never recorded"]);
     assert_eq!(out(Given { ecn: true, ..given() }), ["pfifo was never recorded with cubic with ECN"]);
-    let reno = Given { congestion: "reno", leaves: vec![leaf("fq_codel")], ..given() };
+    let reno = Given { congestion: "reno", policies: vec![vec![leaf("fq_codel")]], ..given() };
     assert_eq!(out(reno), ["fq_codel was never recorded with reno without ECN"]);
-    let shaped = vec![Leaf { kind: "pfifo", below: Some("tbf") }; 2];
+    let between = Leaf { most: Rate::from_bits(200_000_000), ..at("pfifo", 5_000_000) };
     assert_eq!(
-        out(Given { leaves: shaped, ..given() }),
-        ["pfifo hangs below tbf, whose rate is not looked at"]
+        out(Given { policies: vec![vec![between, leaf("pfifo")]], ..given() }),
+        [
+            "rate 5Mbit is below what was recorded of pfifo (10Mbit to 100Mbit)",
+            "rate 200Mbit is above what was recorded of pfifo (10Mbit to 100Mbit)",
+            "2 leaves of one policy have packets, and each recording has one"
+        ]
     );
+}
+
+/// The leaves of a policy on 1 Gbit/s: kind, and rates in kbit/s.
+fn leaves_of(policy: &str) -> Vec<(&'static str, u64, u64)> {
+    let mut tree = Tree::new(Env::default());
+    let policy = Policy::parse(policy, "policy").unwrap_or_else(|e| panic!("{e}"));
+    policy.apply(&mut tree, &mut Cx::new(1, 0)).unwrap_or_else(|e| panic!("{e}"));
+    let kbit = |rate: Rate| rate.bits() / 1000;
+    leaves(&tree, Rate::from_bits(1_000_000_000), &mut |_| true)
+        .iter()
+        .map(|l| (l.kind, kbit(l.least), kbit(l.most)))
+        .collect()
+}
+
+#[test]
+fn a_leaf_has_the_rate_of_what_shapes_above_it() {
+    assert_eq!(leaves_of(""), [("pfifo", 1_000_000, 1_000_000)]);
+    assert_eq!(leaves_of("qdisc add dev x root fq_codel"), [("fq_codel", 1_000_000, 1_000_000)]);
+    assert_eq!(leaves_of("qdisc add dev x root cake bandwidth 20mbit"), [("cake", 20_000, 20_000)]);
+    assert_eq!(leaves_of("qdisc add dev x root cake unlimited"), [("cake", 1_000_000, 1_000_000)]);
+    let tbf = "qdisc add dev x root handle 1: tbf rate 20mbit burst 10kb limit 100kb\n";
+    assert_eq!(leaves_of(tbf), [("tbf", 20_000, 20_000)]);
+    let codel = "qdisc add dev x parent 1:1 codel";
+    assert_eq!(leaves_of(&format!("{tbf}{codel}")), [("codel", 20_000, 20_000)]);
+    let htb = "qdisc add dev x root handle 1: htb default 10\n\
+               class add dev x parent 1: classid 1:1 htb rate 50mbit\n\
+               class add dev x parent 1:1 classid 1:10 htb rate 10mbit ceil 80mbit\n\
+               class add dev x parent 1:1 classid 1:20 htb rate 5mbit ceil 30mbit\n\
+               qdisc add dev x parent 1:10 fq_codel\n\
+               qdisc add dev x parent 1:20 tbf rate 20mbit burst 10kb limit 100kb";
+    assert_eq!(leaves_of(htb), [("fq_codel", 10_000, 50_000), ("tbf", 5_000, 20_000)]);
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
-use txweir_core::qdisc;
 use txweir_core::rng::Rng;
 use txweir_core::txpath::PathConfig;
 use txweir_core::value::text_of;
@@ -22,7 +21,7 @@ use super::{
 };
 use crate::cpu::Cpu;
 use crate::dist::Dist;
-use crate::fidelity::{self, Given, Leaf};
+use crate::fidelity::{self, Given, leaves};
 use crate::link::LinkConfig;
 use crate::net::{GroupWatch, Load, Net};
 use crate::nic::{Gauge, NicConfig, NodeProbe, Stage, can_do};
@@ -101,10 +100,9 @@ fn trial(setup: &Setup, traffic: &Traffic, clock: &Clock, policies: Vec<PolicyTr
             fidelity::embedded(&Given {
                 congestion: setup.congestion.name,
                 ecn: setup.ecn,
-                rate: setup.link,
                 rtt: setup.rtt,
                 flows: flows(traffic),
-                leaves: policies.iter().flat_map(|p| leaves(&p.classes)).collect(),
+                policies: policies.iter().map(|p| p.leaves.clone()).collect(),
             })
         }),
         interval: Interval::of(setup.runs),
@@ -112,18 +110,6 @@ fn trial(setup: &Setup, traffic: &Traffic, clock: &Clock, policies: Vec<PolicyTr
         verdict: verdict(&policies),
         policies,
     }
-}
-
-/// The qdiscs that have none below them, each with the nearest one above that shapes.
-fn leaves(all: &[ClassTrial]) -> Vec<Leaf> {
-    let above = |c: &ClassTrial| all.iter().find(|p| p.handle == c.parent && p.handle != c.handle);
-    let leaf = |c: &&ClassTrial| all.iter().all(|d| d.parent != c.handle || d.handle == c.handle);
-    let shapes = |c: &&ClassTrial| qdisc::kind(c.kind).is_ok_and(|spec| spec.flags.shapes);
-    let each = all.iter().filter(leaf).map(|c| {
-        let mut ancestors = std::iter::successors(above(c), |c| above(c)).take(all.len());
-        Leaf { kind: c.kind, below: ancestors.find(shapes).map(|c| c.kind) }
-    });
-    each.collect()
 }
 
 /// The times of a run.
@@ -248,6 +234,7 @@ fn one(
         shown_seed: setup.seed,
         measures: Vec::new(),
         groups: reports,
+        leaves: leaves(nic.path().tree(), setup.link, &mut |node| node.books().sent.packets > 0),
         classes: self::classes(&net, clock.measured(), classes),
         device: DeviceTrial {
             ring_bytes: range(ring_gauge, net.engine().now()),

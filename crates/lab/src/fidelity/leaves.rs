@@ -1,0 +1,92 @@
+//! The leaf qdiscs of a policy, and the rate that each can have.
+
+use txweir_core::node::Node;
+use txweir_core::params::Shown;
+use txweir_core::qdisc::Qdisc;
+use txweir_core::qdisc::classful::UserClasses;
+use txweir_core::value::{Value, Words, exact_of};
+use txweir_core::{Handle, Rate, Tree};
+
+/// A leaf qdisc, with the rates between which it works: the link's, unless something above it shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// Its kind, as the recordings name it: see [`leaves`].
+    pub kind: &'static str,
+    /// The rate that it has when every other class sends.
+    pub least: Rate,
+    /// The rate that it has when it sends alone.
+    pub most: Rate,
+}
+
+/// The parameters that hold a qdisc below a rate: of tbf and netem, and of cake.
+const OF_QDISC: [&str; 2] = ["rate", "bandwidth"];
+
+/// Every leaf of a tree for which `used` holds, with its rates on a link of rate `link`.
+///
+/// The recordings have one name for what works alike: a bare tbf keeps its packets in a FIFO of its
+/// own and is the kind `tbf`; pfifo_fast with packets of one band is `pfifo`.
+pub fn leaves(tree: &Tree, link: Rate, used: &mut dyn FnMut(&Node) -> bool) -> Vec<Leaf> {
+    let mut nodes: Vec<(usize, Handle, &Node)> = Vec::new();
+    tree.visit(&mut |place, node| nodes.push((place.depth, place.parent, node)));
+    let mut above: Vec<(&Node, [Rate; 2])> = Vec::new();
+    let mut found = Vec::new();
+    for (depth, parent, node) in nodes {
+        above.truncate(depth);
+        let from = above.last();
+        let mut rates = from.map_or([link; 2], |(_, rates)| *rates);
+        if let Some(classes) = from.and_then(|(node, _)| node.qdisc().user_classes()) {
+            rates = below_class(classes, parent.minor(), rates);
+        }
+        if let Some(own) = rate_of(&mut |f| node.qdisc().options(f), &OF_QDISC) {
+            rates = rates.map(|rate| rate.min(own));
+        }
+        if node.qdisc().classes().is_empty() && used(node) {
+            let kind = recorded_as(node, from.map(|(node, _)| node.qdisc()));
+            found.push(Leaf { kind, least: rates[0], most: rates[1] });
+        }
+        above.push((node, rates));
+    }
+    found
+}
+
+fn recorded_as(leaf: &Node, above: Option<&dyn Qdisc>) -> &'static str {
+    let above = above.map_or("", |q| q.spec().kind);
+    match (leaf.qdisc().spec().kind, above) {
+        ("bfifo", "tbf") if leaf.handle().is_none() => "tbf",
+        ("pfifo_fast", _) => "pfifo",
+        (kind, _) => kind,
+    }
+}
+
+/// The rates of a class that has a rate and a ceiling, as htb's have; others leave them as they are.
+fn below_class(classes: &dyn UserClasses, minor: u16, [least, most]: [Rate; 2]) -> [Rate; 2] {
+    let mut parents = Vec::new();
+    classes.list(&mut |c| parents.push((c.at.minor, c.at.parent)));
+    let shown = |minor: u16, key: &str| rate_of(&mut |f| classes.options(minor, f), &[key]);
+    let mut most = most;
+    let mut at = minor;
+    // A class is not its own ancestor; the bound holds whatever is shown.
+    for _ in 0..=parents.len() {
+        // A class without a ceiling borrows nothing.
+        most = shown(at, "ceil").or_else(|| shown(at, "rate")).map_or(most, |ceil| most.min(ceil));
+        match parents.iter().find(|(minor, _)| *minor == at) {
+            Some((_, parent)) if *parent != 0 => at = *parent,
+            _ => break,
+        }
+    }
+    [shown(minor, "rate").map_or(least.min(most), |rate| rate.min(most)), most]
+}
+
+/// The first of the parameters of these names, as a rate; none if it is 0 or not set.
+fn rate_of(options: &mut dyn FnMut(&mut dyn FnMut(Shown<'_>)), keys: &[&str]) -> Option<Rate> {
+    let mut found = None;
+    options(&mut |shown| {
+        if found.is_none() && keys.contains(&shown.param.key) && shown.value.is_set() {
+            let text = exact_of(shown.value);
+            // Some values have their key in front.
+            let rate = |word| Rate::take(&mut Words::new(&[word]));
+            found = text.split_whitespace().find_map(rate).filter(|rate| rate.bits() > 0);
+        }
+    });
+    found
+}
