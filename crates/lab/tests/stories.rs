@@ -52,6 +52,11 @@ fn lossy() {
 }
 
 #[test]
+fn l4s() {
+    story("l4s");
+}
+
+#[test]
 fn short_flows() {
     story("short-flows");
 }

@@ -94,6 +94,12 @@ impl Prague {
         if self.age < YOUNG { rtt } else { rtt.max(VIRTUAL_RTT_US) }
     }
 
+    /// The virtual round trip, microseconds, if it is longer than the real one.
+    fn virtual_us(&self, flow: &Flow) -> Option<u64> {
+        let long = self.reference_us(flow);
+        (long > u64::from(flow.srtt8_us >> 3).max(1)).then_some(long)
+    }
+
     /// Counts round trips and takes their share of marks into the estimate.
     fn rounds(&mut self, flow: &Flow) {
         if flow.una >= self.round.real_end {
@@ -105,8 +111,10 @@ impl Prague {
         let elapsed = flow.now_us().saturating_sub(self.round.began_us);
         // A virtual round trip lasts as long as it is said to; a real one until its data is
         // acknowledged.
-        let virtual_one = self.reference_us(flow) > u64::from(flow.srtt8_us >> 3).max(1);
-        let over = if virtual_one { elapsed >= self.reference_us(flow) } else { flow.una >= self.round.end };
+        let over = match self.virtual_us(flow) {
+            Some(long) => elapsed >= long,
+            None => flow.una >= self.round.end,
+        };
         if !over {
             return;
         }
@@ -176,16 +184,21 @@ impl Prague {
         (self.window - part as u64).max(u64::from(WINDOW_MIN) << FRACTION)
     }
 
+    /// Whether a virtual round trip has not yet gone by since the last reduction for marks. Real ones
+    /// are the sender's to count: it enters the state once in each.
+    fn reduced_lately(&self, flow: &Flow) -> bool {
+        let until = self.reduced_us.zip(self.virtual_us(flow)).map(|(at, long)| at + long);
+        until.is_some_and(|until| flow.now_us() < until)
+    }
+
     /// Marks: once per round trip, or per virtual one if that is longer.
     fn reduce_for_marks(&mut self, flow: &mut Flow) {
-        let now_us = flow.now_us();
-        let wait = self.reference_us(flow);
         self.marked = true;
-        if self.age >= YOUNG && self.reduced_us.is_some_and(|at| now_us < at + wait) {
+        if self.reduced_lately(flow) {
             flow.ssthresh = (self.window >> FRACTION) as u32;
             return;
         }
-        self.reduced_us = Some(now_us);
+        self.reduced_us = Some(flow.now_us());
         self.before = self.window;
         self.window = self.less();
         flow.ssthresh = (self.window >> FRACTION) as u32;
@@ -311,6 +324,11 @@ impl Congestion for Prague {
         self.classic.is_none() && self.state < CaState::Recovery
     }
     fn control(&mut self, flow: &mut Flow, ack: &Ack, _sample: &RateSample) {
+        // Marks that came before the virtual round trip was over have begun a real one without a
+        // reduction. The next marks after the virtual one do not wait for its end.
+        if ack.echo && self.state == CaState::Cwr && self.virtual_us(flow).is_some() {
+            self.reduce_for_marks(flow);
+        }
         self.enlarge(flow, ack);
         self.publish(flow);
     }
