@@ -77,8 +77,11 @@ fn below_class(classes: &dyn UserClasses, minor: u16, [least, most]: [Rate; 2]) 
     [shown(minor, "rate").map_or(least.min(most), |rate| rate.min(most)), most]
 }
 
+/// Calls its argument on each parameter.
+type Options<'a> = dyn FnMut(&mut dyn FnMut(Shown<'_>)) + 'a;
+
 /// The first of the parameters of these names, as a rate; none if it is 0 or not set.
-fn rate_of(options: &mut dyn FnMut(&mut dyn FnMut(Shown<'_>)), keys: &[&str]) -> Option<Rate> {
+fn rate_of(options: &mut Options<'_>, keys: &[&str]) -> Option<Rate> {
     let mut found = None;
     options(&mut |shown| {
         if found.is_none() && keys.contains(&shown.param.key) && shown.value.is_set() {

@@ -9,7 +9,8 @@
 //! does where their laws leave it (`strict_linux`), so that a difference is TCP's. A policy on the sender's own device drops
 //! what does not fit; the sender's TCP is not told.
 //!
-//! **Chance.** Kinds that draw or hash are played with several seeds, and each quantity is the median.
+//! **Chance.** A recorded run has repetitions with other seeds and other starts. They are played here
+//! as well, and each quantity is the median: see [`Compared`].
 
 mod book;
 mod compare;
@@ -26,7 +27,7 @@ use crate::workers;
 pub use book::{Left, percentile};
 pub use compare::{Compared, Pair, Quantity, Verdict};
 pub use line::{Completion, FlowGroup, Kind, Latency, LineError, Run, Samples, Shares, Topology, Window};
-pub use play::{Outcome, SEEDS};
+pub use play::Outcome;
 pub use report::{json, summary, table, trace};
 
 /// The runs of a text: a line each; empty ones are skipped.

@@ -1,4 +1,7 @@
 //! A run there and here, within bands.
+//!
+//! Losses at a full queue are chaotic, so one run says little of another one. A recorded run has
+//! repetitions, a little changed; the same changes are played here, and medians are compared.
 
 use std::fmt;
 
@@ -123,11 +126,11 @@ impl Quantity {
 /// How a quantity, or a row, stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// Inside the band.
+    /// The medians are inside the band.
     Inside,
-    /// Outside the band, and among the recorded run and its repetitions.
+    /// They are not, and the median here is among the recorded run and its repetitions.
     Spread,
-    /// Outside both.
+    /// Neither holds.
     Outside,
 }
 
@@ -136,12 +139,24 @@ pub enum Verdict {
 pub struct Pair {
     /// Which.
     pub quantity: Quantity,
-    /// In the recording; none where it has none.
+    /// In the recording: the median of the run and of its repetitions, where those have it; none
+    /// where the recording has none.
     pub there: Option<f64>,
-    /// Here: the median of all seeds.
+    /// Here: the median of all plays.
     pub here: Option<f64>,
     /// How it stands.
     pub verdict: Verdict,
+    /// The recorded run, without its repetitions.
+    pub recorded: Option<f64>,
+    /// The first play, which is of that run.
+    pub played: Option<f64>,
+}
+
+impl Pair {
+    /// Whether the first play is inside the band of the recorded run, both without repetitions.
+    pub fn is_inside_alone(&self) -> bool {
+        is_inside(self.quantity, self.recorded, self.played)
+    }
 }
 
 impl fmt::Display for Pair {
@@ -166,25 +181,25 @@ impl fmt::Display for Pair {
 pub struct Compared {
     /// The recording.
     pub run: Run,
-    /// What came of each seed here.
+    /// What came of the run here, and of each of its repetitions.
     pub outcomes: Vec<Outcome>,
     /// The quantities that the run has.
     pub pairs: Vec<Pair>,
 }
 
 impl Compared {
-    /// Plays a run with its seeds, and compares.
+    /// Plays a run and its repetitions, and compares.
     ///
     /// # Errors
     /// As [`Run::play`].
     pub fn play(run: &Run) -> Result<Self, String> {
-        let outcomes = (1..=run.seeds()).map(|seed| run.play(seed)).collect::<Result<Vec<_>, _>>()?;
+        let outcomes = (0..=run.spread.len() as u64).map(|n| run.play(n)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::new(run.clone(), outcomes))
     }
 
-    /// From what came of each seed.
+    /// From what came of each play.
     pub fn new(run: Run, outcomes: Vec<Outcome>) -> Self {
-        let there = Outcome {
+        let recorded = Outcome {
             whole: run.whole.clone(),
             after: run.after.clone(),
             drops: run.drops,
@@ -194,12 +209,17 @@ impl Compared {
             latency: run.latency_us,
         };
         let pair = |quantity: Quantity| {
-            let recorded = value(&run, quantity, &there);
-            let here = median(outcomes.iter().filter_map(|o| value(&run, quantity, o)).collect());
-            if recorded.is_none() && here.is_none() {
+            let recorded = value(&run, quantity, &recorded);
+            let all = run.spread.iter().filter_map(|r| quantity.repeated(r)).chain(recorded);
+            let all: Vec<f64> = all.collect();
+            let each: Vec<f64> = outcomes.iter().filter_map(|o| value(&run, quantity, o)).collect();
+            if recorded.is_none() && each.is_empty() {
                 return None;
             }
-            Some(Pair { quantity, there: recorded, here, verdict: judge(&run, quantity, recorded, here) })
+            let played = value(&run, quantity, outcomes.first()?);
+            let (there, here) = (median(all.clone()), median(each));
+            let verdict = judge(quantity, &all, there, here);
+            Some(Pair { quantity, there, here, verdict, recorded, played })
         };
         let pairs = Quantity::ALL.into_iter().filter_map(pair).collect();
         Self { run, outcomes, pairs }
@@ -209,7 +229,7 @@ impl Compared {
     /// recording in every quantity that a repetition has.
     pub fn repetitions(&self) -> (usize, usize) {
         let within = |r: &&Repetition| {
-            self.pairs.iter().all(|p| match (p.there, p.quantity.repeated(r)) {
+            self.pairs.iter().all(|p| match (p.recorded, p.quantity.repeated(r)) {
                 (Some(there), Some(again)) => (again - there).abs() <= p.quantity.band(there),
                 _ => true,
             })
@@ -221,16 +241,26 @@ impl Compared {
     pub fn verdict(&self) -> Verdict {
         self.pairs.iter().map(|p| p.verdict).max().unwrap_or(Verdict::Outside)
     }
+
+    /// Whether the first play is inside the bands of the recorded run, both without repetitions.
+    pub fn is_inside_alone(&self) -> bool {
+        self.pairs.iter().all(Pair::is_inside_alone)
+    }
 }
 
-fn judge(run: &Run, quantity: Quantity, there: Option<f64>, here: Option<f64>) -> Verdict {
-    let (Some(there), Some(here)) = (there, here) else { return Verdict::Outside };
-    if (here - there).abs() <= quantity.band(there) {
+fn is_inside(quantity: Quantity, there: Option<f64>, here: Option<f64>) -> bool {
+    there.zip(here).is_some_and(|(there, here)| (here - there).abs() <= quantity.band(there))
+}
+
+fn judge(quantity: Quantity, all: &[f64], there: Option<f64>, here: Option<f64>) -> Verdict {
+    if is_inside(quantity, there, here) {
         return Verdict::Inside;
     }
-    let all = || run.spread.iter().filter_map(|r| quantity.repeated(r)).chain([there]);
-    let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(f64::MIN, f64::max));
-    if run.spread.is_empty() || here < least || here > most { Verdict::Outside } else { Verdict::Spread }
+    let (least, most) = all.iter().fold((f64::MAX, f64::MIN), |(l, m), v| (l.min(*v), m.max(*v)));
+    match here {
+        Some(here) if all.len() > 1 && least <= here && here <= most => Verdict::Spread,
+        _ => Verdict::Outside,
+    }
 }
 
 fn median(mut values: Vec<f64>) -> Option<f64> {

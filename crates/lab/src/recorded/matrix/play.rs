@@ -19,11 +19,6 @@ use crate::net::{Net, Single};
 use crate::nic::NicConfig;
 use crate::tcp::{EcnMode, More, TcpConfig};
 
-/// Seeds that kinds with chance are played with.
-pub const SEEDS: u64 = 3;
-/// Kinds that draw, or that hash flows with a key.
-const CHANCE: [&str; 7] = ["cake", "fq", "fq_codel", "fq_pie", "pie", "red", "sfq"];
-
 /// Policies were applied so long before time 0 of a run.
 const LEAD: Nanos = Nanos::from_millis(100);
 /// The number of the tick at time 0 of a run: the kernel counts from 300 s before its boot, and time 0 is a multiple of 8192
@@ -83,19 +78,26 @@ struct Player<'a> {
 }
 
 impl Run {
-    /// The seeds that it is played with.
-    pub fn seeds(&self) -> u64 {
-        if CHANCE.contains(&self.leaf.as_str()) { SEEDS } else { 1 }
-    }
-
-    /// Plays it here.
+    /// Plays it here, or one of its repetitions: 0 is the run itself. A repetition has another seed,
+    /// and other starts, as `spread` of `spec/tcp/README.md` says.
     ///
     /// # Errors
     /// The lab cannot do the policy, or the net cannot be built.
-    pub fn play(&self, seed: u64) -> Result<Outcome, String> {
-        let mut player = Player::new(self, seed)?;
+    pub fn play(&self, repetition: u64) -> Result<Outcome, String> {
+        let run = self.repeated(repetition);
+        let mut player = Player::new(&run, 1 + repetition)?;
         player.play();
         Ok(player.outcome())
+    }
+
+    /// The run as its repetition of this number has it.
+    fn repeated(&self, number: u64) -> Self {
+        let mut run = self.clone();
+        let starts = run.flows.iter_mut().flat_map(|g| &mut g.start_ns);
+        for (i, start) in (0..).zip(starts) {
+            *start += number * 1_100_000 + i * number * 137_000 % 2_000_000;
+        }
+        run
     }
 
     /// Plays it here, and gives each packet that left the policy.

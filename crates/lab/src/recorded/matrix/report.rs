@@ -28,17 +28,19 @@ fn scaled(n: u64, unit: u64, name: &str) -> String {
     format!("{}{name}", n as f64 / unit as f64)
 }
 
-/// Rows, those inside the band, and those inside the band or the spread.
+/// Rows, those inside the band without repetitions, by medians, and by medians or the spread.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     rows: usize,
+    alone: usize,
     inside: usize,
     either: usize,
 }
 
 impl Count {
-    fn add(&mut self, verdict: Verdict) {
+    fn add(&mut self, alone: bool, verdict: Verdict) {
         self.rows += 1;
+        self.alone += usize::from(alone);
         self.inside += usize::from(verdict == Verdict::Inside);
         self.either += usize::from(verdict != Verdict::Outside);
     }
@@ -53,11 +55,12 @@ pub fn table(rows: &[Compared], verbose: bool) -> String {
     let _ = write_quantities(&mut out, rows);
     let _ = write_rows(&mut out, rows, verbose);
     let mut all = Count::default();
-    rows.iter().for_each(|r| all.add(r.verdict()));
+    rows.iter().for_each(|r| all.add(r.is_inside_alone(), r.verdict()));
     let _ = writeln!(
         out,
-        "{} runs: {} inside the band, {} inside the band or the kernel's own spread",
-        all.rows, all.inside, all.either
+        "{} runs: medians inside the band {}, or inside the kernel's own spread {}; one run beside one run inside \
+         the band {}",
+        all.rows, all.inside, all.either, all.alone
     );
     let (all, inside) =
         rows.iter().map(Compared::repetitions).fold((0, 0), |(n, i), (all, inside)| (n + all, i + inside));
@@ -72,11 +75,12 @@ fn write_counts(out: &mut String, rows: &[Compared]) -> std::fmt::Result {
             let name = name(&row.run);
             // Numbers by size, words by letters.
             let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
-            counts.entry((digits.parse().unwrap_or(0), name)).or_default().add(row.verdict());
+            let count = counts.entry((digits.parse().unwrap_or(0), name)).or_default();
+            count.add(row.is_inside_alone(), row.verdict());
         }
-        writeln!(out, "{dimension:<32} {:>5} {:>7} {:>10}", "rows", "inside", "or spread")?;
+        writeln!(out, "{dimension:<32} {:>5} {:>7} {:>7} {:>10}", "rows", "one run", "medians", "or spread")?;
         for ((_, name), c) in counts {
-            writeln!(out, "  {name:<30} {:>5} {:>7} {:>10}", c.rows, c.inside, c.either)?;
+            writeln!(out, "  {name:<30} {:>5} {:>7} {:>7} {:>10}", c.rows, c.alone, c.inside, c.either)?;
         }
     }
     Ok(())
@@ -85,28 +89,28 @@ fn write_counts(out: &mut String, rows: &[Compared]) -> std::fmt::Result {
 fn write_quantities(out: &mut String, rows: &[Compared]) -> std::fmt::Result {
     writeln!(
         out,
-        "{:<32} {:>5} {:>7} {:>10} {:>11}",
-        "quantity", "rows", "inside", "or spread", "alone out"
+        "{:<32} {:>5} {:>7} {:>7} {:>10} {:>11}",
+        "quantity", "rows", "one run", "medians", "or spread", "alone out"
     )?;
     for quantity in Quantity::ALL {
         let (mut count, mut alone) = (Count::default(), 0);
         for row in rows {
             let Some(pair) = row.pairs.iter().find(|p| p.quantity == quantity) else { continue };
-            count.add(pair.verdict);
+            count.add(pair.is_inside_alone(), pair.verdict);
             let others = row.pairs.iter().filter(|p| p.verdict == Verdict::Outside).count();
             alone += usize::from(pair.verdict == Verdict::Outside && others == 1);
         }
         if count.rows > 0 {
-            let Count { rows, inside, either } = count;
+            let Count { rows, alone: one, inside, either } = count;
             let name = quantity.name().0;
-            writeln!(out, "  {name:<30} {rows:>5} {inside:>7} {either:>10} {alone:>11}")?;
+            writeln!(out, "  {name:<30} {rows:>5} {one:>7} {inside:>7} {either:>10} {alone:>11}")?;
         }
     }
     Ok(())
 }
 
 fn write_rows(out: &mut String, rows: &[Compared], verbose: bool) -> std::fmt::Result {
-    writeln!(out, "rows outside (there / here)")?;
+    writeln!(out, "rows outside (medians there / here)")?;
     for row in rows {
         let verdict = row.verdict();
         if verdict == Verdict::Inside && !verbose {
@@ -157,7 +161,10 @@ pub fn json(rows: &[Compared]) -> Value {
     let row = |row: &Compared| {
         let pair = |p: &Pair| {
             let verdict = word(p.verdict);
-            json!({"quantity": p.quantity.name().0, "there": p.there, "here": p.here, "verdict": verdict})
+            json!({
+                "quantity": p.quantity.name().0, "there": p.there, "here": p.here, "verdict": verdict,
+                "recorded": p.recorded, "played": p.played,
+            })
         };
         let quantities: Vec<Value> = row.pairs.iter().map(pair).collect();
         json!({"name": row.run.name, "verdict": word(row.verdict()), "quantities": quantities})
@@ -165,7 +172,7 @@ pub fn json(rows: &[Compared]) -> Value {
     rows.iter().map(row).collect()
 }
 
-/// Flow 0 over time, there and here (the first seed): window, threshold, smoothed round trip, pacing rate, and the goodput of
+/// Flow 0 over time, there and here (the first play): window, threshold, smoothed round trip, pacing rate, and the goodput of
 /// all flows.
 pub fn trace(row: &Compared) -> String {
     let mut out = String::new();
