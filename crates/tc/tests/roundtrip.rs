@@ -138,10 +138,14 @@ fn again(tree: &Tree) -> Tree {
     again
 }
 
-#[test]
-fn random_configurations_read_back_as_themselves() {
+/// Makes configurations of each kind, 400 times `share` of `of`, and reads them back; gives how many
+/// configurations and classes there were of each kind.
+fn read_back(share: u64, of: u64) -> (Vec<u64>, Vec<u64>) {
     let (mut seen, mut classes) = (vec![0; KINDS.len()], vec![0; KINDS.len()]);
-    for seed in 0..400 * KINDS.len() as u64 {
+    for seed in (0..400).filter(|round| round % of == share).flat_map(|round| {
+        let kinds = KINDS.len() as u64;
+        round * kinds..(round + 1) * kinds
+    }) {
         let mut rng = Rng::new(seed);
         let at = (seed % KINDS.len() as u64) as usize;
         let Some(options) = options(KINDS[at], &mut rng) else { continue };
@@ -158,10 +162,20 @@ fn random_configurations_read_back_as_themselves() {
         back.visit(&mut |_, n| n.qdisc().options(&mut |o| b.push((o.param.key, o.word, o.value.json()))));
         assert_eq!(a, b, "seed {seed}: {options:?}");
     }
-    for (kind, n) in KINDS.iter().zip(seen) {
-        assert!(n >= 20, "only {n} configurations of {}", kind.kind);
-    }
-    for (kind, n) in KINDS.iter().zip(classes).filter(|(kind, _)| kind.classes.is_some()) {
-        assert!(n >= 20, "only {n} classes of {}", kind.kind);
+    (seen, classes)
+}
+
+#[test]
+fn random_configurations_read_back_as_themselves() {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let parts: Vec<_> = std::thread::scope(|s| {
+        let parts: Vec<_> = (0..threads).map(|share| s.spawn(move || read_back(share, threads))).collect();
+        parts.into_iter().map(|p| p.join().expect("the configurations of a thread")).collect()
+    });
+    let sum = |of: &dyn Fn(usize) -> u64| (0..parts.len()).map(of).sum::<u64>();
+    for (i, kind) in KINDS.iter().enumerate() {
+        let (seen, classes) = (sum(&|p| parts[p].0[i]), sum(&|p| parts[p].1[i]));
+        assert!(seen >= 20, "only {seen} configurations of {}", kind.kind);
+        assert!(kind.classes.is_none() || classes >= 20, "only {classes} classes of {}", kind.kind);
     }
 }
