@@ -138,11 +138,11 @@ fn again(tree: &Tree) -> Tree {
     again
 }
 
-/// Makes configurations of each kind, 400 times `share` of `of`, and reads them back; gives how many
+/// Makes configurations of each kind, 150 times `share` of `of`, and reads them back; gives how many
 /// configurations and classes there were of each kind.
 fn read_back(share: u64, of: u64) -> (Vec<u64>, Vec<u64>) {
     let (mut seen, mut classes) = (vec![0; KINDS.len()], vec![0; KINDS.len()]);
-    for seed in (0..400).filter(|round| round % of == share).flat_map(|round| {
+    for seed in (0..150).filter(|round| round % of == share).flat_map(|round| {
         let kinds = KINDS.len() as u64;
         round * kinds..(round + 1) * kinds
     }) {
