@@ -202,7 +202,9 @@ impl Connection {
                     self.syn_due = true;
                 } else if seg.flags.has(Flags::ACK) && seg.ack >= 1 {
                     self.establish(now, seg);
-                    self.tx.ecn.told.handshake(seg);
+                    if self.tx.ecn.mode == EcnMode::Accurate {
+                        self.tx.ecn.told.handshake(seg);
+                    }
                     self.ordinary(now, seg);
                 }
             }

@@ -3,6 +3,7 @@
 use txweir_core::{Instant, Nanos};
 
 use crate::flow::{CaState, Event};
+use crate::rare::Maybe;
 use crate::sender::Sender;
 use crate::timer::{self, Purpose};
 use crate::units::{Marks, UNITS_MAX, Unit, segments};
@@ -169,7 +170,7 @@ fn probe(s: &mut Sender) -> Option<Out> {
     });
     if out.is_some() {
         s.counters.probes += 1;
-        s.tlp_end = Some(s.flow.next);
+        s.tlp_end = Maybe::some(s.flow.next);
     }
     s.burst = 0;
     timer::restart(s, out.is_none());

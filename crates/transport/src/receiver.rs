@@ -5,6 +5,7 @@ use txweir_core::{Ecn, Instant, Nanos};
 use crate::config::Config;
 use crate::ecn::{EcnReceiver, Reaction};
 use crate::gaps::{Added, Gaps};
+use crate::rare::Rare;
 use crate::segment::{Flags, Sacks, Segment};
 use crate::tick::Tick;
 use crate::window::Window;
@@ -47,7 +48,7 @@ pub(crate) struct Receiver {
     /// The number of the FIN, once it has come.
     fin: Option<u64>,
     /// What came out of order.
-    gaps: Gaps,
+    gaps: Rare<Gaps>,
     duplicate: Option<(u64, u64)>,
     pub(crate) window: Window,
     pub(crate) ecn: EcnReceiver,
@@ -95,7 +96,7 @@ impl Receiver {
             next: 0,
             read: 1,
             fin: None,
-            gaps: Gaps::default(),
+            gaps: Rare::default(),
             duplicate: None,
             window: Window::new(c),
             ecn: EcnReceiver::default(),
@@ -390,6 +391,9 @@ impl Receiver {
     fn join(&mut self) -> bool {
         let (next, twice) = self.gaps.join(self.next);
         self.duplicate = self.duplicate.or(twice);
+        if self.gaps.is_empty() {
+            self.gaps.forget();
+        }
         std::mem::replace(&mut self.next, next) != next
     }
 
@@ -501,7 +505,9 @@ impl Receiver {
 
     /// The same for a segment that acknowledges only part of it: the rest waits on, and so do timers.
     pub(crate) fn acknowledge_before(&mut self) -> (u16, Sacks) {
-        self.ecn.counts.told();
+        if let Some(counts) = self.ecn.counts.made() {
+            counts.told();
+        }
         (self.compress_at, self.compressed) = (None, 0);
         let window = self.window.offer(self.next, self.held(), u64::from(self.segment));
         self.acked = self.next;

@@ -5,7 +5,8 @@ use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
 use crate::flow::Flow;
 use crate::rack::Rack;
-use crate::rate::{Gather, Rate};
+use crate::rare::{Maybe, Rare};
+use crate::rate::Rate;
 use crate::recovery::Recovery;
 use crate::rtt::Rtt;
 use crate::timer::Timer;
@@ -47,12 +48,11 @@ pub struct Counters {
 pub(crate) struct Sender {
     pub(crate) flow: Flow,
     pub(crate) cc: Box<dyn Congestion>,
-    pub(crate) units: Units,
+    pub(crate) units: Rare<Units>,
     pub(crate) rtt: Rtt,
-    pub(crate) rec: Recovery,
-    pub(crate) rack: Rack,
+    pub(crate) rec: Rare<Recovery>,
+    pub(crate) rack: Rare<Rack>,
     pub(crate) rate: Rate,
-    pub(crate) gather: Gather,
     pub(crate) ecn: EcnSender,
     pub(crate) timer: Option<Timer>,
     pub(crate) counters: Counters,
@@ -79,7 +79,7 @@ pub(crate) struct Sender {
     /// It waits until less lies there.
     pub(crate) throttled: bool,
     /// A loss probe is out: the number behind it.
-    pub(crate) tlp_end: Option<u64>,
+    pub(crate) tlp_end: Maybe,
     /// It was a retransmission.
     pub(crate) tlp_again: bool,
     /// A loss probe is due and not yet sent.
@@ -90,8 +90,6 @@ pub(crate) struct Sender {
     pub(crate) window_probe_due: bool,
     /// The end of the highest range acknowledged selectively.
     pub(crate) fack: u64,
-    /// The blocks of the last acknowledgement.
-    pub(crate) known_sacks: [(u64, u64); 4],
     /// The acknowledgement at hand echoes marks.
     pub(crate) echoing: bool,
     /// The time stamp that it echoes.
@@ -131,12 +129,11 @@ impl Sender {
         Self {
             flow,
             cc,
-            units: Units::default(),
+            units: Rare::default(),
             rtt: Rtt::default(),
-            rec: Recovery::default(),
-            rack: Rack::default(),
+            rec: Rare::default(),
+            rack: Rare::default(),
             rate: Rate::default(),
-            gather: Gather::default(),
             ecn: EcnSender::default(),
             timer: None,
             counters: Counters::default(),
@@ -151,13 +148,12 @@ impl Sender {
             chunk_slides: false,
             below: 0,
             throttled: false,
-            tlp_end: None,
+            tlp_end: Maybe::NONE,
             tlp_again: false,
             probe_due: false,
             timeout_due: false,
             window_probe_due: false,
             fack: 0,
-            known_sacks: [(0, 0); 4],
             echoing: false,
             echo: None,
             window_stamp: 0,

@@ -3,6 +3,7 @@
 use txweir_core::Instant;
 
 use crate::flow::CaState;
+use crate::rare::Maybe;
 use crate::rtt::RTO_MIN_US;
 use crate::sender::Sender;
 
@@ -134,7 +135,7 @@ fn timed_out(s: &mut Sender) -> bool {
     if s.retransmits >= RETRIES_MAX {
         return false;
     }
-    s.tlp_end = None;
+    s.tlp_end = Maybe::NONE;
     s.counters.timeouts += 1;
     crate::recovery::enter_loss(s);
     s.retransmits += 1;
