@@ -1,5 +1,7 @@
 //! One end of a connection: the handshake, the two halves, and what its driver calls.
 
+use std::sync::Arc;
+
 use txweir_core::{Ecn, Instant};
 
 use crate::accecn;
@@ -46,7 +48,6 @@ pub struct Connection {
     state: State,
     tx: Sender,
     rx: Receiver,
-    config: Box<Config>,
     /// A SYN, or the answer to one, is to be sent.
     syn_due: bool,
     syn_sent: Instant,
@@ -66,24 +67,23 @@ pub struct Connection {
 
 impl Connection {
     /// The end that opens the connection: its first [`transmit`](Self::transmit) gives the SYN.
-    pub fn connect(config: &Config) -> Self {
-        let mut c = Self::new(config, State::SynSent);
+    pub fn connect(config: impl Into<Arc<Config>>) -> Self {
+        let mut c = Self::new(config.into(), State::SynSent);
         c.syn_due = true;
-        c.rx.window.first(u64::from(config.mss));
+        c.rx.window.first(u64::from(c.tx.config.mss));
         c
     }
 
     /// The end that waits for the connection.
-    pub fn listen(config: &Config) -> Self {
-        Self::new(config, State::Listen)
+    pub fn listen(config: impl Into<Arc<Config>>) -> Self {
+        Self::new(config.into(), State::Listen)
     }
 
-    fn new(config: &Config, state: State) -> Self {
+    fn new(config: Arc<Config>, state: State) -> Self {
         Self {
             state,
-            tx: Sender::new(config),
-            rx: Receiver::new(config),
-            config: Box::new(config.clone()),
+            tx: Sender::new(Arc::clone(&config)),
+            rx: Receiver::new(Arc::clone(&config)),
             syn_due: false,
             syn_sent: Instant::ZERO,
             syns: 0,
@@ -97,6 +97,10 @@ impl Connection {
         }
     }
 
+    /// How it does TCP. Ends that do it alike may share one configuration.
+    pub const fn config(&self) -> &Arc<Config> {
+        &self.tx.config
+    }
     /// Where it stands.
     pub const fn state(&self) -> State {
         self.state
@@ -133,9 +137,9 @@ impl Connection {
             return 0;
         }
         self.tx.flow.now = now;
-        let most = match self.config.send_buffer {
+        let most = match self.tx.config.send_buffer {
             0 => {
-                let windows = u64::from(self.tx.flow.cwnd.max(self.config.initial_window));
+                let windows = u64::from(self.tx.flow.cwnd.max(self.tx.config.initial_window));
                 self.tx.cc.buffer_windows() * windows * u64::from(self.tx.flow.mss) + 65_536
             }
             n => n,
@@ -245,7 +249,7 @@ impl Connection {
         if !self.scaled {
             self.rx.window.scale = 0;
         }
-        let own = u32::from(self.config.mss);
+        let own = u32::from(self.tx.config.mss);
         let peer = if syn.mss == 0 { 536 } else { u32::from(syn.mss) };
         self.tx.flow.mss = own.min(peer).max(64) - if self.stamps { 12 } else { 0 };
         let segment = own - if self.stamps { 12 } else { 0 };
@@ -261,7 +265,7 @@ impl Connection {
     /// The mode that this end would like.
     fn wish(&self) -> EcnMode {
         match self.tx.cc.wants() {
-            Wants::Classic => self.config.ecn,
+            Wants::Classic => self.tx.config.ecn,
             Wants::Dctcp => EcnMode::Classic,
             Wants::L4s => EcnMode::Accurate,
         }
@@ -346,7 +350,7 @@ impl Connection {
         let us = match seg.stamps {
             // Which SYN is answered only time stamps tell.
             Some((_, echo)) if self.syns > 1 => {
-                let ms = self.config.tick.stamp(now).wrapping_sub(echo);
+                let ms = tx.config.tick.stamp(now).wrapping_sub(echo);
                 (echo != 0 && ms < 1 << 20).then(|| ms.max(1) * 1_000)
             }
             _ => (self.syns <= 1).then_some(since_syn),
@@ -423,7 +427,7 @@ impl Connection {
             flags,
             ecn,
             sacks,
-            stamps: self.stamps.then(|| (self.config.tick.stamp(now), self.rx.recent_stamp)),
+            stamps: self.stamps.then(|| (self.tx.config.tick.stamp(now), self.rx.recent_stamp)),
             ecn_bytes: self.rx.ecn.option(OPTIONS_MAX - used),
             departs: now,
             ..Segment::default()
@@ -452,7 +456,7 @@ impl Connection {
             accurate: self.tx.ecn.mode == EcnMode::Accurate,
             ecn,
             sacks,
-            stamps: self.stamps.then(|| (self.config.tick.stamp(out.departs), self.rx.recent_stamp)),
+            stamps: self.stamps.then(|| (self.tx.config.tick.stamp(out.departs), self.rx.recent_stamp)),
             ecn_bytes: None,
             syn: None,
             departs: if self.tx.queue_paces { out.departs } else { now },
@@ -495,8 +499,8 @@ impl Connection {
             flags: Flags::SYN.with_if(Flags::ACK, answers).with(Flags::of_ace(ace)),
             ecn,
             ecn_bytes,
-            stamps: self.stamps.then(|| (self.config.tick.stamp(now), self.rx.recent_stamp)),
-            syn: Some(SynOptions { mss: self.config.mss, scale, sack: self.sack }),
+            stamps: self.stamps.then(|| (self.tx.config.tick.stamp(now), self.rx.recent_stamp)),
+            syn: Some(SynOptions { mss: self.tx.config.mss, scale, sack: self.sack }),
             departs: now,
             again: self.syns > 1,
             ..Segment::default()

@@ -1,13 +1,14 @@
 //! The receiving half of a connection: what has come, what is missing, and when to acknowledge.
 
+use std::sync::Arc;
+
 use txweir_core::{Ecn, Instant, Nanos};
 
 use crate::config::Config;
 use crate::ecn::{EcnReceiver, Reaction};
 use crate::gaps::{Added, Gaps};
-use crate::rare::Rare;
+use crate::rare::{Maybe, Rare};
 use crate::segment::{Flags, Sacks, Segment};
-use crate::tick::Tick;
 use crate::window::Window;
 
 /// Acknowledgements in a row without delay, at most.
@@ -46,7 +47,7 @@ pub(crate) struct Receiver {
     /// Next number that the reader takes.
     pub(crate) read: u64,
     /// The number of the FIN, once it has come.
-    fin: Option<u64>,
+    fin: Maybe,
     /// What came out of order.
     gaps: Rare<Gaps>,
     duplicate: Option<(u64, u64)>,
@@ -83,22 +84,23 @@ pub(crate) struct Receiver {
     sack: bool,
     stamps: bool,
     /// The acknowledgement of what came before a change of marks goes first.
-    pub(crate) split_at: Option<u64>,
+    pub(crate) split_at: Maybe,
     seen_next: u64,
-    tick: Tick,
+    /// What it was made from; shared with the sending half.
+    config: Arc<Config>,
     /// A window's worth of data from here tells a round trip where there are no time stamps.
     rtt_from: (u64, Instant),
 }
 
 impl Receiver {
-    pub(crate) fn new(c: &Config) -> Self {
+    pub(crate) fn new(c: Arc<Config>) -> Self {
         Self {
             next: 0,
             read: 1,
-            fin: None,
+            fin: Maybe::NONE,
             gaps: Rare::default(),
             duplicate: None,
-            window: Window::new(c),
+            window: Window::new(&c),
             ecn: EcnReceiver::default(),
             due: Due::Never,
             acked: 0,
@@ -119,10 +121,10 @@ impl Receiver {
             recent_stamp: 0,
             sack: c.sack,
             stamps: c.stamps,
-            split_at: None,
+            split_at: Maybe::NONE,
             seen_next: 0,
-            tick: c.tick,
             rtt_from: (0, Instant::ZERO),
+            config: c,
         }
     }
 
@@ -139,7 +141,7 @@ impl Receiver {
 
     /// Bytes in order that wait for the reader.
     pub(crate) const fn readable(&self) -> u64 {
-        let end = match self.fin {
+        let end = match self.fin.get() {
             Some(fin) if self.next > fin => fin,
             _ => self.next,
         };
@@ -147,11 +149,11 @@ impl Receiver {
     }
     /// The reader has everything and the peer has closed.
     pub(crate) fn finished(&self) -> bool {
-        self.fin.is_some_and(|fin| self.next > fin && self.read == fin)
+        self.fin.get().is_some_and(|fin| self.next > fin && self.read == fin)
     }
     /// The peer's FIN has come in order.
     pub(crate) fn closed(&self) -> bool {
-        self.fin.is_some_and(|fin| self.next > fin)
+        self.fin.get().is_some_and(|fin| self.next > fin)
     }
     /// Bytes in the buffer: unread, and out of order.
     fn held(&self) -> u64 {
@@ -220,7 +222,7 @@ impl Receiver {
         self.next = end;
         self.event(now, seg, rto);
         if seg.flags.has(Flags::FIN) {
-            self.fin = Some(end - 1);
+            self.fin = Maybe::some(end - 1);
             self.due = Due::Now;
         }
         let filled = ofo && self.join();
@@ -260,7 +262,7 @@ impl Receiver {
             return;
         }
         if echo != 0 && self.window.fresh(echo) && seg.len >= self.segment {
-            let ms = self.tick.stamp(now).wrapping_sub(echo);
+            let ms = self.config.tick.stamp(now).wrapping_sub(echo);
             if ms < 1 << 20 {
                 self.window.round_trip(ms.max(1) * 1_000);
             }
@@ -271,7 +273,7 @@ impl Receiver {
     fn event(&mut self, now: Instant, seg: &Segment, rto: u64) {
         self.schedule();
         self.measure(seg);
-        let ticks = self.tick.count(now);
+        let ticks = self.config.tick.count(now);
         if self.delay == 0 {
             self.incr_quick(QUICK_MAX);
             self.delay = self.delay_min;
@@ -306,7 +308,7 @@ impl Receiver {
             self.quick_mode(2);
         }
         if before && self.timer_meant {
-            self.split_at = Some(self.seen_next);
+            self.split_at = Maybe::some(self.seen_next);
         } else {
             self.ecn.turn();
         }
@@ -361,7 +363,7 @@ impl Receiver {
     /// Data has come ahead of what is missing.
     fn early(&mut self, now: Instant, seg: &Segment, srtt8_us: u32) {
         if seg.flags.has(Flags::FIN) {
-            self.fin = Some(seg.end() - 1);
+            self.fin = Maybe::some(seg.end() - 1);
         }
         self.mark(seg.ecn, seg.flags);
         self.schedule();
@@ -434,20 +436,20 @@ impl Receiver {
     }
 
     fn delay_more(&mut self, now: Instant, srtt8_us: u32) {
-        let ticks = self.tick.count(now);
+        let ticks = self.config.tick.count(now);
         let mut delay = self.delay;
         if delay > self.delay_min {
-            let mut most = self.tick.from_millis(500);
+            let mut most = self.config.tick.from_millis(500);
             if self.interactive || self.pushed > 0 {
-                most = self.tick.from_millis(DELAY_MAX_MS);
+                most = self.config.tick.from_millis(DELAY_MAX_MS);
             }
             if srtt8_us > 0 {
-                let rtt = self.tick.from_micros(u64::from(srtt8_us >> 3)).max(self.delay_min);
+                let rtt = self.config.tick.from_micros(u64::from(srtt8_us >> 3)).max(self.delay_min);
                 most = most.min(rtt);
             }
             delay = delay.min(most);
         }
-        let mut expires = ticks + delay.min(self.tick.from_millis(DELAY_MAX_MS));
+        let mut expires = ticks + delay.min(self.config.tick.from_millis(DELAY_MAX_MS));
         if let Some((set, _)) = self.timer.filter(|_| self.timer_meant) {
             if set <= ticks + (delay >> 2) {
                 self.due = Due::Now;
@@ -455,7 +457,7 @@ impl Receiver {
             }
             expires = expires.min(set);
         }
-        self.timer = Some((expires, self.tick.expiry(now, expires)));
+        self.timer = Some((expires, self.config.tick.expiry(now, expires)));
         self.timer_meant = true;
     }
 

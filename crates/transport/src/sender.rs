@@ -1,5 +1,7 @@
 //! The sending half of a connection: its state, and what others ask of it.
 
+use std::sync::Arc;
+
 use crate::cc::{self, Congestion};
 use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
@@ -109,18 +111,14 @@ pub(crate) struct Sender {
     pub(crate) closing: bool,
     /// The last number sent of a segment shorter than a full one.
     pub(crate) short_end: u64,
-    pub(crate) gso_segs: u32,
-    pub(crate) small_queue_max: u64,
-    pub(crate) small_queues: bool,
-    pub(crate) size_by_rate: bool,
-    pub(crate) nagle: bool,
-    pub(crate) restart_after_idle: bool,
+    /// What it was made from; ends with equal configurations may share one.
+    pub(crate) config: Arc<Config>,
     pub(crate) queue_paces: bool,
 }
 
 impl Sender {
-    pub(crate) fn new(config: &Config) -> Self {
-        let mut flow = Flow::new(config);
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        let mut flow = Flow::new(&config);
         let mut cc = cc::make(config.algorithm, &mut flow, config.seed);
         cc.start(&mut flow);
         if config.pacing == Pacing::Auto {
@@ -164,13 +162,8 @@ impl Sender {
             data_segments: 0,
             closing: false,
             short_end: 0,
-            gso_segs: config.gso_segs.max(1),
-            small_queue_max: config.small_queue_max,
-            small_queues: config.small_queues,
-            size_by_rate: config.size_by_rate,
-            nagle: config.nagle,
-            restart_after_idle: config.restart_after_idle,
             queue_paces: config.pacing == Pacing::Queue,
+            config,
         }
     }
 
@@ -198,7 +191,7 @@ impl Sender {
     /// The application has handed over `bytes` more.
     pub(crate) fn written(&mut self, bytes: u64) {
         let idle = self.flow.out == 0 && self.flow.next == self.flow.write;
-        if idle && self.restart_after_idle && !self.cc.owns_window() {
+        if idle && self.config.restart_after_idle && !self.cc.owns_window() {
             let silent = self.flow.ticks().saturating_sub(self.flow.last_sent);
             if self.flow.last_sent > 0 && silent > self.rto() {
                 self.restart(silent);
