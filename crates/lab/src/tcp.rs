@@ -191,9 +191,9 @@ pub struct Conn {
     /// Timeouts change the flow's hash.
     rehashes: bool,
     /// What the transmit path gave back: nothing more leaves until `wake`.
-    held: Option<Frame>,
+    held: Option<Box<Frame>>,
     /// What follows it of a unit that was being cut.
-    rest: Option<Frame>,
+    rest: Option<Box<Frame>>,
     blocked: bool,
     stats: ConnStats,
 }
@@ -208,13 +208,13 @@ impl Conn {
         label: Label,
         seed: u64,
     ) -> Self {
-        let tcp = Connection::connect(&c.transport(seed));
+        let tcp = Connection::connect(c.transport(seed));
         Self { opens: Some(start), ..Self::new(c, tcp, (local, remote), app, label, seed) }
     }
 
     /// The end that waits for the connection from `remote`.
     pub fn listen(c: &TcpConfig, (local, remote): (Addr, Addr), app: App, label: Label, seed: u64) -> Self {
-        let tcp = Connection::listen(&c.transport(seed));
+        let tcp = Connection::listen(c.transport(seed));
         Self::new(c, tcp, (local, remote), app, label, seed)
     }
 
@@ -253,7 +253,7 @@ impl Conn {
         &mut self.app
     }
     /// Counters.
-    pub const fn stats(&self) -> ConnStats {
+    pub fn stats(&self) -> ConnStats {
         ConnStats { retransmitted: self.tcp.counters().retransmitted_bytes, ..self.stats }
     }
     /// This end's address.
@@ -267,6 +267,10 @@ impl Conn {
     /// The state machine.
     pub const fn tcp(&self) -> &Connection {
         &self.tcp
+    }
+    /// Shares what is configured with `other` if both do TCP alike: many ends then read the same few cache lines.
+    pub fn share_config(&mut self, other: &Self) {
+        self.tcp.share_config(other.tcp.config());
     }
     /// True while a full transmit path keeps it from sending.
     pub const fn is_blocked(&self) -> bool {
@@ -329,7 +333,7 @@ impl Conn {
     fn drain(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> Result<(), Frame>) {
         while !self.blocked {
             let frame = match self.held.take().or_else(|| self.rest.take()) {
-                Some(frame) => frame,
+                Some(frame) => *frame,
                 None => match self.tcp.transmit(now) {
                     Some(seg) => self.frame(now, &seg),
                     None => return,
@@ -344,7 +348,7 @@ impl Conn {
                 self.give(frame.segment(i), sink);
                 if self.blocked {
                     // What comes back keeps what filters have said of it; they have not seen the rest of its unit.
-                    self.rest = (i + 1 < segs).then(|| frame.part(i + 1, segs - i - 1));
+                    self.rest = (i + 1 < segs).then(|| Box::new(frame.part(i + 1, segs - i - 1)));
                     break;
                 }
             }
@@ -352,7 +356,7 @@ impl Conn {
     }
 
     fn give(&mut self, frame: Frame, sink: &mut impl FnMut(Frame) -> Result<(), Frame>) {
-        self.held = self.offer(frame, sink).err();
+        self.held = self.offer(frame, sink).err().map(Box::new);
         self.blocked = self.held.is_some();
     }
 

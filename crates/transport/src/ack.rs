@@ -265,7 +265,7 @@ fn round_trip(s: &mut Sender, t: &Taken, told: &Told) -> Option<u32> {
         && let Some(echo) = s.echo
     {
         // What was sent again: time stamps tell which transmission is answered.
-        let ms = s.flow.tick.stamp(now).wrapping_sub(echo);
+        let ms = s.flow.tick().stamp(now).wrapping_sub(echo);
         let us = if ms < 1 << 20 { ms.max(1) * 1_000 } else { return None };
         (first, last) = (Some(us), Some(us));
     }

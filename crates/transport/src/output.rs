@@ -62,13 +62,13 @@ pub(crate) fn paced_until(s: &Sender) -> Option<Instant> {
 
 /// Too much lies below the socket (small queues). One unit in flight may always have a second.
 fn small_queue_full(s: &mut Sender, payload: u64) -> bool {
-    if !s.config.small_queues {
+    if !s.flow.config.small_queues {
         return false;
     }
     let rate = if s.flow.pacing_rate == u64::MAX { u64::MAX } else { s.flow.pacing_rate >> 10 };
     let mut most = (2 * (payload + UNIT_MEMORY)).max(rate);
     if !(s.flow.paced || s.queue_paces) {
-        most = most.min(s.config.small_queue_max);
+        most = most.min(s.flow.config.small_queue_max);
     }
     s.throttled = s.below >= most && s.units.len() > 1;
     s.throttled
@@ -121,7 +121,7 @@ fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
         s.rec.prr_out += n;
     }
     let out = leave(s, i, in_flight);
-    s.rec.again_stamp = s.rec.again_stamp.or(Some(s.flow.tick.stamp(out.departs)));
+    s.rec.again_stamp = s.rec.again_stamp.or(Some(s.flow.tick().stamp(out.departs)));
     Some(out)
 }
 
@@ -181,14 +181,14 @@ fn probe(s: &mut Sender) -> Option<Out> {
 fn burst(s: &Sender) -> u32 {
     let f = &s.flow;
     let most = u64::from(f.gso_max.max(f.mss));
-    let by_rate = s.config.size_by_rate && f.pacing_rate != u64::MAX;
+    let by_rate = s.flow.config.size_by_rate && f.pacing_rate != u64::MAX;
     let mut bytes = if by_rate { f.pacing_rate >> 10 } else { most };
     let short = if f.min_rtt_us == u32::MAX { 32 } else { f.min_rtt_us >> RTT_LOG };
     if short < 32 {
         bytes = bytes.saturating_add(most >> short);
     }
     let n = (bytes.min(most) / u64::from(f.mss.max(1))) as u32;
-    n.max(s.cc.burst_min(f)).min(s.config.gso_segs.max(1)).min((most / u64::from(f.mss.max(1))).max(1) as u32)
+    n.max(s.cc.burst_min(f)).min(s.flow.config.gso_segs.max(1)).min((most / u64::from(f.mss.max(1))).max(1) as u32)
 }
 
 /// New data, if there is some and nothing forbids it.
@@ -219,7 +219,7 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     if chunk <= u64::from(mss) {
         // A short segment waits while another is out (RFC 896), if that is switched on.
         let short = left < u64::from(mss) && !s.closing;
-        if s.config.nagle && short && s.flow.out > 0 && s.short_end > s.flow.una {
+        if s.flow.config.nagle && short && s.flow.out > 0 && s.short_end > s.flow.una {
             return None;
         }
     } else if defers(s, room, window, most, chunk) {
@@ -228,7 +228,7 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(chunk.max(1)).min(window);
     // A short segment at its end waits if another is out (RFC 896).
     let short = len % u64::from(mss);
-    let waits = s.config.nagle && short > 0 && short < len && s.short_end > s.flow.una;
+    let waits = s.flow.config.nagle && short > 0 && short < len && s.short_end > s.flow.una;
     let len = if waits { len - short } else { len };
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     if small_queue_full(s, u64::from(len)) {
@@ -320,11 +320,11 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
     let prior = f.departs;
     f.departs = f.departs.max(f.now);
     let at = f.departs;
-    s.data_segments += u64::from(n);
+    s.segments_sent += u64::from(n);
     if (f.paced || s.queue_paces)
         && f.pacing_rate != u64::MAX
         && f.pacing_rate > 0
-        && s.data_segments >= UNPACED
+        && s.segments_sent >= UNPACED
     {
         let ns = u64::from(payload).saturating_mul(1_000_000_000) / f.pacing_rate;
         // Lateness of the timer is made up for, by half of each departure at most.
@@ -333,7 +333,6 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
     }
     f.last_sent = f.ticks();
     s.below += u64::from(payload) + UNIT_MEMORY;
-    s.counters.segments_sent += u64::from(n);
     at
 }
 
@@ -386,7 +385,7 @@ fn validate(s: &mut Sender, limited: bool) {
     }
     s.window_used = s.window_used.max(f.out);
     let silent = f.ticks().saturating_sub(s.window_stamp);
-    if s.config.restart_after_idle && !s.cc.owns_window() && silent >= s.rto() {
+    if s.flow.config.restart_after_idle && !s.cc.owns_window() && silent >= s.rto() {
         let f = &mut s.flow;
         if f.state == CaState::Open {
             let used = s.window_used.max(f.initial_window);

@@ -73,7 +73,7 @@ impl Rack {
     /// True if the answer to a unit that was sent again came too early to be of the last transmission.
     pub(crate) fn spurious(flow: &Flow, unit: &Unit, echo: Option<u32>) -> bool {
         let Some(echo) = echo.filter(|_| unit.marks.has(Marks::EVER_AGAIN)) else { return false };
-        (echo.wrapping_sub(flow.tick.stamp(unit.sent)) as i32) < 0
+        (echo.wrapping_sub(flow.tick().stamp(unit.sent)) as i32) < 0
     }
 
     /// Adapts the window to duplicates (section 6.2, step 4). `prior` is what was delivered when the latest unit was sent.

@@ -50,7 +50,7 @@ pub(crate) struct Receiver {
     fin: Maybe,
     /// What came out of order.
     gaps: Rare<Gaps>,
-    duplicate: Option<(u64, u64)>,
+    duplicate: Option<Box<(u64, u64)>>,
     pub(crate) window: Window,
     pub(crate) ecn: EcnReceiver,
     pub(crate) due: Due,
@@ -72,10 +72,11 @@ pub(crate) struct Receiver {
     last_data: u64,
     /// The tick for which the delayed acknowledgement is set, and when that is. An acknowledgement that goes earlier leaves
     /// the timer in its wheel: it then only hurries compressed ones.
-    timer: Option<(u64, Instant)>,
+    timer_tick: u64,
+    timer_at: Maybe,
     timer_meant: bool,
     /// When compressed acknowledgements go.
-    pub(crate) compress_at: Option<Instant>,
+    pub(crate) compress_at: Maybe,
     compressed: u32,
     duplicates: u32,
     duplicates_at: u64,
@@ -87,7 +88,7 @@ pub(crate) struct Receiver {
     pub(crate) split_at: Maybe,
     seen_next: u64,
     /// What it was made from; shared with the sending half.
-    config: Arc<Config>,
+    pub(crate) config: Arc<Config>,
     /// A window's worth of data from here tells a round trip where there are no time stamps.
     rtt_from: (u64, Instant),
 }
@@ -112,9 +113,10 @@ impl Receiver {
             delay: 0,
             delay_min: c.tick.from_micros(c.ack_delay.0 / 1_000),
             last_data: 0,
-            timer: None,
+            timer_tick: 0,
+            timer_at: Maybe::NONE,
             timer_meant: false,
-            compress_at: None,
+            compress_at: Maybe::NONE,
             compressed: 0,
             duplicates: 0,
             duplicates_at: 0,
@@ -190,8 +192,8 @@ impl Receiver {
 
     /// A segment has come. `rto` and `srtt8_us` are those of the sending half. False if it lies outside the window.
     pub(crate) fn data(&mut self, now: Instant, seg: &Segment, rto: u64, srtt8_us: u32) -> bool {
-        if !self.timer_meant && self.timer.is_some_and(|(_, at)| at <= now) {
-            self.timer = None;
+        if !self.timer_meant && self.timer_at.get().is_some_and(|at| at <= now.0) {
+            self.timer_at = Maybe::NONE;
         }
         let (start, end) = (seg.seq, seg.end());
         let right = self.next + self.window.left(self.next);
@@ -215,7 +217,7 @@ impl Receiver {
             return true;
         }
         if start < self.next {
-            self.duplicate = Some((start, self.next));
+            self.duplicate = Some(Box::new((start, self.next)));
             self.quick_mode(QUICK_MAX);
         }
         let ofo = !self.gaps.is_empty();
@@ -236,7 +238,7 @@ impl Receiver {
     /// What lies outside the window, or has come before, is acknowledged at once (RFC 9293 section 3.10.7.4).
     fn outside(&mut self, seg: &Segment) {
         if seg.end() > seg.seq && seg.seq < self.next {
-            self.duplicate = Some((seg.seq, seg.end().min(self.next)));
+            self.duplicate = Some(Box::new((seg.seq, seg.end().min(self.next))));
             self.quick_mode(QUICK_MAX);
         }
         self.due = Due::Now;
@@ -373,7 +375,7 @@ impl Receiver {
         }
         match self.gaps.add(seg.seq, seg.end()) {
             Added::Full => return,
-            Added::Known => self.duplicate = Some((seg.seq, seg.end())),
+            Added::Known => self.duplicate = Some(Box::new((seg.seq, seg.end()))),
             Added::New => {}
         }
         // A sender that misses several ranges is to know at once.
@@ -392,7 +394,7 @@ impl Receiver {
     /// What came early joins what is in order now. True if something did.
     fn join(&mut self) -> bool {
         let (next, twice) = self.gaps.join(self.next);
-        self.duplicate = self.duplicate.or(twice);
+        self.duplicate = self.duplicate.take().or_else(|| twice.map(Box::new));
         if self.gaps.is_empty() {
             self.gaps.forget();
         }
@@ -425,13 +427,13 @@ impl Receiver {
             return;
         }
         self.compressed += 1;
-        if self.compress_at.is_none() {
+        if !self.compress_at.is_some() {
             let mut rtt8 = self.window.rtt8_us();
             if srtt8_us > 0 && srtt8_us < rtt8 {
                 rtt8 = srtt8_us;
             }
             let wait = (u64::from(rtt8) * 125 / 20).min(COMPRESS_NS);
-            self.compress_at = Some(now + Nanos(wait + COMPRESS_SLACK_NS));
+            self.compress_at = Maybe::some((now + Nanos(wait + COMPRESS_SLACK_NS)).0);
         }
     }
 
@@ -450,27 +452,28 @@ impl Receiver {
             delay = delay.min(most);
         }
         let mut expires = ticks + delay.min(self.config.tick.from_millis(DELAY_MAX_MS));
-        if let Some((set, _)) = self.timer.filter(|_| self.timer_meant) {
+        if self.timer_meant && self.timer_at.is_some() {
+            let set = self.timer_tick;
             if set <= ticks + (delay >> 2) {
                 self.due = Due::Now;
                 return;
             }
             expires = expires.min(set);
         }
-        self.timer = Some((expires, self.config.tick.expiry(now, expires)));
+        (self.timer_tick, self.timer_at) = (expires, Maybe::some(self.config.tick.expiry(now, expires).0));
         self.timer_meant = true;
     }
 
     /// The timer of delayed or of compressed acknowledgements has fired, or neither.
     pub(crate) fn on_time(&mut self, now: Instant, rto: u64) {
-        if self.compress_at.is_some_and(|at| at <= now) {
-            self.compress_at = None;
+        if self.compress_at.get().is_some_and(|at| at <= now.0) {
+            self.compress_at = Maybe::NONE;
             if self.compressed > 0 {
                 self.due = Due::Now;
             }
         }
-        if self.timer.is_some_and(|(_, at)| at <= now) {
-            self.timer = None;
+        if self.timer_at.get().is_some_and(|at| at <= now.0) {
+            self.timer_at = Maybe::NONE;
             let meant = std::mem::replace(&mut self.timer_meant, false);
             if self.compressed > 0 {
                 self.due = Due::Now;
@@ -510,14 +513,14 @@ impl Receiver {
         if let Some(counts) = self.ecn.counts.made() {
             counts.told();
         }
-        (self.compress_at, self.compressed) = (None, 0);
+        (self.compress_at, self.compressed) = (Maybe::NONE, 0);
         let window = self.window.offer(self.next, self.held(), u64::from(self.segment));
         self.acked = self.next;
         let most = if self.stamps { 3 } else { 4 };
         let mut sacks = Sacks::default();
         if self.sack {
-            if let Some((start, end)) = self.duplicate.take() {
-                sacks.push(start, end, most);
+            if let Some(twice) = self.duplicate.take() {
+                sacks.push(twice.0, twice.1, most);
             }
             for &(start, end) in self.gaps.blocks() {
                 sacks.push(start, end, most);
@@ -529,8 +532,8 @@ impl Receiver {
 
     /// When one of its timers fires.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let timer = self.timer.filter(|_| self.timer_meant || self.compressed > 0).map(|(_, at)| at);
-        [timer, self.compress_at].into_iter().flatten().min()
+        let timer = self.timer_at.get().filter(|_| self.timer_meant || self.compressed > 0);
+        [timer, self.compress_at.get()].into_iter().flatten().min().map(Instant)
     }
 
     /// Data was sent soon after data came: acknowledgements can ride on it.

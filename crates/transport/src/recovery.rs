@@ -152,7 +152,7 @@ pub(crate) fn find_lost(s: &mut Sender, v: &mut Verdict) {
         s.rec.lost_from = s.rec.lost_from.min(low);
     }
     if let Some(us) = wait {
-        let ticks = s.flow.tick.from_micros(us) + timer::MIN_TICKS;
+        let ticks = s.flow.tick().from_micros(us) + timer::MIN_TICKS;
         timer::set(s, Purpose::Reorder, ticks);
         v.timer = false;
     }

@@ -7,7 +7,7 @@ use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
 use crate::flow::Flow;
 use crate::rack::Rack;
-use crate::rare::{Maybe, Rare};
+use crate::rare::{Blank, Maybe, Rare};
 use crate::rate::Rate;
 use crate::recovery::Recovery;
 use crate::rtt::Rtt;
@@ -45,6 +45,27 @@ pub struct Counters {
     pub marks_received: u64,
 }
 
+impl Blank for Counters {
+    fn blank() -> &'static Self {
+        const NONE: Counters = Counters {
+            segments_sent: 0,
+            retransmitted: 0,
+            retransmitted_bytes: 0,
+            timeouts: 0,
+            spurious_timeouts: 0,
+            recoveries: 0,
+            undone: 0,
+            probes: 0,
+            duplicates_reported: 0,
+            reduced_by_marks: 0,
+            acks_sent: 0,
+            segments_received: 0,
+            marks_received: 0,
+        };
+        &NONE
+    }
+}
+
 /// The sending half.
 #[derive(Debug)]
 pub(crate) struct Sender {
@@ -57,7 +78,12 @@ pub(crate) struct Sender {
     pub(crate) rate: Rate,
     pub(crate) ecn: EcnSender,
     pub(crate) timer: Option<Timer>,
-    pub(crate) counters: Counters,
+    /// What it has counted, but for what every end counts.
+    pub(crate) counters: Rare<Counters>,
+    /// Segments of data sent; acknowledgements sent and segments received without and with data.
+    pub(crate) segments_sent: u64,
+    pub(crate) acks_sent: u64,
+    pub(crate) segments_received: u64,
     /// Doublings of the timeout.
     pub(crate) backoff: u32,
     /// Timeouts since the last progress.
@@ -105,14 +131,10 @@ pub(crate) struct Sender {
     pub(crate) burst: u32,
     /// Waits for more window rather than send a small unit.
     pub(crate) deferring: bool,
-    /// Segments of data sent, for the pacing that spares the first ones.
-    pub(crate) data_segments: u64,
     /// No more data comes after `flow.write`.
     pub(crate) closing: bool,
     /// The last number sent of a segment shorter than a full one.
     pub(crate) short_end: u64,
-    /// What it was made from; ends with equal configurations may share one.
-    pub(crate) config: Arc<Config>,
     pub(crate) queue_paces: bool,
 }
 
@@ -134,7 +156,10 @@ impl Sender {
             rate: Rate::default(),
             ecn: EcnSender::default(),
             timer: None,
-            counters: Counters::default(),
+            counters: Rare::default(),
+            segments_sent: 0,
+            acks_sent: 0,
+            segments_received: 0,
             backoff: 0,
             retransmits: 0,
             window_probes: 0,
@@ -159,11 +184,19 @@ impl Sender {
             usage_end: 0,
             burst: 0,
             deferring: false,
-            data_segments: 0,
             closing: false,
             short_end: 0,
             queue_paces: config.pacing == Pacing::Queue,
-            config,
+        }
+    }
+
+    /// What it has counted.
+    pub(crate) fn counters(&self) -> Counters {
+        Counters {
+            segments_sent: self.segments_sent,
+            acks_sent: self.acks_sent,
+            segments_received: self.segments_received,
+            ..*self.counters
         }
     }
 
@@ -184,14 +217,14 @@ impl Sender {
 
     /// Timeout in ticks, backoff included.
     pub(crate) fn rto(&self) -> u64 {
-        let most = self.flow.tick.from_micros(crate::rtt::RTO_MAX_US);
-        (self.rtt.rto(&self.flow.tick) << self.backoff.min(16)).min(most)
+        let most = self.flow.tick().from_micros(crate::rtt::RTO_MAX_US);
+        (self.rtt.rto(self.flow.tick()) << self.backoff.min(16)).min(most)
     }
 
     /// The application has handed over `bytes` more.
     pub(crate) fn written(&mut self, bytes: u64) {
         let idle = self.flow.out == 0 && self.flow.next == self.flow.write;
-        if idle && self.config.restart_after_idle && !self.cc.owns_window() {
+        if idle && self.flow.config.restart_after_idle && !self.cc.owns_window() {
             let silent = self.flow.ticks().saturating_sub(self.flow.last_sent);
             if self.flow.last_sent > 0 && silent > self.rto() {
                 self.restart(silent);

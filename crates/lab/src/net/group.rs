@@ -291,6 +291,9 @@ impl Net {
 
     /// The members of a group that are there from the start.
     fn members(&mut self, group: &Group, number: u32) {
+        if group.load.is_tcp() {
+            self.ends.reserve_exact(2 * group.count as usize);
+        }
         for n in 0..group.count {
             let start = group.start + Nanos(self.rng.below(group.stagger.0.max(1)));
             let port = 2000 + (self.connections - group.count + n) as u16;
@@ -316,7 +319,10 @@ impl Net {
 
     /// Both ends of a connection: of the host that opens it, and of the other.
     pub(super) fn add_ends(&mut self, conns: [Conn; 2], g: &Group, number: u32) {
-        for (conn, host) in conns.into_iter().zip([g.from, g.to]) {
+        for (mut conn, host) in conns.into_iter().zip([g.from, g.to]) {
+            if let Some(like) = self.ends.len().checked_sub(2).map(|n| &self.ends[n]) {
+                conn.share_config(&like.conn);
+            }
             let (alarm, waiting, idle) = (Alarm::default(), false, false);
             self.ends.push(End { conn, alarm, host, group: number, waiting, idle });
         }

@@ -91,7 +91,7 @@ impl Cubic {
     fn look(&mut self, flow: &Flow, acked: u32) {
         let (cwnd, ticks) = (flow.cwnd, flow.ticks());
         self.acked += acked;
-        let hz = 1_000_000_000 / flow.tick.period.0.max(1);
+        let hz = 1_000_000_000 / flow.tick().period.0.max(1);
         if self.last.0 == cwnd && ticks.saturating_sub(self.last.1) <= hz / 32 {
             return;
         }
@@ -118,7 +118,7 @@ impl Cubic {
                 self.origin = self.last_max;
             }
         }
-        let t = ticks - self.epoch + flow.tick.from_micros(u64::from(self.delay_min));
+        let t = ticks - self.epoch + flow.tick().from_micros(u64::from(self.delay_min));
         let t = t * TIME / hz.max(1);
         let offset = t.abs_diff(self.k);
         let delta = (u128::from(C) * u128::from(offset).pow(3)) >> 40;
@@ -256,7 +256,7 @@ impl Congestion for Cubic {
     }
     fn measured(&mut self, flow: &mut Flow, ack: &Ack) {
         let Some(rtt_us) = ack.rtt_us else { return };
-        let hz = 1_000_000_000 / flow.tick.period.0.max(1);
+        let hz = 1_000_000_000 / flow.tick().period.0.max(1);
         // Just after a recovery the round trip is that of a queue.
         if self.epoch > 0 && flow.ticks().saturating_sub(self.epoch) < hz {
             return;
