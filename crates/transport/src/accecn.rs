@@ -58,8 +58,14 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    const START: Self =
-        Self { packets: CEP_START, ect0: BYTES_START, ce: 0, ect1: BYTES_START, since: (0, 0), marked: false };
+    const START: Self = Self {
+        packets: CEP_START,
+        ect0: BYTES_START,
+        ce: 0,
+        ect1: BYTES_START,
+        since: (0, 0),
+        marked: false,
+    };
 }
 
 impl Blank for Counts {

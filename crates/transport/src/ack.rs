@@ -163,7 +163,8 @@ pub(crate) fn pace(flow: &mut Flow, percent: Option<(u64, u64)>) {
 /// Takes the window that a segment offers if it is newer. True if it was taken.
 fn window(s: &mut Sender, seg: &Segment, scale: u8) -> bool {
     let shift = if seg.flags.has(Flags::SYN) { 0 } else { scale.min(14) };
-    let bytes = u64::from(seg.window) << shift;
+    // At most 2^30: the shift is at most 14 (RFC 7323 section 2.3).
+    let bytes = u32::from(seg.window) << shift;
     let newer = seg.ack > s.flow.una
         || seg.seq > s.window_seq
         || (seg.seq == s.window_seq && (bytes > s.window || bytes == 0));

@@ -348,7 +348,7 @@ impl Connection {
         tx.flow.app_limited = 0;
         tx.window_seq = seg.seq;
         let shift = if seg.flags.has(Flags::SYN) { 0 } else { self.peer_scale };
-        tx.window = u64::from(seg.window) << shift;
+        tx.window = u32::from(seg.window) << shift;
         tx.window_max = tx.window;
         tx.backoff = 0;
         tx.usage_end = 1;
@@ -479,7 +479,8 @@ impl Connection {
         self.syn_sent = now;
         self.syns += 1;
         let linear = self.state == State::SynSent && self.syns <= SYN_LINEAR + 1;
-        self.tx.backoff = if linear { 0 } else { (self.syns - 1).min(16) };
+        // At most 16.
+        self.tx.backoff = if linear { 0 } else { (self.syns - 1).min(16) as u8 };
         let ticks = self.tx.rto();
         timer::set(&mut self.tx, Purpose::Retransmit, ticks);
         let answers = self.state == State::SynReceived;
@@ -518,8 +519,7 @@ impl Connection {
     /// Does what is due. To be followed by [`transmit`](Self::transmit).
     pub fn on_time(&mut self, now: Instant) {
         self.tx.flow.now = now;
-        let rto = self.tx.rto();
-        self.rx.on_time(now, rto);
+        self.rx.on_time(now, || self.tx.rto());
         if self.tx.timer.is_none_or(|t| t.at > now) {
             return;
         }

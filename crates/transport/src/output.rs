@@ -188,7 +188,9 @@ fn burst(s: &Sender) -> u32 {
         bytes = bytes.saturating_add(most >> short);
     }
     let n = (bytes.min(most) / u64::from(f.mss.max(1))) as u32;
-    n.max(s.cc.burst_min(f)).min(s.flow.config.gso_segs.max(1)).min((most / u64::from(f.mss.max(1))).max(1) as u32)
+    n.max(s.cc.burst_min(f))
+        .min(s.flow.config.gso_segs.max(1))
+        .min((most / u64::from(f.mss.max(1))).max(1) as u32)
 }
 
 /// New data, if there is some and nothing forbids it.
@@ -247,7 +249,7 @@ fn chunk_left(s: &Sender) -> u64 {
 pub(crate) fn chunk(s: &Sender) -> u64 {
     let mss = u64::from(s.flow.mss.max(1));
     let room = u64::from(s.flow.gso_max).saturating_sub(HEADER_ROOM);
-    let half = (s.window_max / 2).max(mss);
+    let half = (u64::from(s.window_max) / 2).max(mss);
     (room.min(half) / mss).max(1) * mss
 }
 
@@ -261,7 +263,7 @@ fn defers(s: &mut Sender, room: u32, window: u64, most: u32, left: u64) -> bool 
     let mss = u64::from(f.mss);
     let congestion = u64::from(room) * mss;
     let limit = congestion.min(window);
-    let share = s.window.min(u64::from(f.cwnd) * mss) / 3;
+    let share = u64::from(s.window).min(u64::from(f.cwnd) * mss) / 3;
     if limit >= u64::from(most) * mss || (!last && limit >= left) || limit >= share {
         return false;
     }

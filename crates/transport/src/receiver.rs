@@ -7,7 +7,7 @@ use txweir_core::{Ecn, Instant, Nanos};
 use crate::config::Config;
 use crate::ecn::{EcnReceiver, Reaction};
 use crate::gaps::{Added, Gaps};
-use crate::rare::{Maybe, Rare};
+use crate::rare::{Blank, Maybe, Rare};
 use crate::segment::{Flags, Sacks, Segment};
 use crate::window::Window;
 
@@ -37,6 +37,13 @@ pub(crate) enum Due {
     Later,
     /// At once.
     Now,
+}
+
+/// From where on, and since when, a window's worth of data is timed.
+impl Blank for (u64, Instant) {
+    fn blank() -> &'static Self {
+        &(0, Instant::ZERO)
+    }
 }
 
 /// The receiving half.
@@ -90,7 +97,7 @@ pub(crate) struct Receiver {
     /// What it was made from; shared with the sending half.
     pub(crate) config: Arc<Config>,
     /// A window's worth of data from here tells a round trip where there are no time stamps.
-    rtt_from: (u64, Instant),
+    rtt_from: Rare<(u64, Instant)>,
 }
 
 impl Receiver {
@@ -125,7 +132,7 @@ impl Receiver {
             stamps: c.stamps,
             split_at: Maybe::NONE,
             seen_next: 0,
-            rtt_from: (0, Instant::ZERO),
+            rtt_from: Rare::default(),
             config: c,
         }
     }
@@ -252,7 +259,7 @@ impl Receiver {
                     let us = now.saturating_since(self.rtt_from.1).0 / 1_000;
                     self.window.round_trip_at_most(u32::try_from(us).unwrap_or(u32::MAX));
                 }
-                self.rtt_from = (self.next + self.window.left(self.next), now);
+                *self.rtt_from = (self.next + self.window.left(self.next), now);
             }
             return;
         };
@@ -465,7 +472,7 @@ impl Receiver {
     }
 
     /// The timer of delayed or of compressed acknowledgements has fired, or neither.
-    pub(crate) fn on_time(&mut self, now: Instant, rto: u64) {
+    pub(crate) fn on_time(&mut self, now: Instant, rto: impl FnOnce() -> u64) {
         if self.compress_at.get().is_some_and(|at| at <= now.0) {
             self.compress_at = Maybe::NONE;
             if self.compressed > 0 {
@@ -482,7 +489,7 @@ impl Receiver {
                     self.interactive = false;
                     self.delay = self.delay_min;
                 } else {
-                    self.delay = (self.delay << 1).min(rto);
+                    self.delay = (self.delay << 1).min(rto());
                 }
                 self.due = Due::Now;
             }

@@ -85,17 +85,17 @@ pub(crate) struct Sender {
     pub(crate) acks_sent: u64,
     pub(crate) segments_received: u64,
     /// Doublings of the timeout.
-    pub(crate) backoff: u32,
+    pub(crate) backoff: u8,
     /// Timeouts since the last progress.
-    pub(crate) retransmits: u32,
+    pub(crate) retransmits: u8,
     /// Probes of a closed window since it was last open.
     pub(crate) window_probes: u32,
     /// The window that the receiver offers from the first number not acknowledged on, bytes.
-    pub(crate) window: u64,
+    pub(crate) window: u32,
     /// The number of the segment that offered it.
     pub(crate) window_seq: u64,
     /// The greatest window that was offered.
-    pub(crate) window_max: u64,
+    pub(crate) window_max: u32,
     /// Payload of the units in which the application last handed data over.
     pub(crate) chunk: u64,
     /// Where the unsent unit at hand ends.
@@ -207,7 +207,7 @@ impl Sender {
 
     /// The number behind the window that the receiver offers.
     pub(crate) const fn window_end(&self) -> u64 {
-        self.flow.una + self.window
+        self.flow.una + self.window as u64
     }
 
     /// There is data that has never been sent, and the receiver's window has room for it.

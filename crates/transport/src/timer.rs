@@ -10,7 +10,7 @@ use crate::sender::Sender;
 /// Least time of a probe, ticks: the clock's grain, twice.
 pub(crate) const MIN_TICKS: u64 = 2;
 /// Timeouts without progress after which a connection gives up (the default of Linux).
-pub(crate) const RETRIES_MAX: u32 = 15;
+pub(crate) const RETRIES_MAX: u8 = 15;
 
 /// What the timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ fn timed_out(s: &mut Sender) -> bool {
     crate::recovery::enter_loss(s);
     s.retransmits += 1;
     s.timeout_due = true;
-    s.backoff += 1;
+    s.backoff = s.backoff.saturating_add(1);
     let ticks = s.rto();
     set(s, Purpose::Retransmit, ticks);
     true

@@ -144,6 +144,8 @@ pub(super) struct End {
     pub(super) conn: Conn,
     pub(super) alarm: Alarm,
     pub(super) host: u32,
+    /// The host of the other end.
+    pub(super) far: u32,
     pub(super) group: u32,
     /// It is among those that wait for room at its NIC.
     pub(super) waiting: bool,
@@ -319,12 +321,12 @@ impl Net {
 
     /// Both ends of a connection: of the host that opens it, and of the other.
     pub(super) fn add_ends(&mut self, conns: [Conn; 2], g: &Group, number: u32) {
-        for (mut conn, host) in conns.into_iter().zip([g.from, g.to]) {
+        for (mut conn, (host, far)) in conns.into_iter().zip([(g.from, g.to), (g.to, g.from)]) {
             if let Some(like) = self.ends.len().checked_sub(2).map(|n| &self.ends[n]) {
                 conn.share_config(&like.conn);
             }
             let (alarm, waiting, idle) = (Alarm::default(), false, false);
-            self.ends.push(End { conn, alarm, host, group: number, waiting, idle });
+            self.ends.push(End { conn, alarm, host, far, group: number, waiting, idle });
         }
     }
 

@@ -30,7 +30,8 @@ pub struct Cubic {
     /// The window at the last reduction.
     last_max: u32,
     /// The window and the tick of the last look at the curve.
-    last: (u32, u64),
+    last_cwnd: u32,
+    last_tick: u64,
     /// Where the curve is flat, and how long until there, in 1/1024 s.
     origin: u32,
     k: u64,
@@ -70,7 +71,8 @@ impl Cubic {
         Self {
             per: 0,
             last_max: 0,
-            last: (0, 0),
+            last_cwnd: 0,
+            last_tick: 0,
             origin: 0,
             k: 0,
             delay_min: 0,
@@ -92,11 +94,11 @@ impl Cubic {
         let (cwnd, ticks) = (flow.cwnd, flow.ticks());
         self.acked += acked;
         let hz = 1_000_000_000 / flow.tick().period.0.max(1);
-        if self.last.0 == cwnd && ticks.saturating_sub(self.last.1) <= hz / 32 {
+        if self.last_cwnd == cwnd && ticks.saturating_sub(self.last_tick) <= hz / 32 {
             return;
         }
         // Once per tick at most; the window that Reno would have is looked at each time.
-        if self.epoch == 0 || ticks != self.last.1 {
+        if self.epoch == 0 || ticks != self.last_tick {
             self.curve(flow, cwnd, ticks, acked, hz);
         }
         self.friendly(cwnd);
@@ -104,7 +106,7 @@ impl Cubic {
     }
 
     fn curve(&mut self, flow: &Flow, cwnd: u32, ticks: u64, acked: u32, hz: u64) {
-        self.last = (cwnd, ticks);
+        (self.last_cwnd, self.last_tick) = (cwnd, ticks);
         if self.epoch == 0 {
             self.epoch = ticks;
             self.acked = acked;
