@@ -13,9 +13,9 @@ pub enum App {
     /// Reads everything.
     Sink(Sink),
     /// Sends a request, waits for the whole response, sends the next.
-    Client(RrClient),
+    Client(Box<RrClient>),
     /// Waits for a whole request, sends a response.
-    Server(RrServer),
+    Server(Box<RrServer>),
 }
 
 /// The sender of TCP_STREAM.
@@ -106,12 +106,28 @@ impl App {
         let (request, response) = (request.max(1), response.max(1));
         let (started, due) = (Instant::ZERO, Instant::ZERO);
         let (done, pace) = (0, Pace::AtOnce);
-        Self::Client(RrClient { request, response, done, pace, to_write: 0, to_read: 0, started, due })
+        Self::Client(Box::new(RrClient {
+            request,
+            response,
+            done,
+            pace,
+            to_write: 0,
+            to_read: 0,
+            started,
+            due,
+        }))
     }
     /// The server for such a client.
     pub fn server(request: u64, response: u64) -> Self {
         let (request, response) = (request.max(1), response.max(1));
-        Self::Server(RrServer { request, response, done: 0, to_read: request, to_write: 0, due: None })
+        Self::Server(Box::new(RrServer {
+            request,
+            response,
+            done: 0,
+            to_read: request,
+            to_write: 0,
+            due: None,
+        }))
     }
 
     /// Sets the pace of a client; nothing to others.

@@ -438,10 +438,9 @@ impl Net {
         if self.ends[n as usize].idle {
             return None;
         }
-        let to = self.ends[(n ^ 1) as usize].host;
         let Self { engine, ends, hosts, nics, routes, watch, observer, groups, measuring_from, .. } = self;
         let end = &mut ends[n as usize];
-        let number = routes[end.host as usize][to as usize];
+        let number = routes[end.host as usize][end.far as usize];
         let nic = &mut nics[number as usize];
         let now = engine.now();
         let mut offered = false;

@@ -171,7 +171,7 @@ pub struct ConnStats {
     pub frames_in: u64,
     /// Bytes of payload sent again.
     pub retransmitted: u64,
-    /// Times that the transmit path was full.
+    /// Times that the transmit path was full; `u32::MAX` stands for more.
     pub stopped: u64,
 }
 
@@ -180,10 +180,11 @@ pub struct ConnStats {
 pub struct Conn {
     tcp: Connection,
     app: App,
-    /// When it opens the connection, until it has.
-    opens: Option<Instant>,
-    local: Addr,
-    remote: Addr,
+    /// When it opens the connection; `Instant::MAX` once it has, and for an end that waits.
+    opens: Instant,
+    /// The addresses; ports are with the codec.
+    local: [u8; 4],
+    remote: [u8; 4],
     codec: Codec,
     label: Label,
     /// Units leave as segments.
@@ -191,11 +192,14 @@ pub struct Conn {
     /// Timeouts change the flow's hash.
     rehashes: bool,
     /// What the transmit path gave back: nothing more leaves until `wake`.
-    held: Option<Frame>,
+    held: Option<Box<Frame>>,
     /// What follows it of a unit that was being cut.
-    rest: Option<Frame>,
+    rest: Option<Box<Frame>>,
     blocked: bool,
-    stats: ConnStats,
+    frames_out: u64,
+    segs_out: u64,
+    frames_in: u64,
+    stopped: u32,
 }
 
 impl Conn {
@@ -208,13 +212,13 @@ impl Conn {
         label: Label,
         seed: u64,
     ) -> Self {
-        let tcp = Connection::connect(&c.transport(seed));
-        Self { opens: Some(start), ..Self::new(c, tcp, (local, remote), app, label, seed) }
+        let tcp = Connection::connect(c.transport(seed));
+        Self { opens: start, ..Self::new(c, tcp, (local, remote), app, label, seed) }
     }
 
     /// The end that waits for the connection from `remote`.
     pub fn listen(c: &TcpConfig, (local, remote): (Addr, Addr), app: App, label: Label, seed: u64) -> Self {
-        let tcp = Connection::listen(&c.transport(seed));
+        let tcp = Connection::listen(c.transport(seed));
         Self::new(c, tcp, (local, remote), app, label, seed)
     }
 
@@ -230,9 +234,9 @@ impl Conn {
         Self {
             tcp,
             app,
-            opens: None,
-            local,
-            remote,
+            opens: Instant::MAX,
+            local: local.ip,
+            remote: remote.ip,
             codec,
             label,
             cuts: c.cuts(),
@@ -240,7 +244,10 @@ impl Conn {
             held: None,
             rest: None,
             blocked: false,
-            stats: ConnStats::default(),
+            frames_out: 0,
+            segs_out: 0,
+            frames_in: 0,
+            stopped: 0,
         }
     }
 
@@ -253,20 +260,26 @@ impl Conn {
         &mut self.app
     }
     /// Counters.
-    pub const fn stats(&self) -> ConnStats {
-        ConnStats { retransmitted: self.tcp.counters().retransmitted_bytes, ..self.stats }
+    pub fn stats(&self) -> ConnStats {
+        let Self { frames_out, segs_out, frames_in, stopped, .. } = *self;
+        let retransmitted = self.tcp.counters().retransmitted_bytes;
+        ConnStats { frames_out, segs_out, frames_in, retransmitted, stopped: u64::from(stopped) }
     }
     /// This end's address.
     pub const fn local(&self) -> Addr {
-        self.local
+        Addr { ip: self.local, port: self.codec.port }
     }
     /// The other end's address.
     pub const fn remote(&self) -> Addr {
-        self.remote
+        Addr { ip: self.remote, port: self.codec.peer_port }
     }
     /// The state machine.
     pub const fn tcp(&self) -> &Connection {
         &self.tcp
+    }
+    /// Shares what is configured with `other` if both do TCP alike: many ends then read the same few cache lines.
+    pub fn share_config(&mut self, other: &Self) {
+        self.tcp.share_config(other.tcp.config());
     }
     /// True while a full transmit path keeps it from sending.
     pub const fn is_blocked(&self) -> bool {
@@ -291,7 +304,7 @@ impl Conn {
 
     /// Takes a packet in; a TSO unit stands for its segments arriving as one. To be followed by [`poll`](Self::poll).
     pub fn deliver(&mut self, now: Instant, frame: &Frame) {
-        self.stats.frames_in += 1;
+        self.frames_in += 1;
         let header = frame.header();
         let Some(tcp) = header.get(IP..) else { return };
         if frame.tcp_flags() & crate::frame::SYN != 0 {
@@ -312,11 +325,11 @@ impl Conn {
         cpu: &mut Cpu,
         mut sink: impl FnMut(Frame) -> Result<(), Frame>,
     ) -> Option<Nanos> {
-        if let Some(start) = self.opens {
-            if now < start {
+        if self.opens < Instant::MAX {
+            if now < self.opens {
                 return None;
             }
-            self.opens = None;
+            self.opens = Instant::MAX;
         }
         self.tcp.on_time(now);
         self.drain(now, &mut sink);
@@ -329,7 +342,7 @@ impl Conn {
     fn drain(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> Result<(), Frame>) {
         while !self.blocked {
             let frame = match self.held.take().or_else(|| self.rest.take()) {
-                Some(frame) => frame,
+                Some(frame) => *frame,
                 None => match self.tcp.transmit(now) {
                     Some(seg) => self.frame(now, &seg),
                     None => return,
@@ -344,7 +357,7 @@ impl Conn {
                 self.give(frame.segment(i), sink);
                 if self.blocked {
                     // What comes back keeps what filters have said of it; they have not seen the rest of its unit.
-                    self.rest = (i + 1 < segs).then(|| frame.part(i + 1, segs - i - 1));
+                    self.rest = (i + 1 < segs).then(|| Box::new(frame.part(i + 1, segs - i - 1)));
                     break;
                 }
             }
@@ -352,7 +365,7 @@ impl Conn {
     }
 
     fn give(&mut self, frame: Frame, sink: &mut impl FnMut(Frame) -> Result<(), Frame>) {
-        self.held = self.offer(frame, sink).err();
+        self.held = self.offer(frame, sink).err().map(Box::new);
         self.blocked = self.held.is_some();
     }
 
@@ -364,12 +377,12 @@ impl Conn {
         let segs = frame.segs();
         match sink(frame) {
             Ok(()) => {
-                self.stats.frames_out += 1;
-                self.stats.segs_out += u64::from(segs);
+                self.frames_out += 1;
+                self.segs_out += u64::from(segs);
                 Ok(())
             }
             Err(frame) => {
-                self.stats.stopped += 1;
+                self.stopped = self.stopped.saturating_add(1);
                 Err(frame)
             }
         }
@@ -387,8 +400,8 @@ impl Conn {
         header[2..4].copy_from_slice(&(ip_len as u16).to_be_bytes());
         // Don't fragment, 64 hops, TCP (RFC 791 section 3.1).
         (header[6], header[8], header[9]) = (0x40, 64, 6);
-        header[12..16].copy_from_slice(&self.local.ip);
-        header[16..20].copy_from_slice(&self.remote.ip);
+        header[12..16].copy_from_slice(&self.local);
+        header[16..20].copy_from_slice(&self.remote);
         let mut frame = Frame::unit(&header[..len], ip_len, seg.gso);
         frame.sent = now;
         frame.ds = seg.ecn as u8;
@@ -407,8 +420,8 @@ impl Conn {
     /// When [`poll`](Self::poll) is to be called next if nothing arrives: always after `now`, which must be the
     /// time of the last poll. `None` if only a packet or a wake can bring it on.
     pub fn poll_at(&self, now: Instant) -> Option<Instant> {
-        if let Some(start) = self.opens {
-            return Some(start);
+        if self.opens < Instant::MAX {
+            return Some(self.opens);
         }
         if self.blocked {
             return None;

@@ -6,6 +6,7 @@
 
 use txweir_core::Ecn;
 
+use crate::rare::Blank;
 use crate::segment::{EcnBytes, Segment};
 
 /// The counter of packets begins here (section 3.2.1).
@@ -56,9 +57,20 @@ pub(crate) struct Counts {
     marked: bool,
 }
 
-impl Default for Counts {
-    fn default() -> Self {
-        Self { packets: CEP_START, ect0: BYTES_START, ce: 0, ect1: BYTES_START, since: (0, 0), marked: false }
+impl Counts {
+    const START: Self = Self {
+        packets: CEP_START,
+        ect0: BYTES_START,
+        ce: 0,
+        ect1: BYTES_START,
+        since: (0, 0),
+        marked: false,
+    };
+}
+
+impl Blank for Counts {
+    fn blank() -> &'static Self {
+        &Self::START
     }
 }
 
@@ -131,9 +143,13 @@ pub(crate) struct Told {
     stamp: Option<u32>,
 }
 
-impl Default for Told {
-    fn default() -> Self {
-        Self { ace: CEP_START, ce: 0, since_option: 0, stamp: None }
+impl Told {
+    const START: Self = Self { ace: CEP_START, ce: 0, since_option: 0, stamp: None };
+}
+
+impl Blank for Told {
+    fn blank() -> &'static Self {
+        &Self::START
     }
 }
 
@@ -207,10 +223,10 @@ mod tests {
         for ace in [0, 1, 5, 7] {
             assert!(!agrees(ace), "{ace}");
         }
-        let mut told = Told::default();
+        let mut told = Told::START;
         told.handshake(&ack(6, None));
         assert_eq!(told.ace, 6);
-        let mut told = Told::default();
+        let mut told = Told::START;
         told.handshake(&ack(2, None));
         assert_eq!(told.ace, 5);
     }
@@ -222,7 +238,7 @@ mod tests {
         let vectors =
             [(5, 2, 2), (7, 7, 7), (8, 0, 8), (9, 3, 3), (11, 3, 11), (12, 3, 11), (20, 1, 17), (1, 3, 3)];
         for (newly, delta, marks) in vectors {
-            let mut told = Told::default();
+            let mut told = Told::START;
             assert_eq!(told.read(&ack(5 + delta, None), newly, 1448), marks, "{newly} {delta}");
         }
     }
@@ -239,7 +255,7 @@ mod tests {
             (20, 3, 10 * 1448 + 5, 11),
         ];
         for (newly, delta, bytes, marks) in vectors {
-            let mut told = Told { ce: BYTES_MASK - 99, ..Told::default() };
+            let mut told = Told { ce: BYTES_MASK - 99, ..Told::START };
             let option = ce(BYTES_MASK - 99 + bytes);
             assert_eq!(told.read(&ack(5 + delta, option), newly, 1448), marks, "{newly} {delta} {bytes}");
         }
@@ -247,14 +263,14 @@ mod tests {
 
     #[test]
     fn an_option_that_comes_late_is_not_counted_twice() {
-        let mut told = Told::default();
+        let mut told = Told::START;
         assert_eq!(told.read(&ack(5 + 2, None), 4, 1448), 2);
         assert_eq!(told.read(&ack(5 + 3, ce(3 * 1448)), 20, 1448), 1);
     }
 
     #[test]
     fn old_acknowledgements_and_those_of_the_syn_say_nothing() {
-        let mut told = Told::default();
+        let mut told = Told::START;
         assert_eq!(told.read(&Segment { ack: 1, ..ack(2, None) }, 0, 1448), 0);
         assert_eq!(told.read(&Segment { stamps: Some((9, 1)), ..ack(7, None) }, 4, 1448), 2);
         assert_eq!(told.read(&Segment { stamps: Some((8, 1)), ..ack(6, None) }, 0, 1448), 0);
@@ -263,7 +279,7 @@ mod tests {
 
     #[test]
     fn marks_are_told_at_a_change_and_at_every_second() {
-        let mut c = Counts::default();
+        let mut c = Counts::START;
         assert!(!c.arrived(Ecn::Ect1, 1, 1448));
         assert!(c.arrived(Ecn::Ce, 1, 1448), "the first one");
         c.told();
@@ -281,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_super_segment_counts_as_its_packets() {
-        let mut c = Counts::default();
+        let mut c = Counts::START;
         assert!(c.arrived(Ecn::Ce, 3, 3 * 1448));
         assert_eq!(c.ace(), 0);
         let option = c.option(40).expect("room");

@@ -5,6 +5,7 @@ use txweir_core::Instant;
 use crate::config::EcnMode;
 use crate::flow::{Ack, CaState, Flow, RateSample};
 use crate::rack::{REORDERING, Rack};
+use crate::rare::Maybe;
 use crate::rate::Gather;
 use crate::recovery;
 use crate::sack::{self, Told};
@@ -41,8 +42,9 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
         return;
     }
     s.echo = seg.stamps.map(|(_, echo)| echo).filter(|e| *e != 0);
-    s.rec.new_first = false;
-    s.gather = Gather::new(&s.flow);
+    if let Some(rec) = s.rec.made() {
+        rec.new_first = false;
+    }
     let (prior_fack, prior_out) = (s.fack.max(prior_una), s.flow.out);
     s.echoing = s.ecn.classic_echo(seg);
     let mut ack = Ack { advanced, echo: s.echoing, prior_in_flight: s.flow.in_flight(), ..Ack::default() };
@@ -52,14 +54,14 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     let window_moved = window(s, seg, scale);
     s.flow.una = s.flow.una.max(seg.ack);
     s.fack = s.fack.max(s.flow.una);
-    let mut told = Told::default();
+    let mut told = Told::new(Gather::new(&s.flow));
     let prior_sacked = s.flow.sacked;
     if use_sack && !seg.sacks.is_empty() {
         sack::take(s, seg, prior_una, &mut told);
     }
     s.window_probes = 0;
     if s.ecn.mode == EcnMode::Accurate {
-        let newly = newly_acknowledged(s);
+        let newly = newly_acknowledged(s, &told.gather);
         ack.marked = s.ecn.accurate_echo(seg, newly, s.flow.mss);
         ack.echo = ack.marked > 0;
         s.flow.delivered_ce += u64::from(ack.marked);
@@ -69,7 +71,7 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
         reopen(s);
         return;
     }
-    let taken = clean(s, prior_una);
+    let taken = clean(s, prior_una, &mut told.gather);
     told.originals |= taken.originals;
     ack.acked = taken.acked;
     ack.data_acked = taken.acked > 0;
@@ -77,17 +79,17 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     // A lone small segment may have waited for the timer of the receiver.
     let lone = taken.acked == 1 && taken.whole && prior_sacked == 0;
     if lone && s.flow.una - prior_una < u64::from(s.flow.mss) {
-        s.gather.delay_possible();
+        told.gather.delay_possible();
     }
     ack.rtt_us = round_trip(s, &taken, &told);
     if ack.rtt_us.is_some() && !taken.again && taken.low.is_some_and(|low| low < prior_fack) {
         let low = taken.low.unwrap_or(prior_fack);
         s.rack.reordered(&s.flow, low, prior_fack);
     }
-    let (delivered, _) = s.gather.delivered(&s.flow);
+    let (delivered, _) = told.gather.delivered(&s.flow);
     ack.delivered = delivered;
     s.cc.measured(&mut s.flow, &ack);
-    s.rack.adapt(&s.flow, s.gather.prior_delivered());
+    s.rack.adapt(&s.flow, told.gather.prior_delivered());
     let duplicate = !advanced && seg.len == 0 && !window_moved && !told.new;
     if s.tlp_end.is_some() {
         probe_answered(s, seg.ack, advanced, window_moved, &told);
@@ -105,13 +107,13 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, scale: u8, use_sack: bool) {
     if set_timer {
         timer::after_progress(s, use_sack);
     }
-    finish(s, ack);
+    finish(s, ack, told.gather);
     reopen(s);
 }
 
 /// Segments that the acknowledgement at hand acknowledges for the first time, by number or selectively.
-fn newly_acknowledged(s: &Sender) -> u32 {
-    let mut newly = s.gather.delivered(&s.flow).0;
+fn newly_acknowledged(s: &Sender, gather: &Gather) -> u32 {
+    let mut newly = gather.delivered(&s.flow).0;
     let mut i = 0;
     while let Some(u) = s.units.get(i).filter(|u| u.start < s.flow.una) {
         if !u.marks.has(Marks::SACKED) {
@@ -132,10 +134,9 @@ fn sacked_before_head(s: &Sender, told: &Told) -> bool {
 }
 
 /// Rate, window and pacing after all that an acknowledgement told.
-fn finish(s: &mut Sender, mut ack: Ack) {
-    let (delivered, lost) = s.gather.delivered(&s.flow);
+fn finish(s: &mut Sender, mut ack: Ack, gather: Gather) {
+    let (delivered, lost) = gather.delivered(&s.flow);
     (ack.delivered, ack.lost) = (delivered, lost);
-    let gather = std::mem::take(&mut s.gather);
     let sample: RateSample = s.rate.finish(gather, &mut s.flow);
     if s.cc.owns_window() {
         s.cc.control(&mut s.flow, &ack, &sample);
@@ -162,7 +163,8 @@ pub(crate) fn pace(flow: &mut Flow, percent: Option<(u64, u64)>) {
 /// Takes the window that a segment offers if it is newer. True if it was taken.
 fn window(s: &mut Sender, seg: &Segment, scale: u8) -> bool {
     let shift = if seg.flags.has(Flags::SYN) { 0 } else { scale.min(14) };
-    let bytes = u64::from(seg.window) << shift;
+    // At most 2^30: the shift is at most 14 (RFC 7323 section 2.3).
+    let bytes = u32::from(seg.window) << shift;
     let newer = seg.ack > s.flow.una
         || seg.seq > s.window_seq
         || (seg.seq == s.window_seq && (bytes > s.window || bytes == 0));
@@ -182,7 +184,7 @@ fn reopen(s: &mut Sender) {
 }
 
 /// Takes off the queue what is acknowledged by number.
-fn clean(s: &mut Sender, prior_una: u64) -> Taken {
+fn clean(s: &mut Sender, prior_una: u64, gather: &mut Gather) -> Taken {
     let mut t = Taken::default();
     let una = s.flow.una;
     while let Some(&unit) = s.units.first() {
@@ -202,20 +204,20 @@ fn clean(s: &mut Sender, prior_una: u64) -> Taken {
             let Some(&front) = s.units.first() else { break };
             unit = front;
         }
-        one(s, &mut t, unit);
+        one(s, &mut t, unit, gather);
         s.units.pop_first();
         if !t.whole {
             break;
         }
     }
-    if una > prior_una {
-        s.rec.lost_from = s.rec.lost_from.max(una);
+    if let Some(rec) = s.rec.made().filter(|_| una > prior_una) {
+        rec.lost_from = rec.lost_from.max(una);
     }
     t
 }
 
 /// One unit is acknowledged by number.
-fn one(s: &mut Sender, t: &mut Taken, mut unit: crate::units::Unit) {
+fn one(s: &mut Sender, t: &mut Taken, mut unit: crate::units::Unit, gather: &mut Gather) {
     let n = u32::from(unit.segments);
     let marks = unit.marks;
     if marks.any(Marks::AGAIN | Marks::EVER_AGAIN) {
@@ -244,7 +246,7 @@ fn one(s: &mut Sender, t: &mut Taken, mut unit: crate::units::Unit) {
     }
     s.flow.out -= n.min(s.flow.out);
     t.acked += n;
-    s.rate.delivered(&mut s.gather, &s.flow, &mut unit);
+    s.rate.delivered(gather, &s.flow, &mut unit);
 }
 
 /// The round trip that an acknowledgement shows; nothing if it shows none. The sample of congestion control is of the last
@@ -264,7 +266,7 @@ fn round_trip(s: &mut Sender, t: &Taken, told: &Told) -> Option<u32> {
         && let Some(echo) = s.echo
     {
         // What was sent again: time stamps tell which transmission is answered.
-        let ms = s.flow.tick.stamp(now).wrapping_sub(echo);
+        let ms = s.flow.tick().stamp(now).wrapping_sub(echo);
         let us = if ms < 1 << 20 { ms.max(1) * 1_000 } else { return None };
         (first, last) = (Some(us), Some(us));
     }
@@ -280,15 +282,15 @@ fn round_trip(s: &mut Sender, t: &Taken, told: &Told) -> Option<u32> {
 
 /// A loss probe is out and an acknowledgement has come (RFC 8985 section 7.4).
 fn probe_answered(s: &mut Sender, ack: u64, advanced: bool, window_moved: bool, told: &Told) {
-    let Some(end) = s.tlp_end.filter(|end| ack >= *end) else { return };
+    let Some(end) = s.tlp_end.get().filter(|end| ack >= *end) else { return };
     if !s.tlp_again || told.probe_duplicate {
-        s.tlp_end = None;
+        s.tlp_end = Maybe::NONE;
     } else if ack > end {
         // The probe repaired a loss, which is a reason to reduce the window.
-        s.tlp_end = None;
+        s.tlp_end = Maybe::NONE;
         recovery::probe_repaired(s);
     } else if !(advanced || window_moved || told.new) {
         // Both the original and the probe have arrived.
-        s.tlp_end = None;
+        s.tlp_end = Maybe::NONE;
     }
 }

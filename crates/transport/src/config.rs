@@ -1,5 +1,7 @@
 //! How an end does TCP.
 
+use std::sync::Arc;
+
 use txweir_core::Nanos;
 
 use crate::tick::Tick;
@@ -145,6 +147,12 @@ impl Default for Config {
             tick: Tick::default(),
             seed: 0,
         }
+    }
+}
+
+impl From<&Config> for Arc<Config> {
+    fn from(config: &Config) -> Self {
+        Self::new(config.clone())
     }
 }
 

@@ -1,5 +1,7 @@
 //! One end of a connection: the handshake, the two halves, and what its driver calls.
 
+use std::sync::Arc;
+
 use txweir_core::{Ecn, Instant};
 
 use crate::accecn;
@@ -46,7 +48,6 @@ pub struct Connection {
     state: State,
     tx: Sender,
     rx: Receiver,
-    config: Box<Config>,
     /// A SYN, or the answer to one, is to be sent.
     syn_due: bool,
     syn_sent: Instant,
@@ -66,24 +67,23 @@ pub struct Connection {
 
 impl Connection {
     /// The end that opens the connection: its first [`transmit`](Self::transmit) gives the SYN.
-    pub fn connect(config: &Config) -> Self {
-        let mut c = Self::new(config, State::SynSent);
+    pub fn connect(config: impl Into<Arc<Config>>) -> Self {
+        let mut c = Self::new(config.into(), State::SynSent);
         c.syn_due = true;
-        c.rx.window.first(u64::from(config.mss));
+        c.rx.window.first(u64::from(c.tx.flow.config.mss));
         c
     }
 
     /// The end that waits for the connection.
-    pub fn listen(config: &Config) -> Self {
-        Self::new(config, State::Listen)
+    pub fn listen(config: impl Into<Arc<Config>>) -> Self {
+        Self::new(config.into(), State::Listen)
     }
 
-    fn new(config: &Config, state: State) -> Self {
+    fn new(config: Arc<Config>, state: State) -> Self {
         Self {
             state,
-            tx: Sender::new(config),
-            rx: Receiver::new(config),
-            config: Box::new(config.clone()),
+            tx: Sender::new(Arc::clone(&config)),
+            rx: Receiver::new(Arc::clone(&config)),
             syn_due: false,
             syn_sent: Instant::ZERO,
             syns: 0,
@@ -97,6 +97,16 @@ impl Connection {
         }
     }
 
+    /// How it does TCP. Ends that do it alike may share one configuration.
+    pub const fn config(&self) -> &Arc<Config> {
+        &self.tx.flow.config
+    }
+    /// Takes `config` in place of its own if both are equal; else nothing changes.
+    pub fn share_config(&mut self, config: &Arc<Config>) {
+        if self.tx.flow.config == *config {
+            (self.tx.flow.config, self.rx.config) = (Arc::clone(config), Arc::clone(config));
+        }
+    }
     /// Where it stands.
     pub const fn state(&self) -> State {
         self.state
@@ -110,8 +120,8 @@ impl Connection {
         &*self.tx.cc
     }
     /// What it has counted.
-    pub const fn counters(&self) -> Counters {
-        self.tx.counters
+    pub fn counters(&self) -> Counters {
+        self.tx.counters()
     }
     /// Bytes that were handed over and are not acknowledged.
     pub const fn unacknowledged(&self) -> u64 {
@@ -133,9 +143,9 @@ impl Connection {
             return 0;
         }
         self.tx.flow.now = now;
-        let most = match self.config.send_buffer {
+        let most = match self.tx.flow.config.send_buffer {
             0 => {
-                let windows = u64::from(self.tx.flow.cwnd.max(self.config.initial_window));
+                let windows = u64::from(self.tx.flow.cwnd.max(self.tx.flow.config.initial_window));
                 self.tx.cc.buffer_windows() * windows * u64::from(self.tx.flow.mss) + 65_536
             }
             n => n,
@@ -202,7 +212,9 @@ impl Connection {
                     self.syn_due = true;
                 } else if seg.flags.has(Flags::ACK) && seg.ack >= 1 {
                     self.establish(now, seg);
-                    self.tx.ecn.told.handshake(seg);
+                    if self.tx.ecn.mode == EcnMode::Accurate {
+                        self.tx.ecn.told.handshake(seg);
+                    }
                     self.ordinary(now, seg);
                 }
             }
@@ -217,8 +229,10 @@ impl Connection {
     fn ordinary(&mut self, now: Instant, seg: &Segment) {
         let (rto, srtt8) = (self.tx.rto(), self.tx.flow.srtt8_us);
         if seg.len > 0 {
-            self.tx.counters.segments_received += u64::from(seg.segments());
-            self.tx.counters.marks_received += u64::from(seg.ecn == Ecn::Ce);
+            self.tx.segments_received += u64::from(seg.segments());
+            if seg.ecn == Ecn::Ce {
+                self.tx.counters.marks_received += 1;
+            }
         }
         if !self.rx.data(now, seg, rto, srtt8) {
             return;
@@ -243,7 +257,7 @@ impl Connection {
         if !self.scaled {
             self.rx.window.scale = 0;
         }
-        let own = u32::from(self.config.mss);
+        let own = u32::from(self.tx.flow.config.mss);
         let peer = if syn.mss == 0 { 536 } else { u32::from(syn.mss) };
         self.tx.flow.mss = own.min(peer).max(64) - if self.stamps { 12 } else { 0 };
         let segment = own - if self.stamps { 12 } else { 0 };
@@ -259,7 +273,7 @@ impl Connection {
     /// The mode that this end would like.
     fn wish(&self) -> EcnMode {
         match self.tx.cc.wants() {
-            Wants::Classic => self.config.ecn,
+            Wants::Classic => self.tx.flow.config.ecn,
             Wants::Dctcp => EcnMode::Classic,
             Wants::L4s => EcnMode::Accurate,
         }
@@ -334,7 +348,7 @@ impl Connection {
         tx.flow.app_limited = 0;
         tx.window_seq = seg.seq;
         let shift = if seg.flags.has(Flags::SYN) { 0 } else { self.peer_scale };
-        tx.window = u64::from(seg.window) << shift;
+        tx.window = u32::from(seg.window) << shift;
         tx.window_max = tx.window;
         tx.backoff = 0;
         tx.usage_end = 1;
@@ -344,7 +358,7 @@ impl Connection {
         let us = match seg.stamps {
             // Which SYN is answered only time stamps tell.
             Some((_, echo)) if self.syns > 1 => {
-                let ms = self.config.tick.stamp(now).wrapping_sub(echo);
+                let ms = tx.flow.tick().stamp(now).wrapping_sub(echo);
                 (echo != 0 && ms < 1 << 20).then(|| ms.max(1) * 1_000)
             }
             _ => (self.syns <= 1).then_some(since_syn),
@@ -376,7 +390,7 @@ impl Connection {
             let offer = self.rx.acknowledge_before();
             let ack = Segment { ack: at, ..self.bare(now, offer) };
             self.rx.ecn.turn();
-            self.tx.counters.acks_sent += 1;
+            self.tx.acks_sent += 1;
             return Some(ack);
         }
         if self.state == State::Established {
@@ -397,7 +411,7 @@ impl Connection {
             }
         }
         if self.rx.due == Due::Now {
-            self.tx.counters.acks_sent += 1;
+            self.tx.acks_sent += 1;
             let offer = self.rx.acknowledge();
             return Some(self.bare(now, offer));
         }
@@ -421,7 +435,7 @@ impl Connection {
             flags,
             ecn,
             sacks,
-            stamps: self.stamps.then(|| (self.config.tick.stamp(now), self.rx.recent_stamp)),
+            stamps: self.stamps.then(|| (self.tx.flow.config.tick.stamp(now), self.rx.recent_stamp)),
             ecn_bytes: self.rx.ecn.option(OPTIONS_MAX - used),
             departs: now,
             ..Segment::default()
@@ -450,7 +464,7 @@ impl Connection {
             accurate: self.tx.ecn.mode == EcnMode::Accurate,
             ecn,
             sacks,
-            stamps: self.stamps.then(|| (self.config.tick.stamp(out.departs), self.rx.recent_stamp)),
+            stamps: self.stamps.then(|| (self.tx.flow.config.tick.stamp(out.departs), self.rx.recent_stamp)),
             ecn_bytes: None,
             syn: None,
             departs: if self.tx.queue_paces { out.departs } else { now },
@@ -465,7 +479,8 @@ impl Connection {
         self.syn_sent = now;
         self.syns += 1;
         let linear = self.state == State::SynSent && self.syns <= SYN_LINEAR + 1;
-        self.tx.backoff = if linear { 0 } else { (self.syns - 1).min(16) };
+        // At most 16.
+        self.tx.backoff = if linear { 0 } else { (self.syns - 1).min(16) as u8 };
         let ticks = self.tx.rto();
         timer::set(&mut self.tx, Purpose::Retransmit, ticks);
         let answers = self.state == State::SynReceived;
@@ -493,8 +508,8 @@ impl Connection {
             flags: Flags::SYN.with_if(Flags::ACK, answers).with(Flags::of_ace(ace)),
             ecn,
             ecn_bytes,
-            stamps: self.stamps.then(|| (self.config.tick.stamp(now), self.rx.recent_stamp)),
-            syn: Some(SynOptions { mss: self.config.mss, scale, sack: self.sack }),
+            stamps: self.stamps.then(|| (self.tx.flow.config.tick.stamp(now), self.rx.recent_stamp)),
+            syn: Some(SynOptions { mss: self.tx.flow.config.mss, scale, sack: self.sack }),
             departs: now,
             again: self.syns > 1,
             ..Segment::default()
@@ -504,8 +519,7 @@ impl Connection {
     /// Does what is due. To be followed by [`transmit`](Self::transmit).
     pub fn on_time(&mut self, now: Instant) {
         self.tx.flow.now = now;
-        let rto = self.tx.rto();
-        self.rx.on_time(now, rto);
+        self.rx.on_time(now, || self.tx.rto());
         if self.tx.timer.is_none_or(|t| t.at > now) {
             return;
         }

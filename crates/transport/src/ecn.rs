@@ -5,10 +5,11 @@ use txweir_core::Ecn;
 
 use crate::accecn::{Counts, Told};
 use crate::config::EcnMode;
+use crate::rare::Rare;
 use crate::segment::{EcnBytes, Flags, Segment};
 
 /// The sender's part.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct EcnSender {
     /// What both ends have agreed on.
     pub(crate) mode: EcnMode,
@@ -19,7 +20,7 @@ pub(crate) struct EcnSender {
     /// The next new segment says that the window was reduced.
     reduced: bool,
     /// What accurate echoes have told.
-    pub(crate) told: Told,
+    pub(crate) told: Rare<Told>,
 }
 
 impl EcnSender {
@@ -63,7 +64,7 @@ impl EcnSender {
 }
 
 /// The receiver's part.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct EcnReceiver {
     pub(crate) mode: EcnMode,
     /// It tells each change between marked and not marked at once (RFC 8257 section 3.2).
@@ -75,7 +76,7 @@ pub(crate) struct EcnReceiver {
     /// Data has come that could be marked.
     seen: bool,
     /// What accurate echoes tell.
-    pub(crate) counts: Counts,
+    pub(crate) counts: Rare<Counts>,
 }
 
 /// What a receiver is to do about a packet's mark.

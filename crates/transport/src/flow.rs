@@ -1,5 +1,7 @@
 //! What a sender and its congestion control share: the window, the counters, the clock.
 
+use std::sync::Arc;
+
 use txweir_core::Instant;
 
 use crate::config::{Config, Pacing};
@@ -108,8 +110,8 @@ pub struct Lost {
 pub struct Flow {
     /// The present.
     pub now: Instant,
-    /// The tick of timers.
-    pub tick: Tick,
+    /// How the end does TCP, which does not change.
+    pub config: Arc<Config>,
     /// Payload of a full segment, bytes.
     pub mss: u32,
     /// Congestion window, segments.
@@ -171,10 +173,10 @@ pub struct Flow {
 
 impl Flow {
     /// Before anything was sent.
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Arc<Config>) -> Self {
         Self {
             now: Instant::ZERO,
-            tick: config.tick,
+            config: Arc::clone(config),
             mss: config.segment(),
             cwnd: config.initial_window.max(1),
             ssthresh: u32::MAX,
@@ -210,9 +212,13 @@ impl Flow {
     pub const fn now_us(&self) -> u64 {
         self.now.0 / 1_000
     }
+    /// The tick of timers.
+    pub fn tick(&self) -> &Tick {
+        &self.config.tick
+    }
     /// The present in ticks.
-    pub const fn ticks(&self) -> u64 {
-        self.tick.count(self.now)
+    pub fn ticks(&self) -> u64 {
+        self.tick().count(self.now)
     }
     /// Segments in the network as far as the sender knows (RFC 6675, "pipe").
     pub const fn in_flight(&self) -> u32 {
@@ -275,7 +281,7 @@ impl Flow {
 
 #[cfg(test)]
 pub(crate) fn test_flow() -> Flow {
-    Flow { limited: true, most_out: 10, una: 1, next: 1, app_limited: 0, ..Flow::new(&Config::default()) }
+    Flow { limited: true, most_out: 10, una: 1, next: 1, app_limited: 0, ..Flow::new(&Arc::default()) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! What came out of order: ranges behind a gap, and the blocks that acknowledgements tell of them (RFC 2018).
 
+use crate::rare::Blank;
+
 /// Most ranges kept that came out of order; what would make one more is dropped.
 pub const GAPS_MAX: usize = 4096;
 /// Blocks that a receiver keeps in mind.
@@ -15,6 +17,13 @@ pub(crate) struct Gaps {
     /// The most recent of them first.
     recent: [(u64, u64); BLOCKS_MAX],
     recents: u8,
+}
+
+impl Blank for Gaps {
+    fn blank() -> &'static Self {
+        static NONE: Gaps = Gaps { ranges: Vec::new(), bytes: 0, recent: [(0, 0); BLOCKS_MAX], recents: 0 };
+        &NONE
+    }
 }
 
 /// What became of a range.

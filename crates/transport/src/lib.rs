@@ -31,6 +31,7 @@ mod flow;
 mod gaps;
 mod output;
 mod rack;
+mod rare;
 mod rate;
 mod receiver;
 mod recovery;

@@ -3,6 +3,7 @@
 use txweir_core::{Instant, Nanos};
 
 use crate::flow::{CaState, Event};
+use crate::rare::Maybe;
 use crate::sender::Sender;
 use crate::timer::{self, Purpose};
 use crate::units::{Marks, UNITS_MAX, Unit, segments};
@@ -61,13 +62,13 @@ pub(crate) fn paced_until(s: &Sender) -> Option<Instant> {
 
 /// Too much lies below the socket (small queues). One unit in flight may always have a second.
 fn small_queue_full(s: &mut Sender, payload: u64) -> bool {
-    if !s.small_queues {
+    if !s.flow.config.small_queues {
         return false;
     }
     let rate = if s.flow.pacing_rate == u64::MAX { u64::MAX } else { s.flow.pacing_rate >> 10 };
     let mut most = (2 * (payload + UNIT_MEMORY)).max(rate);
     if !(s.flow.paced || s.queue_paces) {
-        most = most.min(s.small_queue_max);
+        most = most.min(s.flow.config.small_queue_max);
     }
     s.throttled = s.below >= most && s.units.len() > 1;
     s.throttled
@@ -120,7 +121,7 @@ fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
         s.rec.prr_out += n;
     }
     let out = leave(s, i, in_flight);
-    s.rec.again_stamp = s.rec.again_stamp.or(Some(s.flow.tick.stamp(out.departs)));
+    s.rec.again_stamp = s.rec.again_stamp.or(Some(s.flow.tick().stamp(out.departs)));
     Some(out)
 }
 
@@ -169,7 +170,7 @@ fn probe(s: &mut Sender) -> Option<Out> {
     });
     if out.is_some() {
         s.counters.probes += 1;
-        s.tlp_end = Some(s.flow.next);
+        s.tlp_end = Maybe::some(s.flow.next);
     }
     s.burst = 0;
     timer::restart(s, out.is_none());
@@ -180,14 +181,16 @@ fn probe(s: &mut Sender) -> Option<Out> {
 fn burst(s: &Sender) -> u32 {
     let f = &s.flow;
     let most = u64::from(f.gso_max.max(f.mss));
-    let by_rate = s.size_by_rate && f.pacing_rate != u64::MAX;
+    let by_rate = s.flow.config.size_by_rate && f.pacing_rate != u64::MAX;
     let mut bytes = if by_rate { f.pacing_rate >> 10 } else { most };
     let short = if f.min_rtt_us == u32::MAX { 32 } else { f.min_rtt_us >> RTT_LOG };
     if short < 32 {
         bytes = bytes.saturating_add(most >> short);
     }
     let n = (bytes.min(most) / u64::from(f.mss.max(1))) as u32;
-    n.max(s.cc.burst_min(f)).min(s.gso_segs).min((most / u64::from(f.mss.max(1))).max(1) as u32)
+    n.max(s.cc.burst_min(f))
+        .min(s.flow.config.gso_segs.max(1))
+        .min((most / u64::from(f.mss.max(1))).max(1) as u32)
 }
 
 /// New data, if there is some and nothing forbids it.
@@ -218,7 +221,7 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     if chunk <= u64::from(mss) {
         // A short segment waits while another is out (RFC 896), if that is switched on.
         let short = left < u64::from(mss) && !s.closing;
-        if s.nagle && short && s.flow.out > 0 && s.short_end > s.flow.una {
+        if s.flow.config.nagle && short && s.flow.out > 0 && s.short_end > s.flow.una {
             return None;
         }
     } else if defers(s, room, window, most, chunk) {
@@ -227,7 +230,7 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(chunk.max(1)).min(window);
     // A short segment at its end waits if another is out (RFC 896).
     let short = len % u64::from(mss);
-    let waits = s.nagle && short > 0 && short < len && s.short_end > s.flow.una;
+    let waits = s.flow.config.nagle && short > 0 && short < len && s.short_end > s.flow.una;
     let len = if waits { len - short } else { len };
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     if small_queue_full(s, u64::from(len)) {
@@ -246,7 +249,7 @@ fn chunk_left(s: &Sender) -> u64 {
 pub(crate) fn chunk(s: &Sender) -> u64 {
     let mss = u64::from(s.flow.mss.max(1));
     let room = u64::from(s.flow.gso_max).saturating_sub(HEADER_ROOM);
-    let half = (s.window_max / 2).max(mss);
+    let half = (u64::from(s.window_max) / 2).max(mss);
     (room.min(half) / mss).max(1) * mss
 }
 
@@ -260,7 +263,7 @@ fn defers(s: &mut Sender, room: u32, window: u64, most: u32, left: u64) -> bool 
     let mss = u64::from(f.mss);
     let congestion = u64::from(room) * mss;
     let limit = congestion.min(window);
-    let share = s.window.min(u64::from(f.cwnd) * mss) / 3;
+    let share = u64::from(s.window).min(u64::from(f.cwnd) * mss) / 3;
     if limit >= u64::from(most) * mss || (!last && limit >= left) || limit >= share {
         return false;
     }
@@ -319,11 +322,11 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
     let prior = f.departs;
     f.departs = f.departs.max(f.now);
     let at = f.departs;
-    s.data_segments += u64::from(n);
+    s.segments_sent += u64::from(n);
     if (f.paced || s.queue_paces)
         && f.pacing_rate != u64::MAX
         && f.pacing_rate > 0
-        && s.data_segments >= UNPACED
+        && s.segments_sent >= UNPACED
     {
         let ns = u64::from(payload).saturating_mul(1_000_000_000) / f.pacing_rate;
         // Lateness of the timer is made up for, by half of each departure at most.
@@ -332,7 +335,6 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
     }
     f.last_sent = f.ticks();
     s.below += u64::from(payload) + UNIT_MEMORY;
-    s.counters.segments_sent += u64::from(n);
     at
 }
 
@@ -385,7 +387,7 @@ fn validate(s: &mut Sender, limited: bool) {
     }
     s.window_used = s.window_used.max(f.out);
     let silent = f.ticks().saturating_sub(s.window_stamp);
-    if s.restart_after_idle && !s.cc.owns_window() && silent >= s.rto() {
+    if s.flow.config.restart_after_idle && !s.cc.owns_window() && silent >= s.rto() {
         let f = &mut s.flow;
         if f.state == CaState::Open {
             let used = s.window_used.max(f.initial_window);

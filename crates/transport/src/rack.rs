@@ -5,6 +5,7 @@ use txweir_core::Instant;
 
 use crate::cc::Congestion;
 use crate::flow::{CaState, Flow, Lost};
+use crate::rare::Blank;
 use crate::rate::sent_after;
 use crate::units::{Marks, Unit, Units};
 
@@ -36,9 +37,9 @@ pub(crate) struct Rack {
     pub(crate) reordered: u32,
 }
 
-impl Default for Rack {
-    fn default() -> Self {
-        Self {
+impl Blank for Rack {
+    fn blank() -> &'static Self {
+        const START: Rack = Rack {
             sent: Instant::ZERO,
             end: 0,
             rtt_us: 0,
@@ -49,7 +50,8 @@ impl Default for Rack {
             last_delivered: 0,
             reordering: REORDERING,
             reordered: 0,
-        }
+        };
+        &START
     }
 }
 
@@ -71,7 +73,7 @@ impl Rack {
     /// True if the answer to a unit that was sent again came too early to be of the last transmission.
     pub(crate) fn spurious(flow: &Flow, unit: &Unit, echo: Option<u32>) -> bool {
         let Some(echo) = echo.filter(|_| unit.marks.has(Marks::EVER_AGAIN)) else { return false };
-        (echo.wrapping_sub(flow.tick.stamp(unit.sent)) as i32) < 0
+        (echo.wrapping_sub(flow.tick().stamp(unit.sent)) as i32) < 0
     }
 
     /// Adapts the window to duplicates (section 6.2, step 4). `prior` is what was delivered when the latest unit was sent.

@@ -1,12 +1,14 @@
 //! The receiving half of a connection: what has come, what is missing, and when to acknowledge.
 
+use std::sync::Arc;
+
 use txweir_core::{Ecn, Instant, Nanos};
 
 use crate::config::Config;
 use crate::ecn::{EcnReceiver, Reaction};
 use crate::gaps::{Added, Gaps};
+use crate::rare::{Blank, Maybe, Rare};
 use crate::segment::{Flags, Sacks, Segment};
-use crate::tick::Tick;
 use crate::window::Window;
 
 /// Acknowledgements in a row without delay, at most.
@@ -37,6 +39,13 @@ pub(crate) enum Due {
     Now,
 }
 
+/// From where on, and since when, a window's worth of data is timed.
+impl Blank for (u64, Instant) {
+    fn blank() -> &'static Self {
+        &(0, Instant::ZERO)
+    }
+}
+
 /// The receiving half.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -45,10 +54,10 @@ pub(crate) struct Receiver {
     /// Next number that the reader takes.
     pub(crate) read: u64,
     /// The number of the FIN, once it has come.
-    fin: Option<u64>,
+    fin: Maybe,
     /// What came out of order.
-    gaps: Gaps,
-    duplicate: Option<(u64, u64)>,
+    gaps: Rare<Gaps>,
+    duplicate: Option<Box<(u64, u64)>>,
     pub(crate) window: Window,
     pub(crate) ecn: EcnReceiver,
     pub(crate) due: Due,
@@ -70,10 +79,11 @@ pub(crate) struct Receiver {
     last_data: u64,
     /// The tick for which the delayed acknowledgement is set, and when that is. An acknowledgement that goes earlier leaves
     /// the timer in its wheel: it then only hurries compressed ones.
-    timer: Option<(u64, Instant)>,
+    timer_tick: u64,
+    timer_at: Maybe,
     timer_meant: bool,
     /// When compressed acknowledgements go.
-    pub(crate) compress_at: Option<Instant>,
+    pub(crate) compress_at: Maybe,
     compressed: u32,
     duplicates: u32,
     duplicates_at: u64,
@@ -82,22 +92,23 @@ pub(crate) struct Receiver {
     sack: bool,
     stamps: bool,
     /// The acknowledgement of what came before a change of marks goes first.
-    pub(crate) split_at: Option<u64>,
+    pub(crate) split_at: Maybe,
     seen_next: u64,
-    tick: Tick,
+    /// What it was made from; shared with the sending half.
+    pub(crate) config: Arc<Config>,
     /// A window's worth of data from here tells a round trip where there are no time stamps.
-    rtt_from: (u64, Instant),
+    rtt_from: Rare<(u64, Instant)>,
 }
 
 impl Receiver {
-    pub(crate) fn new(c: &Config) -> Self {
+    pub(crate) fn new(c: Arc<Config>) -> Self {
         Self {
             next: 0,
             read: 1,
-            fin: None,
-            gaps: Gaps::default(),
+            fin: Maybe::NONE,
+            gaps: Rare::default(),
             duplicate: None,
-            window: Window::new(c),
+            window: Window::new(&c),
             ecn: EcnReceiver::default(),
             due: Due::Never,
             acked: 0,
@@ -109,19 +120,20 @@ impl Receiver {
             delay: 0,
             delay_min: c.tick.from_micros(c.ack_delay.0 / 1_000),
             last_data: 0,
-            timer: None,
+            timer_tick: 0,
+            timer_at: Maybe::NONE,
             timer_meant: false,
-            compress_at: None,
+            compress_at: Maybe::NONE,
             compressed: 0,
             duplicates: 0,
             duplicates_at: 0,
             recent_stamp: 0,
             sack: c.sack,
             stamps: c.stamps,
-            split_at: None,
+            split_at: Maybe::NONE,
             seen_next: 0,
-            tick: c.tick,
-            rtt_from: (0, Instant::ZERO),
+            rtt_from: Rare::default(),
+            config: c,
         }
     }
 
@@ -138,7 +150,7 @@ impl Receiver {
 
     /// Bytes in order that wait for the reader.
     pub(crate) const fn readable(&self) -> u64 {
-        let end = match self.fin {
+        let end = match self.fin.get() {
             Some(fin) if self.next > fin => fin,
             _ => self.next,
         };
@@ -146,11 +158,11 @@ impl Receiver {
     }
     /// The reader has everything and the peer has closed.
     pub(crate) fn finished(&self) -> bool {
-        self.fin.is_some_and(|fin| self.next > fin && self.read == fin)
+        self.fin.get().is_some_and(|fin| self.next > fin && self.read == fin)
     }
     /// The peer's FIN has come in order.
     pub(crate) fn closed(&self) -> bool {
-        self.fin.is_some_and(|fin| self.next > fin)
+        self.fin.get().is_some_and(|fin| self.next > fin)
     }
     /// Bytes in the buffer: unread, and out of order.
     fn held(&self) -> u64 {
@@ -187,8 +199,8 @@ impl Receiver {
 
     /// A segment has come. `rto` and `srtt8_us` are those of the sending half. False if it lies outside the window.
     pub(crate) fn data(&mut self, now: Instant, seg: &Segment, rto: u64, srtt8_us: u32) -> bool {
-        if !self.timer_meant && self.timer.is_some_and(|(_, at)| at <= now) {
-            self.timer = None;
+        if !self.timer_meant && self.timer_at.get().is_some_and(|at| at <= now.0) {
+            self.timer_at = Maybe::NONE;
         }
         let (start, end) = (seg.seq, seg.end());
         let right = self.next + self.window.left(self.next);
@@ -212,14 +224,14 @@ impl Receiver {
             return true;
         }
         if start < self.next {
-            self.duplicate = Some((start, self.next));
+            self.duplicate = Some(Box::new((start, self.next)));
             self.quick_mode(QUICK_MAX);
         }
         let ofo = !self.gaps.is_empty();
         self.next = end;
         self.event(now, seg, rto);
         if seg.flags.has(Flags::FIN) {
-            self.fin = Some(end - 1);
+            self.fin = Maybe::some(end - 1);
             self.due = Due::Now;
         }
         let filled = ofo && self.join();
@@ -233,7 +245,7 @@ impl Receiver {
     /// What lies outside the window, or has come before, is acknowledged at once (RFC 9293 section 3.10.7.4).
     fn outside(&mut self, seg: &Segment) {
         if seg.end() > seg.seq && seg.seq < self.next {
-            self.duplicate = Some((seg.seq, seg.end().min(self.next)));
+            self.duplicate = Some(Box::new((seg.seq, seg.end().min(self.next))));
             self.quick_mode(QUICK_MAX);
         }
         self.due = Due::Now;
@@ -247,7 +259,7 @@ impl Receiver {
                     let us = now.saturating_since(self.rtt_from.1).0 / 1_000;
                     self.window.round_trip_at_most(u32::try_from(us).unwrap_or(u32::MAX));
                 }
-                self.rtt_from = (self.next + self.window.left(self.next), now);
+                *self.rtt_from = (self.next + self.window.left(self.next), now);
             }
             return;
         };
@@ -259,7 +271,7 @@ impl Receiver {
             return;
         }
         if echo != 0 && self.window.fresh(echo) && seg.len >= self.segment {
-            let ms = self.tick.stamp(now).wrapping_sub(echo);
+            let ms = self.config.tick.stamp(now).wrapping_sub(echo);
             if ms < 1 << 20 {
                 self.window.round_trip(ms.max(1) * 1_000);
             }
@@ -270,7 +282,7 @@ impl Receiver {
     fn event(&mut self, now: Instant, seg: &Segment, rto: u64) {
         self.schedule();
         self.measure(seg);
-        let ticks = self.tick.count(now);
+        let ticks = self.config.tick.count(now);
         if self.delay == 0 {
             self.incr_quick(QUICK_MAX);
             self.delay = self.delay_min;
@@ -305,7 +317,7 @@ impl Receiver {
             self.quick_mode(2);
         }
         if before && self.timer_meant {
-            self.split_at = Some(self.seen_next);
+            self.split_at = Maybe::some(self.seen_next);
         } else {
             self.ecn.turn();
         }
@@ -360,7 +372,7 @@ impl Receiver {
     /// Data has come ahead of what is missing.
     fn early(&mut self, now: Instant, seg: &Segment, srtt8_us: u32) {
         if seg.flags.has(Flags::FIN) {
-            self.fin = Some(seg.end() - 1);
+            self.fin = Maybe::some(seg.end() - 1);
         }
         self.mark(seg.ecn, seg.flags);
         self.schedule();
@@ -370,7 +382,7 @@ impl Receiver {
         }
         match self.gaps.add(seg.seq, seg.end()) {
             Added::Full => return,
-            Added::Known => self.duplicate = Some((seg.seq, seg.end())),
+            Added::Known => self.duplicate = Some(Box::new((seg.seq, seg.end()))),
             Added::New => {}
         }
         // A sender that misses several ranges is to know at once.
@@ -389,7 +401,10 @@ impl Receiver {
     /// What came early joins what is in order now. True if something did.
     fn join(&mut self) -> bool {
         let (next, twice) = self.gaps.join(self.next);
-        self.duplicate = self.duplicate.or(twice);
+        self.duplicate = self.duplicate.take().or_else(|| twice.map(Box::new));
+        if self.gaps.is_empty() {
+            self.gaps.forget();
+        }
         std::mem::replace(&mut self.next, next) != next
     }
 
@@ -419,52 +434,53 @@ impl Receiver {
             return;
         }
         self.compressed += 1;
-        if self.compress_at.is_none() {
+        if !self.compress_at.is_some() {
             let mut rtt8 = self.window.rtt8_us();
             if srtt8_us > 0 && srtt8_us < rtt8 {
                 rtt8 = srtt8_us;
             }
             let wait = (u64::from(rtt8) * 125 / 20).min(COMPRESS_NS);
-            self.compress_at = Some(now + Nanos(wait + COMPRESS_SLACK_NS));
+            self.compress_at = Maybe::some((now + Nanos(wait + COMPRESS_SLACK_NS)).0);
         }
     }
 
     fn delay_more(&mut self, now: Instant, srtt8_us: u32) {
-        let ticks = self.tick.count(now);
+        let ticks = self.config.tick.count(now);
         let mut delay = self.delay;
         if delay > self.delay_min {
-            let mut most = self.tick.from_millis(500);
+            let mut most = self.config.tick.from_millis(500);
             if self.interactive || self.pushed > 0 {
-                most = self.tick.from_millis(DELAY_MAX_MS);
+                most = self.config.tick.from_millis(DELAY_MAX_MS);
             }
             if srtt8_us > 0 {
-                let rtt = self.tick.from_micros(u64::from(srtt8_us >> 3)).max(self.delay_min);
+                let rtt = self.config.tick.from_micros(u64::from(srtt8_us >> 3)).max(self.delay_min);
                 most = most.min(rtt);
             }
             delay = delay.min(most);
         }
-        let mut expires = ticks + delay.min(self.tick.from_millis(DELAY_MAX_MS));
-        if let Some((set, _)) = self.timer.filter(|_| self.timer_meant) {
+        let mut expires = ticks + delay.min(self.config.tick.from_millis(DELAY_MAX_MS));
+        if self.timer_meant && self.timer_at.is_some() {
+            let set = self.timer_tick;
             if set <= ticks + (delay >> 2) {
                 self.due = Due::Now;
                 return;
             }
             expires = expires.min(set);
         }
-        self.timer = Some((expires, self.tick.expiry(now, expires)));
+        (self.timer_tick, self.timer_at) = (expires, Maybe::some(self.config.tick.expiry(now, expires).0));
         self.timer_meant = true;
     }
 
     /// The timer of delayed or of compressed acknowledgements has fired, or neither.
-    pub(crate) fn on_time(&mut self, now: Instant, rto: u64) {
-        if self.compress_at.is_some_and(|at| at <= now) {
-            self.compress_at = None;
+    pub(crate) fn on_time(&mut self, now: Instant, rto: impl FnOnce() -> u64) {
+        if self.compress_at.get().is_some_and(|at| at <= now.0) {
+            self.compress_at = Maybe::NONE;
             if self.compressed > 0 {
                 self.due = Due::Now;
             }
         }
-        if self.timer.is_some_and(|(_, at)| at <= now) {
-            self.timer = None;
+        if self.timer_at.get().is_some_and(|at| at <= now.0) {
+            self.timer_at = Maybe::NONE;
             let meant = std::mem::replace(&mut self.timer_meant, false);
             if self.compressed > 0 {
                 self.due = Due::Now;
@@ -473,7 +489,7 @@ impl Receiver {
                     self.interactive = false;
                     self.delay = self.delay_min;
                 } else {
-                    self.delay = (self.delay << 1).min(rto);
+                    self.delay = (self.delay << 1).min(rto());
                 }
                 self.due = Due::Now;
             }
@@ -501,15 +517,17 @@ impl Receiver {
 
     /// The same for a segment that acknowledges only part of it: the rest waits on, and so do timers.
     pub(crate) fn acknowledge_before(&mut self) -> (u16, Sacks) {
-        self.ecn.counts.told();
-        (self.compress_at, self.compressed) = (None, 0);
+        if let Some(counts) = self.ecn.counts.made() {
+            counts.told();
+        }
+        (self.compress_at, self.compressed) = (Maybe::NONE, 0);
         let window = self.window.offer(self.next, self.held(), u64::from(self.segment));
         self.acked = self.next;
         let most = if self.stamps { 3 } else { 4 };
         let mut sacks = Sacks::default();
         if self.sack {
-            if let Some((start, end)) = self.duplicate.take() {
-                sacks.push(start, end, most);
+            if let Some(twice) = self.duplicate.take() {
+                sacks.push(twice.0, twice.1, most);
             }
             for &(start, end) in self.gaps.blocks() {
                 sacks.push(start, end, most);
@@ -521,8 +539,8 @@ impl Receiver {
 
     /// When one of its timers fires.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let timer = self.timer.filter(|_| self.timer_meant || self.compressed > 0).map(|(_, at)| at);
-        [timer, self.compress_at].into_iter().flatten().min()
+        let timer = self.timer_at.get().filter(|_| self.timer_meant || self.compressed > 0);
+        [timer, self.compress_at.get()].into_iter().flatten().min().map(Instant)
     }
 
     /// Data was sent soon after data came: acknowledgements can ride on it.

@@ -3,13 +3,14 @@
 
 use crate::flow::{Ack, CaState, Event};
 use crate::rack::{self, REORDERING};
+use crate::rare::{Blank, Maybe};
 use crate::sack::Told;
 use crate::sender::Sender;
 use crate::timer::{self, Purpose};
 use crate::units::Marks;
 
 /// What a recovery needs to know.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Recovery {
     /// Where a reduction began that may be undone.
     pub(crate) undo_marker: Option<u64>,
@@ -29,13 +30,33 @@ pub(crate) struct Recovery {
     pub(crate) new_first: bool,
     /// Least number that may be lost and not sent again.
     pub(crate) lost_from: u64,
+    /// The blocks of the last acknowledgement that had some.
+    pub(crate) known_sacks: [(u64, u64); 4],
+}
+
+impl Blank for Recovery {
+    fn blank() -> &'static Self {
+        const NONE: Recovery = Recovery {
+            undo_marker: None,
+            undo_left: None,
+            prior_ssthresh: 0,
+            prr_delivered: 0,
+            prr_out: 0,
+            frto: false,
+            again_stamp: None,
+            new_first: false,
+            lost_from: 0,
+            known_sacks: [(0, 0); 4],
+        };
+        &NONE
+    }
 }
 
 /// Works through what an acknowledgement says of loss. `dubious` acknowledgements only come here.
 pub(crate) fn on_ack(s: &mut Sender, ack: &mut Ack, told: &Told, prior_una: u64, dup: bool) -> Verdict {
     let mut v = Verdict { timer: true, ..Verdict::default() };
-    if ack.echo {
-        s.rec.prior_ssthresh = 0;
+    if let Some(rec) = s.rec.made().filter(|_| ack.echo) {
+        rec.prior_ssthresh = 0;
     }
     leave(s);
     match s.flow.state {
@@ -93,7 +114,9 @@ fn recover_or_open(s: &mut Sender, ack: &Ack) {
 /// A state that its number ends is left.
 fn leave(s: &mut Sender) {
     if s.flow.state == CaState::Open {
-        s.rec.again_stamp = None;
+        if let Some(rec) = s.rec.made() {
+            rec.again_stamp = None;
+        }
         return;
     }
     if s.flow.una < s.flow.high {
@@ -129,7 +152,7 @@ pub(crate) fn find_lost(s: &mut Sender, v: &mut Verdict) {
         s.rec.lost_from = s.rec.lost_from.min(low);
     }
     if let Some(us) = wait {
-        let ticks = s.flow.tick.from_micros(us) + timer::MIN_TICKS;
+        let ticks = s.flow.tick().from_micros(us) + timer::MIN_TICKS;
         timer::set(s, Purpose::Reorder, ticks);
         v.timer = false;
     }
@@ -158,7 +181,7 @@ fn keep_open(s: &mut Sender) {
 /// The window begins to shrink to the threshold that congestion control names.
 fn begin_reduction(s: &mut Sender) {
     s.flow.high = s.flow.next;
-    s.tlp_end = None;
+    s.tlp_end = Maybe::NONE;
     s.flow.growth = 0;
     s.flow.prior_cwnd = s.flow.cwnd;
     (s.rec.prr_delivered, s.rec.prr_out) = (0, 0);

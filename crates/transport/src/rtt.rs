@@ -93,7 +93,7 @@ impl Rtt {
 
     /// Smallest round trip of the last 300 s; `u32::MAX` before the first sample.
     pub const fn min(&self) -> u32 {
-        self.min.best[0].1
+        self.min.best[0]
     }
 }
 
@@ -101,37 +101,49 @@ impl Rtt {
 /// parts of the window.
 #[derive(Clone, Copy, Debug)]
 struct WindowedMin {
-    best: [(u64, u32); 3],
+    /// When each came, and the values.
+    at: [u64; 3],
+    best: [u32; 3],
 }
 
 impl Default for WindowedMin {
     fn default() -> Self {
-        Self { best: [(0, u32::MAX); 3] }
+        Self { at: [0; 3], best: [u32::MAX; 3] }
     }
 }
 
 impl WindowedMin {
+    /// From place `i` on, `value` is the best.
+    fn put(&mut self, i: usize, now: u64, value: u32) {
+        self.at[i..].fill(now);
+        self.best[i..].fill(value);
+    }
+
+    /// The best is forgotten; those after it move up, and `value` is the last.
+    fn shift(&mut self, now: u64, value: u32) {
+        self.at = [self.at[1], self.at[2], now];
+        self.best = [self.best[1], self.best[2], value];
+    }
+
     fn update(&mut self, now: u64, value: u32) {
-        let new = (now, value);
-        if value <= self.best[0].1 || now.saturating_sub(self.best[2].0) > MIN_WINDOW_US {
-            self.best = [new; 3];
-            return;
+        if value <= self.best[0] || now.saturating_sub(self.at[2]) > MIN_WINDOW_US {
+            return self.put(0, now, value);
         }
-        if value <= self.best[1].1 {
-            (self.best[1], self.best[2]) = (new, new);
-        } else if value <= self.best[2].1 {
-            self.best[2] = new;
+        if value <= self.best[1] {
+            self.put(1, now, value);
+        } else if value <= self.best[2] {
+            self.put(2, now, value);
         }
-        let age = now.saturating_sub(self.best[0].0);
+        let age = now.saturating_sub(self.at[0]);
         if age > MIN_WINDOW_US {
-            self.best = [self.best[1], self.best[2], new];
-            if now.saturating_sub(self.best[0].0) > MIN_WINDOW_US {
-                self.best = [self.best[1], self.best[2], new];
+            self.shift(now, value);
+            if now.saturating_sub(self.at[0]) > MIN_WINDOW_US {
+                self.shift(now, value);
             }
-        } else if self.best[1].0 == self.best[0].0 && age > MIN_WINDOW_US / 4 {
-            (self.best[1], self.best[2]) = (new, new);
-        } else if self.best[2].0 == self.best[1].0 && age > MIN_WINDOW_US / 2 {
-            self.best[2] = new;
+        } else if self.at[1] == self.at[0] && age > MIN_WINDOW_US / 4 {
+            self.put(1, now, value);
+        } else if self.at[2] == self.at[1] && age > MIN_WINDOW_US / 2 {
+            self.put(2, now, value);
         }
     }
 }

@@ -3,6 +3,7 @@
 use txweir_core::Instant;
 
 use crate::flow::CaState;
+use crate::rate::Gather;
 use crate::segment::Segment;
 use crate::sender::Sender;
 use crate::units::{Marks, Unit};
@@ -22,6 +23,14 @@ pub(crate) struct Told {
     pub(crate) sent: Option<(Instant, Instant)>,
     /// Least number that was delivered after a higher one although it was sent once.
     pub(crate) low: Option<u64>,
+    /// The sample of the rate of delivery, as far as it has come.
+    pub(crate) gather: Gather,
+}
+
+impl Told {
+    pub(crate) fn new(gather: Gather) -> Self {
+        Self { gather, ..Self::default() }
+    }
 }
 
 /// Works through the blocks. `prior_una` is the first number that was not acknowledged before.
@@ -35,7 +44,7 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Tol
             skip = 1;
         }
     }
-    let mut known = s.known_sacks;
+    let mut known = s.rec.known_sacks;
     known.sort_unstable();
     for &(start, end) in &blocks[skip.min(blocks.len())..] {
         let (mut at, end) = (start.max(s.flow.una), end.min(s.flow.next));
@@ -48,9 +57,9 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Tol
         }
         mark(s, at, end, told);
     }
-    s.known_sacks = [(0, 0); 4];
+    s.rec.known_sacks = [(0, 0); 4];
     let kept = &blocks[skip.min(blocks.len())..];
-    s.known_sacks[..kept.len()].copy_from_slice(kept);
+    s.rec.known_sacks[..kept.len()].copy_from_slice(kept);
     if (s.flow.state != CaState::Loss || s.rec.undo_marker.is_some())
         && let Some(low) = told.low
     {
@@ -63,7 +72,7 @@ fn duplicate(s: &mut Sender, start: u64, end: u64, prior_una: u64, told: &mut To
     told.duplicate = true;
     s.counters.duplicates_reported += 1;
     s.rack.duplicate_seen = true;
-    if s.tlp_end.is_some_and(|tlp| s.tlp_again && end == tlp) {
+    if s.tlp_end.get().is_some_and(|tlp| s.tlp_again && end == tlp) {
         told.probe_duplicate = true;
     }
     // A duplicate of what was sent again since the window was reduced speaks against that reduction.
@@ -151,7 +160,7 @@ fn one(s: &mut Sender, i: usize, told: &mut Told) {
     told.new = true;
     s.fack = s.fack.max(before.end);
     let mut unit = before;
-    s.rate.delivered(&mut s.gather, &s.flow, &mut unit);
+    s.rate.delivered(&mut told.gather, &s.flow, &mut unit);
     s.rack.delivered(&s.flow, &before);
     if let Some(u) = s.units.get_mut(i) {
         u.marks.set(Marks::SAMPLED);

@@ -1,11 +1,14 @@
 //! The sending half of a connection: its state, and what others ask of it.
 
+use std::sync::Arc;
+
 use crate::cc::{self, Congestion};
 use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
 use crate::flow::Flow;
 use crate::rack::Rack;
-use crate::rate::{Gather, Rate};
+use crate::rare::{Blank, Maybe, Rare};
+use crate::rate::Rate;
 use crate::recovery::Recovery;
 use crate::rtt::Rtt;
 use crate::timer::Timer;
@@ -42,32 +45,57 @@ pub struct Counters {
     pub marks_received: u64,
 }
 
+impl Blank for Counters {
+    fn blank() -> &'static Self {
+        const NONE: Counters = Counters {
+            segments_sent: 0,
+            retransmitted: 0,
+            retransmitted_bytes: 0,
+            timeouts: 0,
+            spurious_timeouts: 0,
+            recoveries: 0,
+            undone: 0,
+            probes: 0,
+            duplicates_reported: 0,
+            reduced_by_marks: 0,
+            acks_sent: 0,
+            segments_received: 0,
+            marks_received: 0,
+        };
+        &NONE
+    }
+}
+
 /// The sending half.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) flow: Flow,
     pub(crate) cc: Box<dyn Congestion>,
-    pub(crate) units: Units,
+    pub(crate) units: Rare<Units>,
     pub(crate) rtt: Rtt,
-    pub(crate) rec: Recovery,
-    pub(crate) rack: Rack,
+    pub(crate) rec: Rare<Recovery>,
+    pub(crate) rack: Rare<Rack>,
     pub(crate) rate: Rate,
-    pub(crate) gather: Gather,
     pub(crate) ecn: EcnSender,
     pub(crate) timer: Option<Timer>,
-    pub(crate) counters: Counters,
+    /// What it has counted, but for what every end counts.
+    pub(crate) counters: Rare<Counters>,
+    /// Segments of data sent; acknowledgements sent and segments received without and with data.
+    pub(crate) segments_sent: u64,
+    pub(crate) acks_sent: u64,
+    pub(crate) segments_received: u64,
     /// Doublings of the timeout.
-    pub(crate) backoff: u32,
+    pub(crate) backoff: u8,
     /// Timeouts since the last progress.
-    pub(crate) retransmits: u32,
+    pub(crate) retransmits: u8,
     /// Probes of a closed window since it was last open.
     pub(crate) window_probes: u32,
     /// The window that the receiver offers from the first number not acknowledged on, bytes.
-    pub(crate) window: u64,
+    pub(crate) window: u32,
     /// The number of the segment that offered it.
     pub(crate) window_seq: u64,
     /// The greatest window that was offered.
-    pub(crate) window_max: u64,
+    pub(crate) window_max: u32,
     /// Payload of the units in which the application last handed data over.
     pub(crate) chunk: u64,
     /// Where the unsent unit at hand ends.
@@ -79,7 +107,7 @@ pub(crate) struct Sender {
     /// It waits until less lies there.
     pub(crate) throttled: bool,
     /// A loss probe is out: the number behind it.
-    pub(crate) tlp_end: Option<u64>,
+    pub(crate) tlp_end: Maybe,
     /// It was a retransmission.
     pub(crate) tlp_again: bool,
     /// A loss probe is due and not yet sent.
@@ -90,8 +118,6 @@ pub(crate) struct Sender {
     pub(crate) window_probe_due: bool,
     /// The end of the highest range acknowledged selectively.
     pub(crate) fack: u64,
-    /// The blocks of the last acknowledgement.
-    pub(crate) known_sacks: [(u64, u64); 4],
     /// The acknowledgement at hand echoes marks.
     pub(crate) echoing: bool,
     /// The time stamp that it echoes.
@@ -105,24 +131,16 @@ pub(crate) struct Sender {
     pub(crate) burst: u32,
     /// Waits for more window rather than send a small unit.
     pub(crate) deferring: bool,
-    /// Segments of data sent, for the pacing that spares the first ones.
-    pub(crate) data_segments: u64,
     /// No more data comes after `flow.write`.
     pub(crate) closing: bool,
     /// The last number sent of a segment shorter than a full one.
     pub(crate) short_end: u64,
-    pub(crate) gso_segs: u32,
-    pub(crate) small_queue_max: u64,
-    pub(crate) small_queues: bool,
-    pub(crate) size_by_rate: bool,
-    pub(crate) nagle: bool,
-    pub(crate) restart_after_idle: bool,
     pub(crate) queue_paces: bool,
 }
 
 impl Sender {
-    pub(crate) fn new(config: &Config) -> Self {
-        let mut flow = Flow::new(config);
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        let mut flow = Flow::new(&config);
         let mut cc = cc::make(config.algorithm, &mut flow, config.seed);
         cc.start(&mut flow);
         if config.pacing == Pacing::Auto {
@@ -131,15 +149,17 @@ impl Sender {
         Self {
             flow,
             cc,
-            units: Units::default(),
+            units: Rare::default(),
             rtt: Rtt::default(),
-            rec: Recovery::default(),
-            rack: Rack::default(),
+            rec: Rare::default(),
+            rack: Rare::default(),
             rate: Rate::default(),
-            gather: Gather::default(),
             ecn: EcnSender::default(),
             timer: None,
-            counters: Counters::default(),
+            counters: Rare::default(),
+            segments_sent: 0,
+            acks_sent: 0,
+            segments_received: 0,
             backoff: 0,
             retransmits: 0,
             window_probes: 0,
@@ -151,13 +171,12 @@ impl Sender {
             chunk_slides: false,
             below: 0,
             throttled: false,
-            tlp_end: None,
+            tlp_end: Maybe::NONE,
             tlp_again: false,
             probe_due: false,
             timeout_due: false,
             window_probe_due: false,
             fack: 0,
-            known_sacks: [(0, 0); 4],
             echoing: false,
             echo: None,
             window_stamp: 0,
@@ -165,16 +184,19 @@ impl Sender {
             usage_end: 0,
             burst: 0,
             deferring: false,
-            data_segments: 0,
             closing: false,
             short_end: 0,
-            gso_segs: config.gso_segs.max(1),
-            small_queue_max: config.small_queue_max,
-            small_queues: config.small_queues,
-            size_by_rate: config.size_by_rate,
-            nagle: config.nagle,
-            restart_after_idle: config.restart_after_idle,
             queue_paces: config.pacing == Pacing::Queue,
+        }
+    }
+
+    /// What it has counted.
+    pub(crate) fn counters(&self) -> Counters {
+        Counters {
+            segments_sent: self.segments_sent,
+            acks_sent: self.acks_sent,
+            segments_received: self.segments_received,
+            ..*self.counters
         }
     }
 
@@ -185,7 +207,7 @@ impl Sender {
 
     /// The number behind the window that the receiver offers.
     pub(crate) const fn window_end(&self) -> u64 {
-        self.flow.una + self.window
+        self.flow.una + self.window as u64
     }
 
     /// There is data that has never been sent, and the receiver's window has room for it.
@@ -195,14 +217,14 @@ impl Sender {
 
     /// Timeout in ticks, backoff included.
     pub(crate) fn rto(&self) -> u64 {
-        let most = self.flow.tick.from_micros(crate::rtt::RTO_MAX_US);
-        (self.rtt.rto(&self.flow.tick) << self.backoff.min(16)).min(most)
+        let most = self.flow.tick().from_micros(crate::rtt::RTO_MAX_US);
+        (self.rtt.rto(self.flow.tick()) << self.backoff.min(16)).min(most)
     }
 
     /// The application has handed over `bytes` more.
     pub(crate) fn written(&mut self, bytes: u64) {
         let idle = self.flow.out == 0 && self.flow.next == self.flow.write;
-        if idle && self.restart_after_idle && !self.cc.owns_window() {
+        if idle && self.flow.config.restart_after_idle && !self.cc.owns_window() {
             let silent = self.flow.ticks().saturating_sub(self.flow.last_sent);
             if self.flow.last_sent > 0 && silent > self.rto() {
                 self.restart(silent);

@@ -3,13 +3,14 @@
 use txweir_core::Instant;
 
 use crate::flow::CaState;
+use crate::rare::Maybe;
 use crate::rtt::RTO_MIN_US;
 use crate::sender::Sender;
 
 /// Least time of a probe, ticks: the clock's grain, twice.
 pub(crate) const MIN_TICKS: u64 = 2;
 /// Timeouts without progress after which a connection gives up (the default of Linux).
-pub(crate) const RETRIES_MAX: u32 = 15;
+pub(crate) const RETRIES_MAX: u8 = 15;
 
 /// What the timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,16 +35,16 @@ pub(crate) struct Timer {
 
 /// Sets the timer `ticks` from now; pacing that is ahead of the clock is added.
 pub(crate) fn set(s: &mut Sender, purpose: Purpose, ticks: u64) {
-    let most = s.flow.tick.from_micros(crate::rtt::RTO_MAX_US);
+    let most = s.flow.tick().from_micros(crate::rtt::RTO_MAX_US);
     let ahead = s.flow.departs.saturating_since(s.flow.now).0 / 1_000;
-    let ahead = if s.flow.paced || s.queue_paces { s.flow.tick.from_micros(ahead) } else { 0 };
+    let ahead = if s.flow.paced || s.queue_paces { s.flow.tick().from_micros(ahead) } else { 0 };
     let expires = s.flow.ticks() + (ticks + ahead).min(most);
-    s.timer = Some(Timer { purpose, at: s.flow.tick.expiry(s.flow.now, expires) });
+    s.timer = Some(Timer { purpose, at: s.flow.tick().expiry(s.flow.now, expires) });
 }
 
 /// Microseconds until the first unit in flight is as old as the timeout.
 fn until_timeout_us(s: &Sender) -> i64 {
-    let rto = s.flow.tick.micros(s.rto()) as i64;
+    let rto = s.flow.tick().micros(s.rto()) as i64;
     let sent = s.units.first().map_or(s.flow.now, |u| u.sent);
     (sent.0 / 1_000) as i64 + rto - s.flow.now_us() as i64
 }
@@ -62,7 +63,7 @@ pub(crate) fn restart(s: &mut Sender, waited: bool) {
         return;
     }
     let ticks = match waited {
-        true => s.flow.tick.from_micros(until_timeout_us(s).max(1) as u64),
+        true => s.flow.tick().from_micros(until_timeout_us(s).max(1) as u64),
         false => s.rto(),
     };
     set(s, Purpose::Retransmit, ticks);
@@ -73,7 +74,7 @@ pub(crate) fn probe(s: &mut Sender, fresh: bool, sack: bool) -> bool {
     if s.flow.out == 0 || !sack || !matches!(s.flow.state, CaState::Open | CaState::Cwr) {
         return false;
     }
-    let tick = s.flow.tick;
+    let tick = *s.flow.tick();
     let mut us = match s.flow.srtt8_us {
         0 => crate::rtt::RTO_INITIAL_US,
         srtt8 => {
@@ -134,12 +135,12 @@ fn timed_out(s: &mut Sender) -> bool {
     if s.retransmits >= RETRIES_MAX {
         return false;
     }
-    s.tlp_end = None;
+    s.tlp_end = Maybe::NONE;
     s.counters.timeouts += 1;
     crate::recovery::enter_loss(s);
     s.retransmits += 1;
     s.timeout_due = true;
-    s.backoff += 1;
+    s.backoff = s.backoff.saturating_add(1);
     let ticks = s.rto();
     set(s, Purpose::Retransmit, ticks);
     true

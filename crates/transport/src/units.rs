@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use txweir_core::Instant;
 
+use crate::rare::Blank;
+
 /// Most units in flight: a window of 1 GiB in segments of 1 KiB.
 pub const UNITS_MAX: usize = 1 << 20;
 
@@ -87,6 +89,13 @@ pub(crate) struct Units {
     units: VecDeque<Unit>,
     /// Transmissions in order of time; those of which no unit is listed any more are dropped at the front.
     sent: VecDeque<Sent>,
+}
+
+impl Blank for Units {
+    fn blank() -> &'static Self {
+        static NONE: Units = Units { units: VecDeque::new(), sent: VecDeque::new() };
+        &NONE
+    }
 }
 
 impl Units {

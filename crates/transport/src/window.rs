@@ -6,16 +6,21 @@ use txweir_core::Instant;
 use crate::config::Config;
 
 /// Share of the buffer's memory that counts as window before segments have shown their own, of 256.
-const RATIO_START: u64 = 128;
+const RATIO_START: u32 = 128;
+
+/// Bytes of a buffer or a segment, which are at most 1 GiB.
+fn narrow(bytes: u64) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
+}
 
 /// The window of a receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     /// Memory of the buffer, bytes.
-    buffer: u64,
-    buffer_max: u64,
+    buffer: u32,
+    buffer_max: u32,
     /// Payload for each 256 bytes of memory.
-    ratio: u64,
+    ratio: u32,
     /// The most that is offered: grows as segments come.
     threshold: u64,
     clamp: u64,
@@ -24,8 +29,8 @@ pub(crate) struct Window {
     pub(crate) offered_at: u64,
     /// By how many bits windows are shifted.
     pub(crate) scale: u8,
-    mss: u64,
-    segment_memory: u64,
+    mss: u32,
+    segment_memory: u32,
     /// Measures what the reader takes per round trip: bytes of the last one, where and when this one began.
     space: u64,
     space_seq: u64,
@@ -39,23 +44,23 @@ pub(crate) struct Window {
 impl Window {
     pub(crate) fn new(c: &Config) -> Self {
         let buffer_max = c.receive_buffer_max.clamp(c.receive_buffer, 1 << 30);
-        let space = c.receive_buffer * RATIO_START / 256;
+        let space = c.receive_buffer * u64::from(RATIO_START) / 256;
         let mut scale = 0;
         // The shift that shows the greatest window (RFC 7323 section 2.2).
         while scale < 14 && buffer_max >> scale > 65_535 {
             scale += 1;
         }
         Self {
-            buffer: c.receive_buffer,
-            buffer_max,
+            buffer: narrow(c.receive_buffer),
+            buffer_max: narrow(buffer_max),
             ratio: RATIO_START,
             threshold: space,
             clamp: space,
             offered: space,
             offered_at: 0,
             scale,
-            mss: u64::from(c.segment()),
-            segment_memory: u64::from(c.segment_memory.max(1)),
+            mss: c.segment(),
+            segment_memory: c.segment_memory.max(1),
             space: u64::from(c.initial_window) * u64::from(c.segment()),
             space_seq: 0,
             space_since: Instant::ZERO,
@@ -66,7 +71,7 @@ impl Window {
 
     /// The window of a SYN, or of the answer to one: whole segments of `mss` bytes.
     pub(crate) fn first(&mut self, mss: u64) {
-        let space = self.of_memory(self.buffer);
+        let space = self.of_memory(self.buffer());
         self.offered = if space > mss { space / mss * mss } else { space }.min(65_535 << self.scale);
     }
 
@@ -77,30 +82,34 @@ impl Window {
 
     /// Segments will be of `mss` bytes; the first number of data is `next`. Room for one segment is kept back.
     pub(crate) fn begin(&mut self, now: Instant, next: u64, mss: u64) {
-        self.mss = mss;
-        let space = self.of_memory(self.buffer);
+        self.mss = narrow(mss);
+        let space = self.of_memory(self.buffer());
         self.clamp = if space > 2 * mss { space.saturating_sub(mss).max(2 * mss) } else { space };
         self.threshold = self.offered.min(self.clamp);
         self.space = self.space.min(self.threshold).min(self.offered);
         (self.space_seq, self.space_since) = (next, now);
     }
 
+    const fn buffer(&self) -> u64 {
+        self.buffer as u64
+    }
     /// Memory that so much payload takes.
     fn memory(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(self.mss.max(1)) * self.segment_memory
+        bytes.div_ceil(u64::from(self.mss.max(1))) * u64::from(self.segment_memory)
     }
     const fn of_memory(&self, memory: u64) -> u64 {
-        memory * self.ratio / 256
+        memory * self.ratio as u64 / 256
     }
     /// Room for data, with `held` bytes of payload in the buffer.
     fn room(&self, held: u64) -> u64 {
-        self.of_memory(self.buffer.saturating_sub(self.memory(held)))
+        self.of_memory(self.buffer().saturating_sub(self.memory(held)))
     }
 
     /// A full segment of this length has shown what memory is worth.
     pub(crate) fn full_segment(&mut self, len: u64) {
-        self.ratio = (len * 256 / self.segment_memory).clamp(1, 255);
-        self.clamp = self.clamp.max(self.of_memory(self.buffer));
+        // At most 255.
+        self.ratio = (len * 256 / u64::from(self.segment_memory)).clamp(1, 255) as u32;
+        self.clamp = self.clamp.max(self.of_memory(self.buffer()));
     }
 
     /// A segment has come in order. True if the window grew.
@@ -108,10 +117,10 @@ impl Window {
         let most = self.clamp.min(self.room(held));
         let Some(room) = most.checked_sub(self.threshold).filter(|r| *r > 0) else { return false };
         let memory = self.memory(len);
-        if self.of_memory(memory) > len + self.mss {
+        if self.of_memory(memory) > len + u64::from(self.mss) {
             return false;
         }
-        self.threshold += room.min((2 * self.mss).max(2 * len));
+        self.threshold += room.min((2 * u64::from(self.mss)).max(2 * len));
         true
     }
 
@@ -150,12 +159,12 @@ impl Window {
         }
         let copied = (read - self.space_seq).saturating_sub(waits);
         if copied > self.space {
-            let window = 2 * copied + 16 * self.mss;
+            let window = 2 * copied + 16 * u64::from(self.mss);
             let more = u128::from(window) * u128::from(copied - self.space) / u128::from(self.space.max(1));
             let window = window.saturating_add(u64::try_from(more * 2).unwrap_or(u64::MAX / 4)).min(1 << 40);
-            let buffer = (window * 256 / self.ratio.max(1)).min(self.buffer_max);
-            if buffer > self.buffer {
-                self.buffer = buffer;
+            let buffer = (window * 256 / u64::from(self.ratio.max(1))).min(u64::from(self.buffer_max));
+            if buffer > self.buffer() {
+                self.buffer = narrow(buffer);
                 self.clamp = self.of_memory(buffer);
             }
             self.space = copied;
@@ -173,7 +182,7 @@ impl Window {
         self.room(held) < self.full() >> 1
     }
     fn full(&self) -> u64 {
-        self.clamp.min(self.of_memory(self.buffer))
+        self.clamp.min(self.of_memory(self.buffer()))
     }
 
     /// What could be offered, with `held` bytes in the buffer and segments of `segment` bytes coming.
@@ -237,7 +246,7 @@ mod tests {
         let before = w.buffer;
         w.read(Instant::from_millis(11), 60_000, 0);
         assert!(w.buffer > before);
-        assert!(w.buffer <= Config::default().receive_buffer_max);
+        assert!(w.buffer() <= Config::default().receive_buffer_max);
         let after = w.buffer;
         w.read(Instant::from_millis(12), 120_000, 0);
         assert_eq!(w.buffer, after, "less than a round trip says nothing");

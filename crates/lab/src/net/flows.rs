@@ -197,8 +197,9 @@ impl Net {
         if end as usize == self.ends.len() {
             self.add_ends([client, server], &g, number);
         } else {
-            for (n, conn) in [(end, client), (end + 1, server)] {
+            for (n, mut conn) in [(end, client), (end + 1, server)] {
                 let at = &mut self.ends[n as usize];
+                conn.share_config(&at.conn);
                 (at.conn, at.idle) = (conn, false);
             }
         }

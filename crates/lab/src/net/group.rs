@@ -144,6 +144,8 @@ pub(super) struct End {
     pub(super) conn: Conn,
     pub(super) alarm: Alarm,
     pub(super) host: u32,
+    /// The host of the other end.
+    pub(super) far: u32,
     pub(super) group: u32,
     /// It is among those that wait for room at its NIC.
     pub(super) waiting: bool,
@@ -291,6 +293,9 @@ impl Net {
 
     /// The members of a group that are there from the start.
     fn members(&mut self, group: &Group, number: u32) {
+        if group.load.is_tcp() {
+            self.ends.reserve_exact(2 * group.count as usize);
+        }
         for n in 0..group.count {
             let start = group.start + Nanos(self.rng.below(group.stagger.0.max(1)));
             let port = 2000 + (self.connections - group.count + n) as u16;
@@ -316,9 +321,12 @@ impl Net {
 
     /// Both ends of a connection: of the host that opens it, and of the other.
     pub(super) fn add_ends(&mut self, conns: [Conn; 2], g: &Group, number: u32) {
-        for (conn, host) in conns.into_iter().zip([g.from, g.to]) {
+        for (mut conn, (host, far)) in conns.into_iter().zip([(g.from, g.to), (g.to, g.from)]) {
+            if let Some(like) = self.ends.len().checked_sub(2).map(|n| &self.ends[n]) {
+                conn.share_config(&like.conn);
+            }
             let (alarm, waiting, idle) = (Alarm::default(), false, false);
-            self.ends.push(End { conn, alarm, host, group: number, waiting, idle });
+            self.ends.push(End { conn, alarm, host, far, group: number, waiting, idle });
         }
     }
 

@@ -310,7 +310,7 @@ impl Bbr {
     /// The smallest round trip, and PROBE_RTT when it is old (draft sections 4.1.2 and 4.3.5).
     fn take_rtt(&mut self, flow: &mut Flow, ack: &Ack, sample: &RateSample) {
         let now = flow.ticks();
-        let old = now > self.min_rtt.at + flow.tick.from_millis(MIN_RTT_MS);
+        let old = now > self.min_rtt.at + flow.tick().from_millis(MIN_RTT_MS);
         if let Some(us) = ack.rtt_us
             && (us < self.min_rtt.us || (old && !sample.delayed))
         {
@@ -326,7 +326,7 @@ impl Bbr {
             flow.app_limited = (flow.delivered + u64::from(flow.in_flight())).max(1);
             match self.min_rtt.until {
                 None if flow.in_flight() <= WINDOW_MIN => {
-                    self.min_rtt.until = Some(now + flow.tick.from_millis(PROBE_RTT_MS));
+                    self.min_rtt.until = Some(now + flow.tick().from_millis(PROBE_RTT_MS));
                     self.min_rtt.round = false;
                     self.rounds.restart(flow);
                 }

@@ -30,7 +30,8 @@ pub struct Cubic {
     /// The window at the last reduction.
     last_max: u32,
     /// The window and the tick of the last look at the curve.
-    last: (u32, u64),
+    last_cwnd: u32,
+    last_tick: u64,
     /// Where the curve is flat, and how long until there, in 1/1024 s.
     origin: u32,
     k: u64,
@@ -70,7 +71,8 @@ impl Cubic {
         Self {
             per: 0,
             last_max: 0,
-            last: (0, 0),
+            last_cwnd: 0,
+            last_tick: 0,
             origin: 0,
             k: 0,
             delay_min: 0,
@@ -91,12 +93,12 @@ impl Cubic {
     fn look(&mut self, flow: &Flow, acked: u32) {
         let (cwnd, ticks) = (flow.cwnd, flow.ticks());
         self.acked += acked;
-        let hz = 1_000_000_000 / flow.tick.period.0.max(1);
-        if self.last.0 == cwnd && ticks.saturating_sub(self.last.1) <= hz / 32 {
+        let hz = 1_000_000_000 / flow.tick().period.0.max(1);
+        if self.last_cwnd == cwnd && ticks.saturating_sub(self.last_tick) <= hz / 32 {
             return;
         }
         // Once per tick at most; the window that Reno would have is looked at each time.
-        if self.epoch == 0 || ticks != self.last.1 {
+        if self.epoch == 0 || ticks != self.last_tick {
             self.curve(flow, cwnd, ticks, acked, hz);
         }
         self.friendly(cwnd);
@@ -104,7 +106,7 @@ impl Cubic {
     }
 
     fn curve(&mut self, flow: &Flow, cwnd: u32, ticks: u64, acked: u32, hz: u64) {
-        self.last = (cwnd, ticks);
+        (self.last_cwnd, self.last_tick) = (cwnd, ticks);
         if self.epoch == 0 {
             self.epoch = ticks;
             self.acked = acked;
@@ -118,7 +120,7 @@ impl Cubic {
                 self.origin = self.last_max;
             }
         }
-        let t = ticks - self.epoch + flow.tick.from_micros(u64::from(self.delay_min));
+        let t = ticks - self.epoch + flow.tick().from_micros(u64::from(self.delay_min));
         let t = t * TIME / hz.max(1);
         let offset = t.abs_diff(self.k);
         let delta = (u128::from(C) * u128::from(offset).pow(3)) >> 40;
@@ -256,7 +258,7 @@ impl Congestion for Cubic {
     }
     fn measured(&mut self, flow: &mut Flow, ack: &Ack) {
         let Some(rtt_us) = ack.rtt_us else { return };
-        let hz = 1_000_000_000 / flow.tick.period.0.max(1);
+        let hz = 1_000_000_000 / flow.tick().period.0.max(1);
         // Just after a recovery the round trip is that of a queue.
         if self.epoch > 0 && flow.ticks().saturating_sub(self.epoch) < hz {
             return;

@@ -219,7 +219,7 @@ impl Prague {
     /// It sends after silence: the window decays by half for each time that a timeout would have
     /// taken (RFC 2861).
     fn silent(&mut self, flow: &mut Flow) {
-        let period = flow.tick.from_micros(u64::from(flow.srtt8_us >> 3) + SILENCE_US).max(1);
+        let period = flow.tick().from_micros(u64::from(flow.srtt8_us >> 3) + SILENCE_US).max(1);
         let silent = flow.ticks().saturating_sub(flow.last_sent);
         if flow.last_sent == 0 || silent <= period {
             return;

@@ -1,0 +1,89 @@
+//! Memory of a flow: everything that the global allocator hands out, counted while a net is made and run.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use txweir_core::txpath::PathConfig;
+use txweir_core::wire::WireConfig;
+use txweir_core::{Instant, Nanos};
+use txweir_lab::cpu::Cpu;
+use txweir_lab::link::LinkConfig;
+use txweir_lab::net::{Group, Load, Net};
+use txweir_lab::nic::NicConfig;
+use txweir_lab::tcp::TcpConfig;
+
+struct Counting;
+
+thread_local! {
+    /// Bytes handed out and not given back, as they were asked for.
+    static HELD: Cell<i64> = const { Cell::new(0) };
+}
+
+fn count(bytes: i64) {
+    // The thread may be ending, with its counter gone.
+    let _ = HELD.try_with(|held| held.set(held.get() + bytes));
+}
+
+// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract; counting touches one
+// thread-local cell and allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: the caller's promises are those that this call needs.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        // SAFETY: `ptr` came from `System` with this layout, because all allocations of this process do.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const FLOWS: u32 = 10_000;
+
+/// A net of two hosts with a link each way, and so many streams that start within `stagger` after `start`.
+fn net(flows: u32, start: Instant, stagger: Nanos) -> Net {
+    let tcp = TcpConfig { send_buffer: 64 << 10, receive_buffer: 64 << 10, ..TcpConfig::default() };
+    let mut net = Net::new(1);
+    let (a, b) = (net.host(tcp.clone(), Cpu::default()), net.host(tcp, Cpu::default()));
+    for (from, to) in [(a, b), (b, a)] {
+        let link = LinkConfig { delay: Nanos::from_micros(500), ..LinkConfig::default() };
+        let (path, wire) = (PathConfig::default(), WireConfig::default());
+        net.link(from, to, NicConfig { path, wire, link, seed: 1 }).unwrap();
+    }
+    let (name, load) = ("bulk".into(), Load::Stream);
+    net.group(Group { name, from: a, to: b, load, count: flows, start, stagger, ..Group::default() })
+        .unwrap();
+    net
+}
+
+/// Bytes that each of the flows of a net takes after it has run until `until`.
+fn per_flow(start: Instant, until: Instant) -> i64 {
+    let [few, many] = [0, FLOWS].map(|flows| {
+        let before = HELD.get();
+        let mut net = net(flows, start, Nanos::from_millis(100));
+        net.run(until);
+        HELD.get() - before
+    });
+    (many - few) / i64::from(FLOWS)
+}
+
+/// Both ends, their congestion control, their timers in the engine and all that the lab keeps of them.
+#[test]
+fn an_idle_flow_takes_at_most_two_kilobytes() {
+    let bytes = per_flow(Instant::from_secs(10), Instant::ZERO);
+    println!("an idle flow: {bytes} bytes");
+    assert!(bytes <= 2_048, "{bytes}");
+    assert!(bytes > 1_024, "{bytes}: less than the two ends can take");
+}
+
+/// With data under way, packets in queues and on the links, and after losses.
+#[test]
+fn a_busy_flow_takes_little_more() {
+    let bytes = per_flow(Instant::ZERO, Instant::from_secs(2));
+    println!("a busy flow: {bytes} bytes");
+    assert!(bytes <= 4_096, "{bytes}");
+}
