@@ -10,6 +10,7 @@ use crate::recovery::Recovery;
 use crate::rtt::Rtt;
 use crate::timer::Timer;
 use crate::units::Units;
+use crate::writer::Writer;
 
 /// What an end has counted since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,12 +69,7 @@ pub(crate) struct Sender {
     pub(crate) window_seq: u64,
     /// The greatest window that was offered.
     pub(crate) window_max: u64,
-    /// Payload of the units in which the application last handed data over.
-    pub(crate) chunk: u64,
-    /// Where the unsent unit at hand ends.
-    pub(crate) chunk_end: u64,
-    /// The application writes while the first units leave: each is filled up behind what has left.
-    pub(crate) chunk_slides: bool,
+    pub(crate) writer: Writer,
     /// Bytes below the socket that the device has not reported sent.
     pub(crate) below: u64,
     /// It waits until less lies there.
@@ -146,9 +142,7 @@ impl Sender {
             window: 0,
             window_seq: 0,
             window_max: 0,
-            chunk: 0,
-            chunk_end: 0,
-            chunk_slides: false,
+            writer: Writer::new(config.send_buffer, config.mss),
             below: 0,
             throttled: false,
             tlp_end: None,
@@ -208,8 +202,6 @@ impl Sender {
                 self.restart(silent);
             }
         }
-        self.chunk = crate::output::chunk(self);
-        self.chunk_slides |= self.flow.next == self.flow.write;
         self.flow.write += bytes;
     }
 
