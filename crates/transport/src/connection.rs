@@ -330,7 +330,7 @@ impl Connection {
     fn establish(&mut self, now: Instant, seg: &Segment) {
         self.state = State::Established;
         self.tx.timer = None;
-        self.rx.window.measure_from(now);
+        self.rx.established(now);
         let tx = &mut self.tx;
         tx.flow.now = now;
         (tx.flow.una, tx.flow.next) = (1, 1);

@@ -136,6 +136,12 @@ impl Receiver {
         self.segment = self.segment.min(segment);
     }
 
+    /// The connection is established: what the reader takes is measured, and silence counts, from now on.
+    pub(crate) const fn established(&mut self, now: Instant) {
+        self.window.measure_from(now);
+        self.last_data = self.tick.count(now);
+    }
+
     /// Bytes in order that wait for the reader.
     pub(crate) const fn readable(&self) -> u64 {
         let end = match self.fin {
@@ -362,6 +368,7 @@ impl Receiver {
         if seg.flags.has(Flags::FIN) {
             self.fin = Some(seg.end() - 1);
         }
+        self.measure(seg);
         self.mark(seg.ecn, seg.flags);
         self.schedule();
         if self.sack {
