@@ -344,7 +344,6 @@ impl Connection {
         tx.backoff = 0;
         tx.usage_end = 1;
         writer::expand(tx);
-        tx.window_stamp = tx.flow.ticks();
         let since_syn =
             (now.0 / 1_000).saturating_sub(self.syn_sent.0 / 1_000).min(u64::from(u32::MAX)) as u32;
         let us = match seg.stamps {

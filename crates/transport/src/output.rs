@@ -367,31 +367,12 @@ fn drained(s: &mut Sender, sack: bool) {
     }
 }
 
-/// How far the window is used (RFC 2861, 7661).
+/// How far the window is used (RFC 7661). A window that is not used does not grow; recordings show that it does not shrink.
 fn validate(s: &mut Sender, limited: bool) {
     let f = &mut s.flow;
     if f.una >= s.usage_end || limited || (!f.limited && f.out > f.most_out) {
         f.limited = limited;
         f.most_out = f.out;
         s.usage_end = f.next;
-    }
-    if f.window_limited() {
-        s.window_used = 0;
-        s.window_stamp = f.ticks();
-        return;
-    }
-    s.window_used = s.window_used.max(f.out);
-    let silent = f.ticks().saturating_sub(s.window_stamp);
-    if s.restart_after_idle && !s.cc.owns_window() && silent >= s.rto() {
-        let f = &mut s.flow;
-        if f.state == CaState::Open {
-            let used = s.window_used.max(f.initial_window);
-            if used < f.cwnd {
-                f.ssthresh = f.current_ssthresh();
-                f.cwnd = (f.cwnd + used) >> 1;
-            }
-            s.window_used = 0;
-        }
-        s.window_stamp = s.flow.ticks();
     }
 }

@@ -264,8 +264,7 @@ impl Receiver {
         if seg.seq <= self.acked {
             self.recent_stamp = theirs;
         }
-        if seg.len > 0
-            && echo != 0 && self.window.fresh(echo) && seg.len >= self.segment {
+        if seg.len > 0 && echo != 0 && self.window.fresh(echo) && seg.len >= self.segment {
             let ms = self.tick.stamp(now).wrapping_sub(echo);
             if ms < 1 << 20 {
                 self.window.round_trip(ms.max(1) * 1_000);

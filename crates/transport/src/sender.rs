@@ -92,9 +92,6 @@ pub(crate) struct Sender {
     pub(crate) echoing: bool,
     /// The time stamp that it echoes.
     pub(crate) echo: Option<u32>,
-    /// When the window was last known to be used, ticks.
-    pub(crate) window_stamp: u64,
-    pub(crate) window_used: u32,
     /// Where the present round trip of the window's use ends.
     pub(crate) usage_end: u64,
     /// Segments sent since the driver last drained it.
@@ -154,8 +151,6 @@ impl Sender {
             known_sacks: [(0, 0); 4],
             echoing: false,
             echo: None,
-            window_stamp: 0,
-            window_used: 0,
             usage_end: 0,
             burst: 0,
             deferring: false,
@@ -195,17 +190,21 @@ impl Sender {
 
     /// The application has handed over `bytes` more.
     pub(crate) fn written(&mut self, bytes: u64) {
-        let idle = self.flow.out == 0 && self.flow.next == self.flow.write;
-        if idle && self.restart_after_idle && !self.cc.owns_window() {
+        self.after_silence();
+        self.flow.write += bytes;
+    }
+
+    /// There is something to send again: after a silence longer than the timeout the window decays to the first one
+    /// (RFC 2861).
+    pub(crate) fn after_silence(&mut self) {
+        if self.flow.out == 0 && self.restart_after_idle && !self.cc.owns_window() {
             let silent = self.flow.ticks().saturating_sub(self.flow.last_sent);
             if self.flow.last_sent > 0 && silent > self.rto() {
                 self.restart(silent);
             }
         }
-        self.flow.write += bytes;
     }
 
-    /// Silence: the window decays to the first one (RFC 2861).
     fn restart(&mut self, mut silent: u64) {
         let rto = self.rto().max(1);
         let least = self.flow.initial_window.min(self.flow.cwnd);
@@ -217,8 +216,6 @@ impl Sender {
             cwnd >>= 1;
         }
         self.flow.cwnd = cwnd.max(least);
-        self.window_stamp = self.flow.ticks();
-        self.window_used = 0;
     }
 
     /// The application has nothing more for now: samples of the rate would say how fast it is.

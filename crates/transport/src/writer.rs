@@ -119,7 +119,6 @@ fn goes_on(s: &mut Sender) -> bool {
         }
         if s.flow.in_flight() < s.flow.cwnd {
             expand(s);
-            s.window_stamp = s.flow.ticks();
         }
         let queued = queued(s);
         s.writer.waits = queued + (queued >> 1) > s.writer.buffer;
