@@ -5,6 +5,9 @@ use txweir_transport::{Connection, State};
 
 use crate::cpu::Cpu;
 
+/// Bytes that a sender of TCP_STREAM hands to TCP in one call.
+const CALL: u64 = 256 << 10;
+
 /// An application at one end of a connection.
 #[derive(Clone, Debug)]
 pub enum App {
@@ -25,6 +28,8 @@ pub struct Stream {
     pub total: Option<u64>,
     /// Bytes handed to TCP.
     pub written: u64,
+    /// Bytes left of the call to TCP that is under way.
+    call: u64,
 }
 
 /// The receiver of TCP_STREAM.
@@ -95,7 +100,7 @@ pub struct RrServer {
 impl App {
     /// A sender that closes after `total` bytes, or never.
     pub const fn stream(total: Option<u64>) -> Self {
-        Self::Stream(Stream { total, written: 0 })
+        Self::Stream(Stream { total, written: 0, call: 0 })
     }
     /// A receiver.
     pub const fn sink() -> Self {
@@ -146,7 +151,8 @@ impl App {
         }
     }
 
-    /// Reads what has come and writes what can go. Gives the time that a transaction took, if one ended.
+    /// Reads what has come and writes a part of what can go: to be repeated, once TCP has sent what it may, for as long as
+    /// something is written. Gives the time that a transaction took, if one ended.
     pub(crate) fn step(&mut self, now: Instant, tcp: &mut Connection, cpu: &mut Cpu) -> Option<Nanos> {
         match self {
             Self::Stream(s) => {
@@ -169,7 +175,10 @@ impl App {
 impl Stream {
     fn step(&mut self, now: Instant, tcp: &mut Connection) {
         let left = self.total.map_or(u64::MAX, |t| t - self.written);
-        self.written += tcp.write(now, left);
+        let call = if self.call > 0 { self.call } else { left.min(CALL) };
+        let n = tcp.write_unit(now, call);
+        self.call = if n > 0 { call - n } else { 0 };
+        self.written += n;
         if self.total == Some(self.written) {
             tcp.close();
         }
@@ -200,7 +209,7 @@ impl RrClient {
         if self.to_read == 0 && tcp.state() == State::Established && now >= self.due {
             (self.to_write, self.to_read, self.started) = (self.request, self.response, now);
         }
-        self.to_write -= tcp.write(now, self.to_write);
+        self.to_write -= tcp.write_unit(now, self.to_write);
         took
     }
 }
@@ -218,7 +227,7 @@ impl RrServer {
             self.done += 1;
             (self.to_read, self.to_write) = (self.request, self.response);
         }
-        self.to_write -= tcp.write(now, self.to_write);
+        self.to_write -= tcp.write_unit(now, self.to_write);
     }
 }
 

@@ -333,9 +333,15 @@ impl Conn {
         }
         self.tcp.on_time(now);
         self.drain(now, &mut sink);
-        let took = self.app.step(now, &mut self.tcp, cpu);
-        self.drain(now, &mut sink);
-        took
+        let mut took = None;
+        loop {
+            let written = self.tcp.flow().write;
+            took = self.app.step(now, &mut self.tcp, cpu).or(took);
+            self.drain(now, &mut sink);
+            if self.tcp.flow().write == written {
+                return took;
+            }
+        }
     }
 
     /// Hands out what TCP has to send.

@@ -169,6 +169,9 @@ fn window(s: &mut Sender, seg: &Segment, scale: u8) -> bool {
         || seg.seq > s.window_seq
         || (seg.seq == s.window_seq && (bytes > s.window || bytes == 0));
     if newer {
+        if bytes != s.window && s.flow.next < s.flow.write {
+            s.after_silence();
+        }
         (s.window_seq, s.window) = (seg.seq, bytes);
         s.window_max = s.window_max.max(bytes);
     }

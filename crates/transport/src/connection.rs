@@ -13,6 +13,7 @@ use crate::receiver::{Due, Receiver};
 use crate::segment::{Flags, Sacks, Segment, SynOptions};
 use crate::sender::{Counters, Sender};
 use crate::timer::{self, Purpose};
+use crate::writer::{self, Gate};
 
 /// SYNs sent again at a steady pace before the pace falls.
 const SYN_LINEAR: u32 = 4;
@@ -139,23 +140,25 @@ impl Connection {
 
     /// Hands over up to `bytes`; gives how many the send buffer takes. None once it is closing.
     pub fn write(&mut self, now: Instant, bytes: u64) -> u64 {
+        let mut all = 0;
+        loop {
+            let n = self.write_unit(now, bytes - all);
+            all += n;
+            if n == 0 || all == bytes {
+                return all;
+            }
+        }
+    }
+
+    /// Hands over a part of a call that is to write `bytes`: up to what fills one unit. Gives how many were taken. Segments
+    /// may leave before the rest of the call, so [`transmit`](Self::transmit) is to be asked until it gives none, and then
+    /// this with the rest, until nothing is left or nothing is taken; either ends the call. None once it is closing.
+    pub fn write_unit(&mut self, now: Instant, bytes: u64) -> u64 {
         if self.ending || !matches!(self.state, State::Established) {
             return 0;
         }
         self.tx.flow.now = now;
-        let most = match self.tx.flow.config.send_buffer {
-            0 => {
-                let windows = u64::from(self.tx.flow.cwnd.max(self.tx.flow.config.initial_window));
-                self.tx.cc.buffer_windows() * windows * u64::from(self.tx.flow.mss) + 65_536
-            }
-            n => n,
-        };
-        let n = bytes.min(most.saturating_sub(self.unacknowledged()));
-        if n > 0 {
-            self.tx.note_application();
-            self.tx.written(n);
-        }
-        n
+        writer::write(&mut self.tx, bytes)
     }
 
     /// No more data comes: a FIN follows what was handed over. It rides on the last data only if that has to wait.
@@ -193,6 +196,8 @@ impl Connection {
     /// A segment has come in.
     pub fn receive(&mut self, now: Instant, seg: &Segment) {
         self.tx.flow.now = now;
+        self.tx.writer.gate = Gate::Open;
+        self.tx.writer.heard = true;
         if seg.flags.has(Flags::RST) {
             if !matches!(self.state, State::Listen) {
                 self.state = State::Failed;
@@ -339,7 +344,7 @@ impl Connection {
     fn establish(&mut self, now: Instant, seg: &Segment) {
         self.state = State::Established;
         self.tx.timer = None;
-        self.rx.window.measure_from(now);
+        self.rx.established(now);
         let tx = &mut self.tx;
         tx.flow.now = now;
         (tx.flow.una, tx.flow.next) = (1, 1);
@@ -352,7 +357,7 @@ impl Connection {
         tx.window_max = tx.window;
         tx.backoff = 0;
         tx.usage_end = 1;
-        tx.window_stamp = tx.flow.ticks();
+        writer::expand(tx);
         let since_syn =
             (now.0 / 1_000).saturating_sub(self.syn_sent.0 / 1_000).min(u64::from(u32::MAX)) as u32;
         let us = match seg.stamps {
@@ -401,7 +406,8 @@ impl Connection {
                 let offer = self.rx.acknowledge();
                 return Some(Segment { seq, ..self.bare(now, offer) });
             }
-            let mut out = output::next(&mut self.tx, self.sack);
+            let shut = self.tx.writer.gate == Gate::Shut;
+            let mut out = if shut { None } else { output::next(&mut self.tx, self.sack) };
             if out.is_none() && self.ending && !self.tx.closing {
                 self.tx.closing = true;
                 out = output::next(&mut self.tx, self.sack);
@@ -445,12 +451,11 @@ impl Connection {
     fn data(&mut self, now: Instant, out: output::Out) -> Segment {
         self.echoes_answer = false;
         let (ecn, cwr) = self.tx.ecn.label(!out.again);
-        let last = out.start + u64::from(out.len) == self.tx.flow.write;
         let flags = Flags::ACK
             .with(self.rx.ecn.flags())
             .with(cwr)
             .with_if(Flags::FIN, out.fin)
-            .with_if(Flags::PSH, (last || out.len > self.tx.flow.mss) && out.len > 0);
+            .with_if(Flags::PSH, (out.push || out.len > self.tx.flow.mss) && out.len > 0);
         self.rx.replied(self.tx.flow.ticks());
         let (window, sacks) = self.rx.acknowledge();
         let mss = self.tx.flow.mss;
@@ -519,6 +524,7 @@ impl Connection {
     /// Does what is due. To be followed by [`transmit`](Self::transmit).
     pub fn on_time(&mut self, now: Instant) {
         self.tx.flow.now = now;
+        self.tx.writer.gate = Gate::Open;
         self.rx.on_time(now, || self.tx.rto());
         if self.tx.timer.is_none_or(|t| t.at > now) {
             return;

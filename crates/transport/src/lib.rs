@@ -44,6 +44,7 @@ mod timer;
 mod units;
 mod window;
 pub mod wire;
+mod writer;
 
 pub use config::{Algorithm, Config, EcnMode, Pacing};
 pub use connection::{Connection, State};

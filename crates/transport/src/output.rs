@@ -7,13 +7,14 @@ use crate::rare::Maybe;
 use crate::sender::Sender;
 use crate::timer::{self, Purpose};
 use crate::units::{Marks, UNITS_MAX, Unit, segments};
+use crate::writer::Gate;
 
 /// Segments that are never paced (RFC 6928's window).
 const UNPACED: u64 = 10;
 /// Of the smallest round trip in microseconds, a super-segment doubles for each halving below this power of two.
 const RTT_LOG: u32 = 9;
 /// Memory of a unit below the socket beside its payload, bytes.
-const UNIT_MEMORY: u64 = 1_280;
+pub(crate) const UNIT_MEMORY: u64 = 1_280;
 /// Bytes of a super-segment that headers may need.
 const HEADER_ROOM: u64 = 321;
 /// A sender that has been silent so long does not wait for a larger unit.
@@ -26,6 +27,7 @@ pub(crate) struct Out {
     pub(crate) len: u32,
     pub(crate) fin: bool,
     pub(crate) again: bool,
+    pub(crate) push: bool,
     pub(crate) departs: Instant,
 }
 
@@ -128,7 +130,7 @@ fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
 /// Unit `i` leaves once more: its time, its place in the order of transmissions, and the counters.
 fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
     let Some(&u) = s.units.get(i) else {
-        return Out { start: 0, len: 0, fin: false, again: true, departs: s.flow.now };
+        return Out { start: 0, len: 0, fin: false, again: true, push: false, departs: s.flow.now };
     };
     let departs = depart(s, u.payload(), u32::from(u.segments));
     let mut unit = u;
@@ -142,7 +144,8 @@ fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
     s.counters.retransmitted += u64::from(u.segments);
     s.counters.retransmitted_bytes += u64::from(u.payload());
     let (start, len, fin) = (u.start, u.payload(), u.marks.has(Marks::FIN));
-    Out { start, len, fin, again: true, departs }
+    let push = start + u64::from(len) == s.flow.write;
+    Out { start, len, fin, again: true, push, departs }
 }
 
 /// The loss probe (RFC 8985 section 7.3): new data if the window has room, else the last segment again.
@@ -196,7 +199,11 @@ fn burst(s: &Sender) -> u32 {
 /// New data, if there is some and nothing forbids it.
 fn fresh(s: &mut Sender) -> Option<Out> {
     let (mss, end) = (s.flow.mss, s.end());
-    if s.flow.next >= end || s.units.len() >= UNITS_MAX || paced_until(s).is_some() {
+    if s.flow.next >= end
+        || s.writer.gate == Gate::Used
+        || s.units.len() >= UNITS_MAX
+        || paced_until(s).is_some()
+    {
         return None;
     }
     let in_flight = s.flow.in_flight();
@@ -210,14 +217,9 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     if window < left.min(u64::from(mss)) || (left == 0 && s.flow.next > s.window_end()) {
         return None;
     }
-    if !s.chunk_slides
-        && let Some(past) = s.flow.next.checked_sub(s.chunk_end)
-    {
-        s.chunk_end += (past / s.chunk.max(1) + 1) * s.chunk.max(1);
-    }
     let most = burst(s);
     // A unit too short for what may leave is filled from the one behind it, which keeps its end.
-    let chunk = chunk_left(s).max(left.min(u64::from(quota.min(most)) * u64::from(mss)));
+    let chunk = s.writer.first(s.flow.next).max(left.min(u64::from(quota.min(most)) * u64::from(mss)));
     if chunk <= u64::from(mss) {
         // A short segment waits while another is out (RFC 896), if that is switched on.
         let short = left < u64::from(mss) && !s.closing;
@@ -236,13 +238,10 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     if small_queue_full(s, u64::from(len)) {
         return None;
     }
+    if s.writer.gate == Gate::One {
+        s.writer.gate = Gate::Used;
+    }
     Some(send_new(s, len))
-}
-
-/// Payload of the unsent unit at hand: the application's data lies in units of the size that suited when it was handed over.
-fn chunk_left(s: &Sender) -> u64 {
-    let end = if s.chunk_slides { s.flow.next + s.chunk } else { s.chunk_end };
-    end.min(s.flow.write).saturating_sub(s.flow.next)
 }
 
 /// Payload of a unit of data as it is handed over: whole segments, at most half of the greatest window offered.
@@ -309,11 +308,12 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     let first = s.flow.out == 0;
     s.flow.out += n;
     s.flow.next = end;
+    let push = s.writer.left(end);
     if first || s.timer.is_some_and(|t| t.purpose == Purpose::LossProbe) {
         timer::rearm(s);
     }
     s.burst += n;
-    Out { start, len, fin, again: false, departs }
+    Out { start, len, fin, again: false, push, departs }
 }
 
 /// When a unit leaves that is sent now, as pacing counts.
@@ -345,9 +345,6 @@ pub const fn below_socket(payload: u32) -> u32 {
 
 /// Nothing more can leave now: what was sent is judged, and a probe is set.
 fn drained(s: &mut Sender, sack: bool) {
-    if std::mem::take(&mut s.chunk_slides) {
-        s.chunk_end = s.flow.next + s.chunk;
-    }
     let sent = std::mem::take(&mut s.burst);
     let pending = sent > 0 || s.flow.next < s.end();
     if !pending {
@@ -372,31 +369,12 @@ fn drained(s: &mut Sender, sack: bool) {
     }
 }
 
-/// How far the window is used (RFC 2861, 7661).
+/// How far the window is used (RFC 7661). A window that is not used does not grow; recordings show that it does not shrink.
 fn validate(s: &mut Sender, limited: bool) {
     let f = &mut s.flow;
     if f.una >= s.usage_end || limited || (!f.limited && f.out > f.most_out) {
         f.limited = limited;
         f.most_out = f.out;
         s.usage_end = f.next;
-    }
-    if f.window_limited() {
-        s.window_used = 0;
-        s.window_stamp = f.ticks();
-        return;
-    }
-    s.window_used = s.window_used.max(f.out);
-    let silent = f.ticks().saturating_sub(s.window_stamp);
-    if s.flow.config.restart_after_idle && !s.cc.owns_window() && silent >= s.rto() {
-        let f = &mut s.flow;
-        if f.state == CaState::Open {
-            let used = s.window_used.max(f.initial_window);
-            if used < f.cwnd {
-                f.ssthresh = f.current_ssthresh();
-                f.cwnd = (f.cwnd + used) >> 1;
-            }
-            s.window_used = 0;
-        }
-        s.window_stamp = s.flow.ticks();
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Receiver {
     pub(crate) window: Window,
     pub(crate) ecn: EcnReceiver,
     pub(crate) due: Due,
+    /// Only a segment outside the window asked for the acknowledgement, which then is none of the quick ones.
+    unasked: bool,
     /// Acknowledged when the last acknowledgement went.
     acked: u64,
     /// Payload of a full segment as seen.
@@ -111,6 +113,7 @@ impl Receiver {
             window: Window::new(&c),
             ecn: EcnReceiver::default(),
             due: Due::Never,
+            unasked: false,
             acked: 0,
             segment: SEGMENT_DEFAULT.min(c.segment()),
             last_small: 0,
@@ -146,6 +149,12 @@ impl Receiver {
         self.window.offered_at = 1;
         self.window.begin(now, 1, u64::from(segment));
         self.segment = self.segment.min(segment);
+    }
+
+    /// The connection is established: what the reader takes is measured, and silence counts, from now on.
+    pub(crate) fn established(&mut self, now: Instant) {
+        self.window.measure_from(now);
+        self.last_data = self.config.tick.count(now);
     }
 
     /// Bytes in order that wait for the reader.
@@ -205,6 +214,7 @@ impl Receiver {
         let (start, end) = (seg.seq, seg.end());
         let right = self.next + self.window.left(self.next);
         if end < self.acked.min(self.next) || start > right {
+            self.unasked = self.due == Due::Never;
             self.outside(seg);
             return false;
         }
@@ -266,11 +276,7 @@ impl Receiver {
         if seg.seq <= self.acked {
             self.recent_stamp = theirs;
         }
-        // Only what comes in order tells of a round trip.
-        if seg.seq > self.next || seg.end() <= self.next {
-            return;
-        }
-        if echo != 0 && self.window.fresh(echo) && seg.len >= self.segment {
+        if seg.len > 0 && echo != 0 && self.window.fresh(echo) && seg.len >= self.segment {
             let ms = self.config.tick.stamp(now).wrapping_sub(echo);
             if ms < 1 << 20 {
                 self.window.round_trip(ms.max(1) * 1_000);
@@ -374,6 +380,7 @@ impl Receiver {
         if seg.flags.has(Flags::FIN) {
             self.fin = Maybe::some(seg.end() - 1);
         }
+        self.measure(seg);
         self.mark(seg.ecn, seg.flags);
         self.schedule();
         if self.sack {
@@ -498,7 +505,8 @@ impl Receiver {
 
     /// A segment leaves that acknowledges everything so far. Gives the window field and the blocks.
     pub(crate) fn acknowledge(&mut self) -> (u16, Sacks) {
-        let scheduled = u32::from(self.due != Due::Never);
+        let unasked = std::mem::take(&mut self.unasked);
+        let scheduled = u32::from(self.due != Due::Never && !unasked);
         if self.quick > 0 {
             if scheduled >= self.quick {
                 self.quick = 0;

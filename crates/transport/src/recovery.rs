@@ -269,7 +269,6 @@ pub(crate) fn end_reduction(s: &mut Sender) {
     }
     if s.flow.ssthresh < u32::MAX && (s.flow.state == CaState::Cwr || s.rec.undo_marker.is_some()) {
         s.flow.cwnd = s.flow.ssthresh;
-        s.window_stamp = s.flow.ticks();
     }
     s.cc.event(&mut s.flow, Event::ReductionDone);
 }
@@ -294,7 +293,6 @@ pub(crate) fn enter_loss(s: &mut Sender) {
     }
     s.flow.cwnd = s.flow.in_flight() + 1;
     s.flow.growth = 0;
-    s.window_stamp = s.flow.ticks();
     if s.flow.state <= CaState::Disorder && s.flow.sacked >= REORDERING {
         s.rack.reordering = s.rack.reordering.min(REORDERING);
     }
@@ -360,7 +358,6 @@ fn undo(s: &mut Sender, unmark: bool) {
             s.ecn.withdraw();
         }
     }
-    s.window_stamp = s.flow.ticks();
     s.rec.undo_marker = None;
     s.rack.advanced = true;
     s.counters.undone += 1;

@@ -13,6 +13,7 @@ use crate::recovery::Recovery;
 use crate::rtt::Rtt;
 use crate::timer::Timer;
 use crate::units::Units;
+use crate::writer::Writer;
 
 /// What an end has counted since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,12 +97,7 @@ pub(crate) struct Sender {
     pub(crate) window_seq: u64,
     /// The greatest window that was offered.
     pub(crate) window_max: u32,
-    /// Payload of the units in which the application last handed data over.
-    pub(crate) chunk: u64,
-    /// Where the unsent unit at hand ends.
-    pub(crate) chunk_end: u64,
-    /// The application writes while the first units leave: each is filled up behind what has left.
-    pub(crate) chunk_slides: bool,
+    pub(crate) writer: Writer,
     /// Bytes below the socket that the device has not reported sent.
     pub(crate) below: u64,
     /// It waits until less lies there.
@@ -122,9 +118,6 @@ pub(crate) struct Sender {
     pub(crate) echoing: bool,
     /// The time stamp that it echoes.
     pub(crate) echo: Option<u32>,
-    /// When the window was last known to be used, ticks.
-    pub(crate) window_stamp: u64,
-    pub(crate) window_used: u32,
     /// Where the present round trip of the window's use ends.
     pub(crate) usage_end: u64,
     /// Segments sent since the driver last drained it.
@@ -166,9 +159,7 @@ impl Sender {
             window: 0,
             window_seq: 0,
             window_max: 0,
-            chunk: 0,
-            chunk_end: 0,
-            chunk_slides: false,
+            writer: Writer::default(),
             below: 0,
             throttled: false,
             tlp_end: Maybe::NONE,
@@ -179,8 +170,6 @@ impl Sender {
             fack: 0,
             echoing: false,
             echo: None,
-            window_stamp: 0,
-            window_used: 0,
             usage_end: 0,
             burst: 0,
             deferring: false,
@@ -223,19 +212,21 @@ impl Sender {
 
     /// The application has handed over `bytes` more.
     pub(crate) fn written(&mut self, bytes: u64) {
-        let idle = self.flow.out == 0 && self.flow.next == self.flow.write;
-        if idle && self.flow.config.restart_after_idle && !self.cc.owns_window() {
+        self.after_silence();
+        self.flow.write += bytes;
+    }
+
+    /// There is something to send again: after a silence longer than the timeout the window decays to the first one
+    /// (RFC 2861).
+    pub(crate) fn after_silence(&mut self) {
+        if self.flow.out == 0 && self.flow.config.restart_after_idle && !self.cc.owns_window() {
             let silent = self.flow.ticks().saturating_sub(self.flow.last_sent);
             if self.flow.last_sent > 0 && silent > self.rto() {
                 self.restart(silent);
             }
         }
-        self.chunk = crate::output::chunk(self);
-        self.chunk_slides |= self.flow.next == self.flow.write;
-        self.flow.write += bytes;
     }
 
-    /// Silence: the window decays to the first one (RFC 2861).
     fn restart(&mut self, mut silent: u64) {
         let rto = self.rto().max(1);
         let least = self.flow.initial_window.min(self.flow.cwnd);
@@ -247,8 +238,6 @@ impl Sender {
             cwnd >>= 1;
         }
         self.flow.cwnd = cwnd.max(least);
-        self.window_stamp = self.flow.ticks();
-        self.window_used = 0;
     }
 
     /// The application has nothing more for now: samples of the rate would say how fast it is.

@@ -166,6 +166,9 @@ fn answers(case: &Value, linux: &Rows, stamp: impl Fn(u64) -> u32) -> Vec<(Insta
     rows
 }
 
+/// Bytes of a call of the recorded application.
+const CALL: u64 = 256 << 10;
+
 impl<'a> Run<'a> {
     fn new(case: &'a Value, linux: &Rows, clock: Clock) -> Self {
         let Clock { seed, base, late } = clock;
@@ -235,11 +238,26 @@ impl<'a> Run<'a> {
         while self.writes.last().is_some_and(|w| w.0 <= self.now.0) {
             self.to_write += self.writes.pop().map_or(0, |w| w.1);
         }
-        self.to_write -= self.end.write(self.now, self.to_write);
+        self.write();
         if self.finish && self.to_write == 0 && self.writes.is_empty() {
             self.end.close();
         }
         self.drain();
+    }
+
+    /// In calls as the recorded application makes them; segments leave between their parts.
+    fn write(&mut self) {
+        while self.to_write > 0 {
+            let mut call = self.to_write.min(CALL);
+            while call > 0 {
+                let n = self.end.write_unit(self.now, call);
+                if n == 0 {
+                    return;
+                }
+                (call, self.to_write) = (call - n, self.to_write - n);
+                self.drain();
+            }
+        }
     }
 
     fn run(mut self) -> Rows {

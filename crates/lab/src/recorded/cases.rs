@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use serde_json::{Value, json};
 use txweir_core::Nanos;
 
-use super::exact::{Case, Outcome, Row};
+use super::exact::{Case, Heard, Outcome, Row};
 use crate::workers;
 
 /// The cases of a text: a line each; empty ones are skipped.
@@ -38,15 +38,16 @@ pub fn table(cases: &[Case], outcomes: &[Outcome], verbose: bool) -> String {
 }
 
 fn write_table(out: &mut String, cases: &[Case], outcomes: &[Outcome], verbose: bool) -> std::fmt::Result {
-    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, (usize, usize, usize)> = BTreeMap::new();
     for (case, outcome) in cases.iter().zip(outcomes) {
         let count = counts.entry(case.algorithm().name()).or_default();
         count.0 += 1;
         count.1 += usize::from(outcome.differs.is_none());
+        count.2 += usize::from(outcome.windows_differ.is_none());
     }
-    writeln!(out, "{:<32} {:>5} {:>7}", "packet-exact cases", "cases", "equal")?;
-    for (name, (all, equal)) in &counts {
-        writeln!(out, "  {name:<30} {all:>5} {equal:>7}")?;
+    writeln!(out, "{:<32} {:>5} {:>7} {:>8}", "packet-exact cases", "cases", "equal", "windows")?;
+    for (name, (all, equal, windows)) in &counts {
+        writeln!(out, "  {name:<30} {all:>5} {equal:>7} {windows:>8}")?;
     }
     for (case, outcome) in cases.iter().zip(outcomes) {
         match outcome.differs {
@@ -59,20 +60,37 @@ fn write_table(out: &mut String, cases: &[Case], outcomes: &[Outcome], verbose: 
                 writeln!(out, "      here  {}", text(here))?;
             }
         }
+        if let Some(i) = outcome.windows_differ {
+            let (there, here) = (outcome.heard_there.get(i), outcome.heard_here.get(i));
+            writeln!(out, "  {}: window of acknowledgement {i} differs", case.name)?;
+            writeln!(out, "      there {}", offer(there))?;
+            writeln!(out, "      here  {}", offer(here))?;
+        }
     }
-    let equal: usize = counts.values().map(|(_, equal)| equal).sum();
-    writeln!(out, "{} packet-exact cases: {equal} equal", cases.len())
+    let equal: usize = counts.values().map(|(_, equal, _)| equal).sum();
+    let windows: usize = counts.values().map(|(.., windows)| windows).sum();
+    writeln!(
+        out,
+        "{} packet-exact cases: {equal} equal, {windows} with each acknowledgement's window",
+        cases.len()
+    )
+}
+
+fn offer(heard: Option<&Heard>) -> String {
+    heard.map_or("nothing".to_string(), |h| format!("{} us, up to {}, window {}", h.at_us, h.ack, h.window))
 }
 
 fn text(row: Option<&Row>) -> String {
     row.map_or("nothing".to_string(), |r| format!("{} us, {} bytes from {}", r.at_us, r.len, r.seq))
 }
 
-/// The cases as JSON: a row each, `segment` is the first that differs.
+/// The cases as JSON: a row each, `segment` is the first that differs, `window` the first
+/// acknowledgement that does.
 pub fn json(cases: &[Case], outcomes: &[Outcome]) -> Value {
     let row = |(case, o): (&Case, &Outcome)| {
         let (equal, segments) = (o.differs.is_none(), o.recorded.len());
-        json!({"name": case.name, "equal": equal, "segments": segments, "segment": o.differs})
+        let (segment, window) = (o.differs, o.windows_differ);
+        json!({"name": case.name, "equal": equal, "segments": segments, "segment": segment, "window": window})
     };
     cases.iter().zip(outcomes).map(row).collect()
 }

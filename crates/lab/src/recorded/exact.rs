@@ -14,6 +14,8 @@ pub const TIME_BAND: Nanos = Nanos(100_000);
 const ZERO_TICK: u64 = (8_192 << 20) - 300_000;
 /// Bytes of Ethernet and IPv4 headers.
 const BELOW_TCP: u64 = 34;
+/// Most bytes that the recorded application writes in one call.
+const CALL: u64 = 256 << 10;
 /// Most packets of a case here, in case a model never stops.
 const PACKETS_MAX: usize = 20_000;
 
@@ -123,6 +125,9 @@ pub struct Outcome {
     pub heard_here: Vec<Heard>,
     /// The first row that differs in more than the band; none if all are equal.
     pub differs: Option<usize>,
+    /// The first acknowledgement that acknowledges another number or offers another window; none if all are equal. A time
+    /// outside the band does not count.
+    pub windows_differ: Option<usize>,
 }
 
 impl Case {
@@ -185,7 +190,10 @@ impl Case {
             let (Some(a), Some(b)) = (recorded.get(*i), p.rows.get(*i)) else { return true };
             (a.seq, a.len) != (b.seq, b.len) || a.at_us.abs_diff(b.at_us) * 1_000 > TIME_BAND.0
         });
-        Outcome { recorded, here: p.rows, heard_there: self.heard(), heard_here: p.heard, differs }
+        let heard = self.heard();
+        let windows_differ = (0..heard.len().min(p.heard.len()))
+            .find(|i| (heard[*i].ack, heard[*i].window) != (p.heard[*i].ack, p.heard[*i].window));
+        Outcome { recorded, here: p.rows, heard_there: heard, heard_here: p.heard, differs, windows_differ }
     }
 
     fn recorded(&self) -> Vec<Row> {
@@ -240,6 +248,8 @@ struct Player<'a> {
     counts: [u64; 4],
     /// Bytes that each end still has to write.
     to_write: [u64; 2],
+    /// Of them, those of the call at hand.
+    calls: [u64; 2],
     next_write: usize,
     /// Request and response: what the reader of each end waits for, and the requests left.
     client_read: u64,
@@ -264,6 +274,7 @@ impl<'a> Player<'a> {
             line_free: 0,
             counts: [0; 4],
             to_write: [0; 2],
+            calls: [0; 2],
             next_write: 0,
             client_read: 0,
             server_read: 0,
@@ -383,8 +394,7 @@ impl<'a> Player<'a> {
                     self.to_write[1] += flow.size[1];
                 }
             }
-            let n = self.ends[1].write(self.now, self.to_write[1]);
-            self.to_write[1] -= n;
+            self.write(1);
             if ended {
                 self.ends[1].close();
             }
@@ -407,8 +417,7 @@ impl<'a> Player<'a> {
             self.to_write[0] += bytes;
             self.next_write += 1;
         }
-        let n = self.ends[0].write(self.now, self.to_write[0]);
-        self.to_write[0] -= n;
+        self.write(0);
         let over = flow.finish_ns.is_some_and(|at| at <= self.now.0) && self.next_write == flow.writes.len();
         let open = self.ends[0].state() == txweir_transport::State::Established;
         if open && self.to_write[0] == 0 && (over || (flow.app == "rr" && self.requests == 0)) {
@@ -416,10 +425,24 @@ impl<'a> Player<'a> {
         }
     }
 
+    /// A part of the call at hand.
+    fn write(&mut self, end: usize) {
+        let call = if self.calls[end] > 0 { self.calls[end] } else { self.to_write[end].min(CALL) };
+        let n = self.ends[end].write_unit(self.now, call);
+        self.calls[end] = if n > 0 { call - n } else { 0 };
+        self.to_write[end] -= n;
+    }
+
     fn step(&mut self, end: usize) {
         self.drain(end);
-        self.applications(end);
-        self.drain(end);
+        loop {
+            let written = self.ends[end].flow().write;
+            self.applications(end);
+            self.drain(end);
+            if self.ends[end].flow().write == written {
+                return;
+            }
+        }
     }
 
     fn note(&mut self, seg: &Segment) {
