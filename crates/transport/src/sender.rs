@@ -4,6 +4,7 @@ use crate::cc::{self, Congestion};
 use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
 use crate::flow::Flow;
+use crate::local::Before;
 use crate::rack::Rack;
 use crate::rate::{Gather, Rate};
 use crate::recovery::Recovery;
@@ -70,6 +71,8 @@ pub(crate) struct Sender {
     /// The greatest window that was offered.
     pub(crate) window_max: u64,
     pub(crate) writer: Writer,
+    /// What was before the unit left that was handed out last.
+    pub(crate) before: Option<Before>,
     /// Bytes below the socket that the device has not reported sent.
     pub(crate) below: u64,
     /// It waits until less lies there.
@@ -139,6 +142,7 @@ impl Sender {
             window: 0,
             window_seq: 0,
             window_max: 0,
+            before: None,
             writer: Writer::new(config.send_buffer, config.mss),
             below: 0,
             throttled: false,
