@@ -10,7 +10,7 @@ mod watch;
 
 use txweir_core::rates::SharedRates;
 use txweir_core::rng::Rng;
-use txweir_core::{Instant, Rate, Tally};
+use txweir_core::{DropReason, Instant, Rate, Tally};
 use txweir_tc::{Diagnostic, Policy};
 
 use crate::cpu::Cpu;
@@ -18,7 +18,7 @@ use crate::engine::{Alarm, Engine, Event, Payload, Trace};
 use crate::frame::Frame;
 use crate::nic::{Nic, NicConfig};
 use crate::quic;
-use crate::tcp::TcpConfig;
+use crate::tcp::{Handed, TcpConfig};
 
 pub use flows::{AT_ONCE_MAX, CLASSES, FlowCounts, Flows, LISTED_MAX, Short};
 pub use group::{Choice, Group, GroupState, Load};
@@ -450,7 +450,13 @@ impl Net {
             if let Some(watch) = watch.as_deref_mut() {
                 watch.sent(now, n, &frame);
             }
-            nic.submit(engine, frame)
+            let taken = nic.submit(engine, frame);
+            match (taken, nic.take_dropped()) {
+                (Err(frame), _) => Handed::Back(frame),
+                (Ok(()), None) => Handed::Taken,
+                (Ok(()), Some(DropReason::FlowOverlimit | DropReason::Overmemory)) => Handed::Congested,
+                (Ok(()), Some(_)) => Handed::Dropped,
+            }
         });
         if let Some(observer) = observer {
             observer.polled(now, n, &end.conn, took);

@@ -170,6 +170,8 @@ pub struct Nic {
     waiting: Vec<VecDeque<u32>>,
     /// The path that gave the last frame back.
     full: usize,
+    /// Why the frame that was handed over last was dropped at once.
+    dropped_newcomer: Option<DropReason>,
     /// Bytes that the device holds.
     ring: Gauge,
     /// Bytes that the qdiscs hold.
@@ -207,6 +209,7 @@ impl Nic {
             wake_alarm: Alarm::default(),
             waiting: (0..queues).map(|_| VecDeque::new()).collect(),
             full: 0,
+            dropped_newcomer: None,
             ring: Gauge::default(),
             backlog: Gauge::default(),
             taken: Tally::default(),
@@ -330,6 +333,12 @@ impl Nic {
     pub fn paces(&self) -> bool {
         self.paces
     }
+    /// Why the frame that was handed over last was dropped, if a queue did so at once; of a frame that was cut, if no part of
+    /// it was taken.
+    pub const fn take_dropped(&mut self) -> Option<DropReason> {
+        self.dropped_newcomer.take()
+    }
+
     /// Changes the line rate.
     pub fn set_rate(&mut self, rate: Rate) {
         self.device.wire.set_rate(rate);
@@ -337,6 +346,7 @@ impl Nic {
 
     /// A host hands a frame over; it comes back if there is no room. To be followed by `kick`.
     pub fn submit(&mut self, engine: &mut Engine<What>, frame: Frame) -> Result<(), Frame> {
+        self.dropped_newcomer = None;
         if self.sieve.is_some() {
             return self.submit_filtered(engine, frame);
         }
@@ -369,6 +379,9 @@ impl Nic {
         let path = &mut self.paths[queue];
         let known = path.wants_detail().then(|| detail(detail_of(&frame, path.tree().env().seed)));
         let admitted = path.submit_with(now, frame, m, known.as_ref(), &mut self.device);
+        if let Admitted::Dropped(reason) = admitted {
+            self.dropped_newcomer = Some(reason);
+        }
         self.device.end_submit();
         self.settle();
         admitted
@@ -384,14 +397,19 @@ impl Nic {
 
     /// A unit that a qdisc wants in pieces goes as segments; the rest of it comes back if there is no room.
     fn submit_segments(&mut self, now: Instant, queue: usize, unit: &Frame) -> Result<(), Frame> {
+        let mut some = false;
         for i in 0..unit.segs() {
             let segment = unit.segment(i);
             let m = meta_of(&segment);
-            if let Admitted::Full(_) | Admitted::Cut(..) = self.admit(now, queue, segment, m, |detail| detail)
-            {
-                return Err(unit.part(i, unit.segs() - i));
+            match self.admit(now, queue, segment, m, |detail| detail) {
+                Admitted::Full(_) | Admitted::Cut(..) => return Err(unit.part(i, unit.segs() - i)),
+                Admitted::Sent | Admitted::Queued => some = true,
+                Admitted::Dropped(_) => {}
             }
             self.taken.add(m.wire_len);
+        }
+        if some {
+            self.dropped_newcomer = None;
         }
         Ok(())
     }

@@ -160,6 +160,28 @@ pub struct Label {
     pub priority: u32,
 }
 
+/// What became of a frame that an end handed to its transmit path.
+#[derive(Debug)]
+pub enum Handed {
+    /// The path has it.
+    Taken,
+    /// A queue of the path has dropped it, and said so.
+    Dropped,
+    /// A queue of the path has it, and has dropped another one of the end.
+    Congested,
+    /// There is no room: it comes back.
+    Back(Frame),
+}
+
+impl From<Result<(), Frame>> for Handed {
+    fn from(taken: Result<(), Frame>) -> Self {
+        match taken {
+            Ok(()) => Self::Taken,
+            Err(frame) => Self::Back(frame),
+        }
+    }
+}
+
 /// What a connection end has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnStats {
@@ -319,11 +341,11 @@ impl Conn {
     /// Does what is due: timers, what TCP has to send, the application, and what follows from it. Frames go to `sink`
     /// until it gives one back: that one is kept, and nothing more is sent before [`wake`](Self::wake). Gives the time
     /// of a transaction that ended.
-    pub fn poll(
+    pub fn poll<R: Into<Handed>>(
         &mut self,
         now: Instant,
         cpu: &mut Cpu,
-        mut sink: impl FnMut(Frame) -> Result<(), Frame>,
+        mut sink: impl FnMut(Frame) -> R,
     ) -> Option<Nanos> {
         if self.opens < Instant::MAX {
             if now < self.opens {
@@ -345,7 +367,7 @@ impl Conn {
     }
 
     /// Hands out what TCP has to send.
-    fn drain(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> Result<(), Frame>) {
+    fn drain<R: Into<Handed>>(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> R) {
         while !self.blocked {
             let frame = match self.held.take().or_else(|| self.rest.take()) {
                 Some(frame) => *frame,
@@ -370,24 +392,31 @@ impl Conn {
         }
     }
 
-    fn give(&mut self, frame: Frame, sink: &mut impl FnMut(Frame) -> Result<(), Frame>) {
+    fn give<R: Into<Handed>>(&mut self, frame: Frame, sink: &mut impl FnMut(Frame) -> R) {
         self.held = self.offer(frame, sink).err().map(Box::new);
         self.blocked = self.held.is_some();
     }
 
-    fn offer(
+    fn offer<R: Into<Handed>>(
         &mut self,
         frame: Frame,
-        sink: &mut impl FnMut(Frame) -> Result<(), Frame>,
+        sink: &mut impl FnMut(Frame) -> R,
     ) -> Result<(), Frame> {
         let segs = frame.segs();
-        match sink(frame) {
-            Ok(()) => {
+        // A unit that is cut is cut behind the queue, where there is one: its parts tell nothing.
+        let tells = frame.payload_len() > 0 && !self.cuts;
+        match sink(frame).into() {
+            taken @ (Handed::Taken | Handed::Dropped | Handed::Congested) => {
                 self.frames_out += 1;
                 self.segs_out += u64::from(segs);
+                match taken {
+                    Handed::Dropped if tells => self.tcp.dropped(),
+                    Handed::Congested if tells => self.tcp.congested(),
+                    _ => {}
+                }
                 Ok(())
             }
-            Err(frame) => {
+            Handed::Back(frame) => {
                 self.stopped = self.stopped.saturating_add(1);
                 Err(frame)
             }

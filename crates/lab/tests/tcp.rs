@@ -456,3 +456,44 @@ fn a_deadline_is_always_in_the_future() {
     }
     assert!(got.in_order() > 1_000_000, "{}", got.in_order());
 }
+
+/// The sender's own queue has room for few packets, and says which it did not take: those are not lost.
+#[test]
+fn what_the_own_queue_drops_is_not_lost() {
+    use txweir_lab::tcp::Handed;
+    let mut tcp = TcpConfig::default();
+    tcp.more.small_queues = false;
+    let total = 2_000_000;
+    let (a, b) = (Addr { ip: [10, 0, 0, 1], port: 1 }, Addr { ip: [10, 0, 0, 2], port: 2 });
+    let mut ends = [
+        Conn::connect(&tcp, (a, b), Instant::ZERO, App::stream(Some(total)), Label::default(), 1),
+        Conn::listen(&tcp, (b, a), App::sink(), Label::default(), 2),
+    ];
+    let (mut now, mut dropped) = (Instant::ZERO, 0);
+    let mut flying: Vec<(Instant, usize, Frame)> = Vec::new();
+    let mut free = Instant::ZERO;
+    for _ in 0..100_000 {
+        for (n, end) in ends.iter_mut().enumerate() {
+            end.poll(now, &mut Cpu::default(), |f| {
+                if n == 0 && free.saturating_since(now) > Nanos::from_millis(12) {
+                    dropped += 1;
+                    return Handed::Dropped;
+                }
+                free = free.max(now) + Nanos(u64::from(f.wire_len()) * 400);
+                let at = if n == 0 { free } else { now };
+                flying.push((at + Nanos::from_millis(10), n ^ 1, f));
+                Handed::Taken
+            });
+        }
+        let next = flying.iter().map(|f| f.0).chain(ends.iter().filter_map(|e| e.poll_at(now))).min();
+        let Some(at) = next else { break };
+        now = at;
+        while let Some(i) = flying.iter().position(|f| f.0 <= now) {
+            let (_, to, frame) = flying.remove(i);
+            ends[to].deliver(now, &frame);
+        }
+    }
+    let App::Sink(sink) = ends[1].app() else { panic!("a sink") };
+    assert_eq!((sink.read, ends[0].stats().retransmitted), (total, 0));
+    assert!(dropped > 10, "{dropped}");
+}

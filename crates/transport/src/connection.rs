@@ -8,6 +8,7 @@ use crate::accecn;
 use crate::cc::{Congestion, Wants};
 use crate::config::{Config, EcnMode, Pacing, STAMP_BYTES};
 use crate::flow::Flow;
+use crate::local;
 use crate::output;
 use crate::receiver::{Due, Receiver};
 use crate::segment::{Flags, Sacks, Segment, SynOptions};
@@ -175,7 +176,22 @@ impl Connection {
     /// [`below_socket`](crate::below_socket)). True if this end waited for that, so that it is to be asked for segments.
     pub const fn released(&mut self, bytes: u32) -> bool {
         self.tx.below = self.tx.below.saturating_sub(bytes as u64);
-        std::mem::replace(&mut self.tx.throttled, false)
+        let waited = std::mem::replace(&mut self.tx.throttled, false);
+        if waited {
+            self.tx.writer.gate = Gate::Open;
+        }
+        waited
+    }
+
+    /// A queue on this host has not taken the segment with data that [`transmit`](Self::transmit) gave last: it has not been
+    /// sent, and goes with a later event. The window shrinks once per round trip.
+    pub fn dropped(&mut self) {
+        local::dropped(&mut self.tx);
+    }
+
+    /// A queue on this host has taken the segment, and dropped another one: the window shrinks once per round trip.
+    pub fn congested(&mut self) {
+        local::congested(&mut self.tx);
     }
 
     /// Another way to spread departures, from now on.

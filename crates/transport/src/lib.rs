@@ -29,6 +29,7 @@ mod connection;
 mod ecn;
 mod flow;
 mod gaps;
+mod local;
 mod output;
 mod rack;
 mod rare;

@@ -3,6 +3,7 @@
 use txweir_core::{Instant, Nanos};
 
 use crate::flow::{CaState, Event};
+use crate::local::Before;
 use crate::rare::Maybe;
 use crate::sender::Sender;
 use crate::timer::{self, Purpose};
@@ -33,8 +34,16 @@ pub(crate) struct Out {
 
 /// The next unit, if one may leave now.
 pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
+    if s.writer.gate == Gate::Used {
+        drained(s, sack);
+        return None;
+    }
     if std::mem::take(&mut s.timeout_due) && !s.units.is_empty() {
-        return again(s, 0, 1);
+        let out = again(s, 0, 1);
+        if let Some(Some(before)) = s.before.made() {
+            before.timeout = true;
+        }
+        return out;
     }
     if s.probe_due {
         s.probe_due = false;
@@ -112,6 +121,7 @@ fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
         s.units.split(i, u.start + u64::from(most) * u64::from(mss), mss);
     }
     let in_flight = s.flow.in_flight();
+    let before = Before::again(s, *s.units.get(i)?);
     let u = s.units.get_mut(i)?;
     let n = u32::from(u.segments);
     if !u.marks.has(Marks::AGAIN) {
@@ -123,6 +133,7 @@ fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
         s.rec.prr_out += n;
     }
     let out = leave(s, i, in_flight);
+    *s.before = Some(before);
     s.rec.again_stamp = s.rec.again_stamp.or(Some(s.flow.tick().stamp(out.departs)));
     Some(out)
 }
@@ -130,6 +141,9 @@ fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
 /// Unit `i` leaves once more: its time, its place in the order of transmissions, and the counters.
 fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
     let Some(&u) = s.units.get(i) else {
+        if let Some(before) = s.before.made() {
+            *before = None;
+        }
         return Out { start: 0, len: 0, fin: false, again: true, push: false, departs: s.flow.now };
     };
     let departs = depart(s, u.payload(), u32::from(u.segments));
@@ -165,12 +179,18 @@ fn probe(s: &mut Sender) -> Option<Out> {
             i += 1;
         }
         let in_flight = s.flow.in_flight();
+        let before = Before::again(s, *s.units.get(i)?);
         if let Some(u) = s.units.get_mut(i) {
             u.marks.set(Marks::EVER_AGAIN);
         }
         s.rec.undo_left = Some(s.rec.undo_left.unwrap_or(0) + 1);
-        Some(leave(s, i, in_flight))
+        let out = leave(s, i, in_flight);
+        *s.before = Some(before);
+        Some(out)
     });
+    if let Some(Some(before)) = s.before.made() {
+        before.probe = true;
+    }
     if out.is_some() {
         s.counters.probes += 1;
         s.tlp_end = Maybe::some(s.flow.next);
@@ -199,11 +219,7 @@ fn burst(s: &Sender) -> u32 {
 /// New data, if there is some and nothing forbids it.
 fn fresh(s: &mut Sender) -> Option<Out> {
     let (mss, end) = (s.flow.mss, s.end());
-    if s.flow.next >= end
-        || s.writer.gate == Gate::Used
-        || s.units.len() >= UNITS_MAX
-        || paced_until(s).is_some()
-    {
+    if s.flow.next >= end || s.units.len() >= UNITS_MAX || paced_until(s).is_some() {
         return None;
     }
     let in_flight = s.flow.in_flight();
@@ -287,6 +303,7 @@ fn defers(s: &mut Sender, room: u32, window: u64, most: u32, left: u64) -> bool 
 fn send_new(s: &mut Sender, len: u32) -> Out {
     let start = s.flow.next;
     let left = s.flow.write - start;
+    let mut before = Before::fresh(s);
     let len = u32::try_from(left.min(u64::from(len))).unwrap_or(u32::MAX);
     let fin = s.closing && u64::from(len) == left;
     let n = u32::from(segments(len, s.flow.mss));
@@ -302,6 +319,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     }
     s.rate.sent(&s.flow, &mut unit);
     s.units.push(unit);
+    before.left(unit);
     if !len.is_multiple_of(s.flow.mss.max(1)) {
         s.short_end = end;
     }
@@ -309,6 +327,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     s.flow.out += n;
     s.flow.next = end;
     let push = s.writer.left(end);
+    *s.before = Some(Before { push, ..before });
     if first || s.timer.is_some_and(|t| t.purpose == Purpose::LossProbe) {
         timer::rearm(s);
     }

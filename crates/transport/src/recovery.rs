@@ -191,9 +191,14 @@ fn begin_reduction(s: &mut Sender) {
 
 /// Marks have come: the window shrinks once per round trip.
 pub(crate) fn enter_cwr(s: &mut Sender) {
+    s.counters.reduced_by_marks += u64::from(s.flow.state < CaState::Cwr);
+    enter_local(s);
+}
+
+/// A queue on this host has dropped something: the window shrinks as for marks.
+pub(crate) fn enter_local(s: &mut Sender) {
     s.rec.prior_ssthresh = 0;
     if s.flow.state < CaState::Cwr {
-        s.counters.reduced_by_marks += 1;
         s.rec.undo_marker = None;
         begin_reduction(s);
         set_state(s, CaState::Cwr);

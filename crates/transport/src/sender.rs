@@ -6,6 +6,7 @@ use crate::cc::{self, Congestion};
 use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
 use crate::flow::Flow;
+use crate::local::Before;
 use crate::rack::Rack;
 use crate::rare::{Blank, Maybe, Rare};
 use crate::rate::Rate;
@@ -98,6 +99,8 @@ pub(crate) struct Sender {
     /// The greatest window that was offered.
     pub(crate) window_max: u32,
     pub(crate) writer: Writer,
+    /// What was before the unit left that was handed out last.
+    pub(crate) before: Rare<Option<Before>>,
     /// Bytes below the socket that the device has not reported sent.
     pub(crate) below: u64,
     /// It waits until less lies there.
@@ -159,6 +162,7 @@ impl Sender {
             window: 0,
             window_seq: 0,
             window_max: 0,
+            before: Rare::default(),
             writer: Writer::default(),
             below: 0,
             throttled: false,

@@ -121,6 +121,15 @@ impl Units {
         }
         Some(unit)
     }
+    /// The last unit has not left after all.
+    pub(crate) fn pop_last(&mut self) -> Option<Unit> {
+        self.sent.pop_back();
+        self.units.pop_back()
+    }
+    /// The last transmission, of a unit that had been sent before, was none.
+    pub(crate) fn not_sent(&mut self) {
+        self.sent.pop_back();
+    }
     /// Places of units from the one that holds `seq`, or the first behind it.
     pub(crate) fn find(&self, seq: u64) -> usize {
         self.units.partition_point(|u| u.end <= seq)

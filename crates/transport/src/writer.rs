@@ -26,7 +26,7 @@ pub(crate) enum Gate {
     Open,
     /// One new unit.
     One,
-    /// No new unit: that one has left.
+    /// No new unit: that one has left, or a queue on this host has not taken one.
     Used,
     /// Nothing: the call goes on first.
     Shut,
@@ -84,6 +84,13 @@ impl Writer {
             push |= p.push;
         }
         push
+    }
+
+    /// A unit that ended at `end` has not left after all.
+    pub(crate) fn back(&mut self, end: u64, push: bool) {
+        if self.pieces.front().is_none_or(|p| p.end != end) {
+            self.pieces.push_front(Piece { end, push });
+        }
     }
 
     /// Payload of the last unit, when everything up to `next` has left.
@@ -172,8 +179,8 @@ pub(crate) fn write(s: &mut Sender, bytes: u64) -> u64 {
 
 /// The call at hand ends.
 fn over(s: &mut Sender) {
-    s.writer.gate = Gate::Open;
     if std::mem::take(&mut s.writer.calling) {
+        s.writer.gate = Gate::Open;
         s.writer.push();
     }
 }

@@ -195,13 +195,19 @@ impl Nic {
     }
 
     fn submit_parts(&mut self, now: Instant, unit: &Frame, asked: &Asked) -> Result<(), Frame> {
+        let mut some = false;
         for i in 0..unit.segs() {
             let segment = unit.segment(i);
             let part = Asked { meta: part_of(&asked.meta, &segment), ..*asked };
-            if let Admitted::Full(_) | Admitted::Cut(..) = self.admit_asked(now, segment, &part) {
-                return Err(unit.part(i, unit.segs() - i));
+            match self.admit_asked(now, segment, &part) {
+                Admitted::Full(_) | Admitted::Cut(..) => return Err(unit.part(i, unit.segs() - i)),
+                Admitted::Sent | Admitted::Queued => some = true,
+                Admitted::Dropped(_) => {}
             }
             self.taken.add(part.meta.wire_len);
+        }
+        if some {
+            self.dropped_newcomer = None;
         }
         Ok(())
     }

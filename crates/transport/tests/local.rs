@@ -1,0 +1,80 @@
+//! Drops on the sender's own host: what a queue did not take has not been sent.
+
+use txweir_core::{Instant, Nanos};
+use txweir_transport::{Algorithm, CaState, Config, Connection, Flags, Segment};
+
+/// Payload of a full segment.
+const MSS: u64 = 1448;
+
+/// An established sender whose first window waits to be sent.
+fn sender() -> (Connection, Instant) {
+    let config = Config { algorithm: Algorithm::Reno, gso_segs: 1, small_queues: false, ..Config::default() };
+    let mut ends = [Connection::connect(&config), Connection::listen(&config)];
+    let mut now = Instant::ZERO;
+    for from in [0, 1, 0] {
+        while let Some(seg) = ends[from].transmit(now) {
+            ends[1 - from].receive(now + Nanos::from_millis(5), &seg);
+        }
+        now += Nanos::from_millis(5);
+    }
+    let [mut end, _] = ends;
+    end.write(now, 100 * MSS);
+    (end, now)
+}
+
+fn answer(ack: u64) -> Segment {
+    Segment { seq: 1, ack, window: 8_000, flags: Flags::ACK, stamps: Some((1, 0)), ..Segment::default() }
+}
+
+#[test]
+fn a_segment_that_was_not_taken_is_tried_again_at_the_next_event() {
+    let (mut end, now) = sender();
+    for _ in 0..3 {
+        assert!(end.transmit(now).is_some());
+    }
+    let refused = end.transmit(now).expect("the first window has ten segments");
+    end.dropped();
+    assert_eq!(end.transmit(now), None, "not at once");
+    let flow = end.flow();
+    assert_eq!((flow.out, flow.next, flow.state), (3, refused.seq, CaState::Cwr));
+    assert_eq!(flow.ssthresh, 5, "half of ten, once");
+    let now = now + Nanos::from_millis(10);
+    end.receive(now, &answer(1 + MSS));
+    let again = end.transmit(now).expect("an acknowledgement has come");
+    assert_eq!((again.seq, again.len, again.again), (refused.seq, refused.len, false));
+    end.dropped();
+    assert_eq!((end.flow().ssthresh, end.counters().retransmitted), (5, 0));
+}
+
+#[test]
+fn one_that_was_taken_at_the_cost_of_another_counts_as_sent() {
+    let (mut end, now) = sender();
+    let first = end.transmit(now).expect("data");
+    end.congested();
+    let second = end.transmit(now).expect("the window is not full");
+    assert_eq!(second.seq, first.end());
+    assert_eq!((end.flow().out, end.flow().state, end.flow().ssthresh), (2, CaState::Cwr, 5));
+}
+
+/// The half second, rounded up by the timer wheel, is that of the timeouts' own retries: the backoff begins with a retransmission that has left.
+#[test]
+fn a_timeout_whose_retransmission_was_dropped_is_tried_again_after_half_a_second() {
+    let (mut end, mut now) = sender();
+    while end.transmit(now).is_some() {}
+    let mut fires = Vec::new();
+    while fires.len() < 4 {
+        now = end.deadline().expect("a timer runs");
+        end.on_time(now);
+        let timeouts = end.counters().timeouts;
+        if timeouts > fires.len() as u64 {
+            fires.push(now);
+            assert!(end.transmit(now).is_some_and(|s| s.again));
+            end.dropped();
+        }
+        while end.transmit(now).is_some() {}
+    }
+    for pair in fires.windows(2) {
+        let ms = pair[1].saturating_since(pair[0]).0 / 1_000_000;
+        assert!((500..=508).contains(&ms), "{ms} ms");
+    }
+}
