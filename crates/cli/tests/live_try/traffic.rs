@@ -1,0 +1,382 @@
+//! One live run: the kernel's TCP and UDP between two namespaces, `txweir run` with the policy between them.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::{Timeout, set_ip_tos, set_socket_linger, set_socket_timeout, set_tcp_congestion};
+use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+use txweir_device::testnet::NetNs;
+
+use crate::common::{Net, PATIENCE, Temp, address};
+use crate::lateness::{Lateness, Watch};
+use crate::scenarios::{FIRST_PORT, Load, Policy, Scenario};
+
+/// A run has the length of one of `txweir try`, and its first tenth is not measured either.
+pub const TIME: Duration = Duration::from_secs(10);
+const WARMUP: Duration = Duration::from_secs(1);
+/// How often the smoothed round trips of the streams are read.
+const SAMPLE: Duration = Duration::from_millis(500);
+/// TOS of low delay (RFC 1349), which Linux gives priority 6.
+const LOW_DELAY: u8 = 0x10;
+/// Bytes of a UDP frame that are no payload: Ethernet, IPv4 and UDP headers.
+const UDP_HEADERS: usize = 14 + 20 + 8;
+
+/// What one group did after the warm-up.
+#[derive(Clone, Debug, Default)]
+pub struct GroupRun {
+    /// Payload that each member delivered (`Stream`), bytes.
+    pub bytes: Vec<u64>,
+    /// Requests to their responses (`Rr`), one way (`Cbr`), smoothed round trips (`Stream`), nanoseconds, sorted.
+    pub times: Vec<u64>,
+    /// Packets that were sent and did not arrive (`Cbr`).
+    pub lost: u64,
+}
+
+/// One live run of one policy.
+#[derive(Clone, Debug)]
+pub struct LiveRun {
+    pub groups: Vec<GroupRun>,
+    /// The time that was measured.
+    pub measured: Duration,
+    pub late: Lateness,
+}
+
+/// What the threads of a run share.
+struct Shared {
+    start: Instant,
+    stop: AtomicBool,
+    /// Every connection, so that the end of the run unblocks whoever reads or writes one.
+    open: Mutex<Vec<TcpStream>>,
+    groups: Vec<Counters>,
+}
+
+/// What the members of a group count.
+#[derive(Default)]
+struct Counters {
+    delivered: Vec<AtomicU64>,
+    times: Mutex<Vec<u64>>,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+impl Shared {
+    fn measured_now(&self) -> bool {
+        self.start.elapsed() >= WARMUP && !self.over()
+    }
+
+    fn over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Notes one time of a group, if it is one that counts.
+    fn note(&self, group: usize, time: Duration) {
+        if self.measured_now() {
+            let times = &self.groups[group].times;
+            times.lock().unwrap_or_else(PoisonError::into_inner).push(time.as_nanos() as u64);
+        }
+    }
+
+    /// Has the end of the run close this connection. False if the run is over.
+    fn keep(&self, stream: &TcpStream) -> bool {
+        // What is not sent at the end is not sent at all, so that no socket outlives its namespace.
+        let _ = set_socket_linger(stream, Some(Duration::ZERO));
+        let Ok(clone) = stream.try_clone() else { return false };
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.push(clone);
+        !self.over()
+    }
+
+    fn end(&self) {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stop.store(true, Ordering::Relaxed);
+        for stream in open.iter() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Runs the scenario's traffic through `txweir run` with this policy.
+pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
+    let net = Net::with_taps();
+    for netns in [&net.client, &net.server] {
+        prepare(netns, scenario);
+    }
+    let there = Temp::new(&format!("there-{unique}.tc"), policy.text);
+    let delay = format!("qdisc add root netem delay {}ms limit 100000\n", scenario.rtt.as_millis());
+    let back = Temp::new(&format!("back-{unique}.tc"), &delay);
+    let wire = format!("rate={},ring=1024,descriptors=1", scenario.link);
+    let args = ["--wire", &wire, "--wire-back", "rate=10gbit,ring=1024,descriptors=1"];
+    let rest = ["--policy", there.path(), "--policy-back", back.path(), "--no-offload", "--json"];
+    let running = net.start(&[&args[..], &rest].concat());
+    let watch = Watch::start();
+    let counters = |count: usize| Counters {
+        delivered: (0..count).map(|_| AtomicU64::new(0)).collect(),
+        ..Counters::default()
+    };
+    let shared = Arc::new(Shared {
+        start: Instant::now(),
+        stop: AtomicBool::new(false),
+        open: Mutex::default(),
+        groups: scenario.groups.iter().map(|g| counters(g.count)).collect(),
+    });
+    let mut threads = spawn(&net.server, scenario, &shared, server);
+    threads.extend(spawn(&net.client, scenario, &shared, client));
+    let (bytes, measured) = measure(&net.client, scenario, &shared);
+    shared.end();
+    for thread in threads {
+        thread.join().expect("a member");
+    }
+    let end = running.stop();
+    let late = |way: usize| end["directions"][way]["stats"]["late_max_ns"].as_u64().expect("a counter");
+    let groups = shared.groups.iter().zip(bytes).map(|(counters, bytes)| {
+        let mut times = std::mem::take(&mut *counters.times.lock().unwrap_or_else(PoisonError::into_inner));
+        times.sort_unstable();
+        let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
+        let lost = count(&counters.sent).saturating_sub(count(&counters.received));
+        GroupRun { bytes, times, lost }
+    });
+    let late = watch.end(Duration::from_nanos(late(0).max(late(1))));
+    LiveRun { groups: groups.collect(), measured, late }
+}
+
+/// Gives the stack of one end what the hosts of `txweir try` have: a receive buffer that tuning may make 64 MB of, one segment
+/// in each packet that leaves, nothing remembered from connections before. The device's queue holds what comes while the program
+/// waits for a processor. Sockets choose their congestion control before they have another one than Reno, because BBR would
+/// leave its pacing behind.
+fn prepare(netns: &NetNs, scenario: &Scenario) {
+    netns.run(&["ip", "link", "set", "dev", "tap0", "gso_max_segs", "1", "txqueuelen", "10000"]);
+    let settings = [
+        ("tcp_congestion_control", "reno"),
+        ("tcp_ecn", if scenario.ecn { "1" } else { "0" }),
+        ("tcp_no_metrics_save", "1"),
+        ("tcp_rmem", "4096 131072 67108864"),
+        ("tcp_wmem", "4096 16384 67108864"),
+    ];
+    netns.enter(|| {
+        for (name, value) in settings {
+            std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value).expect(name);
+        }
+    });
+}
+
+/// One end of one member.
+struct Member {
+    shared: Arc<Shared>,
+    group: usize,
+    member: usize,
+    load: Load,
+    congestion: &'static str,
+    tos: u8,
+    at: SocketAddr,
+    start: Instant,
+}
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Starts one end of every member in a namespace. What `prepared` does is done before this returns, what it gives later.
+fn spawn(
+    netns: &NetNs,
+    scenario: &Scenario,
+    shared: &Arc<Shared>,
+    prepared: fn(Member) -> Work,
+) -> Vec<JoinHandle<()>> {
+    // A thread is in the namespace of the one that starts it.
+    netns.enter(|| {
+        let members = scenario.members().map(|(group, member, port)| {
+            let of = &scenario.groups[group];
+            prepared(Member {
+                shared: Arc::clone(shared),
+                group,
+                member,
+                load: of.load,
+                congestion: scenario.congestion,
+                tos: if of.priority == 6 { LOW_DELAY } else { 0 },
+                at: address(port),
+                start: shared.start + of.spread() * member as u32,
+            })
+        });
+        members.map(thread::spawn).collect()
+    })
+}
+
+/// The end that listens.
+fn server(member: Member) -> Work {
+    if let Load::Cbr { .. } = member.load {
+        let socket = UdpSocket::bind(member.at).expect("bind");
+        return Box::new(move || hear(&member, &socket));
+    }
+    let listener = TcpListener::bind(member.at).expect("bind");
+    set_socket_timeout(&listener, Timeout::Recv, Some(TIME)).expect("a timeout");
+    set_tcp_congestion(&listener, member.congestion).expect("the congestion control");
+    Box::new(move || {
+        let Ok((mut stream, _)) = listener.accept() else { return };
+        if !member.shared.keep(&stream) {
+            return;
+        }
+        match member.load {
+            Load::Rr { bytes } => answer(&mut stream, member.tos, bytes),
+            _ => sink(&mut stream, &member.shared.groups[member.group].delivered[member.member]),
+        }
+    })
+}
+
+/// The end that begins.
+fn client(member: Member) -> Work {
+    Box::new(move || {
+        thread::sleep(member.start.saturating_duration_since(Instant::now()));
+        if let Load::Cbr { frame, every } = member.load {
+            return talk(&member, frame - UDP_HEADERS, every);
+        }
+        let Ok(mut stream) = connect(&member) else { return };
+        if !member.shared.keep(&stream) {
+            return;
+        }
+        match member.load {
+            Load::Rr { bytes } => ask(&member, &mut stream, bytes),
+            _ => source(&mut stream),
+        }
+    })
+}
+
+/// A connection of that congestion control; nothing if the line is too full for its handshake.
+fn connect(member: &Member) -> rustix::io::Result<TcpStream> {
+    let socket = tcp_with(member.congestion)?;
+    // It bounds the handshake too (socket(7)).
+    set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
+    rustix::net::connect(&socket, &member.at)?;
+    set_socket_timeout(&socket, Timeout::Send, None)?;
+    Ok(socket.into())
+}
+
+/// A TCP socket with a congestion control.
+pub fn tcp_with(congestion: &str) -> rustix::io::Result<OwnedFd> {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP))?;
+    set_tcp_congestion(&socket, congestion)?;
+    Ok(socket)
+}
+
+/// Writes until the connection is shut down.
+fn source(stream: &mut TcpStream) {
+    let data = [0x5a; 1 << 14];
+    while stream.write_all(&data).is_ok() {}
+}
+
+/// Reads until the connection is shut down.
+fn sink(stream: &mut TcpStream, delivered: &AtomicU64) {
+    let mut data = [0; 1 << 16];
+    while let Ok(got @ 1..) = stream.read(&mut data) {
+        delivered.fetch_add(got as u64, Ordering::Relaxed);
+    }
+}
+
+fn ask(member: &Member, stream: &mut TcpStream, bytes: usize) {
+    let mut message = vec![1; bytes];
+    stream.set_nodelay(true).expect("no delay");
+    set_ip_tos(&*stream, member.tos).expect("set the TOS");
+    loop {
+        let asked = Instant::now();
+        if stream.write_all(&message).and_then(|()| stream.read_exact(&mut message)).is_err() {
+            return;
+        }
+        member.shared.note(member.group, asked.elapsed());
+    }
+}
+
+fn answer(stream: &mut TcpStream, tos: u8, bytes: usize) {
+    let mut message = vec![1; bytes];
+    stream.set_nodelay(true).expect("no delay");
+    set_ip_tos(&*stream, tos).expect("set the TOS");
+    while stream.read_exact(&mut message).and_then(|()| stream.write_all(&message)).is_ok() {}
+}
+
+/// Sends packets that say when they were sent.
+fn talk(member: &Member, payload: usize, every: Duration) {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("bind");
+    set_ip_tos(&socket, member.tos).expect("set the TOS");
+    let (mut packet, mut due) = (vec![0; payload], member.start);
+    while !member.shared.over() {
+        let now = member.shared.start.elapsed();
+        packet[..8].copy_from_slice(&(now.as_nanos() as u64).to_be_bytes());
+        // A packet that could not get an answer in time is not counted as lost.
+        if socket.send_to(&packet, member.at).is_ok() && counts(now) {
+            member.shared.groups[member.group].sent.fetch_add(1, Ordering::Relaxed);
+        }
+        due += every;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+}
+
+/// Whether a packet sent at this time of the run counts: it is measured, and has a second to arrive in.
+fn counts(sent: Duration) -> bool {
+    (WARMUP..TIME - WARMUP).contains(&sent)
+}
+
+/// Receives them until the run is over.
+fn hear(member: &Member, socket: &UdpSocket) {
+    socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
+    let mut packet = [0; 1 << 11];
+    while !member.shared.over() {
+        match socket.recv(&mut packet) {
+            Ok(8..) => {
+                let stamp: [u8; 8] = packet[..8].try_into().expect("eight bytes");
+                let sent = Duration::from_nanos(u64::from_be_bytes(stamp));
+                member.shared.note(member.group, member.shared.start.elapsed().saturating_sub(sent));
+                if counts(sent) {
+                    member.shared.groups[member.group].received.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            Err(error) if error.kind() != ErrorKind::WouldBlock => panic!("receive: {error}"),
+            _ => {}
+        }
+    }
+}
+
+/// Waits until the run is over: what each member of each group delivered after the warm-up, and how long that was.
+fn measure(client: &NetNs, scenario: &Scenario, shared: &Shared) -> (Vec<Vec<u64>>, Duration) {
+    let wait = |until: Instant| thread::sleep(until.saturating_duration_since(Instant::now()));
+    let read = || -> Vec<Vec<u64>> {
+        let each = |of: &Counters| of.delivered.iter().map(|n| n.load(Ordering::Relaxed)).collect();
+        shared.groups.iter().map(each).collect()
+    };
+    wait(shared.start + WARMUP);
+    let (from, before) = (Instant::now(), read());
+    let end = shared.start + TIME;
+    let mut next = from + SAMPLE;
+    while next < end {
+        wait(next);
+        round_trips(client, scenario, shared);
+        next += SAMPLE;
+    }
+    wait(end);
+    let (measured, after) = (from.elapsed(), read());
+    let less = |(a, b): (&Vec<u64>, &Vec<u64>)| a.iter().zip(b).map(|(a, b)| a - b).collect();
+    (after.iter().zip(&before).map(less).collect(), measured)
+}
+
+/// Notes the smoothed round trip of every stream, as ss(8) prints it in milliseconds: "rtt:SMOOTHED/DEVIATION".
+fn round_trips(client: &NetNs, scenario: &Scenario, shared: &Shared) {
+    let streams: Vec<(usize, u16)> = scenario
+        .members()
+        .filter(|(group, ..)| scenario.groups[*group].load == Load::Stream)
+        .map(|(group, _, port)| (group, port))
+        .collect();
+    let ports = format!("dport >= :{FIRST_PORT}");
+    let output =
+        client.enter(|| Command::new("ss").args(["-tinHO", "state", "established", &ports]).output());
+    let text = String::from_utf8_lossy(&output.expect("run ss (iproute2)").stdout).into_owned();
+    for line in text.lines() {
+        let port = line.split_whitespace().nth(3).and_then(|at| at.rsplit_once(':')?.1.parse().ok());
+        let rtt = line.split_whitespace().find_map(|word| word.strip_prefix("rtt:"));
+        let smoothed = rtt.and_then(|text| text.split_once('/')?.0.parse::<f64>().ok());
+        let of = streams.iter().find(|(_, of)| Some(*of) == port);
+        if let (Some((group, _)), Some(ms)) = (of, smoothed) {
+            shared.note(*group, Duration::from_secs_f64(ms / 1e3));
+        }
+    }
+}
