@@ -19,13 +19,21 @@ pub struct Tried {
 /// One measure of every policy.
 #[derive(Clone, Debug)]
 pub struct Row {
+    /// The group of traffic, or the bottleneck.
     pub group: String,
     pub measure: String,
-    /// Whether the larger value is the better one.
-    pub more: bool,
+    pub better: Better,
     pub tried: Vec<Tried>,
     /// The median of the live runs of each policy.
     pub live: Vec<f64>,
+}
+
+/// Which value is the better one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    More,
+    Less,
+    Neither,
 }
 
 /// What live runs say of two policies of which `txweir try` says that the first is better.
@@ -52,16 +60,21 @@ impl Row {
     /// Policies that `try` tells apart by more than the margin, the better one first.
     pub fn pairs(&self) -> Vec<(usize, usize, Pair)> {
         let all = 0..self.tried.len();
+        let more = match self.better {
+            Better::More => true,
+            Better::Less => false,
+            Better::Neither => return Vec::new(),
+        };
         let ordered = all.clone().flat_map(|a| all.clone().map(move |b| (a, b)));
         let clear = ordered.filter(|&(a, b)| {
             let (a, b) = (&self.tried[a], &self.tried[b]);
-            let (larger, smaller) = if self.more { (a, b) } else { (b, a) };
+            let (larger, smaller) = if more { (a, b) } else { (b, a) };
             let (low, high) = (larger.low, smaller.high);
             low > high && (low.is_infinite() || low - high > self.margin(low, high))
         });
         let judged = clear.map(|(a, b)| {
             let (x, y) = (self.live[a], self.live[b]);
-            let same = if self.more { x > y } else { x < y };
+            let same = if more { x > y } else { x < y };
             (a, b, if same { Pair::Same } else { Pair::Reversed })
         });
         judged.collect()
@@ -77,6 +90,7 @@ impl Row {
             .collect();
         let most = self.tried.len() * (self.tried.len() - 1) / 2;
         match (pairs.len(), wrong.is_empty()) {
+            _ if self.better == Better::Neither => "no rank".into(),
             (0, _) => "not told apart".into(),
             (n, true) if n == most => "yes".into(),
             (n, true) => format!("yes, of {n} of {most} pairs"),
@@ -90,7 +104,8 @@ impl Row {
             _ if value.is_infinite() => "none".into(),
             "throughput_bit_s" => format!("{:.2}", value / 1e6),
             "jain" => format!("{value:.3}"),
-            "lost_packets" => format!("{value:.0}"),
+            "lost_packets" | "dropped_packets" | "marked_packets" => format!("{value:.0}"),
+            "retransmitted_bytes" => format!("{:.0}", value / 1e3),
             "transactions_per_s" => format!("{value:.1}"),
             _ => format!("{:.1}", value / 1e6),
         }
@@ -107,6 +122,9 @@ impl Row {
             "throughput_bit_s" => "goodput, Mbit/s".into(),
             "jain" => "fairness".into(),
             "lost_packets" => "packets lost".into(),
+            "dropped_packets" => "packets dropped".into(),
+            "marked_packets" => "packets marked".into(),
+            "retransmitted_bytes" => "sent again, kB".into(),
             "transactions_per_s" => "transactions/s".into(),
             other => format!("{time} {}, ms", &other["latency_".len()..other.len() - "_ns".len()]),
         };
@@ -114,15 +132,20 @@ impl Row {
     }
 }
 
-/// The value of a measure in a live run.
-fn live_value(scenario: &Scenario, run: &LiveRun, group: usize, measure: &str) -> Option<f64> {
+/// The value of a measure in a live run; `group` is that of the traffic, if it is of one.
+fn live_value(scenario: &Scenario, run: &LiveRun, group: Option<usize>, measure: &str) -> Option<f64> {
+    let Some(group) = group else {
+        return match measure {
+            "dropped_packets" => Some(run.dropped as f64),
+            "marked_packets" => Some(run.marked as f64),
+            _ => None,
+        };
+    };
     let (of, load) = (&run.groups[group], scenario.groups[group].load);
     let seconds = run.measured.as_secs_f64();
-    let worst = f64::INFINITY;
-    // A stream's round trips are sampled, too few of them for a 99th percentile.
     let percentile = |p: f64| {
         let rank = (of.times.len() as f64 * p).ceil() as usize;
-        of.times.get(rank.saturating_sub(1)).map_or(worst, |time| *time as f64)
+        of.times.get(rank.saturating_sub(1)).map_or(f64::INFINITY, |time| *time as f64)
     };
     // The whole delay of the path is on the way back here, and half of it in `txweir try`.
     let on_the_way = if matches!(load, Load::Cbr { .. }) { scenario.rtt / 2 } else { Duration::ZERO };
@@ -130,11 +153,12 @@ fn live_value(scenario: &Scenario, run: &LiveRun, group: usize, measure: &str) -
     Some(match (load, measure) {
         (Load::Stream, "throughput_bit_s") => of.bytes.iter().sum::<u64>() as f64 * 8.0 / seconds,
         (Load::Stream, "jain") => jain(&of.bytes),
+        (Load::Stream, "retransmitted_bytes") => of.again as f64,
         (Load::Rr { .. }, "transactions_per_s") => of.times.len() as f64 / seconds,
         (Load::Cbr { .. }, "lost_packets") => of.lost as f64,
         (_, "latency_p50_ns") => time(0.5),
         (_, "latency_p95_ns") => time(0.95),
-        (Load::Rr { .. } | Load::Cbr { .. }, "latency_p99_ns") => time(0.99),
+        (_, "latency_p99_ns") => time(0.99),
         _ => return None,
     })
 }
@@ -151,12 +175,12 @@ pub fn rows(scenario: &Scenario, tried: &Value, runs: &[Vec<LiveRun>]) -> Vec<Ro
     assert_eq!(policies.len(), runs.len(), "policies of {}", scenario.name);
     let measures = policies[0]["measures"].as_array().expect("measures");
     let each = measures.iter().enumerate().filter_map(|(i, first)| {
-        let (name, measure) = (first["group"].as_str()?, first["measure"].as_str()?);
-        let group = scenario.groups.iter().position(|g| g.name == name)?;
-        let more = match first["better"].as_str()? {
-            "more" => true,
-            "less" => false,
-            _ => return None,
+        let (name, measure) = (first["group"].as_str(), first["measure"].as_str()?);
+        let group = name.and_then(|name| scenario.groups.iter().position(|g| g.name == name));
+        let better = match first["better"].as_str()? {
+            "more" => Better::More,
+            "less" => Better::Less,
+            _ => Better::Neither,
         };
         let live: Option<Vec<f64>> = runs
             .iter()
@@ -165,12 +189,17 @@ pub fn rows(scenario: &Scenario, tried: &Value, runs: &[Vec<LiveRun>]) -> Vec<Ro
                 values.collect::<Option<Vec<f64>>>().and_then(middle)
             })
             .collect();
+        let worst = if better == Better::More { 0.0 } else { f64::INFINITY };
         let tried = policies.iter().map(|policy| {
             let of = &policy["measures"][i];
-            let value = |key: &str| of[key].as_f64().unwrap_or(if more { 0.0 } else { f64::INFINITY });
+            let value = |key: &str| of[key].as_f64().unwrap_or(worst);
             Tried { median: value("median"), low: value("low"), high: value("high") }
         });
-        Some(Row { group: name.into(), measure: measure.into(), more, tried: tried.collect(), live: live? })
+        let group = name.unwrap_or("bottleneck").into();
+        let row = Row { group, measure: measure.into(), better, tried: tried.collect(), live: live? };
+        // Marks, where nothing asks for them.
+        let none = row.tried.iter().all(|t| t.high == 0.0) && row.live.iter().all(|v| *v == 0.0);
+        (!none).then_some(row)
     });
     each.collect()
 }
@@ -227,9 +256,9 @@ pub fn table(scenario: &Scenario, rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    fn row(measure: &str, more: bool, tried: [[f64; 3]; 3], live: [f64; 3]) -> Row {
+    fn row(measure: &str, better: Better, tried: [[f64; 3]; 3], live: [f64; 3]) -> Row {
         let tried = tried.map(|[low, median, high]| Tried { low, median, high }).into();
-        Row { group: "rr".into(), measure: measure.into(), more, tried, live: live.into() }
+        Row { group: "rr".into(), measure: measure.into(), better, tried, live: live.into() }
     }
 
     const MS: f64 = 1e6;
@@ -239,7 +268,8 @@ mod tests {
     fn exchanged_policies_are_found() {
         let slow = [300.0 * MS, 310.0 * MS, 320.0 * MS];
         let fast = [30.0 * MS, 31.0 * MS, 32.0 * MS];
-        let right = row("latency_p50_ns", false, [slow, fast, fast], [290.0 * MS, 35.0 * MS, 34.0 * MS]);
+        let right =
+            row("latency_p50_ns", Better::Less, [slow, fast, fast], [290.0 * MS, 35.0 * MS, 34.0 * MS]);
         assert_eq!(right.pairs(), [(1, 0, Pair::Same), (2, 0, Pair::Same)]);
         let wrong = Row { live: vec![35.0 * MS, 290.0 * MS, 34.0 * MS], ..right };
         assert_eq!(wrong.pairs(), [(1, 0, Pair::Reversed), (2, 0, Pair::Same)]);
@@ -250,9 +280,9 @@ mod tests {
     #[test]
     fn the_better_one_comes_first() {
         let (few, many) = ([1e6, 1e6, 1e6], [9e6, 9e6, 9e6]);
-        let goodput = row("throughput_bit_s", true, [few, many, many], [2e6, 8e6, 1e6]);
+        let goodput = row("throughput_bit_s", Better::More, [few, many, many], [2e6, 8e6, 1e6]);
         assert_eq!(goodput.pairs(), [(1, 0, Pair::Same), (2, 0, Pair::Reversed)]);
-        let lost = row("lost_packets", false, [[0.0; 3], [90.0; 3], [90.0; 3]], [0.0, 70.0, 0.0]);
+        let lost = row("lost_packets", Better::Less, [[0.0; 3], [90.0; 3], [90.0; 3]], [0.0, 70.0, 0.0]);
         // Equal is not better.
         assert_eq!(lost.pairs(), [(0, 1, Pair::Same), (0, 2, Pair::Reversed)]);
     }
@@ -261,17 +291,19 @@ mod tests {
     fn what_is_not_clear_is_not_judged() {
         let near = row(
             "latency_p50_ns",
-            false,
+            Better::Less,
             [[30.0 * MS; 3], [39.0 * MS; 3], [41.0 * MS; 3]],
             [3.0 * MS, 2.0 * MS, 1.0 * MS],
         );
         assert_eq!(near.pairs(), [(0, 2, Pair::Reversed)], "10 ms and 20 %");
-        let wide = row("jain", true, [[0.5, 0.9, 0.99], [0.4, 0.6, 0.56], [0.9, 0.9, 0.9]], [0.1, 0.2, 0.3]);
+        let wide =
+            row("jain", Better::More, [[0.5, 0.9, 0.99], [0.4, 0.6, 0.56], [0.9, 0.9, 0.9]], [0.1, 0.2, 0.3]);
         assert_eq!(wide.pairs(), [(2, 1, Pair::Same)]);
         // Nothing ended in the worst run of the second, and in no live run of it.
         let none = [50.0 * MS, f64::INFINITY, f64::INFINITY];
         let ended = [30.0 * MS; 3];
-        let all = row("latency_p99_ns", false, [ended, none, none], [30.0 * MS, f64::INFINITY, 40.0 * MS]);
+        let all =
+            row("latency_p99_ns", Better::Less, [ended, none, none], [30.0 * MS, f64::INFINITY, 40.0 * MS]);
         assert_eq!(all.pairs().iter().map(|p| p.2).collect::<Vec<_>>(), [Pair::Same; 2]);
     }
 

@@ -10,6 +10,7 @@ mod compare;
 mod lateness;
 mod scenarios;
 mod traffic;
+mod trips;
 
 use std::process::Command;
 use std::sync::Mutex;
@@ -134,10 +135,6 @@ fn round(cases: &mut [Case], jobs: &[(usize, usize)], at_once: usize, until: Ins
 #[test]
 fn policies_rank_live_as_they_do_in_virtual_time() {
     skip_unless_possible!();
-    if let Err(error) = Command::new("ss").arg("-V").output() {
-        println!("skipped, because ss (iproute2) cannot be run: {error}");
-        return;
-    }
     // Before what else the machine does, if that is allowed: of this thread and of all that it starts from now on.
     let _ = setpriority_process(None, -20);
     let mut cases = Vec::new();

@@ -177,7 +177,7 @@ pub const SCENARIOS: &[Scenario] = &[
 ];
 
 /// The first port; each member of each group has the next one, as in the lab.
-pub const FIRST_PORT: u16 = 2000;
+const FIRST_PORT: u16 = 2000;
 
 impl Scenario {
     /// Members of all groups: each with its group and its port.

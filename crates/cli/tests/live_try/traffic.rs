@@ -1,9 +1,9 @@
 //! One live run: the kernel's TCP and UDP between two namespaces, `txweir run` with the policy between them.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -11,17 +11,18 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_ip_tos, set_socket_linger, set_socket_timeout, set_tcp_congestion};
 use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+use rustix::process::Signal;
+use serde_json::Value;
 use txweir_device::testnet::NetNs;
 
-use crate::common::{Net, PATIENCE, Temp, address};
+use crate::common::{Net, PATIENCE, Running, Temp, address};
 use crate::lateness::{Lateness, Watch};
-use crate::scenarios::{FIRST_PORT, Load, Policy, Scenario};
+use crate::scenarios::{Load, Policy, Scenario};
+use crate::trips::{Capture, Seen};
 
 /// A run has the length of one of `txweir try`, and its first tenth is not measured either.
 pub const TIME: Duration = Duration::from_secs(10);
 const WARMUP: Duration = Duration::from_secs(1);
-/// How often the smoothed round trips of the streams are read.
-const SAMPLE: Duration = Duration::from_millis(500);
 /// TOS of low delay (RFC 1349), which Linux gives priority 6.
 const LOW_DELAY: u8 = 0x10;
 /// Bytes of a UDP frame that are no payload: Ethernet, IPv4 and UDP headers.
@@ -32,8 +33,10 @@ const UDP_HEADERS: usize = 14 + 20 + 8;
 pub struct GroupRun {
     /// Payload that each member delivered (`Stream`), bytes.
     pub bytes: Vec<u64>,
-    /// Requests to their responses (`Rr`), one way (`Cbr`), smoothed round trips (`Stream`), nanoseconds, sorted.
+    /// Requests to their responses (`Rr`), one way (`Cbr`), round trips (`Stream`), nanoseconds, sorted.
     pub times: Vec<u64>,
+    /// Payload that was sent again (`Stream`), bytes.
+    pub again: u64,
     /// Packets that were sent and did not arrive (`Cbr`).
     pub lost: u64,
 }
@@ -44,6 +47,9 @@ pub struct LiveRun {
     pub groups: Vec<GroupRun>,
     /// The time that was measured.
     pub measured: Duration,
+    /// Packets that the bottleneck dropped, and those that it marked.
+    pub dropped: u64,
+    pub marked: u64,
     pub late: Lateness,
 }
 
@@ -104,16 +110,15 @@ impl Shared {
 /// Runs the scenario's traffic through `txweir run` with this policy.
 pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
     let net = Net::with_taps();
-    for netns in [&net.client, &net.server] {
-        prepare(netns, scenario);
-    }
+    prepare(&net, scenario.ecn);
     let there = Temp::new(&format!("there-{unique}.tc"), policy.text);
     let delay = format!("qdisc add root netem delay {}ms limit 100000\n", scenario.rtt.as_millis());
     let back = Temp::new(&format!("back-{unique}.tc"), &delay);
     let wire = format!("rate={},ring=1024,descriptors=1", scenario.link);
     let args = ["--wire", &wire, "--wire-back", "rate=10gbit,ring=1024,descriptors=1"];
     let rest = ["--policy", there.path(), "--policy-back", back.path(), "--no-offload", "--json"];
-    let running = net.start(&[&args[..], &rest].concat());
+    // Its first report is made when the warm-up ends.
+    let running = net.start(&[&args[..], &rest, &["--stats-interval", "1s"]].concat());
     let watch = Watch::start();
     let counters = |count: usize| Counters {
         delivered: (0..count).map(|_| AtomicU64::new(0)).collect(),
@@ -125,45 +130,87 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
         open: Mutex::default(),
         groups: scenario.groups.iter().map(|g| counters(g.count)).collect(),
     });
+    let capture = Capture::start(&net.client, shared.start, WARMUP, TIME);
     let mut threads = spawn(&net.server, scenario, &shared, server);
     threads.extend(spawn(&net.client, scenario, &shared, client));
-    let (bytes, measured) = measure(&net.client, scenario, &shared);
+    let (bytes, measured) = measure(&shared);
     shared.end();
     for thread in threads {
         thread.join().expect("a member");
     }
-    let end = running.stop();
-    let late = |way: usize| end["directions"][way]["stats"]["late_max_ns"].as_u64().expect("a counter");
-    let groups = shared.groups.iter().zip(bytes).map(|(counters, bytes)| {
+    let reports = reports(running);
+    let count = |report: usize, key: &str| {
+        let value = reports[report].pointer(&format!("/directions/{key}"));
+        value.and_then(Value::as_u64).expect("a counter")
+    };
+    let last = reports.len() - 1;
+    let since = |key: &str| count(last, key) - count(0, key);
+    let late = ["0/stats/late_max_ns", "1/stats/late_max_ns"].map(|key| count(last, key));
+    LiveRun {
+        groups: gathered(scenario, &shared, &capture.end(), bytes),
+        measured,
+        dropped: since("0/stats/dropped"),
+        marked: since("0/stats/marked"),
+        late: watch.end(Duration::from_nanos(late[0].max(late[1]))),
+    }
+}
+
+/// Ends the program: all that it reported, in order.
+fn reports(running: Running) -> Vec<Value> {
+    running.signal(Signal::TERM);
+    let (code, out, err) = running.end();
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// What each group did, with what was seen of its streams and what they delivered.
+fn gathered(
+    scenario: &Scenario,
+    shared: &Shared,
+    seen: &BTreeMap<u16, Seen>,
+    delivered: Vec<Vec<u64>>,
+) -> Vec<GroupRun> {
+    let each = delivered.into_iter().enumerate().map(|(i, bytes)| {
+        let (counters, load) = (&shared.groups[i], scenario.groups[i].load);
+        let ports = scenario.members().filter(|(group, ..)| *group == i && load == Load::Stream);
+        let streams: Vec<&Seen> = ports.filter_map(|(.., port)| seen.get(&port)).collect();
         let mut times = std::mem::take(&mut *counters.times.lock().unwrap_or_else(PoisonError::into_inner));
+        times.extend(streams.iter().flat_map(|seen| &seen.times));
         times.sort_unstable();
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         let lost = count(&counters.sent).saturating_sub(count(&counters.received));
-        GroupRun { bytes, times, lost }
+        GroupRun { bytes, times, again: streams.iter().map(|seen| seen.again).sum(), lost }
     });
-    let late = watch.end(Duration::from_nanos(late(0).max(late(1))));
-    LiveRun { groups: groups.collect(), measured, late }
+    each.collect()
 }
 
-/// Gives the stack of one end what the hosts of `txweir try` have: a receive buffer that tuning may make 64 MB of, one segment
-/// in each packet that leaves, nothing remembered from connections before. The device's queue holds what comes while the program
-/// waits for a processor. Sockets choose their congestion control before they have another one than Reno, because BBR would
-/// leave its pacing behind.
-fn prepare(netns: &NetNs, scenario: &Scenario) {
-    netns.run(&["ip", "link", "set", "dev", "tap0", "gso_max_segs", "1", "txqueuelen", "10000"]);
-    let settings = [
-        ("tcp_congestion_control", "reno"),
-        ("tcp_ecn", if scenario.ecn { "1" } else { "0" }),
-        ("tcp_no_metrics_save", "1"),
-        ("tcp_rmem", "4096 131072 67108864"),
-        ("tcp_wmem", "4096 16384 67108864"),
-    ];
-    netns.enter(|| {
-        for (name, value) in settings {
-            std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value).expect(name);
-        }
-    });
+/// Gives both stacks what the hosts of `txweir try` have: a receive buffer that tuning may make 64 MB of, one segment in each
+/// packet that leaves, nothing remembered from connections before, no need to ask for addresses. The device's queue holds what
+/// comes while the program waits for a processor. Sockets choose their congestion control themselves, before they have another
+/// one than Reno, because BBR would leave its pacing behind.
+fn prepare(net: &Net, ecn: bool) {
+    const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
+    const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+    for (i, netns) in [&net.client, &net.server].into_iter().enumerate() {
+        let link = ["ip", "link", "set", "dev", "tap0", "address", MACS[i]];
+        netns.run(&[&link[..], &["gso_max_segs", "1", "txqueuelen", "10000"]].concat());
+        let other = ["ip", "neighbour", "replace", ADDRESSES[1 - i], "lladdr", MACS[1 - i]];
+        netns.run(&[&other[..], &["dev", "tap0", "nud", "permanent"]].concat());
+        netns.enter(|| {
+            let asks = ("tcp_ecn", if ecn { "1" } else { "0" });
+            for (name, value) in SETTINGS.into_iter().chain([asks]) {
+                std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value).expect(name);
+            }
+        });
+    }
 }
+
+const SETTINGS: [(&str, &str); 4] = [
+    ("tcp_congestion_control", "reno"),
+    ("tcp_no_metrics_save", "1"),
+    ("tcp_rmem", "4096 131072 67108864"),
+    ("tcp_wmem", "4096 16384 67108864"),
+];
 
 /// One end of one member.
 struct Member {
@@ -338,7 +385,7 @@ fn hear(member: &Member, socket: &UdpSocket) {
 }
 
 /// Waits until the run is over: what each member of each group delivered after the warm-up, and how long that was.
-fn measure(client: &NetNs, scenario: &Scenario, shared: &Shared) -> (Vec<Vec<u64>>, Duration) {
+fn measure(shared: &Shared) -> (Vec<Vec<u64>>, Duration) {
     let wait = |until: Instant| thread::sleep(until.saturating_duration_since(Instant::now()));
     let read = || -> Vec<Vec<u64>> {
         let each = |of: &Counters| of.delivered.iter().map(|n| n.load(Ordering::Relaxed)).collect();
@@ -346,37 +393,8 @@ fn measure(client: &NetNs, scenario: &Scenario, shared: &Shared) -> (Vec<Vec<u64
     };
     wait(shared.start + WARMUP);
     let (from, before) = (Instant::now(), read());
-    let end = shared.start + TIME;
-    let mut next = from + SAMPLE;
-    while next < end {
-        wait(next);
-        round_trips(client, scenario, shared);
-        next += SAMPLE;
-    }
-    wait(end);
+    wait(shared.start + TIME);
     let (measured, after) = (from.elapsed(), read());
     let less = |(a, b): (&Vec<u64>, &Vec<u64>)| a.iter().zip(b).map(|(a, b)| a - b).collect();
     (after.iter().zip(&before).map(less).collect(), measured)
-}
-
-/// Notes the smoothed round trip of every stream, as ss(8) prints it in milliseconds: "rtt:SMOOTHED/DEVIATION".
-fn round_trips(client: &NetNs, scenario: &Scenario, shared: &Shared) {
-    let streams: Vec<(usize, u16)> = scenario
-        .members()
-        .filter(|(group, ..)| scenario.groups[*group].load == Load::Stream)
-        .map(|(group, _, port)| (group, port))
-        .collect();
-    let ports = format!("dport >= :{FIRST_PORT}");
-    let output =
-        client.enter(|| Command::new("ss").args(["-tinHO", "state", "established", &ports]).output());
-    let text = String::from_utf8_lossy(&output.expect("run ss (iproute2)").stdout).into_owned();
-    for line in text.lines() {
-        let port = line.split_whitespace().nth(3).and_then(|at| at.rsplit_once(':')?.1.parse().ok());
-        let rtt = line.split_whitespace().find_map(|word| word.strip_prefix("rtt:"));
-        let smoothed = rtt.and_then(|text| text.split_once('/')?.0.parse::<f64>().ok());
-        let of = streams.iter().find(|(_, of)| Some(*of) == port);
-        if let (Some((group, _)), Some(ms)) = (of, smoothed) {
-            shared.note(*group, Duration::from_secs_f64(ms / 1e3));
-        }
-    }
 }
