@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::scenarios::{Load, Scenario};
 use crate::traffic::LiveRun;
 
-/// One value of `txweir try`: the median of its runs and its interval.
+/// One value of a policy: the median of its runs; the interval of `txweir try`, or the smallest and the largest live run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tried {
+pub struct Runs {
     pub median: f64,
     pub low: f64,
     pub high: f64,
@@ -23,9 +23,8 @@ pub struct Row {
     pub group: String,
     pub measure: String,
     pub better: Better,
-    pub tried: Vec<Tried>,
-    /// The median of the live runs of each policy.
-    pub live: Vec<f64>,
+    pub tried: Vec<Runs>,
+    pub live: Vec<Runs>,
 }
 
 /// Which value is the better one.
@@ -73,7 +72,7 @@ impl Row {
             low > high && (low.is_infinite() || low - high > self.margin(low, high))
         });
         let judged = clear.map(|(a, b)| {
-            let (x, y) = (self.live[a], self.live[b]);
+            let (x, y) = (self.live[a].median, self.live[b].median);
             let same = if more { x > y } else { x < y };
             (a, b, if same { Pair::Same } else { Pair::Reversed })
         });
@@ -93,9 +92,15 @@ impl Row {
             _ if self.better == Better::Neither => "no rank".into(),
             (0, _) => "not told apart".into(),
             (n, true) if n == most => "yes".into(),
-            (n, true) => format!("yes, of {n} of {most} pairs"),
+            (n, true) => format!("yes ({n} of {most})"),
             (_, false) => wrong.join("; "),
         }
+    }
+
+    /// A value and its interval for people.
+    fn interval(&self, of: &Runs) -> String {
+        let [median, low, high] = [of.median, of.low, of.high].map(|value| self.shown(value));
+        if low == high { median } else { format!("{median} ({low}..{high})") }
     }
 
     /// A value for people.
@@ -182,33 +187,32 @@ pub fn rows(scenario: &Scenario, tried: &Value, runs: &[Vec<LiveRun>]) -> Vec<Ro
             "less" => Better::Less,
             _ => Better::Neither,
         };
-        let live: Option<Vec<f64>> = runs
-            .iter()
-            .map(|runs| {
-                let values = runs.iter().map(|run| live_value(scenario, run, group, measure));
-                values.collect::<Option<Vec<f64>>>().and_then(middle)
-            })
-            .collect();
+        let live = runs.iter().map(|runs| {
+            let values = runs.iter().map(|run| live_value(scenario, run, group, measure));
+            values.collect::<Option<Vec<f64>>>().and_then(middle)
+        });
+        let live = live.collect::<Option<Vec<Runs>>>()?;
         let worst = if better == Better::More { 0.0 } else { f64::INFINITY };
         let tried = policies.iter().map(|policy| {
             let of = &policy["measures"][i];
             let value = |key: &str| of[key].as_f64().unwrap_or(worst);
-            Tried { median: value("median"), low: value("low"), high: value("high") }
+            Runs { median: value("median"), low: value("low"), high: value("high") }
         });
         let group = name.unwrap_or("bottleneck").into();
-        let row = Row { group, measure: measure.into(), better, tried: tried.collect(), live: live? };
+        let row = Row { group, measure: measure.into(), better, tried: tried.collect(), live };
         // Marks, where nothing asks for them.
-        let none = row.tried.iter().all(|t| t.high == 0.0) && row.live.iter().all(|v| *v == 0.0);
+        let none = row.tried.iter().all(|t| t.high == 0.0) && row.live.iter().all(|l| l.high == 0.0);
         (!none).then_some(row)
     });
     each.collect()
 }
 
-/// The middle of the values, or the mean of the middle two.
-fn middle(mut values: Vec<f64>) -> Option<f64> {
+/// The middle of the values, or the mean of the middle two; the smallest and the largest.
+fn middle(mut values: Vec<f64>) -> Option<Runs> {
     values.sort_by(f64::total_cmp);
-    let (low, high) = (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
-    Some(if low == high { *low } else { (low + high) / 2.0 })
+    let (a, b) = (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
+    let median = if a == b { *a } else { (a + b) / 2.0 };
+    Some(Runs { median, low: *values.first()?, high: *values.last()? })
 }
 
 /// Every pair that came out the other way, in words.
@@ -217,9 +221,8 @@ pub fn reversed(scenario: &Scenario, rows: &[Row]) -> Vec<String> {
         let wrong = row.pairs().into_iter().filter(|(.., pair)| *pair == Pair::Reversed);
         wrong.map(move |(a, b, _)| {
             let value = |i: usize| {
-                let Tried { low, high, .. } = row.tried[i];
-                let [low, high, live] = [low, high, row.live[i]].map(|value| row.shown(value));
-                format!("{} (try {low}..{high}, live {live})", scenario.policies[i].name)
+                let [tried, live] = [&row.tried[i], &row.live[i]].map(|of| row.interval(of));
+                format!("{} (try {tried}, live {live})", scenario.policies[i].name)
             };
             format!(
                 "{}, {}: {} is not better than {}",
@@ -242,10 +245,7 @@ pub fn table(scenario: &Scenario, rows: &[Row]) -> String {
     for row in rows {
         let _ = write!(text, "| {} |", row.title(scenario));
         for (tried, live) in row.tried.iter().zip(&row.live) {
-            let [median, low, high, live] =
-                [tried.median, tried.low, tried.high, *live].map(|value| row.shown(value));
-            let interval = if low == high { String::new() } else { format!(" ({low}..{high})") };
-            let _ = write!(text, " {median}{interval} | {live} |");
+            let _ = write!(text, " {} | {} |", row.interval(tried), row.interval(live));
         }
         let _ = writeln!(text, " {} |", row.said(&names));
     }
@@ -257,8 +257,13 @@ mod tests {
     use super::*;
 
     fn row(measure: &str, better: Better, tried: [[f64; 3]; 3], live: [f64; 3]) -> Row {
-        let tried = tried.map(|[low, median, high]| Tried { low, median, high }).into();
+        let tried = tried.map(|[low, median, high]| Runs { low, median, high }).into();
+        let live = live.map(once);
         Row { group: "rr".into(), measure: measure.into(), better, tried, live: live.into() }
+    }
+
+    const fn once(value: f64) -> Runs {
+        Runs { median: value, low: value, high: value }
     }
 
     const MS: f64 = 1e6;
@@ -271,7 +276,7 @@ mod tests {
         let right =
             row("latency_p50_ns", Better::Less, [slow, fast, fast], [290.0 * MS, 35.0 * MS, 34.0 * MS]);
         assert_eq!(right.pairs(), [(1, 0, Pair::Same), (2, 0, Pair::Same)]);
-        let wrong = Row { live: vec![35.0 * MS, 290.0 * MS, 34.0 * MS], ..right };
+        let wrong = Row { live: [35.0 * MS, 290.0 * MS, 34.0 * MS].map(once).into(), ..right };
         assert_eq!(wrong.pairs(), [(1, 0, Pair::Reversed), (2, 0, Pair::Same)]);
         assert_eq!(wrong.said(&["a", "b", "c"]), "no: b is not better than a");
     }
@@ -310,9 +315,8 @@ mod tests {
     #[test]
     fn jain_and_middle() {
         assert_eq!([jain(&[5, 5, 5, 5]), jain(&[8, 0, 0, 0]), jain(&[0, 0])], [1.0, 0.25, 1.0]);
-        assert_eq!(
-            (middle(vec![3.0, 1.0, 2.0]), middle(vec![1.0, 2.0]), middle(vec![])),
-            (Some(2.0), Some(1.5), None)
-        );
+        assert_eq!(middle(vec![3.0, 1.0, 2.0]), Some(Runs { median: 2.0, low: 1.0, high: 3.0 }));
+        assert_eq!(middle(vec![1.0, 2.0]).map(|of| of.median), Some(1.5));
+        assert_eq!((middle(vec![f64::INFINITY; 2]), middle(vec![])), (Some(once(f64::INFINITY)), None));
     }
 }

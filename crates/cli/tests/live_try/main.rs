@@ -1,7 +1,8 @@
 //! `txweir try` held against `txweir run`: the same policies on the same traffic, once in virtual time with the lab's TCP, once
 //! with the kernel's between two network namespaces. Whom `try` tells apart clearly has the same rank live.
 //!
-//! `cargo test -p txweir-cli --test live_try -- --nocapture` prints the table of docs/try.md. Needs root and `/dev/net/tun`, says
+//! `TXWEIR_LIVE_RUNS=5 cargo test -p txweir-cli --test live_try -- --nocapture` prints the tables of docs/try.md, of five live
+//! runs of each policy; without the variable there is one. Needs root and `/dev/net/tun`, says
 //! why and passes where these are missing. A live run that the machine was too late for does not count, and is done again.
 
 #[path = "../common/mod.rs"]
@@ -28,8 +29,10 @@ use traffic::LiveRun;
 
 /// Live runs at a time, in the first round and in those that repeat what was too late or came out the other way.
 const AT_ONCE: [usize; 3] = [6, 3, 3];
-/// No live run begins later than this after the first one.
+/// No live run begins later than this after the first one, times the runs that are asked for.
 const BUDGET: Duration = Duration::from_secs(100);
+/// The environment variable that says how many live runs each policy is to have: 1 to 64, 1 without it.
+const RUNS: &str = "TXWEIR_LIVE_RUNS";
 
 /// What `txweir try` says of the scenario, as JSON.
 fn tried(scenario: &Scenario) -> Value {
@@ -96,6 +99,21 @@ impl Case {
         }
     }
 
+    /// Prints the table; the pairs that came out the other way, if that is certain enough.
+    fn judge(&self) -> Vec<String> {
+        let (name, reversed) = (self.scenario.name, self.reversed());
+        if self.complete() {
+            let rows = compare::rows(self.scenario, &self.tried, &self.runs);
+            print!("\n{}", compare::table(self.scenario, &rows));
+            // Once is no proof.
+            if reversed.is_empty() || self.repeated() {
+                return reversed;
+            }
+        }
+        println!("{name}: not judged: skipped, because {}", self.why_not());
+        Vec::new()
+    }
+
     fn add(&mut self, policy: usize, run: LiveRun) {
         if run.late.too_busy() {
             self.too_late = Some(self.too_late.map_or(run.late, |late| late.max(run.late)));
@@ -149,29 +167,19 @@ fn policies_rank_live_as_they_do_in_virtual_time() {
             }),
         }
     }
-    let until = Instant::now() + BUDGET;
-    for at_once in AT_ONCE {
-        let wanted =
-            |(i, case): (usize, &Case)| case.wanted().into_iter().map(move |p| (i, p)).collect::<Vec<_>>();
-        let jobs: Vec<(usize, usize)> = cases.iter().enumerate().flat_map(wanted).collect();
+    let runs = std::env::var(RUNS).map_or(1, |text| text.parse().expect("TXWEIR_LIVE_RUNS: a number"));
+    assert!((1..=64).contains(&runs), "{RUNS}: expected 1 to 64, given {runs}");
+    let until = Instant::now() + BUDGET * runs;
+    for (number, at_once) in AT_ONCE.into_iter().enumerate() {
+        let wanted = |(i, case): (usize, &Case)| -> Vec<(usize, usize)> {
+            case.wanted().into_iter().map(|policy| (i, policy)).collect()
+        };
+        let mut jobs: Vec<(usize, usize)> = cases.iter().enumerate().flat_map(wanted).collect();
+        if number == 0 {
+            jobs = jobs.repeat(runs as usize);
+        }
         round(&mut cases, &jobs, at_once, until);
     }
-    let mut wrong = Vec::new();
-    for case in &cases {
-        let (name, reversed) = (case.scenario.name, case.reversed());
-        println!();
-        if case.complete() {
-            print!(
-                "{}",
-                compare::table(case.scenario, &compare::rows(case.scenario, &case.tried, &case.runs))
-            );
-        }
-        // Once is no proof.
-        let once = !reversed.is_empty() && !case.repeated();
-        match case.complete() && !once {
-            true => wrong.extend(reversed),
-            false => println!("{name}: not judged: skipped, because {}", case.why_not()),
-        }
-    }
+    let wrong: Vec<String> = cases.iter().flat_map(Case::judge).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
