@@ -117,8 +117,12 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
     let wire = format!("rate={},ring=1024,descriptors=1", scenario.link);
     let args = ["--wire", &wire, "--wire-back", "rate=10gbit,ring=1024,descriptors=1"];
     let rest = ["--policy", there.path(), "--policy-back", back.path(), "--no-offload", "--json"];
-    // Its first report is made when the warm-up ends.
+    // Its first report is made about when the warm-up ends.
     let running = net.start(&[&args[..], &rest, &["--stats-interval", "1s"]].concat());
+    for netns in [&net.client, &net.server] {
+        // The program has only now opened the other side, and a SYN that is sent before would come a second later.
+        netns.wait_for_carrier("tap0");
+    }
     let watch = Watch::start();
     let counters = |count: usize| Counters {
         delivered: (0..count).map(|_| AtomicU64::new(0)).collect(),
