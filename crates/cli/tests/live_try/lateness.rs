@@ -12,7 +12,7 @@ const P99_MAX: Duration = Duration::from_millis(10);
 const WORST_MAX: Duration = Duration::from_millis(100);
 const NAP: Duration = Duration::from_millis(1);
 
-/// How late naps ended, and how late the forwarder attended to its wire.
+/// How late naps ended; the worst of them, of the events of the forwarder's wire and of the starts of the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lateness {
     pub p99: Duration,
@@ -60,16 +60,16 @@ impl Watch {
         Self { stop, thread }
     }
 
-    /// Ends it. `forwarder` is how late the program that was measured says it was.
-    pub fn end(self, forwarder: Duration) -> Lateness {
+    /// Ends it. `others` is how late, at worst, else was what the run needed.
+    pub fn end(self, others: Duration) -> Lateness {
         self.stop.store(true, Ordering::Relaxed);
         let late = self.thread.join().expect("the naps");
-        of(late, forwarder)
+        of(late, others)
     }
 }
 
 /// The time-weighted percentile: a nap that was long counts for as long as it was.
-fn of(mut late: Vec<Duration>, forwarder: Duration) -> Lateness {
+fn of(mut late: Vec<Duration>, others: Duration) -> Lateness {
     late.sort_unstable();
     let whole: Duration = late.iter().map(|late| *late + NAP).sum();
     let (mut beyond, mut p99) = (Duration::ZERO, Duration::ZERO);
@@ -80,7 +80,7 @@ fn of(mut late: Vec<Duration>, forwarder: Duration) -> Lateness {
             break;
         }
     }
-    Lateness { p99, worst: late.last().copied().unwrap_or_default().max(forwarder) }
+    Lateness { p99, worst: late.last().copied().unwrap_or_default().max(others) }
 }
 
 #[test]

@@ -174,6 +174,9 @@ fn policies_rank_live_as_they_do_in_virtual_time() {
         let wanted = |(i, case): (usize, &Case)| -> Vec<(usize, usize)> {
             case.wanted().into_iter().map(|policy| (i, policy)).collect()
         };
+        for pair in cases.iter().flat_map(Case::reversed) {
+            println!("again: {pair}");
+        }
         let mut jobs: Vec<(usize, usize)> = cases.iter().enumerate().flat_map(wanted).collect();
         if number == 0 {
             jobs = jobs.repeat(runs as usize);

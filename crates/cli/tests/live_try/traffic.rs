@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,10 @@ pub struct LiveRun {
 
 /// What the threads of a run share.
 struct Shared {
-    start: Instant,
+    /// Set once every thread is there.
+    start: Arc<OnceLock<Instant>>,
+    /// How late the member was that began latest, nanoseconds.
+    late: AtomicU64,
     stop: AtomicBool,
     /// Every connection, so that the end of the run unblocks whoever reads or writes one.
     open: Mutex<Vec<TcpStream>>,
@@ -72,8 +75,13 @@ struct Counters {
 }
 
 impl Shared {
+    /// When the run begins; waits until that is known.
+    fn start(&self) -> Instant {
+        *self.start.wait()
+    }
+
     fn measured_now(&self) -> bool {
-        self.start.elapsed() >= WARMUP && !self.over()
+        self.start().elapsed() >= WARMUP && !self.over()
     }
 
     fn over(&self) -> bool {
@@ -117,8 +125,8 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
     let wire = format!("rate={},ring=1024,descriptors=1", scenario.link);
     let args = ["--wire", &wire, "--wire-back", "rate=10gbit,ring=1024,descriptors=1"];
     let rest = ["--policy", there.path(), "--policy-back", back.path(), "--no-offload", "--json"];
-    // Its first report is made about when the warm-up ends.
     let running = net.start(&[&args[..], &rest, &["--stats-interval", "1s"]].concat());
+    let ready = Instant::now();
     for netns in [&net.client, &net.server] {
         // The program has only now opened the other side, and a SYN that is sent before would come a second later.
         netns.wait_for_carrier("tap0");
@@ -129,14 +137,16 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
         ..Counters::default()
     };
     let shared = Arc::new(Shared {
-        start: Instant::now(),
+        start: Arc::default(),
+        late: AtomicU64::new(0),
         stop: AtomicBool::new(false),
         open: Mutex::default(),
         groups: scenario.groups.iter().map(|g| counters(g.count)).collect(),
     });
-    let capture = Capture::start(&net.client, shared.start, WARMUP, TIME);
+    let capture = Capture::start(&net.client, Arc::clone(&shared.start), WARMUP, TIME);
     let mut threads = spawn(&net.server, scenario, &shared, server);
     threads.extend(spawn(&net.client, scenario, &shared, client));
+    let start = *shared.start.get_or_init(Instant::now);
     let (bytes, measured) = measure(&shared);
     shared.end();
     for thread in threads {
@@ -148,14 +158,17 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
         value.and_then(Value::as_u64).expect("a counter")
     };
     let last = reports.len() - 1;
-    let since = |key: &str| count(last, key) - count(0, key);
+    // There is a report each second; the one at the end of the warm-up, give or take half a second.
+    let warm = (start.saturating_duration_since(ready) + WARMUP).as_secs_f64().round() as usize;
+    let since = |key: &str| count(last, key) - count(warm.saturating_sub(1).min(last), key);
     let late = ["0/stats/late_max_ns", "1/stats/late_max_ns"].map(|key| count(last, key));
+    let begun = shared.late.load(Ordering::Relaxed);
     LiveRun {
         groups: gathered(scenario, &shared, &capture.end(), bytes),
         measured,
         dropped: since("0/stats/dropped"),
         marked: since("0/stats/marked"),
-        late: watch.end(Duration::from_nanos(late[0].max(late[1]))),
+        late: watch.end(Duration::from_nanos(late[0].max(late[1]).max(begun))),
     }
 }
 
@@ -225,7 +238,8 @@ struct Member {
     congestion: &'static str,
     tos: u8,
     at: SocketAddr,
-    start: Instant,
+    /// After the start of the run.
+    offset: Duration,
 }
 
 type Work = Box<dyn FnOnce() + Send>;
@@ -249,7 +263,7 @@ fn spawn(
                 congestion: scenario.congestion,
                 tos: if of.priority == 6 { LOW_DELAY } else { 0 },
                 at: address(port),
-                start: shared.start + of.spread() * member as u32,
+                offset: of.spread() * member as u32,
             })
         });
         members.map(thread::spawn).collect()
@@ -263,7 +277,7 @@ fn server(member: Member) -> Work {
         return Box::new(move || hear(&member, &socket));
     }
     let listener = TcpListener::bind(member.at).expect("bind");
-    set_socket_timeout(&listener, Timeout::Recv, Some(TIME)).expect("a timeout");
+    set_socket_timeout(&listener, Timeout::Recv, Some(2 * TIME)).expect("a timeout");
     set_tcp_congestion(&listener, member.congestion).expect("the congestion control");
     Box::new(move || {
         let Ok((mut stream, _)) = listener.accept() else { return };
@@ -280,7 +294,9 @@ fn server(member: Member) -> Work {
 /// The end that begins.
 fn client(member: Member) -> Work {
     Box::new(move || {
-        thread::sleep(member.start.saturating_duration_since(Instant::now()));
+        let due = member.shared.start() + member.offset;
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        member.shared.late.fetch_max(due.elapsed().as_nanos() as u64, Ordering::Relaxed);
         if let Load::Cbr { frame, every } = member.load {
             return talk(&member, frame - UDP_HEADERS, every);
         }
@@ -350,9 +366,10 @@ fn answer(stream: &mut TcpStream, tos: u8, bytes: usize) {
 fn talk(member: &Member, payload: usize, every: Duration) {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("bind");
     set_ip_tos(&socket, member.tos).expect("set the TOS");
-    let (mut packet, mut due) = (vec![0; payload], member.start);
+    let start = member.shared.start();
+    let (mut packet, mut due) = (vec![0; payload], start + member.offset);
     while !member.shared.over() {
-        let now = member.shared.start.elapsed();
+        let now = start.elapsed();
         packet[..8].copy_from_slice(&(now.as_nanos() as u64).to_be_bytes());
         // A packet that could not get an answer in time is not counted as lost.
         if socket.send_to(&packet, member.at).is_ok() && counts(now) {
@@ -377,7 +394,7 @@ fn hear(member: &Member, socket: &UdpSocket) {
             Ok(8..) => {
                 let stamp: [u8; 8] = packet[..8].try_into().expect("eight bytes");
                 let sent = Duration::from_nanos(u64::from_be_bytes(stamp));
-                member.shared.note(member.group, member.shared.start.elapsed().saturating_sub(sent));
+                member.shared.note(member.group, member.shared.start().elapsed().saturating_sub(sent));
                 if counts(sent) {
                     member.shared.groups[member.group].received.fetch_add(1, Ordering::Relaxed);
                 }
@@ -395,9 +412,9 @@ fn measure(shared: &Shared) -> (Vec<Vec<u64>>, Duration) {
         let each = |of: &Counters| of.delivered.iter().map(|n| n.load(Ordering::Relaxed)).collect();
         shared.groups.iter().map(each).collect()
     };
-    wait(shared.start + WARMUP);
+    wait(shared.start() + WARMUP);
     let (from, before) = (Instant::now(), read());
-    wait(shared.start + TIME);
+    wait(shared.start() + TIME);
     let (measured, after) = (from.elapsed(), read());
     let less = |(a, b): (&Vec<u64>, &Vec<u64>)| a.iter().zip(b).map(|(a, b)| a - b).collect();
     (after.iter().zip(&before).map(less).collect(), measured)

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -115,15 +116,15 @@ pub struct Seen {
 pub struct Capture(JoinHandle<BTreeMap<u16, Seen>>);
 
 impl Capture {
-    /// Begins now. Counts what happens from `warmup` to `end` after `start`, and ends then.
-    pub fn start(netns: &NetNs, start: Instant, warmup: Duration, end: Duration) -> Self {
+    /// Begins when `start` is set. Counts what happens from `warmup` to `end` after it, and ends then.
+    pub fn start(netns: &NetNs, start: Arc<OnceLock<Instant>>, warmup: Duration, end: Duration) -> Self {
         let socket = netns.enter(|| {
             let all = Protocol::from_raw(ETH_P_ALL.try_into().expect("not zero"));
             socket(AddressFamily::PACKET, SocketType::RAW, Some(all)).expect("a packet socket")
         });
         set_socket_recv_buffer_size_force(&socket, BUFFER).expect("the buffer");
         set_socket_timeout(&socket, Timeout::Recv, Some(LOOK)).expect("a timeout");
-        Self(thread::spawn(move || watch(&socket, start, warmup, end)))
+        Self(thread::spawn(move || watch(&socket, *start.wait(), warmup, end)))
     }
 
     /// Waits for its end: what was seen, by the port that data goes to.
