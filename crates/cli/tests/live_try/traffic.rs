@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::{Timeout, set_ip_tos, set_socket_linger, set_socket_timeout, set_tcp_congestion};
 use rustix::net::{AddressFamily, SocketType, ipproto, socket};
-use rustix::process::Signal;
 use serde_json::Value;
 use txweir_device::testnet::NetNs;
 
-use crate::common::{Net, PATIENCE, Running, Temp, address};
+use crate::common::{Net, PATIENCE, Temp, address};
 use crate::lateness::{Lateness, Watch};
 use crate::scenarios::{Load, Policy, Scenario};
 use crate::trips::{Capture, Seen};
@@ -88,6 +87,11 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Notes that a member, now, does what it should have done at that time.
+    fn begun(&self, due: Instant) {
+        self.late.fetch_max(due.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    }
+
     /// Notes one time of a group, if it is one that counts.
     fn note(&self, group: usize, time: Duration) {
         if self.measured_now() {
@@ -125,7 +129,7 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
     let wire = format!("rate={},ring=1024,descriptors=1", scenario.link);
     let args = ["--wire", &wire, "--wire-back", "rate=10gbit,ring=1024,descriptors=1"];
     let rest = ["--policy", there.path(), "--policy-back", back.path(), "--no-offload", "--json"];
-    let running = net.start(&[&args[..], &rest, &["--stats-interval", "1s"]].concat());
+    let running = net.start(&[&args[..], &rest, &["--stats-interval", "1s"]].concat()).follow();
     let ready = Instant::now();
     for netns in [&net.client, &net.server] {
         // The program has only now opened the other side, and a SYN that is sent before would come a second later.
@@ -152,7 +156,7 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
     for thread in threads {
         thread.join().expect("a member");
     }
-    let reports = reports(running);
+    let reports = running.stop();
     let count = |report: usize, key: &str| {
         let value = reports[report].pointer(&format!("/directions/{key}"));
         value.and_then(Value::as_u64).expect("a counter")
@@ -170,14 +174,6 @@ pub fn run(scenario: &Scenario, policy: &Policy, unique: usize) -> LiveRun {
         marked: since("0/stats/marked"),
         late: watch.end(Duration::from_nanos(late[0].max(late[1]).max(begun))),
     }
-}
-
-/// Ends the program: all that it reported, in order.
-fn reports(running: Running) -> Vec<Value> {
-    running.signal(Signal::TERM);
-    let (code, out, err) = running.end();
-    assert_eq!((code, err.as_str()), (Some(0), ""));
-    out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 /// What each group did, with what was seen of its streams and what they delivered.
@@ -242,6 +238,16 @@ struct Member {
     offset: Duration,
 }
 
+impl Member {
+    /// Bytes that it reads or writes at a time.
+    const fn buffer(&self) -> usize {
+        match self.load {
+            Load::Rr { bytes } => bytes,
+            _ => 1 << 14,
+        }
+    }
+}
+
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Starts one end of every member in a namespace. What `prepared` does is done before this returns, what it gives later.
@@ -279,34 +285,44 @@ fn server(member: Member) -> Work {
     let listener = TcpListener::bind(member.at).expect("bind");
     set_socket_timeout(&listener, Timeout::Recv, Some(2 * TIME)).expect("a timeout");
     set_tcp_congestion(&listener, member.congestion).expect("the congestion control");
+    let mut data = vec![0x5a; member.buffer()];
     Box::new(move || {
         let Ok((mut stream, _)) = listener.accept() else { return };
         if !member.shared.keep(&stream) {
             return;
         }
         match member.load {
-            Load::Rr { bytes } => answer(&mut stream, member.tos, bytes),
-            _ => sink(&mut stream, &member.shared.groups[member.group].delivered[member.member]),
+            Load::Rr { .. } => answer(&mut stream, member.tos, &mut data),
+            _ => sink(&mut stream, &mut data, &member.shared.groups[member.group].delivered[member.member]),
         }
     })
 }
 
 /// The end that begins.
 fn client(member: Member) -> Work {
+    let mut data = vec![0x5a; member.buffer()];
     Box::new(move || {
         let due = member.shared.start() + member.offset;
         thread::sleep(due.saturating_duration_since(Instant::now()));
-        member.shared.late.fetch_max(due.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        member.shared.begun(due);
         if let Load::Cbr { frame, every } = member.load {
             return talk(&member, frame - UDP_HEADERS, every);
         }
         let Ok(mut stream) = connect(&member) else { return };
+        let connected = Instant::now();
         if !member.shared.keep(&stream) {
             return;
         }
         match member.load {
-            Load::Rr { bytes } => ask(&member, &mut stream, bytes),
-            _ => source(&mut stream),
+            Load::Rr { .. } => ask(&member, &mut stream, &mut data, connected),
+            _ => {
+                // The send buffer has room for the first piece.
+                let first = stream.write_all(&data);
+                member.shared.begun(connected);
+                if first.is_ok() {
+                    source(&mut stream, &data);
+                }
+            }
         }
     })
 }
@@ -329,37 +345,34 @@ pub fn tcp_with(congestion: &str) -> rustix::io::Result<OwnedFd> {
 }
 
 /// Writes until the connection is shut down.
-fn source(stream: &mut TcpStream) {
-    let data = [0x5a; 1 << 14];
-    while stream.write_all(&data).is_ok() {}
+fn source(stream: &mut TcpStream, data: &[u8]) {
+    while stream.write_all(data).is_ok() {}
 }
 
 /// Reads until the connection is shut down.
-fn sink(stream: &mut TcpStream, delivered: &AtomicU64) {
-    let mut data = [0; 1 << 16];
-    while let Ok(got @ 1..) = stream.read(&mut data) {
+fn sink(stream: &mut TcpStream, data: &mut [u8], delivered: &AtomicU64) {
+    while let Ok(got @ 1..) = stream.read(data) {
         delivered.fetch_add(got as u64, Ordering::Relaxed);
     }
 }
 
-fn ask(member: &Member, stream: &mut TcpStream, bytes: usize) {
-    let mut message = vec![1; bytes];
+fn ask(member: &Member, stream: &mut TcpStream, message: &mut [u8], connected: Instant) {
     stream.set_nodelay(true).expect("no delay");
     set_ip_tos(&*stream, member.tos).expect("set the TOS");
+    member.shared.begun(connected);
     loop {
         let asked = Instant::now();
-        if stream.write_all(&message).and_then(|()| stream.read_exact(&mut message)).is_err() {
+        if stream.write_all(message).and_then(|()| stream.read_exact(message)).is_err() {
             return;
         }
         member.shared.note(member.group, asked.elapsed());
     }
 }
 
-fn answer(stream: &mut TcpStream, tos: u8, bytes: usize) {
-    let mut message = vec![1; bytes];
+fn answer(stream: &mut TcpStream, tos: u8, message: &mut [u8]) {
     stream.set_nodelay(true).expect("no delay");
     set_ip_tos(&*stream, tos).expect("set the TOS");
-    while stream.read_exact(&mut message).and_then(|()| stream.write_all(&message)).is_ok() {}
+    while stream.read_exact(message).and_then(|()| stream.write_all(message)).is_ok() {}
 }
 
 /// Sends packets that say when they were sent.
