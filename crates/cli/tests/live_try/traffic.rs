@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_ip_tos, set_socket_linger, set_socket_timeout, set_tcp_congestion};
 use rustix::net::{AddressFamily, SocketType, ipproto, socket};
 use serde_json::Value;
@@ -283,10 +284,12 @@ fn server(member: Member) -> Work {
         return Box::new(move || hear(&member, &socket));
     }
     let listener = TcpListener::bind(member.at).expect("bind");
-    set_socket_timeout(&listener, Timeout::Recv, Some(2 * TIME)).expect("a timeout");
+    set_socket_timeout(&listener, Timeout::Recv, Some(TIME)).expect("a timeout");
     set_tcp_congestion(&listener, member.congestion).expect("the congestion control");
     let mut data = vec![0x5a; member.buffer()];
     Box::new(move || {
+        // Its timeout runs from here on, not while the other threads are made.
+        member.shared.start();
         let Ok((mut stream, _)) = listener.accept() else { return };
         if !member.shared.keep(&stream) {
             return;
@@ -308,7 +311,13 @@ fn client(member: Member) -> Work {
         if let Load::Cbr { frame, every } = member.load {
             return talk(&member, frame - UDP_HEADERS, every);
         }
-        let Ok(mut stream) = connect(&member) else { return };
+        let mut stream = match connect(&member) {
+            Ok(stream) => stream,
+            // The line is too full for the handshake.
+            Err(Errno::INPROGRESS | Errno::TIMEDOUT) => return,
+            Err(_) if member.shared.over() => return,
+            Err(error) => panic!("connect to {}: {error}", member.at),
+        };
         let connected = Instant::now();
         if !member.shared.keep(&stream) {
             return;
@@ -327,7 +336,7 @@ fn client(member: Member) -> Work {
     })
 }
 
-/// A connection of that congestion control; nothing if the line is too full for its handshake.
+/// A connection of that congestion control.
 fn connect(member: &Member) -> rustix::io::Result<TcpStream> {
     let socket = tcp_with(member.congestion)?;
     // It bounds the handshake too (socket(7)).
