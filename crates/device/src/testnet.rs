@@ -146,10 +146,13 @@ impl NetNs {
     /// discipline a moment after its peer came up, and drops without a word until then.
     ///
     /// # Panics
-    /// When that takes longer than ten seconds.
+    /// When that takes longer than a minute.
     pub fn wait_for_carrier(&self, interface: &str) {
-        let give_up = Instant::now() + PATIENCE;
-        while !self.run(&["ip", "-o", "link", "show", "dev", interface]).contains(" state UP ") {
+        let give_up = Instant::now() + 6 * PATIENCE;
+        let shown = || self.run(&["ip", "-o", "link", "show", "dev", interface]);
+        // The state may be shown before the queueing discipline is there.
+        let ready = |text: &str| text.contains(" state UP ") && !text.contains(" qdisc noop ");
+        while !ready(&shown()) {
             assert!(Instant::now() < give_up, "{}/{interface} has no carrier", self.name);
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -51,9 +51,20 @@ impl Process {
         Self(piped.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")))
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.0.id()).expect("a process id");
+        kill_process(Pid::from_raw(pid).expect("a process id"), signal).expect("signal it");
+    }
+
     /// Waits for its end: exit code, the rest of its output, its errors.
-    pub fn end(mut self) -> (Option<i32>, String, String) {
-        let give_up = Instant::now() + PATIENCE;
+    pub fn end(self) -> (Option<i32>, String, String) {
+        self.end_within(PATIENCE)
+    }
+
+    /// The same, with another patience.
+    pub fn end_within(mut self, patience: Duration) -> (Option<i32>, String, String) {
+        let give_up = Instant::now() + patience;
         while self.0.try_wait().expect("wait").is_none() {
             assert!(Instant::now() < give_up, "it does not end");
             std::thread::sleep(Duration::from_millis(5));
@@ -91,8 +102,7 @@ impl Running {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.process.0.id()).expect("a process id");
-        kill_process(Pid::from_raw(pid).expect("a process id"), signal).expect("signal it");
+        self.process.signal(signal);
     }
 
     /// Waits for its end: exit code, what it printed after the ready line, its errors.
@@ -103,12 +113,40 @@ impl Running {
         (code, out, err)
     }
 
+    /// Reads on a thread what it prints: it stands still while nobody reads and the pipe is full.
+    pub fn follow(mut self) -> Followed {
+        let reader = std::thread::spawn(move || {
+            let mut out = String::new();
+            self.stdout.read_to_string(&mut out).expect("text");
+            out
+        });
+        Followed { process: self.process, reader }
+    }
+
     /// Ends it by SIGTERM; its last line, read as JSON.
     pub fn stop(self) -> Value {
         self.signal(Signal::TERM);
         let (code, out, err) = self.end();
         assert_eq!((code, err.as_str()), (Some(0), ""));
         serde_json::from_str(out.lines().last().expect("an end")).expect("JSON")
+    }
+}
+
+/// A running `txweir run` whose output is read while it runs.
+pub struct Followed {
+    process: Process,
+    reader: std::thread::JoinHandle<String>,
+}
+
+impl Followed {
+    /// Ends it by SIGTERM; each line since the first, read as JSON.
+    pub fn stop(self) -> Vec<Value> {
+        self.process.signal(Signal::TERM);
+        // With several at a time, the kernel takes long to close their devices where the machine is busy.
+        let (code, _, err) = self.process.end_within(6 * PATIENCE);
+        assert_eq!((code, err.as_str()), (Some(0), ""));
+        let out = self.reader.join().expect("its output");
+        out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
 }
 

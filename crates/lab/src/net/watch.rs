@@ -8,8 +8,10 @@ use super::{Load, Net};
 use crate::dist::Dist;
 use crate::frame::{FIN, Frame, SYN};
 
-/// Most round trips of one connection that are under way at once; further data is not timed meanwhile.
-const SAMPLES: usize = 64;
+/// Most round trips of one connection that are under way at once; further data is not timed meanwhile. More than the
+/// segments of any window here (64 MB), because a smaller number would time few of the packets that meet a long queue, and
+/// percentiles would be of the others.
+const SAMPLES: usize = 1 << 16;
 /// The ACK flag of TCP.
 const ACK: u8 = 16;
 
@@ -167,6 +169,20 @@ mod tests {
         assert_eq!(t.acknowledged(Instant(100), &frame(0, start, 0)), None);
         assert_eq!(t.acknowledged(Instant(100), &frame(0, start.wrapping_add(200), 0)), Some(Nanos(90)));
         assert_eq!(t.acknowledged(Instant(130), &frame(0, start.wrapping_add(300), 0)), Some(Nanos(110)));
+    }
+
+    /// A window of 3000 segments: each is timed, not only the first of them.
+    #[test]
+    fn long_windows_are_timed_whole() {
+        let (mut t, mut took) = (RoundTrips::default(), Vec::new());
+        for i in 0..3000_u32 {
+            t.sent(Instant(u64::from(i)), &frame(i * 100, 0, 100));
+        }
+        for i in 1..=3000_u32 {
+            took.extend(t.acknowledged(Instant(u64::from(i) * 101), &frame(0, i * 100, 0)));
+        }
+        assert_eq!(took.len(), 3000);
+        assert_eq!(took[1499], Nanos(1500 * 101 - 1499));
     }
 
     #[test]
