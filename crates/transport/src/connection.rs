@@ -165,6 +165,27 @@ impl Connection {
         std::mem::replace(&mut self.tx.throttled, false)
     }
 
+    /// True if the windows let data leave now: then the next [`transmit`](Self::transmit) gives some, unless pacing, small
+    /// queues, RFC 896 or the wait for a larger unit hold it back. For a host that is to know before it asks.
+    pub fn has_data(&self) -> bool {
+        self.state == State::Established && output::has_room(&self.tx)
+    }
+
+    /// The host's own queue has no room for what this end would send: its window begins anew with one segment, as after a
+    /// timeout, but nothing counts as lost and the threshold stays (RFC 1122 section 4.2.3.9, as 4.4BSD does it). Where
+    /// nothing is in flight, it is to be asked again after a timeout.
+    pub fn quench(&mut self, now: Instant) {
+        self.tx.flow.now = now;
+        if self.tx.cc.owns_window() {
+            return;
+        }
+        (self.tx.flow.cwnd, self.tx.flow.growth) = (1, 0);
+        if self.tx.timer.is_none() {
+            let ticks = self.tx.rto();
+            timer::set(&mut self.tx, Purpose::Retransmit, ticks);
+        }
+    }
+
     /// Another way to spread departures, from now on.
     pub fn set_pacing(&mut self, pacing: Pacing) {
         self.tx.queue_paces = pacing == Pacing::Queue;

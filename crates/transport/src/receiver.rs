@@ -2,7 +2,7 @@
 
 use txweir_core::{Ecn, Instant, Nanos};
 
-use crate::config::Config;
+use crate::config::{Acks, Config};
 use crate::ecn::{EcnReceiver, Reaction};
 use crate::gaps::{Added, Gaps};
 use crate::segment::{Flags, Sacks, Segment};
@@ -66,6 +66,7 @@ pub(crate) struct Receiver {
     /// Delay of an acknowledgement, ticks; 0 before the first data.
     delay: u64,
     delay_min: u64,
+    acks: Acks,
     /// When data last came, ticks.
     last_data: u64,
     /// The tick for which the delayed acknowledgement is set, and when that is. An acknowledgement that goes earlier leaves
@@ -108,6 +109,7 @@ impl Receiver {
             interactive: false,
             delay: 0,
             delay_min: c.tick.from_micros(c.ack_delay.0 / 1_000),
+            acks: c.acks,
             last_data: 0,
             timer: None,
             timer_meant: false,
@@ -169,9 +171,9 @@ impl Receiver {
         self.read += n;
         let empty = self.readable() == 0;
         if self.due != Due::Never {
-            let more_than_one = self.next - self.acked > u64::from(self.segment);
-            let short = self.pushed >= 2 || (self.pushed == 1 && !self.interactive);
-            if more_than_one || (short && empty) {
+            let adaptive = self.acks == Acks::Adaptive;
+            let short = adaptive && (self.pushed >= 2 || (self.pushed == 1 && !self.interactive));
+            if self.owes_more() || (short && empty) {
                 self.due = Due::Now;
             }
         }
@@ -393,10 +395,33 @@ impl Receiver {
         std::mem::replace(&mut self.next, next) != next
     }
 
+    /// More has come than may wait for its acknowledgement.
+    fn owes_more(&self) -> bool {
+        let may_wait = match self.acks {
+            Acks::Adaptive => 1,
+            Acks::Every(n) => u64::from(n).saturating_sub(1),
+        };
+        self.next - self.acked > may_wait * u64::from(self.segment)
+    }
+
+    /// Whether the data at hand is acknowledged at once, or at the latest after the shortest delay (`Acks::Every`).
+    fn decide_plainly(&mut self, now: Instant, ofo: bool) {
+        if ofo || self.due == Due::Now || self.owes_more() {
+            self.due = Due::Now;
+        } else if !self.timer_meant {
+            let expires = self.tick.count(now) + self.delay_min;
+            self.timer = Some((expires, self.tick.expiry(now, expires)));
+            self.timer_meant = true;
+        }
+    }
+
     /// Whether the data at hand is acknowledged at once, later, or with others.
     fn decide(&mut self, now: Instant, srtt8_us: u32, ofo: bool) {
+        if self.acks != Acks::Adaptive {
+            return self.decide_plainly(now, ofo);
+        }
         let possible = || self.window.possible(self.held(), u64::from(self.segment));
-        let full = self.next - self.acked > u64::from(self.segment)
+        let full = self.owes_more()
             && (self.readable() < 1 || possible() >= self.window.offered);
         if full || (self.quick > 0 && !self.interactive) || self.due == Due::Now {
             self.due = Due::Now;

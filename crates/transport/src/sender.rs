@@ -1,7 +1,7 @@
 //! The sending half of a connection: its state, and what others ask of it.
 
 use crate::cc::{self, Congestion};
-use crate::config::{Config, Pacing};
+use crate::config::{Config, Detection, Pacing};
 use crate::ecn::EcnSender;
 use crate::flow::Flow;
 use crate::rack::Rack;
@@ -116,6 +116,12 @@ pub(crate) struct Sender {
     pub(crate) small_queues: bool,
     pub(crate) size_by_rate: bool,
     pub(crate) nagle: bool,
+    pub(crate) detection: Detection,
+    /// By `Detection::DupThresh`, all below has been judged: what is lost of it is marked.
+    pub(crate) judged: u64,
+    pub(crate) defers: bool,
+    /// Timeout before there is a sample, microseconds.
+    rto_initial_us: u32,
     pub(crate) restart_after_idle: bool,
     pub(crate) queue_paces: bool,
 }
@@ -173,6 +179,10 @@ impl Sender {
             small_queues: config.small_queues,
             size_by_rate: config.size_by_rate,
             nagle: config.nagle,
+            detection: config.detection,
+            judged: 0,
+            defers: config.defers,
+            rto_initial_us: u32::try_from(config.rto_initial.0 / 1_000).unwrap_or(u32::MAX),
             restart_after_idle: config.restart_after_idle,
             queue_paces: config.pacing == Pacing::Queue,
         }
@@ -196,7 +206,11 @@ impl Sender {
     /// Timeout in ticks, backoff included.
     pub(crate) fn rto(&self) -> u64 {
         let most = self.flow.tick.from_micros(crate::rtt::RTO_MAX_US);
-        (self.rtt.rto(&self.flow.tick) << self.backoff.min(16)).min(most)
+        let rto = match self.rtt.srtt8 {
+            0 => self.flow.tick.from_micros(u64::from(self.rto_initial_us)),
+            _ => self.rtt.rto(&self.flow.tick),
+        };
+        (rto << self.backoff.min(16)).min(most)
     }
 
     /// The application has handed over `bytes` more.

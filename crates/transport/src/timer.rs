@@ -2,6 +2,7 @@
 
 use txweir_core::Instant;
 
+use crate::config::Detection;
 use crate::flow::CaState;
 use crate::rtt::RTO_MIN_US;
 use crate::sender::Sender;
@@ -70,7 +71,8 @@ pub(crate) fn restart(s: &mut Sender, waited: bool) {
 
 /// Sets the timer for a loss probe; false if there is to be none. `fresh`: a timeout set now would count from now.
 pub(crate) fn probe(s: &mut Sender, fresh: bool, sack: bool) -> bool {
-    if s.flow.out == 0 || !sack || !matches!(s.flow.state, CaState::Open | CaState::Cwr) {
+    let without = !sack || s.detection == Detection::DupThresh;
+    if s.flow.out == 0 || without || !matches!(s.flow.state, CaState::Open | CaState::Cwr) {
         return false;
     }
     let tick = s.flow.tick;
