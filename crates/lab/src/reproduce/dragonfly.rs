@@ -1,9 +1,9 @@
-//! What the two experiments with DragonFly BSD (2013) have in common: one host in detail, two peers, and TCP between them.
+//! What the two experiments with DragonFly BSD (2013) have in common: one host in detail, two peers, and connections between
+//! them by the lab's TCP (`txweir-transport`, as of RFC 6675).
 
-mod connect;
 mod egress;
+mod link;
 mod machine;
 mod packet;
-mod stream;
 
 pub(super) use machine::{Machine, Setup};

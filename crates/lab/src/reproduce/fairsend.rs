@@ -126,7 +126,7 @@ fn jain(setup: impl Fn(u64) -> Setup) -> Result<f64, String> {
         machine.run(Instant::from_millis(1_000));
         let before = machine.delivered();
         machine.run(Instant::from_millis(4_000));
-        let got = machine.delivered().into_iter().zip(before).map(|(now, before)| f64::from(now - before));
+        let got = machine.delivered().into_iter().zip(before).map(|(now, before)| (now - before) as f64);
         let (total, squares) = got.fold((0.0, 0.0), |(t, s), g| (t + g, s + g * g));
         sum += total * total / (f64::from(setup(seed).senders) * squares);
     }
