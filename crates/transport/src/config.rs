@@ -71,25 +71,26 @@ pub enum Pacing {
     Always,
 }
 
-/// How a sender finds out what is lost.
+/// How a sender finds losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detection {
     /// By time, with loss probes (RFC 8985); the window is reduced in proportion (RFC 6937bis).
     #[default]
     RackTlp,
-    /// By three segments beyond it that have arrived (RFC 6675, `IsLost`); the window is halved at once, and a
-    /// retransmission that is lost waits for the timeout.
+    /// By number: a segment is lost once three segments beyond it have arrived (RFC 6675, `IsLost`).
+    /// The window is halved at once. A lost retransmission waits for the timeout.
     DupThresh,
 }
 
-/// When a receiver acknowledges what comes in order. What comes out of order is always acknowledged at once.
+/// When a receiver acknowledges data in order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acks {
-    /// As Linux: quick at the start, delayed by what the gaps between segments tell, compressed beyond a loss.
+    /// As Linux: quick at the start, delayed by the gaps between segments, compressed beyond a loss.
     #[default]
     Adaptive,
-    /// Each so many full segments, and `Config::ack_delay` after the first at the latest (RFC 1122 section 4.2.3.2: two);
-    /// 0 is 1.
+    /// One acknowledgement for so many full segments, and `Config::ack_delay` after the first of them
+    /// at the latest (RFC 1122 section 4.2.3.2: two). Data out of order is acknowledged at once. 0 is
+    /// 1.
     Every(u8),
 }
 
@@ -129,7 +130,7 @@ pub struct Config {
     pub receive_buffer_max: u64,
     /// Memory that a full segment takes in the receive buffer, bytes.
     pub segment_memory: u32,
-    /// When what comes in order is acknowledged.
+    /// When data in order is acknowledged.
     pub acks: Acks,
     /// Shortest delay of an acknowledgement.
     pub ack_delay: Nanos,
@@ -187,13 +188,14 @@ impl Default for Config {
 pub(crate) const STAMP_BYTES: u32 = 12;
 
 impl Config {
-    /// TCP as hosts of about 2010 did it, BSD among them: NewReno's window (RFC 5681), losses by the blocks of three segments
-    /// (RFC 6675), a first window of three segments (RFC 3390), a SYN again after 3 s (RFC 1122 section 4.2.3.1), an
-    /// acknowledgement for two segments or after 100 ms, buffers of fixed size (32 KiB, and 57344 B of payload), no
-    /// super-segments, no pacing, no small queues. The floor of the timeout is the 200 ms beyond a round trip of Linux and
-    /// of DragonFly BSD alike.
+    /// TCP as hosts of about 2010 did it, BSD among them. The window is NewReno's (RFC 5681), losses are
+    /// found by number (RFC 6675), the first window is three segments (RFC 3390), a SYN is sent again
+    /// after 3 s (RFC 1122 section 4.2.3.1), and two segments are acknowledged at a time, or one after
+    /// 100 ms. Buffers have a fixed size: 32 KiB to send, 57344 bytes of payload to receive. There are
+    /// no super-segments, no pacing, no small queues. The timeout is 200 ms and more beyond a round
+    /// trip, as Linux and DragonFly BSD have it alike.
     pub fn rfc6675() -> Self {
-        // Twice the payload, as half of the memory counts for it from the first segment on.
+        // From the first segment on, half of the memory counts as payload.
         let receive_buffer = 2 * 57_344;
         Self {
             algorithm: Algorithm::Reno,

@@ -165,21 +165,24 @@ impl Connection {
         std::mem::replace(&mut self.tx.throttled, false)
     }
 
-    /// True if the windows let data leave now: then the next [`transmit`](Self::transmit) gives some, unless pacing, small
-    /// queues, RFC 896 or the wait for a larger unit hold it back. For a host that is to know before it asks.
+    /// True if the windows let data leave now. The next [`transmit`](Self::transmit) then gives some,
+    /// unless pacing, small queues, RFC 896 or the wait for a larger unit hold it back. A host asks
+    /// this that decides before it takes a segment whether it can send one.
     pub fn has_data(&self) -> bool {
         self.state == State::Established && output::has_room(&self.tx)
     }
 
-    /// The host's own queue has no room for what this end would send: its window begins anew with one segment, as after a
-    /// timeout, but nothing counts as lost and the threshold stays (RFC 1122 section 4.2.3.9, as 4.4BSD does it). Where
-    /// nothing is in flight, it is to be asked again after a timeout.
+    /// The host's own queue has no room for the segment that this end would send. The window begins
+    /// anew with one segment, as after a source quench (RFC 1122 section 4.2.3.9): nothing counts as
+    /// lost, and the threshold stays. Where nothing is in flight, no acknowledgement can bring this
+    /// end on. The retransmission timer runs then, as in 4.4BSD, and its end counts as a timeout: the
+    /// threshold becomes two segments, and the next timeout is twice as long. An algorithm that
+    /// sets its own window (BBR) keeps it.
     pub fn quench(&mut self, now: Instant) {
         self.tx.flow.now = now;
-        if self.tx.cc.owns_window() {
-            return;
+        if !self.tx.cc.owns_window() {
+            (self.tx.flow.cwnd, self.tx.flow.growth) = (1, 0);
         }
-        (self.tx.flow.cwnd, self.tx.flow.growth) = (1, 0);
         if self.tx.timer.is_none() {
             let ticks = self.tx.rto();
             timer::set(&mut self.tx, Purpose::Retransmit, ticks);

@@ -1,5 +1,6 @@
-//! Loss by number (RFC 6675): a segment is lost once three segments beyond it have arrived. Each call looks at what lies between
-//! the third segment from the top and the last such place: every unit is judged once.
+//! Loss by number (RFC 6675): a segment is lost once three segments beyond it have arrived. A call
+//! looks only at units above the place up to which the last one has judged, so that each unit is
+//! judged once. The rescue retransmission of RFC 6675 section 4, rule (4), is left out.
 
 use crate::rack::{self, REORDERING};
 use crate::sender::Sender;
@@ -8,13 +9,13 @@ use crate::units::Marks;
 /// Least threshold, segments (RFC 5681 section 3.1, equation 4).
 const THRESHOLD_MIN: u32 = 2;
 
-/// Half of what is on its way (RFC 5681 equation 4), which may be less than the window allows.
+/// Half of the segments on their way (RFC 5681 equation 4), which may be fewer than the window allows.
 pub(crate) fn threshold(s: &Sender) -> u32 {
     (s.flow.out / 2).max(THRESHOLD_MIN)
 }
 
-/// Marks what is lost (RFC 6675 section 4, `IsLost`, in segments). What has been sent again is not judged: only the timeout
-/// tells of its loss.
+/// Marks lost units (RFC 6675 section 4, `IsLost`, in segments). A unit that has been sent again is not
+/// judged: only the timeout tells of its loss.
 pub(crate) fn find_lost(s: &mut Sender) {
     let Some(line) = line(s) else { return };
     let mut i = s.units.find(s.judged.max(s.flow.una));

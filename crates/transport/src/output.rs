@@ -54,7 +54,7 @@ pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
     out
 }
 
-/// The windows let data leave now. Whether pacing, small queues or the wait for a larger unit do is not asked.
+/// The windows let data leave now. Pacing, small queues and the wait for a larger unit are not asked.
 pub(crate) fn has_room(s: &Sender) -> bool {
     if s.probe_due || (s.timeout_due && !s.units.is_empty()) {
         return true;

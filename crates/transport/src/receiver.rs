@@ -395,7 +395,7 @@ impl Receiver {
         std::mem::replace(&mut self.next, next) != next
     }
 
-    /// More has come than may wait for its acknowledgement.
+    /// More data is unacknowledged than may wait.
     fn owes_more(&self) -> bool {
         let may_wait = match self.acks {
             Acks::Adaptive => 1,
@@ -404,7 +404,7 @@ impl Receiver {
         self.next - self.acked > may_wait * u64::from(self.segment)
     }
 
-    /// Whether the data at hand is acknowledged at once, or at the latest after the shortest delay (`Acks::Every`).
+    /// Whether the data at hand is acknowledged at once, or after the shortest delay (`Acks::Every`).
     fn decide_plainly(&mut self, now: Instant, ofo: bool) {
         if ofo || self.due == Due::Now || self.owes_more() {
             self.due = Due::Now;
@@ -421,8 +421,7 @@ impl Receiver {
             return self.decide_plainly(now, ofo);
         }
         let possible = || self.window.possible(self.held(), u64::from(self.segment));
-        let full = self.owes_more()
-            && (self.readable() < 1 || possible() >= self.window.offered);
+        let full = self.owes_more() && (self.readable() < 1 || possible() >= self.window.offered);
         if full || (self.quick > 0 && !self.interactive) || self.due == Due::Now {
             self.due = Due::Now;
             return;

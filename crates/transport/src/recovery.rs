@@ -263,7 +263,8 @@ pub(crate) fn end_reduction(s: &mut Sender) {
         return;
     }
     let by_steps = s.detection == Detection::RackTlp;
-    if by_steps && s.flow.ssthresh < u32::MAX && (s.flow.state == CaState::Cwr || s.rec.undo_marker.is_some()) {
+    if by_steps && s.flow.ssthresh < u32::MAX && (s.flow.state == CaState::Cwr || s.rec.undo_marker.is_some())
+    {
         s.flow.cwnd = s.flow.ssthresh;
         s.window_stamp = s.flow.ticks();
     }

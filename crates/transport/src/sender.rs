@@ -117,7 +117,7 @@ pub(crate) struct Sender {
     pub(crate) size_by_rate: bool,
     pub(crate) nagle: bool,
     pub(crate) detection: Detection,
-    /// By `Detection::DupThresh`, all below has been judged: what is lost of it is marked.
+    /// `Detection::DupThresh` has judged every unit below this number.
     pub(crate) judged: u64,
     pub(crate) defers: bool,
     /// Timeout before there is a sample, microseconds.

@@ -9,7 +9,12 @@ use txweir_transport::{Acks, Config, Connection, Flags, Segment, State};
 /// Both ends with buffers that limit nothing here.
 fn config() -> Config {
     let buffer = 4 << 20;
-    Config { send_buffer: buffer / 2, receive_buffer: buffer, receive_buffer_max: buffer, ..Config::rfc6675() }
+    Config {
+        send_buffer: buffer / 2,
+        receive_buffer: buffer,
+        receive_buffer_max: buffer,
+        ..Config::rfc6675()
+    }
 }
 
 /// A pair that is established at time 0, without a wire.
@@ -174,31 +179,47 @@ fn everything_arrives_and_what_is_foretold_is_sent() {
     }
 }
 
-/// As by BSD's source quench: one segment per round trip at first, nothing sent again, the threshold as it was.
+/// The window begins anew, nothing is sent again, and the threshold stays (RFC 1122 section 4.2.3.9).
 #[test]
 fn a_full_queue_of_its_own_makes_a_sender_begin_anew() {
-    let c = Config { initial_window: 16, acks: Acks::Every(1), ..config() };
+    let c = Config { initial_window: 4, acks: Acks::Every(1), ..config() };
     let [mut a, mut b] = pair(&c);
-    let mut now = Instant::from_millis(10);
-    a.quench(now);
+    let now = Instant::from_millis(10);
     a.write(now, u64::MAX);
-    // Nothing was in flight: it is asked again after a timeout.
-    let at = a.deadline().unwrap();
-    now = at;
-    a.on_time(now);
-    let before = a.flow().ssthresh;
-    for window in [1, 2, 4] {
-        let sent = all(&mut a, now);
-        assert!(sent.len() == window && sent.iter().all(|s| !s.again), "{window} {sent:?}");
-        now += Nanos::from_millis(10);
-        for seg in &sent {
-            b.receive(now, seg);
-            b.read(now, u64::MAX);
-            let ack = all(&mut b, now)[0];
-            a.receive(now, &ack);
-        }
+    let sent = all(&mut a, now);
+    assert_eq!(sent.len(), 4);
+    let before = (a.flow().ssthresh, a.deadline());
+    a.quench(now);
+    assert_eq!((a.flow().ssthresh, a.deadline(), a.flow().cwnd), (before.0, before.1, 1));
+    let now = Instant::from_millis(20);
+    let mut more = Vec::new();
+    for seg in &sent {
+        b.receive(now, seg);
+        b.read(now, u64::MAX);
+        let ack = all(&mut b, now)[0];
+        a.receive(now, &ack);
+        more.push(all(&mut a, now).len());
     }
-    assert_eq!((a.flow().ssthresh, a.counters().retransmitted), (before, 0));
+    // The window grows by a segment with each acknowledgement: 2, 3, 4, 5; in flight are 3, 2, 1, 0 of old.
+    assert_eq!(more, [0, 1, 2, 2]);
+    assert_eq!((a.counters().retransmitted, a.flow().ssthresh), (0, before.0));
+}
+
+/// With nothing in flight the timer brings it on, and counts as a timeout (4.4BSD).
+#[test]
+fn a_sender_that_is_refused_its_first_segment_waits_for_a_timeout() {
+    let [mut a, _] = pair(&config());
+    let now = Instant::from_millis(10);
+    a.write(now, u64::MAX);
+    a.quench(now);
+    let at = a.deadline().unwrap();
+    assert!(at.saturating_since(now) >= Nanos::from_millis(200), "{at:?}");
+    a.on_time(at);
+    assert_eq!((a.flow().ssthresh, a.flow().cwnd), (2, 1));
+    let sent = all(&mut a, at);
+    assert!(sent.len() == 1 && !sent[0].again, "{sent:?}");
+    let waits = a.deadline().unwrap().saturating_since(at);
+    assert!(waits >= Nanos::from_millis(400), "{waits:?}");
 }
 
 #[test]

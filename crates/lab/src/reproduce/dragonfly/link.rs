@@ -100,8 +100,6 @@ fn ends(s: &Setup, role: Role) -> (Connection, Connection) {
     match role {
         Role::Sent => (Connection::connect(&sender(0)), Connection::listen(&receiver(1, s.windows[0]))),
         Role::Received => (Connection::listen(&receiver(0, s.windows[1])), Connection::connect(&sender(1))),
-        Role::Client(_) => {
-            (Connection::listen(&Config::rfc6675()), Connection::connect(&Config::rfc6675()))
-        }
+        Role::Client(_) => (Connection::listen(&Config::rfc6675()), Connection::connect(&Config::rfc6675())),
     }
 }

@@ -261,12 +261,16 @@ impl Machine {
         }
     }
 
-    /// Sees to the next deadlines of a connection's ends.
+    /// Sees to the next deadline of A's end of a connection.
     fn arm(&mut self, place: u32) {
         let link = &mut self.links[place as usize];
         if !link.timed {
             link.alarms[0].set(&mut self.engine, link.a.deadline(), place, What::Timer);
         }
+    }
+    /// And of the peer's.
+    fn arm_peer(&mut self, place: u32) {
+        let link = &mut self.links[place as usize];
         link.alarms[1].set(&mut self.engine, link.peer.deadline(), place, What::PeerTimer);
     }
 
@@ -295,7 +299,7 @@ impl Machine {
             self.peer_sends(place);
             self.look_at_client(place);
         } else {
-            self.arm(place);
+            self.arm_peer(place);
         }
     }
 }

@@ -55,7 +55,7 @@ impl Machine {
                 self.kick_peer();
             }
         }
-        self.arm(place);
+        self.arm_peer(place);
     }
 
     /// A client whose connection A has closed opens the next; one that is over makes room for another.
