@@ -77,8 +77,8 @@ pub enum Detection {
     /// By time, with loss probes (RFC 8985); the window is reduced in proportion (RFC 6937bis).
     #[default]
     RackTlp,
-    /// By number: a segment is lost once three segments beyond it have arrived (RFC 6675, `IsLost`).
-    /// The window is halved at once. A lost retransmission waits for the timeout.
+    /// By number: a segment is lost once three segments beyond it have arrived (RFC 6675,
+    /// `IsLost`). The window is halved at once. A lost retransmission waits for the timeout.
     DupThresh,
 }
 

@@ -9,13 +9,14 @@ use crate::units::Marks;
 /// Least threshold, segments (RFC 5681 section 3.1, equation 4).
 const THRESHOLD_MIN: u32 = 2;
 
-/// Half of the segments on their way (RFC 5681 equation 4), which may be fewer than the window allows.
+/// Half of the segments on their way (RFC 5681 equation 4), which may be fewer than the window
+/// allows.
 pub(crate) fn threshold(s: &Sender) -> u32 {
     (s.flow.out / 2).max(THRESHOLD_MIN)
 }
 
-/// Marks lost units (RFC 6675 section 4, `IsLost`, in segments). A unit that has been sent again is not
-/// judged: only the timeout tells of its loss.
+/// Marks lost units (RFC 6675 section 4, `IsLost`, in segments). A unit that has been sent again is
+/// not judged: only the timeout tells of its loss.
 pub(crate) fn find_lost(s: &mut Sender) {
     let Some(line) = line(s) else { return };
     let mut i = s.units.find(s.judged.max(s.flow.una));

@@ -133,8 +133,10 @@ fn timed_out(s: &mut Sender) -> bool {
     if s.flow.out == 0 {
         // Only a refusal by the host's own queue leaves this timer on with nothing in flight. In
         // 4.4BSD its timeout is one like any other.
-        s.flow.ssthresh = crate::dupthresh::threshold(s);
-        (s.flow.cwnd, s.flow.growth) = (1, 0);
+        if !s.cc.owns_window() {
+            s.flow.ssthresh = crate::dupthresh::threshold(s);
+            (s.flow.cwnd, s.flow.growth) = (1, 0);
+        }
         s.backoff += 1;
         return true;
     }

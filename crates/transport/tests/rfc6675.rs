@@ -1,4 +1,5 @@
-//! The profile of RFC 6675: losses by number, a window that is halved at once, acknowledgements for every so many segments.
+//! The profile of RFC 6675: losses by number, a window that is halved at once, acknowledgements for
+//! every so many segments.
 
 mod common;
 
@@ -74,7 +75,8 @@ fn as_many_segments_are_acknowledged_at_a_time_as_are_asked_for() {
     }
 }
 
-/// Three segments beyond a hole, not two, tell of a loss (RFC 6675 section 4); the window is half of what was on its way, once.
+/// Three segments beyond a hole, not two, tell of a loss (RFC 6675 section 4); the window is half
+/// of what was on its way, once.
 #[test]
 fn three_segments_beyond_tell_of_a_loss_and_the_window_is_halved_at_once() {
     let c = Config { initial_window: 16, acks: Acks::Every(1), ..config() };
@@ -111,7 +113,8 @@ fn three_segments_beyond_tell_of_a_loss_and_the_window_is_halved_at_once() {
     assert_eq!(again, [(1, true)]);
 }
 
-/// No loss probe: the last segment of a burst waits for the timeout, and the window is one segment then.
+/// No loss probe: the last segment of a burst waits for the timeout, and the window is one segment
+/// then.
 #[test]
 fn the_last_segment_waits_for_the_timeout() {
     let [mut a, _] = pair(&config());
@@ -179,7 +182,8 @@ fn everything_arrives_and_what_is_foretold_is_sent() {
     }
 }
 
-/// The window begins anew, nothing is sent again, and the threshold stays (RFC 1122 section 4.2.3.9).
+/// The window begins anew, nothing is sent again, and the threshold stays (RFC 1122 section
+/// 4.2.3.9).
 #[test]
 fn a_full_queue_of_its_own_makes_a_sender_begin_anew() {
     let c = Config { initial_window: 4, acks: Acks::Every(1), ..config() };
@@ -200,7 +204,8 @@ fn a_full_queue_of_its_own_makes_a_sender_begin_anew() {
         a.receive(now, &ack);
         more.push(all(&mut a, now).len());
     }
-    // The window grows by a segment with each acknowledgement: 2, 3, 4, 5; in flight are 3, 2, 1, 0 of old.
+    // The window grows by a segment with each acknowledgement: 2, 3, 4, 5; in flight are 3, 2, 1, 0
+    // of old.
     assert_eq!(more, [0, 1, 2, 2]);
     assert_eq!((a.counters().retransmitted, a.flow().ssthresh), (0, before.0));
 }

@@ -26,7 +26,8 @@ pub(super) struct Egress {
 }
 
 impl Egress {
-    /// With a two-level queue of `limit` packets over each ring; `what` happens when the line has something to do.
+    /// With a two-level queue of `limit` packets over each ring; `what` happens when the line has
+    /// something to do.
     pub(super) fn new(wire: WireConfig, limit: u32, what: What) -> Result<Self, String> {
         let config = PathConfig { role: Role::Forwarder, bql: None, pool: 2_000, ..PathConfig::default() };
         let path = |_| {
@@ -45,13 +46,15 @@ impl Egress {
         })
     }
 
-    /// Whether the queue of a ring takes a packet that is not control, as a driver's queue tells by its count alone.
+    /// Whether the queue of a ring takes a packet that is not control, as a driver's queue tells by
+    /// its count alone.
     pub(super) fn has_room(&self, ring: usize) -> bool {
         let waits = self.paths[ring % self.paths.len()].backlog();
         waits.packets < self.limits[0] && waits.bytes < self.limits[1]
     }
 
-    /// Gives a packet to a ring's queue; false if that had no room for it. To be followed by `kick`.
+    /// Gives a packet to a ring's queue; false if that had no room for it. To be followed by
+    /// `kick`.
     pub(super) fn send(&mut self, now: Instant, ring: usize, packet: Packet, m: Meta) -> bool {
         let at = ring % self.paths.len();
         // A wire has at most as many rings as there are numbers for them.

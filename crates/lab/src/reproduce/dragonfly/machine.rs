@@ -1,9 +1,11 @@
-//! Host A between two others: its transmit queues, the ways to its peers, and the connections over them.
+//! Host A between two others: its transmit queues, the ways to its peers, and the connections over
+//! them.
 //!
-//! A sends streams to one peer; the other sends streams to A or opens connections to it. All of them are connections of
-//! `txweir-transport`, both ends of each. What leaves A leaves through core's code: `FairSend` decides whose turn it is on a
-//! thread, `rough` which packet of a ring's queue is next, `Wire` which ring. Peers take no time beside the way; what the
-//! second one sends goes through a queue and a ring of its own.
+//! A sends streams to one peer; the other sends streams to A or opens connections to it. All of
+//! them are connections of `txweir-transport`, both ends of each. What leaves A leaves through
+//! core's code: `FairSend` decides whose turn it is on a thread, `rough` which packet of a ring's
+//! queue is next, `Wire` which ring. Peers take no time beside the way; what the second one sends
+//! goes through a queue and a ring of its own.
 
 mod host;
 mod peers;
@@ -49,8 +51,8 @@ pub(in super::super) struct Setup {
     pub(in super::super) late: Nanos,
     /// Segments of an acknowledgement by A, and by the peers.
     pub(in super::super) every: [u32; 2],
-    /// What a thread needs for a message of a stream and for each unit that it sends, and for a message of a connection that
-    /// opens or closes.
+    /// What a thread needs for a message of a stream and for each unit that it sends, and for a
+    /// message of a connection that opens or closes.
     pub(in super::super) costs: [Nanos; 3],
     /// Seed of the draws.
     pub(in super::super) seed: u64,
@@ -115,9 +117,11 @@ pub(in super::super) struct Machine {
     connections: u64,
 }
 
-/// From the end of a frame on the line to the thread that sees it, each way: switch, interrupt, and the way itself.
+/// From the end of a frame on the line to the thread that sees it, each way: switch, interrupt, and
+/// the way itself.
 const WAY: Nanos = Nanos::from_micros(50);
-/// Packets of the peer's queue: `ifq` of a device with 512 descriptors, and 16 for each of its 8 processors.
+/// Packets of the peer's queue: `ifq` of a device with 512 descriptors, and 16 for each of its 8
+/// processors.
 const PEER_LIMIT: u32 = 640;
 /// Streams and clients begin within so many nanoseconds.
 const STARTS: u64 = 100_000_000;
@@ -154,8 +158,8 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The streams, as many for each thread: the hash of a device (Toeplitz) is linear, and spreads ports that follow one
-    /// another evenly.
+    /// The streams, as many for each thread: the hash of a device (Toeplitz) is linear, and spreads
+    /// ports that follow one another evenly.
     fn populate(&mut self) {
         let s = self.setup;
         for n in 0..s.senders + s.receivers {
@@ -207,6 +211,12 @@ impl Machine {
     #[cfg(test)]
     pub(in super::super) fn dropped(&self) -> u64 {
         self.egress.dropped()
+    }
+
+    /// Places of connections, and those that are free.
+    #[cfg(test)]
+    pub(in super::super) fn places(&self) -> [usize; 2] {
+        [self.links.len(), self.free.len()]
     }
 
     fn happens(&mut self, e: Event<What>) {

@@ -35,7 +35,8 @@ impl Packet {
         };
         PLAIN + blocks + if s.stamps.is_some() { HEADERS - PLAIN } else { 0 }
     }
-    /// What `net.inet.tcp.prio_synack` marks: SYN, SYN-ACK and pure ACK, neither FIN nor RST (DragonFly BSD, 4cc8caef).
+    /// `net.inet.tcp.prio_synack` marks it: SYN, SYN-ACK or pure ACK, neither FIN nor RST
+    /// (DragonFly BSD, 4cc8caef).
     const fn is_control(&self) -> bool {
         let flags = self.seg.flags;
         !self.is_data() && !flags.has(Flags::FIN) && !flags.has(Flags::RST)
@@ -50,5 +51,37 @@ impl Packet {
         }
         m.tcp_control = prio && self.is_control();
         m
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use txweir_transport::{Sacks, SynOptions};
+
+    /// A SYN has 20 bytes of options, and each block of a selective acknowledgement 8; data and FIN
+    /// are not marked, a SYN and a pure ACK are, and only with the switch.
+    #[test]
+    fn lengths_and_marks_are_those_of_the_header() {
+        let stamps = Some((1, 1));
+        let plain = Segment { flags: Flags::ACK, stamps, ..Segment::default() };
+        let mut sacks = Sacks::default();
+        sacks.push(10, 20, 3);
+        sacks.push(30, 40, 3);
+        let syn = Some(SynOptions::default());
+        let cases = [
+            (plain, 66, true),
+            (Segment { sacks, ..plain }, 86, true),
+            (Segment { syn, flags: Flags::SYN, ..plain }, 74, true),
+            (Segment { flags: Flags::ACK.with(Flags::FIN), ..plain }, 66, false),
+            (Segment { flags: Flags::RST, ..plain }, 66, false),
+            (Segment { len: 1, ..plain }, 67, false),
+            (Segment { len: 4 * MSS, gso: MSS as u16, ..plain }, HEADERS + 4 * MSS, false),
+        ];
+        for (seg, len, control) in cases {
+            let p = Packet { place: 0, number: 0, seg };
+            assert_eq!((p.meta(true).wire_len, p.meta(true).tcp_control), (len, control), "{seg:?}");
+            assert!(!p.meta(false).tcp_control);
+        }
     }
 }

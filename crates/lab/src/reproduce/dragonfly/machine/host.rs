@@ -1,5 +1,6 @@
-//! A's protocol threads: each takes one message after another, and needs a time for each. Where a connection's output runs,
-//! and when it yields, is DragonFly BSD's choice: after each message of the connection, and by `net.inet.tcp.fairsend`.
+//! A's protocol threads: each takes one message after another, and needs a time for each. Where a
+//! connection's output runs, and when it yields, is DragonFly BSD's choice: after each message of
+//! the connection, and by `net.inet.tcp.fairsend`.
 
 use std::collections::VecDeque;
 
@@ -66,7 +67,8 @@ impl Machine {
         self.work(thread);
     }
 
-    /// A thread takes its next message, if it is free: what that does is done at once, and takes its time.
+    /// A thread takes its next message, if it is free: what that does is done at once, and takes
+    /// its time.
     fn work(&mut self, thread: u32) {
         let t = &mut self.threads[thread as usize];
         if t.busy {
@@ -152,7 +154,8 @@ impl Machine {
         }
     }
 
-    /// A's end of a connection sends what it may, if it is not to wait for its turn; answers how many units of data.
+    /// A's end of a connection sends what it may, if it is not to wait for its turn; answers how
+    /// many units of data.
     fn output(&mut self, place: u32, cause: Cause) -> u32 {
         let link = &self.links[place as usize];
         let burst = match link.id {

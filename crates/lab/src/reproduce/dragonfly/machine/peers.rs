@@ -1,4 +1,5 @@
-//! What A's peers do: one takes streams, the other sends them or opens connections, one after another (netperf's TCP_CC).
+//! What A's peers do: one takes streams, the other sends them or opens connections, one after
+//! another (netperf's TCP_CC).
 
 use txweir_transport::State;
 
@@ -58,7 +59,8 @@ impl Machine {
         self.arm_peer(place);
     }
 
-    /// A client whose connection A has closed opens the next; one that is over makes room for another.
+    /// A client whose connection A has closed opens the next; one that is over makes room for
+    /// another.
     pub(super) fn look_at_client(&mut self, place: u32) {
         let link = &mut self.links[place as usize];
         let Role::Client(client) = link.role else { return };
@@ -90,7 +92,8 @@ impl Machine {
             }
             None => {
                 self.links.push(Link::new(&s, role, thread));
-                // A client has a handful of connections that are not over, and there are at most some hundred clients.
+                // A client has a handful of connections that are not over, and there are at most
+                // some hundred clients.
                 (self.links.len() - 1) as u32
             }
         };
