@@ -80,7 +80,7 @@ mod tests {
         ];
         for (seg, len, control) in cases {
             let p = Packet { place: 0, number: 0, seg };
-            assert_eq!((p.meta(true).wire_len, p.meta(true).tcp_control), (len, control), "{seg:?}");
+            assert_eq!((p.meta(true).len, p.meta(true).tcp_control), (len, control), "{seg:?}");
             assert!(!p.meta(false).tcp_control);
         }
     }
