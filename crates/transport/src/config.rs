@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use txweir_core::Nanos;
 
+use crate::rtt::RTO_INITIAL_US;
 use crate::tick::Tick;
 
 /// Congestion control of a sender.
@@ -72,6 +73,29 @@ pub enum Pacing {
     Always,
 }
 
+/// How a sender finds losses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detection {
+    /// By time, with loss probes (RFC 8985); the window is reduced in proportion (RFC 6937bis).
+    #[default]
+    RackTlp,
+    /// By number: a segment is lost once three segments beyond it have arrived (RFC 6675,
+    /// `IsLost`). The window is halved at once. A lost retransmission waits for the timeout.
+    DupThresh,
+}
+
+/// When a receiver acknowledges data in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acks {
+    /// As Linux: quick at the start, delayed by the gaps between segments, compressed beyond a loss.
+    #[default]
+    Adaptive,
+    /// One acknowledgement for so many full segments, and `Config::ack_delay` after the first of them
+    /// at the latest (RFC 1122 section 4.2.3.2: two). Data out of order is acknowledged at once. 0 is
+    /// 1.
+    Every(u8),
+}
+
 /// How an end does TCP. The defaults are those of Linux 6.12 on Ethernet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -108,8 +132,16 @@ pub struct Config {
     pub receive_buffer_max: u64,
     /// Memory that a full segment takes in the receive buffer, bytes.
     pub segment_memory: u32,
+    /// When data in order is acknowledged.
+    pub acks: Acks,
     /// Shortest delay of an acknowledgement.
     pub ack_delay: Nanos,
+    /// How losses are found.
+    pub detection: Detection,
+    /// A sender of super-segments waits a little for room for a larger one.
+    pub defers: bool,
+    /// Timeout before there is a sample of the round trip, of a SYN as well (RFC 6298 section 2.1).
+    pub rto_initial: Nanos,
     /// Small segments wait for the acknowledgement of the one before (RFC 896). Off by default, as all who measure
     /// latency have it.
     pub nagle: bool,
@@ -141,7 +173,11 @@ impl Default for Config {
             receive_buffer: 131_072,
             receive_buffer_max: 6 << 20,
             segment_memory: 2_304,
+            acks: Acks::Adaptive,
             ack_delay: Nanos::from_millis(40),
+            detection: Detection::RackTlp,
+            defers: true,
+            rto_initial: Nanos(RTO_INITIAL_US * 1_000),
             nagle: false,
             restart_after_idle: true,
             tick: Tick::default(),
@@ -160,6 +196,34 @@ impl From<&Config> for Arc<Config> {
 pub(crate) const STAMP_BYTES: u32 = 12;
 
 impl Config {
+    /// TCP as hosts of about 2010 did it, BSD among them. The window is NewReno's (RFC 5681), losses are
+    /// found by number (RFC 6675), the first window is three segments (RFC 3390), a SYN is sent again
+    /// after 3 s (RFC 1122 section 4.2.3.1), and two segments are acknowledged at a time, or one after
+    /// 100 ms. Buffers have a fixed size: 32 KiB to send, 57344 bytes of payload to receive. There are
+    /// no super-segments, no pacing, no small queues. The timeout is 200 ms and more beyond a round
+    /// trip, as Linux and DragonFly BSD have it alike.
+    pub fn rfc6675() -> Self {
+        // From the first segment on, half of the memory counts as payload.
+        let receive_buffer = 2 * 57_344;
+        Self {
+            algorithm: Algorithm::Reno,
+            initial_window: 3,
+            gso_max: 0,
+            small_queues: false,
+            size_by_rate: false,
+            send_buffer: 32_768,
+            receive_buffer,
+            receive_buffer_max: receive_buffer,
+            segment_memory: 2 * 1_448,
+            acks: Acks::Every(2),
+            ack_delay: Nanos::from_millis(100),
+            detection: Detection::DupThresh,
+            defers: false,
+            rto_initial: Nanos::from_millis(3_000),
+            ..Self::default()
+        }
+    }
+
     /// Payload of a full segment, options subtracted.
     pub fn segment(&self) -> u32 {
         u32::from(self.mss.max(64)) - if self.stamps { STAMP_BYTES } else { 0 }

@@ -194,6 +194,30 @@ impl Connection {
         local::congested(&mut self.tx);
     }
 
+    /// True if the windows let data leave now. The next [`transmit`](Self::transmit) then gives some,
+    /// unless pacing, small queues, RFC 896 or the wait for a larger unit hold it back. A host asks
+    /// this that decides before it takes a segment whether it can send one.
+    pub fn has_data(&self) -> bool {
+        self.state == State::Established && output::has_room(&self.tx)
+    }
+
+    /// The host's own queue has no room for the segment that this end would send. The window begins
+    /// anew with one segment, as after a source quench (RFC 1122 section 4.2.3.9): nothing counts as
+    /// lost, and the threshold stays. Where nothing is in flight, no acknowledgement can bring this
+    /// end on. The retransmission timer runs then, as in 4.4BSD, and its end counts as a timeout: the
+    /// threshold becomes two segments, and the next timeout is twice as long. An algorithm that
+    /// sets its own window (BBR) keeps it.
+    pub fn quench(&mut self, now: Instant) {
+        self.tx.flow.now = now;
+        if !self.tx.cc.owns_window() {
+            (self.tx.flow.cwnd, self.tx.flow.growth) = (1, 0);
+        }
+        if self.tx.timer.is_none() {
+            let ticks = self.tx.rto();
+            timer::set(&mut self.tx, Purpose::Retransmit, ticks);
+        }
+    }
+
     /// Another way to spread departures, from now on.
     pub fn set_pacing(&mut self, pacing: Pacing) {
         self.tx.queue_paces = pacing == Pacing::Queue;

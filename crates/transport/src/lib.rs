@@ -15,7 +15,7 @@
 //!
 //! **Whose behaviour.** Where RFCs leave a choice, this crate does what recordings of Linux 6.12 show
 //! (`spec/tcp` of the repository): timers count ticks of a timer wheel, round trips are measured in microseconds,
-//! units of transmission are what the sender cut at the time.
+//! units of transmission are what the sender cut at the time. [`Config::rfc6675`] is a host of about 2010 instead.
 //!
 //! **Bounds.** A connection keeps one record of 64 bytes for each unit in flight, at most [`UNITS_MAX`], and at most
 //! [`GAPS_MAX`] ranges received out of order. An idle end takes less than 2 KB.
@@ -26,6 +26,7 @@ mod ack;
 pub mod cc;
 mod config;
 mod connection;
+mod dupthresh;
 mod ecn;
 mod flow;
 mod gaps;
@@ -47,7 +48,7 @@ mod window;
 pub mod wire;
 mod writer;
 
-pub use config::{Algorithm, Config, EcnMode, Pacing};
+pub use config::{Acks, Algorithm, Config, Detection, EcnMode, Pacing};
 pub use connection::{Connection, State};
 pub use flow::{CaState, Flow};
 pub use gaps::GAPS_MAX;

@@ -66,6 +66,21 @@ pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
     out
 }
 
+/// The windows let data leave now. Pacing, small queues and the wait for a larger unit are not asked.
+pub(crate) fn has_room(s: &Sender) -> bool {
+    if s.probe_due || (s.timeout_due && !s.units.is_empty()) {
+        return true;
+    }
+    let f = &s.flow;
+    if f.in_flight() >= f.cwnd {
+        return false;
+    }
+    let left = f.write.saturating_sub(f.next);
+    let window = s.window_end().saturating_sub(f.next);
+    let fresh = left > 0 && window >= left.min(u64::from(f.mss)) && s.units.len() < UNITS_MAX;
+    fresh || f.again < f.lost
+}
+
 /// True if pacing holds departures back now.
 pub(crate) fn paced_until(s: &Sender) -> Option<Instant> {
     (s.flow.paced && s.flow.departs > s.flow.now).then_some(s.flow.departs)
@@ -272,7 +287,7 @@ pub(crate) fn chunk(s: &Sender) -> u64 {
 fn defers(s: &mut Sender, room: u32, window: u64, most: u32, left: u64) -> bool {
     let last = s.flow.next + left >= s.flow.write;
     let f = &s.flow;
-    if f.state >= CaState::Recovery || f.now.saturating_since(f.departs) > DEFER_SILENCE {
+    if !f.config.defers || f.state >= CaState::Recovery || f.now.saturating_since(f.departs) > DEFER_SILENCE {
         return false;
     }
     let mss = u64::from(f.mss);

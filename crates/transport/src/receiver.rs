@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use txweir_core::{Ecn, Instant, Nanos};
 
-use crate::config::Config;
+use crate::config::{Acks, Config};
 use crate::ecn::{EcnReceiver, Reaction};
 use crate::gaps::{Added, Gaps};
 use crate::rare::{Blank, Maybe, Rare};
@@ -77,6 +77,7 @@ pub(crate) struct Receiver {
     /// Delay of an acknowledgement, ticks; 0 before the first data.
     delay: u64,
     delay_min: u64,
+    acks: Acks,
     /// When data last came, ticks.
     last_data: u64,
     /// The tick for which the delayed acknowledgement is set, and when that is. An acknowledgement that goes earlier leaves
@@ -122,6 +123,7 @@ impl Receiver {
             interactive: false,
             delay: 0,
             delay_min: c.tick.from_micros(c.ack_delay.0 / 1_000),
+            acks: c.acks,
             last_data: 0,
             timer_tick: 0,
             timer_at: Maybe::NONE,
@@ -190,9 +192,9 @@ impl Receiver {
         self.read += n;
         let empty = self.readable() == 0;
         if self.due != Due::Never {
-            let more_than_one = self.next - self.acked > u64::from(self.segment);
-            let short = self.pushed >= 2 || (self.pushed == 1 && !self.interactive);
-            if more_than_one || (short && empty) {
+            let adaptive = self.acks == Acks::Adaptive;
+            let short = adaptive && (self.pushed >= 2 || (self.pushed == 1 && !self.interactive));
+            if self.owes_more() || (short && empty) {
                 self.due = Due::Now;
             }
         }
@@ -415,11 +417,33 @@ impl Receiver {
         std::mem::replace(&mut self.next, next) != next
     }
 
+    /// More data is unacknowledged than may wait.
+    fn owes_more(&self) -> bool {
+        let may_wait = match self.acks {
+            Acks::Adaptive => 1,
+            Acks::Every(n) => u64::from(n).saturating_sub(1),
+        };
+        self.next - self.acked > may_wait * u64::from(self.segment)
+    }
+
+    /// Whether the data at hand is acknowledged at once, or after the shortest delay (`Acks::Every`).
+    fn decide_plainly(&mut self, now: Instant, ofo: bool) {
+        if ofo || self.due == Due::Now || self.owes_more() {
+            self.due = Due::Now;
+        } else if !self.timer_meant {
+            let expires = self.config.tick.count(now) + self.delay_min;
+            (self.timer_tick, self.timer_at) = (expires, Maybe::some(self.config.tick.expiry(now, expires).0));
+            self.timer_meant = true;
+        }
+    }
+
     /// Whether the data at hand is acknowledged at once, later, or with others.
     fn decide(&mut self, now: Instant, srtt8_us: u32, ofo: bool) {
+        if self.acks != Acks::Adaptive {
+            return self.decide_plainly(now, ofo);
+        }
         let possible = || self.window.possible(self.held(), u64::from(self.segment));
-        let full = self.next - self.acked > u64::from(self.segment)
-            && (self.readable() < 1 || possible() >= self.window.offered);
+        let full = self.owes_more() && (self.readable() < 1 || possible() >= self.window.offered);
         if full || (self.quick > 0 && !self.interactive) || self.due == Due::Now {
             self.due = Due::Now;
             return;

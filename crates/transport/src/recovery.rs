@@ -1,6 +1,8 @@
 //! What a sender does about loss and marks: its states, the reduction of the window (RFC 6937bis), and what is undone
 //! when a reduction proves needless (RFC 3522, 5682, 2883).
 
+use crate::config::Detection;
+use crate::dupthresh;
 use crate::flow::{Ack, CaState, Event};
 use crate::rack::{self, REORDERING};
 use crate::rare::{Blank, Maybe};
@@ -146,6 +148,10 @@ pub(crate) fn find_lost(s: &mut Sender, v: &mut Verdict) {
     if !s.rack.advanced {
         return;
     }
+    if s.flow.config.detection == Detection::DupThresh {
+        s.rack.advanced = false;
+        return dupthresh::find_lost(s);
+    }
     let again = s.flow.again;
     let (wait, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units, &mut *s.cc);
     if let Some(low) = lowest {
@@ -185,8 +191,19 @@ fn begin_reduction(s: &mut Sender) {
     s.flow.growth = 0;
     s.flow.prior_cwnd = s.flow.cwnd;
     (s.rec.prr_delivered, s.rec.prr_out) = (0, 0);
-    s.flow.ssthresh = s.cc.threshold(&mut s.flow);
+    s.flow.ssthresh = threshold(s);
+    if s.flow.config.detection == Detection::DupThresh {
+        s.flow.cwnd = s.flow.ssthresh;
+    }
     s.ecn.reduced();
+}
+
+/// What the window is reduced to.
+fn threshold(s: &mut Sender) -> u32 {
+    match s.flow.config.detection {
+        Detection::RackTlp => s.cc.threshold(&mut s.flow),
+        Detection::DupThresh => dupthresh::threshold(s),
+    }
 }
 
 /// Marks have come: the window shrinks once per round trip.
@@ -246,7 +263,8 @@ fn begin_undo(s: &mut Sender) {
 /// One step of the proportional reduction.
 pub(crate) fn reduce(s: &mut Sender, ack: &Ack) {
     let f = &mut s.flow;
-    if ack.delivered == 0 || f.prior_cwnd == 0 {
+    // By RFC 6675 the window was halved at once.
+    if ack.delivered == 0 || f.prior_cwnd == 0 || f.config.detection == Detection::DupThresh {
         return;
     }
     s.rec.prr_delivered += ack.delivered;
@@ -272,7 +290,9 @@ pub(crate) fn end_reduction(s: &mut Sender) {
     if s.cc.owns_window() {
         return;
     }
-    if s.flow.ssthresh < u32::MAX && (s.flow.state == CaState::Cwr || s.rec.undo_marker.is_some()) {
+    let by_steps = s.flow.config.detection == Detection::RackTlp;
+    if by_steps && s.flow.ssthresh < u32::MAX && (s.flow.state == CaState::Cwr || s.rec.undo_marker.is_some())
+    {
         s.flow.cwnd = s.flow.ssthresh;
     }
     s.cc.event(&mut s.flow, Event::ReductionDone);
@@ -281,8 +301,9 @@ pub(crate) fn end_reduction(s: &mut Sender) {
 /// A timeout: everything that is not recent is lost.
 pub(crate) fn enter_loss(s: &mut Sender) {
     let new = s.flow.state < CaState::Recovery;
+    let by_time = s.flow.config.detection == Detection::RackTlp;
     for i in 0..s.units.len() {
-        let recent = i > 0 && s.units.get(i).is_some_and(|u| s.rack.recent(&s.flow, u));
+        let recent = by_time && i > 0 && s.units.get(i).is_some_and(|u| s.rack.recent(&s.flow, u));
         if let (false, Some(u)) = (recent, s.units.get_mut(i)) {
             rack::lose(&mut s.flow, u, &mut *s.cc);
         }
@@ -292,7 +313,7 @@ pub(crate) fn enter_loss(s: &mut Sender) {
     if s.flow.state <= CaState::Disorder || s.flow.high <= s.flow.una || again {
         s.rec.prior_ssthresh = s.flow.current_ssthresh();
         s.flow.prior_cwnd = s.flow.cwnd;
-        s.flow.ssthresh = s.cc.threshold(&mut s.flow);
+        s.flow.ssthresh = threshold(s);
         s.cc.event(&mut s.flow, Event::Timeout);
         begin_undo(s);
     }
@@ -304,7 +325,7 @@ pub(crate) fn enter_loss(s: &mut Sender) {
     set_state(s, CaState::Loss);
     s.flow.high = s.flow.next;
     s.ecn.reduced();
-    s.rec.frto = new || s.retransmits > 0;
+    s.rec.frto = by_time && (new || s.retransmits > 0);
     s.rec.new_first = false;
 }
 
@@ -355,6 +376,7 @@ fn undo(s: &mut Sender, unmark: bool) {
             }
         }
         s.flow.lost = 0;
+        s.judged = s.flow.una;
     }
     if s.rec.prior_ssthresh > 0 {
         s.flow.cwnd = s.cc.undone(&mut s.flow);

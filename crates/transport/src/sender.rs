@@ -131,6 +131,8 @@ pub(crate) struct Sender {
     pub(crate) closing: bool,
     /// The last number sent of a segment shorter than a full one.
     pub(crate) short_end: u64,
+    /// `Detection::DupThresh` has judged every unit below this number.
+    pub(crate) judged: u64,
     pub(crate) queue_paces: bool,
 }
 
@@ -179,6 +181,7 @@ impl Sender {
             deferring: false,
             closing: false,
             short_end: 0,
+            judged: 0,
             queue_paces: config.pacing == Pacing::Queue,
         }
     }
@@ -210,8 +213,13 @@ impl Sender {
 
     /// Timeout in ticks, backoff included.
     pub(crate) fn rto(&self) -> u64 {
-        let most = self.flow.tick().from_micros(crate::rtt::RTO_MAX_US);
-        (self.rtt.rto(self.flow.tick()) << self.backoff.min(16)).min(most)
+        let tick = self.flow.tick();
+        let most = tick.from_micros(crate::rtt::RTO_MAX_US);
+        let rto = match self.rtt.srtt8 {
+            0 => tick.from_micros(self.flow.config.rto_initial.0 / 1_000),
+            _ => self.rtt.rto(tick),
+        };
+        (rto << self.backoff.min(16)).min(most)
     }
 
     /// The application has handed over `bytes` more.

@@ -2,6 +2,7 @@
 
 use txweir_core::Instant;
 
+use crate::config::Detection;
 use crate::flow::CaState;
 use crate::rare::Maybe;
 use crate::rtt::RTO_MIN_US;
@@ -71,7 +72,8 @@ pub(crate) fn restart(s: &mut Sender, waited: bool) {
 
 /// Sets the timer for a loss probe; false if there is to be none. `fresh`: a timeout set now would count from now.
 pub(crate) fn probe(s: &mut Sender, fresh: bool, sack: bool) -> bool {
-    if s.flow.out == 0 || !sack || !matches!(s.flow.state, CaState::Open | CaState::Cwr) {
+    let without = !sack || s.flow.config.detection == Detection::DupThresh;
+    if s.flow.out == 0 || without || !matches!(s.flow.state, CaState::Open | CaState::Cwr) {
         return false;
     }
     let tick = *s.flow.tick();
@@ -130,6 +132,13 @@ pub(crate) fn fired(s: &mut Sender) -> bool {
 
 fn timed_out(s: &mut Sender) -> bool {
     if s.flow.out == 0 {
+        // Only a refusal by the host's own queue leaves this timer on with nothing in flight. In
+        // 4.4BSD its timeout is one like any other.
+        if !s.cc.owns_window() {
+            s.flow.ssthresh = crate::dupthresh::threshold(s);
+            (s.flow.cwnd, s.flow.growth) = (1, 0);
+        }
+        s.backoff += 1;
         return true;
     }
     if s.retransmits >= RETRIES_MAX {

@@ -7,6 +7,9 @@ use super::machine::What;
 use super::packet::Packet;
 use crate::engine::{Alarm, Engine, Lane};
 
+/// Bytes of queue for each packet of its limit: what `rough` has where it is told none.
+const FRAME: u64 = 1514;
+
 /// A transmit side.
 #[derive(Debug)]
 pub(super) struct Egress {
@@ -14,6 +17,8 @@ pub(super) struct Egress {
     wire: Wire<Packet>,
     alarm: Alarm,
     what: What,
+    /// Packets and bytes that the queue of a ring takes.
+    limits: [u64; 2],
     /// Bytes of data segments that have left the line since they were last taken, headers included.
     pub(super) bytes: u64,
     /// Of all frames.
@@ -21,24 +26,35 @@ pub(super) struct Egress {
 }
 
 impl Egress {
-    /// With a qdisc over each ring; `what` happens when the line has something to do.
-    pub(super) fn new(wire: WireConfig, qdisc: (&str, &[&str]), what: What) -> Result<Self, String> {
+    /// With a two-level queue of `limit` packets over each ring; `what` happens when the line has
+    /// something to do.
+    pub(super) fn new(wire: WireConfig, limit: u32, what: What) -> Result<Self, String> {
         let config = PathConfig { role: Role::Forwarder, bql: None, pool: 2_000, ..PathConfig::default() };
         let path = |_| {
             let path = TxPath::new(config.clone()).map_err(|e| e.to_string())?;
-            path.with_qdisc(qdisc.0, qdisc.1).map_err(|e| e.to_string())
+            let options = ["limit", &limit.to_string(), "profile", "df2013"];
+            path.with_qdisc("rough", &options).map_err(|e| e.to_string())
         };
         Ok(Self {
             paths: (0..wire.rings).map(path).collect::<Result<_, String>>()?,
             wire: Wire::new(wire).map_err(|e| e.to_string())?,
             alarm: Alarm::default(),
             what,
+            limits: [u64::from(limit), u64::from(limit) * FRAME],
             bytes: 0,
             all: 0,
         })
     }
 
-    /// Gives a packet to a ring's queue; false if that had no room for it. To be followed by `kick`.
+    /// Whether the queue of a ring takes a packet that is not control, as a driver's queue tells by
+    /// its count alone.
+    pub(super) fn has_room(&self, ring: usize) -> bool {
+        let waits = self.paths[ring % self.paths.len()].backlog();
+        waits.packets < self.limits[0] && waits.bytes < self.limits[1]
+    }
+
+    /// Gives a packet to a ring's queue; false if that had no room for it. To be followed by
+    /// `kick`.
     pub(super) fn send(&mut self, now: Instant, ring: usize, packet: Packet, m: Meta) -> bool {
         let at = ring % self.paths.len();
         // A wire has at most as many rings as there are numbers for them.
