@@ -5,7 +5,8 @@
 //! counts.
 //!
 //! **Bounds.** A group has a place for each flow that may be under way at once (`at_once`). A place is two connection ends,
-//! about 8 KB, and 64 bytes for each unit in flight; a flow whose connection is closed at both ends leaves it to another.
+//! about 2 KB idle and 3 KB with data under way and after losses, and 64 bytes for each further unit in flight; a flow
+//! whose connection is closed at both ends leaves it to another.
 //! Flows that find no place are not opened, and counted. All groups of a net together have at most [`AT_ONCE_MAX`] places.
 
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use crate::draw::{Sizes, exponential};
 use crate::frame::Frame;
 use crate::tcp::{Addr, Conn, Label};
 
-/// Most places of all groups together: 80 MB of connections.
+/// Most places of all groups together: 31 MB of connections.
 pub const AT_ONCE_MAX: u32 = 10_000;
 /// Most flows of a group that a list of times names.
 pub const LISTED_MAX: usize = 100_000;
