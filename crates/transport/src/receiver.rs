@@ -432,7 +432,8 @@ impl Receiver {
             self.due = Due::Now;
         } else if !self.timer_meant {
             let expires = self.config.tick.count(now) + self.delay_min;
-            (self.timer_tick, self.timer_at) = (expires, Maybe::some(self.config.tick.expiry(now, expires).0));
+            (self.timer_tick, self.timer_at) =
+                (expires, Maybe::some(self.config.tick.expiry(now, expires).0));
             self.timer_meant = true;
         }
     }
