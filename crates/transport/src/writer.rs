@@ -80,8 +80,9 @@ impl Writer {
     pub(crate) fn left(&mut self, next: u64) -> bool {
         let mut push = false;
         let Some(pieces) = self.pieces.made() else { return false };
-        while let Some(p) = pieces.pop_front_if(|p| p.end <= next) {
+        while let Some(p) = pieces.front().filter(|p| p.end <= next) {
             push |= p.push;
+            pieces.pop_front();
         }
         push
     }

@@ -132,7 +132,7 @@ fn the_last_segment_waits_for_the_timeout() {
 
 #[test]
 fn a_syn_waits_three_seconds() {
-    let mut a = Connection::connect(&Config::rfc6675());
+    let mut a = Connection::connect(Config::rfc6675());
     assert!(a.transmit(Instant::ZERO).is_some_and(|s| s.flags.has(Flags::SYN)));
     let at = a.deadline().unwrap();
     assert!((Instant::from_millis(3_000)..Instant::from_millis(3_300)).contains(&at), "{at:?}");

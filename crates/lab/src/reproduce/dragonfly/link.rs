@@ -98,8 +98,8 @@ fn ends(s: &Setup, role: Role) -> (Connection, Connection) {
         Config { acks, receive_buffer: buffer, receive_buffer_max: buffer, ..c }
     };
     match role {
-        Role::Sent => (Connection::connect(&sender(0)), Connection::listen(&receiver(1, s.windows[0]))),
-        Role::Received => (Connection::listen(&receiver(0, s.windows[1])), Connection::connect(&sender(1))),
-        Role::Client(_) => (Connection::listen(&Config::rfc6675()), Connection::connect(&Config::rfc6675())),
+        Role::Sent => (Connection::connect(sender(0)), Connection::listen(receiver(1, s.windows[0]))),
+        Role::Received => (Connection::listen(receiver(0, s.windows[1])), Connection::connect(sender(1))),
+        Role::Client(_) => (Connection::listen(Config::rfc6675()), Connection::connect(Config::rfc6675())),
     }
 }
