@@ -138,7 +138,8 @@ fn median(mbit: u64, rtt: u64, dualpi2: &str) -> ([Outcome; SEEDS], Outcome) {
 fn table(rates: &[u64], dualpi2: &str) -> Vec<(u64, u64, [Outcome; SEEDS])> {
     println!("{dualpi2}, medians of {SEEDS} seeds:");
     println!(
-        "| rate, Mbit/s | RTT, ms | Prague, Mbit/s | CUBIC, Mbit/s | ratio | Prague waits, ms: p50 | p99 | CUBIC waits, ms: p50 | p99 |"
+        "| rate, Mbit/s | RTT, ms | Prague, Mbit/s | CUBIC, Mbit/s | ratio | Prague waits, ms: p50 | p99 \
+         | CUBIC waits, ms: p50 | p99 |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     let mut all = Vec::new();
