@@ -457,13 +457,13 @@ fn a_deadline_is_always_in_the_future() {
     assert!(got.in_order() > 1_000_000, "{}", got.in_order());
 }
 
-/// The sender's own queue has room for few packets, and says which it did not take: those are not lost.
+/// The sender's own queue has room for few packets, and says what it did not take: that is not lost.
 #[test]
 fn what_the_own_queue_drops_is_not_lost() {
     use txweir_lab::tcp::Handed;
-    let mut tcp = TcpConfig::default();
+    let mut tcp = TcpConfig { tso_max: 65_550, ..TcpConfig::default() };
     tcp.more.small_queues = false;
-    let total = 2_000_000;
+    let total = 20_000_000;
     let (a, b) = (Addr { ip: [10, 0, 0, 1], port: 1 }, Addr { ip: [10, 0, 0, 2], port: 2 });
     let mut ends = [
         Conn::connect(&tcp, (a, b), Instant::ZERO, App::stream(Some(total)), Label::default(), 1),
@@ -494,6 +494,9 @@ fn what_the_own_queue_drops_is_not_lost() {
         }
     }
     let App::Sink(sink) = ends[1].app() else { panic!("a sink") };
-    assert_eq!((sink.read, ends[0].stats().retransmitted), (total, 0));
+    assert_eq!(sink.read, total);
     assert!(dropped > 10, "{dropped}");
+    // Loss probes send a little again; what a sender takes as lost would all leave a second time.
+    let again = ends[0].stats().retransmitted;
+    assert!(again * 5 < dropped * 1448, "{again} bytes sent again, {dropped} units dropped");
 }

@@ -124,7 +124,7 @@ pub struct Config {
     pub small_queues: bool,
     /// Super-segments have the size that suits the pacing rate (Linux since 3.12); else the largest that there is.
     pub size_by_rate: bool,
-    /// Bytes handed over and not acknowledged, at most; 0 tunes itself to two windows.
+    /// Bytes handed over and not acknowledged, at most; 0 tunes itself to the memory of two windows.
     pub send_buffer: u64,
     /// The receive buffer at the start, bytes of memory (`tcp_rmem`, second number).
     pub receive_buffer: u64,

@@ -18,7 +18,8 @@
 //! units of transmission are what the sender cut at the time. [`Config::rfc6675`] is a host of about 2010 instead.
 //!
 //! **Bounds.** A connection keeps one record of 64 bytes for each unit in flight, at most [`UNITS_MAX`], and at most
-//! [`GAPS_MAX`] ranges received out of order. An idle end takes less than 2 KB.
+//! [`GAPS_MAX`] ranges received out of order, and 16 bytes for each unit that
+//! waits in the send buffer. An idle end takes less than 2 KB.
 #![forbid(unsafe_code)]
 
 mod accecn;

@@ -56,8 +56,8 @@ fn one_that_was_taken_at_the_cost_of_another_counts_as_sent() {
     assert_eq!((end.flow().out, end.flow().state, end.flow().ssthresh), (2, CaState::Cwr, 5));
 }
 
-/// The half second, rounded up by the timer wheel, is that of the timeouts' own retries: the backoff begins with a
-/// retransmission that has left.
+/// The half second, rounded up by the timer wheel, is that of the retries of a timeout: the backoff
+/// begins with a retransmission that has left.
 #[test]
 fn a_timeout_whose_retransmission_was_dropped_is_tried_again_after_half_a_second() {
     let (mut end, mut now) = sender();

@@ -7,7 +7,7 @@
 //! policy is the bottleneck, without a byte limit and with completions at once: veth takes everything at once as well. All
 //! other links take no time, but for that from the receiver, which delays ACKs by the round trip. The queues do what Linux
 //! does where their laws leave it (`strict_linux`), so that a difference is TCP's. A policy on the sender's own device drops
-//! what does not fit; the sender's TCP is not told.
+//! what does not fit, and tells the sender's TCP.
 //!
 //! **Chance.** A recorded run has repetitions with other seeds and other starts. They are played here
 //! as well, and each quantity is the median: see [`Compared`].
