@@ -175,7 +175,7 @@ impl Connection {
     /// The device has sent what this end had handed out: so many bytes less lie below the socket (small queues, see
     /// [`below_socket`](crate::below_socket)). True if this end waited for that, so that it is to be asked for segments.
     pub const fn released(&mut self, bytes: u32) -> bool {
-        self.tx.below = self.tx.below.saturating_sub(bytes as u64);
+        self.tx.below = self.tx.below.saturating_sub(bytes);
         let waited = std::mem::replace(&mut self.tx.throttled, false);
         if waited {
             self.tx.writer.gate = Gate::Open;

@@ -19,7 +19,7 @@ pub(crate) fn threshold(s: &Sender) -> u32 {
 /// not judged: only the timeout tells of its loss.
 pub(crate) fn find_lost(s: &mut Sender) {
     let Some(line) = line(s) else { return };
-    let mut i = s.units.find(s.judged.max(s.flow.una));
+    let mut i = s.units.find(s.rec.judged.max(s.flow.una));
     while let Some(unit) = s.units.get_mut(i).filter(|u| u.start < line) {
         if !unit.marks.any(Marks::SACKED | Marks::LOST | Marks::AGAIN) {
             s.rec.lost_from = s.rec.lost_from.min(unit.start);
@@ -27,7 +27,7 @@ pub(crate) fn find_lost(s: &mut Sender) {
         }
         i += 1;
     }
-    s.judged = s.judged.max(line);
+    s.rec.judged = s.rec.judged.max(line);
 }
 
 /// The number below which three segments that have arrived lie beyond every unit.

@@ -6,7 +6,7 @@
 
 use txweir_core::Instant;
 
-use crate::rare::{Blank, Maybe};
+use crate::rare::Maybe;
 use crate::recovery;
 use crate::sender::Sender;
 use crate::timer::{self, Purpose, Timer};
@@ -31,12 +31,6 @@ pub(crate) struct Before {
     /// It was sent for a timeout, or as a probe.
     pub(crate) timeout: bool,
     pub(crate) probe: bool,
-}
-
-impl Blank for Option<Before> {
-    fn blank() -> &'static Self {
-        &None
-    }
 }
 
 impl Before {
@@ -71,7 +65,7 @@ pub(crate) fn congested(s: &mut Sender) {
     let open = s.flow.state;
     recovery::enter_local(s);
     // What was handed over just now is not yet part of what the reduction waits for.
-    if let Some(before) = (*s.before).filter(|b| b.new && s.flow.state != open) {
+    if let Some(before) = s.units.before.filter(|b| b.new && s.flow.state != open) {
         s.flow.high = before.unit.start;
     }
 }
@@ -79,7 +73,7 @@ pub(crate) fn congested(s: &mut Sender) {
 /// A queue on this host did not take the unit that left last.
 pub(crate) fn dropped(s: &mut Sender) {
     congested(s);
-    let Some(before) = s.before.made().and_then(Option::take) else { return };
+    let Some(before) = s.units.made().and_then(|u| u.before.take()) else { return };
     s.flow.departs = before.departs;
     if before.new {
         take_back(s, &before);

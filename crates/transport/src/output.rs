@@ -40,7 +40,7 @@ pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
     }
     if std::mem::take(&mut s.timeout_due) && !s.units.is_empty() {
         let out = again(s, 0, 1);
-        if let Some(Some(before)) = s.before.made() {
+        if let Some(before) = s.units.made().and_then(|u| u.before.as_mut()) {
             before.timeout = true;
         }
         return out;
@@ -96,7 +96,7 @@ fn small_queue_full(s: &mut Sender, payload: u64) -> bool {
     if !(s.flow.paced || s.queue_paces) {
         most = most.min(s.flow.config.small_queue_max);
     }
-    s.throttled = s.below >= most && s.units.len() > 1;
+    s.throttled = u64::from(s.below) >= most && s.units.len() > 1;
     s.throttled
 }
 
@@ -148,7 +148,7 @@ fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
         s.rec.prr_out += n;
     }
     let out = leave(s, i, in_flight);
-    *s.before = Some(before);
+    s.units.before = Some(before);
     s.rec.again_stamp = s.rec.again_stamp.or(Some(s.flow.tick().stamp(out.departs)));
     Some(out)
 }
@@ -156,8 +156,8 @@ fn again(s: &mut Sender, i: usize, most: u32) -> Option<Out> {
 /// Unit `i` leaves once more: its time, its place in the order of transmissions, and the counters.
 fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
     let Some(&u) = s.units.get(i) else {
-        if let Some(before) = s.before.made() {
-            *before = None;
+        if let Some(units) = s.units.made() {
+            units.before = None;
         }
         return Out { start: 0, len: 0, fin: false, again: true, push: false, departs: s.flow.now };
     };
@@ -200,10 +200,10 @@ fn probe(s: &mut Sender) -> Option<Out> {
         }
         s.rec.undo_left = Some(s.rec.undo_left.unwrap_or(0) + 1);
         let out = leave(s, i, in_flight);
-        *s.before = Some(before);
+        s.units.before = Some(before);
         Some(out)
     });
-    if let Some(Some(before)) = s.before.made() {
+    if let Some(before) = s.units.made().and_then(|u| u.before.as_mut()) {
         before.probe = true;
     }
     if out.is_some() {
@@ -342,7 +342,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     s.flow.out += n;
     s.flow.next = end;
     let push = s.writer.left(end);
-    *s.before = Some(Before { push, ..before });
+    s.units.before = Some(Before { push, ..before });
     if first || s.timer.is_some_and(|t| t.purpose == Purpose::LossProbe) {
         timer::rearm(s);
     }
@@ -368,7 +368,7 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
         f.departs = at + Nanos(ns - credit.min(ns / 2));
     }
     f.last_sent = f.ticks();
-    s.below += u64::from(payload) + UNIT_MEMORY;
+    s.below = s.below.saturating_add(payload + UNIT_MEMORY as u32);
     at
 }
 

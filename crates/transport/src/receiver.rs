@@ -75,9 +75,7 @@ pub(crate) struct Receiver {
     /// Data goes both ways: acknowledgements ride on it.
     pub(crate) interactive: bool,
     /// Delay of an acknowledgement, ticks; 0 before the first data.
-    delay: u64,
-    delay_min: u64,
-    acks: Acks,
+    delay: u32,
     /// When data last came, ticks.
     last_data: u64,
     /// The tick for which the delayed acknowledgement is set, and when that is. An acknowledgement that goes earlier leaves
@@ -122,8 +120,6 @@ impl Receiver {
             quick: 0,
             interactive: false,
             delay: 0,
-            delay_min: c.tick.from_micros(c.ack_delay.0 / 1_000),
-            acks: c.acks,
             last_data: 0,
             timer_tick: 0,
             timer_at: Maybe::NONE,
@@ -192,7 +188,7 @@ impl Receiver {
         self.read += n;
         let empty = self.readable() == 0;
         if self.due != Due::Never {
-            let adaptive = self.acks == Acks::Adaptive;
+            let adaptive = self.config.acks == Acks::Adaptive;
             let short = adaptive && (self.pushed >= 2 || (self.pushed == 1 && !self.interactive));
             if self.owes_more() || (short && empty) {
                 self.due = Due::Now;
@@ -293,14 +289,14 @@ impl Receiver {
         let ticks = self.config.tick.count(now);
         if self.delay == 0 {
             self.incr_quick(QUICK_MAX);
-            self.delay = self.delay_min;
+            self.set_delay(self.delay_min());
         } else {
             let gap = ticks - self.last_data.min(ticks);
-            let half = self.delay_min / 2;
+            let (half, delay) = (self.delay_min() / 2, u64::from(self.delay));
             if gap <= half {
-                self.delay = (self.delay >> 1) + half;
-            } else if gap < self.delay {
-                self.delay = ((self.delay >> 1) + gap).min(rto);
+                self.set_delay((delay >> 1) + half);
+            } else if gap < delay {
+                self.set_delay(((delay >> 1) + gap).min(rto));
             } else if gap > rto {
                 // So long a silence: the sender may start with a small window.
                 self.incr_quick(QUICK_MAX);
@@ -374,7 +370,7 @@ impl Receiver {
     fn quick_mode(&mut self, most: u32) {
         self.incr_quick(most);
         self.interactive = false;
-        self.delay = self.delay_min;
+        self.set_delay(self.delay_min());
     }
 
     /// Data has come ahead of what is missing.
@@ -419,7 +415,7 @@ impl Receiver {
 
     /// More data is unacknowledged than may wait.
     fn owes_more(&self) -> bool {
-        let may_wait = match self.acks {
+        let may_wait = match self.config.acks {
             Acks::Adaptive => 1,
             Acks::Every(n) => u64::from(n).saturating_sub(1),
         };
@@ -431,7 +427,7 @@ impl Receiver {
         if ofo || self.due == Due::Now || self.owes_more() {
             self.due = Due::Now;
         } else if !self.timer_meant {
-            let expires = self.config.tick.count(now) + self.delay_min;
+            let expires = self.config.tick.count(now) + self.delay_min();
             (self.timer_tick, self.timer_at) =
                 (expires, Maybe::some(self.config.tick.expiry(now, expires).0));
             self.timer_meant = true;
@@ -440,7 +436,7 @@ impl Receiver {
 
     /// Whether the data at hand is acknowledged at once, later, or with others.
     fn decide(&mut self, now: Instant, srtt8_us: u32, ofo: bool) {
-        if self.acks != Acks::Adaptive {
+        if self.config.acks != Acks::Adaptive {
             return self.decide_plainly(now, ofo);
         }
         let possible = || self.window.possible(self.held(), u64::from(self.segment));
@@ -476,16 +472,25 @@ impl Receiver {
         }
     }
 
+    /// The shortest delay of an acknowledgement, ticks.
+    fn delay_min(&self) -> u64 {
+        self.config.tick.from_micros(self.config.ack_delay.0 / 1_000)
+    }
+
+    fn set_delay(&mut self, ticks: u64) {
+        self.delay = u32::try_from(ticks).unwrap_or(u32::MAX);
+    }
+
     fn delay_more(&mut self, now: Instant, srtt8_us: u32) {
         let ticks = self.config.tick.count(now);
-        let mut delay = self.delay;
-        if delay > self.delay_min {
+        let mut delay = u64::from(self.delay);
+        if delay > self.delay_min() {
             let mut most = self.config.tick.from_millis(500);
             if self.interactive || self.pushed > 0 {
                 most = self.config.tick.from_millis(DELAY_MAX_MS);
             }
             if srtt8_us > 0 {
-                let rtt = self.config.tick.from_micros(u64::from(srtt8_us >> 3)).max(self.delay_min);
+                let rtt = self.config.tick.from_micros(u64::from(srtt8_us >> 3)).max(self.delay_min());
                 most = most.min(rtt);
             }
             delay = delay.min(most);
@@ -519,9 +524,9 @@ impl Receiver {
             } else if meant && self.due == Due::Later {
                 if self.interactive {
                     self.interactive = false;
-                    self.delay = self.delay_min;
+                    self.set_delay(self.delay_min());
                 } else {
-                    self.delay = (self.delay << 1).min(rto());
+                    self.set_delay((u64::from(self.delay) << 1).min(rto()));
                 }
                 self.due = Due::Now;
             }
@@ -535,7 +540,7 @@ impl Receiver {
         if self.quick > 0 {
             if scheduled >= self.quick {
                 self.quick = 0;
-                self.delay = self.delay_min;
+                self.set_delay(self.delay_min());
             } else {
                 self.quick -= scheduled;
             }
@@ -578,7 +583,7 @@ impl Receiver {
 
     /// Data was sent soon after data came: acknowledgements can ride on it.
     pub(crate) const fn replied(&mut self, ticks: u64) {
-        if self.delay > 0 && ticks - self.last_data < self.delay {
+        if self.delay > 0 && ticks - self.last_data < self.delay as u64 {
             self.interactive = true;
         }
     }

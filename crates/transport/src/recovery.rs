@@ -32,6 +32,8 @@ pub(crate) struct Recovery {
     pub(crate) new_first: bool,
     /// Least number that may be lost and not sent again.
     pub(crate) lost_from: u64,
+    /// `Detection::DupThresh` has judged every unit below this number.
+    pub(crate) judged: u64,
     /// The blocks of the last acknowledgement that had some.
     pub(crate) known_sacks: [(u64, u64); 4],
 }
@@ -48,6 +50,7 @@ impl Blank for Recovery {
             again_stamp: None,
             new_first: false,
             lost_from: 0,
+            judged: 0,
             known_sacks: [(0, 0); 4],
         };
         &NONE
@@ -376,7 +379,7 @@ fn undo(s: &mut Sender, unmark: bool) {
             }
         }
         s.flow.lost = 0;
-        s.judged = s.flow.una;
+        s.rec.judged = s.flow.una;
     }
     if s.rec.prior_ssthresh > 0 {
         s.flow.cwnd = s.cc.undone(&mut s.flow);

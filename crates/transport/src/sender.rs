@@ -6,7 +6,6 @@ use crate::cc::{self, Congestion};
 use crate::config::{Config, Pacing};
 use crate::ecn::EcnSender;
 use crate::flow::Flow;
-use crate::local::Before;
 use crate::rack::Rack;
 use crate::rare::{Blank, Maybe, Rare};
 use crate::rate::Rate;
@@ -99,10 +98,8 @@ pub(crate) struct Sender {
     /// The greatest window that was offered.
     pub(crate) window_max: u32,
     pub(crate) writer: Writer,
-    /// What was before the unit left that was handed out last.
-    pub(crate) before: Rare<Option<Before>>,
     /// Bytes below the socket that the device has not reported sent.
-    pub(crate) below: u64,
+    pub(crate) below: u32,
     /// It waits until less lies there.
     pub(crate) throttled: bool,
     /// A loss probe is out: the number behind it.
@@ -131,8 +128,6 @@ pub(crate) struct Sender {
     pub(crate) closing: bool,
     /// The last number sent of a segment shorter than a full one.
     pub(crate) short_end: u64,
-    /// `Detection::DupThresh` has judged every unit below this number.
-    pub(crate) judged: u64,
     pub(crate) queue_paces: bool,
 }
 
@@ -164,7 +159,6 @@ impl Sender {
             window: 0,
             window_seq: 0,
             window_max: 0,
-            before: Rare::default(),
             writer: Writer::default(),
             below: 0,
             throttled: false,
@@ -181,7 +175,6 @@ impl Sender {
             deferring: false,
             closing: false,
             short_end: 0,
-            judged: 0,
             queue_paces: config.pacing == Pacing::Queue,
         }
     }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use txweir_core::Instant;
 
+use crate::local::Before;
 use crate::rare::Blank;
 
 /// Most units in flight: a window of 1 GiB in segments of 1 KiB.
@@ -89,11 +90,13 @@ pub(crate) struct Units {
     units: VecDeque<Unit>,
     /// Transmissions in order of time; those of which no unit is listed any more are dropped at the front.
     sent: VecDeque<Sent>,
+    /// What was before the unit left that was handed out last.
+    pub(crate) before: Option<Before>,
 }
 
 impl Blank for Units {
     fn blank() -> &'static Self {
-        static NONE: Units = Units { units: VecDeque::new(), sent: VecDeque::new() };
+        static NONE: Units = Units { units: VecDeque::new(), sent: VecDeque::new(), before: None };
         &NONE
     }
 }

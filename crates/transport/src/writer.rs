@@ -46,7 +46,7 @@ struct Piece {
 pub(crate) struct Writer {
     pieces: Rare<VecDeque<Piece>>,
     /// Memory of the buffer that tunes itself, bytes.
-    buffer: u64,
+    buffer: u32,
     /// Where PSH was last set.
     pushed: u64,
     /// A call is under way.
@@ -112,7 +112,7 @@ impl Writer {
 pub(crate) fn expand(s: &mut Sender) {
     let segments = s.flow.cwnd.max(WINDOW_MIN).max(s.rack.reordering + 1);
     let memory = s.cc.buffer_windows() * u64::from(segments) * segment(u32::from(s.flow.config.mss));
-    s.writer.buffer = s.writer.buffer.max(memory);
+    s.writer.buffer = s.writer.buffer.max(u32::try_from(memory).unwrap_or(u32::MAX));
 }
 
 /// Memory of what was handed over and is not acknowledged.
@@ -131,7 +131,7 @@ fn goes_on(s: &mut Sender) -> bool {
             expand(s);
         }
         let queued = queued(s);
-        s.writer.waits = queued + (queued >> 1) > s.writer.buffer;
+        s.writer.waits = queued + (queued >> 1) > u64::from(s.writer.buffer);
     }
     s.flow.config.send_buffer > 0 || !s.writer.waits
 }
@@ -145,7 +145,7 @@ pub(crate) fn write(s: &mut Sender, bytes: u64) -> u64 {
     let last = s.writer.last(s.flow.next);
     let fits = if last > 0 && last < size { size - last } else { 0 };
     let room = match s.flow.config.send_buffer {
-        0 if fits == 0 && queued(s) >= s.writer.buffer => 0,
+        0 if fits == 0 && queued(s) >= u64::from(s.writer.buffer) => 0,
         0 => u64::MAX,
         most => most.saturating_sub(s.flow.write.saturating_sub(s.flow.una.max(1))),
     };
