@@ -106,6 +106,21 @@ impl Quantity {
         }
     }
 
+    /// Whether repetitions have it.
+    const fn is_repeated(self) -> bool {
+        matches!(
+            self,
+            Self::GoodputAfter
+                | Self::Jain
+                | Self::DelayP50
+                | Self::DelayP99
+                | Self::Drops
+                | Self::Marks
+                | Self::Retrans
+                | Self::Timeouts
+        )
+    }
+
     /// Its value in a repetition, if that has it.
     fn repeated(self, r: &Repetition) -> Option<f64> {
         let count = |n: u64| Some(n as f64);
@@ -228,13 +243,29 @@ impl Compared {
     /// Of the kernel's own repetitions of the run: how many there are, and how many of them are inside the bands of the
     /// recording in every quantity that a repetition has.
     pub fn repetitions(&self) -> (usize, usize) {
-        let within = |r: &&Repetition| {
-            self.pairs.iter().all(|p| match (p.recorded, p.quantity.repeated(r)) {
-                (Some(there), Some(again)) => (again - there).abs() <= p.quantity.band(there),
-                _ => true,
-            })
+        (self.run.spread.len(), self.within(|p| p.recorded, self.run.spread.iter()))
+    }
+
+    /// The kernel's own runs, the recorded one and its repetitions: how many there are, and how many of them are inside
+    /// the bands of their median in every quantity that a repetition has.
+    pub fn own_runs(&self) -> (usize, usize) {
+        let first = |p: &Pair| is_inside(p.quantity, p.there, p.recorded);
+        let of_repetitions = |p: &&Pair| p.quantity.is_repeated();
+        let recorded = usize::from(self.pairs.iter().filter(of_repetitions).all(first));
+        (1 + self.run.spread.len(), recorded + self.within(|p| p.there, self.run.spread.iter()))
+    }
+
+    /// How many repetitions are inside the bands around what `centre` gives.
+    fn within<'a>(
+        &self,
+        centre: fn(&Pair) -> Option<f64>,
+        repetitions: impl Iterator<Item = &'a Repetition>,
+    ) -> usize {
+        let inside = |p: &Pair, r: &Repetition| match (centre(p), p.quantity.repeated(r)) {
+            (Some(_), Some(again)) => is_inside(p.quantity, centre(p), Some(again)),
+            _ => true,
         };
-        (self.run.spread.len(), self.run.spread.iter().filter(within).count())
+        repetitions.filter(|r| self.pairs.iter().all(|p| inside(p, r))).count()
     }
 
     /// How the row stands: as its worst quantity.

@@ -64,7 +64,13 @@ pub fn table(rows: &[Compared], verbose: bool) -> String {
     );
     let (all, inside) =
         rows.iter().map(Compared::repetitions).fold((0, 0), |(n, i), (all, inside)| (n + all, i + inside));
-    let _ = writeln!(out, "Linux beside itself: {inside} of {all} repetitions are inside the band");
+    let _ = writeln!(
+        out,
+        "Linux beside itself: {inside} of {all} repetitions are inside the band of the recorded run"
+    );
+    let (all, inside) =
+        rows.iter().map(Compared::own_runs).fold((0, 0), |(n, i), (all, inside)| (n + all, i + inside));
+    let _ = writeln!(out, "Linux beside its median: {inside} of {all} runs are inside the band");
     out
 }
 
@@ -110,18 +116,22 @@ fn write_quantities(out: &mut String, rows: &[Compared]) -> std::fmt::Result {
 }
 
 fn write_rows(out: &mut String, rows: &[Compared], verbose: bool) -> std::fmt::Result {
-    writeln!(out, "rows outside (medians there / here)")?;
+    writeln!(
+        out,
+        "rows outside (medians there / here), and how many of Linux's own runs are inside the band of their median"
+    )?;
     for row in rows {
         let verdict = row.verdict();
         if verdict == Verdict::Inside && !verbose {
             continue;
         }
         let note = match verdict {
-            Verdict::Inside => " (inside)",
-            Verdict::Spread => " (inside the spread)",
-            Verdict::Outside => "",
+            Verdict::Inside => ": inside",
+            Verdict::Spread => ": inside the spread",
+            Verdict::Outside => ": outside",
         };
-        writeln!(out, "  {}{note}", row.run.name)?;
+        let (all, inside) = row.own_runs();
+        writeln!(out, "  {}{note}; of Linux's own runs {inside} of {all} are", row.run.name)?;
         for pair in row.pairs.iter().filter(|p| verbose || p.verdict != Verdict::Inside) {
             let mark = if pair.verdict == Verdict::Outside { "!" } else { " " };
             writeln!(out, "    {mark} {pair}")?;
@@ -167,7 +177,11 @@ pub fn json(rows: &[Compared]) -> Value {
             })
         };
         let quantities: Vec<Value> = row.pairs.iter().map(pair).collect();
-        json!({"name": row.run.name, "verdict": word(row.verdict()), "quantities": quantities})
+        let (own, own_inside) = row.own_runs();
+        json!({
+            "name": row.run.name, "verdict": word(row.verdict()), "linux_runs": own,
+            "linux_runs_inside": own_inside, "quantities": quantities,
+        })
     };
     rows.iter().map(row).collect()
 }
