@@ -62,6 +62,8 @@ pub enum Below {
     Whole,
     /// Its payload, as a later part of a unit: what a unit takes beside its payload goes with the first part.
     Rest,
+    /// All of it, as a segment of a unit that was cut below the socket.
+    Cut,
 }
 
 /// What few frames have.
@@ -113,12 +115,22 @@ impl Frame {
         }
     }
 
+    /// A queue has cut its unit, and it counts as a segment of its own below its sender's socket: 1 if its sender counts it.
+    pub(crate) fn cut_below(&mut self) -> u32 {
+        let counted = self.below != Below::Not;
+        if counted {
+            self.below = Below::Cut;
+        }
+        u32::from(counted)
+    }
+
     /// Bytes below the socket that its sender has counted for it.
     pub const fn below_socket(&self) -> u32 {
         match self.below {
             Below::Not => 0,
             Below::Whole => txweir_transport::below_socket(self.payload_len()),
             Below::Rest => self.payload_len(),
+            Below::Cut => txweir_transport::below_socket_cut(self.payload_len()),
         }
     }
 

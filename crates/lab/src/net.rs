@@ -453,7 +453,10 @@ impl Net {
             let taken = nic.submit(engine, frame);
             match (taken, nic.take_dropped()) {
                 (Err(frame), _) => Handed::Back(frame),
-                (Ok(()), None) => Handed::Taken,
+                (Ok(()), None) => match nic.take_cut() {
+                    0 => Handed::Taken,
+                    segments => Handed::Cut(segments),
+                },
                 (Ok(()), Some(DropReason::FlowOverlimit | DropReason::Overmemory)) => Handed::Congested,
                 (Ok(()), Some(_)) => Handed::Dropped,
             }

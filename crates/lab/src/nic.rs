@@ -172,6 +172,8 @@ pub struct Nic {
     full: usize,
     /// Why the frame that was handed over last was dropped at once.
     dropped_newcomer: Option<DropReason>,
+    /// Segments that the unit at hand was cut into, if its sender counts it.
+    cut_below: u32,
     /// Bytes that the device holds.
     ring: Gauge,
     /// Bytes that the qdiscs hold.
@@ -210,6 +212,7 @@ impl Nic {
             waiting: (0..queues).map(|_| VecDeque::new()).collect(),
             full: 0,
             dropped_newcomer: None,
+            cut_below: 0,
             ring: Gauge::default(),
             backlog: Gauge::default(),
             taken: Tally::default(),
@@ -333,6 +336,10 @@ impl Nic {
     pub fn paces(&self) -> bool {
         self.paces
     }
+    /// Segments that the frame that was handed over last was cut into and that still lie below its socket; 0 if it is whole.
+    pub const fn take_cut(&mut self) -> u32 {
+        std::mem::replace(&mut self.cut_below, 0)
+    }
     /// Why the frame that was handed over last was dropped, if a queue did so at once; of a frame that was cut, if no part of
     /// it was taken.
     pub const fn take_dropped(&mut self) -> Option<DropReason> {
@@ -347,6 +354,7 @@ impl Nic {
     /// A host hands a frame over; it comes back if there is no room. To be followed by `kick`.
     pub fn submit(&mut self, engine: &mut Engine<What>, frame: Frame) -> Result<(), Frame> {
         self.dropped_newcomer = None;
+        self.cut_below = 0;
         if self.sieve.is_some() {
             return self.submit_filtered(engine, frame);
         }
@@ -399,7 +407,8 @@ impl Nic {
     fn submit_segments(&mut self, now: Instant, queue: usize, unit: &Frame) -> Result<(), Frame> {
         let mut some = false;
         for i in 0..unit.segs() {
-            let segment = unit.segment(i);
+            let mut segment = unit.segment(i);
+            self.cut_below += segment.cut_below();
             let m = meta_of(&segment);
             match self.admit(now, queue, segment, m, |detail| detail) {
                 Admitted::Full(_) | Admitted::Cut(..) => return Err(unit.part(i, unit.segs() - i)),

@@ -165,6 +165,8 @@ pub struct Label {
 pub enum Handed {
     /// The path has it.
     Taken,
+    /// The path has it, cut into so many segments.
+    Cut(u32),
     /// A queue of the path has dropped it, and said so.
     Dropped,
     /// A queue of the path has it, and has dropped another one of the end.
@@ -406,12 +408,13 @@ impl Conn {
         // A unit that is cut is cut behind the queue, where there is one: its parts tell nothing.
         let tells = frame.payload_len() > 0 && !self.cuts;
         match sink(frame).into() {
-            taken @ (Handed::Taken | Handed::Dropped | Handed::Congested) => {
+            taken @ (Handed::Taken | Handed::Cut(_) | Handed::Dropped | Handed::Congested) => {
                 self.frames_out += 1;
                 self.segs_out += u64::from(segs);
                 match taken {
                     Handed::Dropped if tells => self.tcp.dropped(),
                     Handed::Congested if tells => self.tcp.congested(),
+                    Handed::Cut(segments) => self.tcp.cut(segments),
                     _ => {}
                 }
                 Ok(())

@@ -53,7 +53,7 @@ pub use config::{Acks, Algorithm, Config, Detection, EcnMode, Pacing};
 pub use connection::{Connection, State};
 pub use flow::{CaState, Flow};
 pub use gaps::GAPS_MAX;
-pub use output::below_socket;
+pub use output::{below_socket, below_socket_cut};
 pub use segment::{EcnBytes, Flags, Sacks, Segment, SynOptions};
 pub use sender::Counters;
 pub use tick::Tick;

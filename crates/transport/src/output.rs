@@ -16,6 +16,9 @@ const UNPACED: u64 = 10;
 const RTT_LOG: u32 = 9;
 /// Memory of a unit below the socket beside its payload, bytes.
 pub(crate) const UNIT_MEMORY: u64 = 1_280;
+/// Memory of a segment beside its payload, bytes, once the path has cut its unit: a full one takes the 2304 bytes that it
+/// takes at a receiver.
+pub(crate) const SEGMENT_MEMORY: u32 = 856;
 /// Bytes of a super-segment that headers may need.
 const HEADER_ROOM: u64 = 321;
 /// A sender that has been silent so long does not wait for a larger unit.
@@ -375,6 +378,11 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
 /// Bytes that a segment with so much payload counts for below the socket, until the device has sent it.
 pub const fn below_socket(payload: u32) -> u32 {
     payload + UNIT_MEMORY as u32
+}
+
+/// The same of a segment that the path has cut out of a unit.
+pub const fn below_socket_cut(payload: u32) -> u32 {
+    payload + SEGMENT_MEMORY
 }
 
 /// Nothing more can leave now: what was sent is judged, and a probe is set.

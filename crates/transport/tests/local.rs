@@ -1,7 +1,7 @@
 //! Drops on the sender's own host: what a queue did not take has not been sent.
 
 use txweir_core::{Instant, Nanos};
-use txweir_transport::{Algorithm, CaState, Config, Connection, Flags, Segment};
+use txweir_transport::{Algorithm, CaState, Config, Connection, Flags, Segment, below_socket_cut};
 
 /// Payload of a full segment.
 const MSS: u64 = 1448;
@@ -78,4 +78,36 @@ fn a_timeout_whose_retransmission_was_dropped_is_tried_again_after_half_a_second
         let ms = pair[1].saturating_since(pair[0]).0 / 1_000_000;
         assert!((500..=508).contains(&ms), "{ms} ms");
     }
+}
+
+/// A sender with small queues, paced by its queue, has two units below its socket, whole or cut into segments. So many
+/// segments leave the device before it hands out a third unit.
+fn released_before_the_third(cut: bool) -> u32 {
+    let config = Config { algorithm: Algorithm::Reno, initial_window: 64, ..Config::default() };
+    let mut ends = [Connection::connect(&config), Connection::listen(&config)];
+    let mut now = Instant::ZERO;
+    for from in [0, 1, 0] {
+        while let Some(seg) = ends[from].transmit(now) {
+            ends[1 - from].receive(now + Nanos::from_millis(5), &seg);
+        }
+        now += Nanos::from_millis(5);
+    }
+    let [mut end, _] = ends;
+    end.write(now, 200 * MSS);
+    let mut units = 0;
+    while let Some(unit) = end.transmit(now) {
+        units += 1;
+        if cut {
+            end.cut(unit.segments());
+        }
+    }
+    assert_eq!(units, 2, "one below may always have a second");
+    let segment = if cut { below_socket_cut(MSS as u32) } else { MSS as u32 };
+    (1..100).find(|_| end.released(segment) && end.transmit(now).is_some()).expect("it goes on")
+}
+
+#[test]
+fn segments_of_a_unit_that_was_cut_count_more_than_their_share_of_it() {
+    let (whole, cut) = (released_before_the_third(false), released_before_the_third(true));
+    assert!(whole == 1 && cut > 5, "{whole} {cut}");
 }

@@ -197,7 +197,8 @@ impl Nic {
     fn submit_parts(&mut self, now: Instant, unit: &Frame, asked: &Asked) -> Result<(), Frame> {
         let mut some = false;
         for i in 0..unit.segs() {
-            let segment = unit.segment(i);
+            let mut segment = unit.segment(i);
+            self.cut_below += segment.cut_below();
             let part = Asked { meta: part_of(&asked.meta, &segment), ..*asked };
             match self.admit_asked(now, segment, &part) {
                 Admitted::Full(_) | Admitted::Cut(..) => return Err(unit.part(i, unit.segs() - i)),

@@ -15,6 +15,7 @@
 mod book;
 mod compare;
 mod line;
+mod own;
 mod play;
 mod report;
 

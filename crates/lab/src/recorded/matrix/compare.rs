@@ -107,7 +107,7 @@ impl Quantity {
     }
 
     /// Whether repetitions have it.
-    const fn is_repeated(self) -> bool {
+    pub(super) const fn is_repeated(self) -> bool {
         matches!(
             self,
             Self::GoodputAfter
@@ -255,6 +255,12 @@ impl Compared {
         (1 + self.run.spread.len(), recorded + self.within(|p| p.there, self.run.spread.iter()))
     }
 
+    /// A quantity in each of the kernel's own runs, the recorded one first.
+    pub(super) fn linux(&self, pair: &Pair) -> Vec<Option<f64>> {
+        let repeated = self.run.spread.iter().map(|r| pair.quantity.repeated(r));
+        std::iter::once(pair.recorded).chain(repeated).collect()
+    }
+
     /// How many repetitions are inside the bands around what `centre` gives.
     fn within<'a>(
         &self,
@@ -279,7 +285,7 @@ impl Compared {
     }
 }
 
-fn is_inside(quantity: Quantity, there: Option<f64>, here: Option<f64>) -> bool {
+pub(super) fn is_inside(quantity: Quantity, there: Option<f64>, here: Option<f64>) -> bool {
     there.zip(here).is_some_and(|(there, here)| (here - there).abs() <= quantity.band(there))
 }
 
@@ -294,7 +300,7 @@ fn judge(quantity: Quantity, all: &[f64], there: Option<f64>, here: Option<f64>)
     }
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let n = values.len();
     match n % 2 {
