@@ -9,7 +9,7 @@ use crate::cc::{Congestion, Wants};
 use crate::config::{Config, EcnMode, Pacing, STAMP_BYTES};
 use crate::flow::Flow;
 use crate::local;
-use crate::output::{self, SEGMENT_MEMORY, UNIT_MEMORY};
+use crate::output;
 use crate::receiver::{Due, Receiver};
 use crate::segment::{Flags, Sacks, Segment, SynOptions};
 use crate::sender::{Counters, Sender};
@@ -175,8 +175,7 @@ impl Connection {
     /// The path has cut the unit that left last into so many segments: each of them takes memory of its own below the
     /// socket, and is released by itself (see [`below_socket_cut`](crate::below_socket_cut)).
     pub const fn cut(&mut self, segments: u32) {
-        let more = segments.saturating_mul(SEGMENT_MEMORY);
-        self.tx.below = self.tx.below.saturating_add(more).saturating_sub(UNIT_MEMORY as u32);
+        output::cut(&mut self.tx, segments);
     }
 
     /// The device has sent what this end had handed out: so many bytes less lie below the socket (small queues, see

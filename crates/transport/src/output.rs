@@ -18,7 +18,7 @@ const RTT_LOG: u32 = 9;
 pub(crate) const UNIT_MEMORY: u64 = 1_280;
 /// Memory of a segment beside its payload, bytes, once the path has cut its unit: a full one takes the 2304 bytes that it
 /// takes at a receiver.
-pub(crate) const SEGMENT_MEMORY: u32 = 856;
+const SEGMENT_MEMORY: u32 = 856;
 /// Bytes of a super-segment that headers may need.
 const HEADER_ROOM: u64 = 321;
 /// A sender that has been silent so long does not wait for a larger unit.
@@ -383,6 +383,12 @@ pub const fn below_socket(payload: u32) -> u32 {
 /// The same of a segment that the path has cut out of a unit.
 pub const fn below_socket_cut(payload: u32) -> u32 {
     payload + SEGMENT_MEMORY
+}
+
+/// The unit that left last has been cut into so many segments below the socket.
+pub(crate) const fn cut(s: &mut Sender, segments: u32) {
+    let more = segments.saturating_mul(SEGMENT_MEMORY);
+    s.below = s.below.saturating_add(more).saturating_sub(UNIT_MEMORY as u32);
 }
 
 /// Nothing more can leave now: what was sent is judged, and a probe is set.
