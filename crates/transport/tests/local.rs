@@ -6,10 +6,9 @@ use txweir_transport::{Algorithm, CaState, Config, Connection, Flags, Segment, b
 /// Payload of a full segment.
 const MSS: u64 = 1448;
 
-/// An established sender whose first window waits to be sent.
-fn sender() -> (Connection, Instant) {
-    let config = Config { algorithm: Algorithm::Reno, gso_segs: 1, small_queues: false, ..Config::default() };
-    let mut ends = [Connection::connect(&config), Connection::listen(&config)];
+/// An established sender with 200 segments that wait to be sent, and the time.
+fn established(config: &Config) -> (Connection, Instant) {
+    let mut ends = [Connection::connect(config), Connection::listen(config)];
     let mut now = Instant::ZERO;
     for from in [0, 1, 0] {
         while let Some(seg) = ends[from].transmit(now) {
@@ -18,8 +17,13 @@ fn sender() -> (Connection, Instant) {
         now += Nanos::from_millis(5);
     }
     let [mut end, _] = ends;
-    end.write(now, 100 * MSS);
+    end.write(now, 200 * MSS);
     (end, now)
+}
+
+/// One that sends single segments, and without small queues.
+fn sender() -> (Connection, Instant) {
+    established(&Config { algorithm: Algorithm::Reno, gso_segs: 1, small_queues: false, ..Config::default() })
 }
 
 fn answer(ack: u64) -> Segment {
@@ -83,17 +87,8 @@ fn a_timeout_whose_retransmission_was_dropped_is_tried_again_after_half_a_second
 /// A sender with small queues, paced by its queue, has two units below its socket, whole or cut into segments. So many
 /// segments leave the device before it hands out a third unit.
 fn released_before_the_third(cut: bool) -> u32 {
-    let config = Config { algorithm: Algorithm::Reno, initial_window: 64, ..Config::default() };
-    let mut ends = [Connection::connect(&config), Connection::listen(&config)];
-    let mut now = Instant::ZERO;
-    for from in [0, 1, 0] {
-        while let Some(seg) = ends[from].transmit(now) {
-            ends[1 - from].receive(now + Nanos::from_millis(5), &seg);
-        }
-        now += Nanos::from_millis(5);
-    }
-    let [mut end, _] = ends;
-    end.write(now, 200 * MSS);
+    let (mut end, now) =
+        established(&Config { algorithm: Algorithm::Reno, initial_window: 64, ..Config::default() });
     let mut units = 0;
     while let Some(unit) = end.transmit(now) {
         units += 1;

@@ -1,4 +1,4 @@
-//! How far Linux agrees with itself: what a model could reach that were Linux.
+//! How far Linux agrees with itself after small changes.
 
 use txweir_core::rng::Rng;
 
@@ -7,10 +7,10 @@ use super::compare::{Compared, Pair, is_inside, median};
 /// Draws for each row.
 const DRAWS: u64 = 200;
 
-/// The rows in which Linux would be inside the bands of its own median, by the bootstrap: for each row two sets of as many
-/// runs as it has are drawn from them, with replacement, and the medians are compared in every quantity that repetitions
-/// have. The same rows give the same number.
-pub fn reachable(rows: &[Compared]) -> f64 {
+/// The rows in which Linux is inside the bands of its own median, by the bootstrap (B. Efron, 1979). For each row two sets
+/// of as many runs as it has are drawn from them, with replacement. Their medians are compared in every quantity that
+/// repetitions have. It is no upper bound for a model that plays the same starts. The same rows give the same number.
+pub fn agreeing(rows: &[Compared]) -> f64 {
     let mut rng = Rng::new(1);
     rows.iter().map(|row| share(row, &mut rng)).sum()
 }

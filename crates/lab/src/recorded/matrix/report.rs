@@ -72,10 +72,10 @@ pub fn table(rows: &[Compared], verbose: bool) -> String {
     let (all, inside) =
         rows.iter().map(Compared::own_runs).fold((0, 0), |(n, i), (all, inside)| (n + all, i + inside));
     let _ = writeln!(out, "Linux beside its median: {inside} of {all} runs are inside the band");
-    let reachable = own::reachable(rows);
+    let agreeing = own::agreeing(rows);
     let _ = writeln!(
         out,
-        "Linux's medians beside one another, two sets of its runs drawn by the bootstrap: inside in {reachable:.0} of {} rows",
+        "Linux's medians beside one another, two sets of its runs drawn by the bootstrap: inside in {agreeing:.0} of {} rows",
         rows.len()
     );
     out
