@@ -136,6 +136,8 @@ pub struct Net {
     replay: Option<Replay>,
     watch: Option<Box<Watch>>,
     observer: Option<Box<dyn Observer>>,
+    /// Ends whose applications run once nothing more happens at this instant, in the order in which they were woken.
+    woken: Vec<u32>,
     /// Packets that reached their end, and their bytes on the wire.
     delivered: Tally,
     /// Packets that a host in between passed on, and their bytes on the wire.
@@ -168,6 +170,7 @@ impl Net {
             replay: None,
             watch: None,
             observer: None,
+            woken: Vec::new(),
             delivered: Tally::default(),
             forwarded: Tally::default(),
             refused: Tally::default(),
@@ -264,7 +267,11 @@ impl Net {
     }
     /// Runs until `until`.
     pub fn run(&mut self, until: Instant) {
-        while let Some(e) = self.engine.next(until) {
+        loop {
+            if !self.woken.is_empty() && self.engine.upcoming().is_none_or(|at| at > self.engine.now()) {
+                self.run_applications();
+            }
+            let Some(e) = self.engine.next(until) else { break };
             self.handle(e);
         }
     }
@@ -430,11 +437,35 @@ impl Net {
         }
     }
 
-    /// Lets a connection end hand frames to its NIC; gives the NIC if it did.
+    /// Lets the applications run that packets of this instant have woken.
+    fn run_applications(&mut self) {
+        let woken = std::mem::take(&mut self.woken);
+        for &n in &woken {
+            self.ends[n as usize].woken = false;
+            if let Some(nic) = self.send_with(n, true) {
+                self.kick(nic);
+            }
+        }
+        if self.woken.is_empty() {
+            self.woken = woken;
+            self.woken.clear();
+        }
+    }
+
+    /// Lets a connection end hand frames to its NIC; gives the NIC if it did. Its application runs behind all that happens
+    /// at this instant, as a process runs behind the interrupts of a kernel.
     fn send(&mut self, n: u32) -> Option<u32> {
         if n >= QUICS {
             return self.send_quic(n - QUICS);
         }
+        if !self.ends[n as usize].idle && !std::mem::replace(&mut self.ends[n as usize].woken, true) {
+            self.woken.push(n);
+        }
+        self.send_with(n, false)
+    }
+
+    /// The same, with the application or without it.
+    fn send_with(&mut self, n: u32, application: bool) -> Option<u32> {
         if self.ends[n as usize].idle {
             return None;
         }
@@ -445,7 +476,7 @@ impl Net {
         let now = engine.now();
         let mut offered = false;
         end.conn.set_queue_paces(nic.paces());
-        let took = end.conn.poll(now, &mut hosts[end.host as usize].cpu, |frame| {
+        let mut sink = |frame: Frame| {
             offered = true;
             if let Some(watch) = watch.as_deref_mut() {
                 watch.sent(now, n, &frame);
@@ -460,7 +491,13 @@ impl Net {
                 (Ok(()), Some(DropReason::FlowOverlimit | DropReason::Overmemory)) => Handed::Congested,
                 (Ok(()), Some(_)) => Handed::Dropped,
             }
-        });
+        };
+        let took = if application {
+            end.conn.poll(now, &mut hosts[end.host as usize].cpu, &mut sink)
+        } else {
+            end.conn.poll_stack(now, &mut sink);
+            None
+        };
         if let Some(observer) = observer {
             observer.polled(now, n, &end.conn, took);
         }

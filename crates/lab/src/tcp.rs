@@ -349,14 +349,9 @@ impl Conn {
         cpu: &mut Cpu,
         mut sink: impl FnMut(Frame) -> R,
     ) -> Option<Nanos> {
-        if self.opens < Instant::MAX {
-            if now < self.opens {
-                return None;
-            }
-            self.opens = Instant::MAX;
+        if !self.poll_stack(now, &mut sink) {
+            return None;
         }
-        self.tcp.on_time(now);
-        self.drain(now, &mut sink);
         let mut took = None;
         loop {
             let written = self.tcp.flow().write;
@@ -366,6 +361,19 @@ impl Conn {
                 return took;
             }
         }
+    }
+
+    /// Does what is due without the application: timers, and what TCP has to send. False before it opens.
+    pub fn poll_stack<R: Into<Handed>>(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> R) -> bool {
+        if self.opens < Instant::MAX {
+            if now < self.opens {
+                return false;
+            }
+            self.opens = Instant::MAX;
+        }
+        self.tcp.on_time(now);
+        self.drain(now, sink);
+        true
     }
 
     /// Hands out what TCP has to send.

@@ -15,10 +15,9 @@ const UNPACED: u64 = 10;
 /// Of the smallest round trip in microseconds, a super-segment doubles for each halving below this power of two.
 const RTT_LOG: u32 = 9;
 /// Memory of a unit below the socket beside its payload, bytes.
-pub(crate) const UNIT_MEMORY: u64 = 1_280;
-/// Memory of a segment beside its payload, bytes, once the path has cut its unit: a full one takes the 2304 bytes that it
-/// takes at a receiver.
-const SEGMENT_MEMORY: u32 = 856;
+pub(crate) const UNIT_MEMORY: u64 = 832;
+/// The same of a segment, once the path has cut its unit.
+const SEGMENT_MEMORY: u32 = 832;
 /// Bytes of a super-segment that headers may need.
 const HEADER_ROOM: u64 = 321;
 /// A sender that has been silent so long does not wait for a larger unit.
@@ -260,7 +259,8 @@ fn fresh(s: &mut Sender) -> Option<Out> {
         if s.flow.config.nagle && short && s.flow.out > 0 && s.short_end > s.flow.una {
             return None;
         }
-    } else if defers(s, room, window, most, chunk) {
+    } else if s.writer.gate != Gate::One && defers(s, room, window, most, chunk) {
+        // The unit that a full one at the head of a call lets go does not wait.
         return None;
     }
     let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(chunk.max(1)).min(window);

@@ -30,7 +30,9 @@ pub(crate) struct Window {
     /// By how many bits windows are shifted.
     pub(crate) scale: u8,
     mss: u32,
-    segment_memory: u32,
+    /// Memory of a buffer beside its payload, and the payload of full segments that share one.
+    overhead: u32,
+    shared: u32,
     /// Measures what the reader takes per round trip: bytes of the last one, where and when this one began.
     space: u64,
     space_seq: u64,
@@ -60,7 +62,8 @@ impl Window {
             offered_at: 0,
             scale,
             mss: c.segment(),
-            segment_memory: c.segment_memory.max(1),
+            overhead: c.segment_memory.saturating_sub(c.segment()).max(1),
+            shared: c.merged.clamp(1, 64) * c.segment(),
             space: u64::from(c.initial_window) * u64::from(c.segment()),
             space_seq: 0,
             space_since: Instant::ZERO,
@@ -95,7 +98,7 @@ impl Window {
     }
     /// Memory that so much payload takes.
     fn memory(&self, bytes: u64) -> u64 {
-        bytes.div_ceil(u64::from(self.mss.max(1))) * u64::from(self.segment_memory)
+        bytes + bytes.div_ceil(u64::from(self.shared.max(1))) * u64::from(self.overhead)
     }
     const fn of_memory(&self, memory: u64) -> u64 {
         memory * self.ratio as u64 / 256
@@ -105,10 +108,15 @@ impl Window {
         self.of_memory(self.buffer().saturating_sub(self.memory(held)))
     }
 
-    /// A full segment of this length has shown what memory is worth.
+    /// The payload that a reader takes at once at most.
+    pub(crate) const fn shared(&self) -> u64 {
+        self.shared as u64
+    }
+
+    /// A segment or a unit of this length has shown what memory is worth.
     pub(crate) fn full_segment(&mut self, len: u64) {
         // At most 255.
-        self.ratio = (len * 256 / u64::from(self.segment_memory)).clamp(1, 255) as u32;
+        self.ratio = (len * 256 / (len + u64::from(self.overhead))).clamp(1, 255) as u32;
         self.clamp = self.clamp.max(self.of_memory(self.buffer()));
     }
 
@@ -126,9 +134,6 @@ impl Window {
 
     /// A round trip as the receiver sees it, from a time stamp: a shorter one counts at once, a longer one by an eighth.
     pub(crate) fn round_trip(&mut self, us: u32) {
-        if std::env::var("DBG").is_ok() {
-            eprintln!("   rtt sample {us} rtt8 {}", self.rtt8_us);
-        }
         let rtt8 = if us == 0 { 8 } else { us.saturating_mul(8) };
         self.rtt8_us = match self.rtt8_us {
             0 => rtt8,
@@ -157,20 +162,6 @@ impl Window {
     /// makes the buffer grow. What waits has not been asked for yet.
     pub(crate) fn read(&mut self, now: Instant, read: u64, waits: u64) {
         let time = now.saturating_since(self.space_since).0 / 1_000;
-        if std::env::var("DBG").is_ok() {
-            eprintln!(
-                "read now {} time {} rtt8 {} ({}) read {} waits {} space {} copied {} buffer {}",
-                now.0 / 1000,
-                time,
-                self.rtt8_us,
-                self.rtt8_us >> 3,
-                read,
-                waits,
-                self.space,
-                (read - self.space_seq).saturating_sub(waits),
-                self.buffer
-            );
-        }
         if self.rtt8_us == 0 || time < u64::from(self.rtt8_us >> 3) {
             return;
         }

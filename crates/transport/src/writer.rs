@@ -12,7 +12,7 @@ use crate::rare::{Blank, Rare};
 use crate::sender::Sender;
 
 /// Memory of a packet beside its payload, bytes, before its buffer is rounded up to a power of two.
-const HEADROOM: u32 = 640;
+const HEADROOM: u32 = 512;
 /// Memory of the description of a packet, bytes.
 const DESCRIPTION: u64 = 256;
 /// Least window, in segments, that a buffer is made for.
