@@ -285,7 +285,7 @@ impl Net {
             }
             What::Timer => {
                 if self.ends[e.actor as usize].alarm.fired(e.at) {
-                    self.poll(e.actor);
+                    self.timer(e.actor);
                 }
             }
             What::Source => {
@@ -428,6 +428,18 @@ impl Net {
         let nic = self.routes[*host as usize][*to as usize];
         *refused += u64::from(self.nics[nic as usize].submit(&mut self.engine, frame).is_err());
         self.kick(nic);
+    }
+
+    /// The alarm of a connection end. One that has been moved to a later time wakes nothing: an end that waits to send
+    /// decides anew only when something happens.
+    fn timer(&mut self, n: u32) {
+        let now = self.engine.now();
+        let end = &mut self.ends[n as usize];
+        if end.idle || end.conn.is_due(now) {
+            return self.poll(n);
+        }
+        let at = end.conn.poll_at(now);
+        end.alarm.set(&mut self.engine, at, n, What::Timer);
     }
 
     /// Lets a connection end send, and sees to its next deadline.

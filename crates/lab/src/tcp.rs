@@ -477,6 +477,14 @@ impl Conn {
         [app, tcp].into_iter().flatten().min()
     }
 
+    /// Something of it is due: the opening, a timer of TCP, or the application.
+    pub fn is_due(&self, now: Instant) -> bool {
+        if self.opens < Instant::MAX {
+            return self.opens <= now;
+        }
+        [self.app.due(), self.tcp.deadline()].into_iter().flatten().any(|at| at <= now)
+    }
+
     /// The connection was reset, or given up.
     pub fn has_failed(&self) -> bool {
         self.tcp.state() == State::Failed

@@ -337,6 +337,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     }
     s.rate.sent(&s.flow, &mut unit);
     s.units.push(unit);
+    s.writer.units = s.writer.units.saturating_add(1);
     before.left(unit);
     if !len.is_multiple_of(s.flow.mss.max(1)) {
         s.short_end = end;
@@ -393,6 +394,7 @@ pub(crate) const fn cut(s: &mut Sender, segments: u32) {
 
 /// Nothing more can leave now: what was sent is judged, and a probe is set.
 fn drained(s: &mut Sender, sack: bool) {
+    crate::writer::drained(s);
     let sent = std::mem::take(&mut s.burst);
     let pending = sent > 0 || s.flow.next < s.end();
     if !pending {
