@@ -8,6 +8,8 @@ mod replay;
 mod single;
 mod watch;
 
+use std::collections::VecDeque;
+
 use txweir_core::rates::SharedRates;
 use txweir_core::rng::Rng;
 use txweir_core::{DropReason, Instant, Rate, Tally};
@@ -137,7 +139,7 @@ pub struct Net {
     watch: Option<Box<Watch>>,
     observer: Option<Box<dyn Observer>>,
     /// Ends whose applications run once nothing more happens at this instant, in the order in which they were woken.
-    woken: Vec<u32>,
+    woken: VecDeque<u32>,
     /// Packets that reached their end, and their bytes on the wire.
     delivered: Tally,
     /// Packets that a host in between passed on, and their bytes on the wire.
@@ -170,7 +172,7 @@ impl Net {
             replay: None,
             watch: None,
             observer: None,
-            woken: Vec::new(),
+            woken: VecDeque::new(),
             delivered: Tally::default(),
             forwarded: Tally::default(),
             refused: Tally::default(),
@@ -269,7 +271,8 @@ impl Net {
     pub fn run(&mut self, until: Instant) {
         loop {
             if !self.woken.is_empty() && self.engine.upcoming().is_none_or(|at| at > self.engine.now()) {
-                self.run_applications();
+                self.run_application();
+                continue;
             }
             let Some(e) = self.engine.next(until) else { break };
             self.handle(e);
@@ -449,18 +452,12 @@ impl Net {
         }
     }
 
-    /// Lets the applications run that packets of this instant have woken.
-    fn run_applications(&mut self) {
-        let woken = std::mem::take(&mut self.woken);
-        for &n in &woken {
-            self.ends[n as usize].woken = false;
-            if let Some(nic) = self.send_with(n, true) {
-                self.kick(nic);
-            }
-        }
-        if self.woken.is_empty() {
-            self.woken = woken;
-            self.woken.clear();
+    /// Lets the application run that was woken first. What it brings about happens before the next one runs.
+    fn run_application(&mut self) {
+        let Some(n) = self.woken.pop_front() else { return };
+        self.ends[n as usize].woken = false;
+        if let Some(nic) = self.send_with(n, true) {
+            self.kick(nic);
         }
     }
 
@@ -471,7 +468,7 @@ impl Net {
             return self.send_quic(n - QUICS);
         }
         if !self.ends[n as usize].idle && !std::mem::replace(&mut self.ends[n as usize].woken, true) {
-            self.woken.push(n);
+            self.woken.push_back(n);
         }
         self.send_with(n, false)
     }
