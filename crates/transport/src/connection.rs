@@ -243,7 +243,10 @@ impl Connection {
     pub fn receive(&mut self, now: Instant, seg: &Segment) {
         self.tx.flow.now = now;
         self.tx.writer.gate = Gate::Open;
-        (self.tx.writer.heard, self.tx.writer.units) = (true, 0);
+        self.tx.writer.heard = true;
+        if self.tx.flow.departs != now {
+            self.tx.writer.units = 0;
+        }
         if seg.flags.has(Flags::RST) {
             if !matches!(self.state, State::Listen) {
                 self.state = State::Failed;

@@ -55,7 +55,7 @@ pub(crate) struct Writer {
     waits: bool,
     /// A segment has come since the application was last considered.
     pub(crate) heard: bool,
-    /// New units that have left since the last segment came.
+    /// New units that have left since the first segment of this instant came.
     pub(crate) units: u32,
     pub(crate) gate: Gate,
 }
@@ -124,7 +124,7 @@ fn queued(s: &Sender) -> u64 {
 }
 
 /// What an acknowledgement let leave has left. A buffer that leaves the window unused grows, if a writer waits for room. The
-/// window counts as unused after a second unit as well, which leaves behind the look at the buffer.
+/// window counts as unused after a second unit of one instant as well, which leaves behind the look at the buffer.
 pub(crate) fn drained(s: &mut Sender) {
     if s.writer.waits && s.writer.heard && (s.flow.in_flight() < s.flow.cwnd || s.writer.units > 1) {
         expand(s);
