@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use txweir_core::rates::SharedRates;
 use txweir_core::rng::Rng;
-use txweir_core::{DropReason, Instant, Rate, Tally};
+use txweir_core::{DropReason, Instant, Nanos, Rate, Tally};
 use txweir_tc::{Diagnostic, Policy};
 
 use crate::cpu::Cpu;
@@ -140,6 +140,10 @@ pub struct Net {
     observer: Option<Box<dyn Observer>>,
     /// Ends whose applications run once nothing more happens at this instant, in the order in which they were woken.
     woken: VecDeque<u32>,
+    /// How long a process takes for a reading of the clock, and the readings of this instant. They delay nothing but
+    /// what a reader notes as the time.
+    reading: Nanos,
+    readings: (Instant, u32),
     /// Packets that reached their end, and their bytes on the wire.
     delivered: Tally,
     /// Packets that a host in between passed on, and their bytes on the wire.
@@ -173,6 +177,8 @@ impl Net {
             watch: None,
             observer: None,
             woken: VecDeque::new(),
+            reading: Nanos::ZERO,
+            readings: (Instant::ZERO, 0),
             delivered: Tally::default(),
             forwarded: Tally::default(),
             refused: Tally::default(),
@@ -267,6 +273,12 @@ impl Net {
     pub fn nic_mut(&mut self, nic: u32) -> &mut Nic {
         &mut self.nics[nic as usize]
     }
+    /// Sets how long a process takes to read the clock: each part of a call and each look of an application reads it. Zero
+    /// by default.
+    pub const fn set_reading(&mut self, reading: Nanos) {
+        self.reading = reading;
+    }
+
     /// Runs until `until`.
     pub fn run(&mut self, until: Instant) {
         loop {
@@ -455,10 +467,17 @@ impl Net {
     /// Lets the application run that was woken first. What it brings about happens before the next one runs.
     fn run_application(&mut self) {
         let Some(n) = self.woken.pop_front() else { return };
-        self.ends[n as usize].woken = false;
+        let now = self.engine.now();
+        if self.readings.0 != now {
+            self.readings = (now, 0);
+        }
+        let end = &mut self.ends[n as usize];
+        end.woken = false;
+        end.conn.set_lateness(Nanos(self.reading.0 * u64::from(self.readings.1)));
         if let Some(nic) = self.send_with(n, true) {
             self.kick(nic);
         }
+        self.readings.1 += 1 + self.ends[n as usize].conn.take_calls();
     }
 
     /// Lets a connection end hand frames to its NIC; gives the NIC if it did. Its application runs behind all that happens

@@ -220,6 +220,10 @@ pub struct Conn {
     /// What follows it of a unit that was being cut.
     rest: Option<Box<Frame>>,
     blocked: bool,
+    /// How much later than the present it is when the application reads, and the parts of calls that it has written since
+    /// that was asked.
+    lateness: Nanos,
+    calls: u32,
     frames_out: u64,
     segs_out: u64,
     frames_in: u64,
@@ -268,6 +272,8 @@ impl Conn {
             held: None,
             rest: None,
             blocked: false,
+            lateness: Nanos::ZERO,
+            calls: 0,
             frames_out: 0,
             segs_out: 0,
             frames_in: 0,
@@ -355,12 +361,22 @@ impl Conn {
         let mut took = None;
         loop {
             let written = self.tcp.flow().write;
-            took = self.app.step(now, &mut self.tcp, cpu).or(took);
+            took = self.app.step(now, self.lateness, &mut self.tcp, cpu).or(took);
             self.drain(now, &mut sink);
             if self.tcp.flow().write == written {
                 return took;
             }
+            self.calls = self.calls.saturating_add(1);
         }
+    }
+
+    /// The application reads so much later than the present of the next poll.
+    pub(crate) const fn set_lateness(&mut self, lateness: Nanos) {
+        self.lateness = lateness;
+    }
+    /// Parts of calls that the application has written since this was last asked.
+    pub(crate) const fn take_calls(&mut self) -> u32 {
+        std::mem::replace(&mut self.calls, 0)
     }
 
     /// Does what is due without the application: timers, and what TCP has to send. False before it opens.
