@@ -140,6 +140,8 @@ pub struct Net {
     observer: Option<Box<dyn Observer>>,
     /// Ends whose applications run once nothing more happens at this instant, in the order in which they were woken.
     woken: VecDeque<u32>,
+    /// Ends of which enough has left the host that they may send again. They do ahead of the applications.
+    freed: VecDeque<u32>,
     /// How long a process takes for a reading of the clock, and the readings of this instant. They delay nothing but
     /// what a reader notes as the time.
     reading: Nanos,
@@ -177,6 +179,7 @@ impl Net {
             watch: None,
             observer: None,
             woken: VecDeque::new(),
+            freed: VecDeque::new(),
             reading: Nanos::ZERO,
             readings: (Instant::ZERO, 0),
             delivered: Tally::default(),
@@ -282,8 +285,9 @@ impl Net {
     /// Runs until `until`.
     pub fn run(&mut self, until: Instant) {
         loop {
-            if !self.woken.is_empty() && self.engine.upcoming().is_none_or(|at| at > self.engine.now()) {
-                self.run_application();
+            let waits = !(self.freed.is_empty() && self.woken.is_empty());
+            if waits && self.engine.upcoming().is_none_or(|at| at > self.engine.now()) {
+                self.run_later();
                 continue;
             }
             let Some(e) = self.engine.next(until) else { break };
@@ -464,8 +468,12 @@ impl Net {
         }
     }
 
-    /// Lets the application run that was woken first. What it brings about happens before the next one runs.
-    fn run_application(&mut self) {
+    /// Lets an end that was freed send, or the application run that was woken first. What either brings about happens
+    /// before the next one runs.
+    fn run_later(&mut self) {
+        if let Some(n) = self.freed.pop_front() {
+            return self.poll(n);
+        }
         let Some(n) = self.woken.pop_front() else { return };
         let now = self.engine.now();
         if self.readings.0 != now {
@@ -592,22 +600,16 @@ impl Net {
     fn kick(&mut self, nic: u32) {
         loop {
             self.nics[nic as usize].kick(&mut self.engine);
-            let mut again = false;
             while let Some((end, bytes)) = self.nics[nic as usize].take_released() {
                 if self.ends[end as usize].conn.released(bytes) {
-                    again |= self.send(end) == Some(nic);
+                    self.freed.push_back(end);
                 }
             }
-            while let Some(queue) = self.nics[nic as usize].take_wake() {
-                while let Some(end) = self.nics[nic as usize].next_waiting(queue) {
-                    if self.wake(end) {
-                        break;
-                    }
+            let Some(queue) = self.nics[nic as usize].take_wake() else { return };
+            while let Some(end) = self.nics[nic as usize].next_waiting(queue) {
+                if self.wake(end) {
+                    break;
                 }
-                self.nics[nic as usize].kick(&mut self.engine);
-            }
-            if !again {
-                return;
             }
         }
     }
