@@ -88,8 +88,9 @@ pub(crate) fn paced_until(s: &Sender) -> Option<Instant> {
     (s.flow.paced && s.flow.departs > s.flow.now).then_some(s.flow.departs)
 }
 
-/// Too much lies below the socket (small queues). One unit in flight may always have a second.
-fn small_queue_full(s: &mut Sender, payload: u64) -> bool {
+/// Too much lies below the socket (small queues). One unit in flight may always have a second. Retransmissions have twice
+/// the room of new data.
+fn small_queue_full(s: &mut Sender, payload: u64, again: bool) -> bool {
     if !s.flow.config.small_queues {
         return false;
     }
@@ -98,6 +99,7 @@ fn small_queue_full(s: &mut Sender, payload: u64) -> bool {
     if !(s.flow.paced || s.queue_paces) {
         most = most.min(s.flow.config.small_queue_max);
     }
+    let most = most << u32::from(again);
     s.throttled = u64::from(s.below) >= most && s.units.len() > 1;
     s.throttled
 }
@@ -117,7 +119,7 @@ fn lost(s: &mut Sender) -> Option<Out> {
         i += 1;
     }
     let payload = u64::from(s.units.get(i)?.payload());
-    if small_queue_full(s, payload) {
+    if small_queue_full(s, payload, true) {
         return None;
     }
     let room = s.flow.cwnd - s.flow.in_flight();
@@ -269,7 +271,7 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     let waits = s.flow.config.nagle && short > 0 && short < len && s.short_end > s.flow.una;
     let len = if waits { len - short } else { len };
     let len = u32::try_from(len).unwrap_or(u32::MAX);
-    if small_queue_full(s, u64::from(len)) {
+    if small_queue_full(s, u64::from(len), false) {
         return None;
     }
     if s.writer.gate == Gate::One {
