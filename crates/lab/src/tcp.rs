@@ -323,7 +323,7 @@ impl Conn {
 
     /// The first device has sent so many bytes that this end counted as lying below the socket. True if it waited for
     /// that, and is to be polled.
-    pub const fn released(&mut self, bytes: u32) -> bool {
+    pub fn released(&mut self, bytes: u32) -> bool {
         self.tcp.released(bytes)
     }
 

@@ -73,7 +73,9 @@ pub(crate) fn congested(s: &mut Sender) {
 /// A queue on this host did not take the unit that left last.
 pub(crate) fn dropped(s: &mut Sender) {
     congested(s);
-    let Some(before) = s.units.made().and_then(|u| u.before.take()) else { return };
+    let Some(units) = s.units.made() else { return };
+    units.refused_below();
+    let Some(before) = units.before.take() else { return };
     s.flow.departs = before.departs;
     if before.new {
         take_back(s, &before);

@@ -41,7 +41,11 @@ pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
         return None;
     }
     if std::mem::take(&mut s.timeout_due) && !s.units.is_empty() {
-        let out = again(s, 0, 1);
+        let out = if still_below(s, 0) { None } else { again(s, 0, 1) };
+        if out.is_none() {
+            drained(s, sack);
+            return None;
+        }
         if let Some(before) = s.units.made().and_then(|u| u.before.as_mut()) {
             before.timeout = true;
         }
@@ -104,6 +108,14 @@ fn small_queue_full(s: &mut Sender, payload: u64, again: bool) -> bool {
     s.throttled
 }
 
+/// The unit is not sent again while its last transmission lies in a queue of this host (the kernel counts such attempts as
+/// `TCPSpuriousRtxHostQueues`). The sender goes on when something has left.
+fn still_below(s: &mut Sender, i: usize) -> bool {
+    let below = s.flow.config.small_queues && s.units.is_below(i);
+    s.throttled |= below;
+    below
+}
+
 /// The next unit that is lost and not sent again.
 fn lost(s: &mut Sender) -> Option<Out> {
     if s.flow.again >= s.flow.lost || s.flow.in_flight() >= s.flow.cwnd || paced_until(s).is_some() {
@@ -119,7 +131,7 @@ fn lost(s: &mut Sender) -> Option<Out> {
         i += 1;
     }
     let payload = u64::from(s.units.get(i)?.payload());
-    if small_queue_full(s, payload, true) {
+    if small_queue_full(s, payload, true) || still_below(s, i) {
         return None;
     }
     let room = s.flow.cwnd - s.flow.in_flight();
@@ -165,7 +177,7 @@ fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
         }
         return Out { start: 0, len: 0, fin: false, again: true, push: false, departs: s.flow.now };
     };
-    let departs = depart(s, u.payload(), u32::from(u.segments));
+    let departs = depart(s, u.start, u.payload(), u32::from(u.segments));
     let mut unit = u;
     unit.sent = departs;
     unit.in_flight = in_flight + u32::from(u.segments);
@@ -183,13 +195,17 @@ fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
 
 /// The loss probe (RFC 8985 section 7.3): new data if the window has room, else the last segment again.
 fn probe(s: &mut Sender) -> Option<Out> {
-    let out = match s.can_send_new() && s.flow.next + u64::from(s.flow.mss) <= s.window_end() {
+    let fresh = s.can_send_new() && s.flow.next + u64::from(s.flow.mss) <= s.window_end();
+    let out = match fresh && !small_queue_full(s, u64::from(s.flow.mss), false) {
         true => Some(send_new(s, s.flow.mss)),
         false => None,
     };
     s.tlp_again = out.is_none();
     let out = out.or_else(|| {
-        let last = s.units.len().checked_sub(1)?;
+        let last = s.units.len().checked_sub(1).filter(|_| !fresh)?;
+        if still_below(s, last) {
+            return None;
+        }
         let u = *s.units.get(last)?;
         let mss = u64::from(s.flow.mss.max(1));
         let mut i = last;
@@ -207,10 +223,10 @@ fn probe(s: &mut Sender) -> Option<Out> {
         s.units.before = Some(before);
         Some(out)
     });
-    if let Some(before) = s.units.made().and_then(|u| u.before.as_mut()) {
-        before.probe = true;
-    }
     if out.is_some() {
+        if let Some(before) = s.units.made().and_then(|u| u.before.as_mut()) {
+            before.probe = true;
+        }
         s.counters.probes += 1;
         s.tlp_end = Maybe::some(s.flow.next);
     }
@@ -330,7 +346,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     if s.flow.in_flight() == 0 {
         s.cc.event(&mut s.flow, Event::Start);
     }
-    let departs = depart(s, len, n);
+    let departs = depart(s, start, len, n);
     let end = start + u64::from(len) + u64::from(fin);
     let in_flight = s.flow.in_flight() + n;
     let mut unit = Unit { start, end, sent: departs, segments: n as u16, in_flight, ..Unit::default() };
@@ -357,7 +373,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
 }
 
 /// When a unit leaves that is sent now, as pacing counts.
-fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
+fn depart(s: &mut Sender, start: u64, payload: u32, n: u32) -> Instant {
     let f = &mut s.flow;
     let prior = f.departs;
     f.departs = f.departs.max(f.now);
@@ -375,6 +391,9 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
     }
     f.last_sent = f.ticks();
     s.below = s.below.saturating_add(payload + UNIT_MEMORY as u32);
+    if s.flow.config.small_queues {
+        s.units.goes_below(start, payload + UNIT_MEMORY as u32);
+    }
     at
 }
 
@@ -389,9 +408,12 @@ pub const fn below_socket_cut(payload: u32) -> u32 {
 }
 
 /// The unit that left last has been cut into so many segments below the socket.
-pub(crate) const fn cut(s: &mut Sender, segments: u32) {
-    let more = segments.saturating_mul(SEGMENT_MEMORY);
-    s.below = s.below.saturating_add(more).saturating_sub(UNIT_MEMORY as u32);
+pub(crate) fn cut(s: &mut Sender, segments: u32) {
+    let more = segments.saturating_mul(SEGMENT_MEMORY).saturating_sub(UNIT_MEMORY as u32);
+    s.below = s.below.saturating_add(more);
+    if let Some(units) = s.units.made() {
+        units.cut_below(more);
+    }
 }
 
 /// Nothing more can leave now: what was sent is judged, and a probe is set.
