@@ -58,4 +58,3 @@ pub use segment::{EcnBytes, Flags, Sacks, Segment, SynOptions};
 pub use sender::Counters;
 pub use tick::Tick;
 pub use units::UNITS_MAX;
-

@@ -109,12 +109,8 @@ pub(crate) struct Units {
 
 impl Blank for Units {
     fn blank() -> &'static Self {
-        static NONE: Units = Units {
-            units: VecDeque::new(),
-            sent: VecDeque::new(),
-            below: VecDeque::new(),
-            before: None,
-        };
+        static NONE: Units =
+            Units { units: VecDeque::new(), sent: VecDeque::new(), below: VecDeque::new(), before: None };
         &NONE
     }
 }

@@ -238,12 +238,28 @@ mod tests {
     /// As recorded: a window of 80 480 bytes after six segments, and no further before the reader's rate is known.
     #[test]
     fn it_grows_by_two_segments_for_each_that_comes() {
-        let mut w = Window::new(&Config::default());
+        let mut w = Window::new(&Config { segment_memory: 2_304, ..Config::default() });
         w.first(1448);
         w.begin(Instant::ZERO, 1, 1448);
         w.full_segment(1448);
         let grown = (0..10).filter(|_| w.grow(1448, 1448)).count();
         assert_eq!((grown, w.threshold), (6, 80_480));
+    }
+
+    /// As sampled from the sockets of recorded runs: segments of 1448 bytes, and units of two of them, in a buffer of
+    /// 131072 bytes.
+    #[test]
+    fn a_buffer_takes_832_bytes_beside_its_payload() {
+        for (len, held, most) in [(1448, 1448, 81_501), (2896, 2896, 98_492)] {
+            let mut w = Window::new(&Config::default());
+            w.first(1448);
+            w.begin(Instant::ZERO, 1, 1448);
+            w.full_segment(len);
+            while w.grow(len, held) {}
+            assert_eq!(w.threshold, most);
+        }
+        let w = Window { overhead: 832, ..Window::new(&Config::default()) };
+        assert_eq!((w.memory(10 * 1448), w.shared()), (15_312, 17 * 1448));
     }
 
     #[test]

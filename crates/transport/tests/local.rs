@@ -1,7 +1,9 @@
 //! Drops on the sender's own host: what a queue did not take has not been sent.
 
 use txweir_core::{Instant, Nanos};
-use txweir_transport::{Algorithm, CaState, Config, Connection, Flags, Segment, below_socket_cut};
+use txweir_transport::{
+    Algorithm, CaState, Config, Connection, Flags, Segment, below_socket, below_socket_cut,
+};
 
 /// Payload of a full segment.
 const MSS: u64 = 1448;
@@ -105,4 +107,23 @@ fn released_before_the_third(cut: bool) -> u32 {
 fn segments_of_a_unit_that_was_cut_count_more_than_their_share_of_it() {
     let (whole, cut) = (released_before_the_third(false), released_before_the_third(true));
     assert!(whole == 1 && cut > 5, "{whole} {cut}");
+}
+
+/// A timeout while the first transmission lies in a queue of the host: the segment goes again when that has left.
+#[test]
+fn nothing_goes_again_while_it_lies_in_a_queue_of_the_host() {
+    let config = Config { algorithm: Algorithm::Reno, gso_segs: 1, ..Config::default() };
+    let (mut end, mut now) = established(&config);
+    let first = end.transmit(now).expect("data");
+    while end.transmit(now).is_some() {}
+    while end.counters().timeouts == 0 {
+        now = end.deadline().expect("a timer runs");
+        end.on_time(now);
+        assert_eq!(end.transmit(now), None, "its queue has sent nothing");
+    }
+    assert_eq!(end.counters().retransmitted, 0);
+    now += Nanos::from_millis(3);
+    assert!(end.released(below_socket(first.len)), "it waits for that");
+    let again = end.transmit(now).expect("it has left");
+    assert_eq!((again.seq, again.again), (first.seq, true));
 }
