@@ -529,7 +529,7 @@ impl Net {
             }
         };
         let took = if application {
-            end.conn.poll(now, &mut hosts[end.host as usize].cpu, &mut sink)
+            end.conn.poll_application(now, &mut hosts[end.host as usize].cpu, &mut sink)
         } else {
             end.conn.poll_stack(now, &mut sink);
             None

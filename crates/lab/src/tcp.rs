@@ -355,14 +355,24 @@ impl Conn {
         cpu: &mut Cpu,
         mut sink: impl FnMut(Frame) -> R,
     ) -> Option<Nanos> {
-        if !self.poll_stack(now, &mut sink) {
+        if self.poll_stack(now, &mut sink) { self.poll_application(now, cpu, &mut sink) } else { None }
+    }
+
+    /// Lets the application do what it can, and what follows from it. What the stack held back without it stays back.
+    pub fn poll_application<R: Into<Handed>>(
+        &mut self,
+        now: Instant,
+        cpu: &mut Cpu,
+        sink: &mut impl FnMut(Frame) -> R,
+    ) -> Option<Nanos> {
+        if self.opens < Instant::MAX {
             return None;
         }
         let mut took = None;
         loop {
             let written = self.tcp.flow().write;
             took = self.app.step(now, self.lateness, &mut self.tcp, cpu).or(took);
-            self.drain(now, &mut sink);
+            self.drain(now, sink);
             if self.tcp.flow().write == written {
                 return took;
             }

@@ -452,6 +452,9 @@ impl Connection {
         }
         if self.state == State::Established {
             if std::mem::take(&mut self.tx.window_probe_due) {
+                if let Some(out) = output::despite_refusal(&mut self.tx) {
+                    return Some(self.data(now, out));
+                }
                 let seq = self.tx.flow.una - 1;
                 let ticks = self.tx.rto();
                 timer::set(&mut self.tx, Purpose::Window, ticks);

@@ -1,7 +1,7 @@
 //! Drops on the sender's own host: the queue below says so at once, and what it did not take has not been sent.
 //!
 //! As recordings of a policy on the sender's own device show: a new unit stays the first of what is to be sent, and the next
-//! event tries it again; a retransmission stays due; a timeout whose retransmission was dropped is tried again half a second
+//! event tries it again, or where nothing is in flight a timeout later with one segment; a retransmission stays due; a timeout whose retransmission was dropped is tried again half a second
 //! later, and does not count for the backoff. In each case the window shrinks, once per round trip.
 
 use txweir_core::Instant;
@@ -31,6 +31,8 @@ pub(crate) struct Before {
     /// It was sent for a timeout, or as a probe.
     pub(crate) timeout: bool,
     pub(crate) probe: bool,
+    /// It was sent because nothing was in flight and a queue of this host had taken nothing.
+    pub(crate) window: bool,
 }
 
 impl Before {
@@ -51,6 +53,7 @@ impl Before {
             push: false,
             timeout: false,
             probe: false,
+            window: false,
         }
     }
 
@@ -86,6 +89,10 @@ pub(crate) fn dropped(s: &mut Sender) {
         s.tlp_end = Maybe::NONE;
         s.counters.probes -= 1;
         timer::restart(s, true);
+    }
+    if before.window {
+        let ticks = s.flow.tick().from_micros(AGAIN_US);
+        timer::set(s, Purpose::Window, ticks);
     }
     if before.timeout {
         s.backoff = s.backoff.saturating_sub(1);

@@ -335,6 +335,20 @@ fn defers(s: &mut Sender, room: u32, window: u64, most: u32, left: u64) -> bool 
     !(s.closing && last)
 }
 
+/// The timer that watches a shut window has fired, and the window is open: one segment leaves, whatever else holds data
+/// back. Nothing if there is none.
+pub(crate) fn despite_refusal(s: &mut Sender) -> Option<Out> {
+    if s.flow.out > 0 || !s.can_send_new() {
+        return None;
+    }
+    let room = s.window_end() - s.flow.next;
+    let out = send_new(s, s.flow.mss.min(u32::try_from(room).unwrap_or(u32::MAX)));
+    if let Some(before) = s.units.made().and_then(|u| u.before.as_mut()) {
+        before.window = true;
+    }
+    Some(out)
+}
+
 /// `len` bytes of new data leave, and the FIN if they are the last.
 fn send_new(s: &mut Sender, len: u32) -> Out {
     let start = s.flow.next;
@@ -435,8 +449,9 @@ fn drained(s: &mut Sender, sack: bool) {
         }
         timer::probe(s, false, sack);
     } else if s.flow.out == 0 && s.timer.is_none() && s.flow.next < s.end() {
-        // The receiver's window is shut.
-        if s.flow.next + u64::from(s.flow.mss).min(s.end() - s.flow.next) > s.window_end() {
+        // The receiver's window is shut, or a queue of this host took nothing.
+        let shut = s.flow.next + u64::from(s.flow.mss).min(s.end() - s.flow.next) > s.window_end();
+        if shut || s.writer.gate == Gate::Used {
             let ticks = s.rto();
             timer::set(s, Purpose::Window, ticks);
         }

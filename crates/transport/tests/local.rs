@@ -127,3 +127,26 @@ fn nothing_goes_again_while_it_lies_in_a_queue_of_the_host() {
     let again = end.transmit(now).expect("it has left");
     assert_eq!((again.seq, again.again), (first.seq, true));
 }
+
+/// With nothing in flight no acknowledgement can bring a sender on whose host took nothing: after a timeout one segment
+/// goes, and where that is refused as well, another half a second later.
+#[test]
+fn a_sender_whose_first_unit_was_refused_tries_again_with_one_segment() {
+    let config = Config { algorithm: Algorithm::Reno, small_queues: false, ..Config::default() };
+    let (mut end, now) = established(&config);
+    assert!(end.transmit(now).is_some_and(|unit| unit.len > MSS as u32));
+    end.dropped();
+    assert_eq!((end.transmit(now), end.flow().out), (None, 0));
+    let mut fires = vec![now];
+    for _ in 0..3 {
+        let now = end.deadline().expect("a timer runs");
+        end.on_time(now);
+        let one = end.transmit(now).expect("one segment");
+        assert_eq!((one.seq, one.len, one.again), (1, MSS as u32, false));
+        end.dropped();
+        assert_eq!(end.transmit(now), None);
+        fires.push(now);
+    }
+    let ms: Vec<u64> = fires.windows(2).map(|w| w[1].saturating_since(w[0]).0 / 1_000_000).collect();
+    assert!((210..=224).contains(&ms[0]) && ms[1..].iter().all(|ms| (500..=508).contains(ms)), "{ms:?}");
+}
