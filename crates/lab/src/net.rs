@@ -6,6 +6,7 @@ mod measure;
 mod observe;
 mod replay;
 mod single;
+mod turns;
 mod watch;
 
 use std::collections::VecDeque;
@@ -276,11 +277,6 @@ impl Net {
     pub fn nic_mut(&mut self, nic: u32) -> &mut Nic {
         &mut self.nics[nic as usize]
     }
-    /// Sets how long a process takes to read the clock: each part of a call and each look of an application reads it. Zero
-    /// by default.
-    pub const fn set_reading(&mut self, reading: Nanos) {
-        self.reading = reading;
-    }
 
     /// Runs until `until`.
     pub fn run(&mut self, until: Instant) {
@@ -449,43 +445,11 @@ impl Net {
         self.kick(nic);
     }
 
-    /// The alarm of a connection end. One that has been moved to a later time wakes nothing: an end that waits to send
-    /// decides anew only when something happens.
-    fn timer(&mut self, n: u32) {
-        let now = self.engine.now();
-        let end = &mut self.ends[n as usize];
-        if end.idle || end.conn.is_due(now) {
-            return self.poll(n);
-        }
-        let at = end.conn.poll_at(now);
-        end.alarm.set(&mut self.engine, at, n, What::Timer);
-    }
-
     /// Lets a connection end send, and sees to its next deadline.
     fn poll(&mut self, n: u32) {
         if let Some(nic) = self.send(n) {
             self.kick(nic);
         }
-    }
-
-    /// Lets an end that was freed send, or the application run that was woken first. What either brings about happens
-    /// before the next one runs.
-    fn run_later(&mut self) {
-        if let Some(n) = self.freed.pop_front() {
-            return self.poll(n);
-        }
-        let Some(n) = self.woken.pop_front() else { return };
-        let now = self.engine.now();
-        if self.readings.0 != now {
-            self.readings = (now, 0);
-        }
-        let end = &mut self.ends[n as usize];
-        end.woken = false;
-        end.conn.set_lateness(Nanos(self.reading.0 * u64::from(self.readings.1)));
-        if let Some(nic) = self.send_with(n, true) {
-            self.kick(nic);
-        }
-        self.readings.1 += 1 + self.ends[n as usize].conn.take_calls();
     }
 
     /// Lets a connection end hand frames to its NIC; gives the NIC if it did. Its application runs behind all that happens

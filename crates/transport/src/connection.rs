@@ -48,7 +48,7 @@ pub enum State {
 #[derive(Debug)]
 pub struct Connection {
     state: State,
-    tx: Sender,
+    pub(crate) tx: Sender,
     rx: Receiver,
     /// A SYN, or the answer to one, is to be sent.
     syn_due: bool,
@@ -170,26 +170,6 @@ impl Connection {
     /// Takes up to `most` bytes in order; gives how many there were.
     pub fn read(&mut self, now: Instant, most: u64) -> u64 {
         self.rx.take(now, most)
-    }
-
-    /// The path has cut the unit that left last into so many segments: each of them takes memory of its own below the
-    /// socket, and is released by itself (see [`below_socket_cut`](crate::below_socket_cut)).
-    pub fn cut(&mut self, segments: u32) {
-        output::cut(&mut self.tx, segments);
-    }
-
-    /// The device has sent what this end had handed out: so many bytes less lie below the socket (small queues, see
-    /// [`below_socket`](crate::below_socket)). True if this end waited for that, so that it is to be asked for segments.
-    pub fn released(&mut self, bytes: u32) -> bool {
-        self.tx.below = self.tx.below.saturating_sub(bytes);
-        if let Some(units) = self.tx.units.made() {
-            units.released(bytes);
-        }
-        let waited = std::mem::replace(&mut self.tx.throttled, false);
-        if waited {
-            self.tx.writer.gate = Gate::Open;
-        }
-        waited
     }
 
     /// A queue on this host has not taken the segment with data that [`transmit`](Self::transmit) gave last: it has not been

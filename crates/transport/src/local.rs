@@ -1,11 +1,14 @@
 //! Drops on the sender's own host: the queue below says so at once, and what it did not take has not been sent.
 //!
 //! As recordings of a policy on the sender's own device show: a new unit stays the first of what is to be sent, and the next
-//! event tries it again, or where nothing is in flight a timeout later with one segment; a retransmission stays due; a timeout whose retransmission was dropped is tried again half a second
-//! later, and does not count for the backoff. In each case the window shrinks, once per round trip.
+//! event tries it again; where nothing is in flight, a timeout later with one segment; a retransmission stays due; a timeout
+//! whose retransmission was dropped is tried again half a second later, and does not count for the backoff. In each case the
+//! window shrinks, once per round trip.
 
 use txweir_core::Instant;
 
+use crate::connection::Connection;
+use crate::output;
 use crate::rare::Maybe;
 use crate::recovery;
 use crate::sender::Sender;
@@ -125,5 +128,27 @@ fn not_sent_again(s: &mut Sender, before: &Before) {
         if s.flow.reducing() {
             s.rec.prr_out = s.rec.prr_out.saturating_sub(n);
         }
+    }
+}
+
+impl Connection {
+    /// The path has cut the unit that left last into so many segments: each of them takes memory of its own below the
+    /// socket, and is released by itself (see [`below_socket_cut`](crate::below_socket_cut)).
+    pub fn cut(&mut self, segments: u32) {
+        output::cut(&mut self.tx, segments);
+    }
+
+    /// The device has sent what this end had handed out: so many bytes less lie below the socket (small queues, see
+    /// [`below_socket`](crate::below_socket)). True if this end waited for that, so that it is to be asked for segments.
+    pub fn released(&mut self, bytes: u32) -> bool {
+        self.tx.below = self.tx.below.saturating_sub(bytes);
+        if let Some(units) = self.tx.units.made() {
+            units.released(bytes);
+        }
+        let waited = std::mem::replace(&mut self.tx.throttled, false);
+        if waited {
+            self.tx.writer.gate = Gate::Open;
+        }
+        waited
     }
 }
