@@ -5,11 +5,11 @@ mod action;
 
 use action::{Bench, bytes, sums};
 use proptest::prelude::*;
-use txweir_core::action::{Control, Csum, Kind};
-use txweir_core::checksum::crc32c;
-use txweir_core::filter::Verdict;
-use txweir_core::headers::Headers;
-use txweir_core::packet::Packet;
+use txweir_core::classify::action::{Control, Csum, Kind};
+use txweir_core::classify::filter::Verdict;
+use txweir_core::classify::packet::Packet;
+use txweir_core::packet::checksum::crc32c;
+use txweir_core::packet::headers::Headers;
 use txweir_core::{Instant, Meta};
 
 const ALL: Csum = Csum { iph: true, icmp: true, igmp: true, tcp: true, udp: true, udplite: true, sctp: true };

@@ -5,10 +5,10 @@ mod action;
 
 use action::{Bench, bytes, hex, sums};
 use proptest::prelude::*;
-use txweir_core::action::{Control, Kind, Skbmod, Vlan};
-use txweir_core::filter::Verdict;
-use txweir_core::headers::{Headers, ethertype};
-use txweir_core::packet::{FrameBytes, Packet};
+use txweir_core::classify::action::{Control, Kind, Skbmod, Vlan};
+use txweir_core::classify::filter::Verdict;
+use txweir_core::classify::packet::{FrameBytes, Packet};
+use txweir_core::packet::headers::{Headers, ethertype};
 use txweir_core::{Ecn, Instant, Meta};
 
 const MACS: &str = "02ff00000002020000000000";

@@ -4,11 +4,11 @@
 mod action;
 
 use action::Bench;
-use txweir_core::action::{Control, Kind, Mirred, Sample, Simple};
-use txweir_core::filter::Verdict;
-use txweir_core::handle::ClassId;
-use txweir_core::headers::Headers;
-use txweir_core::packet::{Packet, PortId, Way};
+use txweir_core::base::handle::ClassId;
+use txweir_core::classify::action::{Control, Kind, Mirred, Sample, Simple};
+use txweir_core::classify::filter::Verdict;
+use txweir_core::classify::packet::{Packet, PortId, Way};
+use txweir_core::packet::headers::Headers;
 use txweir_core::{Instant, Meta};
 
 const HERE: PortId = PortId(1);

@@ -5,8 +5,8 @@ mod action;
 
 use action::{Bench, bytes, hex};
 use proptest::prelude::*;
-use txweir_core::action::pedit::{At, Header, KEYS_MAX, Key, Pedit};
-use txweir_core::action::{Control, Kind};
+use txweir_core::classify::action::pedit::{At, Header, KEYS_MAX, Key, Pedit};
+use txweir_core::classify::action::{Control, Kind};
 
 const ETH4: &str = "02ff00000002 020000000000 0800 ";
 const UDP: &str = "450000241234000040115493 0a000001 0a000002 03e807d00010dead 6162636465666768";

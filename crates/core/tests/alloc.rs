@@ -6,32 +6,33 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::options::{legal, legal_class};
-use txweir_core::action::{
+use txweir_core::base::rng::Rng;
+use txweir_core::classify::action::{
     Action, Control, Csum, Gact, Kind as ActionKind, Mirred, Pedit, Police, Sample, Simple, Skbedit, Skbmod,
     State, Vlan, Wanted, pedit, police,
 };
-use txweir_core::device::{Completed, DeviceError};
-use txweir_core::fairsend::{Cause, FairSend, Gate, Load, Offered, Pass, Quota};
-use txweir_core::filter::ematch::{Cmp, Condition, Expr, Join, Layer, Op, Term};
-use txweir_core::filter::flow::{Key, Keys, Mode};
-use txweir_core::filter::flower::Field;
-use txweir_core::filter::{
+use txweir_core::classify::filter::ematch::{Cmp, Condition, Expr, Join, Layer, Op, Term};
+use txweir_core::classify::filter::flow::{Key, Keys, Mode};
+use txweir_core::classify::filter::flower::Field;
+use txweir_core::classify::filter::{
     Basic, Filters, Flow, Flower, Goal, Matchall, Named, Rule, Run, Verdict as FilterVerdict, What,
 };
-use txweir_core::headers::Headers;
-use txweir_core::packet::{FrameBytes, NoOutlet, Packet, PortId, Way};
-use txweir_core::pool::{List, Pkt, Pool, Queue};
+use txweir_core::classify::packet::{FrameBytes, NoOutlet, Packet, PortId, Way};
+use txweir_core::model::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
+use txweir_core::packet::headers::Headers;
+use txweir_core::packet::pool::{List, Pkt, Pool, Queue};
+use txweir_core::packet::route::Asked;
+use txweir_core::path::device::{Completed, DeviceError};
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::pfifo_fast::NoParams;
 use txweir_core::qdisc::{Discipline, KINDS, Next, Verdict};
-use txweir_core::rng::Rng;
-use txweir_core::route::Asked;
-use txweir_core::spec::{Env, Flags};
-use txweir_core::value::Words;
-use txweir_core::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
+use txweir_core::sched::spec::{Env, Flags};
+use txweir_core::text::value::Words;
+use txweir_core::turns::{Cause, FairSend, Gate, Load, Offered, Pass, Quota};
 use txweir_core::{
     Admitted, Bytes, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath,
-    TxQueue, Wake, cx::Cx, node::Node,
+    TxQueue, Wake,
+    sched::{cx::Cx, node::Node},
 };
 
 struct Counting;
@@ -413,7 +414,7 @@ fn one_of_each() -> Vec<ActionKind> {
 #[test]
 fn actions_allocate_nothing() {
     let kinds: Vec<&str> = one_of_each().iter().map(ActionKind::name).collect();
-    assert!(txweir_core::action::KINDS.iter().all(|kind| kinds.contains(kind)), "each kind is run");
+    assert!(txweir_core::classify::action::KINDS.iter().all(|kind| kinds.contains(kind)), "each kind is run");
     let mut filters = Filters::new();
     let block = filters.add_block();
     let actions =
@@ -448,9 +449,9 @@ fn actions_allocate_nothing() {
 
 #[test]
 fn filters_allocate_nothing() {
-    use txweir_core::filter::bpf::Instruction;
-    use txweir_core::filter::u32::{HashKey, Key, Match, Offset, Read, Selector};
-    use txweir_core::filter::{Bpf, Fw, U32};
+    use txweir_core::classify::filter::bpf::Instruction;
+    use txweir_core::classify::filter::u32::{HashKey, Key, Match, Offset, Read, Selector};
+    use txweir_core::classify::filter::{Bpf, Fw, U32};
 
     let mut filters = Filters::new();
     let block = filters.add_block();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use common::lane::{Lane, Out};
 use common::options::pick;
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Admitted, DropReason, Ecn, ErrorKind, Handle, Instant, MarkReason, Meta, Nanos};
 
 const T0: Instant = Instant::ZERO;

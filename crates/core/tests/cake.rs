@@ -5,11 +5,11 @@ mod common;
 
 use common::lane::{Lane, Out};
 use proptest::prelude::*;
-use txweir_core::detail::{Detail, SACK_BLOCKS, TcpDetail};
-use txweir_core::hash::FlowHasher;
-use txweir_core::headers::tcp_flag::{ACK, ECE, PSH, SYN};
-use txweir_core::headers::{Headers, clear_dscp};
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
+use txweir_core::packet::detail::{Detail, SACK_BLOCKS, TcpDetail};
+use txweir_core::packet::hash::FlowHasher;
+use txweir_core::packet::headers::tcp_flag::{ACK, ECE, PSH, SYN};
+use txweir_core::packet::headers::{Headers, clear_dscp};
 use txweir_core::{Admitted, DropReason, Ecn, Env, Handle, Instant, Meta, Nanos, Rate};
 
 const T0: Instant = Instant::ZERO;
@@ -728,14 +728,14 @@ fn what_is_read_and_what_is_refused() {
         let words: Vec<&str> = words.split_whitespace().collect();
         let built = txweir_core::qdisc::kind("cake")
             .unwrap()
-            .build(&mut txweir_core::value::Words::new(&words), &Env::default());
+            .build(&mut txweir_core::text::value::Words::new(&words), &Env::default());
         built.map_err(|e| e.to_string()).map(|qdisc| {
             let mut all = Vec::new();
             qdisc.options(&mut |o| {
                 let text = if o.param.flag {
                     o.word.map(String::from)
                 } else {
-                    Some(txweir_core::value::exact_of(o.value))
+                    Some(txweir_core::text::value::exact_of(o.value))
                 };
                 all.extend(text.filter(|_| o.value.is_set()));
             });

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::Law;
 use common::ops::Scope;
 use common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, swarm};
-use txweir_core::cx::Cx;
-use txweir_core::params::{Param, Params, SetOutcome, Shown};
-use txweir_core::pool::{List, Pkt, Pool, Queue};
+use txweir_core::packet::pool::{List, Pkt, Pool, Queue};
+use txweir_core::packet::route::Asked;
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::{Discipline, Next, Verdict};
-use txweir_core::route::Asked;
-use txweir_core::spec::{Flags, Spec};
-use txweir_core::value::{Show, Value, Words};
+use txweir_core::sched::cx::Cx;
+use txweir_core::sched::spec::{Flags, Spec};
+use txweir_core::text::params::{Param, Params, SetOutcome, Shown};
+use txweir_core::text::value::{Show, Value, Words};
 use txweir_core::{ClassId, ConfigError, DropReason, Env, MarkReason, Meta, Nanos, Packets, WakeReason};
 
 /// What may be wrong with a FIFO; the default is right.
@@ -334,8 +334,8 @@ impl Show for Torn {
     fn text(&self, f: &mut dyn std::fmt::Write) -> std::fmt::Result {
         self.0.text(f)
     }
-    fn json(&self) -> txweir_core::value::Json {
-        txweir_core::value::Json::Uint(u64::from(self.0.0) + 1)
+    fn json(&self) -> txweir_core::text::value::Json {
+        txweir_core::text::value::Json::Uint(u64::from(self.0.0) + 1)
     }
 }
 

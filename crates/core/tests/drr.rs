@@ -3,7 +3,7 @@
 mod common;
 
 use common::lane::{Lane, Out};
-use txweir_core::value::Words;
+use txweir_core::text::value::Words;
 use txweir_core::{Admitted, ConfigError, DropReason, ErrorKind, Handle, Instant, Meta, Nanos};
 
 const T: Instant = Instant::from_secs(1);
@@ -105,7 +105,7 @@ fn quanta_are_brought_into_range() {
     let mut quanta = Vec::new();
     let classes = lane.root().qdisc().user_classes().unwrap();
     (1..=4).for_each(|minor| {
-        classes.options(minor, &mut |s| quanta.push(txweir_core::value::exact_of(s.value)))
+        classes.options(minor, &mut |s| quanta.push(txweir_core::text::value::exact_of(s.value)))
     });
     assert_eq!(quanta, ["256b", "256b", "1048576b", "1514b"]);
     let zero = on_class(&mut lane, "add", 5, "quantum 0").unwrap_err();

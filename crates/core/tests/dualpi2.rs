@@ -4,8 +4,8 @@
 mod common;
 
 use common::lane::{Lane, Out};
-use txweir_core::testing::VecDevice;
-use txweir_core::value::exact_of;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::text::value::exact_of;
 use txweir_core::{
     Admitted, DropReason, Ecn, Env, Handle, Instant, MarkReason, Meta, Nanos, PathConfig, Role, TxPath,
 };

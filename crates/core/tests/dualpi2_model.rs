@@ -21,7 +21,7 @@ mod common;
 use std::collections::VecDeque;
 
 use common::lane::{Lane, Out};
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Admitted, DropReason, Ecn, Env, Instant, Meta};
 
 /// Parts of 2^32 by which an update may differ.

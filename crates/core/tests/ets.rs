@@ -3,7 +3,7 @@
 mod common;
 
 use common::lane::{Lane, Out};
-use txweir_core::value::{Words, exact_of};
+use txweir_core::text::value::{Words, exact_of};
 use txweir_core::{ConfigError, DropReason, ErrorKind, Handle, Instant, Meta, Nanos};
 
 const T: Instant = Instant::from_secs(1);

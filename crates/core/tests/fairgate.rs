@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 use txweir_core::Meta;
-use txweir_core::fairsend::{Gate, Load, Offered, Quota};
+use txweir_core::turns::{Gate, Load, Offered, Quota};
 
 /// A segment.
 const ONE: Load = Load { segs: 1, bytes: 1500 };

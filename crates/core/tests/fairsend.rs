@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
-use txweir_core::fairsend::{Burst, Cause, FairSend, Pass, Quota, SenderId};
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
+use txweir_core::turns::{Burst, Cause, FairSend, Pass, Quota, SenderId};
 
 const MSS: u64 = 1448;
 

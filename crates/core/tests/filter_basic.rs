@@ -1,18 +1,18 @@
 //! basic and its expressions: joined as the reference joins them, bounded, and asked from the last that came.
 
-use txweir_core::action::State;
-use txweir_core::filter::ematch::{
+use txweir_core::base::rng::Rng;
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::ematch::{
     Cmp, Condition, DEPTH_MAX, Expr, Join, Layer, Meta, MetaId, Nbyte, Op, Operand, Term, U32,
 };
-use txweir_core::filter::{Basic, Filters, Goal, Named, Rule, Run, Verdict, What};
-use txweir_core::headers::Headers;
-use txweir_core::packet::{NoOutlet, Packet};
-use txweir_core::rng::Rng;
+use txweir_core::classify::filter::{Basic, Filters, Goal, Named, Rule, Run, Verdict, What};
+use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::packet::headers::Headers;
 use txweir_core::{ErrorKind, Handle, Instant};
 
 fn put(
     filters: &mut Filters,
-    block: txweir_core::filter::BlockId,
+    block: txweir_core::classify::filter::BlockId,
     handle: u32,
     expr: Expr,
 ) -> Result<(), ErrorKind> {
@@ -30,7 +30,7 @@ fn holds(expr: &Expr, frame: &[u8]) -> bool {
     class(&filters, block, frame) == Some(1)
 }
 
-fn class(filters: &Filters, block: txweir_core::filter::BlockId, frame: &[u8]) -> Option<u32> {
+fn class(filters: &Filters, block: txweir_core::classify::filter::BlockId, frame: &[u8]) -> Option<u32> {
     let mut meta = txweir_core::Meta::new(frame.len() as u32).priority(0x1234);
     meta.mark = 7;
     let mut frame = frame.to_vec();

@@ -1,11 +1,11 @@
 //! bpf: programs that are refused, what each instruction does, what a return value means; fw: by mark.
 
-use txweir_core::action::{Action, Control, Gact, Kind, State, Wanted};
-use txweir_core::filter::bpf::{Instruction, PROGRAM_MAX};
-use txweir_core::filter::{BlockId, Bpf, Filters, Fw, Goal, Named, Rule, Run, Verdict, What};
-use txweir_core::headers::Headers;
-use txweir_core::packet::{NoOutlet, Packet, PortId, Way};
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
+use txweir_core::classify::action::{Action, Control, Gact, Kind, State, Wanted};
+use txweir_core::classify::filter::bpf::{Instruction, PROGRAM_MAX};
+use txweir_core::classify::filter::{BlockId, Bpf, Filters, Fw, Goal, Named, Rule, Run, Verdict, What};
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::packet::headers::Headers;
 use txweir_core::{ConfigError, Handle, Instant, Meta};
 
 struct Bench {

@@ -1,11 +1,11 @@
 //! flow: classes by arithmetic and by hash.
 
-use txweir_core::action::State;
-use txweir_core::filter::flow::{Key, Keys, Mode};
-use txweir_core::filter::{BlockId, Filters, Flow, Goal, Named, Rule, Run, Verdict, What};
-use txweir_core::headers::Headers;
-use txweir_core::packet::{NoOutlet, Packet, PortId};
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::flow::{Key, Keys, Mode};
+use txweir_core::classify::filter::{BlockId, Filters, Flow, Goal, Named, Rule, Run, Verdict, What};
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId};
+use txweir_core::packet::headers::Headers;
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
 
 struct Bench {

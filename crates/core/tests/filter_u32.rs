@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use txweir_core::action::{Action, Control, Gact, Kind, Skbedit, State, Wanted};
-use txweir_core::filter::u32::{
+use txweir_core::base::rng::Rng;
+use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, State, Wanted};
+use txweir_core::classify::filter::u32::{
     DEPTH_MAX, Device, HashKey, KEYS_MAX, Key, Match, Offset, Read, STEPS_MAX, Selector, U32,
 };
-use txweir_core::filter::{BlockId, Filters, Goal, Named, Rule, Run, Verdict, What};
-use txweir_core::headers::Headers;
-use txweir_core::packet::{NoOutlet, Packet, PortId, Way};
-use txweir_core::rng::Rng;
+use txweir_core::classify::filter::{BlockId, Filters, Goal, Named, Rule, Run, Verdict, What};
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::packet::headers::Headers;
 use txweir_core::{ConfigError, Handle, Instant, Meta};
 
 struct Bench {

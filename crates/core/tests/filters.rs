@@ -1,12 +1,12 @@
 //! Filters and actions: which one decides, what follows, what is held, what is counted.
 
-use txweir_core::action::gact::Chance;
-use txweir_core::action::{Action, Control, Gact, Kind, Skbedit, State, Wanted};
-use txweir_core::filter::{
+use txweir_core::classify::action::gact::Chance;
+use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, State, Wanted};
+use txweir_core::classify::filter::{
     ANY_PROTOCOL, BlockId, Filters, Goal, Matchall, Named, RESTARTS_MAX, Rule, Run, Verdict, What,
 };
-use txweir_core::headers::{Headers, ethertype};
-use txweir_core::packet::{NoOutlet, Packet};
+use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::packet::headers::{Headers, ethertype};
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
 
 const ALL: Rule = Rule::Matchall(Matchall { skip_hw: false });

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use common::lane::{Lane, Out};
 use proptest::prelude::*;
-use txweir_core::value::Words;
+use txweir_core::text::value::Words;
 use txweir_core::{DropReason, Ecn, Handle, Instant, MarkReason, Meta, Nanos, WakeReason};
 
 const MS: u64 = 1_000_000;
@@ -294,7 +294,7 @@ fn each_band_and_each_flow_has_its_limit() {
 
 #[test]
 fn a_sender_that_can_wait_is_told_so() {
-    use txweir_core::testing::VecDevice;
+    use txweir_core::model::testing::VecDevice;
     use txweir_core::{Admitted, PathConfig, Role, TxPath};
     let config = PathConfig { role: Role::Origin, bql: None, ..PathConfig::default() };
     let words = ["maxrate", "8mbit", "limit", "4", "flow_limit", "2"];
@@ -417,7 +417,7 @@ fn values_as_linux_takes_them_and_refusals() {
         let mut text = String::from("-");
         lane.root().qdisc().options(&mut |o| {
             if o.param.key == key && o.value.is_set() {
-                text = txweir_core::value::exact_of(o.value);
+                text = txweir_core::text::value::exact_of(o.value);
             }
         });
         text

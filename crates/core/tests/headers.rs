@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use txweir_core::headers::{Ecn, End, Fragment, Headers, L3, L4, MAX_EXTENSIONS, MAX_VLAN_TAGS, set_ce};
+use txweir_core::packet::headers::{
+    Ecn, End, Fragment, Headers, L3, L4, MAX_EXTENSIONS, MAX_VLAN_TAGS, set_ce,
+};
 
 /// How a packet of the corpus starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

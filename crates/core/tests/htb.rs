@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use common::lane::{Lane, Out};
 use common::options::{chance, pick};
+use txweir_core::base::rng::Rng;
 use txweir_core::qdisc::classful::ClassShown;
-use txweir_core::rng::Rng;
-use txweir_core::value::Words;
+use txweir_core::text::value::Words;
 use txweir_core::{Admitted, ConfigError, DropReason, Handle, Instant, Meta};
 
 const MS: u64 = 1_000_000;

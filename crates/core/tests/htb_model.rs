@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 
 use common::lane::{Lane, Out};
 use common::options::{chance, log_uniform, pick};
+use txweir_core::base::rng::Rng;
 use txweir_core::law::bucket::ticks;
 use txweir_core::qdisc::classful::ClassShown;
-use txweir_core::rng::Rng;
-use txweir_core::value::Words;
+use txweir_core::text::value::Words;
 use txweir_core::{Admitted, Bytes, ConfigError, DropReason, Handle, Instant, Meta, Rate};
 
 const MINUTE: i64 = 60_000_000_000;
@@ -471,7 +471,7 @@ impl Pair {
     }
     fn command(
         &mut self,
-        f: impl FnOnce(&mut txweir_core::Tree, &mut txweir_core::cx::Cx) -> Result<(), ConfigError>,
+        f: impl FnOnce(&mut txweir_core::Tree, &mut txweir_core::sched::cx::Cx) -> Result<(), ConfigError>,
     ) -> bool {
         self.lane.path.configure(Instant(self.now), &mut self.lane.dev, f).is_ok()
     }

@@ -12,10 +12,10 @@ use common::ops::{Op, Scope};
 use common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, refuses, swarm};
 use common::setup::Totals;
 use txweir_core::DropReason;
+use txweir_core::base::rng::Rng;
+use txweir_core::model::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
 use txweir_core::qdisc::KINDS;
-use txweir_core::rng::Rng;
-use txweir_core::spec::Spec;
-use txweir_core::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
+use txweir_core::sched::spec::Spec;
 use txweir_core::{Env, Instant, Nanos, PathConfig, TxPath};
 
 fn env<T: FromStr>(name: &str) -> Option<T> {

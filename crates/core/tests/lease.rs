@@ -8,8 +8,8 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use std::time::{Duration, Instant as Wall};
 
+use txweir_core::base::rng::Rng;
 use txweir_core::law::lease::{LEASE_NS, LEASES_NS, Lease, SharedRate};
-use txweir_core::rng::Rng;
 use txweir_core::{Bytes, Instant, Rate};
 
 const MS: u64 = 1_000_000;

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use txweir_core::testing::VecDevice;
-use txweir_core::txpath::Stops;
-use txweir_core::value::Words;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::path::txpath::Stops;
+use txweir_core::text::value::Words;
 use txweir_core::{
     Admitted, Completed, DeviceError, DqlConfig, DropReason, Handle, Instant, Meta, PathConfig, Role, TxPath,
     TxQueue, Wake,

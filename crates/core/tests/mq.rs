@@ -1,10 +1,10 @@
 //! mq and mqprio: a qdisc for each transmit queue; traffic classes, and what is refused of them.
 
-use txweir_core::device::Offload;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::path::device::Offload;
+use txweir_core::path::select::Range;
 use txweir_core::qdisc::mqprio;
-use txweir_core::select::Range;
-use txweir_core::testing::VecDevice;
-use txweir_core::value::Words;
+use txweir_core::text::value::Words;
 use txweir_core::{Admitted, ConfigError, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, Wake};
 
 struct Lane {
@@ -34,7 +34,7 @@ impl Lane {
         let mut all = Vec::new();
         self.path.tree().root().qdisc().options(&mut |s| {
             if s.value.is_set() {
-                all.push(format!("{} {}", s.param.key, txweir_core::value::text_of(s.value)));
+                all.push(format!("{} {}", s.param.key, txweir_core::text::value::text_of(s.value)));
             }
         });
         all
@@ -241,7 +241,7 @@ fn the_example_of_the_talk() {
     assert_eq!(kinds, ["mqprio", "pfifo_fast", "pfifo_fast", "pfifo_fast", "fq_codel", "fq_codel"]);
     let queues =
         mqprio::Ranges([(2, 0), (2, 2), (1, 4)].map(|(count, offset)| Range { count, offset }).into());
-    assert!(lane.options().contains(&format!("queues {}", txweir_core::value::text_of(&queues))));
+    assert!(lane.options().contains(&format!("queues {}", txweir_core::text::value::text_of(&queues))));
     lane.put(118, 4);
     let mut waiting = Vec::new();
     lane.path.queued(&mut |parent, _, _| waiting.push(parent.minor()));

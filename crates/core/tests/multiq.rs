@@ -5,7 +5,7 @@ mod common;
 
 use common::lane::{Lane, Out};
 use txweir_core::qdisc::kind;
-use txweir_core::value::Words;
+use txweir_core::text::value::Words;
 use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, Wake};
 
 const T: Instant = Instant::from_secs(1);

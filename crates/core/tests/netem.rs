@@ -3,10 +3,10 @@
 mod common;
 
 use common::lane::{Lane, Out};
-use txweir_core::cx::Cx;
-use txweir_core::device::flip_bit;
-use txweir_core::testing::VecDevice;
-use txweir_core::value::Words;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::path::device::flip_bit;
+use txweir_core::sched::cx::Cx;
+use txweir_core::text::value::Words;
 use txweir_core::{
     Admitted, DropReason, Ecn, Env, ErrorKind, Handle, Instant, Meta, Nanos, PathConfig, Role, Tree, TxPath,
     Wake,
@@ -321,7 +321,7 @@ fn options_after(changes: &[&str]) -> Vec<String> {
     let mut all = Vec::new();
     tree.root().qdisc().options(&mut |o| {
         if o.value.is_set() && !o.param.flag {
-            all.push(format!("{} {}", o.param.key, txweir_core::value::exact_of(o.value)));
+            all.push(format!("{} {}", o.param.key, txweir_core::text::value::exact_of(o.value)));
         }
     });
     all

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use common::lane::{Lane, Out};
 use common::options::{chance, log_uniform, pick};
-use txweir_core::rng::Rng;
-use txweir_core::value::Show;
+use txweir_core::base::rng::Rng;
+use txweir_core::text::value::Show;
 use txweir_core::{DropReason, Env, Handle, Instant, Meta};
 
 /// tc-pfifo_fast(8), tc-prio(8): the band of each priority.

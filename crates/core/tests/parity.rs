@@ -7,13 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::lane::{Lane, Out};
-use txweir_core::cx::Cx;
-use txweir_core::dql::OBJECT_MAX;
-use txweir_core::hash::FlowHasher;
-use txweir_core::headers::Headers;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::packet::hash::FlowHasher;
+use txweir_core::packet::headers::Headers;
+use txweir_core::path::dql::OBJECT_MAX;
 use txweir_core::qdisc::{KINDS, kind};
-use txweir_core::testing::VecDevice;
-use txweir_core::value::{Words, exact_of};
+use txweir_core::sched::cx::Cx;
+use txweir_core::text::value::{Words, exact_of};
 use txweir_core::{
     Admitted, ConfigError, DqlConfig, DropReason, Env, Handle, Instant, Meta, PathConfig, Rate, Role, Tree,
     TxPath, Unit, Wake,

@@ -130,7 +130,7 @@ fn a_time_between_updates_is_whole_ticks() {
         let mut text = String::new();
         lane.root().qdisc().options(&mut |o| {
             if ["target", "tupdate"].contains(&o.param.key) {
-                text.push_str(&txweir_core::value::exact_of(o.value));
+                text.push_str(&txweir_core::text::value::exact_of(o.value));
                 text.push(' ');
             }
         });

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use txweir_core::port::{Choice, Port, Qdiscs};
-use txweir_core::rng::Rng;
-use txweir_core::select::{Cached, Sender};
-use txweir_core::testing::VecDevice;
-use txweir_core::value::Words;
+use txweir_core::base::rng::Rng;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::path::port::{Choice, Port, Qdiscs};
+use txweir_core::path::select::{Cached, Sender};
+use txweir_core::text::value::Words;
 use txweir_core::{
     Admitted, ConfigError, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, Wake,
 };

@@ -6,7 +6,7 @@ mod common;
 
 use common::Law;
 use common::port::{Met, Planted, swarm};
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 
 fn env(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;

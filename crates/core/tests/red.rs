@@ -3,8 +3,8 @@
 mod common;
 
 use common::lane::{Lane, Out};
-use txweir_core::value::{Words, exact_of};
-use txweir_core::{Admitted, DropReason, Ecn, Env, ErrorKind, Handle, Instant, Meta, Tree, cx::Cx};
+use txweir_core::text::value::{Words, exact_of};
+use txweir_core::{Admitted, DropReason, Ecn, Env, ErrorKind, Handle, Instant, Meta, Tree, sched::cx::Cx};
 
 /// The average follows at half the distance: from nothing, with 1000 bytes more each time.
 const FAST: &str = "limit 20000 min 2000 max 2001 avpkt 1000 burst 2";

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 
 use common::lane::Lane;
 use common::options::{chance, pick};
-use txweir_core::node::Node;
+use txweir_core::base::rng::Rng;
 use txweir_core::qdisc::rough::{ByteLimit, Config, Profile, Rough};
-use txweir_core::rng::Rng;
+use txweir_core::sched::node::Node;
 use txweir_core::{Admitted, Bytes, DropReason, Env, Handle, Instant, Meta, Nanos, Packets};
 
 const T0: Instant = Instant::ZERO;

@@ -1,12 +1,12 @@
 //! Filters at qdiscs: asked before a packet is queued, obeyed when it is.
 
-use txweir_core::action::{Action, Control, Gact, Kind, State, Wanted};
-use txweir_core::filter::{Filters, Goal, Matchall, Named, Rule, Run, What};
-use txweir_core::headers::{Headers, ethertype};
-use txweir_core::packet::{NoOutlet, Packet};
-use txweir_core::route::{Route, Routed, Said};
-use txweir_core::testing::VecDevice;
-use txweir_core::value::Words;
+use txweir_core::classify::action::{Action, Control, Gact, Kind, State, Wanted};
+use txweir_core::classify::filter::{Filters, Goal, Matchall, Named, Rule, Run, What};
+use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::model::testing::VecDevice;
+use txweir_core::packet::headers::{Headers, ethertype};
+use txweir_core::packet::route::{Route, Routed, Said};
+use txweir_core::text::value::Words;
 use txweir_core::{Admitted, Detail, DropReason, Env, Handle, Instant, Meta, PathConfig, Role, TxPath};
 
 const T0: Instant = Instant::ZERO;
@@ -204,7 +204,7 @@ fn a_qdisc_with_filters_is_not_passed_by() {
 /// packet waits where the filters said.
 #[test]
 fn nothing_is_lost_whatever_filters_say() {
-    use txweir_core::rng::Rng;
+    use txweir_core::base::rng::Rng;
     let (mut dropped, mut queued, mut stolen) = (0, 0, 0);
     for seed in 0..150 {
         let mut rng = Rng::new(seed);

@@ -1,7 +1,7 @@
 //! The choice of a transmit queue, in the order of the reference.
 
 use proptest::prelude::*;
-use txweir_core::select::{Cached, RESELECT, Range, Selector, Sender, TrafficClasses, Xps};
+use txweir_core::path::select::{Cached, RESELECT, Range, Selector, Sender, TrafficClasses, Xps};
 use txweir_core::{Instant, Meta, Nanos};
 
 const ANY: Sender = Sender { worker: 0, came_by: None, idle: false };

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use common::lane::Lane;
 use common::options::pick;
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Admitted, DropReason, Ecn, ErrorKind, Handle, Instant, Meta, Nanos};
 
 const T0: Instant = Instant::ZERO;
@@ -108,7 +108,7 @@ fn what_is_given_is_brought_to_its_bounds() {
         let lane = Lane::new("sfq", given);
         let mut seen = HashMap::new();
         lane.root().qdisc().options(&mut |o| {
-            seen.insert(o.param.key, o.value.is_set().then(|| txweir_core::value::exact_of(o.value)));
+            seen.insert(o.param.key, o.value.is_set().then(|| txweir_core::text::value::exact_of(o.value)));
         });
         let text = |n: u32| Some(n.to_string());
         let expected = [limit.map(|l: u32| format!("{l}p")), text(depth), text(flows)];
@@ -121,7 +121,7 @@ fn what_is_refused() {
     let refused = |options: &str| {
         let words: Vec<&str> = options.split_whitespace().collect();
         let spec = txweir_core::qdisc::kind("sfq").unwrap();
-        spec.build(&mut txweir_core::value::Words::new(&words), &txweir_core::Env::default())
+        spec.build(&mut txweir_core::text::value::Words::new(&words), &txweir_core::Env::default())
             .map(|_| ())
             .unwrap_err()
     };

@@ -6,8 +6,8 @@ use std::sync::{Barrier, Mutex, OnceLock};
 use std::time::{Duration, Instant as Wall};
 
 use common::lane::{Lane, Out};
-use txweir_core::rates::{Agreed, SharedRates};
-use txweir_core::value::{Name, Words};
+use txweir_core::path::rates::{Agreed, SharedRates};
+use txweir_core::text::value::{Name, Words};
 use txweir_core::{ConfigError, Handle, Instant, Meta, Rate};
 
 const MS: u64 = 1_000_000;

@@ -4,7 +4,7 @@ mod common;
 
 use common::lane::Lane;
 use common::options::pick;
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Admitted, DropReason, Handle, Instant, Meta};
 
 const T0: Instant = Instant::ZERO;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::lane::Lane;
-use txweir_core::stab::{LinkLayer, Stab};
+use txweir_core::sched::stab::{LinkLayer, Stab};
 use txweir_core::{Admitted, ConfigError, ErrorKind, Handle, Instant, Meta, Tally};
 
 const T0: Instant = Instant::ZERO;

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 
 use common::lane::{Lane, Out};
 use common::options::{chance, legal, pick, with_words};
-use txweir_core::cx::{Cx, Tally};
+use txweir_core::sched::cx::{Cx, Tally};
 
-use txweir_core::pool::List;
+use txweir_core::base::rng::Rng;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::packet::pool::List;
 use txweir_core::qdisc::KINDS;
-use txweir_core::rng::Rng;
-use txweir_core::testing::VecDevice;
-use txweir_core::value::Words;
+use txweir_core::text::value::Words;
 use txweir_core::{
     Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, Swapped, Tree, TxPath, Wake,
 };

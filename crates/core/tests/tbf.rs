@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use common::lane::{Lane, Out};
 use common::options::{chance, log_uniform, pick};
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Admitted, DropReason, Handle, Instant, Meta, Nanos, Wake};
 
 /// A token bucket in exact arithmetic: tokens are bytes times nanoseconds per second, so that a rate of r bytes/s

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use common::lane::{Lane, Out};
 use common::options::{chance, pick};
-use txweir_core::headers::{Headers, tcp_flag::*};
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
+use txweir_core::packet::headers::{Headers, tcp_flag::*};
 use txweir_core::{Instant, Meta, Nanos};
 
 /// A segment: flags, payload, options of TCP.

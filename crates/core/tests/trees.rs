@@ -2,13 +2,13 @@
 //! empties inside a dequeue, counts that go below zero, lists of active classes that lose or double a member, a class told
 //! twice that it is empty. And what a tree refuses.
 
-use txweir_core::cx::Cx;
-use txweir_core::node::Node;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::path::tree::DEPTH_MAX;
 use txweir_core::qdisc::KINDS;
-use txweir_core::spec::Spec;
-use txweir_core::testing::VecDevice;
-use txweir_core::tree::DEPTH_MAX;
-use txweir_core::value::Words;
+use txweir_core::sched::cx::Cx;
+use txweir_core::sched::node::Node;
+use txweir_core::sched::spec::Spec;
+use txweir_core::text::value::Words;
 use txweir_core::{
     Admitted, ConfigError, Env, Handle, Instant, Meta, PathConfig, Role, Tally, Tree, TxPath, Wake,
 };

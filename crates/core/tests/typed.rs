@@ -1,10 +1,10 @@
 //! A configuration given as a value is held to the same ranges as one given in words.
 
-use txweir_core::cx::Cx;
-use txweir_core::node::Node;
-use txweir_core::params::Params;
+use txweir_core::base::units::{Bytes, Rate};
 use txweir_core::qdisc::{fq_codel, prio, tbf};
-use txweir_core::units::{Bytes, Rate};
+use txweir_core::sched::cx::Cx;
+use txweir_core::sched::node::Node;
+use txweir_core::text::params::Params;
 use txweir_core::{Env, ErrorKind, Handle, Instant, Meta};
 
 const H: Handle = Handle::new(1, 0);

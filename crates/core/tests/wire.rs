@@ -1,7 +1,7 @@
 //! The wire with one ring: what a unit takes, when it is reported, when descriptors come back. The line over many rings:
 //! `wire_line.rs`; against a model, `wire_model.rs`.
 
-use txweir_core::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
+use txweir_core::model::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
 use txweir_core::{Instant, Meta, Nanos, Rate, Tally, TxQueue};
 
 fn wire(config: WireConfig) -> Wire<u32> {

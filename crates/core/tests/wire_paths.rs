@@ -1,8 +1,8 @@
 //! Transmit paths, one per ring of a wire: a byte limit for each, and what traffic classes in the device do for those that
 //! matter ("Qdisc experiments at 10 Gbit/s", Linux Plumbers Conference 2012).
 
-use txweir_core::rng::Rng;
-use txweir_core::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
+use txweir_core::base::rng::Rng;
+use txweir_core::model::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
 use txweir_core::{Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath};
 
 /// A path above each ring of a wire. A frame is the time at which it came.

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use txweir_core::Rate;
-use txweir_core::value::{Value, Words};
+use txweir_core::text::value::{Value, Words};
 use txweir_device::IfName;
 use txweir_runtime::WireSpec;
 

@@ -3,11 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 
-use txweir_core::cx::Tally;
-use txweir_core::fairsend::Quota;
-use txweir_core::queues::QueueSet;
-use txweir_core::value::text_of;
-use txweir_core::wire::{DescriptorCost, WireConfig};
+use txweir_core::base::queues::QueueSet;
+use txweir_core::model::wire::{DescriptorCost, WireConfig};
+use txweir_core::sched::cx::Tally;
+use txweir_core::text::value::text_of;
+use txweir_core::turns::Quota;
 use txweir_core::{Env, Instant, Rate};
 use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions, Loss, Sent, VnetHdr};
 use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, Port, WireSpec};

@@ -3,9 +3,9 @@
 use std::hash::{BuildHasher, RandomState};
 
 use txweir_core::Instant;
-use txweir_core::action::State;
-use txweir_core::filter::Filters;
-use txweir_core::rates::SharedRates;
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::Filters;
+use txweir_core::path::rates::SharedRates;
 use txweir_device::poll::{PollFd, PollFlags};
 use txweir_device::{IfName, MAX_FRAME};
 use txweir_runtime::{Notes, Received};

@@ -2,8 +2,8 @@
 //! send to other links.
 
 use txweir_core::Instant;
-use txweir_core::filter::BlockId;
-use txweir_core::packet::{PortId, Way};
+use txweir_core::classify::filter::BlockId;
+use txweir_core::classify::packet::{PortId, Way};
 use txweir_runtime::{Arrival, Asking, Copy, One, Outlets, Received};
 use txweir_tc::tool::{Hook, HookCounts};
 

@@ -1,7 +1,7 @@
 //! Links as `txweir link show` prints them: a table for people, JSON for programs.
 
 use txweir_core::TxPath;
-use txweir_core::value::text_of;
+use txweir_core::text::value::text_of;
 use txweir_runtime::{Frame, report};
 use txweir_tc::json::{self, Object};
 

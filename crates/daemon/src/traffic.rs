@@ -3,7 +3,7 @@
 
 use std::io;
 
-use txweir_core::checksum::Sum;
+use txweir_core::packet::checksum::Sum;
 use txweir_device::{Sent, VnetHdr};
 use txweir_runtime::Port;
 
@@ -83,7 +83,7 @@ impl Port for Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txweir_core::headers::Headers;
+    use txweir_core::packet::headers::Headers;
 
     #[test]
     fn frames_are_ipv4_and_udp_of_the_asked_length() {

@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-use txweir_core::checksum::Sum;
+use txweir_core::packet::checksum::Sum;
 
 use crate::vnet::{Gso, VnetHdr};
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use txweir_core::cx::Tally;
-use txweir_core::device::TxQueue;
-use txweir_core::stats::Counters;
-use txweir_core::txpath::{PathStats, Stops};
+use txweir_core::path::device::TxQueue;
+use txweir_core::path::txpath::{PathStats, Stops};
+use txweir_core::sched::cx::Tally;
+use txweir_core::text::stats::Counters;
 use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Role, TxPath, Wake};
 
 use crate::list::{Append, Take};

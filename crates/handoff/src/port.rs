@@ -9,14 +9,17 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, Cache};
-use txweir_core::action::State;
-use txweir_core::device::TxQueue;
-use txweir_core::filter::{BlockId, Filters, Run, Verdict};
-use txweir_core::hash::FlowHasher;
-use txweir_core::headers::Headers;
-use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Way};
-use txweir_core::route::{Route, Routed};
-use txweir_core::select::{self, Cached, Selector};
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::{BlockId, Filters, Run, Verdict};
+use txweir_core::classify::packet::{FrameBytes, Outlet, Packet, PortId, Way};
+use txweir_core::packet::hash::FlowHasher;
+use txweir_core::packet::headers::Headers;
+use txweir_core::packet::route::{Route, Routed};
+use txweir_core::path::device::TxQueue;
+use txweir_core::path::{
+    select,
+    select::{Cached, Selector},
+};
 use txweir_core::{Admitted, Detail, Instant, Meta, Tree};
 
 use crate::queue::{Handed, Queue};
@@ -174,7 +177,7 @@ impl<D: TxQueue> Sender<D> {
         self.who.worker = worker;
     }
 
-    /// From now on what is sent here is one flow, which keeps its queue: see `txweir_core::select`.
+    /// From now on what is sent here is one flow, which keeps its queue: see `txweir_core::path::select`.
     pub fn remember(&mut self) {
         self.cached = Some(Cached::default());
     }

@@ -20,10 +20,10 @@ mod send;
 use std::fmt;
 use std::sync::Arc;
 
-use txweir_core::cx::{Cx, Tally};
-use txweir_core::device::TxQueue;
-use txweir_core::stats::Counters;
-use txweir_core::txpath::{BULK, PathStats};
+use txweir_core::path::device::TxQueue;
+use txweir_core::path::txpath::{BULK, PathStats};
+use txweir_core::sched::cx::{Cx, Tally};
+use txweir_core::text::stats::Counters;
 use txweir_core::{Admitted, Detail, Instant, Nanos, Tree, TxPath};
 
 use crate::baton::{Baton, Flags};

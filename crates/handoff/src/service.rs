@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use txweir_core::device::TxQueue;
+use txweir_core::path::device::TxQueue;
 use txweir_core::{Instant, Nanos};
 
 use crate::monitor::{Monitor, Report};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use txweir_core::device::TxQueue;
+use txweir_core::path::device::TxQueue;
 use txweir_core::{Admitted, Detail, Meta};
 
 use crate::list::{Take, list};

@@ -17,8 +17,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use txweir_core::device::TxQueue;
-use txweir_core::txpath::Stops;
+use txweir_core::path::device::TxQueue;
+use txweir_core::path::txpath::Stops;
 use txweir_core::{Instant, Nanos};
 
 use crate::log::Event;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Bell2, clock, path};
-use txweir_core::testing::VecDevice;
+use txweir_core::model::testing::VecDevice;
 use txweir_core::{Admitted, Meta};
 use txweir_handoff::*;
 

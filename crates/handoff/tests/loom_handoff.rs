@@ -12,7 +12,7 @@ use std::sync::Mutex as Quiet;
 
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
-use txweir_core::device::{Completed, DeviceError, TxQueue};
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::{Admitted, Instant, Meta, PathConfig, TxPath};
 use txweir_handoff::planted::{Bug, plant};
 use txweir_handoff::*;

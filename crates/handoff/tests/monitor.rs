@@ -8,7 +8,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use txweir_core::device::{Completed, DeviceError, TxQueue};
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::{Admitted, DqlConfig, Meta, Nanos, PathConfig, TxPath};
 use txweir_handoff::*;
 

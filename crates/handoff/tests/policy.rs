@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use common::clock;
-use txweir_core::action::{Action, Control, Gact, Kind, Skbedit, Vlan, Wanted};
-use txweir_core::device::{Completed, DeviceError, TxQueue};
-use txweir_core::filter::{Goal, Matchall, Named, Rule, What};
-use txweir_core::packet::NoOutlet;
+use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, Vlan, Wanted};
+use txweir_core::classify::filter::{Goal, Matchall, Named, Rule, What};
+use txweir_core::classify::packet::NoOutlet;
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::{Admitted, ConfigError, Handle, Instant, Meta, PathConfig, TxPath};
 use txweir_handoff::*;
 

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Bell2, Receiver, clock, forwarding, over_a_ring, path};
-use txweir_core::testing::VecDevice;
+use txweir_core::model::testing::VecDevice;
 use txweir_core::{Admitted, DropReason, Meta, Nanos, PathConfig, Role, TxPath};
 use txweir_handoff::*;
 

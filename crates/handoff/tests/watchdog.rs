@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use txweir_core::device::{Completed, DeviceError, TxQueue};
-use txweir_core::txpath::Stops;
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
+use txweir_core::path::txpath::Stops;
 use txweir_core::{Admitted, DqlConfig, Meta, Nanos, PathConfig, TxPath};
 use txweir_handoff::*;
 

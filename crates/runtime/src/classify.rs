@@ -1,7 +1,7 @@
 //! From bytes to [`Meta`]: what a qdisc may know of a frame. One pass over the headers, total on any bytes.
 
-use txweir_core::hash::FlowHasher;
-use txweir_core::headers::Headers;
+use txweir_core::packet::hash::FlowHasher;
+use txweir_core::packet::headers::Headers;
 use txweir_core::{Detail, Meta};
 use txweir_device::{SegmentError, Shape, VnetHdr};
 

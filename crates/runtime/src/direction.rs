@@ -13,17 +13,17 @@
 use std::collections::VecDeque;
 use std::io;
 
-use txweir_core::cx::Cx;
-use txweir_core::dql::DqlConfig;
-use txweir_core::fairsend::Load;
-use txweir_core::filter::BlockId;
-use txweir_core::port::{Choice, Port as TxPort, Qdiscs};
+use txweir_core::base::queues::QueueSet;
+use txweir_core::classify::filter::BlockId;
+use txweir_core::model::wire::{Departure, LineConfig, Wire, WireConfig};
+use txweir_core::packet::route::Route;
+use txweir_core::path::dql::DqlConfig;
+use txweir_core::path::port::{Choice, Port as TxPort, Qdiscs};
+use txweir_core::path::select::Sender;
+use txweir_core::path::txpath::{BULK, Swapped};
 use txweir_core::qdisc::mqprio;
-use txweir_core::queues::QueueSet;
-use txweir_core::route::Route;
-use txweir_core::select::Sender;
-use txweir_core::txpath::{BULK, Swapped};
-use txweir_core::wire::{Departure, LineConfig, Wire, WireConfig};
+use txweir_core::sched::cx::Cx;
+use txweir_core::turns::Load;
 use txweir_core::{Admitted, ConfigError, Detail, Env, ErrorKind, Instant, Meta, Nanos};
 use txweir_core::{PathConfig, Rate, Role, Tree, TxPath, Wake};
 use txweir_device::{LinkIo, Segmenter, Sent, VnetHdr};
@@ -73,7 +73,7 @@ pub struct DirectionConfig {
     /// What qdiscs may know of the output. Its seed also keys the flow hash. The wire has a ring for each of its queues, and
     /// says what it can schedule.
     pub env: Env,
-    /// Packets that can wait in the qdiscs: of each queue, where each has its own (`txweir_core::port::Port::new`).
+    /// Packets that can wait in the qdiscs: of each queue, where each has its own (`txweir_core::path::port::Port::new`).
     pub packets: usize,
     /// Bytes of all frame buffers.
     pub memory: usize,

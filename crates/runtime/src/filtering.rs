@@ -1,12 +1,12 @@
 //! Filters on a direction's packets: at the hook that they come in by, at the one that they leave by, and at qdiscs.
 
-use txweir_core::action::State;
-use txweir_core::filter::{BlockId, Filters, Run, Verdict};
-use txweir_core::headers::Headers;
-use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Undone, Way};
-use txweir_core::port::Choice;
-use txweir_core::route::Routed;
-use txweir_core::select::Sender;
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::{BlockId, Filters, Run, Verdict};
+use txweir_core::classify::packet::{FrameBytes, Outlet, Packet, PortId, Undone, Way};
+use txweir_core::packet::headers::Headers;
+use txweir_core::packet::route::Routed;
+use txweir_core::path::port::Choice;
+use txweir_core::path::select::Sender;
 use txweir_core::{Instant, TxPath};
 use txweir_tc::tool::HookCounts;
 

@@ -1,7 +1,7 @@
 //! txweir live: frames come in from one interface, wait in qdiscs, and leave through a wire model to another.
 //!
 //! A [`Forwarder`] is two links and two [`Direction`]s on one thread. A direction owns a
-//! [`TxPath`](txweir_core::TxPath) and a [`Wire`](txweir_core::wire::Wire), the same that the lab drives in
+//! [`TxPath`](txweir_core::TxPath) and a [`Wire`](txweir_core::model::wire::Wire), the same that the lab drives in
 //! virtual time; here the monotonic clock drives them. [`WireSpec`] is the wire as text, `Frames` the buffers,
 //! [`report`] the counters.
 //!

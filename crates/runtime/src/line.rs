@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::io;
 
-use txweir_core::device::{Completed, DeviceError, TxQueue, flip_bit};
-use txweir_core::fairsend::{Gate, Load};
-use txweir_core::headers::{self, Headers};
-use txweir_core::port::Queues;
-use txweir_core::txpath::BULK;
-use txweir_core::wire::{Departure, Wire, WireConfig};
+use txweir_core::model::wire::{Departure, Wire, WireConfig};
+use txweir_core::packet::{headers, headers::Headers};
+use txweir_core::path::device::{Completed, DeviceError, TxQueue, flip_bit};
+use txweir_core::path::port::Queues;
+use txweir_core::path::txpath::BULK;
+use txweir_core::turns::{Gate, Load};
 use txweir_core::{ConfigError, DropReason, Instant, Meta};
 use txweir_device::Sent;
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use txweir_core::packet::{FrameBytes, Outlet, PortId, Way};
+use txweir_core::classify::packet::{FrameBytes, Outlet, PortId, Way};
 use txweir_core::{Instant, Meta};
 use txweir_device::{Sent, VnetHdr};
 

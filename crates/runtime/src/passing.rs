@@ -2,9 +2,9 @@
 //! qdiscs; and the copies that actions send to either side.
 
 use txweir_core::Instant;
-use txweir_core::action::State;
-use txweir_core::filter::{BlockId, Filters};
-use txweir_core::packet::{PortId, Way};
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::{BlockId, Filters};
+use txweir_core::classify::packet::{PortId, Way};
 use txweir_tc::tool::HookCounts;
 
 use crate::direction::{Arrival, Direction, Received};

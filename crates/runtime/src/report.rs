@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-use txweir_core::stats::Counters as _;
-use txweir_core::value::text_of;
+use txweir_core::text::stats::Counters as _;
+use txweir_core::text::value::text_of;
 use txweir_core::{DropReason, MarkReason, Nanos};
 use txweir_device::Counters;
 use txweir_tc::json::{self, Object};

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::io;
 
-use txweir_core::fairsend::Quota;
-use txweir_core::value::Words;
+use txweir_core::text::value::Words;
+use txweir_core::turns::Quota;
 use txweir_core::{Env, Handle, Instant, Nanos};
 use txweir_device::{Gso, Sent, VnetHdr};
 use txweir_runtime::{Direction, DirectionConfig, Port, Received, WireSpec};

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 
-use txweir_core::checksum::Sum;
-use txweir_core::packet::{NoOutlet, PortId};
+use txweir_core::classify::packet::{NoOutlet, PortId};
+use txweir_core::packet::checksum::Sum;
 use txweir_core::{Env, Instant};
 use txweir_device::segment::complete_checksum;
 use txweir_device::{Gso, Sent, VnetHdr};

@@ -30,11 +30,11 @@ use alloc::vec::Vec;
 use super::bits::Bits;
 use super::bucket::{Sizing, TICK_NS};
 use super::lease::Lease;
+use crate::base::time::Instant;
+use crate::base::units::RateMul;
+use crate::base::wheel::Wheel;
 use crate::qdisc::classful::Minors;
-use crate::stab::LinkLayer;
-use crate::time::Instant;
-use crate::units::RateMul;
-use crate::wheel::Wheel;
+use crate::sched::stab::LinkLayer;
 
 /// Levels of classes (tc-htb(8): "depth 8"). Leaves are level 0, a root class with classes below is level 7.
 pub const LEVELS: usize = 8;
@@ -491,7 +491,7 @@ impl Borrow {
 }
 
 fn vacant() -> Hot {
-    let rate = RateMul::new(crate::units::Rate(1));
+    let rate = RateMul::new(crate::base::units::Rate(1));
     Hot {
         tokens: 0,
         ctokens: 0,

@@ -3,7 +3,7 @@
 //! not answer signals (Hoiland-Jorgensen, Taht and Morton, "Piece of CAKE", 2018, section III-D). O(1) per packet, but
 //! that the count falls by one for each signal that would have been due while nothing was asked: at most `DECAY_MAX`.
 
-use crate::time::{Instant, Nanos};
+use crate::base::time::{Instant, Nanos};
 
 /// One: the inverse square root of 1, as near as 32 bits of fraction come.
 const ONE: u32 = u32::MAX;

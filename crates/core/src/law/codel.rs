@@ -10,7 +10,7 @@
 //!
 //! ```
 //! # use txweir_core::law::codel::{CodelParams, CodelState, Decision, Head, Ticks};
-//! # use txweir_core::time::{Instant, Nanos};
+//! # use txweir_core::base::time::{Instant, Nanos};
 //! # let p = CodelParams::new(Nanos::from_millis(5), Nanos::from_millis(100), 1514).unwrap();
 //! # let mut law = CodelState::default();
 //! # let mut backlog = 3000_u64;
@@ -44,7 +44,7 @@
 
 use core::fmt;
 
-use crate::time::{Instant, Nanos};
+use crate::base::time::{Instant, Nanos};
 
 /// A tick is 2^10 ns.
 const TICK_SHIFT: u32 = 10;

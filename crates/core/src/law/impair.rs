@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::rng::Rng;
-use crate::units::Rate;
+use crate::base::rng::Rng;
+use crate::base::units::Rate;
 
 /// A number drawn for a decision: 32 bits.
 fn draw(rng: &mut Rng) -> u32 {

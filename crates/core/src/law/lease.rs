@@ -48,8 +48,8 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicI64, Ordering};
 
-use crate::time::Instant;
-use crate::units::{Bytes, Rate};
+use crate::base::time::Instant;
+use crate::base::units::{Bytes, Rate};
 
 /// Longest lease: at 10 Gbit/s some 80 full packets for one atomic operation. Longer ones would only make bursts longer.
 pub const LEASE_NS: i64 = 100_000;

@@ -1,6 +1,6 @@
 //! Pacing: how long a flow waits after a packet so that it keeps to a rate.
 
-use crate::time::Nanos;
+use crate::base::time::Nanos;
 
 /// No packet delays the next by more than this: beyond it, a flow would seem dead.
 pub const DELAY_MAX: Nanos = Nanos(1_000_000_000);

@@ -14,8 +14,8 @@
 
 use core::fmt;
 
-use crate::time::Nanos;
-use crate::value::{Json, Show, Value, Words, decimal, exact_of, fraction};
+use crate::base::time::Nanos;
+use crate::text::value::{Json, Show, Value, Words, decimal, exact_of, fraction};
 
 /// A probability of one.
 pub const ONE: u32 = u32::MAX;

@@ -7,8 +7,8 @@
 //!
 //! Arithmetic is on integers: a probability is a part of 2^56 - 1, time runs in ticks of 64 ns.
 
-use crate::time::{Instant, Nanos};
-use crate::value::time_in_ticks;
+use crate::base::time::{Instant, Nanos};
+use crate::text::value::time_in_ticks;
 
 /// A tick is 64 ns.
 const TICK_SHIFT: u32 = 6;

@@ -11,8 +11,8 @@
 
 use core::fmt;
 
-use crate::rng::Rng;
-use crate::time::{Instant, Nanos};
+use crate::base::rng::Rng;
+use crate::base::time::{Instant, Nanos};
 
 /// Entries of the table by which an average is halved after an idle time.
 pub const IDLE_CELLS: usize = 256;

@@ -6,14 +6,14 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::cx::{Cx, Tally};
-use crate::error::{ConfigError, ErrorKind};
-use crate::node::{Class, Node};
-use crate::params::{Param, Params, Shown, apply};
 use crate::qdisc::{ChangeRule, Discipline};
-use crate::spec::Env;
-use crate::stats::Counter;
-use crate::value::Words;
+use crate::sched::cx::{Cx, Tally};
+use crate::sched::node::{Class, Node};
+use crate::sched::spec::Env;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::params::{Param, Params, Shown, apply};
+use crate::text::stats::Counter;
+use crate::text::value::Words;
 
 /// What is declared of the classes of a kind.
 #[derive(Debug)]

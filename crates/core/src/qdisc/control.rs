@@ -13,23 +13,23 @@
 
 use alloc::boxed::Box;
 
-use crate::chance::Percent;
-use crate::cx::Cx;
-use crate::error::ConfigError;
-use crate::handle::{ClassId, Handle};
+use crate::base::handle::{ClassId, Handle};
+use crate::base::time::Instant;
 use crate::law::budget::Budget;
 use crate::law::lease::Lease;
-use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::DropReason;
+use crate::packet::route::{Asked, Found};
+use crate::path::rates::Share;
 use crate::qdisc::classful::{ClassSpec, UserClasses};
 use crate::qdisc::{ChangeRule, Discipline, Erased, Filtered, FlowShown, Next, Qdisc, Verdict};
-use crate::rates::Share;
-use crate::reason::DropReason;
-use crate::route::{Asked, Found};
-use crate::spec::{Env, Flags};
-use crate::stats::Counter;
-use crate::time::Instant;
+use crate::sched::cx::Cx;
+use crate::sched::node::{Class, Node, Peek};
+use crate::sched::spec::{Env, Flags};
+use crate::text::chance::Percent;
+use crate::text::error::ConfigError;
+use crate::text::stats::Counter;
 
 /// Most packets that wait in a band: a device's usual queue length. As many ACKs leave in 0.5 ms at 1 Gbit/s.
 pub const BAND_PACKETS: u32 = 1000;

@@ -12,22 +12,22 @@
 
 use alloc::vec::Vec;
 
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::{ClassId, Handle};
+use crate::base::handle::{ClassId, Handle};
+use crate::base::units::Bytes;
 use crate::law::deficit::Round;
-use crate::meta::Meta;
-use crate::node::{Class, Passed};
-use crate::pool::{List, Pkt, Pool};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::reason::DropReason;
+use crate::packet::route::{Asked, Found, Said};
 use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, Minors, UserClasses, vacant};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::turns::{quantum_in_range, take_turn};
 use crate::qdisc::{Discipline, Filtered, Next, Verdict};
-use crate::reason::DropReason;
-use crate::route::{Asked, Found, Said};
-use crate::spec::{Env, Flags};
-use crate::stats::Counter;
-use crate::units::Bytes;
+use crate::sched::cx::Cx;
+use crate::sched::node::{Class, Passed};
+use crate::sched::spec::{Env, Flags};
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::stats::Counter;
 
 crate::params! {
     /// Parameters of drr: it has none, its classes do.

@@ -16,20 +16,20 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
+use crate::base::handle::ClassId;
 use crate::law::deficit::Round;
-use crate::meta::Meta;
-use crate::node::{Class, Node};
-use crate::pool::{List, Pkt, Pool};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::route::Asked;
 use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::turns::{earlier, quantum_in_range, take_strictly, take_turn};
 use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::value::{Json, PrioMap, Show, Value, Words};
+use crate::sched::cx::Cx;
+use crate::sched::node::{Class, Node};
+use crate::sched::spec::{Env, Flags};
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::{Json, PrioMap, Show, Value, Words};
 
 crate::params! {
     /// Parameters of ets.

@@ -7,15 +7,15 @@
 //! - I2: order of arrival is order of departure.
 //! - Differs from Linux (PARITY.md: fifo-shrink): a smaller limit is obeyed at once, by dropping the oldest.
 
-use crate::cx::Cx;
-use crate::handle::ClassId;
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::base::handle::ClassId;
+use crate::base::units::{Bytes, Packets};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::DropReason;
+use crate::packet::route::Asked;
 use crate::qdisc::{Discipline, Erased, Next, Verdict};
-use crate::reason::DropReason;
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::units::{Bytes, Packets};
+use crate::sched::cx::Cx;
+use crate::sched::spec::{Env, Flags};
 
 crate::params! {
     /// Parameters of pfifo and pfifo_head_drop.
@@ -61,7 +61,7 @@ pub struct Bfifo {
 
 /// The qdisc that a new class starts with.
 pub fn default_pfifo(env: &Env) -> Erased<Pfifo> {
-    use crate::params::Params;
+    use crate::text::params::Params;
     match Erased::new(PacketLimit::defaults(env), env) {
         Ok(q) => q,
         // Pfifo resolves any parameters.

@@ -14,26 +14,26 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::cx::{Cx, Tally};
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::{ClassId, Handle};
+use crate::base::handle::{ClassId, Handle};
+use crate::base::time::Instant;
+use crate::base::units::{Bytes, Rate, RateMul};
 use crate::law::borrow::{Borrow, CLASSES_MAX, LEVELS, PRIOS, Shape, Shown};
 use crate::law::bucket::{Sizing, ticks};
 use crate::law::lease::Lease;
-use crate::meta::Meta;
-use crate::node::Class;
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::{DropReason, WakeReason};
+use crate::packet::route::{Asked, Found, Said};
+use crate::path::rates::Share;
 use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses, vacant};
 use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
-use crate::rates::Share;
-use crate::reason::{DropReason, WakeReason};
-use crate::route::{Asked, Found, Said};
-use crate::spec::{Env, Flags};
-use crate::stab::LinkLayer;
-use crate::stats::Counter;
-use crate::time::Instant;
-use crate::units::{Bytes, Rate, RateMul};
-use crate::value::{Hex, Name};
+use crate::sched::cx::{Cx, Tally};
+use crate::sched::node::Class;
+use crate::sched::spec::{Env, Flags};
+use crate::sched::stab::LinkLayer;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::stats::Counter;
+use crate::text::value::{Hex, Name};
 
 crate::params! {
     /// Parameters of htb.

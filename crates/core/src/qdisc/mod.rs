@@ -29,22 +29,22 @@ pub mod turns;
 use alloc::boxed::Box;
 use core::fmt::Debug;
 
-use crate::cx::{Cx, Tally};
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::{ClassId, Handle};
+use crate::base::handle::{ClassId, Handle};
+use crate::base::time::Instant;
 use crate::law::lease::Lease;
-use crate::meta::Meta;
-use crate::node::{Account, Class, Node, Peek};
-use crate::params::{Params, Shown, apply};
-use crate::pool::{List, Pkt, Pool};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::reason::{DropReason, WakeReason};
+use crate::packet::route::{Asked, Found, Said};
+use crate::path::rates::Share;
 use crate::qdisc::classful::{ClassSpec, UserClasses};
-use crate::rates::Share;
-use crate::reason::{DropReason, WakeReason};
-use crate::route::{Asked, Found, Said};
-use crate::spec::{Env, Flags, Spec};
-use crate::stats::{Counter, Counters};
-use crate::time::Instant;
-use crate::value::Words;
+use crate::sched::cx::{Cx, Tally};
+use crate::sched::node::{Account, Class, Node, Peek};
+use crate::sched::spec::{Env, Flags, Spec};
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::params::{Params, Shown, apply};
+use crate::text::stats::{Counter, Counters};
+use crate::text::value::Words;
 
 /// Every kind, in alphabetical order.
 pub static KINDS: &[&Spec] = &[
@@ -175,7 +175,7 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     const CLASSES: Option<&'static ClassSpec> = None;
     /// True if it has one class, number 1, which any other number names as well.
     const ONE_CLASS: bool = false;
-    /// True if it wants to know more of a packet than its metadata (`crate::detail`).
+    /// True if it wants to know more of a packet than its metadata (`crate::packet::detail`).
     const WANTS_DETAIL: bool = false;
     /// True if it may send TCP control segments (`Meta::tcp_control`) before other packets of their flows that came earlier.
     const CONTROL_FIRST: bool = false;
@@ -280,7 +280,7 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
         None
     }
-    /// Shows the rates that it shares, or its classes share, by a name (`crate::rates`).
+    /// Shows the rates that it shares, or its classes share, by a name (`crate::path::rates`).
     fn shares(&self, _f: &mut dyn FnMut(Share<'_>)) {}
     /// Shares a rate from now on, it itself (`minor` 0) or one of its classes, of those that `shares` shows.
     fn share(&mut self, _minor: u16, _lease: Lease) {}

@@ -1,21 +1,21 @@
 //! mq: a qdisc of its own for each transmit queue of the device, and nothing in common (tc(8), Linux's default root on devices
 //! with several queues). Class MINOR is queue MINOR - 1.
 //!
-//! On a `crate::port::Port` each class is a transmit path of its own, with its own byte limit, and this qdisc only stands for
+//! On a `crate::path::port::Port` each class is a transmit path of its own, with its own byte limit, and this qdisc only stands for
 //! them: see there. Where one path feeds all queues of a device it does the same in one place: a packet waits in the class of
 //! its queue, and the classes take turns, passing over those whose queue is stopped (`qdisc::by_queue`).
 //!
 //! - Differs from Linux (PARITY.md: mq-deleted-child, multi-queue-polls): a class never loses its qdisc.
 
-use crate::cx::Cx;
-use crate::error::ConfigError;
-use crate::handle::Handle;
-use crate::node::Node;
+use crate::base::handle::Handle;
 use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::multiq::several_queues;
 use crate::qdisc::{ChangeRule, Discipline, pfifo_fast};
-use crate::spec::{Env, Flags};
+use crate::sched::cx::Cx;
+use crate::sched::node::Node;
+use crate::sched::spec::{Env, Flags};
+use crate::text::error::ConfigError;
 
 crate::params! {
     /// Parameters of mq: it has none, its classes are the device's transmit queues.

@@ -6,13 +6,13 @@
 //! - Invariants: those of `qdisc::by_queue`.
 //! - Differs from Linux (PARITY.md: multiq-backlog, multiq-deleted-child, multiq-json, multi-queue-polls).
 
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::node::Node;
 use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::{ChangeRule, Discipline, Filtered};
-use crate::spec::{Env, Flags};
+use crate::sched::cx::Cx;
+use crate::sched::node::Node;
+use crate::sched::spec::{Env, Flags};
+use crate::text::error::{ConfigError, ErrorKind};
 
 crate::params! {
     /// Parameters of multiq: it has none, its classes are the device's transmit queues.

@@ -12,24 +12,24 @@
 //!   copy takes room as any packet; a mark is no drop; a change forgets what has no effect; reordered packets are no
 //!   requeues; a smaller limit drops what has waited longest; a swap emulates nothing twice; tables are worked out or given.
 
-use crate::chance::Percent;
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
-use crate::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot, SlotGap};
+use crate::base::handle::ClassId;
+use crate::base::rng::Rng;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::Rate;
 use crate::law::impair::{CellRate, Correlated, Dice, Distribution, LossModel, MarkovState};
-use crate::meta::Meta;
-use crate::node::Class;
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::{DropReason, MarkReason, WakeReason};
+use crate::packet::route::Asked;
+use crate::packet::timeline::Timeline;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
-use crate::reason::{DropReason, MarkReason, WakeReason};
-use crate::rng::Rng;
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::time::{Instant, Nanos};
-use crate::timeline::Timeline;
-use crate::units::Rate;
+use crate::sched::cx::Cx;
+use crate::sched::node::Class;
+use crate::sched::spec::{Env, Flags};
+use crate::text::chance::Percent;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot, SlotGap};
 
 crate::params! {
     /// Parameters of netem.

@@ -11,19 +11,19 @@
 //!   at most one; one late mark does not mark every packet after it; time is in ticks of 1 ms, whatever the kernel's; what is
 //!   shown is as of the last packet; a target is not cut to 32 bits; a smaller limit spares what a peek holds.
 
-use crate::cx::Cx;
-use crate::error::ConfigError;
-use crate::handle::ClassId;
+use crate::base::handle::ClassId;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::Packets;
 use crate::law::pie::{PieParams, PieState, Ticks};
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::{DropReason, MarkReason};
+use crate::packet::route::Asked;
 use crate::qdisc::fifo::trim;
 use crate::qdisc::{Discipline, Next, Verdict};
-use crate::reason::{DropReason, MarkReason};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::time::{Instant, Nanos};
-use crate::units::Packets;
+use crate::sched::cx::Cx;
+use crate::sched::spec::{Env, Flags};
+use crate::text::error::ConfigError;
 
 /// The delay to hold: 15 ms (RFC 8033 section 4.2, QDELAY_REF).
 pub const TARGET: Ticks = Ticks::span(Nanos::from_millis(15));

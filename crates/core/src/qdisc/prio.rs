@@ -13,21 +13,21 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::chance::Percent;
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
-use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
-use crate::pool::{List, Pkt, Pool};
+use crate::base::handle::ClassId;
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::route::Asked;
 use crate::qdisc::control::{self, HasBand};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::pfifo_fast::PRIOMAP;
 use crate::qdisc::turns::take_strictly;
 use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Qdisc, Verdict};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::value::PrioMap;
+use crate::sched::cx::Cx;
+use crate::sched::node::{Class, Node, Peek};
+use crate::sched::spec::{Env, Flags};
+use crate::text::chance::Percent;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::PrioMap;
 
 crate::params! {
     /// Parameters of prio.

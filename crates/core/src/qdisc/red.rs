@@ -12,25 +12,25 @@
 use alloc::string::ToString;
 use core::fmt;
 
-use crate::chance::Probability;
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::{ClassId, Handle};
+use crate::base::handle::{ClassId, Handle};
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::{Bytes, Rate};
 use crate::law::red::{
     IdleTable, RedAction, RedError, RedParams, RedState, probability_of_one, weight_for_burst,
 };
-use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
-use crate::pool::Pkt;
-use crate::pool::{List, Pool};
+use crate::packet::meta::Meta;
+use crate::packet::pool::Pkt;
+use crate::packet::pool::{List, Pool};
+use crate::packet::reason::{DropReason, MarkReason};
+use crate::packet::route::Asked;
 use crate::qdisc::fifo::{Bfifo, ByteLimit};
 use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
-use crate::reason::{DropReason, MarkReason};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::time::{Instant, Nanos};
-use crate::units::{Bytes, Rate};
-use crate::value::{Json, Show, Value, Words, exact_of};
+use crate::sched::cx::Cx;
+use crate::sched::node::{Class, Node, Peek};
+use crate::sched::spec::{Env, Flags};
+use crate::text::chance::Probability;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::{Json, Show, Value, Words, exact_of};
 
 crate::params! {
     /// Parameters of red.

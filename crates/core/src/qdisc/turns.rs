@@ -5,10 +5,10 @@
 //! - I1: a class at the front that may not send yet holds up the others: its answer is everybody's.
 //! - I2: one call asks each class at most twice more than it finds classes empty.
 
-use crate::cx::Cx;
 use crate::law::deficit::Round;
-use crate::node::{Class, Offer, Peek};
 use crate::qdisc::{Next, Within};
+use crate::sched::cx::Cx;
+use crate::sched::node::{Class, Offer, Peek};
 
 /// Least quantum: Linux raises smaller ones to it without a word. A packet then costs few turns.
 pub const QUANTUM_MIN: u32 = 256;

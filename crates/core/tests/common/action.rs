@@ -2,11 +2,11 @@
 
 #![allow(dead_code)] // each test binary uses its own part
 
-use txweir_core::action::{Action, ActionId, Control, Kind, Memory, State, Wanted};
-use txweir_core::checksum::Sum;
-use txweir_core::filter::{BlockId, Filters, Goal, Matchall, Named, Rule, Run, Verdict, What};
-use txweir_core::headers::Headers;
-use txweir_core::packet::{FrameBytes, Outlet, Packet, PortId, Way};
+use txweir_core::classify::action::{Action, ActionId, Control, Kind, Memory, State, Wanted};
+use txweir_core::classify::filter::{BlockId, Filters, Goal, Matchall, Named, Rule, Run, Verdict, What};
+use txweir_core::classify::packet::{FrameBytes, Outlet, Packet, PortId, Way};
+use txweir_core::packet::checksum::Sum;
+use txweir_core::packet::headers::Headers;
 use txweir_core::{Instant, Meta};
 
 /// An outlet that keeps what it is given.

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use txweir_core::cx::Tally;
-use txweir_core::dql::Unit;
-use txweir_core::node::Books;
+use txweir_core::path::dql::Unit;
+use txweir_core::path::txpath::BULK;
 use txweir_core::qdisc::classful::ClassAt;
 use txweir_core::qdisc::control::BAND_PACKETS;
-use txweir_core::txpath::BULK;
-use txweir_core::value::{Json, Value};
+use txweir_core::sched::cx::Tally;
+use txweir_core::sched::node::Books;
+use txweir_core::text::value::{Json, Value};
 use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Meta, Packets, TxPath, Wake};
 
 use crate::common::Law;
@@ -426,7 +426,7 @@ fn moves(path: &TxPath<Frame>) -> u32 {
 }
 
 /// Laws 1 and 5 at one node.
-fn node_laws(path: &TxPath<Frame>, node: &txweir_core::node::Node, rule: &NodeRule) -> Verdict {
+fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: &NodeRule) -> Verdict {
     // `queued` is what was admitted, sent and dropped: it has to be what waits, which nobody counts.
     let queued = node.books().queued;
     let (mut waits, mut wire) = (Tally::default(), Tally::default());
@@ -466,13 +466,13 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::node::Node, rule: &NodeRu
 }
 
 /// Shows what waits in a node and below.
-fn waiting_below(path: &TxPath<Frame>, node: &txweir_core::node::Node, f: &mut dyn FnMut(&Meta)) {
+fn waiting_below(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, f: &mut dyn FnMut(&Meta)) {
     node.queued(&path.cx().pool, f);
     node.qdisc().classes().iter().for_each(|class| waiting_below(path, &class.node, f));
 }
 
 /// Wire bytes of what waits in a node and below, whatever is charged.
-fn wire_bytes(path: &TxPath<Frame>, node: &txweir_core::node::Node) -> u64 {
+fn wire_bytes(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node) -> u64 {
     let mut sum = 0;
     waiting_below(path, node, &mut |m| sum += u64::from(path.cx().pool.wire_len(m)));
     sum

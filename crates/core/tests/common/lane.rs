@@ -1,9 +1,9 @@
 //! One qdisc of a kind, driven packet by packet: what oracles compare with.
 
-use txweir_core::node::Node;
-use txweir_core::stats::Counter;
-use txweir_core::testing::VecDevice;
-use txweir_core::value::Words;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::sched::node::Node;
+use txweir_core::text::stats::Counter;
+use txweir_core::text::value::Words;
 use txweir_core::{
     Admitted, ConfigError, Detail, DropReason, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, Wake,
 };

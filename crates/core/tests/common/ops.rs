@@ -1,6 +1,6 @@
 //! Random operations as data, so that a run can be repeated, compared and cut down.
 
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Ecn, Instant, Meta};
 
 use crate::common::options::{chance, log_uniform, pick};

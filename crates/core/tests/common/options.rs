@@ -1,9 +1,7 @@
 //! Random configurations from a kind's declarations, and what a qdisc prints of itself.
 
-use txweir_core::chance::{Percent, Probability};
-use txweir_core::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot};
+use txweir_core::base::rng::Rng;
 use txweir_core::law::pi2::Gain;
-use txweir_core::params::{Group, Param, Shown};
 use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::cake::{self, Framing};
 use txweir_core::qdisc::classful::{ClassAt, ClassSpec};
@@ -13,10 +11,12 @@ use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
 use txweir_core::qdisc::rough::Profile;
 use txweir_core::qdisc::sfq::Seconds;
-use txweir_core::rng::Rng;
-use txweir_core::spec::Spec;
-use txweir_core::stab::LinkLayer;
-use txweir_core::value::{
+use txweir_core::sched::spec::Spec;
+use txweir_core::sched::stab::LinkLayer;
+use txweir_core::text::chance::{Percent, Probability};
+use txweir_core::text::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot};
+use txweir_core::text::params::{Group, Param, Shown};
+use txweir_core::text::value::{
     Hex, Json, Mask, Name, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of,
 };
 use txweir_core::{Bytes, Env, Nanos, Packets, Rate};

@@ -1,17 +1,17 @@
 //! A swarm over a port of several queues: roots and grafts of all kinds, queues that come and go, packets by every choice of
 //! a queue, rounds of the device; and after every call the laws that a port has beside those of its paths.
 
-use txweir_core::cx::Tally;
-use txweir_core::device::{Completed, DeviceError, TxQueue};
-use txweir_core::dql::DqlConfig;
-use txweir_core::node::Books;
-use txweir_core::port::{Choice, Port, Queues, Reaped};
+use txweir_core::base::rng::Rng;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
+use txweir_core::path::dql::DqlConfig;
+use txweir_core::path::port::{Choice, Port, Queues, Reaped};
+use txweir_core::path::select::{Cached, Sender, TrafficClasses, Xps};
+use txweir_core::path::txpath::PathStats;
 use txweir_core::qdisc::KINDS;
-use txweir_core::rng::Rng;
-use txweir_core::select::{Cached, Sender, TrafficClasses, Xps};
-use txweir_core::spec::Spec;
-use txweir_core::testing::VecDevice;
-use txweir_core::txpath::PathStats;
+use txweir_core::sched::cx::Tally;
+use txweir_core::sched::node::Books;
+use txweir_core::sched::spec::Spec;
 use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, Wake};
 
 use crate::common::options::{chance, legal, log_uniform, pick, with_words};

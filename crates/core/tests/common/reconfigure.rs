@@ -1,10 +1,10 @@
 //! Changes of the tree under load, legal and not.
 
-use txweir_core::cx::{Cx, Tally};
+use txweir_core::base::rng::Rng;
+use txweir_core::path::tree::DEPTH_MAX;
 use txweir_core::qdisc::KINDS;
-use txweir_core::rng::Rng;
-use txweir_core::stab::{LinkLayer, Stab};
-use txweir_core::tree::DEPTH_MAX;
+use txweir_core::sched::cx::{Cx, Tally};
+use txweir_core::sched::stab::{LinkLayer, Stab};
 use txweir_core::{ConfigError, Env, Handle, Swapped, Tree};
 
 use crate::common::check::{Called, snapshot};

@@ -1,9 +1,9 @@
 //! Whole runs: a kind, a seed, a verdict. Each law that compares two runs is one function.
 
-use txweir_core::node::Node;
+use txweir_core::base::rng::Rng;
 use txweir_core::qdisc::KINDS;
-use txweir_core::rng::Rng;
-use txweir_core::spec::Spec;
+use txweir_core::sched::node::Node;
+use txweir_core::sched::spec::Spec;
 use txweir_core::{Handle, Meta, Wake};
 
 use crate::common::ops::{Op, Scope, Swarm, queue_of};

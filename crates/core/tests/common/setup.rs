@@ -1,6 +1,6 @@
 //! How a world begins, and what a run in it has come across.
 
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{DqlConfig, DropReason, Env, Nanos, Role, Unit};
 
 use crate::common::ops::Op;

@@ -1,12 +1,12 @@
 //! The world: a transmit path, its device, and an account of every frame. It runs operations and has every law
 //! checked after every call.
 
-use txweir_core::cx::Tally;
-use txweir_core::detail::{Detail, SACK_BLOCKS, TcpDetail};
-use txweir_core::dql::{Dql, OBJECT_MAX};
-use txweir_core::headers::tcp_flag;
-use txweir_core::node::Node;
+use txweir_core::packet::detail::{Detail, SACK_BLOCKS, TcpDetail};
+use txweir_core::packet::headers::tcp_flag;
+use txweir_core::path::dql::{Dql, OBJECT_MAX};
 use txweir_core::qdisc::Verdict;
+use txweir_core::sched::cx::Tally;
+use txweir_core::sched::node::Node;
 use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, Wake};
 
 use crate::common::check::{Called, Checker, View};
@@ -307,7 +307,7 @@ impl World {
     pub fn ask(&mut self, budget: u32) -> Result<Wake, Violation> {
         let since = self.logged;
         self.dev.last_promise = None;
-        let frozen = self.path.stops().has(txweir_core::txpath::Stops::FROZEN);
+        let frozen = self.path.stops().has(txweir_core::path::txpath::Stops::FROZEN);
         let wake = self.path.drain(self.now, budget, &mut self.dev);
         self.account()?;
         let new = &self.dev.log[since..];

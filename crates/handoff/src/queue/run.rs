@@ -1,6 +1,6 @@
 //! How whoever has a queue runs it, and puts it down.
 
-use txweir_core::device::TxQueue;
+use txweir_core::path::device::TxQueue;
 use txweir_core::{Nanos, Wake};
 
 use crate::baton::{Flags, Turn};

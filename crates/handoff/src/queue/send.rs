@@ -1,6 +1,6 @@
 //! The ways of a packet into a queue.
 
-use txweir_core::device::TxQueue;
+use txweir_core::path::device::TxQueue;
 use txweir_core::{Admitted, Detail, Meta};
 #[cfg(not(loom))]
 use txweir_core::{Instant, Nanos};

@@ -2,7 +2,7 @@
 //! the horizon's flag, two counters of one name, and times in nanoseconds.
 
 use txweir_core::qdisc::Qdisc;
-use txweir_core::value::{Json, text_of};
+use txweir_core::text::value::{Json, text_of};
 
 use super::{Form, Printed, option, three_digits};
 use crate::json::Object;

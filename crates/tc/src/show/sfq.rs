@@ -4,7 +4,7 @@
 use txweir_core::law::red::weight_for_burst;
 use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::sfq::LIMIT;
-use txweir_core::value::Json;
+use txweir_core::text::value::Json;
 use txweir_core::{Bytes, Packets};
 
 use super::number::probability;

@@ -1,9 +1,9 @@
 //! What happens between two packets: who becomes due, whose turn it is, who is charged.
 
 use super::{Borrow, Hot, Mode, NONE, OUT, PRIOS, SPAN, STEPS_MAX, Turn, bits};
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::RateMul;
 use crate::law::bucket::{Sizing, to_i64};
-use crate::time::{Instant, Nanos};
-use crate::units::RateMul;
 
 /// In place of an inner class: the row.
 const ROW: u16 = NONE;

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::value::text_of;
+use crate::text::value::text_of;
 
 const PARAMS: Pi2Params = Pi2Params {
     target: Nanos::from_millis(15),
@@ -160,7 +160,7 @@ fn low_latency_packets_need_one_with_the_coupled_probability() {
 /// equation 1).
 #[test]
 fn the_frequencies_are_the_square_and_the_multiple() {
-    let (law, mut rng) = (at((f64::from(ONE) * 0.3) as u32), crate::rng::Rng::new(1));
+    let (law, mut rng) = (at((f64::from(ONE) * 0.3) as u32), crate::base::rng::Rng::new(1));
     let mut count = [0u32; 2];
     for _ in 0..200_000 {
         let mut coin = || (rng.next_u64() >> 32) as u32;

@@ -1,8 +1,8 @@
 //! What the rate of arrivals is, for a shaper that follows it: packets are counted between gaps that are longer than
 //! usual, so that what is measured is the bottleneck in front and not its bursts.
 
-use crate::time::{Instant, Nanos};
-use crate::units::Rate;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::Rate;
 
 /// A gap counts as at most this long.
 const GAP_MAX: Nanos = Nanos::from_secs(1);

@@ -3,11 +3,11 @@
 use alloc::string::String;
 use core::fmt::{Result, Write};
 
-use crate::error::ErrorKind;
-use crate::params::Group;
-use crate::time::Nanos;
-use crate::units::{Bytes, Rate};
-use crate::value::{Json, Show, Value, Words, exact_of};
+use crate::base::time::Nanos;
+use crate::base::units::{Bytes, Rate};
+use crate::text::error::ErrorKind;
+use crate::text::params::Group;
+use crate::text::value::{Json, Show, Value, Words, exact_of};
 
 crate::params! {
     /// Parameters of cake.

@@ -3,12 +3,12 @@
 
 use alloc::vec::Vec;
 
-use crate::handle::ClassId;
+use crate::base::handle::ClassId;
+use crate::base::rng::Rng;
 use crate::law::cobalt::CobaltState;
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
 use crate::qdisc::cake::config::FlowMode;
-use crate::rng::Rng;
 
 /// Queues of a tin.
 pub const FLOWS: usize = 1024;

@@ -1,6 +1,6 @@
 //! What a packet costs on the link: its overhead, the least that is charged, and cells.
 
-use crate::meta::Meta;
+use crate::packet::meta::Meta;
 use crate::qdisc::cake::config::{Cells, Framing};
 
 /// What has been seen of sizes. The fields are what tc prints of them.

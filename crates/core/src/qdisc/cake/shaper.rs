@@ -1,8 +1,8 @@
 //! The shaper: the time at which the next packet may leave is moved on by what each packet takes. There is no bucket and
 //! so no first burst; what was not used is not saved.
 
-use crate::time::{Instant, Nanos};
-use crate::units::Rate;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::Rate;
 
 /// The least rate that a shaper keeps to, bytes/s.
 const RATE_MIN: u64 = 64;

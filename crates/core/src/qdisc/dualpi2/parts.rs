@@ -81,7 +81,7 @@ mod tests {
     use alloc::collections::VecDeque;
 
     use super::*;
-    use crate::rng::Rng;
+    use crate::base::rng::Rng;
 
     #[test]
     fn a_ring_is_a_queue_and_grows_with_what_is_in_it() {

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 
 use super::DEPTH_MAX;
-use crate::cx::Cx;
-use crate::meta::Meta;
-use crate::pool::{Deque, List, Pkt, Pool};
-use crate::reason::MarkReason;
+use crate::packet::meta::Meta;
+use crate::packet::pool::{Deque, List, Pkt, Pool};
+use crate::packet::reason::MarkReason;
+use crate::sched::cx::Cx;
 
 /// "No flow" in a link, "no slot" of a bucket.
 pub const NIL: u32 = u32::MAX;
