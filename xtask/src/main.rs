@@ -2,6 +2,7 @@
 
 mod docs;
 mod gate;
+mod layers;
 mod test;
 mod tidy;
 

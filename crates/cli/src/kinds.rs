@@ -1,7 +1,7 @@
 //! `txweir kinds`: what can be configured and what is counted, from the declarations in the code.
 
-use txweir::core::qdisc::classful::ClassSpec;
 use txweir::core::qdisc::{KINDS, kind};
+use txweir::core::sched::classful::ClassSpec;
 use txweir::core::sched::spec::Spec;
 use txweir::core::text::params::{Param, Shown};
 use txweir::core::text::stats::Counter;

@@ -33,7 +33,9 @@ pub mod sched;
 pub mod text;
 pub mod turns;
 
+pub use base::env::Env;
 pub use base::handle::{ClassId, Handle};
+pub use base::tally::Tally;
 pub use base::time::{Instant, Nanos};
 pub use base::units::{Bytes, Packets, Rate};
 pub use model::testing;
@@ -45,6 +47,4 @@ pub use path::device::{Completed, DeviceError, TxQueue};
 pub use path::dql::{Dql, DqlConfig, Unit};
 pub use path::tree::Tree;
 pub use path::txpath::{Admitted, PathConfig, Role, Swapped, TxPath, Wake};
-pub use sched::cx::Tally;
-pub use sched::spec::Env;
 pub use text::error::{ConfigError, ErrorKind};

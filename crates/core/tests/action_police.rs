@@ -5,13 +5,13 @@ mod action;
 
 use action::Bench;
 use proptest::prelude::*;
+use txweir_core::base::link::LinkLayer;
 use txweir_core::classify::action::police::{Average, Config, MTU, Police};
 use txweir_core::classify::action::{Control, Kind};
 use txweir_core::classify::filter::Verdict;
 use txweir_core::classify::packet::Packet;
 use txweir_core::law::bucket::Sizing;
 use txweir_core::packet::headers::Headers;
-use txweir_core::sched::stab::LinkLayer;
 use txweir_core::{Bytes, Instant, Meta, Nanos, Rate};
 
 /// Time 0 of the recordings, so that what was set before it has a time too.

@@ -14,25 +14,35 @@ use txweir_core::classify::action::{
 use txweir_core::classify::filter::ematch::{Cmp, Condition, Expr, Join, Layer, Op, Term};
 use txweir_core::classify::filter::flow::{Key, Keys, Mode};
 use txweir_core::classify::filter::flower::Field;
-use txweir_core::classify::filter::{
-    Basic, Filters, Flow, Flower, Goal, Matchall, Named, Rule, Run, Verdict as FilterVerdict, What,
-};
 use txweir_core::classify::packet::{FrameBytes, NoOutlet, Packet, PortId, Way};
-use txweir_core::model::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
+use txweir_core::classify::{
+    action::Run,
+    filter::{Basic, Filters, Flow, Flower, Goal, Matchall, Named, Rule, Verdict as FilterVerdict, What},
+};
 use txweir_core::packet::headers::Headers;
 use txweir_core::packet::pool::{List, Pkt, Pool, Queue};
 use txweir_core::packet::route::Asked;
 use txweir_core::path::device::{Completed, DeviceError};
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::qdisc::pfifo_fast::NoParams;
-use txweir_core::qdisc::{Discipline, KINDS, Next, Verdict};
-use txweir_core::sched::spec::{Env, Flags};
 use txweir_core::text::value::Words;
 use txweir_core::turns::{Cause, FairSend, Gate, Load, Offered, Pass, Quota};
 use txweir_core::{
     Admitted, Bytes, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath,
     TxQueue, Wake,
     sched::{cx::Cx, node::Node},
+};
+use txweir_core::{base::env::Env, sched::spec::Flags};
+use txweir_core::{
+    model::wire::{Completion, Wire, WireConfig},
+    sched::schedule::{ClassConfig, LineConfig, Service},
+};
+use txweir_core::{
+    qdisc::KINDS,
+    sched::{
+        answer::{Next, Verdict},
+        discipline::Discipline,
+    },
 };
 
 struct Counting;

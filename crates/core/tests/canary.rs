@@ -15,9 +15,12 @@ use common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, swar
 use txweir_core::packet::pool::{List, Pkt, Pool, Queue};
 use txweir_core::packet::route::Asked;
 use txweir_core::qdisc::fifo::NoStats;
-use txweir_core::qdisc::{Discipline, Next, Verdict};
 use txweir_core::sched::cx::Cx;
 use txweir_core::sched::spec::{Flags, Spec};
+use txweir_core::sched::{
+    answer::{Next, Verdict},
+    discipline::Discipline,
+};
 use txweir_core::text::params::{Param, Params, SetOutcome, Shown};
 use txweir_core::text::value::{Show, Value, Words};
 use txweir_core::{ClassId, ConfigError, DropReason, Env, MarkReason, Meta, Nanos, Packets, WakeReason};

@@ -5,8 +5,11 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::ematch::{
     Cmp, Condition, DEPTH_MAX, Expr, Join, Layer, Meta, MetaId, Nbyte, Op, Operand, Term, U32,
 };
-use txweir_core::classify::filter::{Basic, Filters, Goal, Named, Rule, Run, Verdict, What};
 use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::classify::{
+    action::Run,
+    filter::{Basic, Filters, Goal, Named, Rule, Verdict, What},
+};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ErrorKind, Handle, Instant};
 

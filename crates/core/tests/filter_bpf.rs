@@ -3,8 +3,11 @@
 use txweir_core::base::rng::Rng;
 use txweir_core::classify::action::{Action, Control, Gact, Kind, State, Wanted};
 use txweir_core::classify::filter::bpf::{Instruction, PROGRAM_MAX};
-use txweir_core::classify::filter::{BlockId, Bpf, Filters, Fw, Goal, Named, Rule, Run, Verdict, What};
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::{
+    action::Run,
+    filter::{BlockId, Bpf, Filters, Fw, Goal, Named, Rule, Verdict, What},
+};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ConfigError, Handle, Instant, Meta};
 

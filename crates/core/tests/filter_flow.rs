@@ -3,8 +3,11 @@
 use txweir_core::base::rng::Rng;
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::flow::{Key, Keys, Mode};
-use txweir_core::classify::filter::{BlockId, Filters, Flow, Goal, Named, Rule, Run, Verdict, What};
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId};
+use txweir_core::classify::{
+    action::Run,
+    filter::{BlockId, Filters, Flow, Goal, Named, Rule, Verdict, What},
+};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
 

@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use txweir_core::base::rng::Rng;
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::flower::Field;
-use txweir_core::classify::filter::{BlockId, Filters, Flower, Goal, Named, Rule, Run, Verdict, What};
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::{
+    action::Run,
+    filter::{BlockId, Filters, Flower, Goal, Named, Rule, Verdict, What},
+};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
 

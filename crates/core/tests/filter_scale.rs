@@ -5,10 +5,11 @@ use std::time::{Duration, Instant as Clock};
 use txweir_core::classify::action::{Action, Control, Kind, State, Wanted};
 use txweir_core::classify::filter::flower::Field;
 use txweir_core::classify::filter::u32::{Key, Match, Selector};
-use txweir_core::classify::filter::{
-    BlockId, Filters, Flower, Fw, Goal, Matchall, Named, Rule, Run, U32, What,
-};
 use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::classify::{
+    action::Run,
+    filter::{BlockId, Filters, Flower, Fw, Goal, Matchall, Named, Rule, U32, What},
+};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Handle, Instant, Meta};
 

@@ -7,8 +7,11 @@ use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, State,
 use txweir_core::classify::filter::u32::{
     DEPTH_MAX, Device, HashKey, KEYS_MAX, Key, Match, Offset, Read, STEPS_MAX, Selector, U32,
 };
-use txweir_core::classify::filter::{BlockId, Filters, Goal, Named, Rule, Run, Verdict, What};
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::{
+    action::Run,
+    filter::{BlockId, Filters, Goal, Named, Rule, Verdict, What},
+};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ConfigError, Handle, Instant, Meta};
 

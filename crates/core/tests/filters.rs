@@ -2,10 +2,11 @@
 
 use txweir_core::classify::action::gact::Chance;
 use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, State, Wanted};
-use txweir_core::classify::filter::{
-    ANY_PROTOCOL, BlockId, Filters, Goal, Matchall, Named, RESTARTS_MAX, Rule, Run, Verdict, What,
-};
 use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::classify::{
+    action::Run,
+    filter::{ANY_PROTOCOL, BlockId, Filters, Goal, Matchall, Named, RESTARTS_MAX, Rule, Verdict, What},
+};
 use txweir_core::packet::headers::{Headers, ethertype};
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use common::lane::{Lane, Out};
 use common::options::{chance, pick};
 use txweir_core::base::rng::Rng;
-use txweir_core::qdisc::classful::ClassShown;
+use txweir_core::sched::classful::ClassShown;
 use txweir_core::text::value::Words;
 use txweir_core::{Admitted, ConfigError, DropReason, Handle, Instant, Meta};
 

@@ -13,7 +13,7 @@ use common::lane::{Lane, Out};
 use common::options::{chance, log_uniform, pick};
 use txweir_core::base::rng::Rng;
 use txweir_core::law::bucket::ticks;
-use txweir_core::qdisc::classful::ClassShown;
+use txweir_core::sched::classful::ClassShown;
 use txweir_core::text::value::Words;
 use txweir_core::{Admitted, Bytes, ConfigError, DropReason, Handle, Instant, Meta, Rate};
 

@@ -1,9 +1,9 @@
 //! mq and mqprio: a qdisc for each transmit queue; traffic classes, and what is refused of them.
 
+use txweir_core::base::env::Offload;
 use txweir_core::model::testing::VecDevice;
-use txweir_core::path::device::Offload;
-use txweir_core::path::select::Range;
 use txweir_core::qdisc::mqprio;
+use txweir_core::sched::traffic::Range;
 use txweir_core::text::value::Words;
 use txweir_core::{Admitted, ConfigError, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, Wake};
 

@@ -1,8 +1,11 @@
 //! Filters at qdiscs: asked before a packet is queued, obeyed when it is.
 
 use txweir_core::classify::action::{Action, Control, Gact, Kind, State, Wanted};
-use txweir_core::classify::filter::{Filters, Goal, Matchall, Named, Rule, Run, What};
 use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::classify::{
+    action::Run,
+    filter::{Filters, Goal, Matchall, Named, Rule, What},
+};
 use txweir_core::model::testing::VecDevice;
 use txweir_core::packet::headers::{Headers, ethertype};
 use txweir_core::packet::route::{Route, Routed, Said};

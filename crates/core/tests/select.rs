@@ -1,8 +1,11 @@
 //! The choice of a transmit queue, in the order of the reference.
 
 use proptest::prelude::*;
-use txweir_core::path::select::{Cached, RESELECT, Range, Selector, Sender, TrafficClasses, Xps};
 use txweir_core::{Instant, Meta, Nanos};
+use txweir_core::{
+    path::select::{Cached, RESELECT, Selector, Sender, Xps},
+    sched::traffic::{Range, TrafficClasses},
+};
 
 const ANY: Sender = Sender { worker: 0, came_by: None, idle: false };
 

@@ -4,8 +4,8 @@
 mod common;
 
 use common::lane::Lane;
-use txweir_core::sched::stab::{LinkLayer, Stab};
 use txweir_core::{Admitted, ConfigError, ErrorKind, Handle, Instant, Meta, Tally};
+use txweir_core::{base::link::LinkLayer, sched::stab::Stab};
 
 const T0: Instant = Instant::ZERO;
 const ATM: Stab = Stab { overhead: 0, mpu: 0, linklayer: Some(LinkLayer::Atm), mtu: 2047, tsize: 512 };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use common::lane::{Lane, Out};
 use common::options::{chance, legal, pick, with_words};
-use txweir_core::sched::cx::{Cx, Tally};
+use txweir_core::{base::tally::Tally, sched::cx::Cx};
 
 use txweir_core::base::rng::Rng;
 use txweir_core::model::testing::VecDevice;
@@ -70,7 +70,7 @@ fn what_is_taken_out_is_what_was_shown() {
                 let p = cx.pool.alloc(m, cx.now).unwrap();
                 tree.root_mut().enqueue(p, &mut cx);
                 if n % 3 == 0
-                    && let txweir_core::qdisc::Next::Packet(p) = tree.root_mut().dequeue(&mut cx)
+                    && let txweir_core::sched::answer::Next::Packet(p) = tree.root_mut().dequeue(&mut cx)
                 {
                     cx.pool.free(p);
                 }

@@ -3,7 +3,7 @@
 //! twice that it is empty. And what a tree refuses.
 
 use txweir_core::model::testing::VecDevice;
-use txweir_core::path::tree::DEPTH_MAX;
+use txweir_core::packet::route::DEPTH_MAX;
 use txweir_core::qdisc::KINDS;
 use txweir_core::sched::cx::Cx;
 use txweir_core::sched::node::Node;

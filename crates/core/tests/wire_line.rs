@@ -3,12 +3,15 @@
 //!
 //! The line of most carries a byte per nanosecond and adds nothing, so that a unit of n bytes takes n ns.
 
-use txweir_core::model::wire::{
-    CLASSES_MAX, ClassConfig, Completion, Counts, DescriptorCost, Latency, LineConfig, RingConfig, Service,
-    Wire, WireConfig,
-};
-use txweir_core::path::device::Offload;
+use txweir_core::base::env::Offload;
 use txweir_core::{ErrorKind, Instant, Meta, Nanos, Rate, TxQueue};
+use txweir_core::{
+    model::wire::{Completion, Counts, DescriptorCost, Latency, RingConfig, Wire, WireConfig},
+    sched::{
+        schedule::{ClassConfig, LineConfig, Service},
+        traffic::CLASSES_MAX,
+    },
+};
 
 use Service::{Ets, Strict};
 

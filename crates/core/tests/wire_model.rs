@@ -5,8 +5,11 @@
 use std::collections::VecDeque;
 
 use txweir_core::base::rng::Rng;
-use txweir_core::model::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
 use txweir_core::{Instant, Meta, Nanos, Rate, TxQueue};
+use txweir_core::{
+    model::wire::{Completion, Wire, WireConfig},
+    sched::schedule::{ClassConfig, LineConfig, Service},
+};
 
 /// Bytes per second: a byte per nanosecond, so that times are whole.
 const LINE: u64 = 1_000_000_000;
@@ -556,7 +559,7 @@ fn nothing_is_lost_whatever_changes() {
         }
         assert_eq!((&left, wire.held().packets, wire.descriptors_used()), (&pushed, 0, 0), "seed {seed}");
         let all = wire.counts();
-        let classes = (0..=txweir_core::model::wire::CLASSES_MAX).map(|c| wire.class_counts(c));
+        let classes = (0..=txweir_core::sched::traffic::CLASSES_MAX).map(|c| wire.class_counts(c));
         let sum = classes.fold((0, 0, 0), |s, c| (s.0 + c.units, s.1 + c.bytes, s.2 + c.busy.0));
         assert_eq!(sum, (all.units, all.bytes, all.busy.0), "seed {seed}");
         // Each interruption costs a preamble, a check sequence and a gap; between frames of a super-packet nothing.

@@ -2,8 +2,11 @@
 //! matter ("Qdisc experiments at 10 Gbit/s", Linux Plumbers Conference 2012).
 
 use txweir_core::base::rng::Rng;
-use txweir_core::model::wire::{ClassConfig, Completion, LineConfig, Service, Wire, WireConfig};
 use txweir_core::{Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath};
+use txweir_core::{
+    model::wire::{Completion, Wire, WireConfig},
+    sched::schedule::{ClassConfig, LineConfig, Service},
+};
 
 /// A path above each ring of a wire. A frame is the time at which it came.
 struct Device {

@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 
 use txweir_core::base::queues::QueueSet;
+use txweir_core::base::tally::Tally;
 use txweir_core::model::wire::{DescriptorCost, WireConfig};
-use txweir_core::sched::cx::Tally;
 use txweir_core::text::value::text_of;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Instant, Rate};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{MS, World};
-use txweir_core::model::wire::{ClassConfig, LineConfig, Service};
+use txweir_core::sched::schedule::{ClassConfig, LineConfig, Service};
 use txweir_core::{Instant, Rate};
 
 /// Bytes and packets that a class, or a qdisc by a line of `show`, has sent.

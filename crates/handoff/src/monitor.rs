@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use txweir_core::base::tally::Tally;
 use txweir_core::path::device::TxQueue;
 use txweir_core::path::txpath::Stops;
-use txweir_core::sched::cx::Tally;
 use txweir_core::{Instant, Nanos};
 
 use crate::log::Event;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use txweir_core::base::tally::Tally;
 use txweir_core::path::device::TxQueue;
 use txweir_core::path::txpath::{PathStats, Stops};
-use txweir_core::sched::cx::Tally;
 use txweir_core::text::stats::Counters;
 use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Role, TxPath, Wake};
 

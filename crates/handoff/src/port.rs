@@ -10,8 +10,11 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, Cache};
 use txweir_core::classify::action::State;
-use txweir_core::classify::filter::{BlockId, Filters, Run, Verdict};
 use txweir_core::classify::packet::{FrameBytes, Outlet, Packet, PortId, Way};
+use txweir_core::classify::{
+    action::Run,
+    filter::{BlockId, Filters, Verdict},
+};
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
 use txweir_core::packet::route::{Route, Routed};

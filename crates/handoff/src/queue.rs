@@ -22,9 +22,9 @@ use std::sync::Arc;
 
 use txweir_core::path::device::TxQueue;
 use txweir_core::path::txpath::{BULK, PathStats};
-use txweir_core::sched::cx::{Cx, Tally};
 use txweir_core::text::stats::Counters;
 use txweir_core::{Admitted, Detail, Instant, Nanos, Tree, TxPath};
+use txweir_core::{base::tally::Tally, sched::cx::Cx};
 
 use crate::baton::{Baton, Flags};
 use crate::list::{Append, list};

@@ -15,7 +15,6 @@ use std::io;
 
 use txweir_core::base::queues::QueueSet;
 use txweir_core::classify::filter::BlockId;
-use txweir_core::model::wire::{Departure, LineConfig, Wire, WireConfig};
 use txweir_core::packet::route::Route;
 use txweir_core::path::dql::DqlConfig;
 use txweir_core::path::port::{Choice, Port as TxPort, Qdiscs};
@@ -26,6 +25,10 @@ use txweir_core::sched::cx::Cx;
 use txweir_core::turns::Load;
 use txweir_core::{Admitted, ConfigError, Detail, Env, ErrorKind, Instant, Meta, Nanos};
 use txweir_core::{PathConfig, Rate, Role, Tree, TxPath, Wake};
+use txweir_core::{
+    model::wire::{Departure, Wire, WireConfig},
+    sched::schedule::LineConfig,
+};
 use txweir_device::{LinkIo, Segmenter, Sent, VnetHdr};
 
 use crate::classify::Classifier;

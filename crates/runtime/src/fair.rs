@@ -9,7 +9,7 @@ use txweir_core::Instant;
 use txweir_core::packet::route::Asked;
 use txweir_core::path::port::{Choice, Port as TxPort};
 use txweir_core::path::select::Sender;
-use txweir_core::qdisc::Verdict;
+use txweir_core::sched::answer::Verdict;
 use txweir_core::turns::{Gate, Load, Offered, Quota};
 
 use crate::direction::{Arrival, Direction};

@@ -1,8 +1,11 @@
 //! Filters on a direction's packets: at the hook that they come in by, at the one that they leave by, and at qdiscs.
 
 use txweir_core::classify::action::State;
-use txweir_core::classify::filter::{BlockId, Filters, Run, Verdict};
 use txweir_core::classify::packet::{FrameBytes, Outlet, Packet, PortId, Undone, Way};
+use txweir_core::classify::{
+    action::Run,
+    filter::{BlockId, Filters, Verdict},
+};
 use txweir_core::packet::headers::Headers;
 use txweir_core::packet::route::Routed;
 use txweir_core::path::port::Choice;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 
+use txweir_core::base::tally::Tally;
 use txweir_core::path::txpath::Swapped;
-use txweir_core::sched::cx::Tally;
 use txweir_core::text::value::Words;
 use txweir_core::{Env, Handle, Instant, Nanos, Rate};
 use txweir_device::{Gso, Loss, MAX_FRAME, Sent, VnetHdr};

@@ -20,7 +20,7 @@ mod vlan;
 use std::sync::Arc;
 
 use txweir_core::classify::action::{Action, ActionId, Actions, Control, Entry, Kind, Memory, State, Wanted};
-use txweir_core::classify::filter::Counters;
+use txweir_core::classify::counters::Counters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::{Handle, Instant};
 

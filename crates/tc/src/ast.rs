@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use txweir_core::Handle;
-use txweir_core::sched::stab::LinkLayer;
+use txweir_core::base::link::LinkLayer;
 
 use crate::lex::Word;
 

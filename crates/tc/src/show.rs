@@ -23,12 +23,12 @@ use txweir_core::base::time::Nanos;
 use txweir_core::packet::pool::Pool;
 use txweir_core::path::port::Trees;
 use txweir_core::path::tree::Place;
-use txweir_core::qdisc::{Qdisc, pfifo_fast};
 use txweir_core::sched::node::{Books, Node};
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::params::Shown;
 use txweir_core::text::value::{Json, PrioMap, Show, Value, exact_of, text_of};
 use txweir_core::{Bytes, Handle, Rate};
+use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
 use crate::json::{self, Object};
 use queues::Below;

@@ -1,7 +1,7 @@
 //! Blocks that devices share: one set of filters, counted together, saved once, rehearsed, gone with the last hook.
 
-use txweir_core::classify::filter::{Run, Verdict};
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::{action::Run, filter::Verdict};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ClassId, Instant, Meta};
 use txweir_tc::Source;

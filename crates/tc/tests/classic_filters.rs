@@ -1,6 +1,6 @@
 //! u32, fw and bpf through the tool: what differs from Linux, what is counted, what is saved, what is refused and why.
 
-use txweir_core::classify::filter::Run;
+use txweir_core::classify::action::Run;
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Env, Handle, Instant, Meta};

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 use txweir_core::classify::action::{Actions, State};
-use txweir_core::classify::filter::{Run, Verdict};
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::{action::Run, filter::Verdict};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Env, Instant, Meta};
 use txweir_tc::Source;

@@ -1,8 +1,8 @@
 //! Filters and actions through the tool: what is wrong with a line, what goes with what, what is saved, rehearsed and counted.
 
-use txweir_core::classify::filter::{Run, Verdict};
 use txweir_core::classify::packet::PortId;
 use txweir_core::classify::packet::{NoOutlet, Packet, Way};
+use txweir_core::classify::{action::Run, filter::Verdict};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Handle, Instant, Meta};
 use txweir_tc::Source;

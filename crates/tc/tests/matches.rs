@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use txweir_core::classify::filter::Run;
+use txweir_core::classify::action::Run;
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
 use txweir_core::packet::headers::{Fragment, Headers, L3};
 use txweir_core::{Instant, Meta};

@@ -2,7 +2,7 @@
 
 use txweir_core::base::rng::Rng;
 use txweir_core::qdisc::KINDS;
-use txweir_core::qdisc::classful::ClassSpec;
+use txweir_core::sched::classful::ClassSpec;
 use txweir_core::sched::cx::Cx;
 use txweir_core::sched::spec::Spec;
 use txweir_core::text::value::Words;

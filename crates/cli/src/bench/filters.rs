@@ -5,13 +5,14 @@ use txweir::core::classify::filter::bpf::Instruction;
 use txweir::core::classify::filter::flower::Field;
 use txweir::core::classify::filter::u32::{HashKey, Key, Match, Selector};
 use txweir::core::classify::filter::{
-    Basic, BlockId, Bpf, Filters, Flower, Goal, Named, Rule, Run as FilterRun, U32, What,
-};
-use txweir::core::classify::filter::{
     ematch,
     ematch::{Condition, Expr, Join, Term},
 };
 use txweir::core::classify::packet::{NoOutlet, Packet};
+use txweir::core::classify::{
+    action::Run as FilterRun,
+    filter::{Basic, BlockId, Bpf, Filters, Flower, Goal, Named, Rule, U32, What},
+};
 use txweir::core::packet::headers::Headers;
 
 use super::*;

@@ -30,11 +30,11 @@ use alloc::vec::Vec;
 use super::bits::Bits;
 use super::bucket::{Sizing, TICK_NS};
 use super::lease::Lease;
+use crate::base::link::LinkLayer;
 use crate::base::time::Instant;
 use crate::base::units::RateMul;
 use crate::base::wheel::Wheel;
-use crate::qdisc::classful::Minors;
-use crate::sched::stab::LinkLayer;
+use crate::law::minors::Minors;
 
 /// Levels of classes (tc-htb(8): "depth 8"). Leaves are level 0, a root class with classes below is level 7.
 pub const LEVELS: usize = 8;

@@ -3,9 +3,9 @@
 //!
 //! Tokens are nanoseconds of sending at the bucket's rate.
 
+use crate::base::link::{CELL, CELL_PAYLOAD, LinkLayer};
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Rate, RateMul};
-use crate::sched::stab::{CELL, CELL_PAYLOAD, LinkLayer};
 
 /// What a link makes of a packet: a header more, a smallest size, cells (tc-tbf(8), tc-stab(8)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

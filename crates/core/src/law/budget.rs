@@ -9,7 +9,7 @@
 //! - B3: with a share above zero, packets ahead that have spent their credit go first again once the others have sent
 //!   `(1 - share) / share` times the bytes of the last of them.
 
-use crate::text::chance::Percent;
+use crate::base::chance::Percent;
 
 /// Bytes over which a share is reckoned: some 43 full Ethernet frames, half a millisecond at 1 Gbit/s. Less than the largest
 /// super-packet would have one such packet of the others decide about many turns.

@@ -9,6 +9,7 @@ pub mod codel;
 pub mod deficit;
 pub mod impair;
 pub mod lease;
+pub mod minors;
 pub mod pace;
 pub mod pi2;
 pub mod pie;

@@ -26,19 +26,20 @@ mod framing;
 mod gate;
 mod line;
 mod ring;
-mod schedule;
 
 use alloc::vec::Vec;
 
 pub use config::{Completion, DescriptorCost, Latency, RINGS_MAX, RingConfig, WireConfig};
 pub use ring::{RingQueue, RingStats};
-pub use schedule::{CLASSES_MAX, ClassConfig, LineConfig, Service, WEIGHT_MAX};
 
+use crate::base::env::Caps;
+use crate::base::tally::Tally;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::Rate;
 use crate::packet::meta::Meta;
-use crate::path::device::{Caps, Completed, DeviceError, TxQueue};
-use crate::sched::cx::Tally;
+use crate::path::device::{Completed, DeviceError, TxQueue};
+use crate::sched::schedule::LineConfig;
+use crate::sched::traffic::CLASSES_MAX;
 use crate::text::error::ConfigError;
 use framing::Framing;
 use line::{Line, Pick, RETIRED};

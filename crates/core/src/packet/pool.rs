@@ -57,7 +57,8 @@ pub struct Pool {
     slots: Vec<Slot>,
     /// For packets on a `Deque`, the one before it there. Apart from the slots, which are full.
     back: Vec<u32>,
-    /// The wire bytes of packets that are charged another size (crate::sched::stab), `NIL` of any other. Apart from the slots, which
+    /// The wire bytes of packets that are charged another size (crate::sched::stab), `NIL` of any
+    /// other. Apart from the slots, which
     /// are full.
     wires: Vec<u32>,
     /// How many are charged another size.

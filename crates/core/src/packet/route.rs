@@ -1,6 +1,6 @@
 //! `Route`: what filters at qdiscs have said of a packet, worked out before it is queued, while its bytes are at hand.
 //!
-//! [`Tree::route`] goes the way that the packet will go: it asks the filters of the root, then those of the qdisc in the class
+//! [`Tree::route`](crate::Tree::route) goes the way that the packet will go: it asks the filters of the root, then those of the qdisc in the class
 //! that comes of it, and so on. What they say is kept beside the packet ([`crate::Detail`]) and looked up when it is queued: so
 //! qdiscs need no bytes, filters no queue, and a packet that an action takes away is never queued at all.
 //!
@@ -10,12 +10,11 @@
 
 use core::ops::Deref;
 
-use crate::base::handle::{ClassId, Handle};
-use crate::classify::filter::{Filters, Run, Verdict};
-use crate::classify::packet::Packet;
+use crate::base::handle::ClassId;
 use crate::packet::meta::Meta;
-use crate::path::tree::{DEPTH_MAX, Tree};
-use crate::sched::node::Node;
+
+/// Deepest nesting of qdiscs: bounds the call stack of the data path.
+pub const DEPTH_MAX: usize = 8;
 
 /// What the filters of a qdisc have said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +52,7 @@ impl Route {
             _ => Said::Nothing,
         }
     }
-    fn set(&mut self, depth: usize, major: u16, said: Said) {
+    pub(crate) fn set(&mut self, depth: usize, major: u16, said: Said) {
         if let Some(step) = self.steps.get_mut(depth) {
             *step = (major, said);
         }
@@ -95,69 +94,4 @@ pub enum Routed {
     Go(Route),
     /// An action has taken it.
     Stolen,
-}
-
-impl Tree {
-    /// Whether any qdisc or class has filters.
-    pub fn has_filters(&self) -> bool {
-        self.blocks().next().is_some()
-    }
-
-    /// Asks the filters on a packet's way, which may change the packet.
-    pub fn route(&self, filters: &Filters, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Routed {
-        let mut route = Route::default();
-        let mut node = self.root();
-        for depth in 0..DEPTH_MAX {
-            let Some(said) = self.ask(node, filters, packet, run) else { return Routed::Stolen };
-            route.set(depth, node.handle().major(), said);
-            let class = match said {
-                Said::Drop => break,
-                Said::Class(class) => Some(class),
-                Said::Nothing => node.named_class(packet.meta),
-            };
-            match node.qdisc().select(packet.meta, class) {
-                Some(below) => node = &below.node,
-                None => break,
-            }
-        }
-        Routed::Go(route)
-    }
-
-    /// What the filters of one qdisc say; `None` if the packet is gone.
-    fn ask(
-        &self,
-        node: &Node,
-        filters: &Filters,
-        packet: &mut Packet<'_>,
-        run: &mut Run<'_>,
-    ) -> Option<Said> {
-        let own = node.handle();
-        if !node.is_filtered() {
-            return Some(Said::Nothing);
-        }
-        let named = Handle(packet.meta.priority);
-        let mut at = own;
-        if named.major() == own.major() && own.major() != 0 {
-            match node.qdisc().found(Some(named), own) {
-                Found::Inner(class) => at = class,
-                // The kind sees the priority itself.
-                Found::Said(_) => return Some(Said::Nothing),
-            }
-        }
-        for _ in 0..DEPTH_MAX {
-            let verdict =
-                self.block(at).map_or(Verdict::Unmatched, |block| filters.classify(block, packet, run));
-            let class = match verdict {
-                Verdict::Drop => return Some(Said::Drop),
-                Verdict::Stolen => return None,
-                Verdict::Class(class) => Some(class),
-                Verdict::Unmatched => None,
-            };
-            match node.qdisc().found(class, own) {
-                Found::Said(said) => return Some(said),
-                Found::Inner(class) => at = class,
-            }
-        }
-        Some(Said::Nothing)
-    }
 }

@@ -1,7 +1,8 @@
 //! `Port`: a device with several transmit queues. Each queue is a [`TxPath`] of its own where the root is mq or mqprio: tree,
 //! packets, byte limit and counters, with nothing shared on the packet's way. With any other root one path feeds all queues.
 //!
-//! A packet's way: the egress hook, if the owner has one ([`crate::classify::filter`]); the choice of a queue ([`Port::choose`], see
+//! A packet's way: the egress hook, if the owner has one ([`crate::classify::filter`]); the choice
+//! of a queue ([`Port::choose`], see
 //! [`crate::path::select`]); then that queue's `submit`. [`Port::send`] is the last two.
 //!
 //! The paths can be taken apart and given to threads ([`Port::paths_mut`]); the choice needs nothing but the [`Selector`].
@@ -28,8 +29,10 @@ mod trees;
 
 use alloc::vec::Vec;
 
+use crate::base::env::Env;
 use crate::base::handle::Handle;
 use crate::base::queues::QueueSet;
+use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::detail::Detail;
 use crate::packet::meta::{Meta, Note};
@@ -39,10 +42,9 @@ use crate::path::dql::DqlError;
 use crate::path::select::{Cached, NoSuchQueue, Selector, Sender};
 use crate::path::tree::Place;
 use crate::path::txpath::{Admitted, PathConfig, PathStats, TxPath, Wake};
+use crate::qdisc::mq::default_shell;
 use crate::qdisc::{mq, mqprio, multiq};
-use crate::sched::cx::Tally;
 use crate::sched::node::{Books, Node};
-use crate::sched::spec::Env;
 use blocks::Places;
 use device::{All, One, Room};
 
@@ -448,8 +450,3 @@ fn stands_for_queues(kind: &str) -> bool {
 /// Most packets that can wait on all paths of a port together: of 24 to 170 bytes each, beside their frames, so that 4096
 /// queues do not mean gigabytes.
 pub const SLOTS_MAX: usize = 1 << 18;
-
-/// The root that a device with several queues has at first.
-pub(crate) fn default_shell(env: &Env) -> Option<Node> {
-    (env.queues > 1).then(|| mq::default_root(env)).flatten()
-}

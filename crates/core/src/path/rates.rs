@@ -18,23 +18,9 @@ use crate::base::units::{Bytes, Rate};
 use crate::law::lease::{Lease, SharedRate};
 use crate::path::tree::Tree;
 use crate::sched::node::Node;
+use crate::sched::share::Share;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::value::{Name, text_of};
-
-/// What a qdisc shares, or one of its classes.
-#[derive(Clone, Copy, Debug)]
-pub struct Share<'a> {
-    /// Minor number of the class; 0 for the qdisc itself.
-    pub minor: u16,
-    /// The name that it was given.
-    pub name: &'a Name,
-    /// The rate that it was given.
-    pub rate: Rate,
-    /// The bucket that it was given, as packets are charged.
-    pub burst: Bytes,
-    /// What it has joined.
-    pub lease: &'a Lease,
-}
 
 /// A name that is in use.
 #[derive(Debug)]
@@ -205,7 +191,7 @@ fn join_below(node: &mut Node, rates: &BTreeMap<Name, Arc<SharedRate>>, depth: u
     for (minor, lease) in due {
         node.qdisc_mut().share(minor, lease);
     }
-    if depth < crate::path::tree::DEPTH_MAX {
+    if depth < crate::packet::route::DEPTH_MAX {
         for class in node.qdisc_mut().classes_mut() {
             join_below(&mut class.node, rates, depth + 1);
         }

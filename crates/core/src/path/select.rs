@@ -20,62 +20,12 @@ use alloc::vec::Vec;
 use crate::base::queues::QueueSet;
 use crate::base::time::{Instant, Nanos};
 use crate::packet::meta::{Meta, Note};
-use crate::text::error::{ConfigError, ErrorKind};
-
-/// Traffic classes of a port, at most (IEEE 802.1Q has 8; Linux has room for 16).
-pub const CLASSES_MAX: usize = 16;
+use crate::sched::traffic::CLASSES_MAX;
+use crate::sched::traffic::Range;
+use crate::sched::traffic::TrafficClasses;
 
 /// How long a remembered choice holds, as in Linux 7 (`net.core.txq_reselection_ms`).
 pub const RESELECT: Nanos = Nanos::from_millis(1000);
-
-/// Queues in a row: those of a traffic class.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Range {
-    /// How many.
-    pub count: u16,
-    /// The first, 0-based.
-    pub offset: u16,
-}
-
-/// Traffic classes: for each of the sixteen priorities its class, for each class its queues.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrafficClasses {
-    map: [u8; 16],
-    ranges: Vec<Range>,
-}
-
-impl TrafficClasses {
-    /// One for each range, at most 16; all map entries below their number.
-    pub fn new(map: [u8; 16], ranges: &[Range]) -> Result<Self, ConfigError> {
-        if !(1..=CLASSES_MAX).contains(&ranges.len()) {
-            let expected = "1 to 16 traffic classes";
-            return Err(ConfigError::new(ErrorKind::OutOfRange, "traffic classes", expected, ranges.len())
-                .key("num_tc"));
-        }
-        if let Some(bad) = map.iter().find(|tc| usize::from(**tc) >= ranges.len()) {
-            let expected = alloc::format!("traffic classes below {}", ranges.len());
-            return Err(ConfigError::new(ErrorKind::OutOfRange, "traffic classes", expected, bad).key("map"));
-        }
-        Ok(Self { map, ranges: ranges.to_vec() })
-    }
-    /// The class of a priority: its low four bits count.
-    #[inline]
-    pub fn class(&self, priority: u32) -> usize {
-        usize::from(self.map[(priority & 15) as usize])
-    }
-    /// The class that a queue belongs to; the first that has it.
-    pub fn class_of_queue(&self, queue: u16) -> Option<usize> {
-        self.ranges.iter().position(|r| queue >= r.offset && queue - r.offset < r.count)
-    }
-    /// The queues of each class.
-    pub fn ranges(&self) -> &[Range] {
-        &self.ranges
-    }
-    /// The class of each priority.
-    pub const fn map(&self) -> &[u8; 16] {
-        &self.map
-    }
-}
 
 /// Queues set aside for senders: for each sender (a processor, a worker) and traffic class, a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -263,7 +213,7 @@ impl Selector {
     #[inline]
     fn hashed(&self, hash: u32, class: usize, came_by: Option<u16>) -> u16 {
         let all = Range { count: self.queues, offset: 0 };
-        let range = self.classes.as_ref().and_then(|c| c.ranges.get(class)).copied().unwrap_or(all);
+        let range = self.classes.as_ref().and_then(|c| c.ranges().get(class)).copied().unwrap_or(all);
         // A class whose queues have gone takes all there are.
         let fits = range.count > 0 && range.offset < self.queues;
         let range = if fits { range } else { all };

@@ -4,27 +4,29 @@
 mod blocks;
 mod classes;
 mod copies;
+mod route;
 
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::base::env::Env;
 use crate::base::handle::Handle;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pool};
 use crate::packet::route::Asked;
-use crate::path::port::default_shell;
-use crate::qdisc::classful::UserClasses;
-use crate::qdisc::{Qdisc, Verdict, kind, pfifo_fast};
+use crate::packet::route::DEPTH_MAX;
+use crate::qdisc::leaf;
+use crate::qdisc::mq::default_shell;
+use crate::qdisc::{kind, pfifo_fast};
+use crate::sched::answer::Verdict;
+use crate::sched::classful::UserClasses;
 use crate::sched::cx::Cx;
+use crate::sched::erased::Qdisc;
 use crate::sched::node::{Class, Node};
-use crate::sched::spec::Env;
 use crate::sched::stab::{SizeTable, Stab};
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::value::{Words, exact_of};
-
-/// Deepest nesting of qdiscs: bounds the call stack of the data path.
-pub const DEPTH_MAX: usize = 8;
 
 /// The first handle given out to qdiscs that were added without one, as in the reference.
 pub(crate) const AUTO_MAJOR: u16 = 0x8001;
@@ -61,7 +63,8 @@ impl Tree {
         Self { root, env, disturbed: false, blocks: blocks::Blocks::default(), of_port: false }
     }
 
-    /// A tree in the likeness of a `crate::path::port::Port`, to try changes on: where several queues have nothing else they have mq.
+    /// A tree in the likeness of a `crate::path::port::Port`, to try changes on: where several
+    /// queues have nothing else they have mq.
     pub fn of_port(env: Env) -> Self {
         let mut tree = Self { of_port: true, ..Self::new(env) };
         tree.root = tree.default_root();
@@ -311,10 +314,10 @@ impl Tree {
         let mut default = (parent == Handle::ROOT).then(|| self.default_root());
         self.visit(&mut |_, owner| {
             if parent != Handle::ROOT && owner.handle() == parent.qdisc() {
-                default = Some(owner.qdisc().default_child(&env));
+                default = owner.qdisc().default_child(&env);
             }
         });
-        self.graft(parent, default.unwrap_or_else(|| Node::default_child(&env)), cx)
+        self.graft(parent, default.unwrap_or_else(|| leaf::default_child(&env)), cx)
     }
 
     /// Puts `new` at `parent` and drops what the old one had queued, as all ancestors see.

@@ -10,16 +10,16 @@
 
 use alloc::vec::Vec;
 
+use crate::base::env::Env;
 use crate::base::queues::QueueSet;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
 use crate::packet::pool::Pkt;
 use crate::packet::reason::WakeReason;
 use crate::packet::route::Asked;
-use crate::qdisc::{Next, Verdict};
+use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::node::{Class, Node, Peek};
-use crate::sched::spec::Env;
 
 /// A class for each transmit queue.
 #[derive(Debug)]
@@ -138,7 +138,7 @@ macro_rules! hand_on {
             &self,
             m: &$crate::packet::route::Asked<'_>,
             _class: Option<$crate::base::handle::ClassId>,
-        ) -> $crate::qdisc::Verdict {
+        ) -> $crate::sched::answer::Verdict {
             self.0.admit(m)
         }
         #[inline]
@@ -158,7 +158,7 @@ macro_rules! hand_on {
             self.0.enqueue(p, cx);
         }
         #[inline]
-        fn dequeue(&mut self, cx: &mut $crate::sched::cx::Cx) -> $crate::qdisc::Next {
+        fn dequeue(&mut self, cx: &mut $crate::sched::cx::Cx) -> $crate::sched::answer::Next {
             self.0.dequeue(cx)
         }
         fn peek(&mut self, cx: &mut $crate::sched::cx::Cx) -> Option<$crate::sched::node::Peek> {

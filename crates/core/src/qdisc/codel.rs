@@ -7,6 +7,7 @@
 //! - Differs from Linux (PARITY.md: codel-newton-range, codel-drop-next, direct-at-rest): the law's square root stays in
 //!   range; the next drop is told as seen from the last dequeue; a packet passes by only when the law remembers nothing.
 
+use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::time::Nanos;
 use crate::base::units::Packets;
@@ -16,9 +17,10 @@ use crate::packet::pool::{List, Pkt, Pool, Queue};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::trim;
-use crate::qdisc::{Discipline, Next, Verdict};
+use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
-use crate::sched::spec::{Env, Flags};
+use crate::sched::discipline::Discipline;
+use crate::sched::spec::Flags;
 use crate::text::error::{ConfigError, ErrorKind};
 
 /// The standing delay that is acceptable on the Internet: 5 ms (RFC 8289 section 4.3).

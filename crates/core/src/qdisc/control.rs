@@ -13,6 +13,8 @@
 
 use alloc::boxed::Box;
 
+use crate::base::chance::Percent;
+use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Instant;
 use crate::law::budget::Budget;
@@ -21,13 +23,14 @@ use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue};
 use crate::packet::reason::DropReason;
 use crate::packet::route::{Asked, Found};
-use crate::path::rates::Share;
-use crate::qdisc::classful::{ClassSpec, UserClasses};
-use crate::qdisc::{ChangeRule, Discipline, Erased, Filtered, FlowShown, Next, Qdisc, Verdict};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::classful::{ClassSpec, UserClasses};
 use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline, Filtered, FlowShown};
+use crate::sched::erased::{Erased, Qdisc};
 use crate::sched::node::{Class, Node, Peek};
-use crate::sched::spec::{Env, Flags};
-use crate::text::chance::Percent;
+use crate::sched::share::Share;
+use crate::sched::spec::Flags;
 use crate::text::error::ConfigError;
 use crate::text::stats::Counter;
 
@@ -265,7 +268,7 @@ impl<D: HasBand> Discipline for Controlled<D> {
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         self.inner.flows(pool, f);
     }
-    fn default_child(cfg: &D::Config, env: &Env) -> Node {
+    fn default_child(cfg: &D::Config, env: &Env) -> Option<Node> {
         D::default_child(cfg, env)
     }
 }

@@ -12,20 +12,24 @@
 
 use alloc::vec::Vec;
 
+use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
 use crate::base::units::Bytes;
 use crate::law::deficit::Round;
+use crate::law::minors::Minors;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool};
 use crate::packet::reason::DropReason;
 use crate::packet::route::{Asked, Found, Said};
-use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, Minors, UserClasses, vacant};
 use crate::qdisc::fifo::NoStats;
+use crate::qdisc::leaf::vacant;
 use crate::qdisc::turns::{quantum_in_range, take_turn};
-use crate::qdisc::{Discipline, Filtered, Next, Verdict};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
 use crate::sched::cx::Cx;
+use crate::sched::discipline::{Discipline, Filtered};
 use crate::sched::node::{Class, Passed};
-use crate::sched::spec::{Env, Flags};
+use crate::sched::spec::Flags;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::stats::Counter;
 

@@ -23,6 +23,7 @@
 mod config;
 mod parts;
 
+use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::law::pi2::{Pi2Params, Pi2State, Signal};
@@ -32,9 +33,10 @@ use crate::packet::pool::{List, Pkt, Pool, Queue};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Asked;
 use crate::qdisc::cake::memory;
-use crate::qdisc::{Discipline, Filtered, Next, Verdict};
+use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
-use crate::sched::spec::{Env, Flags};
+use crate::sched::discipline::{Discipline, Filtered};
+use crate::sched::spec::Flags;
 use crate::text::error::ConfigError;
 
 pub use config::{ALPHA, BETA, Config, MemoryLimit, STEP, Share, Stats, Step, TARGET, TUPDATE};

@@ -7,15 +7,18 @@
 //! - I2: order of arrival is order of departure.
 //! - Differs from Linux (PARITY.md: fifo-shrink): a smaller limit is obeyed at once, by dropping the oldest.
 
+use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::units::{Bytes, Packets};
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
-use crate::qdisc::{Discipline, Erased, Next, Verdict};
+use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
-use crate::sched::spec::{Env, Flags};
+use crate::sched::discipline::Discipline;
+use crate::sched::erased::Erased;
+use crate::sched::spec::Flags;
 
 crate::params! {
     /// Parameters of pfifo and pfifo_head_drop.

@@ -26,6 +26,8 @@ mod flow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::base::chance::Percent;
+use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::base::wheel::PackedWheel;
@@ -35,10 +37,11 @@ use crate::packet::pool::{List, Pkt, Pool, Queue};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
 use crate::packet::route::Asked;
 use crate::qdisc::control::{self, HasBand};
-use crate::qdisc::{Discipline, Next, Qdisc, Verdict};
+use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
-use crate::sched::spec::{Env, Flags};
-use crate::text::chance::Percent;
+use crate::sched::discipline::Discipline;
+use crate::sched::erased::Qdisc;
+use crate::sched::spec::Flags;
 use crate::text::error::ConfigError;
 
 use config::{BANDS, Limits, weights};

@@ -12,6 +12,8 @@
 //!   copy takes room as any packet; a mark is no drop; a change forgets what has no effect; reordered packets are no
 //!   requeues; a smaller limit drops what has waited longest; a swap emulates nothing twice; tables are worked out or given.
 
+use crate::base::chance::Percent;
+use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::rng::Rng;
 use crate::base::time::{Instant, Nanos};
@@ -23,11 +25,12 @@ use crate::packet::reason::{DropReason, MarkReason, WakeReason};
 use crate::packet::route::Asked;
 use crate::packet::timeline::Timeline;
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::qdisc::leaf;
+use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::Class;
-use crate::sched::spec::{Env, Flags};
-use crate::text::chance::Percent;
+use crate::sched::spec::Flags;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot, SlotGap};
 
@@ -267,7 +270,7 @@ impl Discipline for Netem {
     }
     fn new(cfg: &Config, env: &Env) -> Self {
         let mut netem = Self {
-            inner: [Class { minor: 1, node: Self::default_child(cfg, env) }],
+            inner: [Class { minor: 1, node: leaf::default_child(env) }],
             delayed: Timeline::with_capacity(cfg.limit.0.min(env.packets)),
             ahead: Queue::new(),
             ahead_at: Instant::ZERO,

@@ -11,6 +11,7 @@
 //!   at most one; one late mark does not mark every packet after it; time is in ticks of 1 ms, whatever the kernel's; what is
 //!   shown is as of the last packet; a target is not cut to 32 bits; a smaller limit spares what a peek holds.
 
+use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::Packets;
@@ -20,9 +21,10 @@ use crate::packet::pool::{List, Pkt, Pool, Queue};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::trim;
-use crate::qdisc::{Discipline, Next, Verdict};
+use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
-use crate::sched::spec::{Env, Flags};
+use crate::sched::discipline::Discipline;
+use crate::sched::spec::Flags;
 use crate::text::error::ConfigError;
 
 /// The delay to hold: 15 ms (RFC 8033 section 4.2, QDELAY_REF).

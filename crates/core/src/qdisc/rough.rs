@@ -2,7 +2,8 @@
 //! "rough" priority queue of 2013, which Linux has not). A full queue makes room for a control segment at the expense of the
 //! oldest ordinary packet, as long as control has less than half of it.
 //!
-//! Which packets are control says `Meta::tcp_control` (`crate::packet::headers`): SYN, SYN-ACK, pure ACK; never FIN, RST or data. What
+//! Which packets are control says `Meta::tcp_control` (`crate::packet::headers`): SYN, SYN-ACK,
+//! pure ACK; never FIN, RST or data. What
 //! happens when the queue is full is a profile: `df2013` drops an ordinary newcomer and makes room for control once; `df2017`
 //! drops from the head, whatever comes, until there is room. `ack_budget` is neither's: it bounds what control takes of what
 //! leaves (`crate::law::budget`) and of what waits, so that a flood of ACKs does not starve data.
@@ -21,6 +22,8 @@
 
 use core::fmt;
 
+use crate::base::chance::Percent;
+use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::units::{Bytes, Packets};
 use crate::law::budget::Budget;
@@ -28,10 +31,10 @@ use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool, Queue};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
-use crate::qdisc::{Discipline, Next, Verdict};
+use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
-use crate::sched::spec::{Env, Flags};
-use crate::text::chance::Percent;
+use crate::sched::discipline::Discipline;
+use crate::sched::spec::Flags;
 use crate::text::error::ConfigError;
 use crate::text::value::{Json, Show, Value, Words};
 

@@ -10,16 +10,19 @@
 //! - Differs from Linux (PARITY.md: skbprio-class-packets, skbprio-shrink, skbprio-parent-backlog): a level tells how many
 //!   packets wait; a smaller limit is obeyed at once, by dropping what a full queue would drop; the books above stay right.
 
+use crate::base::env::Env;
 use crate::base::handle::ClassId;
+use crate::base::tally::Tally;
 use crate::base::units::Packets;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{Deque, List, Pkt, Pool};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::{Discipline, FlowShown, Next, Verdict};
-use crate::sched::cx::{Cx, Tally};
-use crate::sched::spec::{Env, Flags};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{Discipline, FlowShown};
+use crate::sched::spec::Flags;
 use crate::text::value::{Show, Value, Words};
 
 /// A number of packets that tc reads and prints without its unit.

@@ -14,7 +14,9 @@
 
 use alloc::format;
 
+use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
+use crate::base::link::LinkLayer;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Rate, RateMul};
 use crate::law::bucket::{Sizing, cost, to_i64};
@@ -23,13 +25,13 @@ use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool};
 use crate::packet::reason::{DropReason, WakeReason};
 use crate::packet::route::Asked;
-use crate::path::rates::Share;
 use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
+use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
-use crate::sched::spec::{Env, Flags};
-use crate::sched::stab::LinkLayer;
+use crate::sched::share::Share;
+use crate::sched::spec::Flags;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::value::{Name, Words};
 
@@ -183,7 +185,7 @@ impl Discipline for Tbf {
     }
     fn new(cfg: &Config, env: &Env) -> Self {
         let mut tbf = Self {
-            inner: [Class { minor: 1, node: Self::default_child(cfg, env) }],
+            inner: [Class { minor: 1, node: child(cfg, env) }],
             charge: Charge::of(cfg),
             depth: 0,
             peak_depth: 0,
@@ -300,13 +302,18 @@ impl Discipline for Tbf {
             shared.lease = lease;
         }
     }
-    fn default_child(cfg: &Config, env: &Env) -> Node {
-        let limit = ByteLimit { limit: cfg.limit.unwrap_or_default() };
-        match Node::of::<Bfifo>(Handle::NONE, limit, env) {
-            Ok(node) => node,
-            // Bfifo resolves any parameters.
-            Err(e) => unreachable!("{e}"),
-        }
+    fn default_child(cfg: &Config, env: &Env) -> Option<Node> {
+        Some(child(cfg, env))
+    }
+}
+
+/// What its class has until something is grafted: as many bytes as its limit says.
+fn child(cfg: &Config, env: &Env) -> Node {
+    let limit = ByteLimit { limit: cfg.limit.unwrap_or_default() };
+    match Node::of::<Bfifo>(Handle::NONE, limit, env) {
+        Ok(node) => node,
+        // Bfifo resolves any parameters.
+        Err(e) => unreachable!("{e}"),
     }
 }
 

@@ -6,7 +6,7 @@
 //! - I2: one call asks each class at most twice more than it finds classes empty.
 
 use crate::law::deficit::Round;
-use crate::qdisc::{Next, Within};
+use crate::sched::answer::{Next, Within};
 use crate::sched::cx::Cx;
 use crate::sched::node::{Class, Offer, Peek};
 

@@ -4,39 +4,25 @@ use alloc::vec::Vec;
 
 use crate::base::queues::QueueSet;
 use crate::base::rng::Rng;
+use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::{Ecn, Meta, Note};
 use crate::packet::pool::{List, Pkt, Pool};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
-use crate::qdisc::Next;
-use crate::sched::node::Before;
+use crate::sched::answer::Next;
 use crate::sched::trace::{Event, Record, Trace};
 
-/// A count of packets and their wire bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Packets (a super-packet is one).
-    pub packets: u64,
-    /// Wire bytes.
-    pub bytes: u64,
+/// What `Cx` had counted before a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Before {
+    pub(crate) dropped: Tally,
+    pub(crate) overlimits: u64,
 }
 
-impl Tally {
-    /// Adds one packet of `bytes`.
-    #[inline]
-    pub const fn add(&mut self, bytes: u32) {
-        self.packets += 1;
-        self.bytes += bytes as u64;
-    }
-    /// Both together.
-    #[must_use]
-    pub const fn plus(self, other: Self) -> Self {
-        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
-    }
-    /// What was added since `earlier`.
-    #[inline]
-    pub const fn since(self, earlier: Self) -> Self {
-        Self { packets: self.packets - earlier.packets, bytes: self.bytes - earlier.bytes }
+impl Before {
+    #[inline(always)]
+    pub(crate) const fn of(cx: &Cx) -> Self {
+        Self { dropped: cx.dropped, overlimits: cx.overlimits }
     }
 }
 

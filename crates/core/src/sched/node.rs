@@ -5,20 +5,23 @@ mod account;
 
 use alloc::boxed::Box;
 
+use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
+use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool};
 use crate::packet::reason::{DropReason, WakeReason};
 use crate::packet::route::{Asked, Said};
-use crate::qdisc::{Discipline, Erased, Next, Qdisc, Verdict, Within, fifo};
-use crate::sched::cx::{Cx, Tally};
-use crate::sched::spec::Env;
+use crate::sched::answer::{Next, Verdict, Within};
+use crate::sched::cx::Before;
+use crate::sched::cx::Cx;
+use crate::sched::discipline::Discipline;
+use crate::sched::erased::{Erased, Qdisc};
 use crate::sched::stab::{SizeTable, Stab};
 use crate::text::error::ConfigError;
 use account::{HELD, SIZED};
 
-pub(crate) use account::Before;
 pub use account::{Account, Books};
 
 /// A class of a classful qdisc: its minor number and the qdisc that its packets wait in. Two cache lines, of which a packet
@@ -105,11 +108,6 @@ impl Node {
     /// A node around a discipline with these parameters.
     pub fn of<D: Discipline>(handle: Handle, cfg: D::Config, env: &Env) -> Result<Self, ConfigError> {
         Ok(Self::new(handle, Erased::<D>::new(cfg, env)?.boxed()))
-    }
-
-    /// What a new class has until something is grafted: pfifo with the device's queue length.
-    pub fn default_child(env: &Env) -> Self {
-        Self::new(Handle::NONE, Box::new(fifo::default_pfifo(env)))
     }
 
     /// Its handle; `NONE` for a default qdisc.
@@ -547,8 +545,7 @@ impl Node {
         let outer = core::mem::replace(&mut cx.peeked, core::mem::take(&mut self.held));
         let r = f(&mut *self.qdisc, cx);
         if !self.qdisc.fits() {
-            let unfit = core::mem::replace(&mut self.qdisc, Box::new(fifo::default_pfifo(&Env::default())));
-            self.qdisc = unfit.refit();
+            self.qdisc = self.qdisc.refit();
         }
         self.held = core::mem::replace(&mut cx.peeked, outer);
         self.review();

@@ -1,63 +1,15 @@
-//! `Spec`, a kind's entry in the registry, and `Env`, what a qdisc may know of its device.
+//! `Spec`, a kind's entry in the registry.
 
 use alloc::boxed::Box;
 
-use crate::base::units::Rate;
-use crate::path::device::Offload;
-use crate::qdisc::classful::ClassSpec;
-use crate::qdisc::{Discipline, Erased, Filtered, Qdisc};
+use crate::base::env::Env;
+use crate::sched::classful::ClassSpec;
+use crate::sched::discipline::{Discipline, Filtered};
+use crate::sched::erased::{Erased, Qdisc};
 use crate::text::error::ConfigError;
 use crate::text::params::{Param, Params, apply};
 use crate::text::stats::{Counter, Counters};
 use crate::text::value::Words;
-
-/// The device that a tree of qdiscs sits on, as far as defaults depend on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Env {
-    /// Largest network-layer packet, bytes.
-    pub mtu: u32,
-    /// Link-layer header, bytes (14 for Ethernet).
-    pub link_header: u32,
-    /// The device's transmit queue length, packets: the default limit of the FIFO kinds.
-    pub tx_queue_len: u32,
-    /// Its transmit queues, all fed by this tree; at least 1, at most `QueueSet::QUEUES_MAX`.
-    pub queues: u16,
-    /// The link's rate, if known: what a rate in percent is a part of (`rate 50%`). No default depends on it.
-    pub link_rate: Option<Rate>,
-    /// Packets that can wait on the path at once, in all qdiscs together: more room than that nobody needs to take.
-    pub packets: u32,
-    /// What the device's own scheduler can do.
-    pub offload: Offload,
-    /// Seed of keyed hashes and random draws.
-    pub seed: u64,
-    /// Has the laws of codel, fq_codel and pie do what Linux does where they leave it (`CodelParams::with_strict_linux`,
-    /// `PieParams::strict_linux`): for comparison with Linux only.
-    pub strict_linux: bool,
-}
-
-impl Env {
-    /// The largest frame that is not a super-packet: MTU plus link header.
-    pub const fn frame_max(&self) -> u32 {
-        self.mtu.saturating_add(self.link_header)
-    }
-}
-
-impl Default for Env {
-    /// Ethernet: MTU 1500, header 14, queue length 1000, one queue.
-    fn default() -> Self {
-        Self {
-            mtu: 1500,
-            link_header: 14,
-            tx_queue_len: 1000,
-            queues: 1,
-            link_rate: None,
-            packets: 16_384,
-            offload: Offload::NONE,
-            seed: 0,
-            strict_linux: false,
-        }
-    }
-}
 
 /// What a kind is and does, declared with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -12,42 +12,11 @@
 //!
 //! Differs from Linux (PARITY.md: stab-gso, stab-once).
 
+use crate::base::link::CELL;
+use crate::base::link::CELL_PAYLOAD;
+use crate::base::link::LinkLayer;
 use crate::packet::meta::Meta;
 use crate::text::error::{ConfigError, ErrorKind};
-use crate::text::value::{Json, Show, Value, Words};
-
-/// How a link carries a packet (tc-stab(8), tc-tbf(8)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LinkLayer {
-    /// Whole.
-    #[default]
-    Ethernet,
-    /// In cells of 53 bytes that carry 48 each; tc's `atm` and `adsl`.
-    Atm,
-}
-
-impl Show for LinkLayer {
-    fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Ethernet => "ethernet",
-            Self::Atm => "atm",
-        })
-    }
-    fn json(&self) -> Json {
-        Json::Text(crate::text::value::text_of(self))
-    }
-}
-
-impl Value for LinkLayer {
-    const EXPECTED: &'static str = "ethernet, atm or adsl";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        match words.take()? {
-            "ethernet" => Some(Self::Ethernet),
-            "atm" | "adsl" => Some(Self::Atm),
-            _ => None,
-        }
-    }
-}
 
 /// A size table as it is configured. The default changes no size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,15 +40,10 @@ const TSIZE: u32 = 512;
 /// Larger tables do not fit into a message of tc's.
 const TSIZE_MAX: u32 = 32_700;
 
-/// Bytes of an ATM cell (ITU-T I.361).
-pub(crate) const CELL: u64 = 53;
-/// Bytes that it carries.
-pub(crate) const CELL_PAYLOAD: u64 = 48;
-
 /// What sizes are charged by.
 ///
 /// ```
-/// use txweir_core::sched::stab::{LinkLayer, SizeTable, Stab};
+/// use txweir_core::{base::link::LinkLayer, sched::stab::{SizeTable, Stab}};
 ///
 /// let adsl = SizeTable::new(Stab { linklayer: Some(LinkLayer::Atm), ..Stab::default() })?;
 /// // 100 bytes fill three cells (tc-stab(8)).

@@ -1,17 +1,9 @@
-//! Chances: `Probability` as tc writes it as a part of one, `Percent` as a part of a hundred.
+//! Chances as tc writes them: `Probability` as a part of one, `Percent` as a part of a hundred.
 
 use core::fmt;
 
+use crate::base::chance::{Percent, Probability};
 use crate::text::value::{Json, Show, Value, Words, decimal, exact_of, fraction};
-
-/// A chance in units of 2^-32; 2^32 is certainty, and what is above it is for a range to refuse.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Probability(pub u64);
-
-impl Probability {
-    /// Certainty.
-    pub const ONE: Self = Self(1 << 32);
-}
 
 /// Decimal places that tell every multiple of 2^-32 from the next.
 const PLACES: u32 = 12;
@@ -40,21 +32,6 @@ impl Value for Probability {
         let (mantissa, den) = fraction(words.take()?)?;
         let units = mantissa.checked_mul(1 << 32)? / den;
         u64::try_from(units).ok().map(Self)
-    }
-}
-
-/// A chance in units of 1/(2^32 - 1), of which there are as many in a hundred percent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Percent(pub u32);
-
-impl Percent {
-    /// A hundred percent.
-    pub const ALL: Self = Self(u32::MAX);
-
-    /// What is left of a hundred percent.
-    #[must_use]
-    pub const fn rest(self) -> Self {
-        Self(u32::MAX - self.0)
     }
 }
 

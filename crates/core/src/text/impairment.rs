@@ -5,10 +5,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
 
+use crate::base::chance::Percent;
 use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Rate};
 use crate::law::impair::{Distribution, TABLE_MAX, normal, pareto, pareto_normal, shared};
-use crate::text::chance::Percent;
 use crate::text::error::ErrorKind;
 use crate::text::value::{Json, Show, Value, Words, exact_of};
 

@@ -2,7 +2,10 @@
 
 pub mod chance;
 pub mod error;
+mod gain;
 pub mod impairment;
+mod link;
 pub mod params;
 pub mod stats;
+mod ticks;
 pub mod value;

@@ -4,7 +4,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use crate::sched::spec::Env;
+use crate::base::env::Env;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::value::{Show, Words};
 
@@ -164,7 +164,7 @@ macro_rules! params {
             )* ];
 
             #[allow(unused_variables)]
-            fn defaults($env: &$crate::sched::spec::Env) -> Self {
+            fn defaults($env: &$crate::base::env::Env) -> Self {
                 Self { $( $field: $default, )* }
             }
 
@@ -184,7 +184,7 @@ macro_rules! params {
             #[allow(unused_variables, unused_mut)]
             fn out_of_range(
                 &self,
-                env: &$crate::sched::spec::Env,
+                env: &$crate::base::env::Env,
             ) -> Option<(&'static $crate::text::params::Param, $crate::text::params::Text)> {
                 let default = <Self as $crate::text::params::Params>::defaults(env);
                 let mut table = <Self as $crate::text::params::Params>::TABLE.iter();

@@ -11,7 +11,6 @@ use core::fmt;
 
 use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Packets, Rate};
-use crate::law::codel::Ticks;
 use crate::text::error::ErrorKind;
 
 pub use hex::Hex;
@@ -439,34 +438,6 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// Makes a time that a law counts in ticks of its own a parameter: read as any time, shown in what its ticks amount to.
-macro_rules! time_in_ticks {
-    ($ticks:ty) => {
-        impl $crate::text::value::Show for $ticks {
-            fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
-                self.as_nanos().text(f)
-            }
-            fn exact(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
-                self.as_nanos().exact(f)
-            }
-            fn json(&self) -> $crate::text::value::Json {
-                self.as_nanos().json()
-            }
-        }
-
-        impl $crate::text::value::Value for $ticks {
-            const EXPECTED: &'static str = $crate::base::time::Nanos::EXPECTED;
-            fn take(words: &mut $crate::text::value::Words<'_>) -> Option<Self> {
-                $crate::base::time::Nanos::take(words).map(Self::span)
-            }
-        }
-    };
-}
-pub(crate) use time_in_ticks;
-
-// 5 ms are 4882 of CoDel's ticks, and show as 4999 us, as tc has it.
-time_in_ticks!(Ticks);
-
 /// Sixteen band numbers, one for each value of the low four bits of a packet's priority (tc-prio(8)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrioMap(pub [u8; 16]);
@@ -700,9 +671,6 @@ mod tests {
             let t = read::<Nanos>(given).unwrap_or_else(|| panic!("{given}"));
             assert_eq!((t.0, text_of(&t).as_str()), (ns, shown), "{given}");
         }
-        assert_eq!(read::<Ticks>("5ms"), Some(Ticks(4882)));
-        assert_eq!(Ticks(4882).json(), Json::Uint(4999));
-        assert_eq!(text_of(&Ticks(4882)), "5ms");
     }
 
     #[test]
@@ -774,8 +742,6 @@ mod tests {
             prop_assert_eq!(read::<Bytes>(&exact_of(&Bytes(n))), Some(Bytes(n)));
             prop_assert_eq!(read::<Nanos>(&exact_of(&Nanos(n))), Some(Nanos(n)));
             prop_assert_eq!(read::<Packets>(&exact_of(&Packets(t))), Some(Packets(t)));
-            let t = Ticks(t >> 1);
-            prop_assert_eq!(read::<Ticks>(&exact_of(&t)), Some(t));
         }
     }
 }

@@ -3,8 +3,11 @@
 #![allow(dead_code)] // each test binary uses its own part
 
 use txweir_core::classify::action::{Action, ActionId, Control, Kind, Memory, State, Wanted};
-use txweir_core::classify::filter::{BlockId, Filters, Goal, Matchall, Named, Rule, Run, Verdict, What};
 use txweir_core::classify::packet::{FrameBytes, Outlet, Packet, PortId, Way};
+use txweir_core::classify::{
+    action::Run,
+    filter::{BlockId, Filters, Goal, Matchall, Named, Rule, Verdict, What},
+};
 use txweir_core::packet::checksum::Sum;
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Instant, Meta};

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
+use txweir_core::base::tally::Tally;
 use txweir_core::path::dql::Unit;
 use txweir_core::path::txpath::BULK;
-use txweir_core::qdisc::classful::ClassAt;
 use txweir_core::qdisc::control::BAND_PACKETS;
-use txweir_core::sched::cx::Tally;
+use txweir_core::sched::classful::ClassAt;
 use txweir_core::sched::node::Books;
 use txweir_core::text::value::{Json, Value};
 use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Meta, Packets, TxPath, Wake};

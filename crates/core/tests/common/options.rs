@@ -1,19 +1,19 @@
 //! Random configurations from a kind's declarations, and what a qdisc prints of itself.
 
+use txweir_core::base::chance::{Percent, Probability};
+use txweir_core::base::link::LinkLayer;
 use txweir_core::base::rng::Rng;
 use txweir_core::law::pi2::Gain;
-use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::cake::{self, Framing};
-use txweir_core::qdisc::classful::{ClassAt, ClassSpec};
 use txweir_core::qdisc::dualpi2::{Share, Step};
 use txweir_core::qdisc::ets::Quanta;
 use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
 use txweir_core::qdisc::red::Qevent;
 use txweir_core::qdisc::rough::Profile;
 use txweir_core::qdisc::sfq::Seconds;
+use txweir_core::sched::classful::{ClassAt, ClassSpec};
+use txweir_core::sched::erased::Qdisc;
 use txweir_core::sched::spec::Spec;
-use txweir_core::sched::stab::LinkLayer;
-use txweir_core::text::chance::{Percent, Probability};
 use txweir_core::text::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot};
 use txweir_core::text::params::{Group, Param, Shown};
 use txweir_core::text::value::{

@@ -2,17 +2,20 @@
 //! a queue, rounds of the device; and after every call the laws that a port has beside those of its paths.
 
 use txweir_core::base::rng::Rng;
+use txweir_core::base::tally::Tally;
 use txweir_core::model::testing::VecDevice;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::path::dql::DqlConfig;
 use txweir_core::path::port::{Choice, Port, Queues, Reaped};
-use txweir_core::path::select::{Cached, Sender, TrafficClasses, Xps};
 use txweir_core::path::txpath::PathStats;
 use txweir_core::qdisc::KINDS;
-use txweir_core::sched::cx::Tally;
 use txweir_core::sched::node::Books;
 use txweir_core::sched::spec::Spec;
 use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, Wake};
+use txweir_core::{
+    path::select::{Cached, Sender, Xps},
+    sched::traffic::TrafficClasses,
+};
 
 use crate::common::options::{chance, legal, log_uniform, pick, with_words};
 use crate::common::{Law, Violation};

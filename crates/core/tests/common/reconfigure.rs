@@ -1,11 +1,11 @@
 //! Changes of the tree under load, legal and not.
 
 use txweir_core::base::rng::Rng;
-use txweir_core::path::tree::DEPTH_MAX;
+use txweir_core::packet::route::DEPTH_MAX;
 use txweir_core::qdisc::KINDS;
-use txweir_core::sched::cx::{Cx, Tally};
-use txweir_core::sched::stab::{LinkLayer, Stab};
 use txweir_core::{ConfigError, Env, Handle, Swapped, Tree};
+use txweir_core::{base::link::LinkLayer, sched::stab::Stab};
+use txweir_core::{base::tally::Tally, sched::cx::Cx};
 
 use crate::common::check::{Called, snapshot};
 use crate::common::device::Frame;

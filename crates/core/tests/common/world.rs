@@ -1,11 +1,11 @@
 //! The world: a transmit path, its device, and an account of every frame. It runs operations and has every law
 //! checked after every call.
 
+use txweir_core::base::tally::Tally;
 use txweir_core::packet::detail::{Detail, SACK_BLOCKS, TcpDetail};
 use txweir_core::packet::headers::tcp_flag;
 use txweir_core::path::dql::{Dql, OBJECT_MAX};
-use txweir_core::qdisc::Verdict;
-use txweir_core::sched::cx::Tally;
+use txweir_core::sched::answer::Verdict;
 use txweir_core::sched::node::Node;
 use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, Wake};
 

@@ -1,7 +1,7 @@
 //! The leaf qdiscs of a policy, and the rate that each can have.
 
-use txweir_core::qdisc::Qdisc;
-use txweir_core::qdisc::classful::UserClasses;
+use txweir_core::sched::classful::UserClasses;
+use txweir_core::sched::erased::Qdisc;
 use txweir_core::sched::node::Node;
 use txweir_core::text::params::Shown;
 use txweir_core::text::value::{Value, Words, exact_of};

@@ -1,8 +1,11 @@
 //! Filters and actions of a NIC: at the hooks of what it sends and of what has come in for it, and at its qdiscs.
 
 use txweir_core::classify::action::State;
-use txweir_core::classify::filter::{BlockId, Filters, Run, Verdict};
 use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::{
+    action::Run,
+    filter::{BlockId, Filters, Verdict},
+};
 use txweir_core::packet::headers::Headers;
 use txweir_core::packet::route::Routed;
 use txweir_core::path::select::{Selector, Sender};

@@ -2,12 +2,15 @@
 
 mod machine;
 
-use txweir_core::model::wire::{ClassConfig, Completion, LineConfig, Service, WireConfig};
-use txweir_core::path::device::Offload;
+use txweir_core::base::env::Offload;
 use txweir_core::path::port::Qdiscs;
-use txweir_core::path::select::Range;
+use txweir_core::sched::traffic::Range;
 use txweir_core::text::value::Words;
 use txweir_core::{Env, Handle, Instant, Nanos, PathConfig, Rate, Role};
+use txweir_core::{
+    model::wire::{Completion, WireConfig},
+    sched::schedule::{ClassConfig, LineConfig, Service},
+};
 use txweir_tc::Policy;
 
 use super::plot::{Panel, Plot};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use txweir_core::Handle;
-use txweir_core::qdisc::{Filtered, KINDS};
+use txweir_core::{qdisc::KINDS, sched::discipline::Filtered};
 
 use super::Check;
 use super::model::{Attached, Class, Classes, Device, Filter, Qdisc, attached, settings};

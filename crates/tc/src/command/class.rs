@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use txweir_core::qdisc::KINDS;
-use txweir_core::qdisc::classful::ClassSpec;
+use txweir_core::sched::classful::ClassSpec;
 use txweir_core::text::value::Words;
 use txweir_core::{Env, ErrorKind, Handle};
 

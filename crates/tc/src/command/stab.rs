@@ -1,7 +1,7 @@
 //! `stab ...` and `estimator ...`: what stands before a kind and has words of its own.
 
 use txweir_core::Nanos;
-use txweir_core::sched::stab::LinkLayer;
+use txweir_core::base::link::LinkLayer;
 use txweir_core::text::value::{Value, Words};
 
 use super::reader::Reader;

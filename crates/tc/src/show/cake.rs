@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use txweir_core::qdisc::Qdisc;
+use txweir_core::sched::erased::Qdisc;
 use txweir_core::text::value::{Json, exact_of, text_of};
 use txweir_core::{Bytes, Rate};
 

@@ -45,7 +45,7 @@ pub(super) fn words(stab: &Stab) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txweir_core::sched::stab::LinkLayer;
+    use txweir_core::base::link::LinkLayer;
 
     #[test]
     fn a_size_table_as_tc_prints_it() {

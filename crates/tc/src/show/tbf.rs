@@ -3,7 +3,7 @@
 
 use txweir_core::base::units::RateMul;
 use txweir_core::law::bucket::{TICK_NS, shown_size};
-use txweir_core::qdisc::Qdisc;
+use txweir_core::sched::erased::Qdisc;
 use txweir_core::text::value::{Json, text_of};
 use txweir_core::{Bytes, Rate};
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use txweir_core::classify::filter::{ANY_PROTOCOL, BlockId, Filters, Named, Table, Template, What};
-use txweir_core::qdisc::Filtered;
+use txweir_core::sched::discipline::Filtered;
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
 use super::list::Print;

@@ -9,7 +9,8 @@
 //! before its headers do, or before the length that its IP header declares, is dropped and counted.
 //!
 //! Of a frame whose TCP or UDP checksum was left to the device
-//! ([`FrameBytes::checksum_left`](crate::classify::packet::FrameBytes::checksum_left)) the sum of the pseudo-header is reckoned anew, of a
+//! ([`FrameBytes::checksum_left`](crate::classify::packet::FrameBytes::checksum_left)) the sum of
+//! the pseudo-header is reckoned anew, of a
 //! super-packet too, and the rest is still the device's: completed here it would be completed twice. Where the device begins to
 //! sum elsewhere, inside a tunnel, the transport is left alone.
 //!
@@ -18,7 +19,7 @@
 //! Differs from Linux (PARITY.md: action-tags, csum-fragment, csum-short-header, csum-udplite).
 
 use super::{Control, Memory};
-use crate::classify::filter::Run;
+use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::packet::checksum::{Sum, crc32c};
 use crate::packet::headers::{Fragment, L3, ethertype, protocol};

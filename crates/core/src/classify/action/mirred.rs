@@ -10,7 +10,7 @@
 use alloc::string::String;
 
 use super::{Control, Memory};
-use crate::classify::filter::Run;
+use crate::classify::action::Run;
 use crate::classify::packet::{Packet, PortId, Way};
 
 /// Redirections of one packet, at most: the fourth is refused, as by the reference.

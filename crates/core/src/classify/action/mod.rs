@@ -13,6 +13,7 @@ pub mod gact;
 pub mod mirred;
 pub mod pedit;
 pub mod police;
+mod run;
 pub mod sample;
 pub mod simple;
 pub mod skbedit;
@@ -30,7 +31,7 @@ use changes::Changes;
 
 use crate::base::free::FreeNumbers;
 use crate::base::time::Instant;
-use crate::classify::filter::{Counters, Run};
+use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind};
 
@@ -39,6 +40,7 @@ pub use gact::Gact;
 pub use mirred::Mirred;
 pub use pedit::Pedit;
 pub use police::Police;
+pub use run::Run;
 pub use sample::Sample;
 pub use simple::Simple;
 pub use skbedit::Skbedit;

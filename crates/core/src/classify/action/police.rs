@@ -19,7 +19,7 @@
 use super::{Control, Memory};
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Rate, RateMul};
-use crate::classify::filter::Run;
+use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::law::bucket::{Buckets, Sizing, Spent, TICK_NS, cost, ticks};
 use crate::packet::meta::Meta;

@@ -4,7 +4,7 @@
 //! Differs from Linux in nothing but the generator of its draws, which is seeded here.
 
 use super::{Control, Memory};
-use crate::classify::filter::Run;
+use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind};
 

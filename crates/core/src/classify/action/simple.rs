@@ -4,7 +4,7 @@
 use alloc::string::String;
 
 use super::{Control, Memory};
-use crate::classify::filter::Run;
+use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind};
 

@@ -1,7 +1,7 @@
 //! skbedit: sets what the stack knows of a packet: priority, mark, transmit queue, type (tc-skbedit(8)).
 
 use super::{Control, Memory};
-use crate::classify::filter::Run;
+use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::packet::headers::L3;
 

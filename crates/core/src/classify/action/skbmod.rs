@@ -6,7 +6,7 @@
 //! Differs from Linux (PARITY.md: action-tags).
 
 use super::{Control, Memory};
-use crate::classify::filter::Run;
+use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::packet::headers;
 

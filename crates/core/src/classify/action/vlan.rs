@@ -2,14 +2,15 @@
 //! header (tc-vlan(8), IEEE 802.1Q).
 //!
 //! Tags are in the bytes of a frame: putting one in makes it four bytes longer, for which it needs room
-//! ([`FrameBytes::insert`](crate::classify::packet::FrameBytes::insert)). What cannot be done is a drop, and counted: no room, a frame
+//! ([`FrameBytes::insert`](crate::classify::packet::FrameBytes::insert)). What cannot be done is a
+//! drop, and counted: no room, a frame
 //! that ends inside its tag, a second Ethernet header, an Ethernet header to be taken away from behind which tags remain.
 //! A packet without a tag passes `pop` and `modify` as it is.
 //!
 //! Memory: none. Cost: the bytes behind the place are moved.
 
 use super::{Control, Memory};
-use crate::classify::filter::Run;
+use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::packet::headers::ethertype;
 

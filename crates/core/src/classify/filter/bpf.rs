@@ -22,9 +22,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
-use super::{Bound, Counters, Decision, Filtering, Run, What};
+use super::{Bound, Decision, Filtering, What};
 use crate::base::handle::Handle;
 use crate::classify::action::Control;
+use crate::classify::action::Run;
+use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind};
 

@@ -8,9 +8,11 @@ use alloc::vec::Vec;
 
 use super::shared::{SHARING, Shared};
 use super::sharing::SharedBlock;
-use super::{ANY_PROTOCOL, Bound, Counters, Decision, Goal, RESTARTS_MAX, Rule, Run, Tables, Verdict};
+use super::{ANY_PROTOCOL, Bound, Decision, Goal, RESTARTS_MAX, Rule, Tables, Verdict};
 use crate::base::time::Instant;
+use crate::classify::action::Run;
 use crate::classify::action::{ActionId, Actions, Control, State};
+use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
 use crate::text::error::{ConfigError, ErrorKind};
 

@@ -11,7 +11,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::Run;
+use crate::classify::action::Run;
 use crate::classify::packet::{Packet, Way};
 use crate::packet::headers::{Fragment, L3};
 use crate::text::error::{ConfigError, ErrorKind};

@@ -12,9 +12,11 @@ use alloc::vec::Vec;
 
 use super::ematch::Expr;
 use super::listed::List;
-use super::{Bound, Counters, Decision, Filtering, Run, Visit, What};
+use super::{Bound, Decision, Filtering, Visit, What};
 use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Nanos;
+use crate::classify::action::Run;
+use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
 use crate::packet::hash::FlowHasher;
 use crate::packet::headers::{Fragment, L3};

@@ -12,7 +12,9 @@ use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
 use super::u32::Device;
-use super::{Bound, Counters, Decision, Filtering, Run, What};
+use super::{Bound, Decision, Filtering, What};
+use crate::classify::action::Run;
+use crate::classify::counters::Counters;
 use crate::classify::packet::{Packet, PortId};
 use crate::text::error::{ConfigError, ErrorKind};
 

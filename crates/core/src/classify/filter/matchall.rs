@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 
 use super::only::Only;
-use super::{Bound, Counters, Decision, Filtering, Run, Visit, What};
+use super::{Bound, Decision, Filtering, Visit, What};
+use crate::classify::action::Run;
+use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
 use crate::text::error::ConfigError;
 

@@ -4,7 +4,7 @@
 //! hook of a port); it has chains, a chain has tables in the order of their priority, and a table has the filters of one kind,
 //! priority and protocol. The first filter that matches, and whose actions do not say `continue`, decides.
 //!
-//! Filters are read through a shared reference and what reading writes is the reader's own ([`State`]), so that any number of
+//! Filters are read through a shared reference and what reading writes is the reader's own ([`State`](crate::classify::action::State)), so that any number of
 //! readers can use one `Filters` at once; a change is made on the owner's copy, in which unchanged tables are shared, and
 //! published whole.
 //!
@@ -14,7 +14,6 @@
 pub mod basic;
 pub mod bpf;
 mod chain;
-mod counters;
 pub mod ematch;
 pub mod flow;
 pub mod flower;
@@ -31,15 +30,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::base::handle::ClassId;
-use crate::base::time::Instant;
 use crate::classify::action;
-use crate::classify::action::{ActionId, Actions, Control, State, Wanted};
-use crate::classify::packet::{Outlet, Packet};
+use crate::classify::action::Run;
+use crate::classify::action::{ActionId, Control, Wanted};
+use crate::classify::counters::Counters;
+use crate::classify::packet::Packet;
 
 pub use basic::Basic;
 pub use bpf::Bpf;
 pub use chain::{Block, BlockId, Chain, Filters, Named, Table, Template, What};
-pub use counters::Counters;
 pub use flow::Flow;
 pub use flower::Flower;
 pub use fw::Fw;
@@ -84,26 +83,6 @@ pub enum Verdict {
     Drop,
     /// It is gone: an action has taken it, or has sent it elsewhere.
     Stolen,
-}
-
-/// What filters and actions have at hand while a packet is classified.
-pub struct Run<'a> {
-    /// The actions that there are.
-    pub actions: &'a Actions,
-    /// The reader's own.
-    pub state: &'a mut State,
-    /// Where copies go.
-    pub outlet: &'a mut dyn Outlet,
-    /// The time.
-    pub now: Instant,
-    /// Transmit queues of the port that the packet is at.
-    pub queues: u32,
-}
-
-impl core::fmt::Debug for Run<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Run").field("now", &self.now).field("queues", &self.queues).finish_non_exhaustive()
-    }
 }
 
 /// What a table says of a packet.

@@ -4,7 +4,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
-use super::{Bound, Counters, Visit, What};
+use super::{Bound, Visit, What};
+use crate::classify::counters::Counters;
 use crate::text::error::ConfigError;
 
 /// A filter, or none yet.

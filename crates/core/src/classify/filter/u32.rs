@@ -25,7 +25,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Bound, Counters, Decision, Filtering, Run, Visit, What};
+use super::{Bound, Decision, Filtering, Visit, What};
+use crate::classify::action::Run;
+use crate::classify::counters::Counters;
 use crate::classify::packet::{Packet, PortId};
 use crate::text::error::ConfigError;
 

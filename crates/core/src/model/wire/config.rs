@@ -3,11 +3,11 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::schedule::LineConfig;
+use crate::base::env::Offload;
 use crate::base::queues::QueueSet;
 use crate::base::time::Nanos;
 use crate::base::units::Rate;
-use crate::path::device::Offload;
+use crate::sched::schedule::LineConfig;
 use crate::text::error::{ConfigError, ErrorKind};
 
 /// Most rings of a wire: as many as a device has queues in Linux.

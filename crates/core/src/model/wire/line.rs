@@ -17,8 +17,9 @@ use alloc::vec::Vec;
 use super::framing::Framing;
 use super::gate::Gate;
 use super::ring::Ring;
-use super::schedule::{CLASSES_MAX, LineConfig, Service};
 use crate::base::time::{Instant, Nanos};
+use crate::sched::schedule::{LineConfig, Service};
+use crate::sched::traffic::CLASSES_MAX;
 
 /// The class of rings that are not in use and still hold something: they go first, and are empty soon.
 pub(super) const RETIRED: u8 = CLASSES_MAX as u8;

@@ -5,10 +5,10 @@ use alloc::collections::VecDeque;
 use super::config::{Completion, Latency, RingConfig};
 use super::{Counts, Wire};
 use crate::base::rng::Rng;
+use crate::base::tally::Tally;
 use crate::base::time::{Instant, Nanos};
 use crate::packet::meta::Meta;
 use crate::path::device::{Completed, DeviceError, TxQueue};
-use crate::sched::cx::Tally;
 
 /// A packet in the ring.
 #[derive(Debug)]

@@ -5,18 +5,20 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::device::{All, One, Room};
-use super::{Handles, Port, Qdiscs, Queues, SLOTS_MAX, default_shell};
+use super::{Handles, Port, Qdiscs, Queues, SLOTS_MAX};
+use crate::base::env::Env;
 use crate::base::queues::QueueSet;
+use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
 use crate::packet::reason::{DropReason, MarkReason};
-use crate::path::select::TrafficClasses;
 use crate::path::tree::Tree;
 use crate::path::txpath::{PathConfig, Swapped, TxPath, Waiting};
 use crate::qdisc::kind;
-use crate::sched::cx::{Cx, Tally};
+use crate::qdisc::mq::default_shell;
+use crate::sched::cx::Cx;
 use crate::sched::node::Node;
-use crate::sched::spec::Env;
+use crate::sched::traffic::TrafficClasses;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::value::{Words, exact_of};
 

@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 
 use super::Port;
+use crate::base::env::Env;
 use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
 use crate::packet::pool::Pool;
 use crate::path::tree::{Place, Tree};
 use crate::sched::node::Node;
-use crate::sched::spec::Env;
 
 /// The qdiscs of a device: one tree, or one for each transmit queue below a root that stands for them.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use alloc::format;
 
 use super::{OnClasses, Tree, at_place};
 use crate::base::handle::Handle;
-use crate::qdisc::classful::ClassAt;
+use crate::sched::classful::ClassAt;
 use crate::sched::cx::Cx;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::value::Words;

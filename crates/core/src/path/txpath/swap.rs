@@ -6,6 +6,7 @@
 
 use alloc::vec::Vec;
 
+use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::detail::Detail;
 use crate::packet::meta::Meta;
@@ -16,8 +17,8 @@ use crate::path::device::TxQueue;
 use crate::path::dql::OBJECT_MAX;
 use crate::path::tree::Tree;
 use crate::path::txpath::TxPath;
-use crate::qdisc::Verdict;
-use crate::sched::cx::{Cx, Tally};
+use crate::sched::answer::Verdict;
+use crate::sched::cx::Cx;
 use crate::sched::trace::Event;
 
 /// What became of the packets that waited when one tree was swapped for another. What waited before is `kept`,

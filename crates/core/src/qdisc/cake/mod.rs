@@ -32,16 +32,19 @@ mod tins;
 
 use alloc::vec::Vec;
 
+use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
+use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::base::units::Rate;
 use crate::packet::meta::{Ecn, Meta};
 use crate::packet::pool::{List, Pkt, Pool};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
 use crate::packet::route::{Asked, Found, Said};
-use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Verdict};
-use crate::sched::cx::{Cx, Tally};
-use crate::sched::spec::{Env, Flags};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{Discipline, Filtered, FlowShown};
+use crate::sched::spec::Flags;
 use crate::text::error::ConfigError;
 use crate::text::stats::{Counter, Counters};
 

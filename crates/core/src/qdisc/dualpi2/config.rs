@@ -2,10 +2,10 @@
 
 use core::fmt::{Result, Write};
 
+use crate::base::env::Env;
 use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Packets};
 use crate::law::pi2::Gain;
-use crate::sched::spec::Env;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::value::{Json, Show, Value, Words, exact_of};
 

@@ -2,12 +2,12 @@
 
 use alloc::format;
 
+use crate::base::chance::Percent;
 use crate::base::time::Nanos;
 use crate::base::units::{Packets, Rate};
 use crate::packet::meta::Meta;
 use crate::qdisc::control;
 use crate::qdisc::pfifo_fast::PRIOMAP;
-use crate::text::chance::Percent;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::value::{Mask, NanosBare, PrioMap, Triple};
 

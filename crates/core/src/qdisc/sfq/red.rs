@@ -4,14 +4,14 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::{Config, Sfq};
+use crate::base::chance::Probability;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::Bytes;
 use crate::law::red::{
     IdleTable, RedAction, RedError, RedParams, RedState, probability_of_one, weight_for_burst,
 };
-use crate::qdisc::Discipline;
 use crate::sched::cx::Cx;
-use crate::text::chance::Probability;
+use crate::sched::discipline::Discipline;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::value::exact_of;
 

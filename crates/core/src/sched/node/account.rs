@@ -1,8 +1,10 @@
 //! `Account`: what a node counts, and `Books`, how it is shown.
 
 use crate::base::handle::{ClassId, Handle};
+use crate::base::tally::Tally;
 use crate::packet::meta::Meta;
-use crate::sched::cx::{Cx, Tally};
+use crate::sched::cx::Before;
+use crate::sched::cx::Cx;
 
 /// The books of a node. `admitted = sent + dropped + queued` holds after every call, in packets and in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,20 +79,6 @@ pub struct Account {
 pub(super) const SIZED: u8 = 1;
 /// It holds a packet.
 pub(super) const HELD: u8 = 2;
-
-/// What `Cx` had counted before a call.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Before {
-    pub(super) dropped: Tally,
-    overlimits: u64,
-}
-
-impl Before {
-    #[inline(always)]
-    pub(crate) const fn of(cx: &Cx) -> Self {
-        Self { dropped: cx.dropped, overlimits: cx.overlimits }
-    }
-}
 
 impl Account {
     /// What waits: see `Books::queued`.

@@ -8,8 +8,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{BUCKET, DIVISOR_MAX, KEYS_MAX, Match, NODE, Place, Selector, TABLE, U32};
+use crate::classify::counters::Counters;
 use crate::classify::filter::chain::{exists, not_found};
-use crate::classify::filter::{Bound, Counters, What};
+use crate::classify::filter::{Bound, What};
 use crate::text::error::{ConfigError, ErrorKind};
 
 /// Numbers of tables that are made up begin here, and those of filters.

@@ -4,8 +4,9 @@ use core::slice::Iter;
 
 use super::tables::{Common, Node};
 use super::{DEPTH_MAX, STEPS_MAX};
+use crate::classify::action::Run;
 use crate::classify::action::State;
-use crate::classify::filter::{Decision, Run};
+use crate::classify::filter::Decision;
 use crate::classify::packet::{Packet, PortId};
 
 /// What the walk may know of a packet.

@@ -4,12 +4,11 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::base::env::{Caps, Offload};
 use crate::base::units::Rate;
-use crate::path::device::{Caps, Offload};
+use crate::sched::traffic::CLASSES_MAX;
 use crate::text::error::{ConfigError, ErrorKind};
 
-/// Most traffic classes, as in mqprio (tc-mqprio(8)).
-pub const CLASSES_MAX: usize = 16;
 /// Greatest weight: shares in percent (IEEE 802.1Q, the bandwidth table of enhanced transmission selection).
 pub const WEIGHT_MAX: u32 = 100;
 

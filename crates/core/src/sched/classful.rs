@@ -4,12 +4,12 @@
 //! A kind whose classes come with its options (prio) needs none of this.
 
 use alloc::format;
-use alloc::vec::Vec;
 
-use crate::qdisc::{ChangeRule, Discipline};
-use crate::sched::cx::{Cx, Tally};
+use crate::base::env::Env;
+use crate::base::tally::Tally;
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node};
-use crate::sched::spec::Env;
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::params::{Param, Params, Shown, apply};
 use crate::text::stats::Counter;
@@ -270,36 +270,4 @@ impl<D: Classful> UserClasses for D {
     fn list(&self, f: &mut dyn FnMut(ClassShown<'_>)) {
         self.list_classes(f);
     }
-}
-
-/// From minor numbers to slots: one look-up in a table that is as long as the greatest number needs, at most 128 KiB.
-#[derive(Clone, Debug, Default)]
-pub struct Minors(Vec<u16>);
-
-/// No slot: of 65 535 minor numbers at most 65 535 slots are used, and they count from 0.
-const NO_SLOT: u16 = u16::MAX;
-
-impl Minors {
-    /// The slot of a class.
-    #[inline]
-    pub fn slot(&self, minor: u16) -> Option<usize> {
-        self.0.get(usize::from(minor)).filter(|slot| **slot != NO_SLOT).map(|slot| usize::from(*slot))
-    }
-    /// Gives a class a slot, or takes it away. `slot` is below 65 535.
-    pub fn set(&mut self, minor: u16, slot: Option<usize>) {
-        let at = usize::from(minor);
-        if self.0.len() <= at {
-            self.0.resize(at + 1, NO_SLOT);
-        }
-        self.0[at] = slot.and_then(|slot| u16::try_from(slot).ok()).unwrap_or(NO_SLOT);
-    }
-    /// Every class and its slot, by minor number.
-    pub fn iter(&self) -> impl Iterator<Item = (u16, usize)> + '_ {
-        (0..=u16::MAX).zip(&self.0).filter(|(_, slot)| **slot != NO_SLOT).map(|(m, s)| (m, usize::from(*s)))
-    }
-}
-
-/// A class slot in which nothing is: free, or of a class that has classes below and no qdisc. Nobody is asked about it.
-pub fn vacant(env: &Env) -> Class {
-    Class { minor: 0, node: Node::default_child(env) }
 }
