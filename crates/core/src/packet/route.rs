@@ -1,6 +1,7 @@
 //! `Route`: what filters at qdiscs have said of a packet, worked out before it is queued, while its bytes are at hand.
 //!
-//! [`Tree::route`](crate::Tree::route) goes the way that the packet will go: it asks the filters of the root, then those of the qdisc in the class
+//! [`Tree::route`](crate::Tree::route) goes the way that the packet will go: it asks the filters
+//! of the root, then those of the qdisc in the class
 //! that comes of it, and so on. What they say is kept beside the packet ([`crate::Detail`]) and looked up when it is queued: so
 //! qdiscs need no bytes, filters no queue, and a packet that an action takes away is never queued at all.
 //!

@@ -4,7 +4,8 @@
 //! hook of a port); it has chains, a chain has tables in the order of their priority, and a table has the filters of one kind,
 //! priority and protocol. The first filter that matches, and whose actions do not say `continue`, decides.
 //!
-//! Filters are read through a shared reference and what reading writes is the reader's own ([`State`](crate::classify::action::State)), so that any number of
+//! Filters are read through a shared reference and what reading writes is the reader's own
+//! ([`State`](crate::classify::action::State)), so that any number of
 //! readers can use one `Filters` at once; a change is made on the owner's copy, in which unchanged tables are shared, and
 //! published whole.
 //!
