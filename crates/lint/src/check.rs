@@ -30,12 +30,13 @@ use txweir_core::filter;
 use txweir_core::qdisc::KINDS;
 use txweir_tc::ast::Command;
 use txweir_tc::command;
-use txweir_tc::diagnostic::{Diagnostic, Severity, code};
+use txweir_tc::diagnostic::{Diagnostic, Severity};
 use txweir_tc::language::{self, Action, Settings};
 use txweir_tc::lex::{Line, Word};
 use txweir_tc::source::Source;
 use txweir_tc::suggest::{closest, is_number};
 
+use crate::code;
 use crate::script::{self, Script};
 
 pub use facts::Fact;

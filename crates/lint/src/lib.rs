@@ -10,4 +10,5 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod code;
 pub mod script;

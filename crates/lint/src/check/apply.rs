@@ -5,11 +5,11 @@ use std::ops::Range;
 use txweir_core::Handle;
 use txweir_core::qdisc::{Filtered, KINDS};
 use txweir_tc::ast::{At, ClassCommand, Command, FilterCommand, Place, QdiscCommand, Verb};
-use txweir_tc::diagnostic::code;
 use txweir_tc::suggest;
 
 use super::Check;
 use super::model::{Attached, Class, Classes, Device, Filter, Qdisc, attached, settings};
+use crate::code;
 
 /// Kinds whose qdiscs take no changes once they are there.
 const UNCHANGING: [&str; 7] = ["htb", "drr", "qfq", "mq", "mqprio", "pfifo_fast", "teql0"];

@@ -2,11 +2,11 @@
 
 use txweir_core::Handle;
 use txweir_tc::ast::At;
-use txweir_tc::diagnostic::code;
 use txweir_tc::lex::Word;
 
 use super::Check;
 use super::model::{Device, Qdisc};
+use crate::code;
 
 /// What tc takes where no map is said (tc-mqprio(8)).
 const MQPRIO_MAP: [u64; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 1, 1, 3, 3, 3, 3];

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_tc::diagnostic::{Diagnostic, code};
+use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::lex::{self, Line, Word};
 use txweir_tc::source::Source;
 
 use super::words::Raw;
 use super::{Script, TcLine};
+use crate::code;
 
 /// How long a variable's value may grow: `A=$A$A` doubles it.
 pub(super) const LONGEST: usize = 4096;
