@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
-use txweir::core::device::{Completed, DeviceError, TxQueue};
-use txweir::core::rng::Rng;
-use txweir::core::value::Words;
+use txweir::core::base::rng::Rng;
+use txweir::core::path::device::{Completed, DeviceError, TxQueue};
+use txweir::core::text::value::Words;
 use txweir::core::{DqlConfig, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath};
 
 use crate::Failure;

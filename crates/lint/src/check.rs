@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use txweir_core::Rate;
-use txweir_core::filter;
+use txweir_core::classify::filter;
 use txweir_core::qdisc::KINDS;
 use txweir_tc::ast::Command;
 use txweir_tc::command;

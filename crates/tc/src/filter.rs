@@ -19,10 +19,10 @@ mod u32;
 use std::sync::Arc;
 
 use txweir_core::Handle;
-use txweir_core::action::{ACTIONS_MAX, Wanted};
-use txweir_core::filter::u32::Device;
-use txweir_core::filter::{Bound, Goal, Rule};
-use txweir_core::packet::PortId;
+use txweir_core::classify::action::{ACTIONS_MAX, Wanted};
+use txweir_core::classify::filter::u32::Device;
+use txweir_core::classify::filter::{Bound, Goal, Rule};
+use txweir_core::classify::packet::PortId;
 
 use crate::action::{self, In, Ways};
 use crate::command::Failure;
@@ -107,7 +107,7 @@ pub(crate) fn read(
         "u32" => u32::read(said, ports).map(Rule::U32).map_err(failed),
         kind => {
             let message = format!("there is no {kind} filter in the engine");
-            let known = txweir_core::filter::KINDS.join(", ");
+            let known = txweir_core::classify::filter::KINDS.join(", ");
             let err = said.error(code::UNSUPPORTED, said.kind, message);
             Err(Failure::refused(err.expected(format!("one of {known}"))))
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use txweir_core::value::Json;
+use txweir_core::text::value::Json;
 
 /// An object being written.
 #[derive(Debug, Default)]

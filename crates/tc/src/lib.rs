@@ -6,7 +6,7 @@
 //! write instead.
 //!
 //! ```
-//! use txweir_core::{Env, Tree, cx::Cx};
+//! use txweir_core::{Env, Tree, sched::cx::Cx};
 //! use txweir_tc::{Policy, show};
 //!
 //! let policy = Policy::parse("

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use txweir_core::node::Node;
+use txweir_core::sched::node::Node;
 use txweir_core::{Handle, Tally, Tree};
 
 use crate::json::{self, Object};

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::cx::Cx;
-use txweir_core::port::InTree;
-use txweir_core::value::{Value, Words};
+use txweir_core::path::port::InTree;
+use txweir_core::sched::cx::Cx;
+use txweir_core::text::value::{Value, Words};
 use txweir_core::{ConfigError, Env, ErrorKind, Rate, Tree};
 
 use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Target, Verb};

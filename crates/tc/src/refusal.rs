@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::params::Param;
 use txweir_core::qdisc::KINDS;
-use txweir_core::spec::Spec;
-use txweir_core::value::Words;
+use txweir_core::sched::spec::Spec;
+use txweir_core::text::params::Param;
+use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind};
 
 use crate::ast::{ClassCommand, QdiscCommand};

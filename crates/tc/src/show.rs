@@ -19,16 +19,16 @@ mod tbf;
 
 use std::fmt::Write;
 
-use txweir_core::node::{Books, Node};
-use txweir_core::params::Shown;
-use txweir_core::pool::Pool;
-use txweir_core::port::Trees;
-use txweir_core::qdisc::{Qdisc, pfifo_fast};
-use txweir_core::stab::Stab;
-use txweir_core::time::Nanos;
-use txweir_core::tree::Place;
-use txweir_core::value::{Json, PrioMap, Show, Value, exact_of, text_of};
+use txweir_core::base::time::Nanos;
+use txweir_core::packet::pool::Pool;
+use txweir_core::path::port::Trees;
+use txweir_core::path::tree::Place;
+use txweir_core::sched::node::{Books, Node};
+use txweir_core::sched::stab::Stab;
+use txweir_core::text::params::Shown;
+use txweir_core::text::value::{Json, PrioMap, Show, Value, exact_of, text_of};
 use txweir_core::{Bytes, Handle, Rate};
+use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
 use crate::json::{self, Object};
 use queues::Below;

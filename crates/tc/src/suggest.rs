@@ -67,7 +67,7 @@ pub(crate) fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txweir_core::value::{Value, Words};
+    use txweir_core::text::value::{Value, Words};
     use txweir_core::{Bytes, Nanos, Rate};
 
     #[test]

@@ -1,8 +1,8 @@
 //! Blocks that devices share: one set of filters, counted together, saved once, rehearsed, gone with the last hook.
 
-use txweir_core::filter::{Run, Verdict};
-use txweir_core::headers::Headers;
-use txweir_core::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::{action::Run, filter::Verdict};
+use txweir_core::packet::headers::Headers;
 use txweir_core::{ClassId, Instant, Meta};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::Memory;

@@ -1,8 +1,8 @@
 //! u32, fw and bpf through the tool: what differs from Linux, what is counted, what is saved, what is refused and why.
 
-use txweir_core::filter::Run;
-use txweir_core::headers::Headers;
-use txweir_core::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::action::Run;
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::packet::headers::Headers;
 use txweir_core::{Env, Handle, Instant, Meta};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::{Memory, MemoryDevice};

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use serde_json::Value;
-use txweir_core::action::{Actions, State};
-use txweir_core::filter::{Run, Verdict};
-use txweir_core::headers::Headers;
-use txweir_core::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::action::{Actions, State};
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::{action::Run, filter::Verdict};
+use txweir_core::packet::headers::Headers;
 use txweir_core::{Env, Instant, Meta};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::{Memory, MemoryDevice};

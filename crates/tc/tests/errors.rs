@@ -1,7 +1,7 @@
 //! What is wrong is said literally so: the text is product surface.
 
-use txweir_core::cx::Cx;
 use txweir_core::qdisc::KINDS;
+use txweir_core::sched::cx::Cx;
 use txweir_core::{Env, Tree};
 use txweir_tc::{Policy, Severity, show};
 

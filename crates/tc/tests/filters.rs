@@ -1,9 +1,9 @@
 //! Filters and actions through the tool: what is wrong with a line, what goes with what, what is saved, rehearsed and counted.
 
-use txweir_core::filter::{Run, Verdict};
-use txweir_core::headers::Headers;
-use txweir_core::packet::PortId;
-use txweir_core::packet::{NoOutlet, Packet, Way};
+use txweir_core::classify::packet::PortId;
+use txweir_core::classify::packet::{NoOutlet, Packet, Way};
+use txweir_core::classify::{action::Run, filter::Verdict};
+use txweir_core::packet::headers::Headers;
 use txweir_core::{Handle, Instant, Meta};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::Memory;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use txweir_core::filter::Run;
-use txweir_core::headers::{Fragment, Headers, L3};
-use txweir_core::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::action::Run;
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::packet::headers::{Fragment, Headers, L3};
 use txweir_core::{Instant, Meta};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::Memory;
@@ -49,7 +49,7 @@ fn compare(name: &str, meant: &[Meant]) {
         let mut words = line.split(' ');
         let mut frame = unhex(words.next().unwrap_or(""));
         let linux: Vec<usize> = words.map(|n| n.parse().expect("a number")).collect();
-        let counted = |state: &txweir_core::action::State| -> Vec<u64> {
+        let counted = |state: &txweir_core::classify::action::State| -> Vec<u64> {
             ids.iter().map(|id| state.memory(*id).map_or(0, |m| m.packets)).collect()
         };
         let before = counted(state);

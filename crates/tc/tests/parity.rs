@@ -1,7 +1,7 @@
 //! The rows of PARITY.md about language and output that no other test shows, each against literal text. What tc
 //! does is said beside it: iproute2 6.1 on Linux 6.
 
-use txweir_core::cx::Cx;
+use txweir_core::sched::cx::Cx;
 use txweir_core::{Env, Tree};
 use txweir_tc::{Policy, show};
 

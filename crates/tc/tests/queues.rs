@@ -1,6 +1,6 @@
 //! mq and mqprio through the tool: what is counted where, in which order it is shown, what is refused with which status.
 
-use txweir_core::device::Offload;
+use txweir_core::base::env::Offload;
 use txweir_core::{Env, Meta};
 use txweir_tc::tool::testing::{Memory, MemoryDevice};
 use txweir_tc::tool::{Outcome, Request, run, save};

@@ -1,11 +1,11 @@
 //! Any configuration of any kind reads back as itself, and no text panics.
 
-use txweir_core::cx::Cx;
+use txweir_core::base::rng::Rng;
 use txweir_core::qdisc::KINDS;
-use txweir_core::qdisc::classful::ClassSpec;
-use txweir_core::rng::Rng;
-use txweir_core::spec::Spec;
-use txweir_core::value::Words;
+use txweir_core::sched::classful::ClassSpec;
+use txweir_core::sched::cx::Cx;
+use txweir_core::sched::spec::Spec;
+use txweir_core::text::value::Words;
 use txweir_core::{Env, ErrorKind, Handle, Tree};
 use txweir_tc::{Policy, show};
 

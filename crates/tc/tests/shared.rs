@@ -1,6 +1,6 @@
 //! Rates that qdiscs of several devices share by name, through the tool: who joins which, and what is refused.
 
-use txweir_core::value::Name;
+use txweir_core::text::value::Name;
 use txweir_core::{Env, Rate};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::{Memory, MemoryDevice};

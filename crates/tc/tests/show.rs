@@ -1,9 +1,9 @@
 //! `show` against what tc (iproute2) prints for the same qdiscs.
 
-use txweir_core::testing::VecDevice;
-use txweir_core::value::Words;
+use txweir_core::model::testing::VecDevice;
+use txweir_core::text::value::Words;
 use txweir_core::{
-    Admitted, DqlConfig, Ecn, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath, Wake, cx::Cx,
+    Admitted, DqlConfig, Ecn, Env, Handle, Instant, Meta, PathConfig, Role, Tree, TxPath, Wake, sched::cx::Cx,
 };
 use txweir_tc::{Policy, show};
 

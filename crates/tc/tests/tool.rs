@@ -1,8 +1,8 @@
 //! The tool on devices in memory: status, output, what changes and what does not.
 
-use txweir_core::action::State;
-use txweir_core::filter::Filters;
-use txweir_core::packet::PortId;
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::Filters;
+use txweir_core::classify::packet::PortId;
 use txweir_core::{Env, Instant, Meta};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::{Memory, MemoryDevice};

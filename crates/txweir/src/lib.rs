@@ -73,5 +73,5 @@ pub use txweir_tc as tc;
 pub use txweir_core::{
     Admitted, Bytes, ClassId, Completed, ConfigError, DeviceError, Dql, DqlConfig, DropReason, Ecn, Env,
     ErrorKind, Handle, Instant, MarkReason, Meta, Nanos, Packets, PathConfig, Rate, Role, Tally, Tree,
-    TxPath, TxQueue, Unit, Wake, WakeReason, testing,
+    TxPath, TxQueue, Unit, Wake, WakeReason, model::testing,
 };

@@ -17,7 +17,7 @@ mod handoff_tokio;
 #[allow(dead_code)]
 mod smoltcp_device;
 
-use txweir::core::fairsend::Quota;
+use txweir::core::turns::Quota;
 
 #[test]
 fn back_pressure_loses_nothing_and_keeps_order() {

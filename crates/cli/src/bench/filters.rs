@@ -1,15 +1,19 @@
 //! What `txweir bench` times of filters: a packet is classified, and nothing is done with it.
 
-use txweir::core::action::State;
-use txweir::core::filter::bpf::Instruction;
-use txweir::core::filter::ematch::{self, Condition, Expr, Join, Term};
-use txweir::core::filter::flower::Field;
-use txweir::core::filter::u32::{HashKey, Key, Match, Selector};
-use txweir::core::filter::{
-    Basic, BlockId, Bpf, Filters, Flower, Goal, Named, Rule, Run as FilterRun, U32, What,
+use txweir::core::classify::action::State;
+use txweir::core::classify::filter::bpf::Instruction;
+use txweir::core::classify::filter::flower::Field;
+use txweir::core::classify::filter::u32::{HashKey, Key, Match, Selector};
+use txweir::core::classify::filter::{
+    ematch,
+    ematch::{Condition, Expr, Join, Term},
 };
-use txweir::core::headers::Headers;
-use txweir::core::packet::{NoOutlet, Packet};
+use txweir::core::classify::packet::{NoOutlet, Packet};
+use txweir::core::classify::{
+    action::Run as FilterRun,
+    filter::{Basic, BlockId, Bpf, Filters, Flower, Goal, Named, Rule, U32, What},
+};
+use txweir::core::packet::headers::Headers;
 
 use super::*;
 

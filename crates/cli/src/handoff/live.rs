@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use txweir::core::Meta;
-use txweir::core::device::{Completed, DeviceError, TxQueue};
+use txweir::core::path::device::{Completed, DeviceError, TxQueue};
 use txweir::device::{Frame as Sent, IfName, Packet, PacketOptions, VnetHdr, within_new};
 
 use super::line::Shown;

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use txweir::core::device::TxQueue;
+use txweir::core::path::device::TxQueue;
 use txweir::core::{Admitted, Instant, Meta, Nanos, PathConfig, TxPath};
 use txweir::device::clock;
 use txweir::handoff::{Bell, Handed, Monitor, Owner, Queue, QueueConfig, Service};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use txweir_core::Handle;
-use txweir_core::qdisc::{Filtered, KINDS};
+use txweir_core::{qdisc::KINDS, sched::discipline::Filtered};
 use txweir_tc::ast::{At, ClassCommand, Command, FilterCommand, Place, QdiscCommand, Verb};
 use txweir_tc::suggest;
 

@@ -1,6 +1,6 @@
 //! How long a packet may wait in each leaf: what it holds, at the rate that it is sure of, or what its AQM aims at.
 
-use txweir_core::value::text_of;
+use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Nanos, Rate};
 use txweir_tc::json::Object;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use txweir_core::value::text_of;
+use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Rate};
 use txweir_tc::ast::At;
 use txweir_tc::language::Settings;

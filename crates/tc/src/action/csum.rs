@@ -1,6 +1,6 @@
 //! csum (tc-csum(8)).
 
-use txweir_core::action::{Control, Csum};
+use txweir_core::classify::action::{Control, Csum};
 
 use super::{Shown, show_control};
 use crate::diagnostic::{Diagnostic, code};

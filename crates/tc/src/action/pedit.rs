@@ -4,8 +4,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use txweir_core::action::pedit::{At, Header, Key};
-use txweir_core::action::{Control, Pedit};
+use txweir_core::classify::action::pedit::{At, Header, Key};
+use txweir_core::classify::action::{Control, Pedit};
 
 use super::{Shown, mac, show_control};
 use crate::diagnostic::{Diagnostic, code};

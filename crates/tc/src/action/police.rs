@@ -1,10 +1,10 @@
 //! police (tc-police(8)).
 
-use txweir_core::action::police::{Average, Config, Police};
-use txweir_core::action::{Control, Kind};
+use txweir_core::base::link::LinkLayer;
+use txweir_core::classify::action::police::{Average, Config, Police};
+use txweir_core::classify::action::{Control, Kind};
 use txweir_core::law::bucket::{self, Sizing};
-use txweir_core::stab::LinkLayer;
-use txweir_core::value::text_of;
+use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Nanos, Rate};
 
 use super::{CONTROLS, Shown, control_of, control_words, show_control};

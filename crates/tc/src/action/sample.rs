@@ -1,6 +1,6 @@
 //! sample (tc-sample(8)).
 
-use txweir_core::action::{Control, Sample};
+use txweir_core::classify::action::{Control, Sample};
 
 use super::{Shown, show_control};
 use crate::diagnostic::{Diagnostic, code};

@@ -1,7 +1,7 @@
 //! simple (tc-simple(8)). Differs from Linux (PARITY.md: broken-json).
 
-use txweir_core::action::simple::TEXT_MAX;
-use txweir_core::action::{Control, Simple};
+use txweir_core::classify::action::simple::TEXT_MAX;
+use txweir_core::classify::action::{Control, Simple};
 
 use super::Shown;
 use crate::diagnostic::{Diagnostic, code};

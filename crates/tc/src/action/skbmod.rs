@@ -1,6 +1,6 @@
 //! skbmod (tc-skbmod(8)). Differs from Linux (PARITY.md: broken-json).
 
-use txweir_core::action::{Control, Skbmod};
+use txweir_core::classify::action::{Control, Skbmod};
 
 use super::{Shown, mac, mac_text, show_control};
 use crate::diagnostic::{Diagnostic, code};

@@ -1,6 +1,6 @@
 //! vlan (tc-vlan(8)).
 
-use txweir_core::action::{Control, Vlan};
+use txweir_core::classify::action::{Control, Vlan};
 
 use super::{Shown, mac, mac_text, number, show_control};
 use crate::diagnostic::{Diagnostic, code};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use txweir_core::qdisc::KINDS;
-use txweir_core::qdisc::classful::ClassSpec;
-use txweir_core::value::Words;
+use txweir_core::sched::classful::ClassSpec;
+use txweir_core::text::value::Words;
 use txweir_core::{Env, ErrorKind, Handle};
 
 use super::qdisc::{options, said_once, write_out};

@@ -1,8 +1,8 @@
 //! `stab ...` and `estimator ...`: what stands before a kind and has words of its own.
 
 use txweir_core::Nanos;
-use txweir_core::stab::LinkLayer;
-use txweir_core::value::{Value, Words};
+use txweir_core::base::link::LinkLayer;
+use txweir_core::text::value::{Value, Words};
 
 use super::reader::Reader;
 use super::{Failure, Part, whole};

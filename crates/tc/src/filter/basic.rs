@@ -1,6 +1,6 @@
 //! basic (tc-basic(8)).
 
-use txweir_core::filter::Basic;
+use txweir_core::classify::filter::Basic;
 
 use super::{Said, Shown, ematch};
 use crate::action::Ways;

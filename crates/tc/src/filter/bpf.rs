@@ -1,7 +1,7 @@
 //! bpf (tc-bpf(8)): programs of the classic machine, as numbers.
 
-use txweir_core::filter::Bpf;
-use txweir_core::filter::bpf::{Instruction, PROGRAM_MAX};
+use txweir_core::classify::filter::Bpf;
+use txweir_core::classify::filter::bpf::{Instruction, PROGRAM_MAX};
 
 use super::{Said, Shown};
 use crate::action::Ways;

@@ -1,6 +1,6 @@
 //! Extended matches (tc-ematch(8)): words to a tree, and back.
 
-use txweir_core::filter::ematch::{
+use txweir_core::classify::filter::ematch::{
     Cmp, Condition, Expr, Join, Layer, Meta, MetaId, Nbyte, Op, Operand, Term, U32,
 };
 

@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use txweir_core::filter::Flow;
-use txweir_core::filter::flow::{Key, Keys, Mode};
+use txweir_core::classify::filter::Flow;
+use txweir_core::classify::filter::flow::{Key, Keys, Mode};
 
 use super::{Said, Shown, Where, ematch};
 use crate::command::Failure;

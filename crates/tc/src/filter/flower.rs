@@ -2,9 +2,9 @@
 
 mod read;
 
-use txweir_core::filter::Flower;
-use txweir_core::filter::flower::Field;
-use txweir_core::headers::ethertype;
+use txweir_core::classify::filter::Flower;
+use txweir_core::classify::filter::flower::Field;
+use txweir_core::packet::headers::ethertype;
 
 use super::{Shown, protocol};
 use crate::action::Ways;

@@ -1,7 +1,7 @@
 //! fw (tc-fw(8)): the handle is the mark, and may have a mask behind a slash.
 
-use txweir_core::filter::Fw;
-use txweir_core::packet::PortId;
+use txweir_core::classify::filter::Fw;
+use txweir_core::classify::packet::PortId;
 
 use super::{Said, Shown};
 use crate::action::{self, Ways};

@@ -1,6 +1,6 @@
 //! matchall (tc-matchall(8)).
 
-use txweir_core::filter::Matchall;
+use txweir_core::classify::filter::Matchall;
 
 use super::{Said, Shown};
 use crate::action::Ways;

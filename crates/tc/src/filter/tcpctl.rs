@@ -1,6 +1,6 @@
 //! tcpctl: control segments of TCP. Printed as u32 prints what it counts: how often it was asked, how often it matched.
 
-use txweir_core::filter::tcpctl::Tcpctl;
+use txweir_core::classify::filter::tcpctl::Tcpctl;
 
 use super::{Said, Shown};
 use crate::action::Ways;

@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use txweir_core::filter::u32::{Device, HashKey, Key, Match, Offset, Read, Selector, U32};
-use txweir_core::packet::PortId;
+use txweir_core::classify::filter::u32::{Device, HashKey, Key, Match, Offset, Read, Selector, U32};
+use txweir_core::classify::packet::PortId;
 
 use super::{Said, Shown};
 use crate::action::Ways;

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use txweir_core::value::{Value, Words};
+use txweir_core::text::value::{Value, Words};
 use txweir_core::{Bytes, Handle, Nanos, Rate};
 
 use super::table::Arg;

@@ -3,11 +3,11 @@
 
 use std::fmt::Write;
 
-use txweir_core::node::{Class, Node};
-use txweir_core::port::Trees;
-use txweir_core::qdisc::FlowShown;
-use txweir_core::qdisc::classful::{ClassShown, UserClasses};
-use txweir_core::value::text_of;
+use txweir_core::path::port::Trees;
+use txweir_core::sched::classful::{ClassShown, UserClasses};
+use txweir_core::sched::discipline::FlowShown;
+use txweir_core::sched::node::{Class, Node};
+use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Tally};
 
 use super::{Form, Printed, books, htb, in_order, queues, time_text, write_books};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::action::{Action, ActionId, Control, KINDS, Wanted};
+use txweir_core::classify::action::{Action, ActionId, Control, KINDS, Wanted};
 use txweir_core::{ConfigError, Instant};
 
 use super::list::Print;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use txweir_core::cx::Cx;
-use txweir_core::filter::BlockId;
-use txweir_core::port::{InTree, Trees};
-use txweir_core::rates::SharedRates;
+use txweir_core::classify::filter::BlockId;
+use txweir_core::path::port::{InTree, Trees};
+use txweir_core::path::rates::SharedRates;
+use txweir_core::sched::cx::Cx;
 use txweir_core::{Handle, Tree};
 
 use super::{Device, Hook, blocks};

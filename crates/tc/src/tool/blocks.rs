@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use txweir_core::Handle;
-use txweir_core::filter::{BlockId, Filters};
-use txweir_core::port::Trees;
+use txweir_core::classify::filter::{BlockId, Filters};
+use txweir_core::path::port::Trees;
 
 use super::session::Session;
 use super::{Device, Hook};

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Debug};
 
-use txweir_core::action::State;
-use txweir_core::filter::Filters;
-use txweir_core::packet::PortId;
-use txweir_core::port::{Qdiscs, Trees};
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::Filters;
+use txweir_core::classify::packet::PortId;
+use txweir_core::path::port::{Qdiscs, Trees};
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tally, Tree};
 
 /// The ingress and egress hooks of a device: places for filters. As in Linux there is one handle, `ffff:`, for either of
@@ -125,7 +125,7 @@ pub trait Devices {
     /// Whether the devices of these names could have these trees in the place of their own, as far as it is about rates that
     /// qdiscs of any of them share by name (`tbf ... shared NAME`). A device that is not there yet is one more.
     ///
-    /// An owner that keeps no [`SharedRates`](txweir_core::rates::SharedRates) refuses nothing, and then each such qdisc
+    /// An owner that keeps no [`SharedRates`](txweir_core::path::rates::SharedRates) refuses nothing, and then each such qdisc
     /// shapes alone.
     fn check_rates(&self, _trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
         Ok(())

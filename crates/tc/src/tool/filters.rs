@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::filter::{ANY_PROTOCOL, BlockId, Filters, Named, Table, Template, What};
-use txweir_core::qdisc::Filtered;
+use txweir_core::classify::filter::{ANY_PROTOCOL, BlockId, Filters, Named, Table, Template, What};
+use txweir_core::sched::discipline::Filtered;
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
 use super::list::Print;
@@ -206,7 +206,7 @@ fn put(
     let Some(kind) = &cmd.kind else {
         let err = line.error(code::MISSING, line.span, "this does not say which kind");
         return Err(Failure::refused(
-            err.expected(format!("one of {}", txweir_core::filter::KINDS.join(", "))),
+            err.expected(format!("one of {}", txweir_core::classify::filter::KINDS.join(", "))),
         ));
     };
     let what = match cmd.verb {
@@ -496,7 +496,7 @@ fn print(session: &mut Session<'_>, cmd: &FilterCommand, block: Option<BlockId>,
 }
 
 /// The chains of a block in the order in which they were made.
-fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::filter::Chain> {
+fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::classify::filter::Chain> {
     let block = block.and_then(|block| filters.block(block));
     let mut chains: Vec<_> = block.map(|b| b.chains.iter().collect()).unwrap_or_default();
     chains.sort_by_key(|chain| chain.made);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use txweir_core::Handle;
-use txweir_core::filter::BlockId;
-use txweir_core::node::Node;
-use txweir_core::tree::Place as At;
+use txweir_core::classify::filter::BlockId;
+use txweir_core::path::tree::Place as At;
+use txweir_core::sched::node::Node;
 
 use super::session::Session;
 use super::{Device, Flags, Hook, HookCounts, actions, blocks, filters};

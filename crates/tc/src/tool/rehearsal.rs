@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use txweir_core::action::State;
-use txweir_core::cx::Cx;
-use txweir_core::filter::{BlockId, Filters};
-use txweir_core::packet::PortId;
-use txweir_core::port::{InTree, Qdiscs, Trees};
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::{BlockId, Filters};
+use txweir_core::classify::packet::PortId;
+use txweir_core::path::port::{InTree, Qdiscs, Trees};
+use txweir_core::path::select::{Selector, Sender};
 use txweir_core::qdisc::mqprio;
-use txweir_core::select::{Selector, Sender};
+use txweir_core::sched::cx::Cx;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 
 use super::apply::scratch_cx;

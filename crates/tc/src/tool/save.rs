@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use txweir_core::action::{ActionId, Actions, Control, KINDS};
-use txweir_core::filter::{BlockId, Bound, Chain, Filters, Rule, Table, U32};
+use txweir_core::classify::action::{ActionId, Actions, Control, KINDS};
+use txweir_core::classify::filter::{BlockId, Bound, Chain, Filters, Rule, Table, U32};
 use txweir_core::{Handle, Tree};
 
 use super::{Devices, Hook, blocks};
