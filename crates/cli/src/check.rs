@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use txweir::Rate;
 use txweir::core::text::value::{Value, Words};
+use txweir::lint::check::{self, CheckOptions, Fact, Report};
 use txweir::tc::Severity;
-use txweir::tc::check::{self, CheckOptions, Fact, Report};
 use txweir::tc::json::{self, Object};
 
 use crate::{Failure, failure, policy};

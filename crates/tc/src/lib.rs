@@ -29,7 +29,6 @@
 
 mod action;
 pub mod ast;
-pub mod check;
 pub mod command;
 pub mod diagnostic;
 mod filter;
@@ -40,10 +39,9 @@ mod out;
 mod plan;
 pub mod policy;
 mod refusal;
-pub mod script;
 pub mod show;
 pub mod source;
-mod suggest;
+pub mod suggest;
 pub mod tool;
 
 pub use ast::{Command, Place, QdiscCommand, Verb};

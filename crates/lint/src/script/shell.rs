@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use txweir_tc::diagnostic::Diagnostic;
+use txweir_tc::lex::{self, Line, Word};
+use txweir_tc::source::Source;
+
 use super::words::Raw;
 use super::{Script, TcLine};
-use crate::diagnostic::{Diagnostic, code};
-use crate::lex::{Line, Word};
-use crate::source::Source;
+use crate::code;
 
 /// How long a variable's value may grow: `A=$A$A` doubles it.
 pub(super) const LONGEST: usize = 4096;
@@ -432,7 +434,7 @@ impl Shell<'_> {
             return self.note(option.span.clone(), message, "check that file too");
         };
         if *plain {
-            for line in crate::lex::lines(self.source, body.clone()) {
+            for line in lex::lines(self.source, body.clone()) {
                 match line {
                     Ok(line) => self.script.lines.push(TcLine { line, netns: None }),
                     Err(e) => self.script.notes.push(e),

@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use txweir_core::Handle;
 use txweir_core::{qdisc::KINDS, sched::discipline::Filtered};
+use txweir_tc::ast::{At, ClassCommand, Command, FilterCommand, Place, QdiscCommand, Verb};
+use txweir_tc::suggest;
 
 use super::Check;
 use super::model::{Attached, Class, Classes, Device, Filter, Qdisc, attached, settings};
-use crate::ast::{ClassCommand, Command, FilterCommand, Place, QdiscCommand, Verb};
-use crate::diagnostic::code;
-use crate::suggest;
+use crate::code;
 
 /// Kinds whose qdiscs take no changes once they are there.
 const UNCHANGING: [&str; 7] = ["htb", "drr", "qfq", "mq", "mqprio", "pfifo_fast", "teql0"];
@@ -262,7 +262,7 @@ impl Check<'_> {
         }
         let parent = match &c.parent {
             Some(p) if p.value != Handle::ROOT => p.clone(),
-            _ => crate::ast::At { value: id.value.qdisc(), span: id.span.clone() },
+            _ => At { value: id.value.qdisc(), span: id.span.clone() },
         };
         if id.value.major() != parent.value.major() {
             let message = format!(

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use txweir_tc::lex::Word;
+
 use super::model::Filter;
-use crate::lex::Word;
 
 /// Conditions that must all hold.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use txweir_core::Handle;
 use txweir_core::qdisc::kind;
-
-use crate::ast::{Command, Place};
-use crate::language::{Object, Settings};
-use crate::lex::Word;
-use crate::source::Source;
+use txweir_tc::ast::{Command, Place};
+use txweir_tc::language::{Object, Settings};
+use txweir_tc::lex::Word;
+use txweir_tc::source::Source;
 
 /// A device: what its lines have made of it, from nothing.
 #[derive(Debug)]

@@ -1,12 +1,12 @@
 //! Priorities, traffic classes and transmit queues: mqprio, and the maps of prio and ets.
 
 use txweir_core::Handle;
+use txweir_tc::ast::At;
+use txweir_tc::lex::Word;
 
 use super::Check;
 use super::model::{Device, Qdisc};
-use crate::ast::At;
-use crate::diagnostic::code;
-use crate::lex::Word;
+use crate::code;
 
 /// What tc takes where no map is said (tc-mqprio(8)).
 const MQPRIO_MAP: [u64; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 1, 1, 3, 3, 3, 3];

@@ -3,7 +3,7 @@
 //!
 //! ```
 //! use txweir_tc::Severity;
-//! use txweir_tc::check::{self, CheckOptions};
+//! use txweir_lint::check::{self, CheckOptions};
 //!
 //! let report = check::text("
 //!     qdisc add dev eth0 root handle 1: htb default 10
@@ -28,15 +28,16 @@ use std::sync::Arc;
 use txweir_core::Rate;
 use txweir_core::classify::filter;
 use txweir_core::qdisc::KINDS;
+use txweir_tc::ast::Command;
+use txweir_tc::command;
+use txweir_tc::diagnostic::{Diagnostic, Severity};
+use txweir_tc::language::{self, Action, Settings};
+use txweir_tc::lex::{Line, Word};
+use txweir_tc::source::Source;
+use txweir_tc::suggest::{closest, is_number};
 
-use crate::ast::Command;
-use crate::command;
-use crate::diagnostic::{Diagnostic, Severity, code};
-use crate::language::{self, Action, Settings};
-use crate::lex::{Line, Word};
+use crate::code;
 use crate::script::{self, Script};
-use crate::source::Source;
-use crate::suggest::{closest, is_number};
 
 pub use facts::Fact;
 use model::Device;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use txweir_tc::script::{self, Script};
+use txweir_lint::script::{self, Script};
 use txweir_tc::{Severity, Source};
 
 fn read(text: &str) -> Script {

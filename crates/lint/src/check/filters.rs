@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use txweir_core::Handle;
+use txweir_tc::ast::At;
 
 use super::matching::{Match, of};
 use super::model::{Attached, Classes, Device, Filter};
 use super::{Check, ends, goes_on};
-use crate::ast::At;
-use crate::diagnostic::code;
+use crate::code;
 
 /// Kinds whose class is reckoned from each packet.
 const COMPUTED: [&str; 6] = ["flow", "bpf", "cgroup", "tcindex", "route", "rsvp"];

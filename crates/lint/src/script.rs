@@ -11,9 +11,9 @@ mod words;
 
 use std::sync::Arc;
 
-use crate::diagnostic::Diagnostic;
-use crate::lex::{self, Line, Word};
-use crate::source::Source;
+use txweir_tc::diagnostic::Diagnostic;
+use txweir_tc::lex::{self, Line, Word};
+use txweir_tc::source::Source;
 
 /// A tc line, and in which network namespace it would run.
 #[derive(Clone, Debug)]

@@ -2,11 +2,11 @@
 
 use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Nanos, Rate};
+use txweir_tc::json::Object;
 
 use super::Check;
 use super::model::{Class, Classes, Device, Qdisc};
 use super::rates::promised;
-use crate::json::Object;
 
 /// The latency of one leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use txweir_tc::lex::Word;
+
 use super::arithmetic;
 use super::shell::{LONGEST, Shell};
-use crate::lex::Word;
 
 /// A piece of a word.
 pub(super) struct Piece {

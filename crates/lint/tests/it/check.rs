@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use txweir_core::Rate;
+use txweir_lint::check::{self, CheckOptions, Report};
 use txweir_tc::Severity;
-use txweir_tc::check::{self, CheckOptions, Report};
 
 fn options() -> CheckOptions {
     CheckOptions { link: Some(Rate::from_bits(100_000_000)), ..CheckOptions::default() }
@@ -615,7 +615,7 @@ fn suggestions_can_be_pasted() {
 /// The page of rules: each rule in its table has an example, which gives that code and no other error or warning.
 #[test]
 fn the_page_of_rules_is_true() {
-    let page = include_str!("../../../docs/check.md");
+    let page = include_str!("../../../../docs/check.md");
     let rows = page.lines().filter_map(|l| l.strip_prefix("| `")?.split_once("` | "));
     let mut rules = 0;
     for (code, rest) in rows {

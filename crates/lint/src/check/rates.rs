@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Rate};
+use txweir_tc::ast::At;
+use txweir_tc::language::Settings;
+use txweir_tc::suggest::is_number;
 
 use super::Check;
 use super::model::{Class, Device, Qdisc};
-use crate::ast::At;
-use crate::diagnostic::code;
-use crate::language::Settings;
-use crate::suggest::is_number;
+use crate::code;
 
 /// What the kernel lets a class send in one turn without a warning (tc-htb(8), bytes).
 const QUANTUM: Range<u64> = 1000..200_001;
