@@ -43,13 +43,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
     drop(out);
     let mut server = Server::new(daemon, listener);
-    let served = server.run(&signals);
+    let served = server.serve(&signals);
     if let Some(said) = args.samples.said(server.daemon_mut().links_mut().notes_mut()) {
         let _ = io::stderr().write_all(said.as_bytes());
     }
     // A signal that is not taken would be met by its usual action once they are given back.
     while let Ok(Some(_)) = signals.pending() {}
-    served.map_err(|e| Failure::failed(format!("cannot wait: {e}")))
+    served.map_err(|e| Failure::failed(e))
 }
 
 /// Applies a configuration, before anybody can ask for anything; what is wrong with it is said as the daemon says it.

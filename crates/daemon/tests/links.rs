@@ -17,8 +17,30 @@ fn a_null_link_takes_everything_at_once() {
         "state": "up",
         "submitted": 3000, "packets": 3000, "bytes": 3000 * 1514, "drops": 0, "lost": 0,
         "backlog_packets": 0, "backlog_bytes": 0, "inflight_bytes": 0, "bql": null,
+        "drop_reasons": {}, "mark_reasons": {},
     }]);
-    assert_eq!(world.show("lan"), expected);
+    let mut shown = world.show("lan");
+    // Every counter of the path and of the direction, by its declaration.
+    let counted = ["path", "stats"].map(|key| shown[0].as_object_mut().and_then(|link| link.remove(key)));
+    let [Some(path), Some(stats)] = counted else { panic!("{shown}") };
+    assert_eq!((&path["tx_packets"], &stats["departed"]), (&3000.into(), &3000.into()));
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn drops_are_the_same_number_in_text_and_json_and_have_their_reasons() {
+    let mut world = World::with(&["add up --type wire --rate 10mbit"]);
+    world.link("send up --packets 2000 --flows 8");
+    let shown = world.show("up");
+    let reasons = shown[0]["drop_reasons"].as_object().expect("reasons");
+    let by_reason: u64 = reasons.values().filter_map(serde_json::Value::as_u64).sum();
+    assert!(by_reason > 900 && reasons.contains_key("overlimit"), "{shown}");
+    assert_eq!(shown[0]["drops"], by_reason);
+    let text = world.link("show up");
+    let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let (head, row) = (lines.next().expect("a head"), lines.next().expect("a row"));
+    let at = head.iter().position(|name| *name == "DROPS").expect("DROPS");
+    assert_eq!(row[at], by_reason.to_string(), "{text}");
 }
 
 #[test]

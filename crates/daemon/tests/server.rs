@@ -32,7 +32,7 @@ impl Running {
         let listener = Listener::bind(&path).expect("bind");
         let (stop, stopped) = UnixStream::pair().expect("a pair");
         let thread = std::thread::spawn(move || {
-            Server::new(Daemon::new(), listener).run(&stopped).expect("serve");
+            Server::new(Daemon::new(), listener).serve(&stopped).expect("serve");
         });
         Self { dir, path, stop, thread: Some(thread) }
     }

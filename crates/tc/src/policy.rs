@@ -92,6 +92,16 @@ impl Policy {
         policy
     }
 
+    /// The lines for a device, as lines for one that is called otherwise. Devices in the words of an action stay as they are.
+    #[must_use]
+    pub fn for_device_as(&self, name: &str, other: &str) -> Self {
+        let mut policy = self.for_device(name);
+        for cmd in policy.commands.iter_mut().filter(|cmd| cmd.dev().is_some()) {
+            *cmd = with_device(cmd, other);
+        }
+        policy
+    }
+
     /// Without the lines about actions, which are done once for all devices.
     #[must_use]
     pub fn without_actions(mut self) -> Self {

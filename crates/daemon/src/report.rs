@@ -1,4 +1,5 @@
-//! What a forwarder has to say: counters as text and as JSON.
+//! What links have counted: the report of `txweir run` as text and as JSON, and the objects that `txweir link show --json`
+//! is made of. Counters come from their declarations (`stats!`), reasons from the lists of the core.
 
 use std::fmt::{self, Write};
 
@@ -6,60 +7,56 @@ use txweir_core::text::stats::Counters as _;
 use txweir_core::text::value::text_of;
 use txweir_core::{DropReason, MarkReason, Nanos};
 use txweir_device::Counters;
+use txweir_runtime::Direction;
 use txweir_tc::json::{self, Object};
 use txweir_tc::show;
 
-use crate::direction::Direction;
-use crate::run::Forwarder;
+use crate::links::Links;
 
-/// Everything about both directions, for people.
+/// Everything about each way from a link to its peer, for people.
 #[must_use]
-pub fn text(forwarder: &mut Forwarder) -> String {
-    let elapsed = forwarder.elapsed();
-    let links = counters(forwarder);
-    let names = names(forwarder);
+pub fn text(links: &mut Links, elapsed: Nanos) -> String {
     let mut out = String::new();
-    for (i, way) in forwarder.directions().iter().enumerate() {
-        let ends = Ends { from: &names[i], to: &names[1 - i], input: &links[i], output: &links[1 - i] };
+    each_way(links, |way, ends| {
         // Writing into a String cannot fail.
-        let _ = write_direction(&mut out, way, &ends, elapsed);
-    }
+        let _ = write_direction(&mut out, way, ends, elapsed);
+    });
     out
 }
 
 /// The same as one JSON object on one line. `event` says what made it: `stats` or `end`.
 #[must_use]
-pub fn json(forwarder: &mut Forwarder, event: &str) -> String {
-    let elapsed = forwarder.elapsed();
-    let links = counters(forwarder);
-    let names = names(forwarder);
-    let ways = forwarder.directions().iter().enumerate().map(|(i, way)| {
-        let ends = Ends { from: &names[i], to: &names[1 - i], input: &links[i], output: &links[1 - i] };
-        direction(way, &ends)
-    });
+pub fn json(links: &mut Links, event: &str, elapsed: Nanos) -> String {
+    let mut ways = Vec::new();
+    each_way(links, |way, ends| ways.push(direction(way, ends)));
     let ways = json::list(ways);
     Object::new().text("event", event).uint("elapsed_ns", elapsed.0).raw("directions", &ways).finish()
 }
 
 /// Where a direction begins and ends.
-struct Ends<'a> {
-    from: &'a str,
-    to: &'a str,
-    input: &'a Counters,
-    output: &'a Counters,
+struct Ends {
+    from: String,
+    to: String,
+    input: Counters,
+    output: Counters,
 }
 
-fn counters(forwarder: &mut Forwarder) -> [Counters; 2] {
-    let [a, b] = forwarder.sides_mut();
-    [a.link.counters(), b.link.counters()]
+/// Shows each way from a link to its peer.
+fn each_way(links: &mut Links, mut f: impl FnMut(&Direction, &Ends)) {
+    let counted: Vec<Counters> =
+        links.all_mut().iter_mut().map(|l| l.counters().unwrap_or_default()).collect();
+    let all = links.all();
+    for (from, link) in all.iter().enumerate() {
+        let Some(to) = link.peer.as_ref().and_then(|peer| all.iter().position(|l| l.name == *peer)) else {
+            continue;
+        };
+        let (input, output) = (counted[from], counted[to]);
+        let ends = Ends { from: link.interface(), to: all[to].interface(), input, output };
+        f(&all[to].way, &ends);
+    }
 }
 
-fn names(forwarder: &Forwarder) -> [String; 2] {
-    let [a, b] = forwarder.sides();
-    [a.name.clone(), b.name.clone()]
-}
-
-fn write_direction(out: &mut String, way: &Direction, ends: &Ends<'_>, elapsed: Nanos) -> fmt::Result {
+fn write_direction(out: &mut String, way: &Direction, ends: &Ends, elapsed: Nanos) -> fmt::Result {
     let s = way.stats();
     let rate = |bytes: u64| per_second(u128::from(bytes) * 8, elapsed);
     writeln!(out, "{} -> {}", ends.from, ends.to)?;
@@ -137,44 +134,70 @@ fn write_direction(out: &mut String, way: &Direction, ends: &Ends<'_>, elapsed: 
     writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}", s.delivered, s.marked)
 }
 
-fn direction(way: &Direction, ends: &Ends<'_>) -> String {
-    let (mut stats, mut path) = (Some(Object::new()), Some(Object::new()));
-    let add = |o: &mut Option<Object>, key: &str, n: u64| *o = o.take().map(|o| o.uint(key, n));
-    way.stats().visit(&mut |counter, n| add(&mut stats, counter.key, n));
-    way.port().path_stats().visit(&mut |counter, n| add(&mut path, counter.key, n));
-    let (mut drops, mut marks) = (Some(Object::new()), Some(Object::new()));
-    each_reason(way, &mut |is_drop, name, n| add(if is_drop { &mut drops } else { &mut marks }, name, n));
-    let done = |o: Option<Object>| o.unwrap_or_default().finish();
-    let (input, output) = (ends.input, ends.output);
-    let rx = Object::new()
-        .uint("frames", input.rx_frames)
-        .uint("bytes", input.rx_bytes)
-        .uint("gso_frames", input.rx_gso_frames)
-        .uint("oversize", input.rx_oversize)
-        .uint("refused", input.rx_refused)
-        .uint("missed", input.rx_missed);
-    let tx = Object::new()
-        .uint("frames", output.tx_frames)
-        .uint("bytes", output.tx_bytes)
-        .uint("gso_frames", output.tx_gso_frames)
-        .uint("full", output.tx_full)
-        .uint("lost_down", output.tx_lost_down)
-        .uint("lost_buffer", output.tx_lost_buffer)
-        .uint("lost_refused", output.tx_lost_refused);
-    let mut o = Object::new().text("from", ends.from).text("to", ends.to);
+fn direction(way: &Direction, ends: &Ends) -> String {
+    let mut o = Object::new().text("from", &ends.from).text("to", &ends.to);
     if let Some(gate) = gate(way) {
         o = o.raw("gate", &gate);
     }
-    o.raw("rx", &rx.finish())
+    o.raw("rx", &rx(&ends.input).finish())
         .raw("qdiscs", &show::json(way.port().trees(), None, true))
-        .raw("drops", &done(drops))
-        .raw("marks", &done(marks))
-        .raw("path", &done(path))
+        .raw("drops", &reasons(way, Why::Drop))
+        .raw("marks", &reasons(way, Why::Mark))
+        .raw("path", &counted(&way.port().path_stats()))
         .raw("bql", &bql(way))
         .raw("wire", &wire(way))
-        .raw("stats", &done(stats))
-        .raw("tx", &tx.finish())
+        .raw("stats", &counted(&way.stats()))
+        .raw("tx", &tx(&ends.output))
         .finish()
+}
+
+/// Counters as an object, as they are declared.
+pub(crate) fn counted(counters: &impl txweir_core::text::stats::Counters) -> String {
+    let mut o = Some(Object::new());
+    counters.visit(&mut |counter, n| o = o.take().map(|o| o.uint(counter.key, n)));
+    o.unwrap_or_default().finish()
+}
+
+/// What an interface has received.
+pub(crate) fn rx(counters: &Counters) -> Object {
+    Object::new()
+        .uint("frames", counters.rx_frames)
+        .uint("bytes", counters.rx_bytes)
+        .uint("gso_frames", counters.rx_gso_frames)
+        .uint("oversize", counters.rx_oversize)
+        .uint("refused", counters.rx_refused)
+        .uint("missed", counters.rx_missed)
+}
+
+/// What an interface has sent.
+pub(crate) fn tx(counters: &Counters) -> String {
+    Object::new()
+        .uint("frames", counters.tx_frames)
+        .uint("bytes", counters.tx_bytes)
+        .uint("gso_frames", counters.tx_gso_frames)
+        .uint("full", counters.tx_full)
+        .uint("lost_down", counters.tx_lost_down)
+        .uint("lost_buffer", counters.tx_lost_buffer)
+        .uint("lost_refused", counters.tx_lost_refused)
+        .finish()
+}
+
+/// What a reason is one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Drop,
+    Mark,
+}
+
+/// The reasons of drops, or of marks, that have counted anything.
+pub(crate) fn reasons(way: &Direction, wanted: Why) -> String {
+    let mut o = Some(Object::new());
+    each_reason(way, &mut |why, name, n| {
+        if why == wanted {
+            o = o.take().map(|o| o.uint(name, n));
+        }
+    });
+    o.unwrap_or_default().finish()
 }
 
 /// What waits ahead of a direction's qdiscs, as JSON; `None` if flows do not take turns.
@@ -190,7 +213,7 @@ pub fn gate(way: &Direction) -> Option<String> {
     o.map(Object::finish)
 }
 
-fn bql(way: &Direction) -> String {
+pub(crate) fn bql(way: &Direction) -> String {
     let Some(dql) = way.path().dql() else { return "null".to_owned() };
     let d = dql.stats();
     let o = Object::new()
@@ -208,7 +231,7 @@ fn bql(way: &Direction) -> String {
     }
 }
 
-fn wire(way: &Direction) -> String {
+pub(crate) fn wire(way: &Direction) -> String {
     let Some(wire) = way.wire() else { return "null".to_owned() };
     Object::new()
         .uint("rate_bit_s", wire.config().rate.bits())
@@ -220,12 +243,12 @@ fn wire(way: &Direction) -> String {
         .finish()
 }
 
-/// Shows each reason that has counted anything: whether it is one of drops, its name, its count.
-fn each_reason(way: &Direction, f: &mut dyn FnMut(bool, &str, u64)) {
+/// Shows each reason that has counted anything: what it is one of, its name, its count.
+fn each_reason(way: &Direction, f: &mut dyn FnMut(Why, &str, u64)) {
     let port = way.port();
-    let drops = DropReason::ALL.iter().map(|r| (true, r.name(), port.drops(*r)));
-    let marks = MarkReason::ALL.iter().map(|r| (false, r.name(), port.marks(*r)));
-    drops.chain(marks).filter(|(_, _, n)| *n > 0).for_each(|(is_drop, name, n)| f(is_drop, name, n));
+    let drops = DropReason::ALL.iter().map(|r| (Why::Drop, r.name(), port.drops(*r)));
+    let marks = MarkReason::ALL.iter().map(|r| (Why::Mark, r.name(), port.marks(*r)));
+    drops.chain(marks).filter(|(_, _, n)| *n > 0).for_each(|(why, name, n)| f(why, name, n));
 }
 
 /// A size in decimal units, three digits: `3.12 MB`.

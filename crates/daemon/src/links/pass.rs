@@ -7,9 +7,9 @@ use txweir_core::classify::packet::{PortId, Way};
 use txweir_runtime::{Arrival, Asking, Copy, One, Outlets, Received};
 use txweir_tc::tool::{Hook, HookCounts};
 
+use super::Links;
 use crate::grammar::Send;
 use crate::link::{End, Link};
-use crate::links::Links;
 
 /// The filters at a hook of a link, if it has them.
 fn hook_of(link: &Link, at: Hook, place: txweir_core::Handle) -> Option<BlockId> {
