@@ -10,7 +10,7 @@ use txweir_core::text::value::text_of;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Instant, Rate};
 use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions, Loss, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, Port, WireSpec};
+use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, FrameIo, WireSpec};
 use txweir_tc::tool::{Hook, HookCounts};
 
 use crate::grammar::{Change, LinkType, Make, Send};
@@ -36,7 +36,7 @@ pub enum End {
     Gone(String),
 }
 
-impl Port for End {
+impl FrameIo for End {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         match self {
             Self::Live(link) => link.recv(frame),

@@ -338,7 +338,7 @@ impl Links {
     }
 
     fn receive_unclaimed(&mut self, at: usize) -> bool {
-        use txweir_runtime::Port;
+        use txweir_runtime::FrameIo;
         let link = &mut self.all[at];
         for _ in 0..BURST {
             match link.end.recv(&mut self.scratch) {

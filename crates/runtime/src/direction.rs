@@ -29,10 +29,12 @@ use txweir_core::{
     model::wire::{Departure, Wire, WireConfig},
     sched::schedule::LineConfig,
 };
-use txweir_device::{LinkIo, Segmenter, Sent, VnetHdr};
+use txweir_device::{Segmenter, Sent};
 
+use crate::arrival::Arrival;
 use crate::classify::Classifier;
 use crate::frame::{Frame, Frames};
+use crate::io::FrameIo;
 use crate::line::Line;
 
 /// Frames that have left the wire and wait for an output that is full. An output with a buffer of its own is full
@@ -42,29 +44,6 @@ const WAITING_MAX: usize = 256;
 /// How much later than necessary a busy direction may ask to be woken, so that a wire of a million packets per
 /// second does not mean a million wake-ups: a fifth of the default completion interval.
 const COALESCE: Nanos = Nanos::from_micros(50);
-
-/// Where frames come from and go to: a live link, or a test's.
-pub trait Port {
-    /// The next frame, into the front of `frame`; `None` if there is none now.
-    ///
-    /// # Errors
-    /// The port is gone.
-    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>>;
-    /// Takes a frame, refuses it, or is full.
-    ///
-    /// # Errors
-    /// The port is gone.
-    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent>;
-}
-
-impl Port for LinkIo {
-    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        self.recv(frame)
-    }
-    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        self.send(hdr, frame)
-    }
-}
 
 /// How to make a direction.
 #[derive(Clone, Debug)]
@@ -133,23 +112,6 @@ txweir_core::stats! {
         held_max: u64,
         /// The latest that an event of the wire was attended to, nanoseconds.
         late_max_ns: u64,
-    }
-}
-
-/// A frame on its way in.
-#[derive(Debug)]
-pub struct Arrival {
-    pub(crate) frame: Frame,
-    pub(crate) meta: Meta,
-    pub(crate) route: Route,
-    /// Its transmit queue is chosen already.
-    pub(crate) queue_chosen: bool,
-}
-
-impl Arrival {
-    /// What the qdiscs will know of it, to be changed by who knows more than the headers say.
-    pub const fn meta_mut(&mut self) -> &mut Meta {
-        &mut self.meta
     }
 }
 
@@ -337,7 +299,7 @@ impl Direction {
     ///
     /// # Errors
     /// The input is gone.
-    pub fn receive(&mut self, input: &mut impl Port) -> io::Result<Received> {
+    pub fn receive(&mut self, input: &mut impl FrameIo) -> io::Result<Received> {
         let Some((hdr, len)) = input.recv(self.line.frames.landing())? else { return Ok(Received::Nothing) };
         let Ok(meta) = self.classifier.meta(&hdr, self.line.frames.landed(len)) else {
             self.stats.malformed += 1;
@@ -357,7 +319,7 @@ impl Direction {
     ///
     /// # Errors
     /// The output is gone.
-    pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl Port) -> io::Result<()> {
+    pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl FrameIo) -> io::Result<()> {
         self.advance(now, output)?;
         if let Some(arrival) = self.offer(now, arrival) {
             let queue = self.enter(now, arrival);
@@ -413,7 +375,7 @@ impl Direction {
     ///
     /// # Errors
     /// The output is gone.
-    pub fn advance(&mut self, now: Instant, output: &mut impl Port) -> io::Result<()> {
+    pub fn advance(&mut self, now: Instant, output: &mut impl FrameIo) -> io::Result<()> {
         self.flush(output)?;
         self.line.retry(now);
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
@@ -549,7 +511,7 @@ impl Direction {
     }
 
     /// Runs the device and hands what has left it to the output. True if completions are there.
-    fn carry(&mut self, at: Instant, output: &mut impl Port) -> io::Result<bool> {
+    fn carry(&mut self, at: Instant, output: &mut impl FrameIo) -> io::Result<bool> {
         let (stats, waiting) = (&mut self.stats, &mut self.waiting);
         if self.line.wire().is_none() {
             return self.line.pass(at, output, |meta, taken| {
@@ -580,7 +542,7 @@ impl Direction {
     }
 
     /// Hands waiting frames to the output until it is full.
-    fn flush(&mut self, output: &mut impl Port) -> io::Result<()> {
+    fn flush(&mut self, output: &mut impl FrameIo) -> io::Result<()> {
         while let Some(frame) = self.waiting.front() {
             match output.send(&frame.hdr, frame.bytes())? {
                 Sent::Full => return Ok(()),

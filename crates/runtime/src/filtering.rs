@@ -13,7 +13,8 @@ use txweir_core::path::select::Sender;
 use txweir_core::{Instant, TxPath};
 use txweir_tc::tool::HookCounts;
 
-use crate::direction::{Arrival, Direction};
+use crate::arrival::Arrival;
+use crate::direction::Direction;
 use crate::frame::Frame;
 
 /// What a direction asks of each packet, and with what.

@@ -6,20 +6,24 @@
 //! The links of `txweir run` and of the daemon are made of directions (`txweir_daemon::Links`).
 #![forbid(unsafe_code)]
 
+mod arrival;
 mod classify;
 mod direction;
 mod fair;
 mod filtering;
 mod frame;
+mod io;
 mod line;
 mod notes;
 mod outlet;
 mod wire;
 
+pub use arrival::Arrival;
 pub use classify::Classifier;
-pub use direction::{Arrival, Direction, DirectionConfig, DirectionStats, Port, Received};
+pub use direction::{Direction, DirectionConfig, DirectionStats, Received};
 pub use filtering::Asking;
 pub use frame::{Frame, Frames};
+pub use io::FrameIo;
 pub use notes::{Notes, SAMPLES_MAX, SampleCounts};
 pub use outlet::{Copy, One, Outlets};
 pub use wire::{E1000_DESCRIPTORS, WireSpec};

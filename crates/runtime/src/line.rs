@@ -13,8 +13,9 @@ use txweir_core::turns::{Gate, Load};
 use txweir_core::{ConfigError, DropReason, Instant, Meta};
 use txweir_device::Sent;
 
-use crate::direction::{Arrival, Port};
+use crate::arrival::Arrival;
 use crate::frame::{Frame, Frames};
+use crate::io::FrameIo;
 
 /// Frames that a queue of a passage holds while its output is full: one promise. More would be a queue that no qdisc sees.
 const PASSAGE_MAX: usize = BULK as usize;
@@ -223,7 +224,7 @@ impl Line {
     pub fn pass(
         &mut self,
         now: Instant,
-        output: &mut impl Port,
+        output: &mut impl FrameIo,
         mut left: impl FnMut(&Meta, bool),
     ) -> io::Result<bool> {
         let Self { device: Device::Passage(passage), frames, units, .. } = self else { return Ok(false) };

@@ -8,7 +8,7 @@ use txweir_core::path::txpath::Swapped;
 use txweir_core::text::value::Words;
 use txweir_core::{Env, Handle, Instant, Nanos, Rate};
 use txweir_device::{Gso, Loss, MAX_FRAME, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, Port, Received, WireSpec};
+use txweir_runtime::{Direction, DirectionConfig, FrameIo, Received, WireSpec};
 
 /// A port with frames to be received, and one that remembers what was sent.
 #[derive(Default)]
@@ -21,7 +21,7 @@ struct List {
     gone: bool,
 }
 
-impl Port for List {
+impl FrameIo for List {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         Ok(self.incoming.pop_front().map(|(hdr, bytes)| {
             frame[..bytes.len()].copy_from_slice(&bytes);

@@ -8,7 +8,7 @@ use txweir_core::text::value::Words;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Handle, Instant, Nanos};
 use txweir_device::{Gso, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, Port, Received, WireSpec};
+use txweir_runtime::{Direction, DirectionConfig, FrameIo, Received, WireSpec};
 
 /// Frames to be received, and those that were sent.
 #[derive(Default)]
@@ -17,7 +17,7 @@ struct List {
     sent: Vec<Vec<u8>>,
 }
 
-impl Port for List {
+impl FrameIo for List {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         Ok(self.incoming.pop_front().map(|(hdr, bytes)| {
             frame[..bytes.len()].copy_from_slice(&bytes);

@@ -8,7 +8,7 @@ use txweir_core::packet::checksum::Sum;
 use txweir_core::{Env, Instant};
 use txweir_device::segment::complete_checksum;
 use txweir_device::{Gso, Sent, VnetHdr};
-use txweir_runtime::{Asking, Direction, DirectionConfig, Notes, One, Outlets, Port, Received};
+use txweir_runtime::{Asking, Direction, DirectionConfig, FrameIo, Notes, One, Outlets, Received};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::Memory;
 use txweir_tc::tool::{Devices as _, Hook, Request, run};
@@ -20,7 +20,7 @@ struct List {
     sent: Vec<(VnetHdr, Vec<u8>)>,
 }
 
-impl Port for List {
+impl FrameIo for List {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         Ok(self.incoming.pop_front().map(|(hdr, bytes)| {
             frame[..bytes.len()].copy_from_slice(&bytes);
