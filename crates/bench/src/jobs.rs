@@ -8,8 +8,8 @@ mod shared;
 use std::hint::black_box;
 use std::time::Instant as Clock;
 
-use txweir_core::rng::Rng;
-use txweir_core::value::Words;
+use txweir_core::base::rng::Rng;
+use txweir_core::text::value::Words;
 use txweir_core::{Ecn, Handle, Instant, Meta, PathConfig, Role, TxPath};
 
 use crate::common::{lock, spread};

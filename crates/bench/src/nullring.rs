@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use txweir_core::Meta;
-use txweir_core::device::{Completed, DeviceError, TxQueue};
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 
 /// Descriptors of the ring.
 const SLOTS: usize = 1024;

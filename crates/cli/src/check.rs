@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use txweir::Rate;
-use txweir::core::value::{Value, Words};
+use txweir::core::text::value::{Value, Words};
 use txweir::tc::Severity;
 use txweir::tc::check::{self, CheckOptions, Fact, Report};
 use txweir::tc::json::{self, Object};

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use txweir::core::Bytes;
-use txweir::core::fairsend::Quota;
-use txweir::core::value::{Value, Words, text_of};
+use txweir::core::turns::Quota;
+use txweir::core::text::value::{Value, Words, text_of};
 use txweir::device::{Endpoint, LinkOptions, Signal, Signals, clock};
 use txweir::runtime::{
     Direction, DirectionConfig, Ended, Forwarder, Notes, RunOptions, SAMPLES_MAX, Side, WireSpec, report,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use txweir::core::value::{Value, Words};
+use txweir::core::text::value::{Value, Words};
 use txweir::lab::trial::{
     ALGORITHMS, Algorithm, Entry, MIXES, Setup, Traffic, TrafficError, TrialError, run,
 };

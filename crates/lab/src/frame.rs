@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use txweir_core::Ecn;
-use txweir_core::time::Instant;
+use txweir_core::base::time::Instant;
 
 use crate::shown::{Asked, LinkHeader};
 

@@ -1,6 +1,6 @@
 //! What lies between two hosts: delay, jitter, loss, reordering. The rate is not here: it belongs to the wire.
 
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Instant, Nanos, Tally};
 
 use crate::engine::{Engine, Lane, Payload};

@@ -8,8 +8,8 @@ mod replay;
 mod single;
 mod watch;
 
-use txweir_core::rates::SharedRates;
-use txweir_core::rng::Rng;
+use txweir_core::path::rates::SharedRates;
+use txweir_core::base::rng::Rng;
 use txweir_core::{DropReason, Instant, Rate, Tally};
 use txweir_tc::{Diagnostic, Policy};
 

@@ -11,7 +11,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use txweir_core::pcapng::{Block, EPB_PACKETID, EPB_QUEUE, IF_SPEED, OPT_COMMENT};
+use txweir_core::packet::pcapng::{Block, EPB_PACKETID, EPB_QUEUE, IF_SPEED, OPT_COMMENT};
 use txweir_core::{Instant, Rate};
 
 use crate::frame::{ETHERNET, Frame, HEADER_MAX};

@@ -23,7 +23,7 @@ use quinn_proto::{
     EcnCodepoint, Endpoint, EndpointConfig, Event, ServerConfig, StreamId, Transmit, TransportConfig,
     ValidationTokenConfig, VarInt,
 };
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Ecn, Instant};
 
 use crate::frame::{ETHERNET, Frame};

@@ -6,7 +6,7 @@ pub(crate) mod text;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use txweir_core::node::Node;
+use txweir_core::sched::node::Node;
 use txweir_core::{DropReason, Instant, MarkReason, Nanos};
 
 use crate::net::{Load, Net};

@@ -5,8 +5,8 @@
 //! checksums of its transport are nobody's: hosts leave them to their devices.
 
 use txweir_core::Meta;
-use txweir_core::packet::FrameBytes;
-use txweir_core::route::Route;
+use txweir_core::classify::packet::FrameBytes;
+use txweir_core::packet::route::Route;
 
 use crate::frame::{ETHERNET, Frame, HEADER_MAX};
 

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use txweir_core::time::{Instant, Nanos};
+use txweir_core::base::time::{Instant, Nanos};
 use txweir_transport::wire::{Codec, HEADER_MAX as TCP_MAX};
 pub use txweir_transport::{Algorithm, EcnMode};
 use txweir_transport::{Config, Connection, Pacing, Segment, State};

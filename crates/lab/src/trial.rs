@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
-use txweir_core::value::text_of;
+use txweir_core::text::value::text_of;
 use txweir_core::{Nanos, Rate};
 use txweir_tc::{Diagnostic, Policy};
 

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 
 use crate::frame::Frame;
 use crate::tcp::{Addr, Label};
-use txweir_core::time::{Instant, Nanos};
+use txweir_core::base::time::{Instant, Nanos};
 
 /// Bytes of IPv4 and UDP headers.
 pub(crate) const HEADERS: u32 = 28;

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use txweir_core::device::TxQueue;
+use txweir_core::path::device::TxQueue;
 use txweir_core::{Admitted, Instant, Meta, Nanos, PathConfig, TxPath};
 use txweir_device::clock;
 use txweir_handoff::{Bell, Handed, Monitor, Owner, Queue, QueueConfig, Service};

@@ -2,17 +2,15 @@
 
 use std::hint::black_box;
 
-use txweir_core::action::State;
-use txweir_core::filter::bpf::Instruction;
-use txweir_core::filter::ematch::{self, Condition, Expr, Join, Term};
-use txweir_core::filter::flower::Field;
-use txweir_core::filter::u32::{HashKey, Key, Match, Selector};
-use txweir_core::filter::{
-    Basic, BlockId, Bpf, Filters, Flower, Goal, Named, Rule, Run as FilterRun, U32, What,
-};
-use txweir_core::headers::Headers;
-use txweir_core::packet::{NoOutlet, Packet};
-use txweir_core::rng::Rng;
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::bpf::Instruction;
+use txweir_core::classify::filter::{ematch, ematch::{Condition, Expr, Join, Term}};
+use txweir_core::classify::filter::flower::Field;
+use txweir_core::classify::filter::u32::{HashKey, Key, Match, Selector};
+use txweir_core::classify::{filter::{Basic, BlockId, Bpf, Filters, Flower, Goal, Named, Rule, U32, What}, action::Run as FilterRun};
+use txweir_core::packet::headers::Headers;
+use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::base::rng::Rng;
 use txweir_core::{Handle, Instant, Meta};
 
 use super::path::Run;

@@ -2,8 +2,8 @@
 
 use std::hint::black_box;
 
-use txweir_core::device::{Completed, DeviceError, TxQueue};
-use txweir_core::rng::Rng;
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
+use txweir_core::base::rng::Rng;
 use txweir_core::{DqlConfig, Instant, Meta, Nanos, PathConfig, Role, TxPath};
 
 /// Packets per burst, as a device driver's poll would hand them over.

@@ -2,11 +2,11 @@
 
 mod machine;
 
-use txweir_core::device::Offload;
-use txweir_core::port::Qdiscs;
-use txweir_core::select::Range;
-use txweir_core::value::Words;
-use txweir_core::wire::{ClassConfig, Completion, LineConfig, Service, WireConfig};
+use txweir_core::base::env::Offload;
+use txweir_core::path::port::Qdiscs;
+use txweir_core::sched::traffic::Range;
+use txweir_core::text::value::Words;
+use txweir_core::{sched::schedule::{ClassConfig, LineConfig, Service}, model::wire::{Completion, WireConfig}};
 use txweir_core::{Env, Handle, Instant, Nanos, PathConfig, Rate, Role};
 use txweir_tc::Policy;
 

@@ -1,10 +1,10 @@
 //! The two devices of `txweir run` as tc sees them, while policies are applied to them.
 
-use txweir::core::action::State;
-use txweir::core::filter::Filters;
-use txweir::core::packet::PortId;
-use txweir::core::port::{Qdiscs, Trees};
-use txweir::core::rates::SharedRates;
+use txweir::core::classify::action::State;
+use txweir::core::classify::filter::Filters;
+use txweir::core::classify::packet::PortId;
+use txweir::core::path::port::{Qdiscs, Trees};
+use txweir::core::path::rates::SharedRates;
 use txweir::core::{ConfigError, Handle};
 use txweir::runtime::{Direction, Filtering, Notes, SideFilters};
 use txweir::tc::tool::{Device, Devices, Hook, HookCounts, LOOPBACK, Ports, SwapDone};

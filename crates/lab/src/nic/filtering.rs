@@ -1,11 +1,11 @@
 //! Filters and actions of a NIC: at the hooks of what it sends and of what has come in for it, and at its qdiscs.
 
-use txweir_core::action::State;
-use txweir_core::filter::{BlockId, Filters, Run, Verdict};
-use txweir_core::headers::Headers;
-use txweir_core::packet::{NoOutlet, Packet, PortId, Way};
-use txweir_core::route::Routed;
-use txweir_core::select::{Selector, Sender};
+use txweir_core::classify::action::State;
+use txweir_core::classify::{filter::{BlockId, Filters, Verdict}, action::Run};
+use txweir_core::packet::headers::Headers;
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
+use txweir_core::packet::route::Routed;
+use txweir_core::path::select::{Selector, Sender};
 use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Tree, TxPath};
 use txweir_tc::tool::Hook;
 
@@ -112,7 +112,7 @@ enum Gone {
 }
 
 fn read(shown: &Shown, frame: &Frame) -> Headers {
-    use txweir_core::packet::FrameBytes;
+    use txweir_core::classify::packet::FrameBytes;
     match frame.link_len() {
         0 => Headers::parse_ip(shown.bytes()),
         _ => Headers::parse_ethernet(shown.bytes()),

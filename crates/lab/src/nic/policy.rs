@@ -1,10 +1,10 @@
 //! tc lines done to a NIC: its qdiscs, filters, actions and hooks.
 
-use txweir_core::action::State;
-use txweir_core::filter::Filters;
-use txweir_core::packet::PortId;
-use txweir_core::port::{InTree, Qdiscs, Trees};
-use txweir_core::rates::SharedRates;
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::Filters;
+use txweir_core::classify::packet::PortId;
+use txweir_core::path::port::{InTree, Qdiscs, Trees};
+use txweir_core::path::rates::SharedRates;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 use txweir_tc::diagnostic::code;
 use txweir_tc::policy::UNNAMED;

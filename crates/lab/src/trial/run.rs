@@ -5,10 +5,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
-use txweir_core::rng::Rng;
-use txweir_core::txpath::PathConfig;
-use txweir_core::value::text_of;
-use txweir_core::wire::WireConfig;
+use txweir_core::base::rng::Rng;
+use txweir_core::path::txpath::PathConfig;
+use txweir_core::text::value::text_of;
+use txweir_core::model::wire::WireConfig;
 use txweir_core::{DqlConfig, DropReason, Env, Handle, Instant, MarkReason, Nanos, Rate, Role};
 
 use super::measure::{Interval, gathered, mark};

@@ -1,6 +1,6 @@
 //! A host's transmit side: core's `TxPath` over each ring of core's `Wire`.
 
-use txweir_core::wire::{Departure, Wire, WireConfig};
+use txweir_core::model::wire::{Departure, Wire, WireConfig};
 use txweir_core::{Admitted, Instant, Meta, Nanos, PathConfig, Role, TxPath};
 
 use super::machine::What;

@@ -1,6 +1,6 @@
 //! A connection with both its ends: one on A, one on a peer.
 
-use txweir_core::fairsend::SenderId;
+use txweir_core::turns::SenderId;
 use txweir_transport::{Acks, Config, Connection};
 
 use super::machine::Setup;

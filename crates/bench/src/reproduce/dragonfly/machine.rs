@@ -10,8 +10,8 @@
 mod host;
 mod peers;
 
-use txweir_core::rng::Rng;
-use txweir_core::wire::{Completion, DescriptorCost, WireConfig};
+use txweir_core::base::rng::Rng;
+use txweir_core::model::wire::{Completion, DescriptorCost, WireConfig};
 use txweir_core::{Instant, Nanos, Rate};
 
 use super::egress::Egress;

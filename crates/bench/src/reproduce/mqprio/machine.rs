@@ -6,10 +6,10 @@
 
 use std::collections::VecDeque;
 
-use txweir_core::port::{Choice, Port, Queues};
-use txweir_core::rng::Rng;
-use txweir_core::select::Sender;
-use txweir_core::wire::{Departure, RingQueue, Wire, WireConfig};
+use txweir_core::path::port::{Choice, Port, Queues};
+use txweir_core::base::rng::Rng;
+use txweir_core::path::select::Sender;
+use txweir_core::model::wire::{Departure, RingQueue, Wire, WireConfig};
 use txweir_core::{Instant, Meta, Nanos, PathConfig, Wake};
 
 /// Classes.

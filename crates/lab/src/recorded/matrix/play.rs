@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use txweir_core::txpath::PathConfig;
-use txweir_core::wire::{Completion as Reports, WireConfig};
+use txweir_core::path::txpath::PathConfig;
+use txweir_core::model::wire::{Completion as Reports, WireConfig};
 use txweir_core::{Env, Instant, Nanos, Rate, Role};
 use txweir_tc::Policy;
 use txweir_transport::Tick;

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use txweir_core::Nanos;
-use txweir_core::fairsend::{Burst, Cause, FairSend, Quota, SenderId};
+use txweir_core::turns::{Burst, Cause, FairSend, Quota, SenderId};
 use txweir_transport::State;
 
 use super::{Machine, Setup, What};
