@@ -49,7 +49,7 @@ pub fn main(args: Args) -> Result<(), Failure> {
     }
     // A signal that is not taken would be met by its usual action once they are given back.
     while let Ok(Some(_)) = signals.pending() {}
-    served.map_err(|e| Failure::failed(e))
+    served.map_err(Failure::failed)
 }
 
 /// Applies a configuration, before anybody can ask for anything; what is wrong with it is said as the daemon says it.

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use txweir::lab::reproduce::{self, EXPERIMENTS, Published, Row};
 use txweir::lab::run::{Options, RunError, run};
 use txweir::lab::scenario::Scenario;
+use txweir_bench::handoff;
+use txweir_bench::reproduce::{self, EXPERIMENTS, Published, Row};
 
 use crate::bar::Bar;
-use crate::{Failure, handoff, replay};
+use crate::{Failure, replay};
 
 /// Options of `txweir lab`.
 #[derive(Debug, clap::Args)]
@@ -133,7 +134,15 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     if args.name.as_deref() == Some(handoff::NAME) {
         let ReproduceArgs { rounds, packets, producers, .. } = *args;
         let options = handoff::Options { rounds, packets, producers: producers.into() };
-        return handoff::main(args.json, options, &mut progress);
+        let measured = handoff::measure(options, &mut progress).map_err(Failure::failed)?;
+        if args.json {
+            let list: Vec<Value> =
+                measured.rows().map(|(r, [_, least, most])| sampled_row(&r, least, most)).collect();
+            println!("{:#}", Value::from(list));
+        } else {
+            print!("{}", measured.table());
+        }
+        return Ok(());
     }
     if let Some(given) = args.name.as_deref()
         && EXPERIMENTS.iter().all(|e| e.name != given)
@@ -157,7 +166,7 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
 }
 
 /// A row as a JSON object.
-pub(crate) fn row(r: &Row) -> Value {
+fn row(r: &Row) -> Value {
     let published =
         r.published.map(|Published { low, high }| if low == high { json!(low) } else { json!([low, high]) });
     json!({
@@ -173,4 +182,12 @@ pub(crate) fn row(r: &Row) -> Value {
         "within": r.within(),
         "fitted": r.fitted,
     })
+}
+
+/// A row of which there are several samples, as a JSON object.
+fn sampled_row(r: &Row, least: f64, most: f64) -> Value {
+    let mut value = row(r);
+    value["least"] = json!(least);
+    value["most"] = json!(most);
+    value
 }
