@@ -635,7 +635,7 @@ fn without_mark(bytes: &[u8], h: &Headers) -> Vec<u8> {
 fn check_mark(medium: Medium, bytes: &[u8]) -> bool {
     let before = parse(medium, bytes);
     let mut after = bytes.to_vec();
-    let marked = set_ce(&mut after, &before);
+    let marked = set_ce(&mut after, before.network_header());
     assert_eq!(marked, matches!(before.l3, L3::Ipv4 | L3::Ipv6) && before.ecn() != Ecn::NotEct);
     if !marked || before.ecn() == Ecn::Ce {
         assert_eq!(after, bytes);
@@ -672,30 +672,30 @@ fn the_corpus_has_right_checksums_and_keeps_them_when_marked() {
 fn marking_literal_bytes() {
     let mut ack = packet("tcp ack", Ethernet);
     let h = Headers::parse_ethernet(&ack);
-    assert!(set_ce(&mut ack, &h));
+    assert!(set_ce(&mut ack, h.network_header()));
     // 0x4502 became 0x4503: the checksum fell by one.
     assert_eq!((ack[15], &ack[24..26]), (0x03, &[0x32, 0x4f][..]));
-    assert!(set_ce(&mut ack, &h), "already marked");
+    assert!(set_ce(&mut ack, h.network_header()), "already marked");
     assert_eq!((ack[15], &ack[24..26]), (0x03, &[0x32, 0x4f][..]));
     // The other zero of one's complement is not rewritten when there is nothing to mark.
     let mut zero = ack.clone();
     zero[24..26].fill(0xff);
-    assert!(set_ce(&mut zero, &h) && zero[24..26] == [0xff, 0xff]);
+    assert!(set_ce(&mut zero, h.network_header()) && zero[24..26] == [0xff, 0xff]);
     let mut first = packet("v6 first", Ip);
     let h = Headers::parse_ip(&first);
-    assert!(set_ce(&mut first, &h));
+    assert!(set_ce(&mut first, h.network_header()));
     assert_eq!(first[..4], [0x60, 0x30, 0, 0]);
     let mut syn = packet("tcp syn", Ethernet);
     let h = Headers::parse_ethernet(&syn);
-    assert!(!set_ce(&mut syn, &h));
+    assert!(!set_ce(&mut syn, h.network_header()));
     assert_eq!(syn, packet("tcp syn", Ethernet));
     // Bytes that are not those of the headers: never a panic, never a wrong place.
     let h = Headers::parse_ethernet(&packet("tcp ack", Ethernet));
     ack[14] = 0x65;
-    assert!(!set_ce(&mut ack, &h));
+    assert!(!set_ce(&mut ack, h.network_header()));
     let h = Headers::parse_ip(&first);
     first[0] = 0x45;
-    assert!(!set_ce(&mut first, &h));
+    assert!(!set_ce(&mut first, h.network_header()));
     assert!(!set_ce(&mut ack[..20], &Headers::parse_ethernet(&packet("v6 first", Ethernet))));
     assert!(!set_ce(&mut [], &h));
 }
@@ -766,7 +766,7 @@ proptest! {
         bytes[10..12].copy_from_slice(&sum);
         prop_assert_eq!(residue(&bytes), 0);
         let h = Headers::parse_ip(&bytes);
-        prop_assert!(set_ce(&mut bytes, &h));
+        prop_assert!(set_ce(&mut bytes, h.network_header()));
         prop_assert_eq!(residue(&bytes), 0);
         let updated = [bytes[10], bytes[11]];
         bytes[10..12].fill(0);

@@ -6,12 +6,13 @@ use std::io;
 use txweir_core::base::queues::QueueSet;
 use txweir_core::base::tally::Tally;
 use txweir_core::model::wire::{DescriptorCost, WireConfig};
+use txweir_core::path::entry::HookCounts;
 use txweir_core::text::value::text_of;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Instant, Rate};
 use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions, Loss, Sent, VnetHdr};
 use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, FrameIo, WireSpec};
-use txweir_tc::tool::{Hook, HookCounts};
+use txweir_tc::tool::Hook;
 
 use crate::grammar::{Change, LinkType, Make, Send};
 use crate::traffic::{HEADERS, Traffic};

@@ -1,6 +1,7 @@
 //! `Arrival`: a frame on its way into a direction.
 
 use txweir_core::Meta;
+use txweir_core::packet::headers::Headers;
 use txweir_core::packet::route::Route;
 
 use crate::frame::Frame;
@@ -10,6 +11,8 @@ use crate::frame::Frame;
 pub struct Arrival {
     pub(crate) frame: Frame,
     pub(crate) meta: Meta,
+    /// What its bytes say.
+    pub(crate) headers: Headers,
     pub(crate) route: Route,
     /// Its transmit queue is chosen already.
     pub(crate) queue_chosen: bool,

@@ -301,7 +301,7 @@ impl Direction {
     /// The input is gone.
     pub fn receive(&mut self, input: &mut impl FrameIo) -> io::Result<Received> {
         let Some((hdr, len)) = input.recv(self.line.frames.landing())? else { return Ok(Received::Nothing) };
-        let Ok(meta) = self.classifier.meta(&hdr, self.line.frames.landed(len)) else {
+        let Ok((meta, headers)) = self.classifier.read(&hdr, self.line.frames.landed(len)) else {
             self.stats.malformed += 1;
             return Ok(Received::LeftOut);
         };
@@ -311,7 +311,7 @@ impl Direction {
         };
         self.stats.received += 1;
         self.stats.received_bytes += u64::from(meta.wire_len);
-        Ok(Received::Frame(Arrival { frame, meta, route: Route::default(), queue_chosen: false }))
+        Ok(Received::Frame(Arrival { frame, meta, headers, route: Route::default(), queue_chosen: false }))
     }
 
     /// Takes a frame into the path at `now`, which never goes back from one call to the next of this or
@@ -332,16 +332,16 @@ impl Direction {
 
     /// Into a path; the queue.
     pub(crate) fn enter(&mut self, now: Instant, arrival: Arrival) -> u16 {
-        let Arrival { frame, mut meta, route, queue_chosen } = arrival;
-        let by = Sender::default();
-        let chosen = match queue_chosen {
-            true => Choice::Made,
-            false => Choice::By(&by, None),
-        };
-        let queue = self.port.choose_for(&mut meta, chosen, now);
-        let wants = self.port.path(queue).is_some_and(TxPath::wants_detail);
-        let detail = wants.then(|| Detail { route, ..self.classifier.detail(frame.bytes()) });
-        match self.port.send_with(now, frame, meta, detail.as_ref(), Choice::Made, &mut self.line).1 {
+        let Arrival { mut frame, mut meta, headers, route, queue_chosen } = arrival;
+        if !queue_chosen {
+            self.port.choose_for(&mut meta, Choice::By(&Sender::default(), None), now);
+        }
+        frame.network = headers.network_header();
+        let wants = self.port.path(meta.queue).is_some_and(TxPath::wants_detail);
+        let detail = wants.then(|| Detail { route, ..self.classifier.detail(&headers, frame.bytes()) });
+        let (queue, sent) =
+            self.port.send_with(now, frame, meta, detail.as_ref(), Choice::Made, &mut self.line);
+        match sent {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
             Admitted::Cut(frame, _) => self.cut(now, frame, &meta, detail.map(Detail::piece)),
             // A forwarder's path does not say so.
@@ -466,6 +466,11 @@ impl Direction {
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.line.held_bytes()
+    }
+    /// Frames whose headers were read: each is read once, when it is received.
+    #[must_use]
+    pub const fn headers_read(&self) -> u64 {
+        self.classifier.headers_read()
     }
     /// Its counters.
     #[must_use]
@@ -592,10 +597,11 @@ fn cut(
         let room = segmenter.longest();
         for _ in 0..segmenter.segments() {
             let next = |room: &mut [u8]| segmenter.next_into(room).ok().flatten();
-            let Some(piece) = frames.build(room, next) else {
+            let Some(mut piece) = frames.build(room, next) else {
                 stats.no_memory += 1;
                 break;
             };
+            piece.network = whole.network;
             let mut m = *meta;
             m.len = u32::try_from(piece.bytes().len()).unwrap_or(u32::MAX);
             (m.wire_len, m.segs, m.gso_size, m.header_len) = (m.len, 1, 0, 0);

@@ -21,7 +21,6 @@ mod wire;
 pub use arrival::Arrival;
 pub use classify::Classifier;
 pub use direction::{Direction, DirectionConfig, DirectionStats, Received};
-pub use filtering::Asking;
 pub use frame::{Frame, Frames};
 pub use io::FrameIo;
 pub use notes::{Notes, SAMPLES_MAX, SampleCounts};

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use txweir_core::model::wire::{Departure, Wire, WireConfig};
-use txweir_core::packet::{headers, headers::Headers};
+use txweir_core::packet::headers;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue, flip_bit};
 use txweir_core::path::port::Queues;
 use txweir_core::path::txpath::BULK;
@@ -283,14 +283,12 @@ impl TxQueue for LineQueue<'_> {
     fn push(&mut self, mut frame: Frame, m: &Meta) {
         self.line.units += 1;
         self.line.left(m);
-        if m.marked || m.washed {
-            let headers = Headers::parse_ethernet(frame.bytes());
-            if m.marked {
-                headers::set_ce(frame.bytes_mut(), &headers);
-            }
-            if m.washed {
-                headers::clear_dscp(frame.bytes_mut(), &headers);
-            }
+        let network = frame.network;
+        if m.marked {
+            headers::set_ce(frame.bytes_mut(), network);
+        }
+        if m.washed {
+            headers::clear_dscp(frame.bytes_mut(), network);
         }
         match &mut self.line.device {
             Device::Wire(wire) => {

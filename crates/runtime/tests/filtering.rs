@@ -5,10 +5,13 @@ use std::io;
 
 use txweir_core::classify::packet::{NoOutlet, PortId};
 use txweir_core::packet::checksum::Sum;
-use txweir_core::{Env, Instant};
+use txweir_core::path::entry::{Entry, Hooked};
+use txweir_core::text::value::Words;
+use txweir_core::turns::Quota;
+use txweir_core::{Env, Handle, Instant};
 use txweir_device::segment::complete_checksum;
 use txweir_device::{Gso, Sent, VnetHdr};
-use txweir_runtime::{Asking, Direction, DirectionConfig, FrameIo, Notes, One, Outlets, Received};
+use txweir_runtime::{Direction, DirectionConfig, FrameIo, Notes, One, Outlets, Received};
 use txweir_tc::Source;
 use txweir_tc::tool::testing::Memory;
 use txweir_tc::tool::{Devices as _, Hook, Request, run};
@@ -45,11 +48,10 @@ fn through(lines: &str, frame: (VnetHdr, Vec<u8>)) -> (VnetHdr, Vec<u8>) {
     let mut way = Direction::new(config).unwrap();
     let mut port = List { incoming: [frame].into(), sent: Vec::new() };
     let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
-    let outlet = &mut NoOutlet;
-    let to = (PortId(1), block);
-    let mut asking =
-        Asking { filters, state, outlet, from: None, to, queues: 1, depth: 0, counted: Default::default() };
-    let arrival = way.classify(Instant(1), arrival, &mut asking).expect("it goes on");
+    let mut outlet = NoOutlet;
+    let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
+    entry.to = Some(Hooked { port: PortId(1), block });
+    let arrival = way.classify(arrival, 0, &mut entry).expect("it goes on");
     way.admit(Instant(1), arrival, &mut port).unwrap();
     way.advance(Instant(2), &mut port).unwrap();
     port.sent.pop().expect("it has left")
@@ -137,13 +139,62 @@ fn a_copy_takes_along_what_is_left_to_the_device() {
     let mut port = List { incoming: [(hdr, frame.clone())].into(), sent: Vec::new() };
     let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
     let (mut copies, mut notes) = (Vec::new(), Notes::default());
-    let outlet = &mut Outlets { up: &[to], copies: &mut copies, notes: &mut notes, now: Instant(1) };
-    let at = (PortId(9), block);
-    let counted = Default::default();
-    let mut asking = Asking { filters, state, outlet, from: None, to: at, queues: 1, depth: 0, counted };
-    assert!(way.classify(Instant(1), arrival, &mut asking).is_some());
+    let mut outlet = Outlets { up: &[to], copies: &mut copies, notes: &mut notes, now: Instant(1) };
+    let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
+    entry.to = Some(Hooked { port: PortId(9), block });
+    assert!(way.classify(arrival, 0, &mut entry).is_some());
     let [copy] = copies.as_slice() else { panic!("{} copies", copies.len()) };
     let mut again = vec![0; 4000];
     let (copied, len) = One(Some(copy)).recv(&mut again).unwrap().expect("a frame");
     assert_eq!((copied, &again[..len]), (hdr, &frame[..]));
+}
+
+/// Through filters at a hook and at a qdisc, flows that take turns, and a kind that wants more than the metadata, the headers
+/// of a frame are read once and its queue is chosen once.
+#[test]
+fn headers_are_read_once_and_a_queue_is_chosen_once() {
+    let mut devices = Memory::new(&["a"]);
+    let lines = "qdisc add dev a root handle 1: cake\nqdisc add dev a clsact\n\
+                 filter add dev a egress matchall action skbedit mark 7\n\
+                 filter add dev a parent 1: protocol ip prio 1 matchall classid 1:1";
+    let batch = Some(Source::new("b", lines));
+    let outcome = run(&Request { args: vec!["-b".into()], batch, ..Request::default() }, &mut devices);
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+    let block = devices.get("a").and_then(|a| a.block(Hook::EGRESS));
+    let (filters, state) = devices.classify();
+    let env = Env { queues: 4, ..Env::default() };
+    let config = DirectionConfig { wire: None, bql: None, env, ..DirectionConfig::default() };
+    let mut way = Direction::new(config).unwrap();
+    way.change(Instant(1), |qdiscs| {
+        qdiscs.add(Handle::ROOT, Some(Handle::new(1, 0)), "cake", &mut Words::new(&[])).expect("a root");
+    });
+    way.set_fairsend(Instant(1), Quota::segs(2));
+    let frames = 200;
+    let incoming = (0..frames).map(|i| left_to_the_device([10, 0, 0, i as u8], b"payload")).collect();
+    let mut port = List { incoming, sent: Vec::new() };
+    for _ in 0..frames {
+        let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
+        let mut outlet = NoOutlet;
+        let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
+        entry.to = Some(Hooked { port: PortId(1), block });
+        let arrival = way.classify(arrival, 0, &mut entry).expect("it goes on");
+        way.admit(Instant(1), arrival, &mut port).unwrap();
+    }
+    way.advance(Instant(2), &mut port).unwrap();
+    assert_eq!(port.sent.len(), frames);
+    assert_eq!((way.headers_read(), way.port().stats().chosen), (frames as u64, frames as u64));
+}
+
+/// The count above is of all readings: nothing else of the live loop reads headers.
+#[test]
+fn one_file_of_the_live_loop_reads_headers() {
+    let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let reads = |text: &str| text.contains("parse_ethernet") || text.contains("parse_ip");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(src).expect("the sources").flatten() {
+        if reads(&std::fs::read_to_string(entry.path()).unwrap_or_default()) {
+            found.push(entry.file_name());
+        }
+    }
+    assert_eq!(found, ["classify.rs"]);
 }

@@ -18,7 +18,7 @@ mod save;
 mod session;
 pub mod testing;
 
-pub use device::{Device, Devices, Hook, HookCounts, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
+pub use device::{Device, Devices, Hook, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
 pub use flags::Flags;
 pub use save::save;
 

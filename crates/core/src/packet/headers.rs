@@ -178,6 +178,15 @@ pub enum End {
     TooDeep,
 }
 
+/// Where the network header of a packet is, and what it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// What it is.
+    pub l3: L3,
+    /// Its offset, if it was found.
+    pub offset: Option<u16>,
+}
+
 /// What is known of one packet from its bytes. Fields that do not apply are zero or `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
@@ -245,6 +254,12 @@ impl Default for Headers {
 }
 
 impl Headers {
+    /// Where the network header is: what a change of its DS field goes by ([`set_ce`], [`clear_dscp`]).
+    #[must_use]
+    pub const fn network_header(&self) -> Network {
+        Network { l3: self.l3, offset: self.l3_offset }
+    }
+
     /// What is known of no bytes at all.
     pub const EMPTY: Self = Self {
         src: [0; 16],

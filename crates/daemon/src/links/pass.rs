@@ -4,8 +4,9 @@
 use txweir_core::Instant;
 use txweir_core::classify::filter::BlockId;
 use txweir_core::classify::packet::{PortId, Way};
-use txweir_runtime::{Arrival, Asking, Copy, One, Outlets, Received};
-use txweir_tc::tool::{Hook, HookCounts};
+use txweir_core::path::entry::{Entry, Hooked};
+use txweir_runtime::{Arrival, Copy, One, Outlets, Received};
+use txweir_tc::tool::Hook;
 
 use super::Links;
 use crate::grammar::Send;
@@ -59,22 +60,18 @@ impl Links {
     ) {
         let ingress = from.map(|from| {
             let link = &self.all[from];
-            (self.ports.of(link.name.as_str()), hook_of(link, Hook::Ingress, Hook::INGRESS))
+            let block = hook_of(link, Hook::Ingress, Hook::INGRESS);
+            Hooked { port: self.ports.of(link.name.as_str()), block }
         });
         let link = &mut self.all[to];
-        let egress = (self.ports.of(link.name.as_str()), hook_of(link, Hook::Clsact, Hook::EGRESS));
-        let mut asking = Asking {
-            filters: &self.filters,
-            state: &mut self.state,
-            outlet: &mut Outlets { up, copies, notes: &mut self.notes, now },
-            from: ingress,
-            to: egress,
-            queues: link.queues,
-            depth,
-            counted: [HookCounts::default(); 2],
-        };
-        let arrival = link.way.classify(now, arrival, &mut asking);
-        let [received, sent] = asking.counted;
+        let block = hook_of(link, Hook::Clsact, Hook::EGRESS);
+        let mut outlet = Outlets { up, copies, notes: &mut self.notes, now };
+        let mut entry = Entry::new(&self.filters, &mut self.state, &mut outlet, now);
+        entry.from = ingress;
+        entry.to = Some(Hooked { port: self.ports.of(link.name.as_str()), block });
+        entry.queues = link.queues;
+        let arrival = link.way.classify(arrival, depth, &mut entry);
+        let [received, sent] = entry.counted;
         link.hook_counts.add(sent);
         if let Some(arrival) = arrival {
             admit(now, link, arrival);
