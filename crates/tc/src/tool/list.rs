@@ -11,7 +11,7 @@ use super::session::Session;
 use super::{Device, Flags, Hook, HookCounts, actions, blocks, filters};
 use crate::action::Ways;
 use crate::ast::{ChainCommand, ClassCommand, Command, FilterCommand, Place, QdiscCommand, Target};
-use crate::command::{Failure, UNPARSABLE};
+use crate::failure::{Failure, UNPARSABLE};
 use crate::json::{self, Object};
 use crate::show::{self, Classes, Form};
 use crate::source::Source;
