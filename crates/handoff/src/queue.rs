@@ -28,7 +28,8 @@ use txweir_core::{base::tally::Tally, sched::cx::Cx};
 
 use crate::baton::{Baton, Flags};
 use crate::list::{Append, list};
-use crate::owned::{Answer, Askers, Cutter, HandoffStats, Listed, Owned, WORDS};
+use crate::listed::{Answer, Askers, Listed};
+use crate::owned::{Cutter, HandoffStats, Owned, WORDS};
 use crate::snapshot::Published;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 use crate::wake::Wakeup;
@@ -113,10 +114,6 @@ impl<F> fmt::Debug for QueueConfig<F> {
     }
 }
 
-/// The number of a packet among those that a sender asked about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(pub u64);
-
 /// What became of a packet.
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
@@ -192,10 +189,10 @@ impl<D: TxQueue> Queue<D> {
     /// A queue from its path and its device. `service` is how whoever calls [`serve`](Self::serve) is told to.
     pub fn new(path: TxPath<D::Frame>, dev: D, config: QueueConfig<D::Frame>, service: Wakeup) -> Self {
         let (append, take) = list(config.list, config.details);
-        let QueueConfig { drain, budget, clock, poll, publish, .. } = config;
+        let QueueConfig { drain, budget, clock, poll, publish, done, cut, .. } = config;
         let askers = Askers::default();
         let details = u32::from(path.wants_detail());
-        let owned = Owned::new(path, dev, take, Arc::clone(&askers), config);
+        let owned = Owned::new(path, dev, take, Arc::clone(&askers), done, cut);
         Self {
             baton: Baton::new(owned),
             list: append,
@@ -388,7 +385,7 @@ impl<D: TxQueue> Queue<D> {
     }
 
     /// What time it is on its clock.
-    pub fn now(&self) -> Instant {
+    pub(crate) fn now(&self) -> Instant {
         (self.clock)()
     }
 
@@ -407,6 +404,3 @@ impl<D: TxQueue> Queue<D> {
         self.baton.is_taken() || self.baton.flags().has(CALLS)
     }
 }
-
-/// A queue that is shared.
-pub type SharedQueue<D> = Arc<Queue<D>>;

@@ -13,7 +13,7 @@ use txweir_device::segment::complete_checksum;
 use txweir_device::{Gso, Sent, VnetHdr};
 use txweir_runtime::{Direction, DirectionConfig, FrameIo, Notes, One, Outlets, Received};
 use txweir_tc::Source;
-use txweir_tc::tool::testing::Memory;
+use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Devices as _, Hook, Request, run};
 
 /// A port with frames to be received, and one that remembers what was sent.

@@ -1,6 +1,6 @@
 //! Actions where txweir says something else than Linux. Where it says the same: `linux.rs`.
 
-use txweir_tc::tool::testing::Memory;
+use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Outcome, Request, run};
 
 fn ask(devices: &mut Memory, line: &str) -> Outcome {

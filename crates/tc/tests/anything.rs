@@ -2,7 +2,7 @@
 //! from good lines with mistakes in them. The fuzz target `tc_line` is the same function under a fuzzer.
 
 use proptest::prelude::*;
-use txweir_tc::tool::testing::any_text;
+use txweir_tc::testing::any_text;
 
 /// Lines that are good, to start mistakes from; each is a seed of the fuzz target too.
 const GOOD: [&str; 14] = [

@@ -5,7 +5,7 @@ use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Env, Handle, Instant, Meta};
 use txweir_tc::Source;
-use txweir_tc::tool::testing::{Memory, MemoryDevice};
+use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Outcome, Request, run, save};
 
 /// Does lines, as a batch.

@@ -9,7 +9,7 @@ use txweir_core::classify::{action::Run, filter::Verdict};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Env, Instant, Meta};
 use txweir_tc::Source;
-use txweir_tc::tool::testing::{Memory, MemoryDevice};
+use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Hook, Request, run};
 
 fn bytes(hex: &str) -> Vec<u8> {

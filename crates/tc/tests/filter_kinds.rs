@@ -1,6 +1,6 @@
 //! flower, basic and flow where txweir's words and prints are its own.
 
-use txweir_tc::tool::testing::Memory;
+use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Outcome, Request, run};
 
 /// A line in words; what stands in parentheses after `match` is one.

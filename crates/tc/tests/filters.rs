@@ -6,7 +6,7 @@ use txweir_core::classify::{action::Run, filter::Verdict};
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Handle, Instant, Meta};
 use txweir_tc::Source;
-use txweir_tc::tool::testing::Memory;
+use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Devices, Hook, Outcome, Request, run, save};
 
 fn tc(devices: &mut Memory, line: &str) -> Outcome {

@@ -7,7 +7,7 @@ use txweir_core::qdisc::KINDS;
 use txweir_tc::Source;
 use txweir_tc::language::{self, Object};
 use txweir_tc::lex::{self, Word};
-use txweir_tc::tool::testing::Memory;
+use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Request, run};
 
 /// One line of the table.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use txweir_core::{Env, Instant};
 use txweir_tc::Source;
-use txweir_tc::tool::testing::{Memory, MemoryDevice};
+use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Request, run, save};
 
 /// Commands that are not answered as Linux does, each with its row of PARITY.md.

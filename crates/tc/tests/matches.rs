@@ -7,7 +7,7 @@ use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
 use txweir_core::packet::headers::{Fragment, Headers, L3};
 use txweir_core::{Instant, Meta};
 use txweir_tc::Source;
-use txweir_tc::tool::testing::Memory;
+use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Hook, Request, run};
 
 /// Frames of which Linux says something else, by a row of PARITY.md.

@@ -2,7 +2,7 @@
 
 use txweir_core::base::env::Offload;
 use txweir_core::{Env, Meta};
-use txweir_tc::tool::testing::{Memory, MemoryDevice};
+use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Outcome, Request, run, save};
 
 fn tc(devices: &mut Memory, line: &str) -> Outcome {

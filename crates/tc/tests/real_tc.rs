@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use proptest::prelude::RngExt as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use txweir_core::Env;
-use txweir_tc::tool::testing::{Memory, MemoryDevice};
+use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Request, run};
 
 const DEV: &str = "t0";

@@ -3,7 +3,7 @@
 use txweir_core::text::value::Name;
 use txweir_core::{Env, Rate};
 use txweir_tc::Source;
-use txweir_tc::tool::testing::{Memory, MemoryDevice};
+use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Outcome, Request, run, save};
 
 fn tc(devices: &mut Memory, line: &str) -> Outcome {

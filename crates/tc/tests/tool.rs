@@ -5,7 +5,7 @@ use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::{Env, Instant, Meta};
 use txweir_tc::Source;
-use txweir_tc::tool::testing::{Memory, MemoryDevice};
+use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Device, Devices, Hook, LinkLine, Outcome, Request, run, save};
 
 fn devices() -> Memory {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use txweir_core::qdisc::KINDS;
 use txweir_core::{Env, Rate};
-use txweir_tc::tool::testing::{Memory, MemoryDevice};
+use txweir_tc::memory::{Memory, MemoryDevice};
 use txweir_tc::tool::{Request, run};
 
 fn folder() -> PathBuf {

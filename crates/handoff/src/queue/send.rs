@@ -6,8 +6,9 @@ use txweir_core::{Admitted, Detail, Meta};
 use txweir_core::{Instant, Nanos};
 
 use crate::baton::{Flags, Turn};
-use crate::owned::{Listed, Owned};
-use crate::queue::{Drain, Handed, NEVER, Queue, Rest, Ticket, WAITING, WORK};
+use crate::listed::{Listed, Ticket};
+use crate::owned::Owned;
+use crate::queue::{Drain, Handed, NEVER, Queue, Rest, WAITING, WORK};
 use crate::sync::barrier;
 #[cfg(not(loom))]
 use crate::wake::Wakeup;

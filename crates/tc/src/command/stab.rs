@@ -5,9 +5,10 @@ use txweir_core::base::link::LinkLayer;
 use txweir_core::text::value::{Value, Words};
 
 use super::reader::Reader;
-use super::{Failure, Part, whole};
+use super::{Part, whole};
 use crate::ast::{At, Stab};
 use crate::diagnostic::code;
+use crate::failure::Failure;
 use crate::lex::Word;
 
 /// The keys of a size table (tc-stab(8)), in the order in which tc tries them on an abbreviation.

@@ -26,7 +26,7 @@ impl Hook {
     pub const EGRESS: Handle = Handle::new(0xffff, 0xfff3);
 
     /// The word that tc has for it.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ingress => "ingress",
             Self::Clsact => "clsact",

@@ -12,7 +12,7 @@ use super::session::Session;
 use super::{Device, Flags, Hook, actions, blocks, filters};
 use crate::action::Ways;
 use crate::ast::{ChainCommand, ClassCommand, Command, FilterCommand, Place, QdiscCommand, Target};
-use crate::command::{Failure, UNPARSABLE};
+use crate::failure::{Failure, UNPARSABLE};
 use crate::json::{self, Object};
 use crate::show::{self, Classes, Form};
 use crate::source::Source;
