@@ -857,7 +857,7 @@ fn details_of_literal_segments() {
 fn a_washed_packet_keeps_its_ecn_field_and_a_right_checksum() {
     let mut bytes = segment(&[], 0);
     let h = Headers::parse_ethernet(&bytes);
-    clear_dscp(&mut bytes, &h);
+    clear_dscp(&mut bytes, h.network_header());
     assert_eq!(bytes[15], 2);
     let sum: u32 = bytes[14..34].chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c[1])).sum();
     assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
@@ -865,11 +865,11 @@ fn a_washed_packet_keeps_its_ecn_field_and_a_right_checksum() {
     let mut bytes = [&[0; 12][..], &[0x86, 0xdd, 0x6b, 0x9a, 0xbc, 0xde], &[0; 36]].concat();
     let h = Headers::parse_ethernet(&bytes);
     assert_eq!(h.ds, 0xb9);
-    clear_dscp(&mut bytes, &h);
+    clear_dscp(&mut bytes, h.network_header());
     assert_eq!(bytes[14..18], [0x60, 0x1a, 0xbc, 0xde]);
     // What is not IP stays.
     let mut arp = [&[0; 12][..], &[8, 6], &[0xff; 28]].concat();
     let before = arp.clone();
-    clear_dscp(&mut arp, &Headers::parse_ethernet(&before));
+    clear_dscp(&mut arp, Headers::parse_ethernet(&before).network_header());
     assert_eq!(arp, before);
 }

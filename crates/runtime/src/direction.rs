@@ -621,6 +621,7 @@ fn departed(stats: &mut DirectionStats, meta: &Meta) {
 /// What came of receiving.
 #[must_use]
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it lives on the stack, for one frame")]
 pub enum Received {
     /// A frame, to be admitted.
     Frame(Arrival),
