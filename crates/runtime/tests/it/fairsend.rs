@@ -1,5 +1,4 @@
 //! A direction whose flows take turns, in virtual time.
-#![allow(missing_docs)]
 
 use std::collections::VecDeque;
 use std::io;
