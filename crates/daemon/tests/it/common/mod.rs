@@ -1,5 +1,4 @@
 //! A daemon in virtual time.
-#![allow(dead_code, reason = "each test uses a part of it")]
 
 use serde_json::Value;
 use txweir_core::Instant;

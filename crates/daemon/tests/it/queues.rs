@@ -1,8 +1,6 @@
 //! Links of several transmit queues in virtual time: each queue has its own qdiscs, byte limit and ring.
 
-mod common;
-
-use common::{MS, World};
+use crate::common::{MS, World};
 use txweir_core::sched::schedule::{ClassConfig, LineConfig, Service};
 use txweir_core::{Instant, Rate};
 

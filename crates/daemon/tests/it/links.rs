@@ -1,8 +1,6 @@
 //! Links in virtual time: what commands do to them, and what becomes of packets.
 
-mod common;
-
-use common::{MS, World};
+use crate::common::{MS, World};
 use txweir_core::Instant;
 
 #[test]
