@@ -1,9 +1,5 @@
 //! What the monitor finds: each way to stand still, planted by a device or a service that does not do its part; and nothing where
 //! there is nothing.
-#![cfg(not(loom))]
-#![allow(missing_docs)]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,7 +8,7 @@ use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::{Admitted, DqlConfig, Meta, Nanos, PathConfig, TxPath};
 use txweir_handoff::*;
 
-use common::own_time::{clock, pass};
+use crate::common::own_time::{clock, pass};
 
 /// A device that tells nobody anything.
 struct Mute {

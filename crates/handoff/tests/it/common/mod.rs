@@ -1,5 +1,4 @@
 //! What the tests share: a clock, queues over rings, and the threads behind them.
-#![allow(dead_code, missing_docs)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,15 +1,11 @@
 //! Filters that are changed while threads classify by them: no sender waits, none sees half a change.
-#![cfg(not(loom))]
-#![allow(missing_docs)]
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::clock;
+use crate::common::clock;
 use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, Vlan, Wanted};
 use txweir_core::classify::filter::{Goal, Matchall, Named, Rule, What};
 use txweir_core::classify::packet::NoOutlet;

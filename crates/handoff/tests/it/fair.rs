@@ -1,15 +1,11 @@
 //! Workers that share a queue and send with different eagerness: with turns each gets the same.
-#![cfg(not(loom))]
-#![allow(missing_docs)]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Bell2, clock, path};
+use crate::common::{Bell2, clock, path};
 use txweir_core::model::testing::VecDevice;
 use txweir_core::{Admitted, Meta};
 use txweir_handoff::*;

@@ -1,8 +1,4 @@
 //! The watchdog: a stopped queue has its device reset, once; nothing goes into the device meanwhile, and all of it goes on.
-#![cfg(not(loom))]
-#![allow(missing_docs)]
-
-mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +10,8 @@ use txweir_core::path::txpath::Stops;
 use txweir_core::{Admitted, DqlConfig, Meta, Nanos, PathConfig, TxPath};
 use txweir_handoff::*;
 
-use common::own_time::{clock, pass};
+use crate::common;
+use crate::common::own_time::{clock, pass};
 
 /// What can be seen of a device, and done to it.
 #[derive(Default)]

@@ -1,15 +1,11 @@
 //! Senders on real threads: nothing is lost, nothing stands still, each sender's order holds, each learns what it asks for.
-#![cfg(not(loom))]
-#![allow(missing_docs)]
-
-mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use common::{Bell2, Receiver, clock, forwarding, over_a_ring, path};
+use crate::common::{Bell2, Receiver, clock, forwarding, over_a_ring, path};
 use txweir_core::model::testing::VecDevice;
 use txweir_core::{Admitted, DropReason, Meta, Nanos, PathConfig, Role, TxPath};
 use txweir_handoff::*;
