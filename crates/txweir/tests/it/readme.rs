@@ -1,6 +1,6 @@
 //! The README shows the examples as they are compiled and run.
 
-const README: &str = include_str!("../../../README.md");
+const README: &str = include_str!("../../../../README.md");
 
 /// The part of a source between two lines, without blank ends.
 fn part<'a>(source: &'a str, from: &str, to: &str) -> &'a str {
@@ -11,10 +11,10 @@ fn part<'a>(source: &'a str, from: &str, to: &str) -> &'a str {
 
 #[test]
 fn shows_the_examples_as_they_are() {
-    let channel = part(include_str!("../examples/backpressure.rs"), "/// Sends `count`", "fn main()");
+    let channel = part(include_str!("../../examples/backpressure.rs"), "/// Sends `count`", "fn main()");
     assert!(README.contains(channel), "README.md does not show examples/backpressure.rs as it is");
     let wrapper =
-        part(include_str!("../examples/smoltcp_device.rs"), "/// A device whose", "fn at(now: Time)");
+        part(include_str!("../../examples/smoltcp_device.rs"), "/// A device whose", "fn at(now: Time)");
     assert!(README.contains(wrapper), "README.md does not show examples/smoltcp_device.rs as it is");
 }
 

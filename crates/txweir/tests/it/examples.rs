@@ -1,19 +1,19 @@
 //! The examples do what they say.
 
-#[path = "../examples/backpressure.rs"]
+#[path = "../../examples/backpressure.rs"]
 #[allow(dead_code)]
 mod backpressure;
-#[path = "../examples/fairsend_quinn.rs"]
+#[path = "../../examples/fairsend_quinn.rs"]
 #[allow(dead_code)]
 mod fairsend_quinn;
-#[path = "../examples/fairsend_smoltcp.rs"]
+#[path = "../../examples/fairsend_smoltcp.rs"]
 #[allow(dead_code)]
 mod fairsend_smoltcp;
 #[cfg(feature = "handoff")]
-#[path = "../examples/handoff_tokio.rs"]
+#[path = "../../examples/handoff_tokio.rs"]
 #[allow(dead_code)]
 mod handoff_tokio;
-#[path = "../examples/smoltcp_device.rs"]
+#[path = "../../examples/smoltcp_device.rs"]
 #[allow(dead_code)]
 mod smoltcp_device;
 
