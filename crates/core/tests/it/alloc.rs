@@ -1,5 +1,5 @@
-//! Law 12: nothing is allocated after start. Every call to the global allocator is counted, per thread: the tests that
-//! run beside these, on threads of their own, do not count.
+//! Law 12: nothing is allocated after start. Every call to the global allocator is counted, per thread: calls of other
+//! tests, on threads of their own, do not count.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
