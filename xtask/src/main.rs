@@ -1,5 +1,6 @@
 //! Workspace chores: `cargo xtask test | tidy | gen | gate`.
 
+mod binaries;
 mod docs;
 mod gate;
 mod layers;
