@@ -696,8 +696,8 @@ fn marking_literal_bytes() {
     let h = Headers::parse_ip(&first);
     first[0] = 0x45;
     assert!(!set_ce(&mut first, h.network_header()));
-    assert!(!set_ce(&mut ack[..20], &Headers::parse_ethernet(&packet("v6 first", Ethernet))));
-    assert!(!set_ce(&mut [], &h));
+    assert!(!set_ce(&mut ack[..20], Headers::parse_ethernet(&packet("v6 first", Ethernet)).network_header()));
+    assert!(!set_ce(&mut [], h.network_header()));
 }
 
 fn any_packet() -> impl Strategy<Value = (Medium, Vec<u8>)> {
