@@ -3,6 +3,7 @@
 mod docs;
 mod gate;
 mod layers;
+mod prose;
 mod test;
 mod tidy;
 

@@ -36,9 +36,10 @@ pub struct Args {
 
     /// Device whose speed paces the packets: rate=1gbit,ring=1024[,bql=off][,...]
     ///
-    /// Keys: rate, ring (descriptors; a full Ethernet frame takes 3.4, a super-frame of 64 KiB 21.5, unless
-    /// `descriptors` says otherwise), bql (on or off), bql-min, bql-max, bql-hold, completion (250us, immediate,
-    /// 64p/1ms), latency (5us or 5us/20us), doorbell, descriptors (1 or 1514:3.4/65226:21.5), overhead, min-frame.
+    /// Keys: rate, ring (descriptors; a full Ethernet frame takes 3.4, a super-frame of 64 KiB
+    /// 21.5, unless `descriptors` says otherwise), bql (on or off), bql-min, bql-max, bql-hold,
+    /// completion (250us, immediate, 64p/1ms), latency (5us or 5us/20us), doorbell, descriptors
+    /// (1 or 1514:3.4/65226:21.5), overhead, min-frame.
     #[arg(long, value_name = "SPEC")]
     wire: String,
 

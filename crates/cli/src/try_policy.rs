@@ -37,7 +37,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "20ms", allow_hyphen_values = true)]
     rtt: String,
 
-    /// A mix (bulk+rr, rrul, voip, web, incast, many-flows), a scenario file, or a capture (pcap, pcapng)
+    /// A mix (bulk+rr, rrul, voip, web, incast, many-flows), a scenario file, or a capture (pcap,
+    /// pcapng)
     ///
     /// Only the [[traffic]] of a scenario is used: the first `from` is before the bottleneck, its
     /// peers are beyond it, and so on. Packets of a capture arrive at the bottleneck at the times
@@ -58,7 +59,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Congestion control of the hosts' TCP: cubic, reno, bbr, bbr3, dctcp, prague or cubic+ (with HyStart++)
+    /// Congestion control of the hosts' TCP: cubic, reno, bbr, bbr3, dctcp, prague or cubic+ (with
+    /// HyStart++)
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     cc: String,
 

@@ -90,7 +90,7 @@ pub struct Make {
     #[arg(long = "if", value_name = "[NETNS/]IF")]
     pub interface: Option<String>,
 
-    /// What can also be changed later.
+    /// Options that can also be changed later.
     #[command(flatten)]
     pub change: Change,
 }
@@ -163,11 +163,13 @@ pub struct Send {
           value_parser = within::<1, SEND_MAX>)]
     pub packets: u32,
 
-    /// Bytes of each frame, Ethernet header included, at least 42 [default: the largest that the MTU allows]
+    /// Bytes of each frame, Ethernet header included, at least 42 [default: the largest that the
+    /// MTU allows]
     #[arg(long, value_name = "BYTES", value_parser = within::<42, { u32::MAX }>)]
     pub size: Option<u32>,
 
-    /// Priority, or a class as MAJOR:MINOR (tc-prio(8)) [default: by the TOS field, as for a forwarded packet]
+    /// Priority, or a class as MAJOR:MINOR (tc-prio(8)) [default: by the TOS field, as for a
+    /// forwarded packet]
     #[arg(long, value_name = "P", value_parser = priority)]
     pub priority: Option<u32>,
 
