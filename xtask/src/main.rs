@@ -4,6 +4,7 @@ mod binaries;
 mod docs;
 mod gate;
 mod layers;
+mod prose;
 mod test;
 mod tidy;
 
