@@ -65,7 +65,7 @@ pub trait Value: Show + Clone + PartialEq + Sized {
 
 /// Why a value was refused, where its type can say more than that it is not such a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     /// The kind of error.
     pub kind: ErrorKind,
     /// What was expected.
@@ -104,7 +104,7 @@ impl<'a> Words<'a> {
         self.refusal = Some(Refusal { kind, expected, hint });
     }
     /// Why the value read last was refused, if its type said so; taken.
-    pub fn take_refusal(&mut self) -> Option<Refusal> {
+    pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
         self.refusal.take()
     }
     /// The index of the word that `take` gives next.
@@ -112,7 +112,7 @@ impl<'a> Words<'a> {
         self.at
     }
     /// Goes back (or on) to the word at index `at`.
-    pub fn rewind(&mut self, at: usize) {
+    pub(crate) fn rewind(&mut self, at: usize) {
         self.at = at.min(self.words.len());
     }
     /// The next word, not taken.
@@ -283,7 +283,7 @@ fn share_of_link(percent: &str, words: &mut Words<'_>) -> Option<Rate> {
 /// A size that may be followed by a cell, `5kb/8` (tc-tbf(8), "burst"): a power of two up to 128. The cell only
 /// shaped the table of transmission times that tc once gave to the kernel; it is checked and has no effect.
 #[doc(hidden)]
-pub fn take_with_cell<V: Value>(words: &mut Words<'_>) -> Option<V> {
+pub(crate) fn take_with_cell<V: Value>(words: &mut Words<'_>) -> Option<V> {
     let word = words.take()?;
     let Some((size, cell)) = word.split_once('/') else { return V::take(&mut Words::new(&[word])) };
     let is_cell = |n: u32| n.is_power_of_two() && n <= CELL_MAX;
