@@ -99,7 +99,8 @@ pub const BUGS: &[Bug] = &[
         file: "src/baton.rs",
         edits: &[Edit {
             old: "        let (taken, free) = (TAKEN | behind.0, behind.0);",
-            new: "        if true {\n            return Ok(());\n        }\n        let (taken, free) = (TAKEN | behind.0, behind.0);",
+            new: "        if true {\n            return Ok(());\n        }\n\
+                  \x20       let (taken, free) = (TAKEN | behind.0, behind.0);",
         }],
         models: &["a_packet_beside_the_end_of_a_run_is_sent", "a_completion_beside_a_stop_is_seen"],
     },
