@@ -10,7 +10,7 @@ pub fn run(extra: &[&str]) -> Result<(), String> {
     let mut sum = Sum::default();
     let mut command = Command::new("cargo");
     command
-        .args(["test", "--locked", "--workspace", "--no-fail-fast"])
+        .args(["test", "--locked", "--workspace", "--no-fail-fast", "--features", "txweir/handoff"])
         .args(extra)
         .current_dir(crate::root());
     cargo(command, &mut sum)?;
