@@ -164,7 +164,13 @@ impl<D: TxQueue> Queue<D> {
             Ok(()) => return Handed::Listed,
             Err(item) => item,
         };
-        // Full. If nobody is at it, there is something to be done about that.
+        self.send_to_full_list(item, detail)
+    }
+
+    /// The list is full. If no thread has the queue, this one empties the list and tries again.
+    #[cold]
+    #[inline(never)]
+    fn send_to_full_list(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
         match self.call(WORK, "list full") {
             Rest::Elsewhere => Handed::Done(Admitted::Full(item.frame)),
             _ => match self.append(item, detail) {
@@ -175,6 +181,7 @@ impl<D: TxQueue> Queue<D> {
     }
 
     /// Appends to the list and says so.
+    #[inline]
     pub(crate) fn append(
         &self,
         item: Listed<D::Frame>,
