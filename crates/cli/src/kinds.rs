@@ -1,11 +1,11 @@
 //! `txweir kinds`: what can be configured and what is counted, from the declarations in the code.
 
-use txweir::core::params::{Param, Shown};
-use txweir::core::qdisc::classful::ClassSpec;
 use txweir::core::qdisc::{KINDS, kind};
-use txweir::core::spec::Spec;
-use txweir::core::stats::Counter;
-use txweir::core::value::{Value, Words, text_of};
+use txweir::core::sched::classful::ClassSpec;
+use txweir::core::sched::spec::Spec;
+use txweir::core::text::params::{Param, Shown};
+use txweir::core::text::stats::Counter;
+use txweir::core::text::value::{Value, Words, text_of};
 use txweir::tc::json::{self, Object};
 use txweir::{Bytes, Env, ErrorKind, Rate};
 

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
-use txweir::core::headers::{Headers, L4, tcp_flag};
+use txweir::core::packet::headers::{Headers, L4, tcp_flag};
 use txweir_device::testnet::NetNs;
 use txweir_device::{Packet, PacketOptions};
 

@@ -15,7 +15,7 @@
 
 use std::fmt;
 
-use txweir_core::checksum::Sum;
+use txweir_core::packet::checksum::Sum;
 
 use crate::vnet::{Gso, VnetHdr};
 
@@ -181,12 +181,6 @@ impl<'a> Segmenter<'a> {
     #[must_use]
     pub fn segments(&self) -> usize {
         (self.frame.len() - self.header_len).div_ceil(self.gso_size).max(1)
-    }
-
-    /// Bytes of all headers that each segment repeats.
-    #[must_use]
-    pub fn header_len(&self) -> usize {
-        self.header_len
     }
 
     /// Bytes of the longest segment: the room that [`next_into`](Self::next_into) needs.

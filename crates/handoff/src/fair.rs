@@ -1,6 +1,6 @@
 //! Turns between threads: no sender has more than its quota waiting in a queue that others send by as well.
 //!
-//! Senders on one thread yield by standing in line (`txweir_core::fairsend`). Senders on several threads share no line, and a
+//! Senders on one thread yield by standing in line (`txweir_core::turns`). Senders on several threads share no line, and a
 //! thread that sends ten times as eagerly has ten times the packets in the admission list and in the qdiscs. Here each
 //! [`Worker`] may have so many segments between it and the device; once they are used up it waits until some have gone to the
 //! device, and meanwhile the others' packets go. In a queue that is first in, first out, that is a turn of the quota for each
@@ -19,8 +19,8 @@
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use txweir_core::device::{Completed, DeviceError, TxQueue};
-use txweir_core::fairsend::Load;
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
+use txweir_core::turns::Load;
 use txweir_core::{Admitted, DropReason, Meta};
 
 use crate::queue::{Handed, Queue};
@@ -237,11 +237,6 @@ impl Worker {
                 Admitted::Queued => Admitted::Queued,
                 Admitted::Dropped(reason) => Admitted::Dropped(reason),
                 Admitted::Cut(owed, max) => Admitted::Cut(owed.frame, max),
-                #[cfg(loom)]
-                Admitted::Full(Owed { frame, debt }) if crate::planted::is(crate::planted::Bug::DebtKept) => {
-                    std::mem::forget(debt);
-                    Admitted::Full(frame)
-                }
                 Admitted::Full(owed) => Admitted::Full(owed.frame),
             }),
         })
@@ -249,25 +244,8 @@ impl Worker {
 
     /// Has `wakeup` told once it may send; at once if it may. One at a time: a later one replaces it.
     pub fn when_turn(&self, wakeup: Wakeup) {
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::TurnFirst) {
-            self.account.waits.store(1, Ordering::Release);
-            self.account.tell();
-        }
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::LookFirst) {
-            self.account.tell();
-        }
         if let Ok(mut waiter) = self.account.waiter.lock() {
             *waiter = Some(wakeup);
-        }
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::TurnFirst) {
-            return;
-        }
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::LookFirst) {
-            return self.account.waits.store(1, Ordering::Release);
         }
         self.account.waits.store(1, Ordering::Release);
         self.account.tell();

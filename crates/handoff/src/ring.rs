@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use txweir_core::Meta;
-use txweir_core::device::{Completed, DeviceError, TxQueue};
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 
 use crate::list::{Append, Take, list};
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, barrier, fence};

@@ -3,9 +3,9 @@
 
 use std::time::Instant as Wall;
 
-use txweir_core::txpath::PathConfig;
-use txweir_core::value::Words;
-use txweir_core::wire::{Completion, WireConfig};
+use txweir_core::model::wire::{Completion, WireConfig};
+use txweir_core::path::txpath::PathConfig;
+use txweir_core::text::value::Words;
 use txweir_core::{Handle, Instant, Nanos};
 use txweir_lab::cpu::Cpu;
 use txweir_lab::link::LinkConfig;

@@ -1,6 +1,6 @@
 //! What runs on top of a TCP connection: netperf's TCP_STREAM and TCP_RR, both ends.
 
-use txweir_core::time::{Instant, Nanos};
+use txweir_core::base::time::{Instant, Nanos};
 use txweir_transport::{Connection, State};
 
 use crate::cpu::Cpu;

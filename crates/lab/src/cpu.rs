@@ -1,6 +1,6 @@
 //! A host's processor as one server in virtual time: work waits for the work before it.
 
-use txweir_core::time::{Instant, Nanos};
+use txweir_core::base::time::{Instant, Nanos};
 
 /// A processor with a cost per message and per byte; both zero by default, so that it is not there.
 #[derive(Clone, Copy, Debug, Default)]

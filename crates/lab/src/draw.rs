@@ -6,7 +6,7 @@
 use std::f64::consts::{LN_2, SQRT_2};
 
 use txweir_core::Nanos;
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 
 /// Natural logarithm of a number above zero that is not subnormal; to about 15 digits.
 pub fn ln(x: f64) -> f64 {

@@ -6,8 +6,8 @@ use crate::cpu::Cpu;
 use crate::engine::{Alarm, Engine, Event, Lane, Payload, Trace};
 use crate::frame::Frame;
 use crate::tcp::{Addr, Conn, Label, More, TcpConfig};
-use txweir_core::rng::Rng;
-use txweir_core::time::{Instant, Nanos};
+use txweir_core::base::rng::Rng;
+use txweir_core::base::time::{Instant, Nanos};
 
 /// What the net is like.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 use std::io::{self, Write};
 
-use txweir_core::time::Instant;
+use txweir_core::base::time::Instant;
 
 /// What an event means to its actor: a small value, no pointer, no closure.
 pub trait Payload: Copy {
@@ -370,7 +370,7 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txweir_core::rng::Rng;
+    use txweir_core::base::rng::Rng;
 
     impl Payload for u32 {
         fn word(self) -> u64 {

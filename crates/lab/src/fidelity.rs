@@ -25,7 +25,7 @@ mod leaves;
 use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
-use txweir_core::value::text_of;
+use txweir_core::text::value::text_of;
 use txweir_core::{Nanos, Rate};
 
 pub use leaves::{Leaf, leaves};

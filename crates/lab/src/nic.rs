@@ -8,20 +8,20 @@ mod probe;
 
 use std::collections::VecDeque;
 
-use txweir_core::cx::Cx;
-use txweir_core::hash::FlowHasher;
-use txweir_core::headers::Headers;
-use txweir_core::select::{Selector, Sender};
-use txweir_core::txpath::{BULK, PathConfig, PathStats};
-use txweir_core::wire::{Wire, WireConfig};
+use txweir_core::model::wire::{Wire, WireConfig};
+use txweir_core::packet::hash::FlowHasher;
+use txweir_core::packet::headers::Headers;
+use txweir_core::path::select::{Selector, Sender};
+use txweir_core::path::txpath::{BULK, PathConfig, PathStats};
+use txweir_core::sched::cx::Cx;
 use txweir_core::{
     Admitted, Detail, DropReason, Instant, MarkReason, Meta, Nanos, Rate, Tally, Tree, TxPath, Wake,
 };
 
 use crate::engine::{Alarm, Engine};
+use crate::event::What;
 use crate::frame::Frame;
 use crate::link::{Link, LinkConfig, LinkStats};
-use crate::net::What;
 use crate::pcap::Tap;
 use crate::shown::addresses;
 use device::Device;

@@ -23,10 +23,11 @@ use quinn_proto::{
     EcnCodepoint, Endpoint, EndpointConfig, Event, ServerConfig, StreamId, Transmit, TransportConfig,
     ValidationTokenConfig, VarInt,
 };
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Ecn, Instant};
 
-use crate::frame::{ETHERNET, Frame};
+use crate::frame::Frame;
+use crate::tagged::ETHERNET;
 use crate::tcp::{Addr, Label};
 use crate::udp::{HEADERS, header};
 use null::Null;

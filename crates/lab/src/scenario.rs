@@ -11,9 +11,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use toml::Spanned;
-use txweir_core::rng::Rng;
-use txweir_core::txpath::PathConfig;
-use txweir_core::wire::{DescriptorCost, Latency, WireConfig};
+use txweir_core::base::rng::Rng;
+use txweir_core::model::wire::{DescriptorCost, Latency, WireConfig};
+use txweir_core::path::txpath::PathConfig;
 use txweir_core::{DqlConfig, Env, Instant, Nanos, Role};
 use txweir_tc::{Diagnostic, Policy, Source};
 

@@ -8,14 +8,15 @@
 
 use std::fmt;
 
-use txweir_core::time::{Instant, Nanos};
+use txweir_core::base::time::{Instant, Nanos};
 use txweir_transport::wire::{Codec, HEADER_MAX as TCP_MAX};
 pub use txweir_transport::{Algorithm, EcnMode};
 use txweir_transport::{Config, Connection, Pacing, Segment, State};
 
 use crate::app::App;
 use crate::cpu::Cpu;
-use crate::frame::{Below, ETHERNET, Frame};
+use crate::frame::{Below, Frame};
+use crate::tagged::ETHERNET;
 
 /// Bytes of an IPv4 header without options.
 const IP: usize = 20;

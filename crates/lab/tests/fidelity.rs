@@ -1,6 +1,6 @@
 //! What is known of the lab's TCP: inside, outside, and how that is said.
 
-use txweir_core::cx::Cx;
+use txweir_core::sched::cx::Cx;
 use txweir_core::{Env, Nanos, Rate, Tree};
 use txweir_lab::fidelity::{Fidelity, Given, Leaf, ROWS_MAX, Range, Table, embedded, leaves, of};
 use txweir_tc::Policy;

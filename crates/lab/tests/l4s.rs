@@ -9,8 +9,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use txweir_core::txpath::PathConfig;
-use txweir_core::wire::{Completion, WireConfig};
+use txweir_core::model::wire::{Completion, WireConfig};
+use txweir_core::path::txpath::PathConfig;
 use txweir_core::{Env, Instant, Nanos, Rate, Role};
 use txweir_lab::app::App;
 use txweir_lab::cpu::Cpu;

@@ -3,8 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use txweir_core::txpath::PathConfig;
-use txweir_core::wire::WireConfig;
+use txweir_core::model::wire::WireConfig;
+use txweir_core::path::txpath::PathConfig;
 use txweir_core::{Instant, Nanos};
 use txweir_lab::cpu::Cpu;
 use txweir_lab::link::LinkConfig;

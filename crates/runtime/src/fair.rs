@@ -1,4 +1,4 @@
-//! Turns of flows ahead of a direction's qdiscs: see `txweir_core::fairsend::Gate`.
+//! Turns of flows ahead of a direction's qdiscs: see `txweir_core::turns::Gate`.
 //!
 //! The kernel's own bound of what a socket has on its way (TCP Small Queues) ends where a frame is read from a TAP device or a
 //! packet socket: for the kernel it has left. The gate is that bound's other half. There is no way to tell a kernel to wait: what
@@ -6,13 +6,14 @@
 //! flow of which most wait is dropped, and counted.
 
 use txweir_core::Instant;
-use txweir_core::fairsend::{Gate, Load, Offered, Quota};
-use txweir_core::port::{Choice, Port as TxPort};
-use txweir_core::qdisc::Verdict;
-use txweir_core::route::Asked;
-use txweir_core::select::Sender;
+use txweir_core::packet::route::Asked;
+use txweir_core::path::port::{Choice, Port as TxPort};
+use txweir_core::path::select::Sender;
+use txweir_core::sched::answer::Verdict;
+use txweir_core::turns::{Gate, Load, Offered, Quota};
 
-use crate::direction::{Arrival, Direction};
+use crate::arrival::Arrival;
+use crate::direction::Direction;
 use crate::frame::Frame;
 
 /// Buckets for flows: with a hundred flows that have much to send, a new one shares a bucket with one of them once in 41 times.

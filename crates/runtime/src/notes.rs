@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use txweir_core::pcapng::{Block, OPT_COMMENT};
+use txweir_core::packet::pcapng::{Block, OPT_COMMENT};
 use txweir_core::{Instant, Meta, Nanos};
 
 /// Bytes of a file of samples, at most, where nothing is said.

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use txweir_core::dql::{Dql, DqlConfig};
-use txweir_core::value::{Value, Words, exact_of, text_of};
-use txweir_core::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
+use txweir_core::model::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
+use txweir_core::path::dql::{Dql, DqlConfig};
+use txweir_core::text::value::{Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, ConfigError, ErrorKind, Instant, Nanos, Rate};
 
 /// Descriptors per packet of a card that splits buffers at 4 KiB and adds a context descriptor, in hundredths:
@@ -250,8 +250,8 @@ fn size(key: &str, value: &str) -> Result<u32, ConfigError> {
     let Bytes(bytes) = read(key, value)?;
     u32::try_from(bytes)
         .ok()
-        .filter(|n| *n <= txweir_core::dql::LIMIT_MAX)
-        .ok_or_else(|| bad(key, &format!("at most {} bytes", txweir_core::dql::LIMIT_MAX), value))
+        .filter(|n| *n <= txweir_core::path::dql::LIMIT_MAX)
+        .ok_or_else(|| bad(key, &format!("at most {} bytes", txweir_core::path::dql::LIMIT_MAX), value))
 }
 
 /// Bytes per frame: no link has more than 64 KiB of them.

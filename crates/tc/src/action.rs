@@ -19,16 +19,16 @@ mod vlan;
 
 use std::sync::Arc;
 
-use txweir_core::action::{Action, ActionId, Actions, Control, Entry, Kind, Memory, State, Wanted};
-use txweir_core::filter::Counters;
-use txweir_core::packet::PortId;
+use txweir_core::classify::action::{Action, ActionId, Actions, Control, Entry, Kind, Memory, State, Wanted};
+use txweir_core::classify::counters::Counters;
+use txweir_core::classify::packet::PortId;
 use txweir_core::{Handle, Instant};
 
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::language::{self, Object, Settings};
 use crate::lex::Word;
 use crate::out::Out;
+use crate::said::Said;
 use crate::source::Source;
 
 /// Words that stand for `gact` with themselves behind it, and what each says.
@@ -121,7 +121,7 @@ pub(crate) fn read(
                 Some((_, why)) => format!("there is no action {kind} in the engine: {why}"),
                 None => format!("there is no action {kind} in the engine"),
             };
-            let known = txweir_core::action::KINDS.join(", ");
+            let known = txweir_core::classify::action::KINDS.join(", ");
             let err = said.error(code::UNSUPPORTED, one.kind, message);
             return Err(err.expected(format!("one of {known}")));
         }
@@ -130,7 +130,7 @@ pub(crate) fn read(
         (Some((kind, default)), index) => {
             // A packet that goes elsewhere is gone, whatever is said.
             let control = match kind {
-                Kind::Mirred(txweir_core::action::Mirred { redirect: true, .. }) => default,
+                Kind::Mirred(txweir_core::classify::action::Mirred { redirect: true, .. }) => default,
                 _ => control(&said)?.unwrap_or(default),
             };
             let mut action = Action::new(kind, control);
@@ -140,10 +140,12 @@ pub(crate) fn read(
             action.hw_stats = hw_stats(&said)?;
             Ok(Wanted::New(index, Box::new(action)))
         }
-        (None, Some(index)) => match txweir_core::action::KINDS.iter().find(|kind| **kind == name) {
-            Some(kind) => Ok(Wanted::There(kind, index)),
-            None => Err(said.error(code::UNKNOWN_KIND, one.kind, format!("there is no action {name}"))),
-        },
+        (None, Some(index)) => {
+            match txweir_core::classify::action::KINDS.iter().find(|kind| **kind == name) {
+                Some(kind) => Ok(Wanted::There(kind, index)),
+                None => Err(said.error(code::UNKNOWN_KIND, one.kind, format!("there is no action {name}"))),
+            }
+        }
         (None, None) => {
             let message = format!("action {name} is not said to do anything");
             Err(said

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use txweir_core::Handle;
-use txweir_core::stab::LinkLayer;
+use txweir_core::base::link::LinkLayer;
 
 use crate::lex::Word;
 
@@ -92,7 +92,7 @@ pub struct Stab {
     pub tsize: Option<u32>,
 }
 
-impl From<&Stab> for txweir_core::stab::Stab {
+impl From<&Stab> for txweir_core::sched::stab::Stab {
     fn from(said: &Stab) -> Self {
         Self {
             overhead: said.overhead.unwrap_or(0),

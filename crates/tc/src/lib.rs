@@ -6,7 +6,7 @@
 //! write instead.
 //!
 //! ```
-//! use txweir_core::{Env, Tree, cx::Cx};
+//! use txweir_core::{Env, Tree, sched::cx::Cx};
 //! use txweir_tc::{Policy, show};
 //!
 //! let policy = Policy::parse("
@@ -29,24 +29,31 @@
 
 mod action;
 pub mod ast;
-pub mod check;
 pub mod command;
 pub mod diagnostic;
+mod failure;
 mod filter;
 pub mod json;
+mod kinds;
 pub mod language;
 pub mod lex;
+pub mod memory;
 mod out;
 mod plan;
 pub mod policy;
+mod protocol;
+mod queued;
 mod refusal;
-pub mod script;
+mod said;
 pub mod show;
 pub mod source;
-mod suggest;
+pub mod suggest;
+pub mod testing;
 pub mod tool;
+mod warning;
 
 pub use ast::{Command, Place, QdiscCommand, Verb};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use failure::Failure;
 pub use policy::Policy;
 pub use source::Source;

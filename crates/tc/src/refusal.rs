@@ -3,40 +3,17 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::params::Param;
-use txweir_core::qdisc::KINDS;
-use txweir_core::spec::Spec;
-use txweir_core::value::Words;
+use txweir_core::sched::spec::Spec;
+use txweir_core::text::params::Param;
+use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind};
 
 use crate::ast::{ClassCommand, QdiscCommand};
-use crate::command::{BEFORE_KIND, spec_of};
 use crate::diagnostic::{Diagnostic, code};
-use crate::language::{self, Object};
+use crate::kinds::{BEFORE_KIND, spec_of};
 use crate::lex::Word;
 use crate::source::Source;
 use crate::suggest;
-
-/// Every kind, for "expected".
-pub(crate) fn known_kinds() -> String {
-    let kinds: Vec<_> = KINDS.iter().map(|s| s.kind).collect();
-    format!("one of {}", kinds.join(", "))
-}
-
-/// A word that stands where a kind must, and is none; or one of Linux's that is not here, which is no misspelling.
-pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
-    if language::knows(Object::Qdisc, &kind.text) {
-        let message = format!("txweir has no qdisc {}: Linux has it", kind.text);
-        let err = Diagnostic::error(code::NOT_IN_ENGINE, source, kind.span.clone(), message);
-        return err.expected(known_kinds());
-    }
-    let candidates = KINDS.iter().map(|s| s.kind).chain(BEFORE_KIND);
-    let near = suggest::closest(&kind.text, candidates).map(String::from);
-    let message = format!("there is no qdisc kind \"{}\"", kind.text);
-    Diagnostic::error(code::UNKNOWN_KIND, source, kind.span.clone(), message)
-        .expected(known_kinds())
-        .suggest(near)
-}
 
 /// What a line says that a refusal can be about.
 pub(crate) struct Said<'a> {
@@ -106,11 +83,6 @@ pub(crate) fn of<'a>(source: &Arc<Source>, said: impl Into<Said<'a>>, err: &Conf
         }
         _ => d,
     }
-}
-
-/// The kind's entry in the registry, if a kind is given.
-pub(crate) fn spec(cmd: &QdiscCommand) -> Option<&'static Spec> {
-    cmd.kind.as_ref().and_then(spec_of)
 }
 
 struct Described {

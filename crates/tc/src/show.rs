@@ -19,22 +19,22 @@ mod tbf;
 
 use std::fmt::Write;
 
-use txweir_core::node::{Books, Node};
-use txweir_core::params::Shown;
-use txweir_core::pool::Pool;
-use txweir_core::port::Trees;
-use txweir_core::qdisc::{Qdisc, pfifo_fast};
-use txweir_core::stab::Stab;
-use txweir_core::time::Nanos;
-use txweir_core::tree::Place;
-use txweir_core::value::{Json, PrioMap, Show, Value, exact_of, text_of};
+use txweir_core::base::time::Nanos;
+use txweir_core::packet::pool::Pool;
+use txweir_core::path::port::Trees;
+use txweir_core::path::tree::Place;
+use txweir_core::sched::node::{Books, Node};
+use txweir_core::sched::stab::Stab;
+use txweir_core::text::params::Shown;
+use txweir_core::text::value::{Json, PrioMap, Show, Value, exact_of, text_of};
 use txweir_core::{Bytes, Handle, Rate};
+use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
 use crate::json::{self, Object};
 use queues::Below;
 
 pub(crate) use class::class_option_texts;
-pub use class::{Classes, classes};
+pub(crate) use class::{Classes, classes};
 pub use made::commands;
 pub(crate) use made::copy;
 pub(crate) use number::rate_text;
@@ -153,7 +153,7 @@ impl Form {
 
 /// The names of classes in a text as tc has it in `/etc/iproute2/tc_cls`: on each line a class and its name; `#` begins a
 /// comment. Lines that are otherwise say nothing.
-pub fn class_names(text: &str) -> Vec<(Handle, String)> {
+pub(crate) fn class_names(text: &str) -> Vec<(Handle, String)> {
     let line = |line: &str| {
         let mut words = line.split('#').next()?.split_whitespace();
         Some((words.next()?.parse().ok()?, words.next()?.to_string()))
@@ -219,7 +219,7 @@ pub fn qdiscs<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) 
 }
 
 /// Qdiscs as `tc -j qdisc show` prints them, each an object.
-pub fn qdisc_objects<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) -> Vec<String> {
+pub(crate) fn qdisc_objects<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) -> Vec<String> {
     let mut items = Vec::new();
     let trees = trees.into();
     let below = queues::below(&trees);

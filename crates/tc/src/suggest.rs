@@ -32,13 +32,13 @@ pub fn is_number(word: &str) -> bool {
 }
 
 /// What is a unit and nothing else: `ms`, `Mbit`.
-pub fn is_unit(word: &str) -> bool {
+pub(crate) fn is_unit(word: &str) -> bool {
     UNITS.contains(&word.to_ascii_lowercase().as_str())
 }
 
 /// The value that `word` was meant to be: a unit with a letter wrong (`10mbitt`), cut short (`10m`) or spelt out
 /// (`5kbytes`), or a decimal comma; the nearest that `accepts` finds good.
-pub fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
+pub(crate) fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
     if word.contains(',') {
         let dotted = word.replacen(',', ".", 1);
         if accepts(&dotted) {
@@ -67,7 +67,7 @@ pub fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txweir_core::value::{Value, Words};
+    use txweir_core::text::value::{Value, Words};
     use txweir_core::{Bytes, Nanos, Rate};
 
     #[test]

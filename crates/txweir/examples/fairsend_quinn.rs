@@ -11,7 +11,7 @@ use quinn_proto::rustls::RootCertStore;
 use quinn_proto::rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use quinn_proto::{ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig};
 use quinn_proto::{ServerConfig, StreamId, TransportConfig};
-use txweir::core::fairsend::{Burst, Cause, FairSend, Quota, SenderId};
+use txweir::core::turns::{Burst, Cause, FairSend, Quota, SenderId};
 
 /// Connections of one endpoint that take turns.
 pub struct FairConnections {

@@ -9,7 +9,7 @@ use smoltcp::phy::{Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::tcp::{Socket, SocketBuffer};
 use smoltcp::time::Instant as Time;
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, Ipv4Packet, TcpPacket};
-use txweir::core::fairsend::{Burst, Cause, FairSend, Quota, SenderId};
+use txweir::core::turns::{Burst, Cause, FairSend, Quota, SenderId};
 
 /// Sockets of one interface that take turns. Frames are IP packets.
 pub struct FairSockets<'a> {

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use txweir::core::device::{Completed, DeviceError};
+use txweir::core::path::device::{Completed, DeviceError};
 use txweir::handoff::{Bell, Handed, Monitor, Owner, Port, Queue, QueueConfig, RingReceiver};
 use txweir::handoff::{Sender, Service, Wakeup, ring};
 use txweir::{Admitted, Instant, Meta, PathConfig, TxPath, TxQueue};

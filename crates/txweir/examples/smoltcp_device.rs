@@ -8,7 +8,7 @@ use smoltcp::phy::{Device, DeviceCapabilities, Loopback, Medium, TxToken};
 use smoltcp::socket::tcp::{Socket, SocketBuffer};
 use smoltcp::time::Instant as Time;
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
-use txweir::core::qdisc::Verdict;
+use txweir::core::sched::answer::Verdict;
 use txweir::{Completed, DeviceError, Env, Instant, Meta, PathConfig, TxPath, TxQueue, Wake};
 
 /// A device whose sends go through a path. Call [`Shaped::flush`] after each poll of the interface, and when

@@ -50,7 +50,8 @@
 //! (`core::fairsend`).
 //!
 //! Features: `lab` adds virtual time with hosts that speak real TCP, `handoff` a queue that many threads send by, `live`
-//! packet I/O on Linux, `daemon` links that tc commands change while they run.
+//! packet I/O on Linux, `daemon` links that tc commands change while they run, `lint` a linter for
+//! policies of Linux's tc.
 
 #![forbid(unsafe_code)]
 
@@ -63,6 +64,8 @@ pub use txweir_device as device;
 pub use txweir_handoff as handoff;
 #[cfg(feature = "lab")]
 pub use txweir_lab as lab;
+#[cfg(feature = "lint")]
+pub use txweir_lint as lint;
 #[cfg(feature = "live")]
 pub use txweir_runtime as runtime;
 pub use txweir_tc as tc;
@@ -70,5 +73,5 @@ pub use txweir_tc as tc;
 pub use txweir_core::{
     Admitted, Bytes, ClassId, Completed, ConfigError, DeviceError, Dql, DqlConfig, DropReason, Ecn, Env,
     ErrorKind, Handle, Instant, MarkReason, Meta, Nanos, Packets, PathConfig, Rate, Role, Tally, Tree,
-    TxPath, TxQueue, Unit, Wake, WakeReason, testing,
+    TxPath, TxQueue, Unit, Wake, WakeReason, model::testing,
 };

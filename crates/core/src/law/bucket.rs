@@ -3,9 +3,9 @@
 //!
 //! Tokens are nanoseconds of sending at the bucket's rate.
 
-use crate::stab::{CELL, CELL_PAYLOAD, LinkLayer};
-use crate::time::{Instant, Nanos};
-use crate::units::{Bytes, Rate, RateMul};
+use crate::base::link::{CELL, CELL_PAYLOAD, LinkLayer};
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::{Bytes, Rate, RateMul};
 
 /// What a link makes of a packet: a header more, a smallest size, cells (tc-tbf(8), tc-stab(8)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub fn cost(rate: RateMul, size: u64) -> i64 {
 
 /// A time as a number that may be taken off another.
 #[inline]
-pub fn to_i64(t: Nanos) -> i64 {
+pub(crate) fn to_i64(t: Nanos) -> i64 {
     i64::try_from(t.0).unwrap_or(i64::MAX)
 }
 

@@ -3,7 +3,7 @@
 //! not answer signals (Hoiland-Jorgensen, Taht and Morton, "Piece of CAKE", 2018, section III-D). O(1) per packet, but
 //! that the count falls by one for each signal that would have been due while nothing was asked: at most `DECAY_MAX`.
 
-use crate::time::{Instant, Nanos};
+use crate::base::time::{Instant, Nanos};
 
 /// One: the inverse square root of 1, as near as 32 bits of fraction come.
 const ONE: u32 = u32::MAX;
@@ -181,7 +181,7 @@ impl CobaltState {
 
     /// How long ago the next signal was due, ns; negative if it is to come.
     #[must_use]
-    pub const fn lag(&self, now: Instant) -> i64 {
+    pub(crate) const fn lag(&self, now: Instant) -> i64 {
         since(now, self.drop_next)
     }
 
@@ -208,7 +208,7 @@ impl CobaltState {
     }
     /// How long ago BLUE last changed its mind, ns.
     #[must_use]
-    pub const fn blue_age(&self, now: Instant) -> i64 {
+    pub(crate) const fn blue_age(&self, now: Instant) -> i64 {
         since(now, self.blue_timer)
     }
     /// When the next signal is due.

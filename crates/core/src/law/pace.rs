@@ -1,6 +1,6 @@
 //! Pacing: how long a flow waits after a packet so that it keeps to a rate.
 
-use crate::time::Nanos;
+use crate::base::time::Nanos;
 
 /// No packet delays the next by more than this: beyond it, a flow would seem dead.
 pub const DELAY_MAX: Nanos = Nanos(1_000_000_000);
@@ -21,7 +21,7 @@ pub const fn delay(bytes: u32, rate: u64) -> (Nanos, bool) {
 /// `delay` less what the packet left late (a timer is never early), at most half of it: the rate is kept over time,
 /// without bursts.
 #[inline]
-pub const fn make_up(delay: Nanos, late: Nanos) -> Nanos {
+pub(crate) const fn make_up(delay: Nanos, late: Nanos) -> Nanos {
     let half = delay.0 / 2;
     Nanos(delay.0 - if late.0 < half { late.0 } else { half })
 }

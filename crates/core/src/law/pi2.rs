@@ -12,10 +12,7 @@
 //! Arithmetic is on integers, in the grain of the Linux reference: a probability is a part of 2^32
 //! - 1, and a gain is a whole number of such parts per 64 ns of delay.
 
-use core::fmt;
-
-use crate::time::Nanos;
-use crate::value::{Json, Show, Value, Words, decimal, exact_of, fraction};
+use crate::base::time::Nanos;
 
 /// A probability of one.
 pub const ONE: u32 = u32::MAX;
@@ -35,7 +32,7 @@ const NANOS: u64 = 1_000_000_000;
 pub struct Gain(pub u32);
 
 /// A gain counts in units of 1/256 Hz.
-const GAIN_UNITS: u32 = 256;
+pub(crate) const GAIN_UNITS: u32 = 256;
 
 impl Gain {
     /// The largest: just below 2^23 Hz, so that the law's own unit holds it in 32 bits.
@@ -51,24 +48,6 @@ impl Gain {
     pub const fn kept(self) -> Self {
         // Not above the gain given.
         Self((self.per_unit() as u64 * NANOS / GRAIN) as u32)
-    }
-}
-
-impl Show for Gain {
-    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
-        // 1/256 is 0.00390625: eight places tell every unit.
-        decimal(f, u128::from(self.0) * 100_000_000 / u128::from(GAIN_UNITS), 8)
-    }
-    fn json(&self) -> Json {
-        Json::Number(exact_of(self))
-    }
-}
-
-impl Value for Gain {
-    const EXPECTED: &'static str = "a gain in Hz (0.16, 3.2), in steps of 1/256";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let (mantissa, den) = fraction(words.take()?)?;
-        u32::try_from(mantissa.checked_mul(u128::from(GAIN_UNITS))? / den).ok().map(Self)
     }
 }
 

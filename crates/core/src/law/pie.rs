@@ -7,8 +7,7 @@
 //!
 //! Arithmetic is on integers: a probability is a part of 2^56 - 1, time runs in ticks of 64 ns.
 
-use crate::time::{Instant, Nanos};
-use crate::value::time_in_ticks;
+use crate::base::time::{Instant, Nanos};
 
 /// A tick is 64 ns.
 const TICK_SHIFT: u32 = 6;
@@ -82,9 +81,6 @@ impl Ticks {
         Nanos(self.0.saturating_mul(1 << TICK_SHIFT))
     }
 }
-
-// 14.999 ms are 234 359 ticks, and show as 14 998 us, as tc has it.
-time_in_ticks!(Ticks);
 
 /// The parameters of the law: one record per qdisc, shared by all its queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,7 +38,7 @@ impl Turn {
     /// Whether it is the second queue's turn, where both have packets.
     #[inline]
     #[must_use]
-    pub const fn is_second(&self) -> bool {
+    pub(crate) const fn is_second(&self) -> bool {
         self.credit > 0
     }
     /// The queue whose turn it was has sent a packet of `len` bytes, and the other had one too. The
@@ -103,7 +103,7 @@ mod tests {
         for share in [1, 10, 25, 50, 90] {
             let mut turn = Turn::new(share, 1514);
             let mut bytes = [0u64; 2];
-            let mut rng = crate::rng::Rng::new(u64::from(share));
+            let mut rng = crate::base::rng::Rng::new(u64::from(share));
             for _ in 0..100_000 {
                 let len = 60 + rng.below(1455) as u32;
                 bytes[usize::from(turn.is_second())] += u64::from(len);

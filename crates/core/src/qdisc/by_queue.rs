@@ -10,16 +10,16 @@
 
 use alloc::vec::Vec;
 
-use crate::cx::Cx;
-use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
-use crate::pool::Pkt;
-use crate::qdisc::{Next, Verdict};
-use crate::queues::QueueSet;
-use crate::reason::WakeReason;
-use crate::route::Asked;
-use crate::spec::Env;
-use crate::time::Instant;
+use crate::base::env::Env;
+use crate::base::queues::QueueSet;
+use crate::base::time::Instant;
+use crate::packet::meta::Meta;
+use crate::packet::pool::Pkt;
+use crate::packet::reason::WakeReason;
+use crate::packet::route::Asked;
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::node::{Class, Node, Peek};
 
 /// A class for each transmit queue.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl ByQueue {
         &self.bands
     }
     /// The classes, to graft into.
-    pub fn classes_mut(&mut self) -> &mut [Class] {
+    pub(crate) fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.bands
     }
 
@@ -136,47 +136,52 @@ macro_rules! hand_on {
     () => {
         fn admit(
             &self,
-            m: &$crate::route::Asked<'_>,
-            _class: Option<$crate::handle::ClassId>,
-        ) -> $crate::qdisc::Verdict {
+            m: &$crate::packet::route::Asked<'_>,
+            _class: Option<$crate::base::handle::ClassId>,
+        ) -> $crate::sched::answer::Verdict {
             self.0.admit(m)
         }
         #[inline]
         fn select(
             &self,
-            m: &$crate::meta::Meta,
-            _class: Option<$crate::handle::ClassId>,
-        ) -> Option<&$crate::node::Class> {
+            m: &$crate::packet::meta::Meta,
+            _class: Option<$crate::base::handle::ClassId>,
+        ) -> Option<&$crate::sched::node::Class> {
             self.0.select(m)
         }
         fn enqueue(
             &mut self,
-            p: $crate::pool::Pkt,
-            _class: Option<$crate::handle::ClassId>,
-            cx: &mut $crate::cx::Cx,
+            p: $crate::packet::pool::Pkt,
+            _class: Option<$crate::base::handle::ClassId>,
+            cx: &mut $crate::sched::cx::Cx,
         ) {
             self.0.enqueue(p, cx);
         }
         #[inline]
-        fn dequeue(&mut self, cx: &mut $crate::cx::Cx) -> $crate::qdisc::Next {
+        fn dequeue(&mut self, cx: &mut $crate::sched::cx::Cx) -> $crate::sched::answer::Next {
             self.0.dequeue(cx)
         }
-        fn peek(&mut self, cx: &mut $crate::cx::Cx) -> Option<$crate::node::Peek> {
+        fn peek(&mut self, cx: &mut $crate::sched::cx::Cx) -> Option<$crate::sched::node::Peek> {
             Some(self.0.peek(cx))
         }
         /// Whatever waits waits in the classes.
-        fn drain(&mut self, _out: &mut $crate::pool::List, _pool: &mut $crate::pool::Pool) {}
-        fn queued(&self, _pool: &$crate::pool::Pool, _f: &mut dyn FnMut(&$crate::meta::Meta)) {}
-        fn reset(&mut self, _cx: &mut $crate::cx::Cx) {
+        fn drain(&mut self, _out: &mut $crate::packet::pool::List, _pool: &mut $crate::packet::pool::Pool) {}
+        fn queued(
+            &self,
+            _pool: &$crate::packet::pool::Pool,
+            _f: &mut dyn FnMut(&$crate::packet::meta::Meta),
+        ) {
+        }
+        fn reset(&mut self, _cx: &mut $crate::sched::cx::Cx) {
             self.0.reset();
         }
         fn stats(&self) -> $crate::qdisc::fifo::NoStats {
             $crate::qdisc::fifo::NoStats {}
         }
-        fn classes(&self) -> &[$crate::node::Class] {
+        fn classes(&self) -> &[$crate::sched::node::Class] {
             self.0.classes()
         }
-        fn classes_mut(&mut self) -> &mut [$crate::node::Class] {
+        fn classes_mut(&mut self) -> &mut [$crate::sched::node::Class] {
             self.0.classes_mut()
         }
     };

@@ -7,19 +7,21 @@
 //! - Differs from Linux (PARITY.md: codel-newton-range, codel-drop-next, direct-at-rest): the law's square root stays in
 //!   range; the next drop is told as seen from the last dequeue; a packet passes by only when the law remembers nothing.
 
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
+use crate::base::time::Nanos;
+use crate::base::units::Packets;
 use crate::law::codel::{CodelParams, CodelState, Decision, Head, Ticks};
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::{DropReason, MarkReason};
+use crate::packet::route::Asked;
 use crate::qdisc::fifo::trim;
-use crate::qdisc::{Discipline, Next, Verdict};
-use crate::reason::{DropReason, MarkReason};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::time::Nanos;
-use crate::units::Packets;
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::Discipline;
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
 
 /// The standing delay that is acceptable on the Internet: 5 ms (RFC 8289 section 4.3).
 pub const TARGET: Ticks = Ticks::span(Nanos::from_millis(5));
@@ -119,7 +121,7 @@ pub(super) fn next(
 
 /// A FIFO with CoDel.
 #[derive(Debug)]
-pub struct Codel {
+pub(crate) struct Codel {
     queue: Queue,
     law: CodelState,
     params: CodelParams,

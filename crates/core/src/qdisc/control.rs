@@ -13,29 +13,32 @@
 
 use alloc::boxed::Box;
 
-use crate::chance::Percent;
-use crate::cx::Cx;
-use crate::error::ConfigError;
-use crate::handle::{ClassId, Handle};
+use crate::base::chance::Percent;
+use crate::base::env::Env;
+use crate::base::handle::{ClassId, Handle};
+use crate::base::time::Instant;
 use crate::law::budget::Budget;
 use crate::law::lease::Lease;
-use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
-use crate::pool::{List, Pkt, Pool, Queue};
-use crate::qdisc::classful::{ClassSpec, UserClasses};
-use crate::qdisc::{ChangeRule, Discipline, Erased, Filtered, FlowShown, Next, Qdisc, Verdict};
-use crate::rates::Share;
-use crate::reason::DropReason;
-use crate::route::{Asked, Found};
-use crate::spec::{Env, Flags};
-use crate::stats::Counter;
-use crate::time::Instant;
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::DropReason;
+use crate::packet::route::{Asked, Found};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::classful::{ClassSpec, UserClasses};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline, Filtered, FlowShown};
+use crate::sched::erased::{Erased, Qdisc};
+use crate::sched::node::{Class, Node, Peek};
+use crate::sched::share::Share;
+use crate::sched::spec::Flags;
+use crate::text::error::ConfigError;
+use crate::text::stats::Counter;
 
 /// Most packets that wait in a band: a device's usual queue length. As many ACKs leave in 0.5 ms at 1 Gbit/s.
 pub const BAND_PACKETS: u32 = 1000;
 
 /// A kind that can have a band before it.
-pub trait HasBand: Discipline {
+pub(crate) trait HasBand: Discipline {
     /// The share that was asked for; `None`: no band.
     fn band(cfg: &Self::Config) -> Option<Percent>;
 }
@@ -55,7 +58,7 @@ pub(crate) fn resolve(share: &mut Option<Percent>) {
 
 /// A kind with a band before it.
 #[derive(Debug)]
-pub struct Controlled<D> {
+pub(crate) struct Controlled<D> {
     inner: D,
     band: Queue,
     budget: Budget,
@@ -265,7 +268,7 @@ impl<D: HasBand> Discipline for Controlled<D> {
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         self.inner.flows(pool, f);
     }
-    fn default_child(cfg: &D::Config, env: &Env) -> Node {
+    fn default_child(cfg: &D::Config, env: &Env) -> Option<Node> {
         D::default_child(cfg, env)
     }
 }

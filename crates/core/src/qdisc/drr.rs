@@ -12,22 +12,26 @@
 
 use alloc::vec::Vec;
 
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::{ClassId, Handle};
+use crate::base::env::Env;
+use crate::base::handle::{ClassId, Handle};
+use crate::base::units::Bytes;
 use crate::law::deficit::Round;
-use crate::meta::Meta;
-use crate::node::{Class, Passed};
-use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, Minors, UserClasses, vacant};
+use crate::law::minors::Minors;
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::reason::DropReason;
+use crate::packet::route::{Asked, Found, Said};
 use crate::qdisc::fifo::NoStats;
+use crate::qdisc::leaf::vacant;
 use crate::qdisc::turns::{quantum_in_range, take_turn};
-use crate::qdisc::{Discipline, Filtered, Next, Verdict};
-use crate::reason::DropReason;
-use crate::route::{Asked, Found, Said};
-use crate::spec::{Env, Flags};
-use crate::stats::Counter;
-use crate::units::Bytes;
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{Discipline, Filtered};
+use crate::sched::node::{Class, Passed};
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::stats::Counter;
 
 crate::params! {
     /// Parameters of drr: it has none, its classes do.
@@ -49,7 +53,7 @@ fn in_u32(b: &Bytes) -> bool {
 
 /// Deficit round robin among classes.
 #[derive(Debug, Default)]
-pub struct Drr {
+pub(crate) struct Drr {
     classes: Vec<Class>,
     configs: Vec<ClassConfig>,
     round: Round,

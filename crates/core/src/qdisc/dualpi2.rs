@@ -23,19 +23,21 @@
 mod config;
 mod parts;
 
-use crate::cx::Cx;
-use crate::error::ConfigError;
-use crate::handle::ClassId;
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
+use crate::base::time::{Instant, Nanos};
 use crate::law::pi2::{Pi2Params, Pi2State, Signal};
 use crate::law::turn::Turn;
-use crate::meta::{Ecn, Meta};
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::{Ecn, Meta};
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::{DropReason, MarkReason};
+use crate::packet::route::Asked;
 use crate::qdisc::cake::memory;
-use crate::qdisc::{Discipline, Filtered, Next, Verdict};
-use crate::reason::{DropReason, MarkReason};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::time::{Instant, Nanos};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{Discipline, Filtered};
+use crate::sched::spec::Flags;
+use crate::text::error::ConfigError;
 
 pub use config::{ALPHA, BETA, Config, MemoryLimit, STEP, Share, Stats, Step, TARGET, TUPDATE};
 use parts::{Part, Parts};
@@ -54,7 +56,7 @@ const L: usize = 1;
 
 /// Two coupled queues.
 #[derive(Debug)]
-pub struct Dualpi2 {
+pub(crate) struct Dualpi2 {
     queues: [Queue; 2],
     /// When the oldest packet of each queue came, if there is one.
     oldest: [Instant; 2],

@@ -16,20 +16,23 @@ use alloc::format;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
 use crate::law::deficit::Round;
-use crate::meta::Meta;
-use crate::node::{Class, Node};
-use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
+use crate::qdisc::leaf;
 use crate::qdisc::turns::{earlier, quantum_in_range, take_strictly, take_turn};
-use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::value::{Json, PrioMap, Show, Value, Words};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
+use crate::sched::node::Class;
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::{Json, PrioMap, Show, Value, Words};
 
 crate::params! {
     /// Parameters of ets.
@@ -304,7 +307,7 @@ impl Ets {
     fn set(&mut self, cfg: &Config, env: &Env) {
         let count = cfg.bands.unwrap_or(0) as usize;
         for minor in self.bands.len() as u16 + 1..=count as u16 {
-            self.bands.push(Class { minor, node: Node::default_child(env) });
+            self.bands.push(Class { minor, node: leaf::default_child(env) });
         }
         self.strict = cfg.strict.unwrap_or(0) as usize;
         self.priomap = cfg.priomap.map;

@@ -7,15 +7,18 @@
 //! - I2: order of arrival is order of departure.
 //! - Differs from Linux (PARITY.md: fifo-shrink): a smaller limit is obeyed at once, by dropping the oldest.
 
-use crate::cx::Cx;
-use crate::handle::ClassId;
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool, Queue};
-use crate::qdisc::{Discipline, Erased, Next, Verdict};
-use crate::reason::DropReason;
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::units::{Bytes, Packets};
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
+use crate::base::units::{Bytes, Packets};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::DropReason;
+use crate::packet::route::Asked;
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::Discipline;
+use crate::sched::erased::Erased;
+use crate::sched::spec::Flags;
 
 crate::params! {
     /// Parameters of pfifo and pfifo_head_drop.
@@ -50,18 +53,18 @@ pub struct PacketFifo<const HEAD_DROP: bool> {
 pub type Pfifo = PacketFifo<false>;
 
 /// A FIFO bounded in packets that drops its oldest packet to take a new one.
-pub type PfifoHeadDrop = PacketFifo<true>;
+pub(crate) type PfifoHeadDrop = PacketFifo<true>;
 
 /// A FIFO bounded in bytes.
 #[derive(Debug)]
-pub struct Bfifo {
+pub(crate) struct Bfifo {
     queue: Queue,
     limit: u64,
 }
 
 /// The qdisc that a new class starts with.
-pub fn default_pfifo(env: &Env) -> Erased<Pfifo> {
-    use crate::params::Params;
+pub(crate) fn default_pfifo(env: &Env) -> Erased<Pfifo> {
+    use crate::text::params::Params;
     match Erased::new(PacketLimit::defaults(env), env) {
         Ok(q) => q,
         // Pfifo resolves any parameters.

@@ -3,7 +3,7 @@
 //! others, "Carousel", SIGCOMM 2017, and S. Floyd and others' DRR by Shreedhar and Varghese, SIGCOMM 1995).
 //!
 //! O(1) per packet: a flow is found by indexing with its masked hash, and flows that wait for their time are in a wheel
-//! (`crate::wheel`), whose cost does not grow with their number. A packet whose launch time is before that of one that
+//! (`crate::base::wheel`), whose cost does not grow with their number. A packet whose launch time is before that of one that
 //! came earlier in its flow costs a step for each packet of the flow that leaves before it, at most `flow_limit`.
 //!
 //! Memory per flow: one cache line, and for each 5 of them another in the wheel, for each of few. There are as many as
@@ -26,20 +26,23 @@ mod flow;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::chance::Percent;
-use crate::cx::Cx;
-use crate::error::ConfigError;
-use crate::handle::ClassId;
+use crate::base::chance::Percent;
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
+use crate::base::time::{Instant, Nanos};
+use crate::base::wheel::PackedWheel;
 use crate::law::pace;
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::{DropReason, MarkReason, WakeReason};
+use crate::packet::route::Asked;
 use crate::qdisc::control::{self, HasBand};
-use crate::qdisc::{Discipline, Next, Qdisc, Verdict};
-use crate::reason::{DropReason, MarkReason, WakeReason};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::time::{Instant, Nanos};
-use crate::wheel::PackedWheel;
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::Discipline;
+use crate::sched::erased::Qdisc;
+use crate::sched::spec::Flags;
+use crate::text::error::ConfigError;
 
 use config::{BANDS, Limits, weights};
 pub use config::{Config, Stats};
@@ -66,7 +69,7 @@ struct Band {
 
 /// Fair queueing with pacing.
 #[derive(Debug)]
-pub struct Fq {
+pub(crate) struct Fq {
     flows: Vec<Flow>,
     /// Throttled flows, by their `next`.
     wheel: PackedWheel,

@@ -18,20 +18,24 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::chance::Percent;
-use crate::cx::{Cx, Tally};
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::{ClassId, Handle};
+use crate::base::chance::Percent;
+use crate::base::env::Env;
+use crate::base::handle::{ClassId, Handle};
+use crate::base::tally::Tally;
+use crate::base::units::{Bytes, Packets};
 use crate::law::codel::{CodelParams, CodelState, Ticks};
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::reason::{DropReason, MarkReason};
+use crate::packet::route::{Asked, Found, Said};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
 use crate::qdisc::control::{self, HasBand};
-use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Qdisc, Verdict};
-use crate::reason::{DropReason, MarkReason};
-use crate::route::{Asked, Found, Said};
-use crate::spec::{Env, Flags};
-use crate::units::{Bytes, Packets};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{Discipline, Filtered, FlowShown};
+use crate::sched::erased::Qdisc;
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
 
 crate::params! {
     /// Parameters of fq_codel.

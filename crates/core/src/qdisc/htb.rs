@@ -14,26 +14,30 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::cx::{Cx, Tally};
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::{ClassId, Handle};
+use crate::base::env::Env;
+use crate::base::handle::{ClassId, Handle};
+use crate::base::link::LinkLayer;
+use crate::base::tally::Tally;
+use crate::base::time::Instant;
+use crate::base::units::{Bytes, Rate, RateMul};
 use crate::law::borrow::{Borrow, CLASSES_MAX, LEVELS, PRIOS, Shape, Shown};
 use crate::law::bucket::{Sizing, ticks};
 use crate::law::lease::Lease;
-use crate::meta::Meta;
-use crate::node::Class;
-use crate::pool::{List, Pkt, Pool, Queue};
-use crate::qdisc::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses, vacant};
-use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Verdict};
-use crate::rates::Share;
-use crate::reason::{DropReason, WakeReason};
-use crate::route::{Asked, Found, Said};
-use crate::spec::{Env, Flags};
-use crate::stab::LinkLayer;
-use crate::stats::Counter;
-use crate::time::Instant;
-use crate::units::{Bytes, Rate, RateMul};
-use crate::value::{Hex, Name};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::{DropReason, WakeReason};
+use crate::packet::route::{Asked, Found, Said};
+use crate::qdisc::leaf::vacant;
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
+use crate::sched::node::Class;
+use crate::sched::share::Share;
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::stats::Counter;
+use crate::text::value::{Hex, Name};
 
 crate::params! {
     /// Parameters of htb.
@@ -135,7 +139,7 @@ impl ClassConfig {
 
 /// Hierarchical token buckets.
 #[derive(Debug)]
-pub struct Htb {
+pub(crate) struct Htb {
     law: Borrow,
     /// By slot. One with classes below is vacant here.
     classes: Vec<Class>,

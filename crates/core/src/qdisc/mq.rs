@@ -1,21 +1,24 @@
 //! mq: a qdisc of its own for each transmit queue of the device, and nothing in common (tc(8), Linux's default root on devices
 //! with several queues). Class MINOR is queue MINOR - 1.
 //!
-//! On a `crate::port::Port` each class is a transmit path of its own, with its own byte limit, and this qdisc only stands for
+//! On a `crate::path::port::Port` each class is a transmit path of its own, with its own byte
+//! limit, and this qdisc only stands for
 //! them: see there. Where one path feeds all queues of a device it does the same in one place: a packet waits in the class of
 //! its queue, and the classes take turns, passing over those whose queue is stopped (`qdisc::by_queue`).
 //!
 //! - Differs from Linux (PARITY.md: mq-deleted-child, multi-queue-polls): a class never loses its qdisc.
 
-use crate::cx::Cx;
-use crate::error::ConfigError;
-use crate::handle::Handle;
-use crate::node::Node;
+use crate::base::env::Env;
+use crate::base::handle::Handle;
 use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::multiq::several_queues;
-use crate::qdisc::{ChangeRule, Discipline, pfifo_fast};
-use crate::spec::{Env, Flags};
+use crate::qdisc::pfifo_fast;
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline};
+use crate::sched::node::Node;
+use crate::sched::spec::Flags;
+use crate::text::error::ConfigError;
 
 crate::params! {
     /// Parameters of mq: it has none, its classes are the device's transmit queues.
@@ -39,6 +42,11 @@ pub(crate) fn default_root(env: &Env) -> Option<Node> {
     Node::of::<Mq>(Handle::NONE, Config {}, env).ok()
 }
 
+/// The root that a device with several queues has at first.
+pub(crate) fn default_shell(env: &Env) -> Option<Node> {
+    (env.queues > 1).then(|| default_root(env)).flatten()
+}
+
 impl Discipline for Mq {
     const KIND: &'static str = "mq";
     const ABOUT: &'static str = "A qdisc of its own for each transmit queue of the device.";
@@ -59,7 +67,7 @@ impl Discipline for Mq {
         self.0.change(env, default_child, cx);
     }
     by_queue::hand_on!();
-    fn default_child(_cfg: &Config, env: &Env) -> Node {
-        default_child(env)
+    fn default_child(_cfg: &Config, env: &Env) -> Option<Node> {
+        Some(default_child(env))
     }
 }

@@ -3,7 +3,8 @@
 //! device's business: with `hw 1` a device that can is told of the classes and schedules them itself (strict priority, ETS,
 //! rates), without it the queues are served in turn.
 //!
-//! Choosing the queue is the port's (`crate::select`, by [`Config::classes`]). On a `crate::port::Port` each queue is a
+//! Choosing the queue is the port's (`crate::path::select`, by [`Config::classes`]). On a
+//! `crate::path::port::Port` each queue is a
 //! transmit path of its own and this qdisc only stands for them; where one path feeds all queues it does the same in one place
 //! (`qdisc::by_queue`).
 //!
@@ -15,21 +16,23 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::cx::Cx;
-use crate::device::{Caps, Offload};
-use crate::error::{ConfigError, ErrorKind};
-use crate::node::Node;
-use crate::params::{Params, apply};
+use crate::base::env::Env;
+use crate::base::env::{Caps, Offload};
+use crate::base::units::Rate;
 use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::mq::default_child;
 use crate::qdisc::multiq::several_queues;
-use crate::qdisc::{Discipline, Qdisc};
-use crate::select::{CLASSES_MAX, Range, TrafficClasses};
-use crate::spec::{Env, Flags};
-use crate::units::Rate;
-use crate::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
-use crate::wire::{ClassConfig, LineConfig, Service};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::Discipline;
+use crate::sched::erased::Qdisc;
+use crate::sched::node::Node;
+use crate::sched::schedule::{ClassConfig, LineConfig, Service};
+use crate::sched::spec::Flags;
+use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::params::{Params, apply};
+use crate::text::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
 
 /// Its word.
 pub(crate) const KIND: &str = Mqprio::KIND;
@@ -285,8 +288,8 @@ impl Discipline for Mqprio {
         self.0.change(env, default_child, cx);
     }
     by_queue::hand_on!();
-    fn default_child(_cfg: &Config, env: &Env) -> Node {
-        default_child(env)
+    fn default_child(_cfg: &Config, env: &Env) -> Option<Node> {
+        Some(default_child(env))
     }
 }
 

@@ -6,13 +6,14 @@
 //! - Invariants: those of `qdisc::by_queue`.
 //! - Differs from Linux (PARITY.md: multiq-backlog, multiq-deleted-child, multiq-json, multi-queue-polls).
 
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::node::Node;
+use crate::base::env::Env;
 use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::{ChangeRule, Discipline, Filtered};
-use crate::spec::{Env, Flags};
+use crate::qdisc::leaf;
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
 
 crate::params! {
     /// Parameters of multiq: it has none, its classes are the device's transmit queues.
@@ -21,7 +22,7 @@ crate::params! {
 
 /// A class for each transmit queue.
 #[derive(Debug)]
-pub struct Multiq(ByQueue);
+pub(crate) struct Multiq(ByQueue);
 
 /// Its word.
 pub(crate) const KIND: &str = Multiq::KIND;
@@ -41,10 +42,10 @@ impl Discipline for Multiq {
         several_queues(Self::KIND, env)
     }
     fn new(_cfg: &Config, env: &Env) -> Self {
-        Self(ByQueue::new(env, Node::default_child))
+        Self(ByQueue::new(env, leaf::default_child))
     }
     fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
-        self.0.change(env, Node::default_child, cx);
+        self.0.change(env, leaf::default_child, cx);
     }
     by_queue::hand_on!();
 }

@@ -12,24 +12,27 @@
 //!   copy takes room as any packet; a mark is no drop; a change forgets what has no effect; reordered packets are no
 //!   requeues; a smaller limit drops what has waited longest; a swap emulates nothing twice; tables are worked out or given.
 
-use crate::chance::Percent;
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
-use crate::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot, SlotGap};
+use crate::base::chance::Percent;
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
+use crate::base::rng::Rng;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::Rate;
 use crate::law::impair::{CellRate, Correlated, Dice, Distribution, LossModel, MarkovState};
-use crate::meta::Meta;
-use crate::node::Class;
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::{DropReason, MarkReason, WakeReason};
+use crate::packet::route::Asked;
+use crate::packet::timeline::Timeline;
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
-use crate::reason::{DropReason, MarkReason, WakeReason};
-use crate::rng::Rng;
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::time::{Instant, Nanos};
-use crate::timeline::Timeline;
-use crate::units::Rate;
+use crate::qdisc::leaf;
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline};
+use crate::sched::node::Class;
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot, SlotGap};
 
 crate::params! {
     /// Parameters of netem.
@@ -199,7 +202,7 @@ fn loss_model(loss: Loss) -> LossModel {
 
 /// An emulated link.
 #[derive(Debug)]
-pub struct Netem {
+pub(crate) struct Netem {
     rules: Rules,
     inner: [Class; 1],
     delayed: Timeline,
@@ -267,7 +270,7 @@ impl Discipline for Netem {
     }
     fn new(cfg: &Config, env: &Env) -> Self {
         let mut netem = Self {
-            inner: [Class { minor: 1, node: Self::default_child(cfg, env) }],
+            inner: [Class { minor: 1, node: leaf::default_child(env) }],
             delayed: Timeline::with_capacity(cfg.limit.0.min(env.packets)),
             ahead: Queue::new(),
             ahead_at: Instant::ZERO,

@@ -8,15 +8,18 @@
 //! - I3: order within a band is order of arrival.
 //! - Differs from Linux (PARITY.md: single-queue): a path, which is one queue, starts with it; there is no mq.
 
-use crate::cx::Cx;
-use crate::handle::ClassId;
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::DropReason;
+use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::{Discipline, Erased, Next, Verdict};
-use crate::reason::DropReason;
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::Discipline;
+use crate::sched::erased::Erased;
+use crate::sched::spec::Flags;
 
 /// Band of each priority 0..15 (tc-pfifo_fast(8), the table at "priomap"): interactive first, bulk last.
 pub const PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
@@ -28,13 +31,13 @@ crate::params! {
 
 /// Three bands in strict order.
 #[derive(Debug)]
-pub struct PfifoFast {
+pub(crate) struct PfifoFast {
     bands: [Queue; 3],
     limit: u32,
 }
 
 /// The qdisc that a device starts with.
-pub fn default_root(env: &Env) -> Erased<PfifoFast> {
+pub(crate) fn default_root(env: &Env) -> Erased<PfifoFast> {
     match Erased::new(NoParams {}, env) {
         Ok(q) => q,
         // There are no parameters to refuse.

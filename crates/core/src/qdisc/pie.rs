@@ -11,26 +11,28 @@
 //!   at most one; one late mark does not mark every packet after it; time is in ticks of 1 ms, whatever the kernel's; what is
 //!   shown is as of the last packet; a target is not cut to 32 bits; a smaller limit spares what a peek holds.
 
-use crate::cx::Cx;
-use crate::error::ConfigError;
-use crate::handle::ClassId;
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::Packets;
 use crate::law::pie::{PieParams, PieState, Ticks};
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::{DropReason, MarkReason};
+use crate::packet::route::Asked;
 use crate::qdisc::fifo::trim;
-use crate::qdisc::{Discipline, Next, Verdict};
-use crate::reason::{DropReason, MarkReason};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::time::{Instant, Nanos};
-use crate::units::Packets;
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::Discipline;
+use crate::sched::spec::Flags;
+use crate::text::error::ConfigError;
 
 /// The delay to hold: 15 ms (RFC 8033 section 4.2, QDELAY_REF).
 pub const TARGET: Ticks = Ticks::span(Nanos::from_millis(15));
 /// Time from update to update: 15 ms (RFC 8033 section 4.2, T_UPDATE).
 pub const TUPDATE: Nanos = Nanos::from_millis(15);
 /// Most that a target may be: tc's 32 bits of nanoseconds.
-pub const TARGET_MAX: Ticks = Ticks::span(Nanos(u32::MAX as u64));
+pub(crate) const TARGET_MAX: Ticks = Ticks::span(Nanos(u32::MAX as u64));
 
 /// Time from the start to the first update: half a second, as in the reference. Nothing is learned of a queue before.
 const FIRST_UPDATE: Nanos = Nanos::from_millis(500);
@@ -88,7 +90,7 @@ crate::stats! {
 
 /// A FIFO with PIE.
 #[derive(Debug)]
-pub struct Pie {
+pub(crate) struct Pie {
     queue: Queue,
     law: PieState,
     params: PieParams,
@@ -132,7 +134,7 @@ impl Updates {
         self.next = fires(start.0 / TICK, FIRST_UPDATE.0 / TICK);
     }
     /// Changes the time between updates. That until the next one stays.
-    pub fn set_every(&mut self, tupdate: Nanos) {
+    pub(crate) fn set_every(&mut self, tupdate: Nanos) {
         self.every = ticks(tupdate);
     }
     /// How many have become due by `now` since this was last asked.

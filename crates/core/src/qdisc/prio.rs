@@ -13,21 +13,25 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::chance::Percent;
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::ClassId;
-use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
-use crate::pool::{List, Pkt, Pool};
+use crate::base::chance::Percent;
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::route::Asked;
 use crate::qdisc::control::{self, HasBand};
 use crate::qdisc::fifo::NoStats;
+use crate::qdisc::leaf;
 use crate::qdisc::pfifo_fast::PRIOMAP;
 use crate::qdisc::turns::take_strictly;
-use crate::qdisc::{ChangeRule, Discipline, Filtered, Next, Qdisc, Verdict};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::value::PrioMap;
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
+use crate::sched::erased::Qdisc;
+use crate::sched::node::{Class, Peek};
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::PrioMap;
 
 crate::params! {
     /// Parameters of prio.
@@ -157,7 +161,7 @@ impl HasBand for Prio {
 impl Prio {
     fn grow(&mut self, bands: u32, env: &Env) {
         for minor in self.bands.len() as u16 + 1..=bands as u16 {
-            self.bands.push(Class { minor, node: Node::default_child(env) });
+            self.bands.push(Class { minor, node: leaf::default_child(env) });
         }
     }
 

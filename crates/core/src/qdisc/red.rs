@@ -12,25 +12,27 @@
 use alloc::string::ToString;
 use core::fmt;
 
-use crate::chance::Probability;
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::{ClassId, Handle};
+use crate::base::chance::Probability;
+use crate::base::env::Env;
+use crate::base::handle::{ClassId, Handle};
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::{Bytes, Rate};
 use crate::law::red::{
     IdleTable, RedAction, RedError, RedParams, RedState, probability_of_one, weight_for_burst,
 };
-use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
-use crate::pool::Pkt;
-use crate::pool::{List, Pool};
+use crate::packet::meta::Meta;
+use crate::packet::pool::Pkt;
+use crate::packet::pool::{List, Pool};
+use crate::packet::reason::{DropReason, MarkReason};
+use crate::packet::route::Asked;
 use crate::qdisc::fifo::{Bfifo, ByteLimit};
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
-use crate::reason::{DropReason, MarkReason};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::time::{Instant, Nanos};
-use crate::units::{Bytes, Rate};
-use crate::value::{Json, Show, Value, Words, exact_of};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline};
+use crate::sched::node::{Class, Node, Peek};
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::{Json, Show, Value, Words, exact_of};
 
 crate::params! {
     /// Parameters of red.
@@ -208,7 +210,7 @@ impl Discipline for Red {
     fn new(cfg: &Config, env: &Env) -> Self {
         match law(cfg) {
             Ok(params) => Self {
-                inner: [Class { minor: 1, node: Self::default_child(cfg, env) }],
+                inner: [Class { minor: 1, node: child(cfg, env) }],
                 law: RedState::new(&params, Instant::ZERO),
                 params,
                 ecn: cfg.ecn,
@@ -302,11 +304,16 @@ impl Discipline for Red {
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.inner
     }
-    fn default_child(cfg: &Config, env: &Env) -> Node {
-        match Node::of::<Bfifo>(Handle::NONE, ByteLimit { limit: cfg.limit }, env) {
-            Ok(node) => node,
-            // Bfifo resolves any parameters.
-            Err(e) => unreachable!("{e}"),
-        }
+    fn default_child(cfg: &Config, env: &Env) -> Option<Node> {
+        Some(child(cfg, env))
+    }
+}
+
+/// What its class has until something is grafted: as many bytes as its limit says.
+fn child(cfg: &Config, env: &Env) -> Node {
+    match Node::of::<Bfifo>(Handle::NONE, ByteLimit { limit: cfg.limit }, env) {
+        Ok(node) => node,
+        // Bfifo resolves any parameters.
+        Err(e) => unreachable!("{e}"),
     }
 }

@@ -2,7 +2,8 @@
 //! "rough" priority queue of 2013, which Linux has not). A full queue makes room for a control segment at the expense of the
 //! oldest ordinary packet, as long as control has less than half of it.
 //!
-//! Which packets are control says `Meta::tcp_control` (`crate::headers`): SYN, SYN-ACK, pure ACK; never FIN, RST or data. What
+//! Which packets are control says `Meta::tcp_control` (`crate::packet::headers`): SYN, SYN-ACK,
+//! pure ACK; never FIN, RST or data. What
 //! happens when the queue is full is a profile: `df2013` drops an ordinary newcomer and makes room for control once; `df2017`
 //! drops from the head, whatever comes, until there is room. `ack_budget` is neither's: it bounds what control takes of what
 //! leaves (`crate::law::budget`) and of what waits, so that a flood of ACKs does not starve data.
@@ -21,19 +22,21 @@
 
 use core::fmt;
 
-use crate::chance::Percent;
-use crate::cx::Cx;
-use crate::error::ConfigError;
-use crate::handle::ClassId;
+use crate::base::chance::Percent;
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
+use crate::base::units::{Bytes, Packets};
 use crate::law::budget::Budget;
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool, Queue};
-use crate::qdisc::{Discipline, Next, Verdict};
-use crate::reason::DropReason;
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::units::{Bytes, Packets};
-use crate::value::{Json, Show, Value, Words};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::reason::DropReason;
+use crate::packet::route::Asked;
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::Discipline;
+use crate::sched::spec::Flags;
+use crate::text::error::ConfigError;
+use crate::text::value::{Json, Show, Value, Words};
 
 /// What happens when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +55,7 @@ impl Show for Profile {
         })
     }
     fn json(&self) -> Json {
-        Json::Text(crate::value::exact_of(self))
+        Json::Text(crate::text::value::exact_of(self))
     }
 }
 

@@ -21,21 +21,24 @@ mod red;
 use alloc::format;
 use core::fmt;
 
-use crate::chance::Probability;
-use crate::cx::{Cx, Tally};
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::{ClassId, Handle};
-use crate::hash::reciprocal_scale;
+use crate::base::chance::Probability;
+use crate::base::env::Env;
+use crate::base::handle::{ClassId, Handle};
+use crate::base::tally::Tally;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::{Bytes, Packets};
 use crate::law::red::RedAction;
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Verdict};
-use crate::reason::{DropReason, MarkReason};
-use crate::route::{Asked, Found, Said};
-use crate::spec::{Env, Flags};
-use crate::time::{Instant, Nanos};
-use crate::units::{Bytes, Packets};
-use crate::value::{Json, Show, Value, Words};
+use crate::packet::hash::reciprocal_scale;
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::reason::{DropReason, MarkReason};
+use crate::packet::route::{Asked, Found, Said};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{Discipline, Filtered, FlowShown};
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::{Json, Show, Value, Words};
 use flows::Flows;
 use red::Red;
 
@@ -137,7 +140,7 @@ impl Value for Seconds {
 
 /// Stochastic fair queueing.
 #[derive(Debug)]
-pub struct Sfq {
+pub(crate) struct Sfq {
     flows: Flows,
     packets: u32,
     /// A packet that a peek has taken out and that still waits counts towards the limit.

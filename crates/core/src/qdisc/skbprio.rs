@@ -10,17 +10,20 @@
 //! - Differs from Linux (PARITY.md: skbprio-class-packets, skbprio-shrink, skbprio-parent-backlog): a level tells how many
 //!   packets wait; a smaller limit is obeyed at once, by dropping what a full queue would drop; the books above stay right.
 
-use crate::cx::{Cx, Tally};
-use crate::handle::ClassId;
-use crate::meta::Meta;
-use crate::pool::{Deque, List, Pkt, Pool};
+use crate::base::env::Env;
+use crate::base::handle::ClassId;
+use crate::base::tally::Tally;
+use crate::base::units::Packets;
+use crate::packet::meta::Meta;
+use crate::packet::pool::{Deque, List, Pkt, Pool};
+use crate::packet::reason::DropReason;
+use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
-use crate::qdisc::{Discipline, FlowShown, Next, Verdict};
-use crate::reason::DropReason;
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::units::Packets;
-use crate::value::{Show, Value, Words};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{Discipline, FlowShown};
+use crate::sched::spec::Flags;
+use crate::text::value::{Show, Value, Words};
 
 /// A number of packets that tc reads and prints without its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +33,7 @@ impl Show for Limit {
     fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
         self.0.text(f)
     }
-    fn json(&self) -> crate::value::Json {
+    fn json(&self) -> crate::text::value::Json {
         self.0.json()
     }
 }
@@ -63,7 +66,7 @@ struct Level {
 
 /// Levels of priority under one limit.
 #[derive(Debug)]
-pub struct Skbprio {
+pub(crate) struct Skbprio {
     levels: [Level; LEVELS],
     /// A bit for each level in which something waits.
     active: u64,

@@ -2,7 +2,7 @@
 //!
 //! Tokens are nanoseconds of transmission: a packet may leave when both buckets hold the time that it takes
 //! at their rates. There is no look past the head for a smaller packet. O(1) per packet. With `shared NAME` the bucket is one
-//! for several queues, on several threads ([`crate::law::lease`]); who has joined it, [`crate::rates`] knows.
+//! for several queues, on several threads ([`crate::law::lease`]); who has joined it, [`crate::path::rates`] knows.
 //!
 //! - I1: over any interval, bytes sent <= burst + rate x time (and <= mtu + peakrate x time).
 //! - I2: tokens are only charged for a packet that leaves.
@@ -14,24 +14,26 @@
 
 use alloc::format;
 
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
-use crate::handle::{ClassId, Handle};
+use crate::base::env::Env;
+use crate::base::handle::{ClassId, Handle};
+use crate::base::link::LinkLayer;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::{Bytes, Rate, RateMul};
 use crate::law::bucket::{Sizing, cost, to_i64};
 use crate::law::lease::Lease;
-use crate::meta::Meta;
-use crate::node::{Class, Node, Peek};
-use crate::pool::{List, Pkt, Pool};
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::reason::{DropReason, WakeReason};
+use crate::packet::route::Asked;
 use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
-use crate::qdisc::{ChangeRule, Discipline, Next, Verdict};
-use crate::rates::Share;
-use crate::reason::{DropReason, WakeReason};
-use crate::route::Asked;
-use crate::spec::{Env, Flags};
-use crate::stab::LinkLayer;
-use crate::time::{Instant, Nanos};
-use crate::units::{Bytes, Rate, RateMul};
-use crate::value::{Name, Words};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline};
+use crate::sched::node::{Class, Node, Peek};
+use crate::sched::share::Share;
+use crate::sched::spec::Flags;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::{Name, Words};
 
 crate::params! {
     /// Parameters of tbf.
@@ -183,7 +185,7 @@ impl Discipline for Tbf {
     }
     fn new(cfg: &Config, env: &Env) -> Self {
         let mut tbf = Self {
-            inner: [Class { minor: 1, node: Self::default_child(cfg, env) }],
+            inner: [Class { minor: 1, node: child(cfg, env) }],
             charge: Charge::of(cfg),
             depth: 0,
             peak_depth: 0,
@@ -213,7 +215,7 @@ impl Discipline for Tbf {
         self.filled = cx.now;
         let inner = &mut self.inner[0].node;
         if inner.handle().is_none() {
-            let limit = crate::value::exact_of(&cfg.limit);
+            let limit = crate::text::value::exact_of(&cfg.limit);
             let words = ["limit", limit.as_str()];
             // A size of at most 32 bits is in bfifo's range, so this cannot be refused.
             let _ = inner.with(cx, |q, cx| q.change(&mut Words::new(&words), env, cx));
@@ -300,13 +302,18 @@ impl Discipline for Tbf {
             shared.lease = lease;
         }
     }
-    fn default_child(cfg: &Config, env: &Env) -> Node {
-        let limit = ByteLimit { limit: cfg.limit.unwrap_or_default() };
-        match Node::of::<Bfifo>(Handle::NONE, limit, env) {
-            Ok(node) => node,
-            // Bfifo resolves any parameters.
-            Err(e) => unreachable!("{e}"),
-        }
+    fn default_child(cfg: &Config, env: &Env) -> Option<Node> {
+        Some(child(cfg, env))
+    }
+}
+
+/// What its class has until something is grafted: as many bytes as its limit says.
+fn child(cfg: &Config, env: &Env) -> Node {
+    let limit = ByteLimit { limit: cfg.limit.unwrap_or_default() };
+    match Node::of::<Bfifo>(Handle::NONE, limit, env) {
+        Ok(node) => node,
+        // Bfifo resolves any parameters.
+        Err(e) => unreachable!("{e}"),
     }
 }
 

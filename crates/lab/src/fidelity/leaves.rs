@@ -1,10 +1,10 @@
 //! The leaf qdiscs of a policy, and the rate that each can have.
 
-use txweir_core::node::Node;
-use txweir_core::params::Shown;
-use txweir_core::qdisc::Qdisc;
-use txweir_core::qdisc::classful::UserClasses;
-use txweir_core::value::{Value, Words, exact_of};
+use txweir_core::sched::classful::UserClasses;
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::sched::node::Node;
+use txweir_core::text::params::Shown;
+use txweir_core::text::value::{Value, Words, exact_of};
 use txweir_core::{Handle, Rate, Tree};
 
 /// A leaf qdisc, with the rates between which it works: the link's, unless something above it shapes.

@@ -1,7 +1,7 @@
 //! The device below a NIC's transmit path: a wire, and what a probe notes of the packets that go in and out.
 
-use txweir_core::device::{Completed, DeviceError};
-use txweir_core::wire::{Departure, Wire};
+use txweir_core::model::wire::{Departure, Wire};
+use txweir_core::path::device::{Completed, DeviceError};
 use txweir_core::{DropReason, Ecn, Instant, Meta, TxQueue};
 
 use super::probe::Probe;

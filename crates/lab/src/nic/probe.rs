@@ -2,10 +2,13 @@
 
 use std::collections::VecDeque;
 
-use txweir_core::node::Node;
-use txweir_core::tree::Place;
-use txweir_core::wire::Departure;
-use txweir_core::{DropReason, Handle, Instant, MarkReason, Nanos, Tally, Tree, cx::Cx, node::Books};
+use txweir_core::model::wire::Departure;
+use txweir_core::path::tree::Place;
+use txweir_core::sched::node::Node;
+use txweir_core::{
+    DropReason, Handle, Instant, MarkReason, Nanos, Tally, Tree,
+    sched::{cx::Cx, node::Books},
+};
 
 use super::Gauge;
 use crate::dist::Dist;

@@ -3,8 +3,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use txweir_core::hash::FlowHasher;
-use txweir_core::headers::{Headers, ethertype, protocol};
+use txweir_core::packet::hash::FlowHasher;
+use txweir_core::packet::headers::{Headers, ethertype, protocol};
 use txweir_core::{Detail, Meta};
 
 use super::trace::{Extra, Row};

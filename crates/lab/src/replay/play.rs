@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use serde_json::Value;
-use txweir_core::action::State;
-use txweir_core::filter::Filters;
-use txweir_core::hash::FlowHasher;
-use txweir_core::packet::PortId;
-use txweir_core::port::{InTree, Qdiscs, Trees};
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::Filters;
+use txweir_core::classify::packet::PortId;
+use txweir_core::packet::hash::FlowHasher;
+use txweir_core::path::port::{InTree, Qdiscs, Trees};
 use txweir_core::{
     Admitted, Completed, Detail, DeviceError, Env, Handle, Instant, Meta, PathConfig, Role, TxPath, TxQueue,
     Wake,

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use toml::Spanned;
-use txweir_core::value::{Value, Words};
-use txweir_core::wire::Completion;
+use txweir_core::model::wire::Completion;
+use txweir_core::text::value::{Value, Words};
 use txweir_core::{Bytes, Nanos, Rate};
 
 /// A value written as tc writes it: a string with a unit.

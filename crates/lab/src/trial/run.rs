@@ -5,10 +5,10 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
-use txweir_core::rng::Rng;
-use txweir_core::txpath::PathConfig;
-use txweir_core::value::text_of;
-use txweir_core::wire::WireConfig;
+use txweir_core::base::rng::Rng;
+use txweir_core::model::wire::WireConfig;
+use txweir_core::path::txpath::PathConfig;
+use txweir_core::text::value::text_of;
 use txweir_core::{DqlConfig, DropReason, Env, Handle, Instant, MarkReason, Nanos, Rate, Role};
 
 use super::measure::{Interval, gathered, mark};
@@ -363,7 +363,7 @@ fn stages(net: &Net) -> Vec<StageTrial> {
     let Some(probe) = net.nic(TRIED).probe() else { return Vec::new() };
     let of = |(stage, dist): (Stage, &Dist)| {
         let times = dist.times();
-        let ns = |f: fn(&crate::report::Times) -> u64| times.as_ref().map_or(0, f);
+        let ns = |f: fn(&crate::dist::Times) -> u64| times.as_ref().map_or(0, f);
         StageTrial {
             stage: stage.name(),
             mean_ns: ns(|t| t.mean_ns),

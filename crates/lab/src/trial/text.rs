@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
 use txweir_core::Nanos;
-use txweir_core::value::text_of;
+use txweir_core::text::value::text_of;
 
 use super::measure::{Interval, MARKED_FROM, Mark, Measure};
 use super::{ClassTrial, GroupTrial, PolicyTrial, Trial};

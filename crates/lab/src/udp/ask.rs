@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Instant, Nanos};
 
 use super::Packets;

@@ -8,7 +8,7 @@
 //! delay so far and four times its mean deviation (Ramjee, Kurose, Towsley, Schulzrinne, "Adaptive playout mechanisms for
 //! packetized audio applications", INFOCOM 1994, algorithm 1). What comes later than that is of no use.
 
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 use txweir_core::{Instant, Nanos};
 
 use super::{Packets, Sink};

@@ -1,12 +1,12 @@
 //! gact (tc-actions(8), "generic actions").
 
-use txweir_core::action::gact::Chance;
-use txweir_core::action::{Control, Gact};
+use txweir_core::classify::action::gact::Chance;
+use txweir_core::classify::action::{Control, Gact};
 
 use super::{Shown, control_of, control_words, number, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Gact, Control)>, Diagnostic> {
     if said.settings.iter().next().is_none() {

@@ -1,12 +1,12 @@
 //! mirred (tc-mirred(8)).
 
-use txweir_core::action::{Control, Mirred};
-use txweir_core::packet::{PortId, Way};
+use txweir_core::classify::action::{Control, Mirred};
+use txweir_core::classify::packet::{PortId, Way};
 
 use super::{Shown, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::out::Out;
+use crate::said::Said;
 
 /// `ports` gives the number of a device.
 pub(super) fn read(

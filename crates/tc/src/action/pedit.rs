@@ -4,15 +4,15 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use txweir_core::action::pedit::{At, Header, Key};
-use txweir_core::action::{Control, Pedit};
+use txweir_core::classify::action::pedit::{At, Header, Key};
+use txweir_core::classify::action::{Control, Pedit};
 
 use super::{Shown, mac, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::language;
 use crate::lex::Word;
 use crate::out::Out;
+use crate::said::Said;
 
 /// A field that has a name: its layer, where it begins, how many bits it has, and which of them count.
 struct Field {

@@ -1,17 +1,17 @@
 //! police (tc-police(8)).
 
-use txweir_core::action::police::{Average, Config, Police};
-use txweir_core::action::{Control, Kind};
+use txweir_core::base::link::LinkLayer;
+use txweir_core::classify::action::police::{Average, Config, Police};
+use txweir_core::classify::action::{Control, Kind};
 use txweir_core::law::bucket::{self, Sizing};
-use txweir_core::stab::LinkLayer;
-use txweir_core::value::text_of;
+use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Nanos, Rate};
 
 use super::{CONTROLS, Shown, control_of, control_words, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::lex::Word;
 use crate::out::Out;
+use crate::said::Said;
 
 /// The parameters, and what follows for a packet that exceeds the rate.
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnostic> {

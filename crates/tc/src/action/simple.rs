@@ -1,12 +1,12 @@
 //! simple (tc-simple(8)). Differs from Linux (PARITY.md: broken-json).
 
-use txweir_core::action::simple::TEXT_MAX;
-use txweir_core::action::{Control, Simple};
+use txweir_core::classify::action::simple::TEXT_MAX;
+use txweir_core::classify::action::{Control, Simple};
 
 use super::Shown;
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Simple, Control)>, Diagnostic> {
     let Some(word) = said.settings.word("sdata") else { return Ok(None) };

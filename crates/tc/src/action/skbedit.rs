@@ -1,13 +1,13 @@
 //! skbedit (tc-skbedit(8)).
 
 use txweir_core::Handle;
-use txweir_core::action::skbedit::PacketType;
-use txweir_core::action::{Control, Skbedit};
+use txweir_core::classify::action::skbedit::PacketType;
+use txweir_core::classify::action::{Control, Skbedit};
 
 use super::{Shown, number, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::out::Out;
+use crate::said::Said;
 
 const TYPES: [(&str, PacketType); 4] = [
     ("host", PacketType::Host),

@@ -2,24 +2,22 @@
 
 use std::sync::Arc;
 
-use txweir_core::params::Param;
-use txweir_core::qdisc::KINDS;
-use txweir_core::spec::Spec;
-use txweir_core::value::Words;
+use txweir_core::sched::spec::Spec;
+use txweir_core::text::params::Param;
+use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind, Handle};
 
 use super::reader::Reader;
 use super::stab::{estimator, stab};
-use super::{Failure, Part, REFUSED, UNPARSABLE, USAGE, whole};
+use super::{Part, whole};
 use crate::ast::{At, Place, QdiscCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::{Failure, REFUSED, UNPARSABLE, USAGE};
+use crate::kinds::{self, spec_of};
 use crate::language::{self, Object};
 use crate::lex::Word;
 use crate::refusal;
 use crate::source::Source;
-
-/// Words before the kind.
-pub(crate) const BEFORE_KIND: [&str; 4] = ["dev", "root", "parent", "handle"];
 
 /// Words before the kind that tc lets be cut short, in the order in which it tries them.
 const CUT_SHORT: [&str; 4] = ["estimator", "stab", "ingress_block", "egress_block"];
@@ -47,11 +45,6 @@ const KEYS_CUT_SHORT: [(&str, &[&str]); 3] = [
     ),
     ("tbf", &["limit", "latency", "burst", "peakrate", "overhead", "linklayer"]),
 ];
-
-/// The entry of a kind that the engine has.
-pub(crate) fn spec_of(kind: &Word) -> Option<&'static Spec> {
-    KINDS.iter().copied().find(|s| s.kind == kind.text)
-}
 
 pub(super) fn read(part: &Part<'_>) -> Result<QdiscCommand, Failure> {
     let mut cmd = QdiscCommand {
@@ -232,7 +225,7 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
         }
         return match cmd.options.as_slice() {
             [] => Ok(()),
-            _ => Err(Failure::unparsable(refusal::unknown_kind(source, kind))),
+            _ => Err(Failure::unparsable(kinds::unknown_kind(source, kind))),
         };
     };
     // Without words there is nothing to read, but that ets must have some; a deletion takes no notice of them.

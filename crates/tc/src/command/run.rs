@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use txweir_core::port::Qdiscs;
-use txweir_core::stab::Stab;
-use txweir_core::value::Words;
+use txweir_core::path::port::Qdiscs;
+use txweir_core::sched::stab::Stab;
+use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
 use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};

@@ -1,13 +1,14 @@
 //! `stab ...` and `estimator ...`: what stands before a kind and has words of its own.
 
 use txweir_core::Nanos;
-use txweir_core::stab::LinkLayer;
-use txweir_core::value::{Value, Words};
+use txweir_core::base::link::LinkLayer;
+use txweir_core::text::value::{Value, Words};
 
 use super::reader::Reader;
-use super::{Failure, Part, whole};
+use super::{Part, whole};
 use crate::ast::{At, Stab};
 use crate::diagnostic::code;
+use crate::failure::Failure;
 use crate::lex::Word;
 
 /// The keys of a size table (tc-stab(8)), in the order in which tc tries them on an abbreviation.

@@ -1,12 +1,13 @@
 //! basic (tc-basic(8)).
 
-use txweir_core::filter::Basic;
+use txweir_core::classify::filter::Basic;
 
-use super::{Said, Shown, ematch};
+use super::{Shown, ematch};
 use crate::action::Ways;
-use crate::command::Failure;
 use crate::diagnostic::code;
+use crate::failure::Failure;
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Basic, Failure> {
     if said.settings.iter().next().is_none() {

@@ -1,12 +1,13 @@
 //! fw (tc-fw(8)): the handle is the mark, and may have a mask behind a slash.
 
-use txweir_core::filter::Fw;
-use txweir_core::packet::PortId;
+use txweir_core::classify::filter::Fw;
+use txweir_core::classify::packet::PortId;
 
-use super::{Said, Shown};
+use super::Shown;
 use crate::action::{self, Ways};
 use crate::diagnostic::Diagnostic;
 use crate::out::Out;
+use crate::said::Said;
 
 /// The mark of a handle: `5`, `5/0xff`.
 pub(super) fn handle(word: &str) -> Option<u32> {

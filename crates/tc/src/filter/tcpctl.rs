@@ -1,11 +1,12 @@
 //! tcpctl: control segments of TCP. Printed as u32 prints what it counts: how often it was asked, how often it matched.
 
-use txweir_core::filter::tcpctl::Tcpctl;
+use txweir_core::classify::filter::tcpctl::Tcpctl;
 
-use super::{Said, Shown};
+use super::Shown;
 use crate::action::Ways;
 use crate::diagnostic::{Diagnostic, code};
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Tcpctl, Diagnostic> {
     if said.settings.iter().next().is_none() {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::value::Value;
+use txweir_core::text::value::Value;
 use txweir_core::{Bytes, Handle, Nanos, Rate};
 
 use super::table::Setting;

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use txweir_core::value::{Value, Words};
+use txweir_core::text::value::{Value, Words};
 use txweir_core::{Bytes, Handle, Nanos, Rate};
 
 use super::table::Arg;
@@ -44,7 +44,7 @@ pub(crate) fn hex(word: &str) -> Option<u64> {
 }
 
 /// A class or qdisc as tc(8) writes it; numbers are hexadecimal and one without a colon is a minor.
-pub fn handle(word: &str) -> Option<Handle> {
+pub(crate) fn handle(word: &str) -> Option<Handle> {
     match word {
         "root" => return Some(Handle::ROOT),
         "none" => return Some(Handle::NONE),

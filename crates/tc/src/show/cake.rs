@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use txweir_core::qdisc::Qdisc;
-use txweir_core::value::{Json, exact_of, text_of};
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::text::value::{Json, exact_of, text_of};
 use txweir_core::{Bytes, Rate};
 
 use super::{Form, Printed, rate_text, time, time_text};

@@ -3,8 +3,8 @@
 //! left, with an empty one behind them.
 
 use txweir_core::law::pi2::Gain;
-use txweir_core::qdisc::Qdisc;
-use txweir_core::value::{Json, Value, Words};
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::text::value::{Json, Value, Words};
 
 use super::number::{general, time_text};
 use super::{Form, Printed, option};

@@ -1,8 +1,8 @@
 //! fq as tc prints it: bands, map and weights where they are not the defaults (tc 6.1 does not know them), `nopacing` and
 //! the horizon's flag, two counters of one name, and times in nanoseconds.
 
-use txweir_core::qdisc::Qdisc;
-use txweir_core::value::{Json, text_of};
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::text::value::{Json, text_of};
 
 use super::{Form, Printed, option, three_digits};
 use crate::json::Object;

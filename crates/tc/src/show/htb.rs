@@ -1,12 +1,12 @@
 //! htb and its classes as tc prints them: the buckets in the grain of the kernel's clock and of tc's microseconds.
 
+use txweir_core::base::link::LinkLayer;
 use txweir_core::law::bucket::shown_size;
-use txweir_core::params::{Params, apply};
-use txweir_core::qdisc::Qdisc;
-use txweir_core::qdisc::classful::{ClassShown, UserClasses};
 use txweir_core::qdisc::htb::ClassConfig;
-use txweir_core::stab::LinkLayer;
-use txweir_core::value::{Json, Words, text_of};
+use txweir_core::sched::classful::{ClassShown, UserClasses};
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::text::params::{Params, apply};
+use txweir_core::text::value::{Json, Words, text_of};
 use txweir_core::{Bytes, Env, Rate};
 
 use super::{Form, Printed, option, push_words, rate};

@@ -1,9 +1,9 @@
 //! What commands have made of the qdiscs of a device: the lines that make it again, and copies.
 
-use txweir_core::cx::Cx;
-use txweir_core::port::Trees;
-use txweir_core::stab::Stab;
-use txweir_core::value::Words;
+use txweir_core::path::port::Trees;
+use txweir_core::sched::cx::Cx;
+use txweir_core::sched::stab::Stab;
+use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Handle, Tree};
 
 use super::{push_words, stab, words_of};

@@ -1,12 +1,12 @@
 //! netem as tc prints it: times in the grain of the kernel's clock, chances as shares of one in JSON.
 
 use txweir_core::Nanos;
-use txweir_core::chance::Percent;
-use txweir_core::impairment::{Chance, Delay, LinkRate, Loss, Slot, SlotGap};
-use txweir_core::params::Shown;
-use txweir_core::qdisc::Qdisc;
+use txweir_core::base::chance::Percent;
 use txweir_core::qdisc::netem::{in_grains, most_deviation};
-use txweir_core::value::{Json, Value, Words, exact_of};
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::text::impairment::{Chance, Delay, LinkRate, Loss, Slot, SlotGap};
+use txweir_core::text::params::Shown;
+use txweir_core::text::value::{Json, Value, Words, exact_of};
 
 use super::{Form, Printed, general, rate_text, time_text};
 

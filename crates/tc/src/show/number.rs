@@ -1,7 +1,7 @@
 //! Numbers as tc writes them, with C's printf.
 
 use txweir_core::Rate;
-use txweir_core::value::text_of;
+use txweir_core::text::value::text_of;
 
 /// A time of whole microseconds as tc prints it: three digits of a binary fraction, as C's `%.3g` rounds and writes
 /// it, so that 4335 us is `4.33ms` and 4000 s is `4e+03s`.

@@ -1,12 +1,12 @@
 //! mq and mqprio as tc prints them: roots that stand for a qdisc for each transmit queue. What they have counted is the sum over
 //! those, and what a queue has at first is shown as well.
 
-use txweir_core::node::{Books, Node};
-use txweir_core::port::Trees;
-use txweir_core::qdisc::{Qdisc, mqprio};
-use txweir_core::select::Range;
-use txweir_core::value::{Json, Show, exact_of, text_of};
+use txweir_core::path::port::Trees;
+use txweir_core::sched::node::{Books, Node};
+use txweir_core::sched::traffic::Range;
+use txweir_core::text::value::{Json, Show, exact_of, text_of};
 use txweir_core::{Handle, Rate};
+use txweir_core::{qdisc::mqprio, sched::erased::Qdisc};
 
 use super::class::{Classes, name_object, name_of, write_name};
 use super::{Form, Printed, book_lines, book_object, rate_text};

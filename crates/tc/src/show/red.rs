@@ -1,9 +1,9 @@
 //! red as tc prints it: with details also what tc has worked out for the kernel.
 
 use txweir_core::law::red::{IdleTable, weight_for_burst};
-use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::red::packet_time;
-use txweir_core::value::Json;
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::text::value::Json;
 use txweir_core::{Bytes, Rate};
 
 use super::number::probability;

@@ -2,9 +2,9 @@
 //! out for the kernel, and its counters with the options, above those of every qdisc.
 
 use txweir_core::law::red::weight_for_burst;
-use txweir_core::qdisc::Qdisc;
 use txweir_core::qdisc::sfq::LIMIT;
-use txweir_core::value::Json;
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::text::value::Json;
 use txweir_core::{Bytes, Packets};
 
 use super::number::probability;

@@ -1,7 +1,7 @@
 //! A qdisc's size table as `tc -d` prints it, and as the words that make it: what is zero is left out.
 
-use txweir_core::stab::Stab;
-use txweir_core::value::{exact_of, text_of};
+use txweir_core::sched::stab::Stab;
+use txweir_core::text::value::{exact_of, text_of};
 
 use crate::json::{Object, quote};
 
@@ -45,7 +45,7 @@ pub(super) fn words(stab: &Stab) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use txweir_core::stab::LinkLayer;
+    use txweir_core::base::link::LinkLayer;
 
     #[test]
     fn a_size_table_as_tc_prints_it() {

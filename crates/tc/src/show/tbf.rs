@@ -1,10 +1,10 @@
 //! tbf as tc prints it: the buckets as packets are charged for them, overhead, minimum and cells included, in the grain of
 //! the kernel's clock and of tc's microseconds; the limit as the latency that it amounts to once the bucket is empty.
 
+use txweir_core::base::units::RateMul;
 use txweir_core::law::bucket::{TICK_NS, shown_size};
-use txweir_core::qdisc::Qdisc;
-use txweir_core::units::RateMul;
-use txweir_core::value::{Json, text_of};
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::text::value::{Json, text_of};
 use txweir_core::{Bytes, Rate};
 
 use super::{Form, Printed, rate, time};

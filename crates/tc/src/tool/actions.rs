@@ -3,15 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::action::{Action, ActionId, Control, KINDS, Wanted};
+use txweir_core::classify::action::{Action, ActionId, Control, KINDS, Wanted};
 use txweir_core::{ConfigError, Instant};
 
 use super::list::Print;
 use super::session::Session;
 use crate::action::{self, In, Ways, is_control, number};
 use crate::ast::{ActionsCommand, Verb};
-use crate::command::{Failure, UNPARSABLE, USAGE};
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::{Failure, UNPARSABLE, USAGE};
 use crate::language::{self, Object, Settings};
 use crate::lex::Word;
 use crate::out::Out;

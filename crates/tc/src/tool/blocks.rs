@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use txweir_core::Handle;
-use txweir_core::filter::{BlockId, Filters};
-use txweir_core::port::Trees;
+use txweir_core::classify::filter::{BlockId, Filters};
+use txweir_core::path::port::Trees;
 
 use super::session::Session;
 use super::{Device, Hook};
 use crate::ast::{At, QdiscCommand, Verb};
-use crate::command::{Change, Failure, USAGE};
+use crate::command::Change;
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::{Failure, USAGE};
 use crate::source::Source;
 
 /// The places of a device that can have shared blocks: the word, the hook.

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use txweir_core::filter::{ANY_PROTOCOL, BlockId, Filters, Named, Table, Template, What};
-use txweir_core::qdisc::Filtered;
+use txweir_core::classify::filter::{ANY_PROTOCOL, BlockId, Filters, Named, Table, Template, What};
+use txweir_core::sched::discipline::Filtered;
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
 use super::list::Print;
@@ -13,11 +13,13 @@ use super::{Device, Hook, blocks};
 use crate::action::{CHAIN_MAX, Ways};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
 use crate::command::stab::average_of;
-use crate::command::{Failure, USAGE};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::{self, Said, Shown, Where, protocol};
+use crate::failure::{Failure, USAGE};
+use crate::filter::{self, Shown, Where};
 use crate::lex::Word;
 use crate::out::Out;
+use crate::protocol;
+use crate::said::Said;
 use crate::source::Source;
 
 /// The hooks have this major number.
@@ -206,7 +208,7 @@ fn put(
     let Some(kind) = &cmd.kind else {
         let err = line.error(code::MISSING, line.span, "this does not say which kind");
         return Err(Failure::refused(
-            err.expected(format!("one of {}", txweir_core::filter::KINDS.join(", "))),
+            err.expected(format!("one of {}", txweir_core::classify::filter::KINDS.join(", "))),
         ));
     };
     let what = match cmd.verb {
@@ -496,7 +498,7 @@ fn print(session: &mut Session<'_>, cmd: &FilterCommand, block: Option<BlockId>,
 }
 
 /// The chains of a block in the order in which they were made.
-fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::filter::Chain> {
+fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::classify::filter::Chain> {
     let block = block.and_then(|block| filters.block(block));
     let mut chains: Vec<_> = block.map(|b| b.chains.iter().collect()).unwrap_or_default();
     chains.sort_by_key(|chain| chain.made);

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use txweir_core::action::{ActionId, Actions, Control, KINDS};
-use txweir_core::filter::{BlockId, Bound, Chain, Filters, Rule, Table, U32};
+use txweir_core::classify::action::{ActionId, Actions, Control, KINDS};
+use txweir_core::classify::filter::{BlockId, Bound, Chain, Filters, Rule, Table, U32};
 use txweir_core::{Handle, Tree};
 
 use super::{Devices, Hook, blocks};
 use crate::action;
-use crate::filter::{self, protocol};
+use crate::filter;
+use crate::protocol;
 use crate::show;
 
 /// The lines that make the qdiscs of every device as they are now, without loss, and their filters and actions: give them

@@ -10,7 +10,7 @@
 mod aggregation;
 mod policer;
 
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 
 use self::aggregation::Aggregation;
 use self::policer::{Policer, Seen, Verdict};

@@ -13,7 +13,7 @@ mod marks;
 mod path;
 mod probe;
 
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 
 use self::bounds::{Bounds, Latest, Undo, beta, inflight_at_loss, too_much};
 use self::marks::Marks;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::rng::Rng;
+use crate::base::rng::Rng;
 use proptest::prelude::*;
 
 const PARAMS: PieParams = PieParams {

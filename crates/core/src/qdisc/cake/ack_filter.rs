@@ -4,8 +4,8 @@
 //! everything that it acknowledges selectively, and more of either. It stays if it carries anything else: data, other
 //! flags, unknown options, newer timestamps, a duplicate selective acknowledgement.
 
-use crate::detail::{Detail, TcpDetail};
-use crate::headers::tcp_flag::{ACK, CWR, ECE, SYN};
+use crate::packet::detail::{Detail, TcpDetail};
+use crate::packet::headers::tcp_flag::{ACK, CWR, ECE, SYN};
 
 /// `a` is after `b`, as sequence numbers wrap (RFC 9293 section 3.4).
 const fn after(a: u32, b: u32) -> bool {

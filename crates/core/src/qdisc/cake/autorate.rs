@@ -1,8 +1,8 @@
 //! What the rate of arrivals is, for a shaper that follows it: packets are counted between gaps that are longer than
 //! usual, so that what is measured is the bottleneck in front and not its bursts.
 
-use crate::time::{Instant, Nanos};
-use crate::units::Rate;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::Rate;
 
 /// A gap counts as at most this long.
 const GAP_MAX: Nanos = Nanos::from_secs(1);
@@ -15,13 +15,13 @@ pub const fn mean(old: u64, sample: u64, shift: u32) -> u64 {
 }
 
 /// As `mean`, quick (1 in 4) one way and slow (1 in 256) the other.
-pub const fn lopsided(old: u64, sample: u64, quick: bool) -> u64 {
+pub(crate) const fn lopsided(old: u64, sample: u64, quick: bool) -> u64 {
     mean(old, sample, if quick { 2 } else { 8 })
 }
 
 /// The estimate.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     last: Option<Instant>,
     /// Mean gap, ns.
     gap: u64,

@@ -3,11 +3,11 @@
 use alloc::string::String;
 use core::fmt::{Result, Write};
 
-use crate::error::ErrorKind;
-use crate::params::Group;
-use crate::time::Nanos;
-use crate::units::{Bytes, Rate};
-use crate::value::{Json, Show, Value, Words, exact_of};
+use crate::base::time::Nanos;
+use crate::base::units::{Bytes, Rate};
+use crate::text::error::ErrorKind;
+use crate::text::params::Group;
+use crate::text::value::{Json, Show, Value, Words, exact_of};
 
 crate::params! {
     /// Parameters of cake.
@@ -140,7 +140,7 @@ pub struct Bandwidth {
 
 impl Bandwidth {
     /// It does not shape.
-    pub const UNLIMITED: Self = Self { rate: Rate(0), autorate: false };
+    pub(crate) const UNLIMITED: Self = Self { rate: Rate(0), autorate: false };
 }
 
 impl Show for Bandwidth {
@@ -174,7 +174,7 @@ pub struct Rtt(pub u32);
 
 impl Rtt {
     /// The default, 100 ms.
-    pub const INTERNET: Self = Self(100_000);
+    pub(crate) const INTERNET: Self = Self(100_000);
     /// In nanoseconds.
     #[must_use]
     pub const fn interval(self) -> Nanos {

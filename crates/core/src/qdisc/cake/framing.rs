@@ -1,6 +1,6 @@
 //! What a packet costs on the link: its overhead, the least that is charged, and cells.
 
-use crate::meta::Meta;
+use crate::packet::meta::Meta;
 use crate::qdisc::cake::config::{Cells, Framing};
 
 /// What has been seen of sizes. The fields are what tc prints of them.
@@ -30,7 +30,7 @@ impl Sizes {
     }
 
     /// Mean bytes in front of the network header.
-    pub const fn mean_offset(&self) -> u32 {
+    pub(crate) const fn mean_offset(&self) -> u32 {
         (self.offset + 0x8000) >> 16
     }
 

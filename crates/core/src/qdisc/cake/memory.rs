@@ -1,8 +1,8 @@
 //! What waiting packets take of memory, and how much they may.
 
-use crate::meta::Meta;
-use crate::time::Nanos;
-use crate::units::Rate;
+use crate::base::time::Nanos;
+use crate::base::units::Rate;
+use crate::packet::meta::Meta;
 
 /// The memory that is allowed whatever the rate, unless it is said.
 pub const LEAST: u64 = 4 << 20;

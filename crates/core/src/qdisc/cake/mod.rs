@@ -32,18 +32,21 @@ mod tins;
 
 use alloc::vec::Vec;
 
-use crate::cx::{Cx, Tally};
-use crate::error::ConfigError;
-use crate::handle::{ClassId, Handle};
-use crate::meta::{Ecn, Meta};
-use crate::pool::{List, Pkt, Pool};
-use crate::qdisc::{Discipline, Filtered, FlowShown, Next, Verdict};
-use crate::reason::{DropReason, MarkReason, WakeReason};
-use crate::route::{Asked, Found, Said};
-use crate::spec::{Env, Flags};
-use crate::stats::{Counter, Counters};
-use crate::time::Instant;
-use crate::units::Rate;
+use crate::base::env::Env;
+use crate::base::handle::{ClassId, Handle};
+use crate::base::tally::Tally;
+use crate::base::time::Instant;
+use crate::base::units::Rate;
+use crate::packet::meta::{Ecn, Meta};
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::reason::{DropReason, MarkReason, WakeReason};
+use crate::packet::route::{Asked, Found, Said};
+use crate::sched::answer::{Next, Verdict};
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{Discipline, Filtered, FlowShown};
+use crate::sched::spec::Flags;
+use crate::text::error::ConfigError;
+use crate::text::stats::{Counter, Counters};
 
 use autorate::Estimate;
 use flows::{BULK, FLOWS, Place, hashes_of};

@@ -1,8 +1,8 @@
 //! The shaper: the time at which the next packet may leave is moved on by what each packet takes. There is no bucket and
 //! so no first burst; what was not used is not saved.
 
-use crate::time::{Instant, Nanos};
-use crate::units::Rate;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::Rate;
 
 /// The least rate that a shaper keeps to, bytes/s.
 const RATE_MIN: u64 = 64;
@@ -28,7 +28,7 @@ impl Pace {
         pace
     }
     /// Whether nothing takes any time.
-    pub const fn is_unlimited(self) -> bool {
+    pub(crate) const fn is_unlimited(self) -> bool {
         self.mult == 0
     }
     /// The time for `len` bytes, rounded down. 32 bits by 34 bits does not fit 64, but no packet is that long: the
@@ -41,7 +41,7 @@ impl Pace {
 
 /// The schedule of the whole link.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     pub pace: Pace,
     /// When the next packet may leave.
     next: Instant,

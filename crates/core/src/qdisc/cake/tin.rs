@@ -1,11 +1,11 @@
 //! A tin: its flows, its part of the link, its law, and what is counted of it.
 
+use crate::base::time::Nanos;
+use crate::base::units::Rate;
 use crate::law::cobalt::CobaltParams;
 use crate::qdisc::cake::autorate::{lopsided, mean};
 use crate::qdisc::cake::flows::{BULK, DECAYING, Flows, SPARSE};
 use crate::qdisc::cake::shaper::{Pace, Threshold};
-use crate::time::Nanos;
-use crate::units::Rate;
 
 crate::stats! {
     /// Counters of a tin.

@@ -1,11 +1,11 @@
 //! Which tin a packet goes into, and what share of the link each tin has (tc-cake(8); the DSCP tables are Linux 6.12's,
 //! as measured packet by packet).
 
-use crate::meta::Meta;
+use crate::packet::meta::Meta;
 use crate::qdisc::cake::config::Diffserv;
 
 /// Most tins.
-pub const TINS_MAX: usize = 8;
+pub(crate) const TINS_MAX: usize = 8;
 
 /// What a mode makes of the link.
 #[derive(Debug)]
@@ -127,9 +127,9 @@ impl Diffserv {
 }
 
 /// The DSCP that a packet counts as: ARP is network control.
-pub fn dscp_of(m: &Meta) -> u8 {
+pub(crate) fn dscp_of(m: &Meta) -> u8 {
     match m.protocol {
-        crate::headers::ethertype::ARP => 56,
+        crate::packet::headers::ethertype::ARP => 56,
         _ => m.ds >> 2,
     }
 }

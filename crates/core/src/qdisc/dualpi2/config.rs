@@ -2,12 +2,12 @@
 
 use core::fmt::{Result, Write};
 
-use crate::error::{ConfigError, ErrorKind};
+use crate::base::env::Env;
+use crate::base::time::Nanos;
+use crate::base::units::{Bytes, Packets};
 use crate::law::pi2::Gain;
-use crate::spec::Env;
-use crate::time::Nanos;
-use crate::units::{Bytes, Packets};
-use crate::value::{Json, Show, Value, Words, exact_of};
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::{Json, Show, Value, Words, exact_of};
 
 /// The delay to hold: 15 ms (RFC 9332 figure 2, target).
 pub const TARGET: Nanos = Nanos::from_millis(15);

@@ -2,14 +2,14 @@
 
 use alloc::format;
 
-use crate::chance::Percent;
-use crate::error::{ConfigError, ErrorKind};
-use crate::meta::Meta;
+use crate::base::chance::Percent;
+use crate::base::time::Nanos;
+use crate::base::units::{Packets, Rate};
+use crate::packet::meta::Meta;
 use crate::qdisc::control;
 use crate::qdisc::pfifo_fast::PRIOMAP;
-use crate::time::Nanos;
-use crate::units::{Packets, Rate};
-use crate::value::{Mask, NanosBare, PrioMap, Triple};
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::{Mask, NanosBare, PrioMap, Triple};
 
 crate::params! {
     /// Parameters of fq.

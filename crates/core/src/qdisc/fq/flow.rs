@@ -1,10 +1,10 @@
 //! A flow, its packets, and lists of flows.
 
 use super::config::Limits;
-use crate::cx::Cx;
-use crate::meta::Meta;
-use crate::pool::{List, Pkt, Pool};
-use crate::time::Instant;
+use crate::base::time::Instant;
+use crate::packet::meta::Meta;
+use crate::packet::pool::{List, Pkt, Pool};
+use crate::sched::cx::Cx;
 
 /// "No flow" in a link.
 pub(super) const NIL: u32 = u32::MAX;

@@ -4,16 +4,16 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::{Config, Sfq};
-use crate::chance::Probability;
-use crate::cx::Cx;
-use crate::error::{ConfigError, ErrorKind};
+use crate::base::chance::Probability;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::Bytes;
 use crate::law::red::{
     IdleTable, RedAction, RedError, RedParams, RedState, probability_of_one, weight_for_burst,
 };
-use crate::qdisc::Discipline;
-use crate::time::{Instant, Nanos};
-use crate::units::Bytes;
-use crate::value::exact_of;
+use crate::sched::cx::Cx;
+use crate::sched::discipline::Discipline;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::exact_of;
 
 /// Size of an average packet unless it is said (tc-sfq(8)).
 const AVPKT: Bytes = Bytes(1000);

@@ -1,6 +1,6 @@
 //! How far Linux agrees with itself after small changes.
 
-use txweir_core::rng::Rng;
+use txweir_core::base::rng::Rng;
 
 use super::compare::{Compared, Pair, is_inside, median};
 

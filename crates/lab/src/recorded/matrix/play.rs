@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use txweir_core::txpath::PathConfig;
-use txweir_core::wire::{Completion as Reports, WireConfig};
+use txweir_core::model::wire::{Completion as Reports, WireConfig};
+use txweir_core::path::txpath::PathConfig;
 use txweir_core::{Env, Instant, Nanos, Rate, Role};
 use txweir_tc::Policy;
 use txweir_transport::Tick;
@@ -13,10 +13,10 @@ use super::book::{Book, Clerk, Left, jain, plain, shares};
 use super::line::{Completion, Kind, Latency, POINTS, Run, Samples, Topology, Window};
 use crate::app::{App, Pace};
 use crate::cpu::Cpu;
-use crate::frame::ETHERNET;
 use crate::link::LinkConfig;
 use crate::net::{Net, Single};
 use crate::nic::NicConfig;
+use crate::tagged::ETHERNET;
 use crate::tcp::{EcnMode, More, TcpConfig};
 
 /// Policies were applied so long before time 0 of a run.

@@ -3,17 +3,19 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use txweir_core::Handle;
-use txweir_core::filter::Flower;
-use txweir_core::filter::flower::Field;
-use txweir_core::headers::ethertype;
-use txweir_core::packet::PortId;
+use txweir_core::classify::filter::Flower;
+use txweir_core::classify::filter::flower::Field;
+use txweir_core::classify::packet::PortId;
+use txweir_core::packet::headers::ethertype;
 
 use super::{DEPTHS, HW_CLASS, LSE, PPP};
-use crate::command::Failure;
 use crate::diagnostic::code;
-use crate::filter::{Said, Where, protocol};
+use crate::failure::Failure;
+use crate::filter::Where;
 use crate::language::uint;
 use crate::lex::Word;
+use crate::protocol;
+use crate::said::Said;
 
 type Done = Result<(), Failure>;
 
@@ -22,7 +24,7 @@ const RARP: u16 = 0x8035;
 /// A session of PPPoE.
 const PPPOE: u16 = 0x8864;
 /// Every protocol.
-const ALL: u16 = txweir_core::filter::ANY_PROTOCOL;
+const ALL: u16 = txweir_core::classify::filter::ANY_PROTOCOL;
 
 /// Protocols over IP that have names.
 pub(super) const IP_PROTOS: [(u8, &str); 5] =

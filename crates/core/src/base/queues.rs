@@ -1,0 +1,131 @@
+//! `QueueSet`: a set of a device's transmit queues, of fixed size, so that it can change while packets flow.
+
+/// A set of transmit queues, by their numbers from 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueSet {
+    words: [u64; WORDS],
+    count: u16,
+}
+
+const WORDS: usize = 64;
+
+impl Default for QueueSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl QueueSet {
+    /// Most queues of a device, as in Linux's links.
+    pub const QUEUES_MAX: u16 = WORDS as u16 * 64;
+
+    /// None.
+    pub const fn new() -> Self {
+        Self { words: [0; WORDS], count: 0 }
+    }
+    /// True if there is none in it.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+    /// How many are in it.
+    pub const fn len(&self) -> usize {
+        self.count as usize
+    }
+    /// True if the queue is in it.
+    pub fn contains(&self, queue: u16) -> bool {
+        let (word, bit) = place(queue);
+        self.words.get(word).is_some_and(|w| w & bit != 0)
+    }
+    /// Puts a queue in; one from `QUEUES_MAX` on is no queue and is let be.
+    #[inline]
+    pub fn insert(&mut self, queue: u16) {
+        let (word, bit) = place(queue);
+        if let Some(w) = self.words.get_mut(word) {
+            self.count += u16::from(*w & bit == 0);
+            *w |= bit;
+        }
+    }
+    /// Takes a queue out.
+    #[inline]
+    pub fn remove(&mut self, queue: u16) {
+        let (word, bit) = place(queue);
+        if let Some(w) = self.words.get_mut(word) {
+            self.count -= u16::from(*w & bit != 0);
+            *w &= !bit;
+        }
+    }
+    /// Takes all out.
+    pub const fn clear(&mut self) {
+        *self = Self::new();
+    }
+    /// Takes out those from `count` on.
+    pub fn truncate(&mut self, count: usize) {
+        for queue in count..usize::from(Self::QUEUES_MAX) {
+            // Below `QUEUES_MAX`.
+            self.remove(queue as u16);
+        }
+    }
+    /// The first one from `from` on that is in this set and not in `other`.
+    #[inline]
+    pub(crate) fn next_without(&self, other: &Self, from: u16) -> Option<u16> {
+        let (first, bit) = place(from);
+        // Those from `from` on in the first word, all in those after it.
+        let mut mask = !(bit - 1);
+        for word in first..WORDS {
+            let left = self.words[word] & !other.words[word] & mask;
+            if left != 0 {
+                // A word's number and a bit's are below 64.
+                return Some(word as u16 * 64 + left.trailing_zeros() as u16);
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+}
+
+/// The word of a queue, and its bit in it.
+const fn place(queue: u16) -> (usize, u64) {
+    (queue as usize / 64, 1 << (queue % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_queue_is_let_be() {
+        let mut set = QueueSet::new();
+        set.insert(QueueSet::QUEUES_MAX);
+        set.insert(u16::MAX);
+        assert!(set.is_empty() && !set.contains(u16::MAX));
+        set.remove(u16::MAX);
+        assert_eq!(set.next_without(&QueueSet::new(), u16::MAX), None);
+        set.insert(QueueSet::QUEUES_MAX - 1);
+        assert_eq!(set.next_without(&QueueSet::new(), 0), Some(QueueSet::QUEUES_MAX - 1));
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_set(ops in prop::collection::vec((0u8..3, 0u16..300), 0..200), from in 0u16..310, cut in 0usize..300) {
+            let (mut a, mut b) = (QueueSet::new(), QueueSet::new());
+            let (mut model_a, mut model_b) = (BTreeSet::new(), BTreeSet::new());
+            for (op, queue) in ops {
+                match op {
+                    0 => { a.insert(queue); model_a.insert(queue); }
+                    1 => { a.remove(queue); model_a.remove(&queue); }
+                    _ => { b.insert(queue); model_b.insert(queue); }
+                }
+            }
+            prop_assert_eq!(a.len(), model_a.len());
+            prop_assert_eq!(a.is_empty(), model_a.is_empty());
+            let next = model_a.difference(&model_b).copied().find(|q| *q >= from);
+            prop_assert_eq!(a.next_without(&b, from), next);
+            a.truncate(cut);
+            model_a.retain(|q| usize::from(*q) < cut);
+            prop_assert!((0..300).all(|q| a.contains(q) == model_a.contains(&q)));
+            prop_assert_eq!(a.len(), model_a.len());
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! `Bytes`, `Packets`, `Rate`, and what each takes or carries at a rate, with the rounding in the name. The data path
+//! divides a size by a rate in one other place, the wire model, which carries the remainder to the next packet.
+
+use crate::base::time::Nanos;
+
+/// A size in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(pub u64);
+
+/// A number of packets (not of GSO segments).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Packets(pub u32);
+
+/// A rate in bytes per second, as tc carries it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(pub u64);
+
+const NANOS_PER_SEC: u128 = 1_000_000_000;
+
+impl Rate {
+    /// From bits per second, rounded down to whole bytes.
+    pub const fn from_bits(bits_per_s: u64) -> Self {
+        Self(bits_per_s / 8)
+    }
+    /// In bits per second (saturating).
+    pub const fn bits(self) -> u64 {
+        self.0.saturating_mul(8)
+    }
+    /// The time that `bytes` take at this rate, rounded up; saturates, and is the maximum at rate 0.
+    pub fn time_ceil(self, bytes: u64) -> Nanos {
+        match self.0 {
+            0 => Nanos(u64::MAX),
+            r => {
+                let ns = (u128::from(bytes) * NANOS_PER_SEC).div_ceil(u128::from(r));
+                Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+            }
+        }
+    }
+    /// The bytes that pass at this rate in `t`, rounded down (saturating).
+    pub(crate) fn bytes_floor(self, t: Nanos) -> Bytes {
+        let b = u128::from(self.0) * u128::from(t.0) / NANOS_PER_SEC;
+        Bytes(u64::try_from(b).unwrap_or(u64::MAX))
+    }
+}
+
+/// A rate prepared for the data path: a time is one multiplication and one shift, no division.
+///
+/// `time = bytes * mult >> shift`. Up to 64 Gbit/s `mult` is a full 32-bit factor, so that its relative error is below
+/// 2^-31; above, the error grows with the rate, to below 2^-28 at 400 Gbit/s. It is always towards "sooner". This is
+/// the reference's arithmetic (tc-tbf(8) names its grain), so that schedules agree with it to the nanosecond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateMul {
+    mult: u32,
+    shift: u32,
+}
+
+impl RateMul {
+    /// Prepares `rate`; rate 0 is treated as 1 byte/s.
+    pub fn new(rate: Rate) -> Self {
+        // mult = floor(10^9 * 2^shift / rate) for the largest shift at which it still fits 32 bits,
+        // and at which the shifted numerator still fits 64.
+        let rate = rate.0.max(1);
+        let mut factor: u64 = 1_000_000_000;
+        let mut shift = 0;
+        loop {
+            let mult = factor / rate;
+            if mult >= 1 << 31 || factor >= 1 << 63 {
+                return Self { mult: u32::try_from(mult).unwrap_or(u32::MAX), shift };
+            }
+            factor <<= 1;
+            shift += 1;
+        }
+    }
+
+    /// The time for `bytes`, rounded down.
+    pub const fn time_floor(self, bytes: u64) -> Nanos {
+        if bytes <= u32::MAX as u64 {
+            // 64 bits hold the product.
+            return Nanos((bytes * self.mult as u64) >> self.shift);
+        }
+        Nanos(((bytes as u128 * self.mult as u128) >> self.shift) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_at_known_rates() {
+        assert_eq!(Rate::from_bits(1_000_000_000).time_ceil(1538), Nanos(12_304));
+        assert_eq!(Rate(3).time_ceil(1), Nanos(333_333_334));
+        assert_eq!(Rate(0).time_ceil(1), Nanos(u64::MAX));
+        assert_eq!(Rate(125_000_000).bytes_floor(Nanos::from_micros(250)), Bytes(31_250));
+        assert_eq!(Rate(u64::MAX).bytes_floor(Nanos(u64::MAX)), Bytes(u64::MAX));
+    }
+
+    #[test]
+    fn multiplier_stays_within_its_stated_error() {
+        for bits in [8, 1_000, 64_000, 1_000_000, 10_000_000, 999_999_937, 10_000_000_000, 400_000_000_000] {
+            let rate = Rate::from_bits(bits);
+            let m = RateMul::new(rate);
+            for bytes in [1u64, 60, 1514, 65_536, 10_000_000] {
+                let exact = u128::from(bytes) * NANOS_PER_SEC / u128::from(rate.0);
+                let got = u128::from(m.time_floor(bytes).0);
+                assert!(got <= exact, "{bits} {bytes}");
+                assert!(exact - got <= 1 + (exact >> 30), "{bits} {bytes}: {got} against {exact}");
+            }
+        }
+    }
+}

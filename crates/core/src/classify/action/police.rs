@@ -1,0 +1,236 @@
+//! police: packets within a rate are let through, others are treated otherwise (tc-police(8)). The rate is of bytes, with a
+//! burst and perhaps a peak rate, or of packets; or the average of what has come lately is looked at.
+//!
+//! Buckets are full of nanoseconds at their rate; a packet pays what its bytes (with what the link makes of them) take, from
+//! both buckets or from none. A packet of more than `mtu` bytes does not conform, a super-packet if one of its segments has
+//! more. Arithmetic and grain are those of the reference, to the nanosecond.
+//!
+//! - I1: in any window of W the conforming bytes are at most burst + rate x W (within the grain of `RateMul`); so are packets.
+//! - I2: what does not conform takes nothing.
+//!
+//! What is missing in the buckets is kept in the reader's [`Memory`], where nothing is missing at first: a police action is exact
+//! for one reader. Several readers that share one have a bucket each, and let through that many times the rate; a rate that
+//! is shared would be asked in `Police::conforms`, in place of `Buckets::take`.
+//!
+//! Cost: two multiplications, four with a peak rate. Memory: six words.
+//!
+//! Differs from Linux (PARITY.md: police-average, police-average-shown, police-average-words, police-readers).
+
+use super::{Control, Memory};
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::{Bytes, Rate, RateMul};
+use crate::classify::action::Run;
+use crate::classify::packet::Packet;
+use crate::law::bucket::{Buckets, Sizing, Spent, TICK_NS, cost, ticks};
+use crate::packet::meta::Meta;
+use crate::text::error::{ConfigError, ErrorKind};
+
+/// What is measured, and what becomes of packets that conform.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes in a second; 0 for none.
+    pub rate: Rate,
+    /// Bytes that leave at once, at most; as tc gives them, in ticks of the rate. Goes with `rate`.
+    pub burst: Bytes,
+    /// The rate at which a burst leaves, at most. Goes with `rate` and `mtu`.
+    pub peakrate: Option<Rate>,
+    /// The largest packet, bytes; without one 2040 if there is a rate of bytes, else any.
+    pub mtu: Option<u32>,
+    /// What a packet is charged.
+    pub sizing: Sizing,
+    /// Packets in a second, and at once. Excludes `rate`.
+    pub packets: Option<(u64, u64)>,
+    /// The average that packets are not to reach.
+    pub average: Option<Average>,
+    /// What follows for a packet that conforms; for another, the action's control.
+    pub conform: Control,
+}
+
+/// An average rate, and how it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Average {
+    /// What is not to be reached.
+    pub rate: Rate,
+    /// Samples are taken every 250 ms times 2 to this: at most 5.
+    pub interval_log: u8,
+    /// The newest sample counts for 2 to minus this of the average: 1 to 31.
+    pub weight_log: u8,
+}
+
+/// The largest packet of a police action with a rate of bytes and without `mtu`: 255 cells of 8 bytes, which is what tc's
+/// table of rates reaches.
+pub const MTU: u32 = 255 << 3;
+
+/// Parameters of police.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Police {
+    config: Config,
+    mtu: u32,
+    meter: Option<Buckets>,
+}
+
+impl Police {
+    /// Checks parameters, and prepares them for the data path.
+    ///
+    /// # Errors
+    /// Nothing that is measured; both bytes and packets; a rate without a burst, or a peak rate without a rate or `mtu`.
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
+        let err = |key: &str, kind, expected: &str, given: &str| {
+            Err(ConfigError::new(kind, "police", expected, given).key(key))
+        };
+        let bytes = config.rate.0 > 0;
+        match config.packets {
+            Some(_) if bytes => {
+                return err("pkts_rate", ErrorKind::Conflict, "a rate of bytes or of packets", "both");
+            }
+            Some((0, _)) => return err("pkts_rate", ErrorKind::OutOfRange, "at least 1", "0"),
+            Some((_, 0)) => return err("pkts_burst", ErrorKind::Missing, "a number of packets", ""),
+            None if !bytes && config.mtu.is_none() && config.average.is_none() => {
+                return err("rate", ErrorKind::Missing, "rate, pkts_rate, mtu or avrate", "");
+            }
+            _ => {}
+        }
+        if bytes && config.burst.0 == 0 {
+            return err("burst", ErrorKind::Missing, "a size, because rate is given", "");
+        }
+        if config.peakrate.is_some_and(|r| r.0 > 0) {
+            if !bytes {
+                return err("peakrate", ErrorKind::Missing, "rate as well", "");
+            }
+            if config.mtu.unwrap_or(0) == 0 {
+                return err("mtu", ErrorKind::Missing, "a size, because peakrate is given", "");
+            }
+        }
+        if config.average.is_some_and(|a| a.interval_log > 5 || !(1..=31).contains(&a.weight_log)) {
+            return err("avrate", ErrorKind::OutOfRange, "samples of 250 ms to 8 s", "");
+        }
+        let mtu = config.mtu.filter(|m| *m > 0).unwrap_or(if bytes { MTU } else { u32::MAX });
+        Ok(Self { config, mtu, meter: Self::meter(&config, mtu) })
+    }
+
+    fn meter(config: &Config, mtu: u32) -> Option<Buckets> {
+        let depth = |rate, size| i64::from(ticks(rate, size)) * TICK_NS as i64; // 64
+        match config.packets {
+            // One packet in a second is to the bucket what one byte is.
+            Some((rate, burst)) => {
+                Some(Buckets::new(RateMul::new(Rate(rate)), depth(Rate(rate), Bytes(burst)), None))
+            }
+            None if config.rate.0 == 0 => None,
+            None => {
+                let peak = config.peakrate.filter(|r| r.0 > 0).map(|rate| {
+                    let rate = RateMul::new(rate);
+                    (rate, cost(rate, config.sizing.size(mtu)))
+                });
+                Some(Buckets::new(RateMul::new(config.rate), depth(config.rate, config.burst), peak))
+            }
+        }
+    }
+
+    /// The parameters.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+    /// The largest packet that conforms, bytes.
+    pub const fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    #[inline]
+    pub(super) fn run(
+        &self,
+        control: Control,
+        packet: &mut Packet<'_>,
+        mine: &mut Memory,
+        run: &mut Run<'_>,
+    ) -> Control {
+        let answer = match self.conforms(packet.meta, mine, run.now) {
+            true => self.config.conform,
+            false => {
+                mine.overlimits += 1;
+                control
+            }
+        };
+        if answer == Control::Drop {
+            mine.drops += 1;
+        }
+        answer
+    }
+
+    /// Whether a packet is within the rate; then it is paid for.
+    #[inline]
+    pub(crate) fn conforms(&self, m: &Meta, mine: &mut Memory, now: Instant) -> bool {
+        if let Some(average) = self.config.average
+            && average.measure(mine, m.wire_len, now) >= average.rate.0
+        {
+            return false;
+        }
+        let largest = if m.segs > 1 { m.segment_len() } else { m.wire_len };
+        if largest > self.mtu {
+            return false;
+        }
+        let Some(meter) = &self.meter else { return true };
+        let size = match self.config.packets {
+            Some(_) => 1,
+            None => self.config.sizing.size(m.wire_len),
+        };
+        let [rate, peak, at, ..] = mine.words;
+        let mut spent = match (at, self.config.packets) {
+            // A bucket of packets is empty when the action is made, where one of bytes is full; so in the reference.
+            (0, Some(_)) => meter.empty(mine.since),
+            _ => Spent { rate, peak, at: Instant(at) },
+        };
+        let conforms = meter.take(&mut spent, now, size);
+        [mine.words[0], mine.words[1], mine.words[2]] = [spent.rate, spent.peak, spent.at.0];
+        conforms
+    }
+}
+
+/// Samples after which what is left of an average is reckoned at once.
+const STEPS: u64 = 64;
+
+impl Average {
+    /// Bytes in a second, as of the last sample before now. The average is kept in 1/256 of them; samples that nobody took
+    /// are made up for when a packet comes.
+    fn measure(self, mine: &mut Memory, len: u32, now: Instant) -> u64 {
+        let period = Nanos(250_000_000 << self.interval_log).0;
+        let [_, _, _, mut average, mut next, mut counted] = mine.words;
+        // The packet that is looked at is counted already, and is not to count in a sample that was due before it.
+        let total = mine.bytes.saturating_sub(u64::from(len));
+        if next == 0 {
+            next = mine.since.0.saturating_add(period);
+            counted = total;
+        }
+        if now.0 >= next {
+            let due = (now.0 - next) / period + 1;
+            let sample = (total.saturating_sub(counted)).saturating_mul(1024) >> self.interval_log;
+            average = self.step(average, sample);
+            for _ in 1..due.min(STEPS) {
+                average = self.step(average, 0);
+            }
+            average = self.fade(average, due.saturating_sub(STEPS));
+            counted = total;
+            next = next.saturating_add(due.saturating_mul(period));
+        }
+        [mine.words[3], mine.words[4], mine.words[5]] = [average, next, counted];
+        average >> 8
+    }
+
+    const fn step(self, average: u64, sample: u64) -> u64 {
+        average.saturating_sub(average >> self.weight_log).saturating_add(sample >> self.weight_log)
+    }
+
+    /// What is left of an average after so many samples of nothing: by squares, so that a year is no longer than a second.
+    fn fade(self, average: u64, mut samples: u64) -> u64 {
+        let times = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 32) as u64; // `b` is at most 2^32
+        let mut left = (1 << 32) - (1u64 << (32 - self.weight_log));
+        let mut average = average;
+        while samples > 0 {
+            if samples & 1 == 1 {
+                average = times(average, left);
+            }
+            left = times(left, left);
+            samples >>= 1;
+        }
+        average
+    }
+}

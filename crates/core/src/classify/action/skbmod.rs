@@ -1,0 +1,55 @@
+//! skbmod: sets or swaps what an Ethernet header says, or marks a packet as having met congestion (tc-skbmod(8)).
+//!
+//! Addresses and type are set first, then swapped. Frames without an Ethernet header are left as they are, and so are, by
+//! `ecn`, packets whose transport does not take marks (RFC 3168 section 5).
+//!
+//! Differs from Linux (PARITY.md: action-tags).
+
+use super::{Control, Memory};
+use crate::classify::action::Run;
+use crate::classify::packet::Packet;
+use crate::packet::headers;
+
+/// Bytes of an Ethernet header.
+const ETHERNET: usize = 14;
+
+/// Parameters of skbmod: what is not given stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skbmod {
+    /// Destination address.
+    pub dmac: Option<[u8; 6]>,
+    /// Source address.
+    pub smac: Option<[u8; 6]>,
+    /// Ethertype; of the outermost tag, if there are any.
+    pub etype: Option<u16>,
+    /// The two addresses change places.
+    pub swap: bool,
+    /// ECN-capable becomes congestion experienced.
+    pub ecn: bool,
+}
+
+impl Skbmod {
+    pub(super) fn run(
+        &self,
+        control: Control,
+        packet: &mut Packet<'_>,
+        _: &mut Memory,
+        _: &mut Run<'_>,
+    ) -> Control {
+        let ethernet = usize::from(packet.headers.link_len) == ETHERNET;
+        if let Some(link) = packet.frame.bytes_mut().first_chunk_mut::<ETHERNET>().filter(|_| ethernet) {
+            let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *link;
+            let dst = self.dmac.unwrap_or([d0, d1, d2, d3, d4, d5]);
+            let src = self.smac.unwrap_or([s0, s1, s2, s3, s4, s5]);
+            let (dst, src) = if self.swap { (src, dst) } else { (dst, src) };
+            link[..6].copy_from_slice(&dst);
+            link[6..12].copy_from_slice(&src);
+            link[12..].copy_from_slice(&self.etype.map_or([t0, t1], u16::to_be_bytes));
+        }
+        if self.ecn {
+            headers::set_ce(packet.frame.bytes_mut(), packet.headers.network_header());
+        }
+        packet.rewritten(0);
+        control
+    }
+}

@@ -1,0 +1,82 @@
+//! basic: conditions, joined by and, or, not (tc-basic(8), [`super::ematch`]).
+//!
+//! The filter that was added last is asked first, as in Linux. A filter whose actions say `continue` leaves the packet to the
+//! next.
+//!
+//! - Cost: each filter is asked until one decides. Memory: the filters, and an index of their handles.
+
+use alloc::vec::Vec;
+
+use super::ematch::Expr;
+use super::listed::List;
+use super::{Bound, Decision, Filtering, Visit, What};
+use crate::classify::action::Run;
+use crate::classify::counters::Counters;
+use crate::classify::packet::Packet;
+use crate::text::error::ConfigError;
+
+/// Parameters of basic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Basic {
+    /// What must hold; everything matches where there is none.
+    pub expr: Option<Expr>,
+}
+
+/// The filters of a table.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    list: List<Basic>,
+}
+
+impl Filtering for Table {
+    type Rule = Basic;
+
+    fn put(
+        &mut self,
+        handle: Option<u32>,
+        rule: &Basic,
+        goal: Bound,
+        what: What,
+        _: &mut Counters,
+    ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
+        if let Err(err) = rule.expr.as_ref().map_or(Ok(()), Expr::check) {
+            return Err((err, goal));
+        }
+        self.list.put("basic", handle, goal, what, |_| Ok(rule.clone()))
+    }
+
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+        self.list.delete("basic", handle)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    fn visit(&self, f: Visit<'_, Basic>) {
+        self.list.iter().rev().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
+    }
+
+    fn visit_made(&self, f: Visit<'_, Basic>) {
+        self.list.iter().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
+    }
+
+    fn find(&self, handle: u32, f: &mut dyn FnMut(&Basic, &Bound, u32)) {
+        if let Some(one) = self.list.get(handle) {
+            f(&one.rule, &one.goal, 0);
+        }
+    }
+
+    #[inline]
+    fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        for one in self.list.iter().rev() {
+            if one.rule.expr.as_ref().is_none_or(|expr| expr.holds(packet, run)) {
+                match one.goal.decide(packet, run) {
+                    Decision::Next => {}
+                    made => return made,
+                }
+            }
+        }
+        Decision::Next
+    }
+}

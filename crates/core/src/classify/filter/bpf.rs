@@ -1,0 +1,167 @@
+//! bpf: a program of the classic Berkeley Packet Filter says whether a packet matches (tc-bpf(8)).
+//!
+//! The machine: S. McCanne, V. Jacobson, "The BSD Packet Filter", USENIX 1993, with the remainder and exclusive-or operations
+//! that Linux has added. Two registers of 32 bits, 16 words of memory, loads from the packet in network byte order.
+//!
+//! A program is checked when it is put: its operations are known, it jumps forward and to an instruction that there is, it
+//! ends with a return on every way, divides by no constant zero, and reads no word of memory that it has not written. So a run
+//! takes at most as many steps as there are instructions, and what is left to go wrong then, a load beyond the packet or a
+//! division by zero, ends it with 0.
+//!
+//! Cost: a step for each instruction that is run. Memory: 8 bytes an instruction.
+//!
+//! What a program returns: 0, the packet does not match; 0xffffffff, it matches; anything else, it matches and that is its class.
+//! Offsets are from the link header, as Linux has them where packets are sent.
+//!
+//! Differs from Linux: `bpf-ancillary`, `bpf-ebpf`.
+
+mod machine;
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::chain::{exists, not_found};
+use super::{Bound, Decision, Filtering, What};
+use crate::base::handle::Handle;
+use crate::classify::action::Control;
+use crate::classify::action::Run;
+use crate::classify::counters::Counters;
+use crate::classify::packet::Packet;
+use crate::text::error::{ConfigError, ErrorKind};
+
+pub use machine::{Instruction, PROGRAM_MAX, check};
+use machine::{MATCH, run as run_program};
+
+/// Parameters of bpf.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bpf {
+    /// The program.
+    pub program: Vec<Instruction>,
+    /// What the program returns is not whether the packet matches but what becomes of it (`direct-action`).
+    pub direct: bool,
+    /// It was said not to be done in hardware; it never is.
+    pub skip_hw: bool,
+}
+
+/// The filters of a priority, the newest first: in this order they are asked.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    filters: Vec<Filter>,
+}
+
+#[derive(Clone, Debug)]
+struct Filter {
+    handle: u32,
+    rule: Box<Bpf>,
+    goal: Bound,
+}
+
+impl Table {
+    fn free(&self) -> u32 {
+        let mut used: Vec<u32> = self.filters.iter().map(|f| f.handle).collect();
+        used.sort_unstable();
+        (1..).zip(used).find(|(free, used)| free != used).map_or_else(
+            || u32::try_from(self.filters.len()).unwrap_or(u32::MAX).saturating_add(1),
+            |(free, _)| free,
+        )
+    }
+}
+
+impl Filtering for Table {
+    type Rule = Bpf;
+
+    fn put(
+        &mut self,
+        handle: Option<u32>,
+        rule: &Bpf,
+        goal: Bound,
+        what: What,
+        ids: &mut Counters,
+    ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
+        let handle = handle.filter(|h| *h != 0);
+        let there = handle.and_then(|h| self.filters.iter().position(|f| f.handle == h));
+        match (there, what) {
+            (Some(_), What::Add) => return Err((exists("bpf", handle.unwrap_or(0)), goal)),
+            (None, What::Change) => return Err((not_found("bpf", handle.unwrap_or(0)), goal)),
+            _ => {}
+        }
+        let checked = check(&rule.program).and_then(|()| match rule.direct && !goal.actions.is_empty() {
+            true => Err(ConfigError::new(
+                ErrorKind::Conflict,
+                "filter bpf",
+                "a program or actions to decide",
+                "both",
+            )
+            .key("direct-action")),
+            false => Ok(()),
+        });
+        if let Err(err) = checked {
+            return Err((err, goal));
+        }
+        if let Some(filter) = there.and_then(|at| self.filters.get_mut(at)) {
+            *filter.rule = rule.clone();
+            return Ok((filter.handle, Some(filter.goal.replace(goal))));
+        }
+        let handle = handle.unwrap_or_else(|| self.free());
+        let goal = Bound { hits: ids.take(1), ..goal };
+        self.filters.insert(0, Filter { handle, rule: Box::new(rule.clone()), goal });
+        Ok((handle, None))
+    }
+
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+        match self.filters.iter().position(|f| f.handle == handle) {
+            Some(at) => Ok(vec![self.filters.remove(at).goal]),
+            None => Err(not_found("bpf", handle)),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.filters.is_empty()
+    }
+
+    fn visit(&self, f: &mut dyn FnMut(u32, &Bpf, &Bound, u32)) {
+        for filter in &self.filters {
+            f(filter.handle, &filter.rule, &filter.goal, filter.goal.hits);
+        }
+    }
+
+    fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        for filter in &self.filters {
+            let answer = run_program(&filter.rule.program, packet);
+            let made = match (filter.rule.direct, answer) {
+                (true, answer) => direct(filter, answer),
+                (false, 0) => continue,
+                (false, MATCH) => filter.goal.decide(packet, run),
+                (false, class) => match filter.goal.decide(packet, run) {
+                    Decision::Made(control, _) => Decision::Made(control, Handle(class)),
+                    Decision::Next => Decision::Next,
+                },
+            };
+            run.state.hit(filter.goal.hits);
+            if made != Decision::Next {
+                return made;
+            }
+        }
+        Decision::Next
+    }
+}
+
+/// What a program says that decides itself, by the numbers that Linux has for it. A class there is that of the filter's qdisc; a
+/// redirection goes nowhere, because a program of this machine cannot say where to.
+fn direct(filter: &Filter, answer: u32) -> Decision {
+    let control = match answer {
+        0 => Control::Pass,
+        2 | 7 => Control::Drop,
+        4 => Control::Stolen,
+        8 => Control::Trap,
+        _ => return Decision::Next,
+    };
+    Decision::Made(control, Handle::new(filter.goal.class.major(), 0))
+}
+
+fn refused(at: usize, expected: &str, instruction: Instruction) -> ConfigError {
+    let Instruction { code, jt, jf, k } = instruction;
+    let given = alloc::format!("{code} {jt} {jf} {k}, instruction {at}");
+    ConfigError::new(ErrorKind::BadValue, "filter bpf", expected, given).key("bytecode")
+}

@@ -1,0 +1,546 @@
+//! Blocks, chains and tables, and the operations on them: each applies whole or not at all.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::shared::{SHARING, Shared};
+use super::sharing::SharedBlock;
+use super::{ANY_PROTOCOL, Bound, Decision, Goal, RESTARTS_MAX, Rule, Tables, Verdict};
+use crate::base::time::Instant;
+use crate::classify::action::Run;
+use crate::classify::action::{ActionId, Actions, Control, State};
+use crate::classify::counters::Counters;
+use crate::classify::packet::Packet;
+use crate::text::error::{ConfigError, ErrorKind};
+
+/// The first priority that a filter gets which was added without one, as in the reference; each further one is asked before.
+const AUTO_PRIO: u16 = 0xc000;
+
+/// A block of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlockId(pub(super) u32);
+
+/// What a line may find: add, replace or change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It must not be there.
+    Add,
+    /// It may be.
+    Replace,
+    /// It must be.
+    Change,
+}
+
+/// Where a filter is, or is to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The chain.
+    pub chain: u32,
+    /// The priority; `None` for one that is made up.
+    pub prio: Option<u16>,
+    /// The protocol; `None` for what is there already, or all.
+    pub protocol: Option<u16>,
+    /// The filter among those of its table.
+    pub handle: Option<u32>,
+}
+
+/// The filters of one kind, priority and protocol.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Asked in this order, the lowest first.
+    pub prio: u16,
+    /// Which packets are asked about.
+    pub protocol: u16,
+    tables: Arc<Tables>,
+}
+
+impl Table {
+    /// The kind.
+    pub fn kind(&self) -> &'static str {
+        self.tables.kind()
+    }
+    /// Shows all filters, in tc's order: handle, parameters, goal, and the first of the numbers of its counters
+    /// (`State::hits`).
+    pub fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+        self.tables.visit(f);
+    }
+    /// Shows all filters in an order in which they can be added to make this table again.
+    pub fn visit_made(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+        self.tables.visit_made(f);
+    }
+    /// Shows the filter of that handle, if there is one.
+    pub fn find(&self, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
+        self.tables.find(handle, f);
+    }
+}
+
+/// A chain of tables.
+#[derive(Clone, Debug, Default)]
+pub struct Chain {
+    /// Its number.
+    pub index: u32,
+    /// Chains of its block that were made before it: they are listed in this order.
+    pub made: u32,
+    /// By priority.
+    pub tables: Vec<Table>,
+    /// It was made by a command of its own, and stays when it is empty; what its filters must be like, if that was said.
+    pub kept: bool,
+    /// What its filters must be like, if the chain was made so.
+    pub template: Option<Box<Template>>,
+}
+
+/// What the filters of a chain must be like: of this kind, and looking at nothing that this does not look at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template {
+    /// The protocol that was said, 0 for none.
+    pub protocol: u16,
+    /// What they may look at; the values do not matter.
+    pub rule: Rule,
+}
+
+/// What is asked at one place.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    /// By number.
+    pub chains: Vec<Chain>,
+    /// Chains that were ever made.
+    made: u32,
+    /// Several places have it, by a number.
+    pub(super) shared: Option<SharedBlock>,
+}
+
+/// All filters and actions of one owner.
+#[derive(Clone, Debug, Default)]
+pub struct Filters {
+    /// The actions.
+    pub actions: Actions,
+    pub(super) blocks: Vec<Option<Block>>,
+    /// The blocks that are shared, by their numbers.
+    pub(super) numbers: BTreeMap<u32, BlockId>,
+    /// The numbers by which filters count.
+    pub counters: Counters,
+    /// The key of the hashes of tables.
+    seed: u64,
+}
+
+/// A filter of that handle is there already.
+pub(super) fn exists(kind: &str, handle: u32) -> ConfigError {
+    ConfigError::new(
+        ErrorKind::Exists,
+        format!("filter {kind}"),
+        "no such filter yet",
+        format!("{handle:#x}"),
+    )
+    .key("handle")
+}
+
+/// There is none of that handle.
+pub(super) fn not_found(kind: &str, handle: u32) -> ConfigError {
+    ConfigError::new(
+        ErrorKind::NotFound,
+        format!("filter {kind}"),
+        "a filter that exists",
+        format!("{handle:#x}"),
+    )
+    .key("handle")
+}
+
+fn no_block(block: BlockId) -> ConfigError {
+    ConfigError::new(ErrorKind::NotFound, "block", "a block that exists", block.0)
+}
+
+/// A table has filters of one kind.
+pub(super) fn other_kind(given: &str) -> ConfigError {
+    let expected = "the kind of the filters with this priority";
+    ConfigError::new(ErrorKind::Conflict, "filter", expected, given).key("kind")
+}
+
+impl Filters {
+    /// None.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// None, with the key of the hashes of tables: where filters are added on behalf of strangers, it must come from the
+    /// operating system's random source and stay secret.
+    #[must_use]
+    pub const fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// A new, empty block.
+    pub fn add_block(&mut self) -> BlockId {
+        let slot = match self.blocks.iter().position(Option::is_none) {
+            Some(slot) => {
+                self.blocks[slot] = Some(Block::default());
+                slot
+            }
+            None => {
+                self.blocks.push(Some(Block::default()));
+                self.blocks.len() - 1
+            }
+        };
+        BlockId(u32::try_from(slot).unwrap_or(u32::MAX))
+    }
+
+    /// A place has a block no more: the block goes, with all that is in it, if no other place shares it.
+    pub fn delete_block(&mut self, block: BlockId) {
+        if !self.unshare(block) {
+            return;
+        }
+        self.clear(block, None);
+        if let Some(slot) = self.blocks.get_mut(block.0 as usize) {
+            *slot = None;
+        }
+    }
+
+    /// True if there is no filter anywhere.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.iter().flatten().all(|b| b.chains.iter().all(|c| c.tables.is_empty()))
+    }
+
+    /// A block.
+    #[inline]
+    pub fn block(&self, block: BlockId) -> Option<&Block> {
+        self.blocks.get(block.0 as usize)?.as_ref()
+    }
+
+    pub(super) fn block_mut(&mut self, block: BlockId) -> Result<&mut Block, ConfigError> {
+        let found = self.blocks.get_mut(block.0 as usize).and_then(Option::as_mut);
+        found.ok_or_else(|| no_block(block))
+    }
+
+    /// Makes room in a reader's state for all that there is: to be called after every change, between packets.
+    pub fn fit(&self, state: &mut State) {
+        state.fit(&self.actions, &self.counters);
+    }
+
+    /// Adds, replaces or changes a filter. Gives where it is.
+    pub fn put(
+        &mut self,
+        block: BlockId,
+        named: Named,
+        rule: &Rule,
+        goal: &Goal,
+        what: What,
+        now: Instant,
+    ) -> Result<Named, ConfigError> {
+        let prio = self.place(block, &named, rule, what)?;
+        let protocol = named.protocol.unwrap_or(ANY_PROTOCOL);
+        self.block(block).map_or(Ok(()), |found| found.fits(named.chain, protocol, rule))?;
+        let actions = self.actions.bind(&goal.actions, now)?;
+        let bound = Bound { class: goal.class, hits: 0, actions };
+        let (seed, found) = (self.seed, self.blocks.get_mut(block.0 as usize).and_then(Option::as_mut));
+        let done =
+            found.map(|found| found.put(named, prio, protocol, rule, bound, what, &mut self.counters, seed));
+        match done.ok_or_else(|| no_block(block))? {
+            Ok((handle, old)) => {
+                self.release(old.as_slice());
+                Ok(Named {
+                    chain: named.chain,
+                    prio: Some(prio),
+                    protocol: Some(protocol),
+                    handle: Some(handle),
+                })
+            }
+            Err((err, unused)) => {
+                self.actions.unbind(&unused.actions);
+                Err(err)
+            }
+        }
+    }
+
+    /// The priority of the table that a filter belongs into, if that can be.
+    fn place(&mut self, block: BlockId, named: &Named, rule: &Rule, what: What) -> Result<u16, ConfigError> {
+        let found = self.block_mut(block)?;
+        found.takes(rule)?;
+        let chain = found.chains.iter().find(|c| c.index == named.chain);
+        let tables = chain.map_or(&[][..], |c| &c.tables);
+        let Some(prio) = named.prio.filter(|p| *p != 0) else {
+            if what == What::Change {
+                return Err(ConfigError::new(ErrorKind::Missing, "filter", "a priority", "").key("prio"));
+            }
+            // Below 1 there is none: it begins anew, as in the reference.
+            let before = tables.first().map_or(0, |t| t.prio.saturating_sub(1));
+            return Ok(if before == 0 { AUTO_PRIO } else { before });
+        };
+        let Some(table) = tables.iter().find(|t| t.prio == prio) else {
+            if what == What::Change {
+                return Err(
+                    ConfigError::new(ErrorKind::NotFound, "filter", "a priority in use", prio).key("prio")
+                );
+            }
+            return Ok(prio);
+        };
+        if named.protocol.is_some_and(|p| p != table.protocol) {
+            let expected = format!("protocol {:#06x}, which priority {prio} has", table.protocol);
+            let given = format!("{:#06x}", named.protocol.unwrap_or(0));
+            return Err(ConfigError::new(ErrorKind::Conflict, "filter", expected, given).key("protocol"));
+        }
+        if table.kind() != rule.kind() {
+            return Err(other_kind(rule.kind()).hint(format!("priority {prio} has {}", table.kind())));
+        }
+        Ok(prio)
+    }
+
+    /// Takes filters away: one; with no handle, all of a priority; with no priority, all of a chain. `kind`, if given, must
+    /// be theirs.
+    pub fn delete(&mut self, block: BlockId, named: Named, kind: Option<&str>) -> Result<(), ConfigError> {
+        let Some(prio) = named.prio.filter(|p| *p != 0) else {
+            if named.handle.is_some() || named.protocol.is_some() || kind.is_some() {
+                let err = ConfigError::new(ErrorKind::Missing, "filter", "a priority", "");
+                return Err(err
+                    .key("prio")
+                    .hint("without one all filters of the chain go, and nothing else is to be said"));
+            }
+            self.block_mut(block)?;
+            self.clear(block, Some(named.chain));
+            return Ok(());
+        };
+        let found = self.block_mut(block)?;
+        let Some(chain_at) = found.chains.iter().position(|c| c.index == named.chain) else {
+            return Err(ConfigError::new(ErrorKind::NotFound, "filter", "a chain that exists", named.chain)
+                .key("chain"));
+        };
+        let chain = &found.chains[chain_at];
+        let Some(at) = chain.tables.iter().position(|t| t.prio == prio) else {
+            return Err(
+                ConfigError::new(ErrorKind::NotFound, "filter", "a priority in use", prio).key("prio")
+            );
+        };
+        let table = &chain.tables[at];
+        if named.protocol.is_some_and(|p| p != table.protocol) {
+            let expected = format!("protocol {:#06x}, which priority {prio} has", table.protocol);
+            let given = format!("{:#06x}", named.protocol.unwrap_or(0));
+            return Err(ConfigError::new(ErrorKind::NotFound, "filter", expected, given).key("protocol"));
+        }
+        if let Some(given) = kind.filter(|k| *k != table.kind()) {
+            return Err(other_kind(given));
+        }
+        let gone = match named.handle.filter(|h| *h != 0) {
+            Some(handle) => found.delete(chain_at, at, handle)?,
+            None => found.take(chain_at, at),
+        };
+        self.release(&gone);
+        self.forget_empty(block);
+        Ok(())
+    }
+
+    /// Makes a chain that stays when it has no filters, and whose filters may only look at what a template looks at.
+    pub fn add_chain(
+        &mut self,
+        block: BlockId,
+        index: u32,
+        template: Option<Template>,
+    ) -> Result<(), ConfigError> {
+        if let Some(kind) = template.as_ref().map(|t| t.rule.kind()).filter(|kind| *kind != "flower") {
+            let err = ConfigError::new(ErrorKind::Unsupported, "chain", "a template of flower", kind);
+            return Err(err.key("kind"));
+        }
+        let found = self.block_mut(block)?;
+        match found.chains.binary_search_by_key(&index, |c| c.index) {
+            Ok(_) => {
+                let err =
+                    ConfigError::new(ErrorKind::Exists, "chain", "a chain that is not there yet", index);
+                Err(err.key("chain"))
+            }
+            Err(at) => {
+                let chain = found.insert(at, index);
+                (chain.kept, chain.template) = (true, template.map(Box::new));
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes a chain away, with its filters.
+    pub fn delete_chain(&mut self, block: BlockId, index: u32) -> Result<(), ConfigError> {
+        let chains = &mut self.block_mut(block)?.chains;
+        match chains.iter_mut().find(|c| c.index == index) {
+            Some(chain) => {
+                chain.kept = false;
+                self.clear(block, Some(index));
+                Ok(())
+            }
+            None => {
+                let err = ConfigError::new(ErrorKind::NotFound, "chain", "a chain that exists", index);
+                Err(err.key("chain"))
+            }
+        }
+    }
+
+    /// Takes all filters of a chain, or of all chains, away.
+    fn clear(&mut self, block: BlockId, chain: Option<u32>) {
+        let mut gone = Vec::new();
+        if let Ok(found) = self.block_mut(block) {
+            for at in 0..found.chains.len() {
+                while chain.is_none_or(|n| found.chains[at].index == n) && !found.chains[at].tables.is_empty()
+                {
+                    gone.extend(found.take(at, 0));
+                }
+            }
+        }
+        self.release(&gone);
+        self.forget_empty(block);
+    }
+
+    fn release(&mut self, gone: &[Bound]) {
+        let ids: Vec<ActionId> = gone.iter().flat_map(|b| b.actions.iter().copied()).collect();
+        self.actions.unbind(&ids);
+        gone.iter().for_each(|b| self.counters.give(b.hits));
+    }
+
+    fn forget_empty(&mut self, block: BlockId) {
+        if let Ok(found) = self.block_mut(block) {
+            found.chains.retain(|c| c.kept || !c.tables.is_empty());
+        }
+    }
+
+    /// Classifies a packet at a block. Total and bounded; allocates nothing.
+    #[inline]
+    pub fn classify(&self, block: BlockId, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Verdict {
+        self.block(block).map_or(Verdict::Unmatched, |b| b.classify(packet, run))
+    }
+}
+
+impl Block {
+    /// A new chain, in its place.
+    fn insert(&mut self, at: usize, index: u32) -> &mut Chain {
+        self.chains.insert(at, Chain { index, made: self.made, ..Chain::default() });
+        self.made = self.made.wrapping_add(1);
+        &mut self.chains[at]
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "one step of `Filters::put`, taken apart for the borrow of the block"
+    )]
+    fn put(
+        &mut self,
+        named: Named,
+        prio: u16,
+        protocol: u16,
+        rule: &Rule,
+        goal: Bound,
+        what: What,
+        counters: &mut Counters,
+        seed: u64,
+    ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
+        let at = match self.chains.binary_search_by_key(&named.chain, |c| c.index) {
+            Ok(at) => at,
+            Err(at) => {
+                self.insert(at, named.chain);
+                at
+            }
+        };
+        let shared = self.lift(rule.kind());
+        let chain = &mut self.chains[at];
+        let (done, shared) = match chain.tables.binary_search_by_key(&prio, |t| t.prio) {
+            Ok(at) => {
+                let tables = Arc::make_mut(&mut chain.tables[at].tables);
+                tables.settle(shared);
+                (tables.put(named.handle, rule, goal, what, counters), tables.lift())
+            }
+            Err(at) => {
+                let mut tables = Tables::for_rule(rule, seed);
+                tables.join(shared, named.chain, prio);
+                let done = tables.put(named.handle, rule, goal, what, counters);
+                if done.is_err() {
+                    tables.leave();
+                }
+                let shared = tables.lift();
+                if done.is_ok() {
+                    chain.tables.insert(at, Table { prio, protocol, tables: Arc::new(tables) });
+                }
+                (done, shared)
+            }
+        };
+        self.settle(shared.as_ref());
+        self.chains.retain(|c| c.kept || !c.tables.is_empty());
+        done
+    }
+
+    /// Takes one filter out, and its table if it was the last. Gives the goals that go with it.
+    fn delete(&mut self, chain: usize, at: usize, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+        let shared = self.lift(self.chains[chain].tables[at].kind());
+        let tables = Arc::make_mut(&mut self.chains[chain].tables[at].tables);
+        tables.settle(shared);
+        let done = tables.delete(handle);
+        let (empty, shared) = (tables.is_empty(), tables.lift());
+        self.settle(shared.as_ref());
+        if done.is_ok() && empty {
+            self.take(chain, at);
+        }
+        done
+    }
+
+    /// Takes a table out. Gives the goals that go with it.
+    fn take(&mut self, chain: usize, at: usize) -> Vec<Bound> {
+        let shared = self.lift(self.chains[chain].tables[at].kind());
+        let mut table = self.chains[chain].tables.remove(at);
+        let tables = Arc::make_mut(&mut table.tables);
+        tables.settle(shared);
+        let gone = tables.leave();
+        self.settle(tables.lift().as_ref());
+        gone
+    }
+
+    /// Takes what tables of a kind share out of all of them, so that one of them can have it alone and change it.
+    fn lift(&mut self, kind: &str) -> Option<Shared> {
+        if kind != SHARING {
+            return None;
+        }
+        let tables = self.chains.iter_mut().flat_map(|c| &mut c.tables).filter(|t| t.kind() == kind);
+        tables.filter_map(|t| Arc::make_mut(&mut t.tables).lift()).last()
+    }
+
+    /// Gives it back to all of them.
+    fn settle(&mut self, shared: Option<&Shared>) {
+        let Some(shared) = shared else { return };
+        for table in self.chains.iter_mut().flat_map(|c| &mut c.tables).filter(|t| t.kind() == SHARING) {
+            Arc::make_mut(&mut table.tables).settle(Some(Arc::clone(shared)));
+        }
+    }
+
+    fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Verdict {
+        let Some(first) = self.chains.first().filter(|c| c.index == 0) else { return Verdict::Unmatched };
+        let mut chain = first;
+        for _ in 0..=RESTARTS_MAX {
+            match chain.walk(packet, run) {
+                Decision::Next => return Verdict::Unmatched,
+                Decision::Made(Control::Reclassify, _) => chain = first,
+                Decision::Made(Control::Goto(index), _) => {
+                    match self.chains.binary_search_by_key(&index, |c| c.index) {
+                        Ok(at) => chain = &self.chains[at],
+                        // A chain without filters has nothing to say.
+                        Err(_) => return Verdict::Unmatched,
+                    }
+                }
+                Decision::Made(Control::Drop, _) => return Verdict::Drop,
+                Decision::Made(Control::Stolen | Control::Queued | Control::Trap, _) => {
+                    return Verdict::Stolen;
+                }
+                Decision::Made(_, class) => return Verdict::Class(class),
+            }
+        }
+        Verdict::Drop
+    }
+}
+
+impl Chain {
+    /// Asks its tables in their order.
+    fn walk(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        for table in &self.tables {
+            if table.protocol == ANY_PROTOCOL || table.protocol == packet.protocol() {
+                match table.tables.classify(packet, run) {
+                    Decision::Next => {}
+                    made => return made,
+                }
+            }
+        }
+        Decision::Next
+    }
+}

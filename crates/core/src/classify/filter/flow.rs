@@ -1,0 +1,312 @@
+//! flow: a class from what a packet says, by arithmetic or by a hash (tc-flow(8)).
+//!
+//! `map` takes one key: `((key & mask) ^ xor >> rshift) + addend`; `hash` takes a keyed hash of its keys. The remainder by the
+//! divisor, if there is one, is counted up from the base class: its minor, in 16 bits. With `perturb` the hash is another one
+//! in each period.
+//!
+//! - Cost: each filter until one decides: its keys, and one hash. Memory: the filters, and an index of their handles.
+//!
+//! Differences from Linux (PARITY.md): `flow-keys-hash`, `flow-mode`, `flow-no-field`, `flow-no-connection`.
+
+use alloc::vec::Vec;
+
+use super::ematch::Expr;
+use super::listed::List;
+use super::{Bound, Decision, Filtering, Visit, What};
+use crate::base::handle::{ClassId, Handle};
+use crate::base::time::Nanos;
+use crate::classify::action::Run;
+use crate::classify::counters::Counters;
+use crate::classify::packet::Packet;
+use crate::packet::hash::FlowHasher;
+use crate::packet::headers::{Fragment, L3};
+use crate::text::error::{ConfigError, ErrorKind};
+
+/// What a filter may look at, in the order in which it is hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Key {
+    /// Source address; the four words of IPv6 folded into one.
+    Src = 0,
+    /// Destination address.
+    Dst = 1,
+    /// Protocol over IP.
+    Proto = 2,
+    /// Source port.
+    ProtoSrc = 3,
+    /// Destination port.
+    ProtoDst = 4,
+    /// The port that the packet has come in by.
+    Iif = 5,
+    /// Priority.
+    Priority = 6,
+    /// Mark.
+    Mark = 7,
+    /// The connection that it belongs to: none, because connections are not tracked.
+    Connection = 8,
+    /// Source address of the connection: of a packet without one its own. So are the three that follow.
+    ConnectionSrc = 9,
+    /// Destination address of the connection.
+    ConnectionDst = 10,
+    /// Source port of the connection.
+    ConnectionProtoSrc = 11,
+    /// Destination port of the connection.
+    ConnectionProtoDst = 12,
+    /// What its route says of it: nothing.
+    RouteClass = 13,
+    /// Who owns its socket: 0, because it has none.
+    SocketUser = 14,
+    /// The group of that.
+    SocketGroup = 15,
+    /// Identifier of the outermost VLAN tag.
+    VlanTag = 16,
+    /// The flow hash.
+    RxHash = 17,
+}
+
+impl Key {
+    /// All, in their order.
+    pub const ALL: [Self; 18] = [
+        Self::Src,
+        Self::Dst,
+        Self::Proto,
+        Self::ProtoSrc,
+        Self::ProtoDst,
+        Self::Iif,
+        Self::Priority,
+        Self::Mark,
+        Self::Connection,
+        Self::ConnectionSrc,
+        Self::ConnectionDst,
+        Self::ConnectionProtoSrc,
+        Self::ConnectionProtoDst,
+        Self::RouteClass,
+        Self::SocketUser,
+        Self::SocketGroup,
+        Self::VlanTag,
+        Self::RxHash,
+    ];
+
+    const fn bit(self) -> u32 {
+        1 << self as u32
+    }
+
+    /// What a packet says; 0 if it does not.
+    fn of(self, packet: &Packet<'_>) -> u32 {
+        let h = &packet.headers;
+        let fold = |address: &[u8; 16]| match h.l3 {
+            L3::Ipv4 => u128::from_be_bytes(*address) as u32, // the low 32 bits
+            L3::Ipv6 => address
+                .chunks(4)
+                .fold(0, |sum, word| sum ^ word.first_chunk().map_or(0, |w| u32::from_be_bytes(*w))),
+            L3::None | L3::Arp => 0,
+        };
+        let ports = h.ports().filter(|_| h.fragment == Fragment::Whole);
+        match self {
+            Self::Src | Self::ConnectionSrc => fold(&h.src),
+            Self::Dst | Self::ConnectionDst => fold(&h.dst),
+            Self::Proto => h.protocol.into(),
+            Self::ProtoSrc | Self::ConnectionProtoSrc => ports.map_or(0, |(src, _)| src.into()),
+            Self::ProtoDst | Self::ConnectionProtoDst => ports.map_or(0, |(_, dst)| dst.into()),
+            Self::Iif => packet.iif.0,
+            Self::Priority => packet.meta.priority,
+            Self::Mark => packet.meta.mark,
+            Self::Connection | Self::RouteClass | Self::SocketUser | Self::SocketGroup => 0,
+            Self::VlanTag => u32::from(h.vlan.unwrap_or(0) & 0xfff),
+            Self::RxHash => packet.meta.hash,
+        }
+    }
+}
+
+/// Several keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keys(u32);
+
+impl Keys {
+    /// These.
+    pub fn of(keys: &[Key]) -> Self {
+        Self(keys.iter().fold(0, |bits, key| bits | key.bit()))
+    }
+    /// One after the other.
+    pub fn iter(self) -> impl Iterator<Item = Key> {
+        Key::ALL.into_iter().filter(move |key| self.0 & key.bit() != 0)
+    }
+}
+
+/// How a key becomes a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By arithmetic.
+    Map,
+    /// By a hash.
+    Hash,
+}
+
+/// Parameters of flow. Where a filter is changed, what is `None` stays as it was; where it is new, it has its default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Map if there is no other.
+    pub mode: Option<Mode>,
+    /// What is looked at: one for map.
+    pub keys: Option<Keys>,
+    /// Bits that stay, and bits that are turned after that: what `and`, `or` and `xor` come to.
+    pub bits: Option<(u32, u32)>,
+    /// Shift to the right, below 32.
+    pub rshift: Option<u8>,
+    /// Added after that.
+    pub addend: Option<u32>,
+    /// The result is its remainder by this; 0 for none.
+    pub divisor: Option<u32>,
+    /// What it is counted up from. A major of 0 is the asking qdisc's, a minor of 0 is 1.
+    pub baseclass: Option<ClassId>,
+    /// The qdisc that asks.
+    pub qdisc: Handle,
+    /// Seconds after which the hash is another one; 0 for never.
+    pub perturb: Option<u32>,
+    /// What must hold.
+    pub expr: Option<Expr>,
+}
+
+impl Flow {
+    /// Over one that was there.
+    fn over(&self, old: &Self) -> Self {
+        Self {
+            mode: self.mode.or(old.mode),
+            keys: self.keys.or(old.keys),
+            bits: self.bits.or(old.bits),
+            rshift: self.rshift.or(old.rshift),
+            addend: self.addend.or(old.addend),
+            divisor: self.divisor.or(old.divisor),
+            baseclass: self.baseclass.or(old.baseclass),
+            qdisc: old.qdisc,
+            perturb: self.perturb.or(old.perturb),
+            expr: self.expr.clone().or_else(|| old.expr.clone()),
+        }
+    }
+
+    /// The class that is counted up from.
+    pub const fn base(&self) -> ClassId {
+        let said = match self.baseclass {
+            Some(class) => class,
+            None => Handle::NONE,
+        };
+        let major = if said.major() == 0 { self.qdisc.major() } else { said.major() };
+        let minor = if said.minor() == 0 { 1 } else { said.minor() };
+        Handle::new(major, minor)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let wrong = |kind, key, expected, given: &str| {
+            Err(ConfigError::new(kind, "filter flow", expected, given).key(key))
+        };
+        let map = self.mode != Some(Mode::Hash);
+        match self.keys.unwrap_or_default().iter().count() {
+            0 => return wrong(ErrorKind::Missing, "keys", "a key", ""),
+            1 => {}
+            _ if map => return wrong(ErrorKind::OutOfRange, "map", "one key", "several"),
+            _ => {}
+        }
+        if map && self.perturb.is_some_and(|p| p != 0) {
+            return wrong(ErrorKind::Conflict, "perturb", "hash, which it is for", "map");
+        }
+        if self.rshift.is_some_and(|shift| shift > 31) {
+            return wrong(ErrorKind::OutOfRange, "rshift", "0 to 31", "more");
+        }
+        self.expr.as_ref().map_or(Ok(()), Expr::check)
+    }
+
+    /// The class of a packet.
+    fn class(&self, packet: &Packet<'_>, hasher: &FlowHasher, run: &Run<'_>) -> ClassId {
+        let keys = self.keys.unwrap_or_default();
+        let value = match self.mode {
+            Some(Mode::Hash) => {
+                let period = u64::from(self.perturb.unwrap_or(0)).saturating_mul(Nanos::from_secs(1).0);
+                let turn = run.now.0.checked_div(period).unwrap_or(0);
+                hasher.words([turn].into_iter().chain(keys.iter().map(|key| key.of(packet).into())))
+            }
+            _ => {
+                let key = keys.iter().next().map_or(0, |key| key.of(packet));
+                let (mask, xor) = self.bits.unwrap_or((u32::MAX, 0));
+                let bits = key & mask ^ xor;
+                let shifted = bits.checked_shr(self.rshift.unwrap_or(0).into()).unwrap_or(0);
+                shifted.wrapping_add(self.addend.unwrap_or(0))
+            }
+        };
+        let left = value.checked_rem(self.divisor.unwrap_or(0)).unwrap_or(value);
+        let base = self.base();
+        // As much as a minor holds.
+        Handle::new(base.major(), (u32::from(base.minor()).wrapping_add(left) & 0xffff) as u16)
+    }
+}
+
+/// The filters of a table.
+#[derive(Clone, Debug)]
+pub struct Table {
+    list: List<Flow>,
+    hasher: FlowHasher,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl Filtering for Table {
+    type Rule = Flow;
+
+    fn new(seed: u64) -> Self {
+        Self { list: List::default(), hasher: FlowHasher::new(seed) }
+    }
+
+    fn put(
+        &mut self,
+        handle: Option<u32>,
+        rule: &Flow,
+        goal: Bound,
+        what: What,
+        _: &mut Counters,
+    ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
+        if handle.is_none_or(|h| h == 0) {
+            let err = ConfigError::new(ErrorKind::Missing, "filter flow", "a handle", "");
+            return Err((err.key("handle"), goal));
+        }
+        self.list.put("flow", handle, goal, what, |old| {
+            let whole = old.map_or_else(|| rule.clone(), |old| rule.over(old));
+            whole.check().map(|()| whole)
+        })
+    }
+
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+        self.list.delete("flow", handle)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    fn visit(&self, f: Visit<'_, Flow>) {
+        self.list.iter().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
+    }
+
+    fn find(&self, handle: u32, f: &mut dyn FnMut(&Flow, &Bound, u32)) {
+        if let Some(one) = self.list.get(handle) {
+            f(&one.rule, &one.goal, 0);
+        }
+    }
+
+    #[inline]
+    fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        for one in self.list.iter() {
+            if !one.rule.expr.as_ref().is_none_or(|expr| expr.holds(packet, run)) {
+                continue;
+            }
+            let class = one.rule.class(packet, &self.hasher, run);
+            match one.goal.decide_to(class, packet, run) {
+                Decision::Next => {}
+                made => return made,
+            }
+        }
+        Decision::Next
+    }
+}

@@ -1,0 +1,189 @@
+//! flower: fields of headers, each under a mask (tc-flower(8)).
+//!
+//! Filters with the same mask are together, and found by one look-up in a hash table; masks are asked in the order in which
+//! they came, and the first that has a filter for the packet decides, even if its actions say `continue`. A filter of a range
+//! of ports is looked for as the reference does: the filters of its mask in their order, each range that has the packet's
+//! ports completed to a key, and that key looked up.
+//!
+//! - Cost: one reading of the fields that any mask has, then for each mask one hash of its words and one comparison. A mask of
+//!   few filters is not hashed. Of ranges: a comparison for each filter.
+//! - Memory of a filter: the words that its mask has (8 bytes each, mostly two to four), 50 bytes, and its place in two
+//!   indexes.
+//! - Bounds: masks and filters are as many as were added; nothing else is walked.
+//!
+//! Invariants:
+//! - W1: no two filters of a table have the same mask and, under it, the same key;
+//! - W2: every filter is in `handles`, and in the index of its mask.
+//!
+//! The hash is keyed (see [`crate::packet::hash`]): who adds filters on behalf of strangers does not let them collide.
+//!
+//! Differences from Linux (PARITY.md): `flower-atomic-fragment`, `flower-authentication`, `flower-replace-twin`.
+
+use alloc::boxed::Box;
+
+mod index;
+mod key;
+mod table;
+
+pub use table::Table;
+
+/// Words of a key.
+const WORDS: usize = 16;
+/// The word of a range of ports, which is behind those of the key.
+const RANGE: usize = WORDS;
+
+/// A field that a filter may look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    word: u8,
+    shift: u8,
+    bits: u8,
+}
+
+const fn field(word: u8, shift: u8, bits: u8) -> Field {
+    Field { word, shift, bits }
+}
+
+impl Field {
+    /// Destination address of Ethernet.
+    pub const DST_MAC: Self = field(0, 0, 48);
+    /// Ethertype behind all tags; of the payload, for a session of PPPoE that carries IP or MPLS.
+    pub const ETH_TYPE: Self = field(0, 48, 16);
+    /// Source address of Ethernet.
+    pub const SRC_MAC: Self = field(1, 0, 48);
+    /// Ethertype of the outermost VLAN tag itself.
+    pub const VLAN_TPID: Self = field(1, 48, 16);
+    /// Identifier of the outermost tag.
+    pub const VLAN_ID: Self = field(2, 0, 12);
+    /// Priority of the outermost tag.
+    pub const VLAN_PRIO: Self = field(2, 12, 3);
+    /// Ethertype behind the outermost tag.
+    pub const VLAN_ETHTYPE: Self = field(2, 16, 16);
+    /// Identifier of the second tag.
+    pub const CVLAN_ID: Self = field(2, 32, 12);
+    /// Priority of the second tag.
+    pub const CVLAN_PRIO: Self = field(2, 44, 3);
+    /// Ethertype behind the second tag.
+    pub const CVLAN_ETHTYPE: Self = field(2, 48, 16);
+    /// Protocol over IP.
+    pub const IP_PROTO: Self = field(3, 0, 8);
+    /// TOS of IPv4, traffic class of IPv6.
+    pub const IP_TOS: Self = field(3, 8, 8);
+    /// TTL of IPv4, hop limit of IPv6.
+    pub const IP_TTL: Self = field(3, 16, 8);
+    /// Type of an ICMP message.
+    pub const ICMP_TYPE: Self = field(3, 24, 8);
+    /// Code of an ICMP message.
+    pub const ICMP_CODE: Self = field(3, 32, 8);
+    /// Operation of ARP: 1 request, 2 reply; nothing of a packet that is neither is known.
+    pub const ARP_OP: Self = field(3, 40, 8);
+    /// 1: a fragment, 2: the first.
+    pub const IP_FLAGS: Self = field(3, 48, 2);
+    /// VLAN tags.
+    pub const VLAN_COUNT: Self = field(3, 56, 8);
+    /// Source port of what is no fragment.
+    pub const SRC_PORT: Self = field(4, 0, 16);
+    /// Destination port of what is no fragment.
+    pub const DST_PORT: Self = field(4, 16, 16);
+    /// The twelve bits in front of TCP's window.
+    pub const TCP_FLAGS: Self = field(4, 32, 12);
+    /// Session of PPPoE.
+    pub const PPPOE_SID: Self = field(4, 48, 16);
+    /// Protocol of PPP in a session of PPPoE.
+    pub const PPP_PROTO: Self = field(5, 0, 16);
+    /// Ethertype of the second VLAN tag itself.
+    pub const CVLAN_TPID: Self = field(5, 16, 16);
+    /// The port that the packet has come in by.
+    pub const INDEV: Self = field(5, 32, 32);
+    /// Source address of IP, or sender's of ARP; IPv4 in the low 32 bits, with zeros before them.
+    pub const SRC_IP: Self = field(6, 0, 128);
+    /// Destination address of IP, or target's of ARP.
+    pub const DST_IP: Self = field(8, 0, 128);
+    /// Ethernet address of ARP's sender.
+    pub const ARP_SHA: Self = field(10, 0, 48);
+    /// Ethernet address of ARP's target.
+    pub const ARP_THA: Self = field(11, 0, 48);
+    /// Which entries a label stack has, the outermost in the lowest bit.
+    pub const LSES: Self = field(10, 48, 7);
+    /// It is a session of PPPoE, with a header as it should be.
+    pub const PPPOE: Self = field(10, 55, 1);
+
+    /// An entry of a label stack of MPLS, 1 (the outermost) to 7: label, traffic class, bottom of stack and TTL as they
+    /// stand there (RFC 3032 section 2.1).
+    pub const fn lse(depth: u8) -> Option<Self> {
+        match depth {
+            1..=7 => Some(field(12 + (depth - 1) / 2, (depth - 1) % 2 * 32, 32)),
+            _ => None,
+        }
+    }
+
+    /// All bits of it.
+    pub const fn whole(self) -> u128 {
+        u128::MAX >> (128 - self.bits as u32)
+    }
+
+    fn read(self, words: &[u64; WORDS]) -> u128 {
+        let at = usize::from(self.word);
+        match self.bits {
+            128 => u128::from(words[at]) << 64 | u128::from(words[at + 1]),
+            _ => u128::from(words[at] >> self.shift) & self.whole(),
+        }
+    }
+
+    fn write(self, words: &mut [u64], value: u128) {
+        let at = usize::from(self.word);
+        let value = value & self.whole();
+        match self.bits {
+            128 => {
+                words[at] = (value >> 64) as u64; // the two halves
+                words[at + 1] = value as u64;
+            }
+            _ => {
+                words[at] = words[at] & !((self.whole() as u64) << self.shift) | (value as u64) << self.shift
+            }
+        }
+    }
+}
+
+/// Parameters of flower.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flower {
+    key: [u64; WORDS],
+    mask: [u64; WORDS],
+    /// Source ports, first and last.
+    pub src_ports: Option<(u16, u16)>,
+    /// Destination ports, first and last.
+    pub dst_ports: Option<(u16, u16)>,
+    /// It was said not to be done in hardware; it never is.
+    pub skip_hw: bool,
+    /// The name of the device of `Field::INDEV`: to be shown.
+    pub indev: Option<Box<str>>,
+}
+
+impl Flower {
+    /// It is to match where a field is this in the bits of a mask.
+    pub fn set(&mut self, field: Field, value: u128, mask: u128) {
+        field.write(&mut self.key, value);
+        field.write(&mut self.mask, mask);
+    }
+
+    /// With this field, whole.
+    #[must_use]
+    pub fn with(mut self, field: Field, value: u128) -> Self {
+        self.set(field, value, field.whole());
+        self
+    }
+
+    /// What a field is to be, and in which bits; none if that does not matter.
+    pub fn get(&self, field: Field) -> Option<(u128, u128)> {
+        let mask = field.read(&self.mask);
+        (mask != 0).then(|| (field.read(&self.key), mask))
+    }
+
+    /// Whether all that this looks at is looked at by another too: whether it may be in a chain made for that.
+    pub fn within(&self, template: &Self) -> bool {
+        let ranges = |one: &Self| [one.src_ports.is_some(), one.dst_ports.is_some()];
+        self.mask.iter().zip(&template.mask).all(|(mine, its)| mine & !its == 0)
+            && ranges(self).iter().zip(ranges(template)).all(|(mine, its)| !mine || its)
+    }
+}

@@ -1,0 +1,262 @@
+//! Filters: which packets, and what becomes of them (tc(8), "CLASSIFIERS").
+//!
+//! A [`Filters`] is everything of one owner: the actions, and the blocks. A block is what is asked at one place (a qdisc, a
+//! hook of a port); it has chains, a chain has tables in the order of their priority, and a table has the filters of one kind,
+//! priority and protocol. The first filter that matches, and whose actions do not say `continue`, decides.
+//!
+//! Filters are read through a shared reference and what reading writes is the reader's own
+//! ([`State`](crate::classify::action::State)), so that any number of
+//! readers can use one `Filters` at once; a change is made on the owner's copy, in which unchanged tables are shared, and
+//! published whole.
+//!
+//! - F1: classification is total and bounded: at most `RESTARTS_MAX` restarts (reclassify, goto), each walks a chain once.
+//! - F2: filters see the packet as the actions before them have left it.
+
+pub mod basic;
+pub mod bpf;
+mod chain;
+pub mod ematch;
+pub mod flow;
+pub mod flower;
+pub mod fw;
+mod listed;
+pub mod matchall;
+mod only;
+mod shared;
+mod sharing;
+pub mod tcpctl;
+pub mod u32;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::base::handle::ClassId;
+use crate::classify::action;
+use crate::classify::action::Run;
+use crate::classify::action::{ActionId, Control, Wanted};
+use crate::classify::counters::Counters;
+use crate::classify::packet::Packet;
+
+pub use basic::Basic;
+pub use bpf::Bpf;
+pub use chain::{Block, BlockId, Chain, Filters, Named, Table, Template, What};
+pub use flow::Flow;
+pub use flower::Flower;
+pub use fw::Fw;
+pub use matchall::Matchall;
+pub use tcpctl::Tcpctl;
+pub use u32::U32;
+
+/// Restarts of one classification, at most; then the packet is dropped.
+pub const RESTARTS_MAX: usize = 16;
+
+/// Every protocol: `protocol all`.
+pub const ANY_PROTOCOL: u16 = 3;
+
+/// What a filter leads to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Goal {
+    /// The class; none if it names none.
+    pub class: ClassId,
+    /// What is done, in order.
+    pub actions: Vec<Wanted>,
+}
+
+/// A goal whose actions are held.
+#[derive(Clone, Debug, Default)]
+pub struct Bound {
+    /// The class.
+    pub class: ClassId,
+    /// The first of the numbers of the filter's counters, 0 if it has none.
+    pub hits: u32,
+    /// The actions.
+    pub actions: Box<[ActionId]>,
+}
+
+/// What classification comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No filter decided.
+    Unmatched,
+    /// The packet goes on, to this class; `NONE` if the filter named none.
+    Class(ClassId),
+    /// It is to be dropped.
+    Drop,
+    /// It is gone: an action has taken it, or has sent it elsewhere.
+    Stolen,
+}
+
+/// What a table says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// None of its filters decided.
+    Next,
+    /// One did: what follows, and its class.
+    Made(Control, ClassId),
+}
+
+impl Bound {
+    /// Another takes its place, and goes on counting where it was. Gives what it was.
+    pub(crate) fn replace(&mut self, mut goal: Self) -> Self {
+        goal.hits = core::mem::take(&mut self.hits);
+        core::mem::replace(self, goal)
+    }
+
+    /// A filter has matched: its actions are run, and decide.
+    #[inline]
+    pub(crate) fn decide(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        self.decide_to(self.class, packet, run)
+    }
+
+    /// The same of a filter that finds the class itself.
+    #[inline]
+    pub(crate) fn decide_to(&self, class: ClassId, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        if self.actions.is_empty() {
+            return Decision::Made(Control::Pass, class);
+        }
+        match action::exec(&self.actions, packet, run) {
+            Control::Continue => Decision::Next,
+            control => Decision::Made(control, class),
+        }
+    }
+}
+
+/// Declares the kinds of filters: one line each.
+macro_rules! kinds {
+    ($($variant:ident($config:ty, $table:ty) = $word:literal,)*) => {
+        /// The parameters of a filter, by its kind.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(clippy::large_enum_variant, reason = "a rule lives while a command is done; tables keep what they need of it")]
+        pub enum Rule {
+            $(#[doc = concat!("`", $word, "`.")] $variant($config),)*
+        }
+
+        /// The word of each kind, in the order of [`Rule`].
+        pub const KINDS: &[&str] = &[$($word,)*];
+
+        impl Rule {
+            /// Its word in tc.
+            pub const fn kind(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $word,)* }
+            }
+        }
+
+        /// The filters of one kind, priority and protocol.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Tables {
+            $($variant($table),)*
+        }
+
+        impl Tables {
+            /// An empty table for filters of a rule's kind.
+            fn for_rule(rule: &Rule, seed: u64) -> Self {
+                match rule { $(Rule::$variant(_) => Self::$variant(<$table as Filtering>::new(seed)),)* }
+            }
+            fn kind(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $word,)* }
+            }
+            #[inline]
+            fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+                match self { $(Self::$variant(table) => Filtering::classify(table, packet, run),)* }
+            }
+            fn put(
+                &mut self,
+                handle: Option<u32>,
+                rule: &Rule,
+                goal: Bound,
+                what: What,
+                ids: &mut Counters,
+            ) -> Result<(u32, Option<Bound>), (crate::text::error::ConfigError, Bound)> {
+                match (self, rule) {
+                    $((Self::$variant(table), Rule::$variant(rule)) => table.put(handle, rule, goal, what, ids),)*
+                    #[allow(unreachable_patterns)]
+                    _ => Err((chain::other_kind(rule.kind()), goal)),
+                }
+            }
+            fn delete(&mut self, handle: u32) -> Result<alloc::vec::Vec<Bound>, crate::text::error::ConfigError> {
+                match self { $(Self::$variant(table) => table.delete(handle),)* }
+            }
+            fn find(&self, handle: u32, f: &mut dyn FnMut(Rule, &Bound, u32)) {
+                match self {
+                    $(Self::$variant(table) => table.find(handle, &mut |rule, goal, hits| {
+                        f(Rule::$variant(rule.clone()), goal, hits)
+                    }),)*
+                }
+            }
+            fn is_empty(&self) -> bool {
+                match self { $(Self::$variant(table) => table.is_empty(),)* }
+            }
+            fn visit_made(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+                match self {
+                    $(Self::$variant(table) => table.visit_made(&mut |handle, rule, goal, hits| {
+                        f(handle, Rule::$variant(rule.clone()), goal, hits)
+                    }),)*
+                }
+            }
+            fn visit(&self, f: &mut dyn FnMut(u32, Rule, &Bound, u32)) {
+                match self {
+                    $(Self::$variant(table) => table.visit(&mut |handle, rule, goal, hits| {
+                        f(handle, Rule::$variant(rule.clone()), goal, hits)
+                    }),)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Basic(Basic, basic::Table) = "basic",
+    Bpf(Bpf, bpf::Table) = "bpf",
+    Flow(Flow, flow::Table) = "flow",
+    Flower(Flower, flower::Table) = "flower",
+    Fw(Fw, fw::Table) = "fw",
+    Matchall(Matchall, matchall::Table) = "matchall",
+    Tcpctl(Tcpctl, tcpctl::Table) = "tcpctl",
+    U32(U32, u32::Table) = "u32",
+}
+
+/// Is shown a filter: handle, parameters, goal, and the first of the numbers of its counters.
+pub(crate) type Visit<'a, R> = &'a mut dyn FnMut(u32, &R, &Bound, u32);
+
+/// What the author of a filter kind writes: a table of filters. Handles are the kind's own: what `handle` says in tc.
+pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
+    /// The parameters of one filter.
+    type Rule: Clone;
+
+    /// An empty one. A kind that hashes what packets have keys it by `seed`.
+    fn new(seed: u64) -> Self {
+        let _ = seed;
+        Self::default()
+    }
+    /// Adds a filter, or changes the one of that handle, as `what` allows. Gives the handle, and the goal that the filter had
+    /// before. On an error nothing has changed and the goal comes back. A kind that counts takes as many numbers of `ids` as it
+    /// needs, and has them in its goal, with which they go (`Bound::replace`).
+    fn put(
+        &mut self,
+        handle: Option<u32>,
+        rule: &Self::Rule,
+        goal: Bound,
+        what: What,
+        ids: &mut Counters,
+    ) -> Result<(u32, Option<Bound>), (crate::text::error::ConfigError, Bound)>;
+    /// Takes one out. Gives the goals that go with it.
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, crate::text::error::ConfigError>;
+    /// Whether there is none left, so that the table itself goes.
+    fn is_empty(&self) -> bool;
+    /// Shows all, in tc's order: handle, parameters, goal, and the first of the numbers of its counters (0 if it has none).
+    fn visit(&self, f: Visit<'_, Self::Rule>);
+    /// Shows all in an order in which they can be added to make a table that decides as this one does.
+    fn visit_made(&self, f: Visit<'_, Self::Rule>) {
+        self.visit(f);
+    }
+    /// Shows the one of that handle.
+    fn find(&self, handle: u32, f: &mut dyn FnMut(&Self::Rule, &Bound, u32)) {
+        self.visit(&mut |there, rule, goal, hits| {
+            if there == handle {
+                f(rule, goal, hits);
+            }
+        });
+    }
+    /// Asks the filters in their order.
+    fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision;
+}

@@ -1,0 +1,79 @@
+//! The one filter of a table, for kinds that have no more.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::chain::{exists, not_found};
+use super::{Bound, Visit, What};
+use crate::classify::counters::Counters;
+use crate::text::error::ConfigError;
+
+/// A filter, or none yet.
+#[derive(Clone, Debug)]
+pub(super) struct Only<R>(Option<One<R>>);
+
+/// The filter.
+#[derive(Clone, Debug)]
+pub(super) struct One<R> {
+    handle: u32,
+    rule: R,
+    /// What follows; its counters are the table's.
+    pub(super) goal: Bound,
+}
+
+impl<R> Default for Only<R> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<R: Copy> Only<R> {
+    /// As `Filtering::put`, with so many counters for the filter.
+    pub(super) fn put(
+        &mut self,
+        kind: &'static str,
+        handle: Option<u32>,
+        rule: &R,
+        goal: Bound,
+        what: What,
+        (ids, counters): (&mut Counters, u16),
+    ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
+        match &mut self.0 {
+            Some(there) if what == What::Add || handle.is_some_and(|h| h != there.handle) => {
+                Err((exists(kind, there.handle), goal))
+            }
+            Some(there) => {
+                there.rule = *rule;
+                Ok((there.handle, Some(there.goal.replace(goal))))
+            }
+            None if what == What::Change => Err((not_found(kind, handle.unwrap_or(1)), goal)),
+            None => {
+                let handle = handle.filter(|h| *h != 0).unwrap_or(1);
+                let goal = Bound { hits: ids.take(counters), ..goal };
+                self.0 = Some(One { handle, rule: *rule, goal });
+                Ok((handle, None))
+            }
+        }
+    }
+
+    /// As `Filtering::delete`.
+    pub(super) fn delete(&mut self, kind: &'static str, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+        match self.0.take_if(|only| only.handle == handle) {
+            Some(only) => Ok(vec![only.goal]),
+            None => Err(not_found(kind, handle)),
+        }
+    }
+
+    /// The filter.
+    #[inline]
+    pub(super) const fn get(&self) -> Option<&One<R>> {
+        self.0.as_ref()
+    }
+
+    /// As `Filtering::visit`.
+    pub(super) fn visit(&self, f: Visit<'_, R>) {
+        if let Some(only) = &self.0 {
+            f(only.handle, &only.rule, &only.goal, only.goal.hits);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Blocks that several places have, by a number (`ingress_block N`, `egress_block N`), and what a block takes.
+
+use alloc::format;
+
+use super::Rule;
+use super::chain::{Block, BlockId, Filters};
+use crate::packet::headers::ethertype;
+use crate::text::error::{ConfigError, ErrorKind};
+
+/// That a block is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SharedBlock {
+    number: u32,
+    /// Places that have it.
+    places: u32,
+}
+
+impl Filters {
+    /// A place is to have the block of a number, which is made if it is the first. Each call is made good by one of
+    /// [`delete_block`](Self::delete_block).
+    pub fn share(&mut self, number: u32) -> BlockId {
+        let block = match self.numbers.get(&number) {
+            Some(block) => *block,
+            None => {
+                let block = self.add_block();
+                self.numbers.insert(number, block);
+                block
+            }
+        };
+        if let Ok(found) = self.block_mut(block) {
+            let places = found.shared.map_or(0, |shared| shared.places);
+            found.shared = Some(SharedBlock { number, places: places.saturating_add(1) });
+        }
+        block
+    }
+
+    /// The block of a number, if any place has it.
+    pub fn shared(&self, number: u32) -> Option<BlockId> {
+        self.numbers.get(&number).copied()
+    }
+
+    /// The number of each shared block, the lowest first.
+    pub fn shared_blocks(&self) -> impl Iterator<Item = (u32, BlockId)> + '_ {
+        self.numbers.iter().map(|(number, block)| (*number, *block))
+    }
+
+    /// One place less has it. True if it was the last.
+    pub(super) fn unshare(&mut self, block: BlockId) -> bool {
+        let Ok(found) = self.block_mut(block) else { return false };
+        match &mut found.shared {
+            None => true,
+            Some(shared) if shared.places > 1 => {
+                shared.places -= 1;
+                false
+            }
+            Some(SharedBlock { number, .. }) => {
+                let number = *number;
+                found.shared = None;
+                self.numbers.remove(&number);
+                true
+            }
+        }
+    }
+}
+
+impl Block {
+    /// Its number, if places share it.
+    pub const fn number(&self) -> Option<u32> {
+        match self.shared {
+            Some(shared) => Some(shared.number),
+            None => None,
+        }
+    }
+
+    /// Whether it may have such a filter: what is shared belongs to no qdisc, of which a filter could speak.
+    pub(super) fn takes(&self, rule: &Rule) -> Result<(), ConfigError> {
+        let Some(number) = self.number() else { return Ok(()) };
+        match rule {
+            Rule::Flow(_) => {
+                let expected = "a qdisc whose classes are reckoned";
+                let err =
+                    ConfigError::new(ErrorKind::Conflict, "filter flow", expected, format!("block {number}"));
+                Err(err.key("kind"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a filter is as the chain was made for.
+    pub(super) fn fits(&self, chain: u32, protocol: u16, rule: &Rule) -> Result<(), ConfigError> {
+        let at = self.chains.binary_search_by_key(&chain, |c| c.index).ok();
+        let Some(template) = at.and_then(|at| self.chains.get(at)?.template.as_deref()) else {
+            return Ok(());
+        };
+        // The tag is what a filter of such a protocol looks at.
+        let is_tag = |protocol| matches!(protocol, ethertype::VLAN | ethertype::SERVICE_VLAN);
+        let (expected, given) = match (&template.rule, rule) {
+            (Rule::Flower(_), Rule::Flower(_)) if is_tag(protocol) && !is_tag(template.protocol) => {
+                ("a protocol that is no tag, as the template of the chain has", "a tag")
+            }
+            (Rule::Flower(template), Rule::Flower(rule)) if rule.within(template) => return Ok(()),
+            (Rule::Flower(_), Rule::Flower(_)) => {
+                ("fields and bits that the template of the chain has", "others")
+            }
+            (template, rule) => {
+                let expected = format!("{}, for which chain {chain} was made", template.kind());
+                return Err(
+                    ConfigError::new(ErrorKind::Conflict, "filter", expected, rule.kind()).key("kind")
+                );
+            }
+        };
+        Err(ConfigError::new(ErrorKind::Conflict, "filter flower", expected, given))
+    }
+}

@@ -1,0 +1,67 @@
+//! tcpctl: TCP segments that carry control and no data (`Headers::is_tcp_control`): SYN, SYN-ACK, pure ACK. One filter
+//! in a table.
+//! Linux has no such kind; its u32 and flower can match flags, but not that a segment is empty where headers vary.
+//!
+//! It looks at the packet's bytes as the actions before have left them, not at its mark (`Meta::tcp_control`): where marking is
+//! switched off, a policy can still say what becomes of such segments.
+//!
+//! Cost: what has been read of the headers already. Memory: a class and a number for each action.
+//!
+//! Differs from Linux: `tcpctl-filter`.
+
+use alloc::vec::Vec;
+
+use super::only::Only;
+use super::{Bound, Decision, Filtering, Visit, What};
+use crate::classify::action::Run;
+use crate::classify::counters::Counters;
+use crate::classify::packet::Packet;
+use crate::text::error::ConfigError;
+
+/// Parameters of tcpctl: none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tcpctl {}
+
+/// The one filter of a table.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    only: Only<Tcpctl>,
+}
+
+impl Filtering for Table {
+    type Rule = Tcpctl;
+
+    fn put(
+        &mut self,
+        handle: Option<u32>,
+        rule: &Tcpctl,
+        goal: Bound,
+        what: What,
+        ids: &mut Counters,
+    ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
+        self.only.put("tcpctl", handle, rule, goal, what, (ids, 2))
+    }
+
+    fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+        self.only.delete("tcpctl", handle)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.only.get().is_none()
+    }
+
+    fn visit(&self, f: Visit<'_, Tcpctl>) {
+        self.only.visit(f);
+    }
+
+    #[inline]
+    fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+        let Some(only) = self.only.get() else { return Decision::Next };
+        run.state.hit(only.goal.hits);
+        if !packet.headers.is_tcp_control() {
+            return Decision::Next;
+        }
+        run.state.hit(only.goal.hits + 1);
+        only.goal.decide(packet, run)
+    }
+}

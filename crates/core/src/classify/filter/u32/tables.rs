@@ -1,0 +1,501 @@
+//! The tables of a block, and what changes them: each change is done whole or not at all.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{BUCKET, DIVISOR_MAX, KEYS_MAX, Match, NODE, Place, Selector, TABLE, U32};
+use crate::classify::counters::Counters;
+use crate::classify::filter::chain::{exists, not_found};
+use crate::classify::filter::{Bound, What};
+use crate::text::error::{ConfigError, ErrorKind};
+
+/// Numbers of tables that are made up begin here, and those of filters.
+const FIRST: u32 = 0x800;
+/// Numbers of tables and of filters end here.
+const LAST: u32 = 0xfff;
+
+/// All tables of a block.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Common {
+    /// By slot, which a table keeps.
+    pub(super) tables: Vec<Option<Arc<Hash>>>,
+    /// How many roots there are.
+    roots: u32,
+    /// How many filters there are.
+    filters: usize,
+    /// The number to be made up next, less `FIRST`.
+    next: u32,
+    /// Tables that were ever made.
+    made: u64,
+}
+
+/// A hash table.
+#[derive(Clone, Debug)]
+pub(super) struct Hash {
+    /// Its number.
+    id: u32,
+    /// Whose it is.
+    place: Place,
+    root: bool,
+    /// Tables that were made before it.
+    made: u64,
+    /// Filters that link to it.
+    refs: u32,
+    /// The number of buckets, less one.
+    pub(super) mask: u32,
+    pub(super) buckets: Box<[Vec<Node>]>,
+}
+
+/// A filter in its bucket.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    id: u32,
+    /// The slot of the table that it links to.
+    pub(super) link: Option<u32>,
+    pub(super) selector: Selector,
+    /// As it was put, less its selector.
+    pub(super) rest: Match,
+    /// Its counters: looked at, decided, the mark, and one for each key.
+    pub(super) goal: Bound,
+}
+
+impl Node {
+    /// Whether it leads anywhere itself.
+    #[inline]
+    pub(super) fn terminal(&self) -> bool {
+        self.rest.decides || !self.goal.class.is_none() || !self.goal.actions.is_empty()
+    }
+    fn rule(&self, table: Option<u32>) -> U32 {
+        let selector = Some(self.selector.clone());
+        U32::Filter(Box::new(Match { table, selector, ..self.rest.clone() }))
+    }
+}
+
+fn refused(kind: ErrorKind, key: &str, expected: impl ToString, given: u32) -> ConfigError {
+    ConfigError::new(kind, "filter u32", expected, text(given)).key(key)
+}
+
+/// A handle as tc writes it.
+fn text(handle: u32) -> alloc::string::String {
+    let (table, bucket, node) = (handle >> 20, (handle & BUCKET) >> 12, handle & NODE);
+    match (bucket, node) {
+        (0, 0) => format!("{table:x}:"),
+        (0, node) => format!("{table:x}::{node:x}"),
+        (bucket, 0) => format!("{table:x}:{bucket:x}:"),
+        (bucket, node) => format!("{table:x}:{bucket:x}:{node:x}"),
+    }
+}
+
+/// Where a filter is: the slot of its table, its bucket, its index there.
+#[derive(Clone, Copy)]
+struct At {
+    slot: u32,
+    bucket: usize,
+    index: usize,
+}
+
+impl Common {
+    #[inline]
+    pub(super) fn table(&self, slot: u32) -> Option<&Hash> {
+        self.tables.get(slot as usize)?.as_deref()
+    }
+    fn table_mut(&mut self, slot: u32) -> Option<&mut Hash> {
+        self.tables.get_mut(slot as usize)?.as_mut().map(Arc::make_mut)
+    }
+    /// The slot of a table by its number.
+    fn slot(&self, id: u32) -> Option<u32> {
+        let at = self.tables.iter().position(|t| t.as_ref().is_some_and(|t| t.id == id))?;
+        u32::try_from(at).ok()
+    }
+    /// Whether its one priority has no filters.
+    pub(super) fn is_empty(&self) -> bool {
+        self.roots <= 1 && self.filters == 0
+    }
+
+    /// A number for a table: the next that is free, from `FIRST` on and around.
+    fn free_id(&mut self) -> Option<u32> {
+        let span = LAST - FIRST;
+        let id = (0..span).map(|n| FIRST + (self.next + n) % span).find(|id| self.slot(*id).is_none())?;
+        self.next = (id - FIRST + 1) % span;
+        Some(id)
+    }
+
+    fn add(&mut self, id: u32, place: Place, root: bool, divisor: u16) -> u32 {
+        let buckets = (0..divisor).map(|_| Vec::new()).collect();
+        let mask = u32::from(divisor.saturating_sub(1));
+        let made = self.made;
+        self.made += 1;
+        let table = Some(Arc::new(Hash { id, place, root, made, refs: 0, mask, buckets }));
+        let slot = match self.tables.iter().position(Option::is_none) {
+            Some(slot) => {
+                self.tables[slot] = table;
+                slot
+            }
+            None => {
+                self.tables.push(table);
+                self.tables.len() - 1
+            }
+        };
+        u32::try_from(slot).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn add_root(&mut self, place: Place) -> u32 {
+        self.roots += 1;
+        // Without a number it can be walked, and not be named.
+        let id = self.free_id().unwrap_or(LAST + 1);
+        self.add(id, place, true, 1)
+    }
+
+    /// A priority goes, and the goals of the filters that go with it.
+    pub(super) fn remove_root(&mut self, root: u32) -> Vec<Bound> {
+        self.roots = self.roots.saturating_sub(1);
+        match self.roots {
+            0 => {
+                let slots = 0..u32::try_from(self.tables.len()).unwrap_or(u32::MAX);
+                slots.flat_map(|slot| self.remove(slot)).collect()
+            }
+            _ => self.remove(root),
+        }
+    }
+
+    /// Takes a table out, with its filters.
+    fn remove(&mut self, slot: u32) -> Vec<Bound> {
+        let Some(table) = self.tables.get_mut(slot as usize).and_then(Option::take) else {
+            return Vec::new();
+        };
+        let mut goals = Vec::new();
+        for node in table.buckets.iter().flatten() {
+            self.release(node.link);
+            goals.push(node.goal.clone());
+        }
+        self.filters = self.filters.saturating_sub(goals.len());
+        goals
+    }
+
+    fn release(&mut self, link: Option<u32>) {
+        if let Some(table) = link.and_then(|slot| self.table_mut(slot)) {
+            table.refs = table.refs.saturating_sub(1);
+        }
+    }
+
+    /// Where the filter of a handle is.
+    fn at(&self, handle: u32) -> Option<At> {
+        let slot = self.slot(handle >> 20)?;
+        let bucket = ((handle & BUCKET) >> 12) as usize;
+        let index = self.table(slot)?.buckets.get(bucket)?.binary_search_by_key(&(handle & NODE), |n| n.id);
+        Some(At { slot, bucket, index: index.ok()? })
+    }
+
+    pub(super) fn put(
+        &mut self,
+        root: u32,
+        handle: u32,
+        rule: &U32,
+        goal: Bound,
+        what: What,
+        ids: &mut Counters,
+    ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
+        match rule {
+            U32::Root => {
+                let expected = "a filter or a table of its own";
+                Err((refused(ErrorKind::Unsupported, "handle", expected, handle), goal))
+            }
+            // A table leads nowhere.
+            U32::Table(divisor) => match self.put_table(root, handle, *divisor, what) {
+                Ok(id) => Ok((id << 20, Some(goal))),
+                Err(err) => Err((err, goal)),
+            },
+            U32::Filter(rule) => match self.there(handle, what) {
+                Ok(Some(at)) => self.change(at, handle, rule, goal, ids),
+                Ok(None) => self.insert(root, handle, rule, goal, ids).map(|handle| (handle, None)),
+                Err(err) => Err((err, goal)),
+            },
+        }
+    }
+
+    fn put_table(&mut self, root: u32, handle: u32, divisor: u16, what: What) -> Result<u32, ConfigError> {
+        if handle & !TABLE != 0 {
+            let expected = "the handle of a table, as divisor makes one";
+            return Err(refused(ErrorKind::Conflict, "handle", expected, handle));
+        }
+        if !divisor.is_power_of_two() || divisor > DIVISOR_MAX {
+            let expected = format!("a power of two up to {DIVISOR_MAX}");
+            let err = ConfigError::new(ErrorKind::OutOfRange, "filter u32", expected, divisor);
+            return Err(err.key("divisor"));
+        }
+        let id = handle >> 20;
+        let id = match (self.slot(id).filter(|_| id != 0), what) {
+            // The last number stands for the root.
+            (None, _) if id == LAST => return Err(exists("u32", handle)),
+            (Some(_), _) => return Err(exists("u32", handle)),
+            (None, What::Change) => return Err(not_found("u32", handle)),
+            (None, _) if id != 0 => id,
+            (None, _) => self.free_id().ok_or_else(|| {
+                refused(ErrorKind::OutOfRange, "divisor", "a number that is free for a table", handle)
+            })?,
+        };
+        let place = self.table(root).map(|t| t.place).unwrap_or_default();
+        self.add(id, place, false, divisor);
+        Ok(id)
+    }
+
+    /// The filter that a line is about, if it is there and may be.
+    fn there(&self, handle: u32, what: What) -> Result<Option<At>, ConfigError> {
+        if handle & TABLE != 0 && handle & NODE == 0 && self.slot(handle >> 20).is_some() {
+            return Err(exists("u32", handle));
+        }
+        match (self.at(handle), what) {
+            (Some(_), What::Add) => Err(exists("u32", handle)),
+            (Some(at), _) => Ok(Some(at)),
+            (None, What::Change) => Err(not_found("u32", handle)),
+            (None, _) => Ok(None),
+        }
+    }
+
+    /// The slot of the table that a filter links to.
+    fn link(&self, rule: &Match) -> Result<Option<u32>, ConfigError> {
+        let Some(link) = rule.link.filter(|link| *link != 0) else { return Ok(None) };
+        if link & !TABLE != 0 {
+            return Err(refused(ErrorKind::BadValue, "link", "a table", link));
+        }
+        let Some(slot) = self.slot(link >> 20) else {
+            return Err(refused(ErrorKind::NotFound, "link", "a table that exists", link));
+        };
+        match self.table(slot) {
+            Some(table) if table.root => {
+                Err(refused(ErrorKind::Conflict, "link", "a table that divisor has made", link))
+            }
+            _ => Ok(Some(slot)),
+        }
+    }
+
+    fn change(
+        &mut self,
+        at: At,
+        handle: u32,
+        rule: &Match,
+        goal: Bound,
+        ids: &mut Counters,
+    ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
+        let mut new = Match { table: None, selector: None, ..rule.clone() };
+        let selector = rule.selector.clone();
+        let link = match check(selector.as_ref()).and_then(|()| self.link(rule)) {
+            Ok(link) => link,
+            Err(err) => return Err((err, goal)),
+        };
+        if let Some(table) = link.and_then(|slot| self.table_mut(slot)) {
+            table.refs += 1;
+        }
+        let bucket = self.table_mut(at.slot).and_then(|t| t.buckets.get_mut(at.bucket));
+        let Some(node) = bucket.and_then(|b| b.get_mut(at.index)) else {
+            self.release(link);
+            return Err((not_found("u32", handle), goal));
+        };
+        let mut gone = None;
+        if selector.is_some() || rule.link.is_some() {
+            gone = core::mem::replace(&mut node.link, link);
+        } else {
+            new.link = node.rest.link;
+        }
+        new.link = new.link.filter(|link| *link != 0);
+        let mut goal = goal;
+        match selector {
+            Some(selector) => {
+                if selector.keys.len() != node.selector.keys.len() {
+                    goal.hits = counters(&selector, ids);
+                }
+                node.selector = selector;
+            }
+            None => {
+                new.mark = new.mark.or(node.rest.mark);
+                new.indev = new.indev.or(node.rest.indev.take());
+            }
+        }
+        node.rest = new;
+        let old = match goal.hits {
+            0 => node.goal.replace(goal),
+            _ => core::mem::replace(&mut node.goal, goal),
+        };
+        self.release(gone);
+        Ok((handle, Some(old)))
+    }
+
+    /// The slot, the bucket and the number of a new filter.
+    fn place(&self, root: u32, handle: u32, rule: &Match) -> Result<(u32, usize, u32), ConfigError> {
+        let said = rule.table.filter(|t| t & TABLE != 0 && t & TABLE != TABLE);
+        let slot = match said {
+            None => root,
+            Some(said) => self
+                .slot(said >> 20)
+                .ok_or_else(|| refused(ErrorKind::NotFound, "ht", "a table that exists", said & TABLE))?,
+        };
+        let table = self.table(slot);
+        let (id, mask) = table.map_or((0, 0), |t| (t.id, t.mask));
+        if handle >> 20 != 0 && handle >> 20 != id {
+            let expected = format!("a handle in table {id:x}:");
+            let hint = "ht chooses the table; without it a filter is in the first of its priority";
+            return Err(refused(ErrorKind::Conflict, "handle", expected, handle).hint(hint));
+        }
+        let bucket = (rule.table.unwrap_or(0) & BUCKET) >> 12;
+        if bucket > mask {
+            let expected = format!("a bucket of table {id:x}:, up to {mask:x}");
+            return Err(refused(ErrorKind::OutOfRange, "ht", expected, said.unwrap_or(bucket << 12)));
+        }
+        let nodes = table.and_then(|t| t.buckets.get(bucket as usize)).map_or(&[][..], |b| b);
+        let used = |id: &u32| nodes.binary_search_by_key(id, |n| n.id).is_ok();
+        let node = match handle & NODE {
+            // From the middle on, and then from the front.
+            0 => {
+                let free = (FIRST..=LAST).chain(1..FIRST).find(|id| !used(id));
+                free.ok_or_else(|| {
+                    refused(ErrorKind::OutOfRange, "ht", "a bucket that is not full", id << 20)
+                })?
+            }
+            node if used(&node) => return Err(exists("u32", id << 20 | bucket << 12 | node)),
+            node => node,
+        };
+        Ok((slot, bucket as usize, node))
+    }
+
+    fn insert(
+        &mut self,
+        root: u32,
+        handle: u32,
+        rule: &Match,
+        goal: Bound,
+        ids: &mut Counters,
+    ) -> Result<u32, (ConfigError, Bound)> {
+        let checked = check(rule.selector.as_ref()).and_then(|()| {
+            let (place, link) = (self.place(root, handle, rule)?, self.link(rule)?);
+            let selector = rule.selector.clone();
+            Ok((place, link, selector.ok_or_else(nothing)?))
+        });
+        let ((slot, bucket, id), link, selector) = match checked {
+            Ok(checked) => checked,
+            Err(err) => return Err((err, goal)),
+        };
+        let link_said = rule.link.filter(|link| *link != 0);
+        let rest = Match { table: None, selector: None, link: link_said, ..rule.clone() };
+        let node = Node { id, link, goal: Bound { hits: counters(&selector, ids), ..goal }, selector, rest };
+        if let Some(table) = link.and_then(|slot| self.table_mut(slot)) {
+            table.refs += 1;
+        }
+        let mut table = 0;
+        if let Some(hash) = self.table_mut(slot) {
+            table = hash.id;
+            if let Some(nodes) = hash.buckets.get_mut(bucket) {
+                let at = nodes.partition_point(|n| n.id < id);
+                nodes.insert(at, node);
+            }
+        }
+        self.filters += 1;
+        // A bucket is a number below `DIVISOR_MAX`.
+        Ok(table << 20 | (bucket as u32) << 12 | id)
+    }
+
+    /// Takes a filter or a table out. Gives the goals that go with it.
+    pub(super) fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+        if handle & NODE != 0 {
+            let at = self.at(handle).ok_or_else(|| not_found("u32", handle))?;
+            let bucket = self.table_mut(at.slot).and_then(|t| t.buckets.get_mut(at.bucket));
+            let node = bucket.map(|b| b.remove(at.index)).ok_or_else(|| not_found("u32", handle))?;
+            self.release(node.link);
+            self.filters = self.filters.saturating_sub(1);
+            return Ok(vec![node.goal]);
+        }
+        let slot = self.slot(handle >> 20).filter(|_| handle & BUCKET == 0);
+        let Some((slot, table)) = slot.and_then(|slot| Some((slot, self.table(slot)?))) else {
+            return Err(not_found("u32", handle));
+        };
+        if table.root {
+            let expected = "a table that divisor has made";
+            return Err(refused(ErrorKind::Conflict, "handle", expected, handle));
+        }
+        if table.refs > 0 {
+            let given = format!("{}, held by {}", text(handle), table.refs);
+            let err =
+                ConfigError::new(ErrorKind::Conflict, "filter u32", "a table that no filter links to", given);
+            return Err(err.key("handle"));
+        }
+        Ok(self.remove(slot))
+    }
+
+    /// Shows the tables of the priority that has this root, the newest first, each with its filters.
+    pub(super) fn visit(&self, root: u32, f: super::Visit<'_, U32>) {
+        let place = self.table(root).map(|t| t.place).unwrap_or_default();
+        let mut tables: Vec<&Hash> = self.tables.iter().flatten().map(|t| &**t).collect();
+        tables.retain(|table| table.place == place);
+        tables.sort_by_key(|table| core::cmp::Reverse(table.made));
+        for table in tables {
+            f(table.id << 20, &table.rule(), &Bound::default(), 0);
+            for (handle, bucket) in table.handles() {
+                for node in bucket {
+                    f(handle | node.id, &node.rule(table.named(handle)), &node.goal, node.goal.hits);
+                }
+            }
+        }
+    }
+
+    pub(super) fn find(&self, handle: u32, f: &mut dyn FnMut(&U32, &Bound, u32)) {
+        if handle & NODE == 0 {
+            let slot = self.slot(handle >> 20).filter(|_| handle & BUCKET == 0);
+            if let Some(table) = slot.and_then(|slot| self.table(slot)) {
+                f(&table.rule(), &Bound::default(), 0);
+            }
+        } else if let Some(at) = self.at(handle)
+            && let Some(table) = self.table(at.slot)
+            && let Some(node) = table.buckets.get(at.bucket).and_then(|b| b.get(at.index))
+        {
+            f(&node.rule(table.named(handle & !NODE)), &node.goal, node.goal.hits);
+        }
+    }
+}
+
+impl Hash {
+    fn rule(&self) -> U32 {
+        match self.root {
+            true => U32::Root,
+            // The mask is below `DIVISOR_MAX`.
+            false => U32::Table(self.mask as u16 + 1),
+        }
+    }
+    /// The handle of each bucket.
+    fn handles(&self) -> impl Iterator<Item = (u32, &Vec<Node>)> {
+        (0u32..).zip(self.buckets.iter()).map(|(bucket, nodes)| (self.id << 20 | bucket << 12, nodes))
+    }
+    /// How a filter says that it stands in a bucket.
+    fn named(&self, handle: u32) -> Option<u32> {
+        (!self.root).then_some(handle)
+    }
+}
+
+/// Takes the numbers of a filter's counters.
+fn counters(selector: &Selector, ids: &mut Counters) -> u32 {
+    // At most `KEYS_MAX` keys.
+    ids.take(3 + u16::try_from(selector.keys.len()).unwrap_or(0))
+}
+
+fn nothing() -> ConfigError {
+    ConfigError::new(ErrorKind::Missing, "filter u32", "what to match", "").key("match")
+}
+
+fn check(selector: Option<&Selector>) -> Result<(), ConfigError> {
+    let Some(selector) = selector else { return Ok(()) };
+    if selector.keys.len() > KEYS_MAX {
+        let expected = format!("at most {KEYS_MAX} words of a packet");
+        return Err(
+            ConfigError::new(ErrorKind::OutOfRange, "filter u32", expected, selector.keys.len()).key("match")
+        );
+    }
+    match selector.offset.and_then(|o| o.read).filter(|read| read.shift > 15) {
+        Some(read) => {
+            let err = ConfigError::new(ErrorKind::OutOfRange, "filter u32", "a shift below 16", read.shift);
+            Err(err.key("offset"))
+        }
+        None => Ok(()),
+    }
+}

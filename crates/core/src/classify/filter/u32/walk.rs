@@ -1,0 +1,179 @@
+//! The walk of a packet through the tables.
+
+use core::slice::Iter;
+
+use super::tables::{Common, Node};
+use super::{DEPTH_MAX, STEPS_MAX};
+use crate::classify::action::Run;
+use crate::classify::action::State;
+use crate::classify::filter::Decision;
+use crate::classify::packet::{Packet, PortId};
+
+/// What the walk may know of a packet.
+struct View<'p> {
+    bytes: &'p [u8],
+    /// Bytes of the packet, also of those that are not at hand.
+    len: i64,
+    mark: u32,
+    iif: PortId,
+}
+
+impl View<'_> {
+    /// The four bytes at an offset, if the packet has them.
+    #[inline]
+    fn word(&self, at: i64) -> Option<u32> {
+        let bytes = self.bytes.get(usize::try_from(at).ok()?..)?.first_chunk()?;
+        Some(u32::from_be_bytes(*bytes))
+    }
+    /// The two bytes at an offset, if the packet has them.
+    #[inline]
+    fn half(&self, at: i64) -> Option<u16> {
+        let bytes = self.bytes.get(usize::try_from(at).ok()?..)?.first_chunk()?;
+        Some(u16::from_be_bytes(*bytes))
+    }
+}
+
+/// A link that the walk has gone through: the filter that has it, those behind that one, and what offsets were from.
+#[derive(Clone, Copy)]
+struct Left<'c> {
+    node: &'c Node,
+    rest: &'c [Node],
+    base: i64,
+}
+
+/// Where the walk is.
+struct Walk<'c> {
+    common: &'c Common,
+    left: [Option<Left<'c>>; DEPTH_MAX],
+    depth: usize,
+    /// What is left of the bucket.
+    rest: Iter<'c, Node>,
+    /// What offsets are from.
+    base: i64,
+    /// Where the next header is, from there.
+    next: i64,
+    /// Filters that may still be looked at.
+    steps: u32,
+}
+
+/// Asks the filters, from the root of a priority.
+#[inline]
+pub(super) fn classify(common: &Common, root: u32, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
+    let first = common.table(root).and_then(|t| t.buckets.first()).map_or(&[][..], |b| b);
+    // Offsets of headers are of 16 bits.
+    let base = i64::from(u16::try_from(packet.network()).unwrap_or(u16::MAX));
+    let (left, rest) = ([None; DEPTH_MAX], first.iter());
+    let mut walk = Walk { common, left, depth: 0, rest, base, next: 0, steps: STEPS_MAX };
+    loop {
+        // Read anew each time: actions may have changed the packet.
+        let view = View {
+            bytes: packet.frame.bytes(),
+            len: i64::from(packet.meta.len),
+            mark: packet.meta.mark,
+            iif: packet.iif,
+        };
+        let Some(node) = walk.find(&view, run.state) else { return Decision::Next };
+        match node.goal.decide(packet, run) {
+            Decision::Next => {}
+            made => return made,
+        }
+    }
+}
+
+impl<'c> Walk<'c> {
+    /// The next filter that leads anywhere; none if the walk is at its end, or ended by a word that the packet does not have.
+    #[inline]
+    fn find(&mut self, view: &View<'_>, state: &mut State) -> Option<&'c Node> {
+        loop {
+            let node = match self.rest.next() {
+                Some(node) => {
+                    self.steps = self.steps.checked_sub(1)?;
+                    state.hit(node.goal.hits);
+                    if !self.matches(node, view, state)? {
+                        continue;
+                    }
+                    match node.link {
+                        None => node,
+                        // A table with nothing in it for this packet leaves the decision here.
+                        Some(link) if self.enter(node, link, view)? => continue,
+                        Some(_) => node,
+                    }
+                }
+                None => self.back()?,
+            };
+            if node.terminal() && node.rest.indev.as_ref().is_none_or(|dev| came_in(dev.port, view.iif)) {
+                state.hit(node.goal.hits + 1);
+                return Some(node);
+            }
+        }
+    }
+
+    /// Whether a packet has all words of a filter; none if it ends before one of them.
+    #[inline]
+    fn matches(&self, node: &Node, view: &View<'_>, state: &mut State) -> Option<bool> {
+        if let Some((value, mask)) = node.rest.mark {
+            if (view.mark ^ value) & mask != 0 {
+                return Some(false);
+            }
+            state.hit(node.goal.hits + 2);
+        }
+        for (number, key) in (node.goal.hits + 3..).zip(&node.selector.keys) {
+            let next = if key.next { self.next } else { 0 };
+            let word = view.word(self.base + i64::from(key.at) + next)?;
+            if (word ^ key.value) & key.mask != 0 {
+                return Some(false);
+            }
+            state.hit(number);
+        }
+        Some(true)
+    }
+
+    /// Goes through a filter's link; false if the packet has ended where the next header would begin; none if it is too deep,
+    /// or a word that is needed is not there.
+    fn enter(&mut self, node: &'c Node, link: u32, view: &View<'_>) -> Option<bool> {
+        let table = self.common.table(link)?;
+        let left = Left { node, rest: self.rest.as_slice(), base: self.base };
+        let place = self.left.get_mut(self.depth)?;
+        let selector = &node.selector;
+        let mut bucket = 0;
+        if table.mask != 0 {
+            let word = view.word(self.base + i64::from(selector.hash.at))? & selector.hash.mask;
+            bucket = table.mask & word.checked_shr(selector.hash.mask.trailing_zeros()).unwrap_or(0);
+        }
+        if let Some(offset) = selector.offset {
+            // Rounded up to whole words.
+            let mut next = i64::from(offset.plus) + 3;
+            if let Some(read) = offset.read {
+                let half = view.half(self.base + i64::from(read.at))?;
+                next += i64::from((half & read.mask) >> read.shift.min(15));
+            }
+            self.next = next & !3;
+        }
+        if selector.eat {
+            self.base += self.next;
+            self.next = 0;
+        }
+        if (selector.eat || selector.offset.is_some()) && self.base >= view.len {
+            self.base = left.base;
+            return Some(false);
+        }
+        *place = Some(left);
+        self.depth += 1;
+        self.rest = table.buckets.get(bucket as usize).map_or(&[][..], |b| b).iter();
+        Some(true)
+    }
+
+    /// Comes back from a table to the filter that has led there.
+    fn back(&mut self) -> Option<&'c Node> {
+        self.depth = self.depth.checked_sub(1)?;
+        let left = self.left.get(self.depth).copied().flatten()?;
+        self.rest = left.rest.iter();
+        self.base = left.base;
+        Some(left.node)
+    }
+}
+
+/// Whether a packet has come in where a filter wants it to.
+fn came_in(wanted: PortId, iif: PortId) -> bool {
+    iif != PortId::NONE && wanted == iif
+}

@@ -1,0 +1,466 @@
+//! `Wire`: a device modelled in time. Rings counted in descriptors, a scheduler that takes turns among them or knows
+//! traffic classes, one line that serialises at a rate, and completions that come when an interrupt would bring them. The
+//! lab drives it by virtual time, the live loop by the monotonic clock; it is the same arithmetic.
+//!
+//! A ring is a [`TxQueue`] ([`Wire::ring`]); the wire itself is one too, its first ring. How rings share the line is a
+//! value, [`LineConfig`], which can be changed while packets flow ([`Wire::configure_scheduler`]):
+//!
+//! - *Turns*: one class; rings take turns, unit by unit, and a super-packet is one unit.
+//! - *Strict* classes, the highest first (IEEE 802.1Q-2018 clause 8.6.8.1); below them classes that share the line by
+//!   weight, counted in bytes on the line (clauses 8.6.8.3 and 37, enhanced transmission selection).
+//! - *Rates*: a greatest rate of a ring or a class; a least rate of a class, served before others that share.
+//! - *Preemption*: frames of preemptible classes are interrupted for all others (clause 6.7.2; 802.3-2018 clause 99).
+//!
+//! Order of effects at one instant: a unit finishes on the wire, its completion is recorded, the next one starts; then the
+//! completion rounds run, by index of the ring. Whoever drives it then reaps and drains.
+//!
+//! - I1: units of one ring leave in the order in which they were pushed.
+//! - I2: the line does not rest while the device knows of a unit whose rates let it go.
+//! - I3: what rings count is what the device counts, and what classes count as well.
+//!
+//! A step costs a pass over the classes at most, and one over the rings where a completion round runs or a ring has a rate
+//! of its own; one ring alone is not charged for the rest.
+
+mod config;
+mod framing;
+mod gate;
+mod line;
+mod ring;
+
+use alloc::vec::Vec;
+
+pub use config::{Completion, DescriptorCost, Latency, RINGS_MAX, RingConfig, WireConfig};
+pub use ring::{RingQueue, RingStats};
+
+use crate::base::env::Caps;
+use crate::base::tally::Tally;
+use crate::base::time::{Instant, Nanos};
+use crate::base::units::Rate;
+use crate::packet::meta::Meta;
+use crate::path::device::{Completed, DeviceError, TxQueue};
+use crate::sched::schedule::LineConfig;
+use crate::sched::traffic::CLASSES_MAX;
+use crate::text::error::ConfigError;
+use framing::Framing;
+use line::{Line, Pick, RETIRED};
+use ring::Ring;
+
+/// A packet that has left the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure<F> {
+    /// The frame.
+    pub frame: F,
+    /// Its metadata.
+    pub meta: Meta,
+    /// The ring that it was in.
+    pub ring: u16,
+    /// When its first bit left.
+    pub start: Instant,
+    /// When its last bit left, overhead included. Where it was interrupted, others were on the line in between.
+    pub finish: Instant,
+}
+
+/// What has left the line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets (a super-packet is one).
+    pub units: u64,
+    /// Their bytes on the wire, without the line's overhead.
+    pub bytes: u64,
+    /// Time that the line was busy with them and with parts of them, overhead included.
+    pub busy: Nanos,
+}
+
+impl Counts {
+    fn plus(self, o: Self) -> Self {
+        Self { units: self.units + o.units, bytes: self.bytes + o.bytes, busy: self.busy + o.busy }
+    }
+    fn since(self, o: Self) -> Self {
+        let busy = self.busy.saturating_sub(o.busy);
+        Self { units: self.units - o.units, bytes: self.bytes - o.bytes, busy }
+    }
+}
+
+/// What is on the line.
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    ring: usize,
+    start: Instant,
+    finish: Instant,
+    /// The line's rate in bits per second, and what the division before had left over: both make `finish`.
+    rate: u64,
+    carried: u64,
+    /// It ends here without being whole: so many bytes of its frames have gone by then.
+    cut: Option<u64>,
+}
+
+/// A device modelled in time: rings, and one line.
+#[derive(Debug)]
+pub struct Wire<F> {
+    config: WireConfig,
+    framing: Framing,
+    rings: Vec<Ring<F>>,
+    line: Line,
+    /// The driver's view of the time, set by `advance` and `at`.
+    now: Instant,
+    sending: Option<Sending>,
+    /// While nothing is sent: when the device looks at the rings next, after a doorbell or when a rate allows more.
+    look_at: Option<Instant>,
+    /// Nanoseconds numerator left over by the last division, while the line is busy.
+    remainder: u64,
+    /// The earliest completion round of any ring; `MAX` if there is none.
+    round_at: Instant,
+    /// Rings with completions to be reaped.
+    reported: usize,
+    held: Tally,
+    /// By class, then of rings that were not in use: what rings did that have been in another class since.
+    classes: [Counts; CLASSES_MAX + 1],
+    rounds: u64,
+    doorbells: u64,
+}
+
+impl<F> Wire<F> {
+    /// A wire, idle.
+    pub fn new(config: WireConfig) -> Result<Self, ConfigError> {
+        let rings = config.checked_rings()?;
+        let line = config.line.clone().unwrap_or_else(|| LineConfig::round_robin(config.rings));
+        line.check(&Caps { queues: config.rings, offload: config.offload }, config.rate)?;
+        let line = Line::new(line, rings.len());
+        let seeds = (0_u64..).map(|i| config.seed_of(i));
+        let mut rings: Vec<Ring<F>> = rings.into_iter().zip(seeds).map(|(c, s)| Ring::new(c, s)).collect();
+        for (i, ring) in rings.iter_mut().enumerate() {
+            ring.class = line.class_of(i);
+        }
+        Ok(Self {
+            framing: Framing { overhead: config.overhead.into(), min_frame: config.min_frame.into() },
+            rings,
+            line,
+            now: Instant::ZERO,
+            sending: None,
+            look_at: None,
+            remainder: 0,
+            round_at: Instant::MAX,
+            reported: 0,
+            held: Tally::default(),
+            classes: [Counts::default(); CLASSES_MAX + 1],
+            rounds: 0,
+            doorbells: 0,
+            config,
+        })
+    }
+
+    /// What it is like. Its `line` is what it was made with: see [`scheduler`](Self::scheduler).
+    pub const fn config(&self) -> &WireConfig {
+        &self.config
+    }
+    /// What a control plane may ask of it.
+    pub const fn caps(&self) -> Caps {
+        Caps { queues: self.config.rings, offload: self.config.offload }
+    }
+    /// How its rings share the line.
+    pub const fn scheduler(&self) -> &LineConfig {
+        self.line.config()
+    }
+
+    /// Changes how the rings share the line, from the next unit on; the one being sent goes on, and one that was interrupted
+    /// is finished. What is in the rings stays there, in order. A ring that is not used any more promises nothing, and what
+    /// it holds goes before all else; one that is used again is to be drained by its owner. An error changes nothing.
+    pub fn configure_scheduler(&mut self, line: &LineConfig) -> Result<(), ConfigError> {
+        line.check(&self.caps(), self.config.rate)?;
+        for ring in &mut self.rings {
+            let counts = &mut self.classes[usize::from(ring.class)];
+            *counts = counts.plus(ring.since_counted());
+            ring.counted = ring.counts;
+        }
+        self.line = self.line.reconfigured(line.clone(), &mut self.rings);
+        if self.sending.is_none() && self.look_at.is_some() {
+            // What waited for a rate may have another now.
+            self.look_at = Some(self.now);
+        }
+        Ok(())
+    }
+
+    /// Whether it can have so many rings.
+    pub fn check_rings(&self, rings: u16) -> Result<(), ConfigError> {
+        WireConfig { rings: rings.max(self.config.rings), ..self.config.clone() }.checked_rings().map(|_| ())
+    }
+
+    /// Gives it more rings, if it has fewer than so many: they are not in use until a scheduler says so
+    /// ([`configure_scheduler`](Self::configure_scheduler)). Those that it has stay as they are. It allocates. An error changes
+    /// nothing.
+    pub fn add_rings(&mut self, rings: u16) -> Result<(), ConfigError> {
+        if usize::from(rings) <= self.rings.len() {
+            return Ok(());
+        }
+        let config = WireConfig { rings, ..self.config.clone() };
+        let all = config.checked_rings()?;
+        for (i, ring) in (0_u64..).zip(all).skip(self.rings.len()) {
+            self.rings.push(Ring::new(ring, config.seed_of(i)));
+        }
+        self.config = config;
+        let line = self.scheduler().clone();
+        self.configure_scheduler(&line)
+    }
+
+    /// Changes the line rate from the next unit on; the one being sent keeps its time. Least rates may be more than the line
+    /// then: the class most behind goes first.
+    pub const fn set_rate(&mut self, rate: Rate) {
+        if rate.0 > 0 {
+            self.config.rate = rate;
+            self.remainder = 0;
+            self.line.forget_longest();
+        }
+    }
+
+    /// A ring as the queue that it is; `None` beyond the last.
+    #[inline]
+    pub fn ring(&mut self, index: u16) -> Option<RingQueue<'_, F>> {
+        let index = usize::from(index);
+        (index < self.rings.len()).then_some(RingQueue { wire: self, index })
+    }
+    /// What a ring holds and has done; nothing beyond the last.
+    pub fn ring_stats(&self, index: u16) -> RingStats {
+        let Some(ring) = self.rings.get(usize::from(index)) else { return RingStats::default() };
+        RingStats {
+            held: ring.held,
+            descriptors_used: ring.descriptors_used(),
+            sent: ring.counts,
+            rounds: ring.rounds,
+            doorbells: ring.doorbells,
+            class: (ring.class != RETIRED).then_some(ring.class),
+            reported: ring.has_reported(),
+        }
+    }
+    /// What has left the line of rings that were in this class then; of rings not in use, as of class `CLASSES_MAX`.
+    pub fn class_counts(&self, class: usize) -> Counts {
+        let before = self.classes.get(class).copied().unwrap_or_default();
+        let rings = self.rings.iter().filter(|r| usize::from(r.class) == class);
+        rings.fold(before, |sum, r| sum.plus(r.since_counted()))
+    }
+    /// What has left the line.
+    pub fn counts(&self) -> Counts {
+        self.rings.iter().fold(Counts::default(), |sum, r| sum.plus(r.counts))
+    }
+    /// Packets and wire bytes pushed and not yet reaped: what the device holds.
+    pub const fn held(&self) -> Tally {
+        self.held
+    }
+    /// Descriptors in use.
+    pub fn descriptors_used(&self) -> u32 {
+        self.rings.iter().map(Ring::descriptors_used).sum()
+    }
+    /// Completion rounds so far.
+    pub const fn rounds(&self) -> u64 {
+        self.rounds
+    }
+    /// Doorbells so far.
+    pub const fn doorbells(&self) -> u64 {
+        self.doorbells
+    }
+
+    /// The next instant at which something happens on it; `None` if it is idle.
+    #[inline]
+    pub fn next_event(&self) -> Option<Instant> {
+        let next = self.line_event().map_or(self.round_at, |line| line.min(self.round_at));
+        (next < Instant::MAX).then_some(next)
+    }
+    #[inline]
+    fn line_event(&self) -> Option<Instant> {
+        match &self.sending {
+            Some(s) => Some(s.finish),
+            None => self.look_at,
+        }
+    }
+
+    /// Runs it up to `now`: gives each unit that has left the wire, and answers true if completions are there to
+    /// be reaped. To be called with the present time before `submit`, `drain` and `reap` as well, because a doorbell
+    /// takes effect at the time last told.
+    pub fn advance(&mut self, now: Instant, mut left: impl FnMut(Departure<F>)) -> bool {
+        loop {
+            let line = self.line_event().unwrap_or(Instant::MAX);
+            let next = line.min(self.round_at);
+            if next > now || next == Instant::MAX {
+                break;
+            }
+            self.now = next;
+            if line > next {
+                self.round();
+                continue;
+            }
+            if let Some(departure) = self.end() {
+                left(departure);
+            }
+            self.start();
+        }
+        self.now = self.now.max(now);
+        self.reported > 0
+    }
+
+    /// Takes what is on the line off it; the unit, if that was its end.
+    #[inline]
+    fn end(&mut self) -> Option<Departure<F>> {
+        let Sending { ring: index, start, finish, cut, .. } = self.sending.take()?;
+        let ring = &mut self.rings[index];
+        ring.counts.busy = ring.counts.busy + finish.saturating_since(start);
+        if let Some(sent) = cut {
+            ring.sent = sent;
+            self.line.interrupted = Some(index);
+            return None;
+        }
+        let unit = ring.finish(self.now)?;
+        ring.counts.units += 1;
+        ring.counts.bytes += u64::from(unit.meta.wire_len);
+        if !ring.ready() {
+            self.line.leaves(index, ring.class);
+        }
+        self.round_at = self.round_at.min(ring.round_at);
+        // At most as many rings as there are numbers for them.
+        Some(Departure { frame: unit.frame, meta: unit.meta, ring: index as u16, start: ring.begun, finish })
+    }
+
+    /// Starts the next unit at the present time, if there is one that may go; nothing is being sent.
+    #[inline]
+    fn start(&mut self) {
+        self.look_at = None;
+        let index = match self.line.pick(self.now, &self.rings, self.framing) {
+            Pick::Ring(index) => index,
+            Pick::Wait(at) => {
+                (self.look_at, self.remainder) = (Some(at), 0);
+                return;
+            }
+            Pick::Idle => {
+                self.remainder = 0;
+                return;
+            }
+        };
+        let ring = &mut self.rings[index];
+        let Some(meta) = ring.front() else { return };
+        let goes_on = ring.sent > 0;
+        let bytes = if goes_on { self.framing.left(meta, ring.sent) } else { self.framing.line_bytes(meta) };
+        let (rate, carried) = (self.config.rate.bits(), self.remainder);
+        let (time, remainder) = time_of(bytes, rate, carried);
+        self.remainder = remainder;
+        if goes_on {
+            self.line.interrupted = None;
+        } else {
+            ring.begun = self.now;
+            self.line.starts(index, ring.class, self.now, bytes, time);
+        }
+        let (start, finish) = (self.now, self.now + time);
+        self.sending = Some(Sending { ring: index, start, finish, rate, carried, cut: None });
+    }
+
+    /// What is being sent ends at the first place that allows it, because something that may interrupt it has come.
+    #[cold]
+    fn interrupt(&mut self) {
+        let Some(s) = &mut self.sending else { return };
+        let ring = &self.rings[s.ring];
+        let Some(meta) = ring.front().filter(|_| s.cut.is_none() && self.line.interrupted.is_none()) else {
+            return;
+        };
+        let passed = u128::from(self.now.saturating_since(s.start).0) * u128::from(s.rate / 8);
+        let passed = u64::try_from(passed.div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
+        if let Some(cut) = self.framing.cut(meta, ring.sent, passed) {
+            let (time, remainder) = time_of(cut.line, s.rate, s.carried);
+            self.remainder = remainder;
+            (s.finish, s.cut) = (s.start + time, Some(cut.sent));
+        }
+    }
+
+    /// Bytes that a packet takes on the line: each segment with its headers, padding and overhead.
+    pub fn line_bytes(&self, m: &Meta) -> u64 {
+        self.framing.line_bytes(m)
+    }
+
+    /// The completion rounds of the present time.
+    fn round(&mut self) {
+        let mut next = Instant::MAX;
+        for ring in &mut self.rings {
+            if ring.round_at == self.now {
+                self.reported += usize::from(!ring.has_reported());
+                ring.round();
+                self.rounds += 1;
+            }
+            next = next.min(ring.round_at);
+        }
+        self.round_at = next;
+    }
+
+    #[inline]
+    fn reserve_in(&mut self, index: usize, want: u32) -> u32 {
+        let ring = &mut self.rings[index];
+        if ring.class == RETIRED { 0 } else { ring.reserve(want) }
+    }
+    #[inline]
+    fn push_in(&mut self, index: usize, frame: F, m: &Meta) {
+        self.held.add(m.wire_len);
+        self.rings[index].push(frame, m);
+    }
+    #[inline]
+    fn commit_in(&mut self, index: usize) {
+        self.doorbells += 1;
+        let ring = &mut self.rings[index];
+        let (joins, class) = (ring.commit(), ring.class);
+        let (ready, doorbell) = (ring.ready(), ring.doorbell());
+        if joins {
+            self.line.joins(index, class);
+        }
+        match &self.sending {
+            Some(s) if self.line.interrupts(class, self.rings[s.ring].class, self.now) => self.interrupt(),
+            Some(_) => {}
+            None if !ready => {}
+            None if doorbell == Nanos::ZERO => self.start(),
+            None => {
+                let at = self.now + doorbell;
+                self.look_at = Some(self.look_at.map_or(at, |l| l.min(at)));
+            }
+        }
+    }
+    #[inline]
+    fn reap_in(&mut self, index: usize, sink: &mut dyn FnMut(Completed<F>)) {
+        let Some((packets, bytes)) = self.rings[index].reap() else { return };
+        self.reported -= 1;
+        self.held.packets -= u64::from(packets);
+        self.held.bytes -= u64::from(bytes);
+        sink(Completed { packets, bytes, frame: None });
+    }
+}
+
+/// The first ring.
+impl<F> TxQueue for Wire<F> {
+    type Frame = F;
+
+    #[inline]
+    fn reserve(&mut self, want: u32) -> u32 {
+        self.reserve_in(0, want)
+    }
+    #[inline]
+    fn push(&mut self, frame: F, m: &Meta) {
+        self.push_in(0, frame, m);
+    }
+    #[inline]
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        self.commit_in(0);
+        Ok(())
+    }
+    #[inline]
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<F>)) {
+        self.reap_in(0, sink);
+    }
+}
+
+/// The time that `bytes` take on a line of `rate` bits per second after a division that left `carried` over, and what this
+/// one leaves over.
+#[inline]
+fn time_of(bytes: u64, rate: u64, carried: u64) -> (Nanos, u64) {
+    // Below 2 GB 64 bits hold it.
+    match (bytes * 8).checked_mul(1_000_000_000).and_then(|ns| ns.checked_add(carried)) {
+        Some(ns) => (Nanos(ns / rate), ns % rate),
+        None => {
+            let ns = u128::from(bytes * 8) * 1_000_000_000 + u128::from(carried);
+            // The remainder is below the rate, which has 64 bits.
+            let remainder = (ns % u128::from(rate)) as u64;
+            (Nanos(u64::try_from(ns / u128::from(rate)).unwrap_or(u64::MAX)), remainder)
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What a wire is made of: its line, its rings, and what each ring costs and when it reports.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use crate::base::env::Offload;
+use crate::base::queues::QueueSet;
+use crate::base::time::Nanos;
+use crate::base::units::Rate;
+use crate::sched::schedule::LineConfig;
+use crate::text::error::{ConfigError, ErrorKind};
+
+/// Most rings of a wire: as many as a device has queues in Linux.
+pub const RINGS_MAX: u16 = QueueSet::QUEUES_MAX;
+/// Most descriptors of a ring.
+const RING_MAX: u32 = 1 << 20;
+/// Most descriptors of all rings together: their memory is taken when the wire is made.
+const DESCRIPTORS_MAX: u64 = 1 << 22;
+
+/// Between the seeds of two rings: any odd number that SplitMix64 does not step by itself.
+const SEED_STEP: u64 = 0xd1b5_4a32_d192_ed03;
+
+/// When finished packets are reported and their descriptors freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// As each packet finishes.
+    Immediate,
+    /// At every multiple of this time, if anything has finished (interrupt moderation).
+    Periodic(Nanos),
+    /// When so many packets have finished, or so long after the first of them.
+    Every {
+        /// Packets.
+        packets: u32,
+        /// Time after the first.
+        within: Nanos,
+    },
+}
+
+/// The time from the interrupt to the handler's work: uniform between the two, ends included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Shortest.
+    pub min: Nanos,
+    /// Longest.
+    pub max: Nanos,
+}
+
+/// Descriptors that a packet occupies, by its length: straight lines between given points, flat outside them.
+/// Costs are in hundredths; the fraction is settled per packet by a seeded draw, so that the mean is exact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescriptorCost {
+    points: Vec<(u32, u32)>,
+}
+
+impl DescriptorCost {
+    /// One descriptor per packet, whatever its size.
+    pub fn one() -> Self {
+        Self { points: alloc::vec![(0, 100)] }
+    }
+
+    /// From points (frame length in bytes, hundredths of a descriptor), in any order; each at least 1.00.
+    pub fn from_points(points: &[(u32, u32)]) -> Result<Self, ConfigError> {
+        let mut points = points.to_vec();
+        points.sort_unstable();
+        let bad = |given: &str| {
+            let expected =
+                "one or more points (bytes, hundredths of a descriptor) of distinct sizes, each at least 100";
+            Err(ConfigError::new(ErrorKind::BadValue, "wire", expected, given).key("descriptors"))
+        };
+        if points.is_empty() {
+            return bad("none");
+        }
+        if let Some(p) = points.iter().find(|p| !(100..=6_500_000).contains(&p.1)) {
+            return bad(&p.1.to_string());
+        }
+        if points.windows(2).any(|w| w[0].0 == w[1].0) {
+            return bad("the same size twice");
+        }
+        Ok(Self { points })
+    }
+
+    /// The points, by length: frame length in bytes, hundredths of a descriptor.
+    pub fn points(&self) -> &[(u32, u32)] {
+        &self.points
+    }
+
+    /// The cost of a packet of `len` bytes, in hundredths.
+    pub fn hundredths(&self, len: u32) -> u32 {
+        let after = self.points.partition_point(|p| p.0 <= len);
+        match (after.checked_sub(1).map(|i| self.points[i]), self.points.get(after)) {
+            (Some((x0, y0)), Some(&(x1, y1))) => {
+                let (dx, at) = (i64::from(x1 - x0), i64::from(len - x0));
+                let y = i64::from(y0) + (i64::from(y1) - i64::from(y0)) * at / dx;
+                u32::try_from(y).unwrap_or(100)
+            }
+            (Some((_, y)), None) | (None, Some(&(_, y))) => y,
+            (None, None) => 100,
+        }
+    }
+
+    /// The most descriptors that any packet takes.
+    pub(super) fn worst(&self) -> u32 {
+        self.points.iter().map(|p| p.1.div_ceil(100)).max().unwrap_or(1)
+    }
+}
+
+/// What one ring is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingConfig {
+    /// Descriptors in the ring.
+    pub ring: u32,
+    /// Descriptors per packet.
+    pub descriptors: DescriptorCost,
+    /// When completions come: every ring has an interrupt of its own.
+    pub completion: Completion,
+    /// How late the handler runs.
+    pub latency: Latency,
+    /// From the doorbell to the device's first look at the ring, if it is idle: one that is sending looks at every ring
+    /// whenever a unit ends.
+    pub doorbell: Nanos,
+}
+
+impl RingConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        let refuse = |key: &str, expected: &str, given: u64| {
+            Err(ConfigError::new(ErrorKind::OutOfRange, "wire", expected, given).key(key))
+        };
+        let worst = self.descriptors.worst();
+        if self.ring < worst || self.ring > RING_MAX {
+            let expected = alloc::format!("{worst} (the largest packet's descriptors) to {RING_MAX}");
+            return refuse("ring", &expected, u64::from(self.ring));
+        }
+        if self.latency.min > self.latency.max {
+            return refuse("latency", "a minimum not above the maximum", self.latency.min.0);
+        }
+        if let Completion::Periodic(Nanos(0)) | Completion::Every { packets: 0, .. } = self.completion {
+            return refuse("completion", "a period above zero, or at least one packet", 0);
+        }
+        Ok(())
+    }
+}
+
+/// What a wire is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireConfig {
+    /// Line rate.
+    pub rate: Rate,
+    /// Descriptors in each ring.
+    pub ring: u32,
+    /// Descriptors per packet.
+    pub descriptors: DescriptorCost,
+    /// Bytes that each segment takes on the wire beyond its frame: 24 for Ethernet (preamble 8, FCS 4, gap 12).
+    pub overhead: u32,
+    /// Smallest frame, without FCS: 60 for Ethernet.
+    pub min_frame: u32,
+    /// When completions come.
+    pub completion: Completion,
+    /// How late the handler runs.
+    pub latency: Latency,
+    /// From the doorbell to the device's first look at the ring, if it is idle.
+    pub doorbell: Nanos,
+    /// Seed of the draws.
+    pub seed: u64,
+    /// Rings, at least 1, at most [`RINGS_MAX`].
+    pub rings: u16,
+    /// Rings that are not as the keys above say, by index.
+    pub own: Vec<(u16, RingConfig)>,
+    /// What the scheduler of the line can do.
+    pub offload: Offload,
+    /// How the rings share the line; without it they take turns, unit by unit.
+    pub line: Option<LineConfig>,
+}
+
+impl Default for WireConfig {
+    /// 1 Gbit/s Ethernet, one ring of 1024 descriptors of one packet each, a completion round every 250 us (what a
+    /// gigabit device's bulk moderation of 4000 interrupts/s gives), a scheduler that can do everything.
+    fn default() -> Self {
+        Self {
+            rate: Rate::from_bits(1_000_000_000),
+            ring: 1024,
+            descriptors: DescriptorCost::one(),
+            overhead: 24,
+            min_frame: 60,
+            completion: Completion::Periodic(Nanos::from_micros(250)),
+            latency: Latency::default(),
+            doorbell: Nanos::ZERO,
+            seed: 1,
+            rings: 1,
+            own: Vec::new(),
+            offload: Offload::ALL,
+            line: None,
+        }
+    }
+}
+
+impl WireConfig {
+    /// What ring `index` is like.
+    pub fn ring_config(&self, index: u16) -> RingConfig {
+        let own = self.own.iter().find(|(i, _)| *i == index);
+        own.map_or_else(
+            || RingConfig {
+                ring: self.ring,
+                descriptors: self.descriptors.clone(),
+                completion: self.completion,
+                latency: self.latency,
+                doorbell: self.doorbell,
+            },
+            |(_, config)| config.clone(),
+        )
+    }
+
+    /// The seed of a ring's draws.
+    pub(super) const fn seed_of(&self, ring: u64) -> u64 {
+        self.seed.wrapping_add(ring.wrapping_mul(SEED_STEP))
+    }
+
+    /// The rings, checked.
+    pub(super) fn checked_rings(&self) -> Result<Vec<RingConfig>, ConfigError> {
+        let refuse = |key: &str, expected: &str, given: u64| {
+            Err(ConfigError::new(ErrorKind::OutOfRange, "wire", expected, given).key(key))
+        };
+        if self.rate.0 == 0 {
+            return refuse("rate", "at least 8 bit/s", self.rate.bits());
+        }
+        if self.rings == 0 || self.rings > RINGS_MAX {
+            return refuse("rings", &alloc::format!("1 to {RINGS_MAX}"), u64::from(self.rings));
+        }
+        for (i, (ring, _)) in self.own.iter().enumerate() {
+            if *ring >= self.rings {
+                let expected = alloc::format!("0 to {}", self.rings - 1);
+                return refuse("own", &expected, u64::from(*ring));
+            }
+            if self.own[..i].iter().any(|(r, _)| r == ring) {
+                return refuse("own", "each ring once", u64::from(*ring));
+            }
+        }
+        let rings: Vec<RingConfig> = (0..self.rings).map(|i| self.ring_config(i)).collect();
+        rings.iter().try_for_each(RingConfig::check)?;
+        let descriptors: u64 = rings.iter().map(|r| u64::from(r.ring)).sum();
+        if descriptors > DESCRIPTORS_MAX {
+            let expected = alloc::format!("at most {DESCRIPTORS_MAX} descriptors in all rings together");
+            return refuse("rings", &expected, descriptors);
+        }
+        Ok(rings)
+    }
+}

@@ -1,0 +1,212 @@
+//! `Meta`: what a qdisc may know of a packet. Together with its list link it fills one cache line.
+
+use crate::base::handle::ClassId;
+use crate::base::time::Instant;
+use crate::packet::reason::DropReason;
+
+/// ECN field of the IP header (RFC 3168 section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ecn {
+    /// The transport does not take marks, or the packet is not IP.
+    #[default]
+    NotEct = 0,
+    /// ECN-capable, ECT(1): also the L4S identifier (RFC 9331).
+    Ect1 = 1,
+    /// ECN-capable, ECT(0).
+    Ect0 = 2,
+    /// Congestion experienced.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// From the low two bits of the DS field.
+    pub const fn from_ds(ds: u8) -> Self {
+        match ds & 3 {
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            3 => Self::Ce,
+            _ => Self::NotEct,
+        }
+    }
+    /// True if a mark may stand for a drop.
+    pub const fn capable(self) -> bool {
+        !matches!(self, Self::NotEct)
+    }
+}
+
+/// One packet as the scheduler sees it. A GSO super-packet is one packet of `segs` segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// When the outermost qdisc admitted it, or an emulated link (netem) gave it to the qdisc in its class; set by the
+    /// engine. Sojourn times are measured from here.
+    pub enqueued: Instant,
+    /// Launch time: before it the packet is not to leave (Linux: `SO_TXTIME`); `ZERO` if it has none.
+    pub txtime: Instant,
+    /// Bytes of the frame as handed in, link header included.
+    pub len: u32,
+    /// Bytes after segmentation: `len` plus the repeated headers of segments 2..; what qdiscs count.
+    pub wire_len: u32,
+    /// Keyed flow hash.
+    pub hash: u32,
+    /// Priority; its low four bits choose a band, and a value whose major is a qdisc's handle chooses that
+    /// qdisc's class directly (tc-prio(8)).
+    pub priority: u32,
+    /// Firewall mark.
+    pub mark: u32,
+    /// Class chosen ahead of the queue, or `NONE`.
+    pub class: ClassId,
+    /// Number of segments that go on the wire, at least 1.
+    pub segs: u16,
+    /// Payload bytes of one segment; 0 if the packet is not a super-packet.
+    pub gso_size: u16,
+    /// Bytes of link to transport header, which each segment repeats.
+    pub header_len: u16,
+    /// Ethertype.
+    pub protocol: u16,
+    /// Transmit queue chosen ahead, 0-based.
+    pub queue: u16,
+    /// DS field (TOS, traffic class) as parsed; marks show in `ecn`.
+    pub ds: u8,
+    /// ECN field, as parsed or as marked since.
+    pub ecn: Ecn,
+    /// True once a qdisc has CE-marked it: the bytes are to be marked on the way out.
+    pub marked: bool,
+    /// True once a qdisc has cleared its DSCP: the bytes are to be cleared on the way out.
+    pub washed: bool,
+    /// True for a TCP segment that carries control and no data: SYN, SYN-ACK, pure ACK (`Headers::is_tcp_control`); false for all
+    /// where the port has this switched off (`prio_synack`).
+    pub tcp_control: bool,
+    /// What the engine notes of it.
+    pub(crate) note: Note,
+}
+
+/// What the engine notes of a packet: how its transmit queue was chosen, as long as that may have to be done again; why it was
+/// dropped, once it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Note {
+    /// By its hash: whoever chooses again comes to where the packets behind it come.
+    #[default]
+    Hashed,
+    /// By who sends it.
+    BySender,
+    /// Elsewhere: it was asked for.
+    Asked,
+    /// Dropped.
+    Dropped(DropReason),
+}
+
+impl Meta {
+    /// A piece of a packet takes over what qdiscs have written into that by now, and its queue.
+    pub(crate) const fn inherit(&mut self, whole: &Self) {
+        (self.queue, self.note) = (whole.queue, whole.note);
+        if whole.marked {
+            (self.marked, self.ecn) = (true, Ecn::Ce);
+        }
+        if whole.washed {
+            (self.washed, self.ds) = (true, whole.ds);
+        }
+    }
+
+    /// Why it was dropped, once it was.
+    pub(crate) const fn dropped_for(&self) -> Option<DropReason> {
+        match self.note {
+            Note::Dropped(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// A packet of `len` bytes, one segment, priority 0, hash 0.
+    pub const fn new(len: u32) -> Self {
+        Self {
+            enqueued: Instant::ZERO,
+            txtime: Instant::ZERO,
+            len,
+            wire_len: len,
+            hash: 0,
+            priority: 0,
+            mark: 0,
+            class: ClassId::NONE,
+            segs: 1,
+            gso_size: 0,
+            header_len: 0,
+            protocol: 0,
+            queue: 0,
+            ds: 0,
+            ecn: Ecn::NotEct,
+            marked: false,
+            washed: false,
+            tcp_control: false,
+            note: Note::Hashed,
+        }
+    }
+
+    /// With this flow hash.
+    #[must_use]
+    pub const fn hash(mut self, hash: u32) -> Self {
+        self.hash = hash;
+        self
+    }
+
+    /// With this priority.
+    #[must_use]
+    pub const fn priority(mut self, priority: u32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// With this launch time.
+    #[must_use]
+    pub const fn txtime(mut self, txtime: Instant) -> Self {
+        self.txtime = txtime;
+        self
+    }
+
+    /// With this ECN field.
+    #[must_use]
+    pub const fn ecn(mut self, ecn: Ecn) -> Self {
+        self.ecn = ecn;
+        self
+    }
+
+    /// As a GSO super-packet: `header_len` bytes of headers, then payload cut every `gso_size` bytes.
+    /// A `gso_size` of 0, or one that covers the payload, leaves it an ordinary packet.
+    #[must_use]
+    pub const fn gso(mut self, header_len: u16, gso_size: u16) -> Self {
+        let payload = self.len.saturating_sub(header_len as u32);
+        if gso_size == 0 || payload <= gso_size as u32 {
+            return self;
+        }
+        let segs = payload.div_ceil(gso_size as u32);
+        // No link carries a unit of 65 536 segments; a forged one is counted as the most there can be.
+        self.segs = if segs > u16::MAX as u32 { u16::MAX } else { segs as u16 };
+        self.gso_size = gso_size;
+        self.header_len = header_len;
+        self.wire_len = self.len.saturating_add((self.segs as u32 - 1) * header_len as u32);
+        self
+    }
+
+    /// The largest single packet that this becomes on the wire, link header included.
+    pub const fn segment_len(&self) -> u32 {
+        if self.segs > 1 { self.header_len as u32 + self.gso_size as u32 } else { self.len }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meta_leaves_room_for_the_link_in_its_cache_line() {
+        assert!(size_of::<Meta>() <= 60, "{}", size_of::<Meta>());
+    }
+
+    #[test]
+    fn gso_counts_segments_and_repeated_headers() {
+        let m = Meta::new(54 + 45 * 1448).gso(54, 1448);
+        assert_eq!((m.segs, m.wire_len, m.segment_len()), (45, 54 + 45 * 1448 + 44 * 54, 1502));
+        let m = Meta::new(54 + 1448).gso(54, 1448);
+        assert_eq!((m.segs, m.wire_len, m.gso_size), (1, 1502, 0));
+        assert_eq!(Meta::new(u32::MAX).gso(54, 1).segs, u16::MAX);
+    }
+}

@@ -1,0 +1,12 @@
+//! One packet: its metadata, what is read from its bytes, its slot in the pool, the reasons that end it.
+
+pub mod checksum;
+pub mod detail;
+pub mod hash;
+pub mod headers;
+pub mod meta;
+pub mod pcapng;
+pub mod pool;
+pub mod reason;
+pub mod route;
+pub(crate) mod timeline;

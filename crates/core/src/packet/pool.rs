@@ -1,0 +1,610 @@
+//! `Pool`: packet metadata in one array; `Pkt`, the move-only handle to an entry; `List`, a queue of them
+//! threaded through the array. Nothing here allocates after the pool is made.
+
+use alloc::vec::Vec;
+
+use crate::base::time::Instant;
+use crate::packet::detail::Detail;
+use crate::packet::meta::Meta;
+use crate::packet::route::Route;
+
+/// "No packet" in a link.
+const NIL: u32 = u32::MAX;
+
+/// A packet in a pool. There is exactly one handle to each packet, and it can only be moved: onto a list,
+/// out to the device, or to `Cx::drop`. Letting one fall is a bug; builds with debug assertions panic then.
+#[must_use = "a packet must be queued, sent or dropped with a reason"]
+#[derive(Debug, PartialEq, Eq)]
+pub struct Pkt(u32);
+
+impl Pkt {
+    /// Gives up the handle for its index, to store it in a link.
+    fn into_index(self) -> u32 {
+        let index = self.0;
+        core::mem::forget(self);
+        index
+    }
+
+    /// The slot's number: a key for arrays that run parallel to the pool. Unique among live packets.
+    pub const fn index(&self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Drop for Pkt {
+    fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            panic!("packet {} was let fall: neither queued, sent nor dropped with a reason", self.0);
+        }
+    }
+}
+
+/// A packet's metadata and its link, one cache line.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Slot {
+    meta: Meta,
+    next: u32,
+    /// Its number in the order of admission, modulo 2^32.
+    turn: u32,
+}
+
+const _: () = assert!(size_of::<Slot>() == 64, "a packet's metadata and link fill exactly one cache line");
+
+/// All packets of one transmit path.
+#[derive(Debug)]
+pub struct Pool {
+    slots: Vec<Slot>,
+    /// For packets on a `Deque`, the one before it there. Apart from the slots, which are full.
+    back: Vec<u32>,
+    /// The wire bytes of packets that are charged another size (crate::sched::stab), `NIL` of any
+    /// other. Apart from the slots, which
+    /// are full.
+    wires: Vec<u32>,
+    /// How many are charged another size.
+    charged: u32,
+    turn: u32,
+    /// Beside each slot, or empty while nobody wants them.
+    details: Vec<Detail>,
+    free: u32,
+    live: u32,
+}
+
+impl Pool {
+    /// Room for `capacity` packets (at least 1, at most 2^31).
+    pub fn new(capacity: usize) -> Self {
+        let capacity = capacity.clamp(1, 1 << 31);
+        let mut slots = Vec::with_capacity(capacity);
+        // The free list starts in index order, so that a lightly used pool stays in few cache lines.
+        slots.extend((1..=capacity).map(|next| Slot {
+            meta: Meta::new(0),
+            next: if next == capacity { NIL } else { next as u32 },
+            turn: 0,
+        }));
+        let wires = alloc::vec![NIL; capacity];
+        let back = alloc::vec![NIL; capacity];
+        Self { slots, back, wires, charged: 0, turn: 0, details: Vec::new(), free: 0, live: 0 }
+    }
+
+    /// How many packets it can hold.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+    /// How many it holds now.
+    pub fn live(&self) -> usize {
+        self.live as usize
+    }
+
+    /// Takes a slot for a packet that is admitted at `now`; `None` if all are in use.
+    #[inline(always)]
+    pub fn alloc(&mut self, meta: Meta, now: Instant) -> Option<Pkt> {
+        let index = self.free;
+        let slot = self.slots.get_mut(index as usize)?;
+        self.free = slot.next;
+        self.live += 1;
+        slot.meta = Meta { enqueued: now, ..meta };
+        slot.turn = self.turn;
+        self.turn = self.turn.wrapping_add(1);
+        Some(Pkt(index))
+    }
+
+    /// Gives a packet the place of another in the order of admission: for a piece of one that waited.
+    pub(crate) fn set_age(&mut self, p: &Pkt, age: u32) {
+        self.slots[p.index()].turn = self.turn.wrapping_sub(age);
+    }
+
+    /// How many packets have been admitted since this one, itself included: of two, the one with the greater age came
+    /// first. Modulo 2^32.
+    pub(crate) fn age(&self, p: &Pkt) -> u32 {
+        self.turn.wrapping_sub(self.slots[p.index()].turn)
+    }
+
+    /// Returns a slot.
+    #[inline]
+    pub fn free(&mut self, p: Pkt) {
+        let _ = self.release(p);
+    }
+
+    /// Returns a slot, for a last look at what was in it.
+    #[inline]
+    pub(crate) fn release(&mut self, p: Pkt) -> &Meta {
+        let index = p.into_index();
+        let slot = &mut self.slots[index as usize];
+        slot.next = self.free;
+        self.free = index;
+        self.live -= 1;
+        &slot.meta
+    }
+
+    /// The packet's metadata.
+    #[inline]
+    pub fn meta(&self, p: &Pkt) -> &Meta {
+        &self.slots[p.index()].meta
+    }
+    /// Begins or ends to keep details. What waits already has none. Allocates: between bursts only.
+    pub(crate) fn keep_details(&mut self, keep: bool) {
+        if keep == self.details.is_empty() {
+            self.details = Vec::new();
+            self.details.resize(if keep { self.slots.len() } else { 0 }, Detail::default());
+        }
+    }
+    /// Whether details are kept.
+    #[inline]
+    pub(crate) const fn keeps_details(&self) -> bool {
+        !self.details.is_empty()
+    }
+    /// What is known of the packet beside its metadata, if that is kept.
+    #[inline]
+    pub fn detail(&self, p: &Pkt) -> Option<&Detail> {
+        self.details.get(p.index())
+    }
+    /// Sets what is known of it, if that is kept.
+    #[inline]
+    pub(crate) fn set_detail(&mut self, p: &Pkt, detail: &Detail) {
+        if let Some(slot) = self.details.get_mut(p.index()) {
+            *slot = *detail;
+        }
+    }
+    /// Says that nothing is known of it. Field by field: of an acknowledgement only that there is none is written.
+    #[inline]
+    pub(crate) fn clear_detail(&mut self, p: &Pkt) {
+        if let Some(slot) = self.details.get_mut(p.index()) {
+            (slot.src_host, slot.dst_host, slot.l3_offset, slot.tcp) = (0, 0, None, None);
+            slot.route = Route::default();
+        }
+    }
+    /// Notes a number of a packet, for the qdisc that it waits in, if details are kept.
+    #[inline]
+    pub(crate) fn set_note(&mut self, p: &Pkt, note: u32) {
+        if let Some(slot) = self.details.get_mut(p.index()) {
+            slot.note = note;
+        }
+    }
+    /// What the packet in slot `index` was when it came: its metadata without what a size table charges.
+    pub(crate) fn as_it_came(&self, index: usize) -> Meta {
+        let m = &self.slots[index].meta;
+        Meta { wire_len: self.wire_len(m), ..*m }
+    }
+    /// Charges the packet so many bytes from here on, in place of its wire bytes.
+    pub(crate) fn charge(&mut self, p: &Pkt, charged: u32) {
+        let meta = &mut self.slots[p.index()].meta;
+        self.charged += u32::from(self.wires[p.index()] == NIL);
+        self.wires[p.index()] = meta.wire_len;
+        meta.wire_len = charged;
+    }
+    /// True if the packet is charged something else than its wire bytes.
+    #[inline]
+    pub(crate) fn is_charged(&self, p: &Pkt) -> bool {
+        self.charged != 0 && self.wires[p.index()] != NIL
+    }
+    /// Gives the packet at this index its wire bytes back, if it was charged others: what it was charged, and those.
+    pub(crate) fn uncharge(&mut self, index: usize) -> (u32, u32) {
+        let meta = &mut self.slots[index].meta;
+        let charged = meta.wire_len;
+        let wire_len = core::mem::replace(&mut self.wires[index], NIL);
+        if wire_len != NIL {
+            self.charged -= 1;
+            meta.wire_len = wire_len;
+        }
+        (charged, meta.wire_len)
+    }
+    /// The wire bytes of a packet of this pool, whatever it is charged.
+    pub fn wire_len(&self, m: &Meta) -> u32 {
+        // A visitor is shown metadata, not the packet: where it lies tells which packet it is.
+        let offset = core::ptr::from_ref(m).addr().wrapping_sub(self.slots.as_ptr().addr());
+        match self.wires.get(offset / size_of::<Slot>()) {
+            Some(wire) if *wire != NIL => *wire,
+            _ => m.wire_len,
+        }
+    }
+    /// The packet's metadata, to change.
+    #[inline]
+    pub fn meta_mut(&mut self, p: &Pkt) -> &mut Meta {
+        &mut self.slots[p.index()].meta
+    }
+}
+
+/// A first-in first-out list of packets: two indexes, 8 bytes.
+#[derive(Debug)]
+pub struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl List {
+    /// An empty list.
+    pub const fn new() -> Self {
+        Self { head: NIL, tail: NIL }
+    }
+    /// True if it holds no packet.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.head == NIL
+    }
+    /// Appends a packet.
+    #[inline]
+    pub fn push_back(&mut self, pool: &mut Pool, p: Pkt) {
+        let index = p.into_index();
+        pool.slots[index as usize].next = NIL;
+        match self.head {
+            NIL => self.head = index,
+            _ => pool.slots[self.tail as usize].next = index,
+        }
+        self.tail = index;
+    }
+    /// Inserts a packet behind all in front that are to stay `before` it. O(1) if that is all of them, else a step for
+    /// each of those.
+    #[inline]
+    pub(crate) fn insert_by(&mut self, pool: &mut Pool, p: Pkt, before: impl Fn(&Meta) -> bool) {
+        if self.is_empty() || before(&pool.slots[self.tail as usize].meta) {
+            return self.push_back(pool, p);
+        }
+        let (mut prev, mut next) = (NIL, self.head);
+        // It ends: the last is not `before`.
+        while before(&pool.slots[next as usize].meta) {
+            (prev, next) = (next, pool.slots[next as usize].next);
+        }
+        let index = p.into_index();
+        pool.slots[index as usize].next = next;
+        match prev {
+            NIL => self.head = index,
+            _ => pool.slots[prev as usize].next = index,
+        }
+    }
+    /// Puts a packet before all others.
+    #[inline]
+    pub fn push_front(&mut self, pool: &mut Pool, p: Pkt) {
+        let mut behind = core::mem::take(self);
+        self.push_back(pool, p);
+        self.append(pool, &mut behind);
+    }
+    /// Takes the oldest packet.
+    #[inline]
+    pub fn pop_front(&mut self, pool: &Pool) -> Option<Pkt> {
+        let index = self.head;
+        let slot = pool.slots.get(index as usize)?;
+        self.head = slot.next;
+        Some(Pkt(index))
+    }
+    /// The oldest packet's metadata.
+    #[inline]
+    pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        pool.slots.get(self.head as usize).map(|s| &s.meta)
+    }
+    /// Appends all packets of `other`, which is empty then. O(1).
+    pub fn append(&mut self, pool: &mut Pool, other: &mut Self) {
+        let other = core::mem::take(other);
+        if other.head == NIL {
+            return;
+        }
+        match self.head {
+            NIL => self.head = other.head,
+            _ => pool.slots[self.tail as usize].next = other.head,
+        }
+        self.tail = other.tail;
+    }
+    /// Gives each of its packets its wire bytes back.
+    pub(crate) fn uncharge(&self, pool: &mut Pool) {
+        let mut at = self.head;
+        while let Some(slot) = pool.slots.get(at as usize) {
+            let next = slot.next;
+            pool.uncharge(at as usize);
+            at = next;
+        }
+    }
+    /// What is known of its packets beside their metadata, oldest first; nothing if that is not kept.
+    pub fn details<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Detail> + use<'a> {
+        let follow = move |index: &u32| pool.slots.get(*index as usize).map(|s| s.next);
+        core::iter::successors(Some(self.head), follow).map_while(|index| pool.details.get(index as usize))
+    }
+    /// Takes the packet at position `n`, 0 being the oldest. O(n).
+    pub(crate) fn take_nth(&mut self, pool: &mut Pool, n: usize) -> Option<Pkt> {
+        let Some(steps) = n.checked_sub(1) else { return self.pop_front(pool) };
+        let mut before = self.head;
+        for _ in 0..steps {
+            before = pool.slots.get(before as usize)?.next;
+        }
+        let index = pool.slots.get(before as usize)?.next;
+        let next = pool.slots.get(index as usize)?.next;
+        pool.slots[before as usize].next = next;
+        if index == self.tail {
+            self.tail = before;
+        }
+        Some(Pkt(index))
+    }
+    /// The metadata of its packets, oldest first.
+    pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        let slot = |index: u32| pool.slots.get(index as usize);
+        core::iter::successors(slot(self.head), move |s| slot(s.next)).map(|s| &s.meta)
+    }
+}
+
+/// A `List` whose newest packet can be taken too, in O(1).
+#[derive(Debug, Default)]
+pub struct Deque {
+    list: List,
+}
+
+impl Deque {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self { list: List::new() }
+    }
+    /// True if it holds no packet.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// Appends a packet.
+    #[inline]
+    pub fn push_back(&mut self, pool: &mut Pool, p: Pkt) {
+        // Of the first packet it is never asked.
+        pool.back[p.index()] = self.list.tail;
+        self.list.push_back(pool, p);
+    }
+    /// Takes the oldest packet.
+    #[inline]
+    pub fn pop_front(&mut self, pool: &Pool) -> Option<Pkt> {
+        self.list.pop_front(pool)
+    }
+    /// Takes the newest packet.
+    #[inline]
+    pub fn pop_back(&mut self, pool: &mut Pool) -> Option<Pkt> {
+        let List { head, tail } = self.list;
+        if head == NIL {
+            return None;
+        }
+        if head == tail {
+            self.list.head = NIL;
+        } else {
+            self.list.tail = pool.back[tail as usize];
+            pool.slots[self.list.tail as usize].next = NIL;
+        }
+        Some(Pkt(tail))
+    }
+    /// The oldest packet's metadata.
+    #[inline]
+    pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.list.front(pool)
+    }
+    /// The oldest packet, if there is one, for a look or a mark: `f` gets what `Cx::mark` takes. It stays where it is.
+    pub(crate) fn with_front<R>(&self, f: impl FnOnce(&Pkt) -> R) -> Option<R> {
+        if self.list.is_empty() {
+            return None;
+        }
+        let p = Pkt(self.list.head);
+        let r = f(&p);
+        let _ = p.into_index();
+        Some(r)
+    }
+    /// Appends all its packets to `out`, and is empty then. O(1).
+    pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        out.append(pool, &mut self.list);
+    }
+    /// The metadata of its packets, oldest first.
+    pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        self.list.metas(pool)
+    }
+}
+
+/// A `List` that knows its length: what most disciplines queue in.
+#[derive(Debug, Default)]
+pub struct Queue {
+    list: List,
+    packets: u32,
+    bytes: u64,
+}
+
+impl Queue {
+    /// An empty queue.
+    pub const fn new() -> Self {
+        Self { list: List::new(), packets: 0, bytes: 0 }
+    }
+    /// Packets in it.
+    #[inline]
+    pub const fn packets(&self) -> u32 {
+        self.packets
+    }
+    /// Their wire bytes.
+    #[inline]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+    /// True if it holds no packet.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// Appends a packet.
+    #[inline]
+    pub fn push_back(&mut self, pool: &mut Pool, p: Pkt) {
+        self.packets += 1;
+        self.bytes += u64::from(pool.meta(&p).wire_len);
+        self.list.push_back(pool, p);
+    }
+    /// Puts a packet before all others.
+    #[inline]
+    pub fn push_front(&mut self, pool: &mut Pool, p: Pkt) {
+        self.packets += 1;
+        self.bytes += u64::from(pool.meta(&p).wire_len);
+        self.list.push_front(pool, p);
+    }
+    /// Takes the oldest packet.
+    #[inline]
+    pub fn pop_front(&mut self, pool: &Pool) -> Option<Pkt> {
+        let p = self.list.pop_front(pool)?;
+        self.packets -= 1;
+        self.bytes -= u64::from(pool.meta(&p).wire_len);
+        Some(p)
+    }
+    /// The oldest packet's metadata.
+    #[inline]
+    pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+        self.list.front(pool)
+    }
+    /// Appends all its packets to `out`, and is empty then. O(1).
+    pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        out.append(pool, &mut self.list);
+        *self = Self::new();
+    }
+    /// The metadata of its packets, oldest first.
+    pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        self.list.metas(pool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alloc(pool: &mut Pool, len: u32) -> Option<Pkt> {
+        pool.alloc(Meta::new(len), Instant::ZERO)
+    }
+
+    #[test]
+    fn a_pool_gives_each_slot_once_and_takes_it_back() {
+        let mut pool = Pool::new(3);
+        let a = alloc(&mut pool, 1).unwrap();
+        let b = alloc(&mut pool, 2).unwrap();
+        let c = alloc(&mut pool, 3).unwrap();
+        assert!(alloc(&mut pool, 4).is_none());
+        assert_eq!([&a, &b, &c].map(|p| pool.meta(p).len), [1, 2, 3]);
+        pool.free(b);
+        let d = alloc(&mut pool, 5).unwrap();
+        assert_eq!((d.index(), pool.live()), (1, 3));
+        for p in [a, c, d] {
+            pool.free(p);
+        }
+        assert_eq!(pool.live(), 0);
+    }
+
+    #[test]
+    fn a_list_keeps_order_and_ends_empty() {
+        let mut pool = Pool::new(4);
+        let mut q = Queue::new();
+        for len in [10, 20, 30] {
+            let p = alloc(&mut pool, len).unwrap();
+            q.push_back(&mut pool, p);
+        }
+        assert_eq!((q.packets(), q.bytes(), q.front(&pool).map(|m| m.len)), (3, 60, Some(10)));
+        let mut seen = Vec::new();
+        while let Some(p) = q.pop_front(&pool) {
+            seen.push(pool.meta(&p).len);
+            pool.free(p);
+        }
+        assert_eq!((seen, q.packets(), q.bytes(), q.is_empty()), (alloc::vec![10, 20, 30], 0, 0, true));
+    }
+
+    #[test]
+    fn lists_are_joined_in_order_and_can_be_looked_through() {
+        let mut pool = Pool::new(6);
+        let (mut a, mut q, mut none) = (List::new(), Queue::new(), Queue::new());
+        let lens = |l: &List, pool: &Pool| l.metas(pool).map(|m| m.len).collect::<Vec<_>>();
+        none.drain(&mut a, &mut pool);
+        assert!(a.is_empty());
+        for len in [1, 2] {
+            let p = alloc(&mut pool, len).unwrap();
+            q.push_back(&mut pool, p);
+        }
+        assert_eq!(q.metas(&pool).map(|m| m.len).collect::<Vec<_>>(), [1, 2]);
+        q.drain(&mut a, &mut pool);
+        assert_eq!((q.packets(), q.bytes(), q.is_empty()), (0, 0, true));
+        let p = alloc(&mut pool, 3).unwrap();
+        q.push_back(&mut pool, p);
+        q.drain(&mut a, &mut pool);
+        none.drain(&mut a, &mut pool);
+        let p = alloc(&mut pool, 4).unwrap();
+        a.push_back(&mut pool, p);
+        assert_eq!(lens(&a, &pool), [1, 2, 3, 4]);
+        while let Some(p) = a.pop_front(&pool) {
+            pool.free(p);
+        }
+        assert_eq!((lens(&a, &pool), pool.live()), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn a_deque_gives_from_both_ends() {
+        let mut pool = Pool::new(5);
+        let mut q = Deque::new();
+        assert!(q.pop_back(&mut pool).is_none() && q.with_front(|_| ()).is_none());
+        for len in [1, 2, 3, 4] {
+            let p = alloc(&mut pool, len).unwrap();
+            q.push_back(&mut pool, p);
+        }
+        let mut seen = Vec::new();
+        let take = |pool: &mut Pool, p: Option<Pkt>| {
+            let p = p.unwrap();
+            let len = pool.meta(&p).len;
+            pool.free(p);
+            len
+        };
+        let p = q.pop_back(&mut pool);
+        seen.push(take(&mut pool, p));
+        let p = q.pop_front(&pool);
+        seen.push(take(&mut pool, p));
+        let p = alloc(&mut pool, 5).unwrap();
+        q.push_back(&mut pool, p);
+        assert_eq!(q.metas(&pool).map(|m| m.len).collect::<Vec<_>>(), [2, 3, 5]);
+        assert_eq!(q.with_front(|p| pool.meta(p).len), Some(2));
+        for _ in 0..3 {
+            let p = q.pop_back(&mut pool);
+            seen.push(take(&mut pool, p));
+        }
+        assert_eq!((seen, q.is_empty(), pool.live()), (alloc::vec![4, 1, 5, 3, 2], true, 0));
+        let p = alloc(&mut pool, 6).unwrap();
+        q.push_back(&mut pool, p);
+        let mut out = List::new();
+        q.drain(&mut out, &mut pool);
+        let p = out.pop_front(&pool);
+        assert_eq!((take(&mut pool, p), q.is_empty()), (6, true));
+    }
+
+    #[test]
+    fn a_sorted_list_keeps_arrivals_of_one_key_in_order() {
+        let mut pool = Pool::new(8);
+        let mut l = List::new();
+        for len in [30, 10, 31, 20, 32, 5, 11, 33] {
+            let p = alloc(&mut pool, len).unwrap();
+            l.insert_by(&mut pool, p, |m| m.len / 10 <= len / 10);
+        }
+        let mut seen = Vec::new();
+        while let Some(p) = l.pop_front(&pool) {
+            seen.push(pool.meta(&p).len);
+            pool.free(p);
+        }
+        assert_eq!((seen, l.is_empty()), (alloc::vec![5, 10, 11, 20, 30, 31, 32, 33], true));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "was let fall")]
+    fn a_leaked_packet_is_reported() {
+        let _leak = alloc(&mut Pool::new(1), 1).unwrap();
+    }
+}

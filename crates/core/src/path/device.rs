@@ -1,0 +1,102 @@
+//! `TxQueue`: a device's transmit queue, which promises slots before a packet leaves its qdisc.
+
+use alloc::string::String;
+use core::fmt;
+
+use crate::packet::meta::Meta;
+use crate::packet::reason::DropReason;
+
+/// A device's transmit queue.
+///
+/// The order of calls is reserve, push (at most as many as were promised), commit. What was promised and not
+/// pushed goes back with the commit. Because a packet is only taken from its qdisc once a slot is promised,
+/// there is no way back into the qdisc and no requeue.
+pub trait TxQueue {
+    /// The user's own packet: a `Vec<u8>`, a buffer address, an mbuf pointer.
+    type Frame;
+
+    /// Promises up to `want` slots, each for one packet of any size that the device takes.
+    fn reserve(&mut self, want: u32) -> u32;
+
+    /// Takes a packet into a promised slot. `m.marked` asks for a CE mark on the bytes, `m.washed` for a DSCP of 0.
+    fn push(&mut self, frame: Self::Frame, m: &Meta);
+
+    /// Shows the pushed packets to the device (one doorbell) and gives unused promises back.
+    fn commit(&mut self) -> Result<(), DeviceError>;
+
+    /// Reports what the device has finished since the last call, in one round.
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<Self::Frame>));
+
+    /// A copy of a frame that waits, as an emulated link asks. The default has none to give: then there is no second
+    /// packet, and it is counted.
+    fn copy(&mut self, frame: &Self::Frame) -> Option<Self::Frame> {
+        let _ = frame;
+        None
+    }
+
+    /// Turns over one bit of a frame that waits, counted from its first, as an emulated link asks: `flip_bit` does it.
+    /// The default has no bytes.
+    fn corrupt(&mut self, frame: &mut Self::Frame, bit: u32) {
+        let _ = (frame, bit);
+    }
+
+    /// Takes back the frame of a packet that was dropped. The default lets it go.
+    fn discard(&mut self, frame: Self::Frame, m: &Meta, reason: DropReason) {
+        let _ = (frame, m, reason);
+    }
+}
+
+impl<Q: TxQueue + ?Sized> TxQueue for &mut Q {
+    type Frame = Q::Frame;
+    fn reserve(&mut self, want: u32) -> u32 {
+        (**self).reserve(want)
+    }
+    fn push(&mut self, frame: Q::Frame, m: &Meta) {
+        (**self).push(frame, m);
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        (**self).commit()
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<Q::Frame>)) {
+        (**self).reap(sink);
+    }
+    fn copy(&mut self, frame: &Q::Frame) -> Option<Q::Frame> {
+        (**self).copy(frame)
+    }
+    fn corrupt(&mut self, frame: &mut Q::Frame, bit: u32) {
+        (**self).corrupt(frame, bit);
+    }
+    fn discard(&mut self, frame: Q::Frame, m: &Meta, reason: DropReason) {
+        (**self).discard(frame, m, reason);
+    }
+}
+
+/// Turns over one bit of a frame, counted from its first; none where it has not so many.
+pub fn flip_bit(frame: &mut [u8], bit: u32) {
+    if let Some(byte) = frame.get_mut(bit as usize / 8) {
+        *byte ^= 1 << (bit % 8);
+    }
+}
+
+/// Packets that the device has finished with.
+#[derive(Debug)]
+pub struct Completed<F> {
+    /// How many packets (super-packets count once, as they were pushed).
+    pub packets: u32,
+    /// The sum of their `wire_len`, exactly as they were pushed.
+    pub bytes: u32,
+    /// The frame, where completion is what gives it back.
+    pub frame: Option<F>,
+}
+
+/// The device refused a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceError(pub String);
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for DeviceError {}

@@ -1,0 +1,51 @@
+//! What an emulated link asks of the owner of the frames: a second one like this, a wrong bit in that one.
+
+use crate::packet::reason::DropReason;
+use crate::path::device::TxQueue;
+use crate::path::txpath::TxPath;
+use crate::sched::cx::Request;
+use crate::sched::trace::Event;
+
+impl<F> TxPath<F> {
+    /// Does what qdiscs have asked of the owner of the frames.
+    #[cold]
+    pub(super) fn carry_out<D>(&mut self, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        // A copy asks for no other, so this ends.
+        while let Some(request) = self.cx.take_request() {
+            match request {
+                Request::Copy(original) => self.copy_in(original, dev),
+                Request::Flip(index, bit) => {
+                    if let Some(frame) = self.frames.get_mut(index).and_then(Option::as_mut) {
+                        dev.corrupt(frame, bit);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Queues the copy that was asked for of the packet in slot `original`, which has just been queued.
+    fn copy_in<D>(&mut self, original: usize, dev: &mut D)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        let Some(frame) = self.frames.get(original).and_then(Option::as_ref) else { return };
+        let Some(copy) = dev.copy(frame) else {
+            self.stats.uncopied += 1;
+            return;
+        };
+        let m = self.cx.pool.as_it_came(original);
+        let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
+            let _ = self.refuse(copy, &m, DropReason::PoolFull, dev);
+            return;
+        };
+        self.frames[p.index()] = Some(copy);
+        self.stats.copies += 1;
+        self.record(Event::Enqueued, &m);
+        self.cx.copying = true;
+        self.tree.root_mut().enqueue(p, &mut self.cx);
+        self.cx.copying = false;
+    }
+}

@@ -1,0 +1,273 @@
+//! Classes that commands make, change and delete: what the author of such a kind writes (`Classful`), and its erased
+//! form (`UserClasses`).
+//!
+//! A kind whose classes come with its options (prio) needs none of this.
+
+use alloc::format;
+
+use crate::base::env::Env;
+use crate::base::tally::Tally;
+use crate::sched::cx::Cx;
+use crate::sched::discipline::{ChangeRule, Discipline};
+use crate::sched::node::{Class, Node};
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::params::{Param, Params, Shown, apply};
+use crate::text::stats::Counter;
+use crate::text::value::Words;
+
+/// What is declared of the classes of a kind.
+#[derive(Debug)]
+pub struct ClassSpec {
+    /// The kind of qdisc: a class goes by the same word.
+    pub kind: &'static str,
+    /// The parameters of a class.
+    pub params: &'static [Param],
+    /// The counters of a class, beside those that every class has.
+    pub counters: &'static [Counter],
+    /// True if classes are added and deleted by commands; false if they come with the qdisc and are only changed.
+    pub made: bool,
+    /// Reads words as the options of a new class, and forgets them.
+    read: fn(&mut Words<'_>, &Env) -> Result<(), ConfigError>,
+    defaults: ShowDefaults,
+}
+
+impl ClassSpec {
+    /// That of a kind.
+    pub const fn of<D: Classful>() -> Self {
+        Self {
+            kind: D::KIND,
+            params: D::Class::TABLE,
+            counters: D::COUNTERS,
+            made: D::MADE,
+            read: |words, env| {
+                let mut cfg = D::Class::defaults(env);
+                words.know_link_rate(env.link_rate);
+                apply(&mut cfg, D::KIND, words)?;
+                D::complete_class(D::KIND, &mut cfg, env)
+            },
+            defaults: |env, f| D::Class::defaults(env).visit(f),
+        }
+    }
+    /// Shows every parameter with its default on a device.
+    pub fn defaults(&self, env: &Env, f: &mut dyn FnMut(Shown<'_>)) {
+        (self.defaults)(env, f);
+    }
+    /// Whether words can be read as the options of a class; what contradicts another class is found when it is added.
+    pub fn read(&self, words: &mut Words<'_>, env: &Env) -> Result<(), ConfigError> {
+        (self.read)(words, env)
+    }
+}
+
+/// Shows the defaults on a device.
+type ShowDefaults = fn(&Env, &mut dyn FnMut(Shown<'_>));
+
+/// Which class, and below which: minor numbers, 0 for the qdisc itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassAt {
+    /// The class.
+    pub minor: u16,
+    /// The class above it; 0 if that is the qdisc.
+    pub parent: u16,
+}
+
+/// A class as it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct ClassShown<'a> {
+    /// Which it is.
+    pub at: ClassAt,
+    /// What its packets wait in; `None` for one that has classes below instead, or a band without a qdisc.
+    pub leaf: Option<&'a Node>,
+    /// Packets and bytes that left through it.
+    pub sent: Tally,
+    /// Segments that left through it: what tc calls packets.
+    pub sent_segs: u64,
+    /// Packets dropped on their way into it.
+    pub drops: u64,
+    /// Times that it had to wait for tokens.
+    pub overlimits: u64,
+    /// Packets and bytes that wait in it.
+    pub backlog: Tally,
+    /// Its other counters, in the order of `ClassSpec::counters`.
+    pub values: &'a [i64],
+}
+
+impl<'a> ClassShown<'a> {
+    /// A class directly below the qdisc whose counters are those of the qdisc in it.
+    pub fn of(class: &'a Class) -> Self {
+        let books = class.node.books();
+        // What a peek has taken out of that is sent as far as it is concerned.
+        let Tally { packets, bytes } = books.sent;
+        let peeked = books.peeked;
+        let sent = Tally { packets: packets + peeked.packets, bytes: bytes + peeked.bytes };
+        Self {
+            at: ClassAt { minor: class.minor, parent: 0 },
+            leaf: Some(&class.node),
+            sent,
+            sent_segs: books.sent_segs + books.peeked_segs,
+            drops: books.dropped.packets,
+            overlimits: books.overlimits,
+            backlog: books.queued,
+            values: &[],
+        }
+    }
+}
+
+/// What the author of a kind writes whose classes commands make, or only change. Beside it, the kind names its
+/// declarations in `Discipline::CLASSES` and answers `Discipline::user_classes` with itself.
+pub trait Classful: Discipline {
+    /// The parameters of a class, from `params!`.
+    type Class: Params;
+    /// The counters of a class, beside those that every class has.
+    const COUNTERS: &'static [Counter] = &[];
+    /// See `ClassSpec::made`.
+    const MADE: bool = true;
+    /// What a change does to options not named.
+    const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
+
+    /// Brings the parameters of a class by themselves to one form, and refuses those that lack something.
+    fn complete_class(_name: &str, _cfg: &mut Self::Class, _env: &Env) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    /// Brings parameters to one form, and refuses what cannot be: an impossible place, parameters that contradict each
+    /// other or those of other classes, a change that is not possible while running. `old` are the present ones, or `None`
+    /// for a new class; `name` is the class, for errors. After it nothing can fail.
+    fn resolve_class(
+        &self,
+        name: &str,
+        at: ClassAt,
+        cfg: &mut Self::Class,
+        old: Option<&Self::Class>,
+        env: &Env,
+    ) -> Result<(), ConfigError>;
+    /// Makes a class, of which there is none of this number. What a class above it held is dropped.
+    fn add_class(&mut self, at: ClassAt, cfg: Self::Class, env: &Env, cx: &mut Cx);
+    /// Gives a class that is there new parameters.
+    fn change_class(&mut self, minor: u16, cfg: Self::Class, env: &Env, cx: &mut Cx);
+    /// Refuses to delete a class that others need.
+    fn may_delete(&self, _name: &str, _minor: u16) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    /// Deletes a class that is there; what waits in it is dropped.
+    fn delete_class(&mut self, minor: u16, env: &Env, cx: &mut Cx);
+    /// The parameters of a class.
+    fn class_config(&self, minor: u16) -> Option<&Self::Class>;
+    /// The class above one that is there; 0 if that is the qdisc.
+    fn class_parent(&self, _minor: u16) -> u16 {
+        0
+    }
+    /// Shows every class, those above before those below.
+    fn list_classes(&self, f: &mut dyn FnMut(ClassShown<'_>));
+}
+
+/// The classes of a qdisc of any kind. Implemented once, for every `Classful`.
+pub trait UserClasses {
+    /// See `Discipline::CLASSES`.
+    fn class_spec(&self) -> &'static ClassSpec;
+    /// Whether there is such a class.
+    fn has(&self, minor: u16) -> bool;
+    /// Adds a class that is not there yet, all or nothing. `name` is the class, for errors.
+    fn add(
+        &mut self,
+        name: &str,
+        at: ClassAt,
+        words: &mut Words<'_>,
+        env: &Env,
+        cx: &mut Cx,
+    ) -> Result<(), ConfigError>;
+    /// Changes a class, all or nothing; `parent`, if given, must be the class above it.
+    fn change(
+        &mut self,
+        name: &str,
+        minor: u16,
+        parent: Option<u16>,
+        words: &mut Words<'_>,
+        env: &Env,
+        cx: &mut Cx,
+    ) -> Result<(), ConfigError>;
+    /// Deletes a class.
+    fn delete(&mut self, name: &str, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
+    /// Shows every parameter of a class with its present value.
+    fn options(&self, minor: u16, f: &mut dyn FnMut(Shown<'_>));
+    /// See `Classful::list_classes`.
+    fn list(&self, f: &mut dyn FnMut(ClassShown<'_>));
+}
+
+fn no_class(name: &str) -> ConfigError {
+    ConfigError::new(ErrorKind::NotFound, name, "a class that is there", "")
+}
+
+impl<D: Classful> UserClasses for D {
+    fn class_spec(&self) -> &'static ClassSpec {
+        const { &ClassSpec::of::<D>() }
+    }
+    fn has(&self, minor: u16) -> bool {
+        self.class_config(minor).is_some()
+    }
+    fn add(
+        &mut self,
+        name: &str,
+        at: ClassAt,
+        words: &mut Words<'_>,
+        env: &Env,
+        cx: &mut Cx,
+    ) -> Result<(), ConfigError> {
+        if !D::MADE {
+            let expected = format!("the classes that come with {}", D::KIND);
+            return Err(ConfigError::new(ErrorKind::Unsupported, name, expected, "another one"));
+        }
+        if self.has(at.minor) {
+            return Err(ConfigError::new(ErrorKind::Exists, name, "a class that is not there yet", name));
+        }
+        let mut cfg = D::Class::defaults(env);
+        words.know_link_rate(env.link_rate);
+        apply(&mut cfg, D::KIND, words)?;
+        D::complete_class(name, &mut cfg, env)?;
+        self.resolve_class(name, at, &mut cfg, None, env)?;
+        self.add_class(at, cfg, env, cx);
+        Ok(())
+    }
+    fn change(
+        &mut self,
+        name: &str,
+        minor: u16,
+        parent: Option<u16>,
+        words: &mut Words<'_>,
+        env: &Env,
+        cx: &mut Cx,
+    ) -> Result<(), ConfigError> {
+        let old = self.class_config(minor).ok_or_else(|| no_class(name))?.clone();
+        let at = ClassAt { minor, parent: parent.unwrap_or_else(|| self.class_parent(minor)) };
+        let mut cfg = match D::CLASS_CHANGE {
+            ChangeRule::Merge => old.clone(),
+            ChangeRule::Replace => D::Class::defaults(env),
+        };
+        words.know_link_rate(env.link_rate);
+        apply(&mut cfg, D::KIND, words)?;
+        D::complete_class(name, &mut cfg, env)?;
+        self.resolve_class(name, at, &mut cfg, Some(&old), env)?;
+        if !(cx.swapping() && cfg == old) {
+            self.change_class(minor, cfg, env, cx);
+        }
+        Ok(())
+    }
+    fn delete(&mut self, name: &str, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
+        if !self.has(minor) {
+            return Err(no_class(name));
+        }
+        if !D::MADE {
+            let expected = "a class that a command has made: this one comes with its qdisc";
+            return Err(ConfigError::new(ErrorKind::Unsupported, name, expected, "del"));
+        }
+        self.may_delete(name, minor)?;
+        self.delete_class(minor, env, cx);
+        Ok(())
+    }
+    fn options(&self, minor: u16, f: &mut dyn FnMut(Shown<'_>)) {
+        if let Some(cfg) = self.class_config(minor) {
+            cfg.visit(f);
+        }
+    }
+    fn list(&self, f: &mut dyn FnMut(ClassShown<'_>)) {
+        self.list_classes(f);
+    }
+}

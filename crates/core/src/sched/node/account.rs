@@ -1,0 +1,151 @@
+//! `Account`: what a node counts, and `Books`, how it is shown.
+
+use crate::base::handle::{ClassId, Handle};
+use crate::base::tally::Tally;
+use crate::packet::meta::Meta;
+use crate::sched::cx::Before;
+use crate::sched::cx::Cx;
+
+/// The books of a node. `admitted = sent + dropped + queued` holds after every call, in packets and in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Books {
+    /// Packets and bytes offered to it.
+    pub admitted: Tally,
+    /// Packets and bytes that left it towards the device.
+    pub sent: Tally,
+    /// Segments that left it: what tc calls packets.
+    pub sent_segs: u64,
+    /// Packets and bytes dropped in it or in anything below it.
+    pub dropped: Tally,
+    /// Packets and bytes in it now, all levels below included.
+    pub queued: Tally,
+    /// What a peek has taken out of the qdisc and has not left: tc counts it as sent already, and still does if it is dropped
+    /// then (`Cx::take_peeked`).
+    pub peeked: Tally,
+    /// Its segments.
+    pub peeked_segs: u64,
+    /// Times that a packet had to wait for tokens here, or that a law marked or dropped one.
+    pub overlimits: u64,
+}
+
+impl Books {
+    /// Those of two nodes together.
+    #[must_use]
+    pub const fn plus(&self, o: &Self) -> Self {
+        const fn both(a: Tally, b: Tally) -> Tally {
+            Tally { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
+        }
+        Self {
+            admitted: both(self.admitted, o.admitted),
+            sent: both(self.sent, o.sent),
+            sent_segs: self.sent_segs + o.sent_segs,
+            dropped: both(self.dropped, o.dropped),
+            queued: both(self.queued, o.queued),
+            peeked: both(self.peeked, o.peeked),
+            peeked_segs: self.peeked_segs + o.peeked_segs,
+            overlimits: self.overlimits + o.overlimits,
+        }
+    }
+}
+
+/// What a node counts, as the erased qdisc brings it up to date with each packet. What is queued is what has come in and
+/// has not gone, so that each way counts once. The first 48 bytes are all that a packet touches. In their order no two that
+/// are counted up together are neighbours: two scalar additions are shorter than one of vectors, which has to be put together.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub struct Account {
+    pub(super) in_packets: u64,
+    pub(super) out_bytes: u64,
+    pub(super) in_bytes: u64,
+    pub(super) out_packets: u64,
+    pub(super) handle: Handle,
+    /// The major in which packets may name a class of this qdisc; 0 if it does not look at it.
+    pub(super) class_major: u16,
+    /// `SIZED` and `HELD`.
+    pub(super) special: u8,
+    /// 0 if it has no filters; else one more than the qdiscs above it.
+    pub(super) filtered: u8,
+    pub(super) out_segs: u64,
+    /// Of what has gone, what was dropped.
+    pub(super) dropped: Tally,
+    pub(super) overlimits: u64,
+    pub(super) peeked_bytes: u64,
+    /// Only packets that a peek has taken out count here, and of those that a change has dropped the remains: 32 bits do.
+    pub(super) peeked: u32,
+    pub(super) peeked_segs: u32,
+}
+
+/// It has, or had, a size table.
+pub(super) const SIZED: u8 = 1;
+/// It holds a packet.
+pub(super) const HELD: u8 = 2;
+
+impl Account {
+    /// What waits: see `Books::queued`.
+    #[inline]
+    pub(super) const fn queued(&self) -> Tally {
+        Tally { packets: self.in_packets - self.out_packets, bytes: self.in_bytes - self.out_bytes }
+    }
+    /// A packet comes in.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, wire_len: u32) {
+        self.in_packets += 1;
+        self.in_bytes += u64::from(wire_len);
+    }
+    /// A packet leaves towards the device.
+    #[inline(always)]
+    pub(crate) fn leave(&mut self, m: &Meta) {
+        self.out_packets += 1;
+        self.out_bytes += u64::from(m.wire_len);
+        self.out_segs += u64::from(m.segs);
+    }
+    /// It has not left after all.
+    pub(super) fn stay(&mut self, m: &Meta) {
+        self.out_packets -= 1;
+        self.out_bytes -= u64::from(m.wire_len);
+        self.out_segs -= u64::from(m.segs);
+    }
+    /// So much has never come in.
+    pub(super) fn forget(&mut self, what: Tally) {
+        self.in_packets -= what.packets;
+        self.in_bytes -= what.bytes;
+    }
+    /// The class that a packet names in this qdisc: by a priority with this major, or one chosen ahead. A priority that is
+    /// the handle itself, minor 0, names the qdisc and none of its classes: what that means is up to the kind.
+    #[inline(always)]
+    pub(crate) fn classify(&self, m: &Meta) -> Option<ClassId> {
+        // Most packets name no class; a class number without a major is none either.
+        if m.priority <= 0xffff && m.class.is_none() {
+            return None;
+        }
+        if self.filtered != 0 && !m.class.is_none() {
+            // Filters have chosen, and know of the priority.
+            return Some(m.class);
+        }
+        let named = |h: Handle| h.major() == self.class_major && self.class_major != 0;
+        let by_priority = Handle(m.priority);
+        if named(by_priority) {
+            return Some(by_priority);
+        }
+        Some(m.class).filter(|class| named(*class))
+    }
+    /// Takes note of what was dropped and delayed since.
+    #[inline(never)]
+    pub(crate) fn settle(&mut self, before: Before, cx: &mut Cx) {
+        if cx.overlimits != before.overlimits {
+            // Those of the nodes below are taken off already: what is left is this node's own.
+            self.overlimits += core::mem::replace(&mut cx.overlimits, before.overlimits) - before.overlimits;
+        }
+        if cx.dropped.packets != before.dropped.packets {
+            self.settle_drops(cx.dropped.since(before.dropped));
+        }
+    }
+    /// Takes what was dropped off the backlog.
+    #[inline]
+    pub(super) fn settle_drops(&mut self, d: Tally) {
+        self.dropped.packets += d.packets;
+        self.dropped.bytes += d.bytes;
+        self.out_packets += d.packets;
+        self.out_bytes += d.bytes;
+    }
+}

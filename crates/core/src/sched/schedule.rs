@@ -1,0 +1,216 @@
+//! How rings share a line, as a value: which ring is of which traffic class, and what each class is given.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::base::env::{Caps, Offload};
+use crate::base::units::Rate;
+use crate::sched::traffic::CLASSES_MAX;
+use crate::text::error::{ConfigError, ErrorKind};
+
+/// Greatest weight: shares in percent (IEEE 802.1Q, the bandwidth table of enhanced transmission selection).
+pub(crate) const WEIGHT_MAX: u32 = 100;
+
+/// What a class is given of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Before every class of a lower number, and before those that share.
+    Strict,
+    /// By weight, 1 to 100, in what the strict classes leave.
+    Ets(u32),
+}
+
+/// A traffic class: rings next to each other, and what they are given together. Within it rings take turns, unit by unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassConfig {
+    /// First ring.
+    pub offset: u16,
+    /// Number of rings, at least 1.
+    pub count: u16,
+    /// Its place.
+    pub service: Service,
+    /// What it gets before others that share the line get more, in bytes on the line. A strict class has no use for it.
+    pub min_rate: Option<Rate>,
+    /// What it never exceeds, in bytes on the line.
+    pub max_rate: Option<Rate>,
+    /// Its frames may be interrupted for frames of classes that are not preemptible, which all go first.
+    pub preemptible: bool,
+}
+
+impl ClassConfig {
+    /// `count` rings from ring `offset` on, without limits.
+    pub const fn new(count: u16, offset: u16, service: Service) -> Self {
+        Self { offset, count, service, min_rate: None, max_rate: None, preemptible: false }
+    }
+    /// With a guarantee.
+    #[must_use]
+    pub const fn min_rate(mut self, rate: Rate) -> Self {
+        self.min_rate = Some(rate);
+        self
+    }
+    /// With a limit.
+    #[must_use]
+    pub const fn max_rate(mut self, rate: Rate) -> Self {
+        self.max_rate = Some(rate);
+        self
+    }
+    /// Whose frames may be interrupted.
+    #[must_use]
+    pub const fn preemptible(mut self) -> Self {
+        self.preemptible = true;
+        self
+    }
+    /// The rings, `count@offset` as mqprio writes them.
+    fn queues(&self) -> String {
+        format!("{}@{}", self.count, self.offset)
+    }
+    const fn end(&self) -> u32 {
+        self.offset as u32 + self.count as u32
+    }
+}
+
+/// How the rings of a wire share its line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineConfig {
+    /// Rings in use, from the first; each is in one class. Those beyond take no more packets.
+    pub rings: u16,
+    /// Traffic classes, the lowest first; at least one.
+    pub classes: Vec<ClassConfig>,
+    /// Rings that never exceed a rate of their own, in bytes on the line.
+    pub ring_max: Vec<(u16, Rate)>,
+}
+
+impl LineConfig {
+    /// One class: rings take turns, unit by unit.
+    pub fn round_robin(rings: u16) -> Self {
+        Self::classes(rings, &[ClassConfig::new(rings, 0, Service::Strict)])
+    }
+    /// One ring per class, all strict, the last one first.
+    pub fn strict(rings: u16) -> Self {
+        let class = |ring| ClassConfig::new(1, ring, Service::Strict);
+        Self { rings, classes: (0..rings).map(class).collect(), ring_max: Vec::new() }
+    }
+    /// These classes.
+    pub fn classes(rings: u16, classes: &[ClassConfig]) -> Self {
+        Self { rings, classes: classes.to_vec(), ring_max: Vec::new() }
+    }
+
+    /// Whether a device of these abilities and this line rate can do it. An error says what stands in the way.
+    pub fn check(&self, caps: &Caps, rate: Rate) -> Result<(), ConfigError> {
+        if self.rings == 0 || self.rings > caps.queues {
+            let expected = format!("1 to {}, the rings of the device", caps.queues);
+            return Err(error(ErrorKind::OutOfRange, "queues", expected, self.rings));
+        }
+        let known = usize::from(caps.offload.classes).clamp(1, CLASSES_MAX);
+        if self.classes.is_empty() || self.classes.len() > CLASSES_MAX {
+            let expected = format!("1 to {CLASSES_MAX}");
+            return Err(error(ErrorKind::OutOfRange, "num_tc", expected, self.classes.len()));
+        }
+        if self.classes.len() > known {
+            let expected = format!("at most {known}, the traffic classes of the device");
+            return Err(error(ErrorKind::Unsupported, "num_tc", expected, self.classes.len()));
+        }
+        self.check_queues()?;
+        for (i, class) in self.classes.iter().enumerate() {
+            class.check(i, &caps.offload)?;
+        }
+        let sum = self.classes.iter().filter_map(|c| c.min_rate).map(|r| u128::from(r.0)).sum::<u128>();
+        if sum > u128::from(rate.0) {
+            let expected = format!("at most {} bytes/s in sum, the line's rate", rate.0);
+            return Err(error(ErrorKind::Conflict, "min_rate", expected, sum));
+        }
+        self.check_rings(&caps.offload)
+    }
+
+    /// Every ring in use is in one class.
+    fn check_queues(&self) -> Result<(), ConfigError> {
+        let mut order: Vec<&ClassConfig> = self.classes.iter().collect();
+        order.sort_by_key(|c| c.offset);
+        let mut next = 0;
+        for class in order {
+            if class.count == 0 {
+                let given = class.queues();
+                return Err(error(ErrorKind::OutOfRange, "queues", "at least one ring in each class", given));
+            }
+            if u32::from(class.offset) != next {
+                let expected = format!("ring {next} in one class, as in COUNT@{next}");
+                return Err(error(ErrorKind::Conflict, "queues", expected, class.queues()));
+            }
+            next = class.end();
+            if next > u32::from(self.rings) {
+                let expected = format!("rings below {}", self.rings);
+                return Err(error(ErrorKind::OutOfRange, "queues", expected, class.queues()));
+            }
+        }
+        if next < u32::from(self.rings) {
+            return Err(error(ErrorKind::Conflict, "queues", format!("ring {next} in one class"), ""));
+        }
+        Ok(())
+    }
+
+    fn check_rings(&self, offload: &Offload) -> Result<(), ConfigError> {
+        for (i, (ring, rate)) in self.ring_max.iter().enumerate() {
+            if !offload.queue_rate {
+                let expected = "a device that keeps rates of its rings";
+                return Err(error(ErrorKind::Unsupported, "tx_maxrate", expected, rate.0));
+            }
+            if *ring >= self.rings {
+                let expected = format!("rings below {}", self.rings);
+                return Err(error(ErrorKind::OutOfRange, "tx_maxrate", expected, ring));
+            }
+            if rate.0 == 0 {
+                let expected = "at least 1 byte/s";
+                return Err(error(ErrorKind::OutOfRange, "tx_maxrate", expected, rate.0));
+            }
+            if self.ring_max[..i].iter().any(|(r, _)| r == ring) {
+                return Err(error(ErrorKind::Conflict, "tx_maxrate", "each ring once", ring));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ClassConfig {
+    fn check(&self, index: usize, offload: &Offload) -> Result<(), ConfigError> {
+        let refuse = |kind, key: &str, expected: &str, given: u64| {
+            let class = format!("wire class {index}");
+            Err(ConfigError::new(kind, class, expected, given).key(key))
+        };
+        let (no, range) = (ErrorKind::Unsupported, ErrorKind::OutOfRange);
+        if let Service::Ets(weight) = self.service {
+            if !offload.ets {
+                let expected = "a device that shares its line by weight";
+                return refuse(no, "ets", expected, weight.into());
+            }
+            if !(1..=WEIGHT_MAX).contains(&weight) {
+                return refuse(range, "ets", &format!("a weight of 1 to {WEIGHT_MAX}"), weight.into());
+            }
+        }
+        for (key, rate) in [("min_rate", self.min_rate), ("max_rate", self.max_rate)] {
+            let Some(rate) = rate else { continue };
+            if !offload.bw_rlimit {
+                return refuse(no, key, "a device with the shaper bw_rlimit", rate.0);
+            }
+            if rate.0 == 0 {
+                return refuse(range, key, "at least 1 byte/s", 0);
+            }
+        }
+        if let (Some(min), Some(max)) = (self.min_rate, self.max_rate)
+            && min > max
+        {
+            let expected = format!("at most max_rate, {} bytes/s", max.0);
+            return refuse(ErrorKind::Conflict, "min_rate", &expected, min.0);
+        }
+        if self.preemptible && !offload.fp {
+            let class = format!("wire class {index}");
+            let expected = "a device that interrupts frames";
+            return Err(ConfigError::new(no, class, expected, "P").key("fp"));
+        }
+        Ok(())
+    }
+}
+
+fn error(kind: ErrorKind, key: &str, expected: impl ToString, given: impl ToString) -> ConfigError {
+    ConfigError::new(kind, "wire", expected, given).key(key)
+}

@@ -1,0 +1,20 @@
+//! `Share`: a rate that a qdisc, or one of its classes, shares with others by a name.
+
+use crate::base::units::{Bytes, Rate};
+use crate::law::lease::Lease;
+use crate::text::value::Name;
+
+/// What a qdisc shares, or one of its classes.
+#[derive(Clone, Copy, Debug)]
+pub struct Share<'a> {
+    /// Minor number of the class; 0 for the qdisc itself.
+    pub minor: u16,
+    /// The name that it was given.
+    pub name: &'a Name,
+    /// The rate that it was given.
+    pub rate: Rate,
+    /// The bucket that it was given, as packets are charged.
+    pub burst: Bytes,
+    /// What it has joined.
+    pub lease: &'a Lease,
+}

@@ -1,0 +1,57 @@
+//! Traffic classes: which priorities, and which transmit queues, belong together (IEEE 802.1Q).
+
+use alloc::vec::Vec;
+
+use crate::text::error::{ConfigError, ErrorKind};
+
+/// Traffic classes of a port, at most (IEEE 802.1Q has 8; Linux has room for 16).
+pub const CLASSES_MAX: usize = 16;
+
+/// Queues in a row: those of a traffic class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Range {
+    /// How many.
+    pub count: u16,
+    /// The first, 0-based.
+    pub offset: u16,
+}
+
+/// Traffic classes: for each of the sixteen priorities its class, for each class its queues.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrafficClasses {
+    map: [u8; 16],
+    ranges: Vec<Range>,
+}
+
+impl TrafficClasses {
+    /// One for each range, at most 16; all map entries below their number.
+    pub fn new(map: [u8; 16], ranges: &[Range]) -> Result<Self, ConfigError> {
+        if !(1..=CLASSES_MAX).contains(&ranges.len()) {
+            let expected = "1 to 16 traffic classes";
+            return Err(ConfigError::new(ErrorKind::OutOfRange, "traffic classes", expected, ranges.len())
+                .key("num_tc"));
+        }
+        if let Some(bad) = map.iter().find(|tc| usize::from(**tc) >= ranges.len()) {
+            let expected = alloc::format!("traffic classes below {}", ranges.len());
+            return Err(ConfigError::new(ErrorKind::OutOfRange, "traffic classes", expected, bad).key("map"));
+        }
+        Ok(Self { map, ranges: ranges.to_vec() })
+    }
+    /// The class of a priority: its low four bits count.
+    #[inline]
+    pub fn class(&self, priority: u32) -> usize {
+        usize::from(self.map[(priority & 15) as usize])
+    }
+    /// The class that a queue belongs to; the first that has it.
+    pub fn class_of_queue(&self, queue: u16) -> Option<usize> {
+        self.ranges.iter().position(|r| queue >= r.offset && queue - r.offset < r.count)
+    }
+    /// The queues of each class.
+    pub fn ranges(&self) -> &[Range] {
+        &self.ranges
+    }
+    /// The class of each priority.
+    pub const fn map(&self) -> &[u8; 16] {
+        &self.map
+    }
+}

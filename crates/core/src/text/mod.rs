@@ -1,0 +1,11 @@
+//! Words to values and values to words: parameters, counters, errors, and the notation of tc(8) for numbers.
+
+pub mod chance;
+pub mod error;
+mod gain;
+pub mod impairment;
+mod link;
+pub mod params;
+pub mod stats;
+mod ticks;
+pub mod value;

@@ -1,0 +1,265 @@
+//! One declaration per parameter: `params!` turns a list into the struct, its defaults and ranges, the table
+//! that usage and documentation print, the reader of words, and the visitor that show and JSON print from.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use crate::base::env::Env;
+use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::value::{Show, Words};
+
+/// The text of a value, for the macro below.
+#[doc(hidden)]
+pub use alloc::string::String as Text;
+
+/// What is declared of a parameter.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Field and first key: the tc word.
+    pub key: &'static str,
+    /// Every word that sets it. For a flag these are its values; otherwise aliases of the key.
+    pub words: &'static [&'static str],
+    /// True if the word itself is the value (`ecn`, `noecn`).
+    pub flag: bool,
+    /// Of a parameter that is also set by words without a value: those. `words` are then keys, not aliases.
+    pub alone: &'static [&'static str],
+    /// One sentence of meaning.
+    pub about: &'static str,
+    /// The type, in words.
+    pub expected: &'static str,
+    /// The range, in words; empty if the type is the range.
+    pub range: &'static str,
+    /// The default, as declared.
+    pub default: &'static str,
+}
+
+/// A parameter with its present value, as `visit` shows it.
+pub struct Shown<'a> {
+    /// The declaration.
+    pub param: &'static Param,
+    /// The word to print: the key, or for a flag the word of the present value (`None`: it has no word).
+    pub word: Option<&'static str>,
+    /// The value.
+    pub value: &'a dyn Show,
+}
+
+/// What `set` did with a word.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SetOutcome {
+    /// It set a parameter.
+    Set,
+    /// It is not a key.
+    UnknownKey,
+    /// What follows is not such a value.
+    BadValue(&'static Param),
+    /// The value is outside the range.
+    OutOfRange(&'static Param),
+}
+
+/// The parameters of a kind. Made by `params!`.
+pub trait Params: Send + Sync + Clone + PartialEq + core::fmt::Debug + 'static {
+    /// The declarations, in order.
+    const TABLE: &'static [Param];
+    /// The defaults on this device.
+    fn defaults(env: &Env) -> Self;
+    /// Sets the parameter that `key` names from the words after it.
+    fn set(&mut self, key: &str, words: &mut Words<'_>) -> SetOutcome;
+    /// The first parameter whose value is outside its range; a value that is the default on this device is
+    /// good. Holds a configuration made as a value to what `set` asks of words.
+    fn out_of_range(&self, _env: &Env) -> Option<(&'static Param, String)> {
+        None
+    }
+    /// Shows every parameter, in order.
+    fn visit(&self, f: &mut dyn FnMut(Shown<'_>));
+}
+
+/// Reads `words` into `cfg` until they end. On an error `cfg` is half-read and to be thrown away.
+pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Result<(), ConfigError> {
+    while let Some(key) = words.take() {
+        let at = words.at() - 1;
+        words.take_refusal();
+        let refused = match cfg.set(key, words) {
+            SetOutcome::Set => continue,
+            SetOutcome::UnknownKey => {
+                let err = ConfigError::new(ErrorKind::UnknownKey, kind, known_keys(P::TABLE), key);
+                return Err(err.word(at));
+            }
+            SetOutcome::BadValue(param) => (ErrorKind::BadValue, param),
+            SetOutcome::OutOfRange(param) => (ErrorKind::OutOfRange, param),
+        };
+        let (error, param) = refused;
+        let (error, expected, hint) = match (words.take_refusal(), error, param.range) {
+            (Some(why), ..) => (why.kind, why.expected, why.hint),
+            (_, ErrorKind::OutOfRange, range) => (error, range.to_string(), None),
+            (_, _, "") => (error, param.expected.to_string(), None),
+            (_, _, range) => (error, format!("{}, {range}", param.expected), None),
+        };
+        // The words as given; the caret goes under the first of the value, or the key if there is none.
+        let mut rest = Words::clone(words);
+        rest.rewind(at + 1);
+        let (given, caret) = match rest.peek() {
+            Some(w) => (w, at + 1),
+            None => ("", at),
+        };
+        let err = ConfigError::new(error, kind, expected, given).key(key).word(caret);
+        return Err(ConfigError { hint, ..err });
+    }
+    Ok(())
+}
+
+fn known_keys(table: &'static [Param]) -> String {
+    let mut s = String::new();
+    let said = |p: &'static Param| match (p.flag, p.alone) {
+        (false, []) => (&p.words[..1], p.alone),
+        _ => (p.words, p.alone),
+    };
+    for word in table.iter().map(said).flat_map(|(words, alone)| words.iter().chain(alone)) {
+        s.push_str(if s.is_empty() { "one of " } else { ", " });
+        s.push_str(word);
+    }
+    if s.is_empty() { "no parameter".into() } else { s }
+}
+
+/// A parameter that is set by several words, each with a value of its own or alone: a mode of `params!`.
+pub trait Group: Show + Clone + PartialEq {
+    /// What follows a key, for error messages and tables.
+    const EXPECTED: &'static str;
+    /// Takes what `key` says, which is one of those declared. `None`: what follows is not such a value.
+    fn read(&mut self, key: &str, words: &mut Words<'_>) -> Option<()>;
+}
+
+/// Declares parameters. Each line: documentation, field, type, default (may use the environment), then
+/// `keys ["word", "alias"]`, `sizes ["word", "alias"]` (a size that a cell may follow) or
+/// `flags ["on-word" = value, "off-word" = value]`, or for a type that is a `Group` (and prints its own words)
+/// `group (["key"], ["word"])` with the words that take a value and those that stand alone; then an optional range in
+/// words with its test.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! params {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident($env:ident) {
+            $(
+                $(#[doc = $doc:literal])+
+                $field:ident : $type:ty = $default:expr, $mode:ident $keys:tt $(, $range:literal : $check:expr)? ;
+            )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name { $( $(#[doc = $doc])+ pub $field: $type, )* }
+
+        impl $crate::text::params::Params for $name {
+            const TABLE: &'static [$crate::text::params::Param] = &[ $(
+                $crate::text::params::Param {
+                    key: stringify!($field),
+                    words: $crate::params!(@words $mode $keys),
+                    flag: $crate::params!(@flag $mode),
+                    alone: $crate::params!(@alone $mode $keys),
+                    about: concat!($($doc),+).trim_ascii(),
+                    expected: $crate::params!(@expected $mode $type),
+                    range: concat!($($range)?),
+                    default: stringify!($default),
+                },
+            )* ];
+
+            #[allow(unused_variables)]
+            fn defaults($env: &$crate::base::env::Env) -> Self {
+                Self { $( $field: $default, )* }
+            }
+
+            #[allow(unused_variables)]
+            fn set(&mut self, key: &str, words: &mut $crate::text::value::Words<'_>) -> $crate::text::params::SetOutcome {
+                #[allow(unused_imports)]
+                use $crate::text::params::{Params, SetOutcome};
+                #[allow(unused_mut)]
+                let mut index = 0..;
+                $(
+                    let at = index.next().unwrap_or(0);
+                    $crate::params!(@set $mode $keys, self.$field, $type, key, words, at $(, $check)?);
+                )*
+                SetOutcome::UnknownKey
+            }
+
+            #[allow(unused_variables, unused_mut)]
+            fn out_of_range(
+                &self,
+                env: &$crate::base::env::Env,
+            ) -> Option<(&'static $crate::text::params::Param, $crate::text::params::Text)> {
+                let default = <Self as $crate::text::params::Params>::defaults(env);
+                let mut table = <Self as $crate::text::params::Params>::TABLE.iter();
+                $(
+                    let param = table.next();
+                    $(
+                        let check: fn(&$type) -> bool = $check;
+                        if self.$field != default.$field && !check(&self.$field) {
+                            return param.map(|p| (p, $crate::text::value::exact_of(&self.$field)));
+                        }
+                    )?
+                )*
+                None
+            }
+
+            #[allow(unused_variables, unused_mut)]
+            fn visit(&self, f: &mut dyn FnMut($crate::text::params::Shown<'_>)) {
+                let mut table = Self::TABLE.iter();
+                $(
+                    if let Some(param) = table.next() {
+                        let word = $crate::params!(@word $mode $keys, self.$field);
+                        f($crate::text::params::Shown { param, word, value: &self.$field });
+                    }
+                )*
+            }
+        }
+    };
+
+    (@words keys [$($key:literal),+]) => { &[$($key),+] };
+    (@words flags [$($key:literal = $value:expr),+]) => { &[$($key),+] };
+    (@words group ([$($key:literal),*], $alone:tt)) => { &[$($key),*] };
+    (@alone group ($keys:tt, [$($word:literal),*])) => { &[$($word),*] };
+    (@alone $mode:ident $keys:tt) => { &[] };
+    (@expected group $type:ty) => { <$type as $crate::text::params::Group>::EXPECTED };
+    (@expected $mode:ident $type:ty) => { <$type as $crate::text::value::Value>::EXPECTED };
+    (@flag group) => { false };
+    (@word group $keys:tt, $field:expr) => { None };
+    (@set group ([$($key:literal),*], [$($word:literal),*]), $field:expr, $type:ty, $given:ident, $words:ident, $at:ident) => {
+        if [$($key,)* $($word),*].contains(&$given) {
+            return match $crate::text::params::Group::read(&mut $field, $given, $words) {
+                Some(()) => SetOutcome::Set,
+                None => SetOutcome::BadValue(&Self::TABLE[$at]),
+            };
+        }
+    };
+    (@words sizes $keys:tt) => { $crate::params!(@words keys $keys) };
+    (@flag keys) => { false };
+    (@flag sizes) => { false };
+    (@flag flags) => { true };
+    (@word keys [$first:literal $(, $key:literal)*], $field:expr) => { Some($first) };
+    (@word sizes $keys:tt, $field:expr) => { $crate::params!(@word keys $keys, $field) };
+    (@word flags [$($key:literal = $value:expr),+], $field:expr) => {{
+        let mut word = None;
+        $( if $field == $value { word = word.or(Some($key)); } )+
+        word
+    }};
+    (@set keys $keys:tt, $field:expr, $type:ty, $given:ident, $words:ident, $at:ident $(, $check:expr)?) => {
+        let take = <$type as $crate::text::value::Value>::take;
+        $crate::params!(@take take, $keys, $field, $type, $given, $words, $at $(, $check)?);
+    };
+    (@set sizes $keys:tt, $field:expr, $type:ty, $given:ident, $words:ident, $at:ident $(, $check:expr)?) => {
+        let take = $crate::text::value::take_with_cell::<$type>;
+        $crate::params!(@take take, $keys, $field, $type, $given, $words, $at $(, $check)?);
+    };
+    (@take $take:ident, [$($key:literal),+], $field:expr, $type:ty, $given:ident, $words:ident, $at:ident $(, $check:expr)?) => {
+        if [$($key),+].contains(&$given) {
+            return match $take($words) {
+                None => SetOutcome::BadValue(&Self::TABLE[$at]),
+                $( Some(v) if !{ let check: fn(&$type) -> bool = $check; check(&v) } =>
+                    SetOutcome::OutOfRange(&Self::TABLE[$at]), )?
+                Some(v) => { $field = v; SetOutcome::Set }
+            };
+        }
+    };
+    (@set flags [$($key:literal = $value:expr),+], $field:expr, $type:ty, $given:ident, $words:ident, $at:ident) => {
+        $( if $given == $key { $field = $value; return SetOutcome::Set; } )+
+    };
+}

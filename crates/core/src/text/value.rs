@@ -1,0 +1,747 @@
+//! The text and JSON form of each parameter type, as tc reads and prints them (tc(8), "UNITS").
+//!
+//! Text is read exactly, in decimal, without floating point: `1.5mbit` is 1 500 000 bit/s to the bit.
+
+mod hex;
+mod name;
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::base::time::Nanos;
+use crate::base::units::{Bytes, Packets, Rate};
+use crate::text::error::ErrorKind;
+
+pub use hex::Hex;
+pub use name::Name;
+
+/// A value as JSON sees it. Rates are bytes/s and times microseconds, as `tc -j` prints them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Json {
+    /// A whole number.
+    Uint(u64),
+    /// A whole number that may be negative.
+    Int(i64),
+    /// `true` or `false`.
+    Bool(bool),
+    /// Text.
+    Text(String),
+    /// A list of numbers.
+    List(Vec<u64>),
+    /// A list of lists of numbers.
+    Rows(Vec<Vec<u64>>),
+    /// A number that is not whole, or below zero, in digits.
+    Number(String),
+    /// `null`: the key alone says it.
+    Null,
+    /// An object.
+    Members(Vec<(&'static str, Json)>),
+}
+
+/// How a value is printed.
+pub trait Show {
+    /// False for a value that is not set and so not printed.
+    fn is_set(&self) -> bool {
+        true
+    }
+    /// As tc prints it: short, and rounded where tc rounds.
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result;
+    /// Without loss: reading it back gives the same value.
+    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        self.text(f)
+    }
+    /// As `tc -j` prints it.
+    fn json(&self) -> Json;
+}
+
+/// A parameter type: it can also be read from words.
+pub trait Value: Show + Clone + PartialEq + Sized {
+    /// What is expected, for error messages and tables: "a time (5ms, 100us; bare: microseconds)".
+    const EXPECTED: &'static str;
+    /// Takes as many words as the value needs. `None`: the words there are not such a value.
+    fn take(words: &mut Words<'_>) -> Option<Self>;
+}
+
+/// Why a value was refused, where its type can say more than that it is not such a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// The kind of error.
+    pub kind: ErrorKind,
+    /// What was expected.
+    pub expected: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// A cursor over the words of a command, with what values may refer to.
+#[derive(Clone, Debug)]
+pub struct Words<'a> {
+    words: &'a [&'a str],
+    at: usize,
+    link_rate: Option<Rate>,
+    refusal: Option<Refusal>,
+}
+
+impl<'a> Words<'a> {
+    /// A cursor at the first of `words`, for a link whose rate is not known.
+    pub fn new(words: &'a [&'a str]) -> Self {
+        Self { words, at: 0, link_rate: None, refusal: None }
+    }
+    /// For a link of this rate, to which rates in percent refer. `None` leaves it as it is.
+    #[must_use]
+    pub fn link_rate(mut self, rate: impl Into<Option<Rate>>) -> Self {
+        self.know_link_rate(rate.into());
+        self
+    }
+    /// As `link_rate`, in place.
+    pub(crate) fn know_link_rate(&mut self, rate: Option<Rate>) {
+        self.link_rate = rate.or(self.link_rate);
+    }
+    /// Says why the value that is being read is refused: for `Value::take`, before it gives `None`.
+    pub fn refuse(&mut self, kind: ErrorKind, expected: impl ToString, hint: Option<&str>) {
+        let (expected, hint) = (expected.to_string(), hint.map(ToString::to_string));
+        self.refusal = Some(Refusal { kind, expected, hint });
+    }
+    /// Why the value read last was refused, if its type said so; taken.
+    pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
+        self.refusal.take()
+    }
+    /// The index of the word that `take` gives next.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+    /// Goes back (or on) to the word at index `at`.
+    pub(crate) fn rewind(&mut self, at: usize) {
+        self.at = at.min(self.words.len());
+    }
+    /// The next word, not taken.
+    pub fn peek(&self) -> Option<&'a str> {
+        self.words.get(self.at).copied()
+    }
+    /// The next word, taken.
+    pub fn take(&mut self) -> Option<&'a str> {
+        let w = self.peek()?;
+        self.at += 1;
+        Some(w)
+    }
+}
+
+/// Splits `1.5mbit` into the number, as mantissa and decimal places, and the suffix in lower case.
+fn number(word: &str) -> Option<(u128, u32, String)> {
+    let digits = word.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
+    let (num, suffix) = word.split_at(digits);
+    let (whole, part) = num.split_once('.').unwrap_or((num, ""));
+    // 20 digits hold any u64; more decimal places than 12 mean nothing in any unit here.
+    if whole.len() + part.len() == 0 || whole.len() > 20 || part.len() > 12 || part.contains('.') {
+        return None;
+    }
+    let mut mantissa = 0u128;
+    for b in whole.bytes().chain(part.bytes()) {
+        mantissa = mantissa * 10 + u128::from(b - b'0');
+    }
+    Some((mantissa, part.len() as u32, suffix.to_ascii_lowercase()))
+}
+
+/// A decimal number without a unit: its digits as a whole number, and what they are to be divided by.
+pub(crate) fn fraction(word: &str) -> Option<(u128, u128)> {
+    let (mantissa, places, suffix) = number(word)?;
+    suffix.is_empty().then(|| (mantissa, 10u128.pow(places)))
+}
+
+/// `number(word)` times the unit that `factor` gives the suffix (numerator, denominator); what is below one is
+/// cut off, as tc does.
+fn scaled(word: &str, factor: impl Fn(&str) -> Option<(u64, u64)>) -> Option<u64> {
+    let (mantissa, places, suffix) = number(word)?;
+    let (num, den) = factor(&suffix)?;
+    let den = u128::from(den) * 10u128.pow(places);
+    u64::try_from(mantissa.checked_mul(u128::from(num))? / den).ok()
+}
+
+const PREFIXES: [(&str, u64); 9] = [
+    ("", 1),
+    ("k", 1_000),
+    ("m", 1_000_000),
+    ("g", 1_000_000_000),
+    ("t", 1_000_000_000_000),
+    ("ki", 1 << 10),
+    ("mi", 1 << 20),
+    ("gi", 1 << 30),
+    ("ti", 1 << 40),
+];
+
+fn rate_factor(suffix: &str) -> Option<(u64, u64)> {
+    let (prefix, den) = match suffix {
+        "" => ("", 8),
+        s => match (s.strip_suffix("bit"), s.strip_suffix("bps")) {
+            (Some(p), _) => (p, 8),
+            (_, Some(p)) => (p, 1),
+            _ => return None,
+        },
+    };
+    PREFIXES.iter().find(|(p, _)| *p == prefix).map(|(_, n)| (*n, den))
+}
+
+fn size_factor(suffix: &str) -> Option<(u64, u64)> {
+    Some(match suffix {
+        "" | "b" => (1, 1),
+        "k" | "kb" => (1 << 10, 1),
+        "m" | "mb" => (1 << 20, 1),
+        "g" | "gb" => (1 << 30, 1),
+        "kbit" => (1 << 10, 8),
+        "mbit" => (1 << 20, 8),
+        "gbit" => (1 << 30, 8),
+        _ => return None,
+    })
+}
+
+fn time_factor(suffix: &str) -> Option<(u64, u64)> {
+    Some(match suffix {
+        "s" | "sec" | "secs" => (1_000_000_000, 1),
+        "ms" | "msec" | "msecs" => (1_000_000, 1),
+        "" | "us" | "usec" | "usecs" => (1_000, 1),
+        "ns" | "nsec" | "nsecs" => (1, 1),
+        _ => return None,
+    })
+}
+
+/// `num / den` with `digits` significant digits and no trailing zeros, as C's `%.{digits}g` prints it.
+fn significant(f: &mut dyn fmt::Write, num: u64, den: u64, digits: u32) -> fmt::Result {
+    let (num, den) = (u128::from(num), u128::from(den));
+    let whole_digits = (num / den).checked_ilog10().map_or(1, |d| d + 1);
+    let places = digits.saturating_sub(whole_digits);
+    let scale = 10u128.pow(places);
+    decimal(f, (num * scale + den / 2) / den, places)
+}
+
+/// A decimal number of so many units of `10^-places`, without zeros at its end.
+pub(crate) fn decimal(f: &mut dyn fmt::Write, units: u128, places: u32) -> fmt::Result {
+    let one = 10u128.pow(places);
+    write!(f, "{}", units / one)?;
+    let (mut part, mut width) = (units % one, places as usize);
+    if part == 0 {
+        return Ok(());
+    }
+    while part % 10 == 0 {
+        part /= 10;
+        width -= 1;
+    }
+    write!(f, ".{part:0width$}")
+}
+
+impl Show for Rate {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        // The largest unit that keeps the number whole, or that is needed to stay below a million.
+        let mut rate = u128::from(self.0) * 8;
+        let mut unit = 0;
+        const UNITS: [&str; 5] = ["", "K", "M", "G", "T"];
+        while unit < UNITS.len() - 1 && rate >= 1000 && (rate % 1000 == 0 || rate >= 1_000_000) {
+            rate /= 1000;
+            unit += 1;
+        }
+        write!(f, "{rate}{}bit", UNITS[unit])
+    }
+    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{}bps", self.0)
+    }
+    fn json(&self) -> Json {
+        Json::Uint(self.0)
+    }
+}
+
+impl Value for Rate {
+    const EXPECTED: &'static str = "a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s)";
+    /// `50%` is that part of the link's rate, which must be known; at most all of it.
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let word = words.take()?;
+        match word.strip_suffix('%') {
+            Some(share) => share_of_link(share, words),
+            None => scaled(word, rate_factor).map(Self),
+        }
+    }
+}
+
+/// So many percent of the link's rate, rounded to the nearest byte per second.
+fn share_of_link(percent: &str, words: &mut Words<'_>) -> Option<Rate> {
+    let (mantissa, places, suffix) = number(percent)?;
+    if !suffix.is_empty() {
+        return None;
+    }
+    let whole = 100 * 10u128.pow(places);
+    if mantissa > whole {
+        words.refuse(ErrorKind::OutOfRange, "at most 100% of the link's rate", None);
+        return None;
+    }
+    let Some(link) = words.link_rate else {
+        let hint = "say it absolutely, as in 10mbit, or say how fast the link is";
+        words.refuse(ErrorKind::NoLinkRate, "a link whose rate is known", Some(hint));
+        return None;
+    };
+    u64::try_from((u128::from(link.0) * mantissa + whole / 2) / whole).ok().map(Rate)
+}
+
+/// A size that may be followed by a cell, `5kb/8` (tc-tbf(8), "burst"): a power of two up to 128. The cell only
+/// shaped the table of transmission times that tc once gave to the kernel; it is checked and has no effect.
+#[doc(hidden)]
+pub(crate) fn take_with_cell<V: Value>(words: &mut Words<'_>) -> Option<V> {
+    let word = words.take()?;
+    let Some((size, cell)) = word.split_once('/') else { return V::take(&mut Words::new(&[word])) };
+    let is_cell = |n: u32| n.is_power_of_two() && n <= CELL_MAX;
+    if !cell.parse().is_ok_and(is_cell) {
+        words.refuse(ErrorKind::BadValue, "a cell that is a power of two from 1 to 128", None);
+        return None;
+    }
+    V::take(&mut Words::new(&[size]))
+}
+
+/// Largest cell of a rate table.
+const CELL_MAX: u32 = 128;
+
+impl Show for Bytes {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        // Mb and Kb only where they lose next to nothing: within 1 KiB, respectively 16 bytes.
+        let near = |unit: u64, slack: u64| {
+            let n = (self.0 + unit / 2) / unit;
+            (self.0 >= unit && (n * unit).abs_diff(self.0) < slack).then_some(n)
+        };
+        match (near(1 << 20, 1 << 10), near(1 << 10, 16)) {
+            (Some(n), _) => write!(f, "{n}Mb"),
+            (_, Some(n)) => write!(f, "{n}Kb"),
+            _ => write!(f, "{}b", self.0),
+        }
+    }
+    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{}b", self.0)
+    }
+    fn json(&self) -> Json {
+        Json::Uint(self.0)
+    }
+}
+
+impl Value for Bytes {
+    const EXPECTED: &'static str = "a size (1600, 32kb, 4mb; bare: bytes)";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        scaled(words.take()?, size_factor).map(Self)
+    }
+}
+
+impl Show for Packets {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{}p", self.0)
+    }
+    fn json(&self) -> Json {
+        Json::Uint(u64::from(self.0))
+    }
+}
+
+impl Value for Packets {
+    const EXPECTED: &'static str = "a number of packets";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let w = words.take()?;
+        w.strip_suffix('p').unwrap_or(w).parse().ok().map(Self)
+    }
+}
+
+impl Show for Nanos {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        let us = self.0 / 1_000;
+        let (unit, name) = match us {
+            1_000_000.. => (1_000_000, "s"),
+            1_000.. => (1_000, "ms"),
+            _ => return write!(f, "{us}us"),
+        };
+        significant(f, us, unit, 3)?;
+        f.write_str(name)
+    }
+    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{}ns", self.0)
+    }
+    fn json(&self) -> Json {
+        Json::Uint(self.0 / 1_000)
+    }
+}
+
+impl Value for Nanos {
+    const EXPECTED: &'static str = "a time (5ms, 100us, 2s; bare: microseconds)";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        scaled(words.take()?, time_factor).map(Self)
+    }
+}
+
+/// Whole numbers as they are.
+macro_rules! whole {
+    ($($number:ty: $expected:literal,)*) => { $(
+        impl Show for $number {
+            fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+                write!(f, "{self}")
+            }
+            fn json(&self) -> Json {
+                Json::Uint(u64::from(*self))
+            }
+        }
+
+        impl Value for $number {
+            const EXPECTED: &'static str = $expected;
+            fn take(words: &mut Words<'_>) -> Option<Self> {
+                words.take()?.parse().ok()
+            }
+        }
+    )* };
+}
+
+whole! {
+    u16: "a whole number up to 65535",
+    u32: "a whole number",
+    u64: "a whole number of up to 64 bits",
+}
+
+/// An on/off parameter. In text it is one of two words, declared with the parameter.
+impl Show for bool {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        f.write_str(if *self { "on" } else { "off" })
+    }
+    fn json(&self) -> Json {
+        Json::Bool(*self)
+    }
+}
+
+impl Value for bool {
+    const EXPECTED: &'static str = "on or off";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        match words.take()? {
+            "on" => Some(true),
+            "off" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+impl<T: Show> Show for Option<T> {
+    fn is_set(&self) -> bool {
+        self.is_some()
+    }
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        self.as_ref().map_or(Ok(()), |v| v.text(f))
+    }
+    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        self.as_ref().map_or(Ok(()), |v| v.exact(f))
+    }
+    fn json(&self) -> Json {
+        self.as_ref().map_or(Json::Bool(false), Show::json)
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    const EXPECTED: &'static str = T::EXPECTED;
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        T::take(words).map(Some)
+    }
+}
+
+/// Sixteen band numbers, one for each value of the low four bits of a packet's priority (tc-prio(8)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrioMap(pub [u8; 16]);
+
+impl Show for PrioMap {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        for (i, b) in self.0.iter().enumerate() {
+            if i > 0 {
+                f.write_char(' ')?;
+            }
+            write!(f, "{b}")?;
+        }
+        Ok(())
+    }
+    fn json(&self) -> Json {
+        Json::List(self.0.iter().map(|b| u64::from(*b)).collect())
+    }
+}
+
+impl Value for PrioMap {
+    const EXPECTED: &'static str = "up to 16 band numbers";
+    /// Takes words while they are numbers, at most 16; those left out are band 0.
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let mut map = [0; 16];
+        let mut given = 0;
+        while given < 16 {
+            let Some(band) = words.peek().and_then(|w| w.parse().ok()) else { break };
+            map[given] = band;
+            given += 1;
+            words.take();
+        }
+        (given > 0).then_some(Self(map))
+    }
+}
+
+/// Bits of a hash that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mask(pub u32);
+
+impl Show for Mask {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+    fn json(&self) -> Json {
+        Json::Uint(u64::from(self.0))
+    }
+}
+
+impl Value for Mask {
+    const EXPECTED: &'static str = "a mask (1023, 0x3ff)";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let w = words.take()?;
+        match w.strip_prefix("0x") {
+            Some(hex) if !hex.starts_with('+') => u32::from_str_radix(hex, 16).ok(),
+            Some(_) => None,
+            None => w.parse().ok(),
+        }
+        .map(Self)
+    }
+}
+
+/// A time whose bare number is nanoseconds, and which JSON has in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NanosBare(pub u64);
+
+impl Show for NanosBare {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        let (unit, name) = match self.0 {
+            1_000_000_000.. => (1_000_000_000, "s"),
+            1_000_000.. => (1_000_000, "ms"),
+            1_000.. => (1_000, "us"),
+            _ => (1, "ns"),
+        };
+        significant(f, self.0, unit, 3)?;
+        f.write_str(name)
+    }
+    fn exact(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        write!(f, "{}ns", self.0)
+    }
+    fn json(&self) -> Json {
+        Json::Uint(self.0)
+    }
+}
+
+impl Value for NanosBare {
+    const EXPECTED: &'static str = "a time (5ms, 100us, 2s; bare: nanoseconds)";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let word = words.take()?;
+        scaled(word, |suffix| if suffix.is_empty() { Some((1, 1)) } else { time_factor(suffix) }).map(Self)
+    }
+}
+
+/// Three numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Triple(pub [u32; 3]);
+
+impl Show for Triple {
+    fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        let [a, b, c] = self.0;
+        write!(f, "{a} {b} {c}")
+    }
+    fn json(&self) -> Json {
+        Json::List(self.0.iter().map(|n| u64::from(*n)).collect())
+    }
+}
+
+impl Value for Triple {
+    const EXPECTED: &'static str = "three numbers";
+    fn take(words: &mut Words<'_>) -> Option<Self> {
+        let mut numbers = [0; 3];
+        for n in &mut numbers {
+            *n = words.take()?.parse().ok()?;
+        }
+        Some(Self(numbers))
+    }
+}
+
+/// `value.text` as a `String`.
+pub fn text_of(value: &dyn Show) -> String {
+    let mut s = String::new();
+    // Writing into a String cannot fail.
+    let _ = value.text(&mut s);
+    s
+}
+
+/// `value.exact` as a `String`.
+pub fn exact_of(value: &dyn Show) -> String {
+    let mut s = String::new();
+    // Writing into a String cannot fail.
+    let _ = value.exact(&mut s);
+    s
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read<T: Value>(s: &str) -> Option<T> {
+        T::take(&mut Words::new(&[s]))
+    }
+
+    #[test]
+    fn rates_as_tc_reads_and_prints_them() {
+        for (given, bytes, shown) in [
+            ("10", 1, "8bit"),
+            ("10mbit", 1_250_000, "10Mbit"),
+            ("1.5Gbit", 187_500_000, "1500Mbit"),
+            ("100kbps", 100_000, "800Kbit"),
+            ("1kibit", 128, "1024bit"),
+            ("1mibps", 1 << 20, "8388Kbit"),
+            ("1tbit", 125_000_000_000, "1Tbit"),
+            ("1.5bps", 1, "8bit"),
+            ("15", 1, "8bit"),
+            ("0.5bps", 0, "0bit"),
+        ] {
+            let r = read::<Rate>(given).unwrap_or_else(|| panic!("{given}"));
+            assert_eq!((r.0, text_of(&r).as_str()), (bytes, shown), "{given}");
+        }
+        for bad in ["", "mbit", "10mbitt", "1..5mbit", "-1mbit", "10 mbit", "99999999999999999999tbit", "1e3"]
+        {
+            assert_eq!(read::<Rate>(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn shares_of_the_link_as_tc_reads_them() {
+        let of = |link: u64, s: &str| Rate::take(&mut Words::new(&[s]).link_rate(Rate(link)));
+        for (link, given, bytes) in [
+            (125_000_000, "50%", 62_500_000),
+            (125_000_000, "100%", 125_000_000),
+            (125_000_000, "0.5%", 625_000),
+            (125_000_000, "12.345%", 15_431_250),
+            (125_000_000, "0%", 0),
+            (u64::MAX, "100.000%", u64::MAX),
+            (3, "50%", 2),
+        ] {
+            assert_eq!(of(link, given), Some(Rate(bytes)), "{given} of {link}");
+        }
+        for bad in ["%", "50%%", "50mbit%", "-1%", "1e1%", "100.1%", "99999999999999999999%"] {
+            assert_eq!(of(1000, bad), None, "{bad}");
+        }
+        let why = |s: &str| {
+            let words = [s];
+            let mut words = Words::new(&words);
+            assert_eq!(Rate::take(&mut words), None);
+            words.take_refusal().map(|r| r.kind)
+        };
+        assert_eq!(why("50%"), Some(ErrorKind::NoLinkRate));
+        assert_eq!(why("101%"), Some(ErrorKind::OutOfRange));
+        assert_eq!(why("50x%"), None);
+    }
+
+    #[test]
+    fn a_cell_is_checked_and_has_no_effect() {
+        let size = |s: &str| take_with_cell::<Bytes>(&mut Words::new(&[s]));
+        for given in ["5kb", "5kb/1", "5kb/8", "5kb/128"] {
+            assert_eq!(size(given), Some(Bytes(5120)), "{given}");
+        }
+        for bad in ["5kb/", "5kb/0", "5kb/3", "5kb/256", "5kb/8/8", "/8", "5kb/-8", "5kb/8b"] {
+            assert_eq!(size(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_as_tc_reads_and_prints_them() {
+        for (given, bytes, shown) in [
+            ("1600", 1600, "1600b"),
+            ("32kb", 32_768, "32Kb"),
+            ("5k", 5_120, "5Kb"),
+            ("4mb", 4 << 20, "4Mb"),
+            ("1gb", 1 << 30, "1024Mb"),
+            ("8kbit", 1024, "1Kb"),
+        ] {
+            let b = read::<Bytes>(given).unwrap_or_else(|| panic!("{given}"));
+            assert_eq!((b.0, text_of(&b).as_str()), (bytes, shown), "{given}");
+        }
+        assert_eq!(read::<Bytes>("1kbyte"), None);
+    }
+
+    #[test]
+    fn times_as_tc_reads_and_prints_them() {
+        for (given, ns, shown) in [
+            ("5ms", 5_000_000, "5ms"),
+            ("100", 100_000, "100us"),
+            ("1.5s", 1_500_000_000, "1.5s"),
+            ("4999us", 4_999_000, "5ms"),
+            ("12.34ms", 12_340_000, "12.3ms"),
+            ("250usecs", 250_000, "250us"),
+        ] {
+            let t = read::<Nanos>(given).unwrap_or_else(|| panic!("{given}"));
+            assert_eq!((t.0, text_of(&t).as_str()), (ns, shown), "{given}");
+        }
+    }
+
+    #[test]
+    fn hexadecimal_numbers_as_tc_reads_and_prints_them() {
+        for (given, n, shown) in
+            [("10", 16, "0x10"), ("0xfF", 255, "0xff"), ("0", 0, "0"), ("ffffffff", u32::MAX, "0xffffffff")]
+        {
+            let hex = read::<Hex>(given).unwrap_or_else(|| panic!("{given}"));
+            assert_eq!((hex.0, text_of(&hex).as_str()), (n, shown), "{given}");
+        }
+        for bad in ["", "0x", "+1", "-1", "g", "100000000", "1 "] {
+            assert_eq!(read::<Hex>(bad), None, "{bad:?}");
+        }
+        assert_eq!(
+            (Hex(0x1_0010).minor(), read::<u16>("65535"), read::<u16>("65536")),
+            (0x10, Some(65_535), None)
+        );
+    }
+
+    #[test]
+    fn priomap_takes_only_its_numbers() {
+        let words = ["1", "2", "2", "bands"];
+        let mut w = Words::new(&words);
+        assert_eq!(PrioMap::take(&mut w).map(|m| m.0[..4].to_vec()), Some([1, 2, 2, 0].to_vec()));
+        assert_eq!(w.peek(), Some("bands"));
+    }
+
+    #[test]
+    fn masks_bare_nanoseconds_and_triples() {
+        for (given, mask) in
+            [("1023", 1023), ("0x3ff", 1023), ("4294967295", u32::MAX), ("0xffffffff", u32::MAX)]
+        {
+            assert_eq!(read::<Mask>(given), Some(Mask(mask)), "{given}");
+        }
+        for bad in ["", "0x", "0x+1", "ff", "4294967296", "-1"] {
+            assert_eq!(read::<Mask>(bad), None, "{bad}");
+        }
+        for (given, ns, shown) in [
+            ("100", 100, "100ns"),
+            ("4.5us", 4_500, "4.5us"),
+            ("10us", 10_000, "10us"),
+            ("0", 0, "0ns"),
+            ("2ms", 2_000_000, "2ms"),
+        ] {
+            let t = read::<NanosBare>(given).unwrap_or_else(|| panic!("{given}"));
+            assert_eq!((t.0, text_of(&t).as_str(), t.json()), (ns, shown, Json::Uint(ns)), "{given}");
+        }
+        let triple = |words: &[&str]| Triple::take(&mut Words::new(words));
+        assert_eq!(triple(&["1", "2", "3", "4"]), Some(Triple([1, 2, 3])));
+        assert_eq!((triple(&["1", "2"]), triple(&["1", "x", "3"])), (None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(s in ".{0,24}") {
+            let _ = (read::<Rate>(&s), read::<Bytes>(&s), read::<Nanos>(&s), read::<Packets>(&s), read::<PrioMap>(&s));
+        }
+
+        // What is printed reads back as the same thing wherever the print keeps all digits.
+        #[test]
+        fn whole_kilobits_round_trip(k in 1u64..4_000_000) {
+            let r = Rate(k * 125);
+            prop_assert_eq!(read::<Rate>(&text_of(&r)).map(|r| text_of(&r)), Some(text_of(&r)));
+        }
+
+        #[test]
+        fn exact_text_round_trips(n in any::<u64>(), t in any::<u32>()) {
+            prop_assert_eq!(read::<Rate>(&exact_of(&Rate(n))), Some(Rate(n)));
+            prop_assert_eq!(read::<Bytes>(&exact_of(&Bytes(n))), Some(Bytes(n)));
+            prop_assert_eq!(read::<Nanos>(&exact_of(&Nanos(n))), Some(Nanos(n)));
+            prop_assert_eq!(read::<Packets>(&exact_of(&Packets(t))), Some(Packets(t)));
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! The laws that are checked after every call, and what they need to remember between calls.
+
+use std::collections::HashMap;
+
+use txweir_core::base::tally::Tally;
+use txweir_core::path::dql::Unit;
+use txweir_core::path::txpath::BULK;
+use txweir_core::qdisc::control::BAND_PACKETS;
+use txweir_core::sched::classful::ClassAt;
+use txweir_core::sched::node::Books;
+use txweir_core::text::value::{Json, Value};
+use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Meta, Packets, TxPath, Wake};
+
+use crate::common::Law;
+use crate::common::device::{Device, Fate, Frame};
+use crate::common::options::{agree, build, classes_of, printed, shown, with_words};
+use crate::common::world::{Known, Seen};
+
+/// Classful kinds that also queue packets of their own, beside those in their classes.
+const OWN_QUEUE: &[&str] = &["htb", "netem"];
+
+/// Kinds in which a class that may not send yet holds up the others, as in Linux: below one of these a shaper holds back
+/// everything.
+const HELD_UP_BY_ONE: &[&str] = &["drr", "ets"];
+
+/// Wakes without progress that are too many: each level of shapers may ask for two.
+const STUCK_MAX: u32 = 32;
+
+/// The call that was just made.
+#[derive(Clone, Copy, Debug)]
+pub enum Called {
+    Submit,
+    Drain { budget: u32, frozen: bool, wake: Wake, sent: u32, dropped: u32 },
+    Other,
+}
+
+/// What a node may hold at most, by its own options, and what it is.
+#[derive(Clone, Debug, Default)]
+struct NodeRule {
+    packets: Option<u64>,
+    bytes: Option<u64>,
+    memory: Option<u64>,
+    leaf: bool,
+    /// It or a node above it shapes.
+    shaped: bool,
+    kind: &'static str,
+    /// It has a band for control segments before it, which holds packets of its own.
+    band: bool,
+}
+
+/// What is remembered between calls.
+#[derive(Debug, Default)]
+pub struct Checker {
+    /// How often classes have been assigned anew.
+    pub epoch: u32,
+    /// A waiting packet has been sent or dropped since a sender was last told `Full`.
+    pub left_the_qdiscs: bool,
+    waiting: bool,
+    rules: Vec<NodeRule>,
+    places: Vec<Handle>,
+    reorders: bool,
+    /// Some kind sends, or has sent, control segments before other packets of their flows.
+    control_first: bool,
+    /// How often qdiscs that send control first have come or gone: control that waited then may be overtaken by later control.
+    pub controls: u32,
+    controlled: Vec<(Handle, Handle)>,
+    /// A packet with a launch time has come: fq then sends packets of a flow in order of their times.
+    pub stamped: bool,
+    timed: bool,
+    /// The root has, or had, a size table.
+    pub sized: bool,
+    promise: Option<Instant>,
+    stuck: u32,
+    checked: usize,
+    sent: u64,
+    last_of_flow: HashMap<(u32, u32, Handle, Option<u32>, u32), u64>,
+    discards: [u64; DropReason::COUNT],
+    largest: u32,
+}
+
+/// What is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    pub path: &'a TxPath<Frame>,
+    pub dev: &'a Device,
+    pub frames: &'a [Known],
+    pub seen: &'a [Seen],
+    /// What waits, by the frames' fates.
+    pub waiting: Tally,
+    pub now: Instant,
+}
+
+type Verdict = Result<(), (Law, String)>;
+
+macro_rules! hold {
+    ($law:ident, $ok:expr, $($what:tt)+) => {
+        if !$ok {
+            return Err((Law::$law, format!($($what)+)));
+        }
+    };
+}
+
+impl Checker {
+    /// Something came in: what was promised of the next departure holds no more.
+    pub fn input(&mut self) {
+        self.promise = None;
+        self.stuck = 0;
+    }
+    /// The instant that the last wake named, if it still holds.
+    pub fn promised(&self) -> Option<Instant> {
+        self.promise
+    }
+    /// A sender was told `Full`.
+    pub fn told_full(&mut self) {
+        self.waiting = true;
+        self.left_the_qdiscs = false;
+    }
+    /// Whether senders must be woken now, and whether they may.
+    pub fn wakes(&self) -> (bool, bool) {
+        (self.waiting && self.left_the_qdiscs, self.waiting)
+    }
+    /// Senders were woken.
+    pub fn woken(&mut self) {
+        self.waiting = false;
+    }
+    /// Where qdiscs are.
+    pub fn places(&self) -> &[Handle] {
+        &self.places
+    }
+
+    /// Learns the tree; gives its depth.
+    pub fn learn(&mut self, path: &TxPath<Frame>) -> usize {
+        let (mut rules, mut places, mut deepest) = (Vec::<NodeRule>::new(), Vec::new(), 0);
+        let mut nodes: Vec<(usize, bool)> = Vec::new();
+        let mut shaping: Vec<bool> = Vec::new();
+        let (mut reorders, mut controlled) = (false, Vec::new());
+        path.tree().visit(&mut |place, node| {
+            let (qdisc, spec) = (node.qdisc(), node.qdisc().spec());
+            shaping.truncate(place.depth);
+            let shaped = spec.flags.shapes || shaping.last() == Some(&true);
+            shaping.push(shaped);
+            nodes.push((place.depth, spec.flags.shapes));
+            deepest = deepest.max(place.depth);
+            places.push(place.parent);
+            reorders |= spec.flags.reorders;
+            if spec.control_first {
+                controlled.push((place.parent, node.handle()));
+            }
+            self.timed |= spec.kind == "fq";
+            let classes = qdisc.classes();
+            let band = spec.control_first && spec.kind != "rough";
+            let mut rule = NodeRule {
+                leaf: classes.is_empty() && !spec.flags.classful,
+                shaped,
+                kind: spec.kind,
+                band,
+                ..NodeRule::default()
+            };
+            // A classful qdisc's limit is that of the qdisc it was made with below; a grafted one has its own.
+            let own = classes.iter().all(|c| c.node.handle().is_none());
+            qdisc.options(&mut |s| match (s.param.key, s.value.json()) {
+                // That of each of three bands; and 8 packets past them.
+                ("limit", Json::Uint(n)) if spec.kind == "fq" => rule.packets = Some(3 * n + 8),
+                ("limit", Json::Uint(n)) if own && s.param.expected == Packets::EXPECTED => {
+                    rule.packets = Some(n)
+                }
+                ("limit", Json::Uint(n)) if own && s.param.expected == Bytes::EXPECTED => {
+                    rule.bytes = Some(n)
+                }
+                ("memory_limit", Json::Uint(n)) => rule.memory = Some(n),
+                ("memlimit", Json::Uint(n)) if spec.kind == "dualpi2" => rule.memory = Some(n),
+                _ => {}
+            });
+            rule.packets = rule.packets.map(|n| n + if band { u64::from(BAND_PACKETS) } else { 0 });
+            rules.push(rule);
+        });
+        for at in 0..nodes.len() {
+            let below = nodes[at + 1..].iter().take_while(|(depth, _)| *depth > nodes[at].0);
+            let below = at + 1..at + 1 + below.count();
+            if HELD_UP_BY_ONE.contains(&rules[at].kind)
+                && nodes[below.clone()].iter().any(|(_, shapes)| *shapes)
+            {
+                rules[below].iter_mut().for_each(|rule| rule.shaped = true);
+            }
+        }
+        self.reorders |= reorders;
+        self.control_first |= !controlled.is_empty();
+        self.controls += u32::from(self.controlled != controlled);
+        self.controlled = controlled;
+        // One that was taken away charges on until its packets have left.
+        let mut charged = false;
+        // Each by itself: what some are charged above their bytes others may be charged below.
+        waiting_below(path, path.tree().root(), &mut |m| charged |= path.cx().pool.wire_len(m) != m.wire_len);
+        self.sized = path.tree().root().stab().is_some() || self.sized && charged;
+        (self.rules, self.places) = (rules, places);
+        deepest
+    }
+
+    /// Law 8 for every qdisc of the tree: what is wrong, if something is.
+    pub fn round_trip(&self, path: &TxPath<Frame>, env: &Env) -> Option<String> {
+        let mut wrong = None;
+        path.tree().visit(&mut |_, node| {
+            let (qdisc, spec) = (node.qdisc(), node.qdisc().spec());
+            let (words, before) = (printed(qdisc), shown(qdisc));
+            let after = build(spec, &words, env).map(|q| shown(&*q));
+            if after.as_ref() != Some(&before) {
+                wrong = Some(format!("{} {words:?} shows {before:?}, read back {after:?}", spec.kind));
+            }
+            for (at, words) in classes_of(qdisc) {
+                let read = spec.classes.is_some_and(|c| with_words(&words, |w| c.read(w, env).is_ok()));
+                if !read {
+                    wrong = Some(format!(
+                        "{} class {at:?} is made by {words:?}, which cannot be read",
+                        spec.kind
+                    ));
+                }
+            }
+            for (param, (key, exact, json)) in spec.params.iter().zip(&before) {
+                if !agree(param.expected, exact, json) {
+                    wrong = Some(format!("{} {key}: text {exact}, JSON {json:?}", spec.kind));
+                }
+            }
+        });
+        wrong
+    }
+
+    /// All laws that can be seen from outside.
+    pub fn check(&mut self, v: &View<'_>, called: Called) -> Verdict {
+        let pushed = self.flow_order(v)?;
+        self.nodes(v.path)?;
+        // To look at every packet after each of a burst would take most of the time.
+        self.frames(v, !matches!(called, Called::Submit))?;
+        self.in_flight(v, pushed)?;
+        if let Called::Drain { budget, frozen, wake, sent, dropped } = called {
+            let unseen = v.dev.unseen;
+            hold!(Liveness, unseen == 0, "{unseen} packets were pushed and no doorbell rang");
+            hold!(Bounds, sent <= budget, "{sent} packets were sent on a budget of {budget}");
+            self.wake(v, wake, frozen, (budget, sent))?;
+            self.honesty(v, wake, frozen, (budget, sent, dropped))?;
+        }
+        Ok(())
+    }
+
+    /// Law 2, and the account of what left. True if something was pushed.
+    fn flow_order(&mut self, v: &View<'_>) -> Result<bool, (Law, String)> {
+        let mut pushed = false;
+        for s in &v.seen[self.checked..] {
+            match s.fate {
+                Fate::Discarded(reason) => self.discards[reason as usize] += 1,
+                Fate::Sent => {
+                    pushed = true;
+                    self.sent += 1;
+                    let Known { flow: (hash, priority, class, control), epoch, turn, .. } =
+                        v.frames[s.id as usize];
+                    let control = control.filter(|_| self.control_first);
+                    let last = self.last_of_flow.insert((hash, priority, class, control, epoch), turn);
+                    hold!(
+                        Order,
+                        self.reorders || self.stamped && self.timed || last.is_none_or(|last| last < turn),
+                        "frame {} left after {last:?} of the same flow",
+                        s.id
+                    );
+                }
+            }
+        }
+        self.checked = v.seen.len();
+        Ok(pushed)
+    }
+
+    /// Laws 1 and 5 at every node.
+    fn nodes(&self, path: &TxPath<Frame>) -> Verdict {
+        let mut verdict = Ok(());
+        let mut rules = self.rules.iter();
+        path.tree().visit(&mut |place, node| {
+            if verdict.is_ok() {
+                let rule = rules.next().cloned().unwrap_or_default();
+                verdict = node_laws(path, node, &rule)
+                    .map_err(|(law, what)| (law, format!("{} at {}: {what}", rule.kind, place.parent)));
+            }
+        });
+        verdict
+    }
+
+    /// Law 1 for frames: each in one place, each drop counted.
+    fn frames(&self, v: &View<'_>, look: bool) -> Verdict {
+        let View { path, dev, waiting, .. } = v;
+        hold!(Bounds, dev.breaches.is_empty(), "{:?}", dev.breaches);
+        hold!(Bounds, dev.most_wanted <= BULK, "{} slots were asked for at once", dev.most_wanted);
+        let queued = path.backlog();
+        let live = path.cx().pool.live() as u64;
+        hold!(Conservation, live == queued.packets, "{live} live in the pool, {} queued", queued.packets);
+        // A size table may charge others than wire bytes; none is gone with the packets.
+        let books = if self.sized { Tally { bytes: waiting.bytes, ..queued } } else { queued };
+        hold!(Conservation, *waiting == books, "{waiting:?} wait by the frames, {queued:?} by the books");
+        hold!(Conservation, queued.packets > 0 || queued.bytes == 0, "nothing waits, of {queued:?}");
+        if look {
+            let mut shown = Tally::default();
+            path.queued(&mut |_, _, m| shown.add(m.wire_len));
+            hold!(Conservation, shown == *waiting, "{shown:?} are shown, {waiting:?} wait");
+        }
+        for reason in DropReason::ALL {
+            let (counted, discarded) = (path.cx().drops(*reason), self.discards[*reason as usize]);
+            hold!(Conservation, counted == discarded, "{reason}: {counted} counted, {discarded} given back");
+        }
+        let stats = path.stats();
+        hold!(
+            Conservation,
+            stats.tx_packets == self.sent,
+            "{} counted, {} sent",
+            stats.tx_packets,
+            self.sent
+        );
+        Ok(())
+    }
+
+    /// The byte limit: in flight is what the device holds, and never more than the limit plus one object.
+    fn in_flight(&mut self, v: &View<'_>, pushed: bool) -> Verdict {
+        let View { path, dev, .. } = v;
+        let Some(dql) = path.dql() else { return Ok(()) };
+        let held = match dql.unit() {
+            Unit::Bytes => dev.held_bytes(),
+            Unit::Packets => u64::from(dev.held_packets()),
+        };
+        let inflight = u64::from(dql.inflight());
+        hold!(InFlight, inflight == held, "{inflight} in flight, the device holds {held}");
+        if pushed {
+            let last = dev.log.iter().rev().find(|(_, fate, _)| *fate == Fate::Sent);
+            self.largest =
+                last.map_or(self.largest, |(_, _, m)| self.largest.max(dql.unit().cost(m.wire_len, 1)));
+            let most = u64::from(dql.limit()) + u64::from(self.largest);
+            hold!(InFlight, inflight <= most, "{inflight} in flight, limit plus one object is {most}");
+        }
+        Ok(())
+    }
+
+    /// Laws 3 and 13: the answer names somebody, and for a reason.
+    fn wake(&self, v: &View<'_>, wake: Wake, frozen: bool, (budget, sent): (u32, u32)) -> Verdict {
+        let View { path, dev, now, .. } = *v;
+        let queued = path.backlog().packets;
+        match wake {
+            Wake::Idle => hold!(WorkConservation, queued == 0, "Idle with {queued} packets queued"),
+            Wake::More => {
+                hold!(
+                    Liveness,
+                    queued > 0 && sent == budget,
+                    "More with {queued} queued, {sent} of {budget} sent"
+                );
+            }
+            Wake::Device => {
+                let stopped = !path.cx().stopped_queues().is_empty();
+                let busy = dev.held_packets() > 0 || dev.last_promise == Some(0) || stopped;
+                hold!(Liveness, queued > 0, "Device with nothing queued");
+                hold!(Liveness, frozen || busy, "Device, which holds nothing and would take more");
+            }
+            Wake::At(t, _) => {
+                hold!(HonestWake, t > now, "At({t}) at {now}");
+                hold!(Liveness, queued > 0, "At with nothing queued");
+                hold!(Liveness, !frozen, "At while frozen");
+                let mut rules = self.rules.iter();
+                let mut kept = None;
+                path.tree().visit(&mut |place, node| {
+                    let rule = rules.next().cloned().unwrap_or_default();
+                    // Below multiq a packet may be for a queue that is stopped, and one at the front holds up the others.
+                    let stopped = !path.cx().stopped_queues().is_empty() && self.by_queue();
+                    if rule.leaf && !rule.shaped && !node.is_empty() && !stopped {
+                        kept = Some((rule.kind, place.parent));
+                    }
+                });
+                hold!(
+                    WorkConservation,
+                    kept.is_none(),
+                    "At, and no shaper holds back the packets in {kept:?}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a qdisc of the tree keeps packets for stopped queues.
+    fn by_queue(&self) -> bool {
+        self.rules.iter().any(|rule| ["mq", "mqprio", "multiq"].contains(&rule.kind))
+    }
+
+    /// Law 4, from one wake to the next.
+    fn honesty(
+        &mut self,
+        v: &View<'_>,
+        wake: Wake,
+        frozen: bool,
+        (budget, sent, dropped): (u32, u32, u32),
+    ) -> Verdict {
+        let View { dev, now, .. } = *v;
+        let progress = sent + dropped > 0;
+        if let Some(t) = self.promise.filter(|t| now < *t) {
+            hold!(HonestWake, sent == 0, "{sent} packets left at {now}, promised was nothing before {t}");
+            if let Wake::At(again, _) = wake {
+                hold!(HonestWake, again >= t || progress, "promised {t}, at {now} it is {again}");
+            }
+        }
+        let asked = !frozen && budget > 0 && dev.last_promise.is_some_and(|p| p > 0) && wake != Wake::Device;
+        if progress {
+            self.stuck = 0;
+        } else if asked && self.promise.is_some_and(|t| now >= t) {
+            self.stuck += 1;
+            let most = STUCK_MAX + moves(v.path);
+            hold!(HonestWake, self.stuck < most, "{} wakes in a row without progress", self.stuck);
+        }
+        match wake {
+            Wake::At(t, _) => self.promise = Some(t),
+            Wake::Idle => self.promise = None,
+            Wake::Device | Wake::More => {}
+        }
+        Ok(())
+    }
+}
+
+/// How often a packet may still pass from one qdisc to one below it, which is progress that no device sees.
+fn moves(path: &TxPath<Frame>) -> u32 {
+    let mut moves = 0;
+    path.tree().visit(&mut |_, node| {
+        if OWN_QUEUE.contains(&node.qdisc().spec().kind) {
+            moves += u32::try_from(node.books().queued.packets).unwrap_or(u32::MAX / 16);
+        }
+    });
+    moves
+}
+
+/// Laws 1 and 5 at one node.
+fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: &NodeRule) -> Verdict {
+    // `queued` is what was admitted, sent and dropped: it has to be what waits, which nobody counts.
+    let queued = node.books().queued;
+    let (mut waits, mut wire) = (Tally::default(), Tally::default());
+    waiting_below(path, node, &mut |m| {
+        waits.add(m.wire_len);
+        wire.add(path.cx().pool.wire_len(m));
+    });
+    // Above a size table the bytes are those on the wire, and below it those that it charges.
+    let alike = queued == waits || queued == wire;
+    hold!(Conservation, alike, "{queued:?} by the books, {waits:?} wait, {wire:?} on the wire");
+    let mut own = queued;
+    if let Some(m) = node.held(&path.cx().pool) {
+        own = Tally { packets: queued.packets - 1, bytes: queued.bytes - u64::from(m.wire_len) };
+    }
+    if !rule.leaf && !rule.band && !OWN_QUEUE.contains(&rule.kind) {
+        // By the books of the classes, and on the wire, which a class with a size table does not count in.
+        let mut below = Tally::default();
+        for class in node.qdisc().classes() {
+            below.packets += class.node.books().queued.packets;
+            below.bytes += class.node.books().queued.bytes;
+        }
+        if own != below {
+            let wire: u64 = node.qdisc().classes().iter().map(|c| wire_bytes(path, &c.node)).sum();
+            let alike = own == Tally { bytes: wire, ..below };
+            hold!(Conservation, alike, "{own:?} queued, {below:?} in its classes, {wire} bytes on the wire");
+        }
+    }
+    // What a shaper above holds back is not in the qdisc any more.
+    hold!(Bounds, rule.packets.is_none_or(|l| own.packets <= l), "{own:?} queued, limit {:?}", rule.packets);
+    hold!(Bounds, rule.bytes.is_none_or(|l| own.bytes <= l), "{own:?} queued, limit {:?}", rule.bytes);
+    if let Some(limit) = rule.memory {
+        let mut used = 0;
+        node.qdisc().counters(&mut |c, n| used = if c.key == "memory_used" { n } else { used });
+        hold!(Bounds, used <= limit, "memory {used}, limit {limit}");
+    }
+    Ok(())
+}
+
+/// Shows what waits in a node and below.
+fn waiting_below(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, f: &mut dyn FnMut(&Meta)) {
+    node.queued(&path.cx().pool, f);
+    node.qdisc().classes().iter().for_each(|class| waiting_below(path, &class.node, f));
+}
+
+/// Wire bytes of what waits in a node and below, whatever is charged.
+fn wire_bytes(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node) -> u64 {
+    let mut sum = 0;
+    waiting_below(path, node, &mut |m| sum += u64::from(path.cx().pool.wire_len(m)));
+    sum
+}
+
+/// An option as shown: key, exact text, JSON.
+type ShownOption = (&'static str, String, Json);
+
+/// Everything that a refused change must leave as it was.
+#[derive(Debug, PartialEq)]
+pub struct Snapshot {
+    nodes: Vec<(Handle, &'static str, Vec<ShownOption>, Books)>,
+    classes: Vec<(Handle, ClassAt, Vec<String>)>,
+    dropped: Tally,
+    live: usize,
+}
+
+/// Takes one.
+pub fn snapshot(path: &TxPath<Frame>) -> Snapshot {
+    let (mut nodes, mut classes) = (Vec::new(), Vec::new());
+    path.tree().visit(&mut |_, node| {
+        nodes.push((node.handle(), node.qdisc().spec().kind, shown(node.qdisc()), node.books()));
+        classes.extend(classes_of(node.qdisc()).into_iter().map(|(at, words)| (node.handle(), at, words)));
+    });
+    Snapshot { nodes, classes, dropped: path.cx().dropped(), live: path.cx().pool.live() }
+}
+
+impl Snapshot {
+    /// The first difference, in words.
+    pub fn differs_from(&self, other: &Self) -> Option<String> {
+        if self.nodes.len() != other.nodes.len() {
+            return Some(format!("{} nodes became {}", self.nodes.len(), other.nodes.len()));
+        }
+        let changed = self.nodes.iter().zip(&other.nodes).find(|(a, b)| a != b);
+        if let Some((a, b)) = changed {
+            return Some(format!("{a:?} became {b:?}"));
+        }
+        if self.classes != other.classes {
+            return Some(format!("classes {:?} became {:?}", self.classes, other.classes));
+        }
+        (self != other)
+            .then(|| format!("{:?} became {:?}", (self.dropped, self.live), (other.dropped, other.live)))
+    }
+}

@@ -1,0 +1,308 @@
+//! Random configurations from a kind's declarations, and what a qdisc prints of itself.
+
+use txweir_core::base::chance::{Percent, Probability};
+use txweir_core::base::link::LinkLayer;
+use txweir_core::base::rng::Rng;
+use txweir_core::law::pi2::Gain;
+use txweir_core::qdisc::cake::{self, Framing};
+use txweir_core::qdisc::dualpi2::{Share, Step};
+use txweir_core::qdisc::ets::Quanta;
+use txweir_core::qdisc::mqprio::{Mode, Preemption, Ranges, Rates, Shaper};
+use txweir_core::qdisc::red::Qevent;
+use txweir_core::qdisc::rough::Profile;
+use txweir_core::qdisc::sfq::Seconds;
+use txweir_core::sched::classful::{ClassAt, ClassSpec};
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::sched::spec::Spec;
+use txweir_core::text::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot};
+use txweir_core::text::params::{Group, Param, Shown};
+use txweir_core::text::value::{
+    Hex, Json, Mask, Name, NanosBare, PrioMap, Triple, Value, Words, exact_of, text_of,
+};
+use txweir_core::{Bytes, Env, Nanos, Packets, Rate};
+
+/// True with a chance of `n` in `of`.
+pub fn chance(rng: &mut Rng, n: u64, of: u64) -> bool {
+    rng.below(of) < n
+}
+
+/// One of `items`.
+pub fn pick<'a, T>(rng: &mut Rng, items: &'a [T]) -> &'a T {
+    &items[rng.below(items.len() as u64) as usize]
+}
+
+/// A number whose logarithm is uniform: small ones and large ones alike, 0 now and then.
+pub fn log_uniform(rng: &mut Rng, max: u64) -> u64 {
+    let bits = rng.below(65 - u64::from(max.leading_zeros()));
+    rng.below(1 << bits).min(max)
+}
+
+/// Words that set `param` to something of its type, not necessarily in its range.
+fn value_words(param: &Param, rng: &mut Rng) -> Vec<String> {
+    if chance(rng, 1, 6) {
+        // The ends of the range, as the declaration names them.
+        let ends: Vec<&str> = param.range.split([' ', ',']).filter(|w| starts_with_digit(w)).collect();
+        if !ends.is_empty() {
+            return vec![(*pick(rng, &ends)).into()];
+        }
+    }
+    let rough = chance(rng, 1, 3);
+    let text = |exact: String, rounded: String| vec![if rough { rounded } else { exact }];
+    match param.expected {
+        e if e == Packets::EXPECTED => {
+            let v = Packets(log_uniform(rng, 2000) as u32);
+            text(exact_of(&v), v.0.to_string())
+        }
+        e if e == Bytes::EXPECTED => {
+            let v = Bytes(log_uniform(rng, 4 << 20));
+            text(exact_of(&v), text_of(&v))
+        }
+        e if e == Rate::EXPECTED => {
+            let v = Rate(log_uniform(rng, 10_000_000_000));
+            text(exact_of(&v), text_of(&v))
+        }
+        e if e == Nanos::EXPECTED => {
+            let v = Nanos(log_uniform(rng, 2_000_000_000));
+            text(exact_of(&v), text_of(&v))
+        }
+        e if e == PrioMap::EXPECTED => {
+            let max = 1 + rng.below(16);
+            (0..1 + rng.below(16)).map(|_| rng.below(max).to_string()).collect()
+        }
+        e if e == Quanta::EXPECTED => {
+            (0..1 + rng.below(8)).map(|_| log_uniform(rng, 1 << 14).to_string()).collect()
+        }
+        e if e == LinkLayer::EXPECTED => vec![(*pick(rng, &["ethernet", "atm", "adsl"])).into()],
+        e if e == Name::EXPECTED => {
+            vec![(*pick(rng, &["up", "up-2", "all.queues_of-the-link.eth0.1234", "9"])).into()]
+        }
+        e if e == Probability::EXPECTED => {
+            let v = Probability(log_uniform(rng, 1 << 32));
+            text(exact_of(&v), text_of(&v))
+        }
+        e if e == Framing::EXPECTED => vec![(rng.below(321) as i64 - 64).to_string()],
+        e if e == cake::Mask::EXPECTED => vec![format!("{:#x}", log_uniform(rng, 0xffff_ffff))],
+        e if e == Hex::EXPECTED => vec![format!("{:x}", log_uniform(rng, 0xffff_ffff))],
+        e if e == u16::EXPECTED => vec![log_uniform(rng, u64::from(u16::MAX)).to_string()],
+        e if e == Percent::EXPECTED => percents(rng, 1),
+        e if e == Gain::EXPECTED => vec![exact_of(&Gain(log_uniform(rng, 1 << 14) as u32))],
+        e if e == Step::EXPECTED => match chance(rng, 1, 2) {
+            true => vec![exact_of(&Step::Packets(rng.below(20) as u32))],
+            false => vec![exact_of(&Step::Time(Nanos(log_uniform(rng, 100_000_000))))],
+        },
+        e if e == Share::EXPECTED => vec![exact_of(&Share(rng.below(101) as u32))],
+        e if e == Profile::EXPECTED => vec![(*pick(rng, &["df2013", "df2017"])).into()],
+        e if e == Places::EXPECTED => vec![log_uniform(rng, 2000).to_string()],
+        e if e == Delay::EXPECTED => {
+            let mut words = vec![exact_of(&Nanos(log_uniform(rng, 1_000_000_000)))];
+            if chance(rng, 1, 2) {
+                words.push(exact_of(&Nanos(log_uniform(rng, 100_000_000))));
+                words.extend(chance(rng, 1, 3).then(|| "25%".to_string()));
+            }
+            words
+        }
+        e if e == Chance::EXPECTED => percents(rng, 2),
+        e if e == Loss::EXPECTED => match rng.below(3) {
+            0 => percents(rng, 2),
+            1 => [vec!["state".into()], percents(rng, 5)].concat(),
+            _ => [vec!["gemodel".into()], percents(rng, 4)].concat(),
+        },
+        e if e == LinkRate::EXPECTED => {
+            let mut words = vec![exact_of(&Rate(log_uniform(rng, 1_000_000_000)))];
+            let more = ["-14", "48", "5"].map(String::from);
+            words.extend(more.into_iter().take(rng.below(4) as usize));
+            words
+        }
+        e if e == Shape::EXPECTED => vec![(*pick(rng, &SHAPES)).into()],
+        e if e == Slot::EXPECTED => {
+            let mut words = match chance(rng, 1, 3) {
+                true => vec!["distribution".into(), (*pick(rng, &SHAPES)).into(), "1ms".into()],
+                false => vec!["500us".into()],
+            };
+            words.push(exact_of(&Nanos(500_000 + log_uniform(rng, 100_000_000))));
+            words.extend(
+                chance(rng, 1, 2)
+                    .then(|| ["packets".into(), log_uniform(rng, 50).to_string()])
+                    .into_iter()
+                    .flatten(),
+            );
+            words
+        }
+        e if e == Ranges::EXPECTED => {
+            let queues = rng.below(5);
+            (0..1 + queues).map(|q| format!("{}@{}", rng.below(3), 2 * q)).collect()
+        }
+        e if e == Rates::EXPECTED => {
+            (0..1 + rng.below(4)).map(|_| exact_of(&Rate(log_uniform(rng, 1_000_000_000)))).collect()
+        }
+        e if e == Preemption::EXPECTED => {
+            (0..1 + rng.below(4)).map(|_| (*pick(rng, &["E", "P"])).into()).collect()
+        }
+        e if e == Mode::EXPECTED => vec![(*pick(rng, &["dcb", "channel"])).into()],
+        e if e == Shaper::EXPECTED => vec![(*pick(rng, &["dcb", "bw_rlimit"])).into()],
+        e if e == u64::EXPECTED => vec![rng.next_u64().to_string()],
+        e if e == Seconds::EXPECTED => vec![(log_uniform(rng, 100) as i64 - 1).to_string()],
+        e if e == u32::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
+        e if e == Mask::EXPECTED => vec![log_uniform(rng, 1 << 14).to_string()],
+        e if e == NanosBare::EXPECTED => {
+            let v = NanosBare(log_uniform(rng, 2_000_000_000));
+            text(exact_of(&v), text_of(&v))
+        }
+        e if e == Triple::EXPECTED => {
+            (0..3).map(|_| ((1 << 14) + log_uniform(rng, 1 << 20)).to_string()).collect()
+        }
+        other => panic!("no generator for values that are \"{other}\": teach `value_words` this type"),
+    }
+}
+
+/// Shapes of distributions, in tc's words and as numbers.
+const SHAPES: [&str; 5] = ["uniform", "normal", "pareto", "paretonormal", "-8192,0,4096,9000"];
+
+/// One to `n` percentages.
+fn percents(rng: &mut Rng, n: u64) -> Vec<String> {
+    (0..1 + rng.below(n)).map(|_| exact_of(&Percent(log_uniform(rng, u64::from(u32::MAX)) as u32))).collect()
+}
+
+fn starts_with_digit(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// Random words: well-formed, perhaps refused.
+pub fn random(spec: &Spec, rng: &mut Rng) -> Vec<String> {
+    if spec.kind == "mqprio" && chance(rng, 1, 2) {
+        // Words that fit together by chance hardly ever do.
+        let words = pick(rng, &["num_tc 1 map 0 queues 2@0 hw 0", "num_tc 2 map 0 1 1 queues 1@0 1@1 hw 0"]);
+        return words.split(' ').map(String::from).collect();
+    }
+    random_of(spec.params, rng)
+}
+
+/// Random words for some of these parameters.
+pub fn random_of(params: &'static [Param], rng: &mut Rng) -> Vec<String> {
+    let (n, of) = *pick(rng, &[(1, 8), (1, 2), (3, 4)]);
+    let mut words = Vec::new();
+    for param in params {
+        // A qevent is always refused.
+        if param.expected != Qevent::EXPECTED && chance(rng, n, of) {
+            let alone = !param.alone.is_empty() && chance(rng, 1, 2);
+            words.push((*pick(rng, if alone { param.alone } else { param.words })).to_string());
+            if !param.flag && !alone {
+                words.extend(value_words(param, rng));
+            }
+        }
+    }
+    words
+}
+
+/// Random words that the kind takes.
+pub fn legal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
+    for _ in 0..2000 {
+        let words = random(spec, rng);
+        if build(spec, &words, env).is_some() {
+            return words;
+        }
+    }
+    panic!("2000 random configurations of {} and none is legal: teach `value_words` its ranges", spec.kind)
+}
+
+/// Random words that a new class of the kind takes, as far as that can be told without its qdisc. What must be given is.
+pub fn legal_class(classes: &ClassSpec, env: &Env, rng: &mut Rng) -> Vec<String> {
+    for _ in 0..2000 {
+        let mut words = random_of(classes.params, rng);
+        for param in classes.params.iter().filter(|p| p.about.ends_with("Must be given.")) {
+            if !words.iter().any(|w| param.words.contains(&w.as_str())) {
+                words.push(param.words[0].into());
+                words.extend(value_words(param, rng));
+            }
+        }
+        if with_words(&words, |w| classes.read(w, env).is_ok()) {
+            return words;
+        }
+    }
+    panic!("2000 random classes of {} and none is legal: teach `value_words` their ranges", classes.kind)
+}
+
+/// The classes that commands have made, or may change: which they are, and the words that make them.
+pub fn classes_of(qdisc: &dyn Qdisc) -> Vec<(ClassAt, Vec<String>)> {
+    let mut all = Vec::new();
+    if let Some(classes) = qdisc.user_classes() {
+        classes.list(&mut |class| {
+            let mut words = Vec::new();
+            classes.options(class.at.minor, &mut |s| push_words(&mut words, &s));
+            all.push((class.at, words));
+        });
+    }
+    all
+}
+
+/// Words that no kind takes: an unknown key, a value missing, a value that is none, something out of range.
+pub fn illegal(spec: &Spec, env: &Env, rng: &mut Rng) -> Vec<String> {
+    let mut words = legal(spec, env, rng);
+    let keyed: Vec<&Param> = spec.params.iter().filter(|p| !p.flag).collect();
+    let tail: &[&str] = match (rng.below(3), keyed.is_empty()) {
+        (0, _) | (_, true) => &["no_such_key"],
+        (1, _) => &[pick(rng, &keyed).words[0]],
+        _ => &[pick(rng, &keyed).words[0], "-999"],
+    };
+    words.extend(tail.iter().map(|w| (*w).to_string()));
+    words
+}
+
+/// A qdisc from words, if the kind takes them.
+pub fn build(spec: &Spec, words: &[String], env: &Env) -> Option<Box<dyn Qdisc>> {
+    with_words(words, |w| spec.build(w, env).ok())
+}
+
+/// Calls `f` with a cursor over owned words.
+pub fn with_words<R>(words: &[String], f: impl FnOnce(&mut Words<'_>) -> R) -> R {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    f(&mut Words::new(&words))
+}
+
+/// What a qdisc shows of its options: key, exact text (empty if not set), JSON.
+pub fn shown(qdisc: &dyn Qdisc) -> Vec<(&'static str, String, Json)> {
+    let mut all = Vec::new();
+    qdisc.options(&mut |s| {
+        let exact = if s.value.is_set() { exact_of(s.value) } else { String::new() };
+        all.push((s.param.key, exact, s.value.json()));
+    });
+    all
+}
+
+/// The words that make another like it, in exact form.
+pub fn printed(qdisc: &dyn Qdisc) -> Vec<String> {
+    let mut words = Vec::new();
+    qdisc.options(&mut |s| push_words(&mut words, &s));
+    words
+}
+
+fn push_words(words: &mut Vec<String>, s: &Shown<'_>) {
+    if !s.value.is_set() {
+        return;
+    }
+    words.extend(s.word.map(str::to_string));
+    if !s.param.flag {
+        words.extend(exact_of(s.value).split(' ').map(str::to_string));
+    }
+}
+
+/// Whether a value's JSON and exact text say the same: the number, in the unit that JSON has.
+pub fn agree(expected: &str, exact: &str, json: &Json) -> bool {
+    let digits: String = exact.chars().take_while(char::is_ascii_digit).collect();
+    match json {
+        Json::Bool(b) => exact == if *b { "on" } else { "off" } || (exact.is_empty() && !b),
+        // Words that are left out where they are the default, because tc refuses them beside others.
+        Json::Text(t) if [Mode::EXPECTED, Shaper::EXPECTED].contains(&expected) => {
+            t == exact || exact.is_empty() && t == "dcb"
+        }
+        Json::Text(t) | Json::Number(t) => t == exact,
+        Json::Null => false,
+        Json::Int(n) => n.to_string() == exact,
+        Json::Members(_) | Json::Rows(_) => false,
+        Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
+        Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
+            let unit = if expected == Nanos::EXPECTED { 1000 } else { 1 };
+            exact / unit == *n
+        }),
+    }
+}

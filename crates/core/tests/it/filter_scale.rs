@@ -1,0 +1,175 @@
+//! Filters by the hundred thousand, and for ever: what one more costs, and what is left of those that have gone.
+
+use std::time::{Duration, Instant as Clock};
+
+use txweir_core::classify::action::{Action, Control, Kind, State, Wanted};
+use txweir_core::classify::filter::flower::Field;
+use txweir_core::classify::filter::u32::{Key, Match, Selector};
+use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::classify::{
+    action::Run,
+    filter::{BlockId, Filters, Flower, Fw, Goal, Matchall, Named, Rule, U32, What},
+};
+use txweir_core::packet::headers::Headers;
+use txweir_core::{Handle, Instant, Meta};
+
+fn flower(address: u32) -> Rule {
+    let rule = Flower::default().with(Field::ETH_TYPE, 0x0800).with(Field::DST_IP, address.into());
+    Rule::Flower(rule)
+}
+
+fn named(prio: u16, handle: Option<u32>) -> Named {
+    Named { prio: Some(prio), protocol: Some(0x0800), handle, ..Named::default() }
+}
+
+fn class(minor: u32) -> Goal {
+    Goal { class: Handle(0x1_0000 + minor), ..Goal::default() }
+}
+
+fn dropping() -> Goal {
+    let action = Action::new(Kind::Gact(Default::default()), Control::Drop);
+    Goal { actions: vec![Wanted::New(None, Box::new(action))], ..Goal::default() }
+}
+
+fn add(filters: &mut Filters, block: BlockId, named: Named, rule: &Rule, goal: &Goal) -> Named {
+    filters.put(block, named, rule, goal, What::Add, Instant::ZERO).expect("a filter that can be added")
+}
+
+/// What the last of so many costs, each with an action of its own.
+fn cost(filters: &mut Filters, block: BlockId, from: u32, to: u32) -> Duration {
+    let begin = Clock::now();
+    for n in from..to {
+        add(filters, block, named(1, None), &flower(n), &dropping());
+    }
+    begin.elapsed() / (to - from)
+}
+
+/// One more costs about the same whether there are a thousand or 200 000: the bound is far above what memory and the depth of
+/// maps make of it, and far below anything that looks at all of them (a factor of 100).
+#[test]
+fn one_more_filter_costs_the_same_among_many() {
+    let mut filters = Filters::new();
+    let block = filters.add_block();
+    let few = cost(&mut filters, block, 0, 2_000);
+    cost(&mut filters, block, 2_000, 200_000);
+    let many = cost(&mut filters, block, 200_000, 202_000);
+    assert!(many < few.max(Duration::from_nanos(200)) * 30, "{few:?} among few, {many:?} among many");
+    // The lowest goes, and two come: the second does not look through all that are there.
+    let begin = Clock::now();
+    for n in 0..1_000 {
+        filters.delete(block, named(1, Some(1)), None).expect("there");
+        add(&mut filters, block, named(1, None), &flower(300_000 + 2 * n), &dropping());
+        add(&mut filters, block, named(1, None), &flower(300_001 + 2 * n), &dropping());
+    }
+    let each = begin.elapsed() / 3_000;
+    assert!(each < few.max(Duration::from_nanos(200)) * 30, "{few:?} among few, {each:?} with a gap");
+}
+
+fn frame() -> Vec<u8> {
+    let mut frame = vec![0; 64];
+    frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+    frame[16..18].copy_from_slice(&[0, 50]);
+    frame[23] = 17;
+    frame
+}
+
+fn classify(filters: &Filters, block: BlockId, state: &mut State) {
+    let (mut frame, mut meta) = (frame(), Meta::new(64));
+    meta.mark = 7;
+    let headers = Headers::parse_ethernet(&frame);
+    let mut packet = Packet::new(&mut frame, &mut meta, headers);
+    let mut run =
+        Run { actions: &filters.actions, state, outlet: &mut NoOutlet, now: Instant::ZERO, queues: 1 };
+    filters.classify(block, &mut packet, &mut run);
+}
+
+/// The counters of the one filter of a priority.
+fn counted(filters: &Filters, block: BlockId, prio: u16, state: &State, width: u32) -> Vec<u64> {
+    let mut all = Vec::new();
+    let table = filters.block(block).and_then(|b| b.chains[0].tables.iter().find(|t| t.prio == prio));
+    table.expect("a priority").visit(&mut |_, rule, _, hits| {
+        if !matches!(rule, Rule::U32(U32::Root)) {
+            all = (hits..hits + width).map(|id| state.hits(&filters.counters, id)).collect();
+        }
+    });
+    all
+}
+
+fn u32_of(keys: usize) -> Rule {
+    // A word of the destination, which is zero.
+    let keys = vec![Key { mask: 0xffff, value: 0, at: 16, next: false }; keys];
+    Rule::U32(U32::Filter(Box::new(Match {
+        selector: Some(Selector { keys, ..Selector::default() }),
+        ..Match::default()
+    })))
+}
+
+/// A million filters come and go, of kinds that count with one number and with many: as many numbers are left as there were at
+/// once, and a new filter has counted nothing, whichever reader is asked and whenever it was brought up to date.
+#[test]
+fn counters_are_used_again_and_begin_at_zero() {
+    let mut filters = Filters::new();
+    let block = filters.add_block();
+    let mut readers = [State::new(1), State::new(2), State::new(3)];
+    add(&mut filters, block, named(9, None), &Rule::Matchall(Matchall::default()), &class(9));
+    let mut most = 0;
+    for round in 0..250_000u32 {
+        let goal = class(1 + round % 7);
+        let wide = 1 + (round % 3) as usize;
+        add(&mut filters, block, named(1, None), &u32_of(wide), &goal);
+        add(&mut filters, block, named(2, Some(7)), &Rule::Fw(Fw::default()), &goal);
+        add(&mut filters, block, named(3, None), &Rule::Matchall(Matchall::default()), &goal);
+        if round % 25_000 < 3 {
+            let width = 3 + wide as u32;
+            for (at, reader) in readers.iter_mut().enumerate() {
+                // Before a reader is brought up to date, and after; one of them is so only now and then.
+                for _ in 0..2 {
+                    let shown = counted(&filters, block, 1, reader, width);
+                    assert!(shown.iter().all(|n| *n == 0), "round {round}, reader {at}: {shown:?}");
+                    assert_eq!(counted(&filters, block, 2, reader, 1), [0]);
+                    if at == 2 && round % 25_000 == 1 {
+                        break;
+                    }
+                    filters.fit(reader);
+                }
+                classify(&filters, block, reader);
+                let expected = if at == 2 && round % 25_000 == 1 { 0 } else { 1 };
+                assert_eq!(
+                    counted(&filters, block, 1, reader, 2),
+                    [expected; 2],
+                    "round {round}, reader {at}"
+                );
+            }
+        }
+        filters.delete(block, named(1, None), None).expect("there");
+        filters.delete(block, named(2, Some(7)), Some("fw")).expect("there");
+        filters.delete(block, named(3, None), None).expect("there");
+        if round == 3 {
+            most = filters.counters.len();
+        }
+    }
+    assert_eq!(filters.counters.len(), most, "numbers of {most} filters' counters are used again and again");
+    assert!(most <= 1 + 1 + (4 + 5 + 6) + 1 + 1, "{most}");
+}
+
+/// A replaced filter goes on counting; a u32 filter that gets other keys begins anew, and gives its numbers back.
+#[test]
+fn what_is_replaced_counts_on() {
+    let mut filters = Filters::new();
+    let block = filters.add_block();
+    let mut state = State::new(1);
+    let at = add(&mut filters, block, named(1, None), &u32_of(1), &class(1));
+    filters.fit(&mut state);
+    classify(&filters, block, &mut state);
+    let replace = |filters: &mut Filters, keys, minor| {
+        filters.put(block, at, &u32_of(keys), &class(minor), What::Replace, Instant::ZERO).expect("replaced");
+    };
+    replace(&mut filters, 1, 2);
+    assert_eq!(counted(&filters, block, 1, &state, 4), [1, 1, 0, 1]);
+    replace(&mut filters, 2, 2);
+    filters.fit(&mut state);
+    assert_eq!(counted(&filters, block, 1, &state, 5), [0; 5]);
+    replace(&mut filters, 1, 2);
+    replace(&mut filters, 2, 2);
+    assert_eq!(filters.counters.len(), 1 + 4 + 5);
+}

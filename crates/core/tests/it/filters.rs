@@ -1,0 +1,246 @@
+//! Filters and actions: which one decides, what follows, what is held, what is counted.
+
+use txweir_core::classify::action::gact::Chance;
+use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, State, Wanted};
+use txweir_core::classify::packet::{NoOutlet, Packet};
+use txweir_core::classify::{
+    action::Run,
+    filter::{ANY_PROTOCOL, BlockId, Filters, Goal, Matchall, Named, RESTARTS_MAX, Rule, Verdict, What},
+};
+use txweir_core::packet::headers::{Headers, ethertype};
+use txweir_core::{ErrorKind, Handle, Instant, Meta};
+
+const ALL: Rule = Rule::Matchall(Matchall { skip_hw: false });
+
+fn gact(control: Control) -> Action {
+    Action::new(Kind::Gact(Gact::default()), control)
+}
+
+fn new(action: Action) -> Wanted {
+    Wanted::New(None, Box::new(action))
+}
+
+fn goal(class: u32, actions: &[Wanted]) -> Goal {
+    Goal { class: Handle(class), actions: actions.to_vec() }
+}
+
+fn at(chain: u32, prio: u16) -> Named {
+    Named { chain, prio: Some(prio), ..Named::default() }
+}
+
+struct Bench {
+    filters: Filters,
+    block: BlockId,
+    state: State,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut filters = Filters::new();
+        let block = filters.add_block();
+        Self { filters, block, state: State::new(1) }
+    }
+    fn put(&mut self, named: Named, class: u32, actions: &[Wanted]) {
+        let goal = goal(class, actions);
+        self.filters.put(self.block, named, &ALL, &goal, What::Add, Instant::ZERO).unwrap();
+        self.filters.fit(&mut self.state);
+    }
+    /// What becomes of a packet of IPv4, and its metadata then.
+    fn send(&mut self) -> (Verdict, Meta) {
+        let mut frame = vec![0u8; 60];
+        frame[12..14].copy_from_slice(&ethertype::IPV4.to_be_bytes());
+        frame[14] = 0x45;
+        let mut meta = Meta::new(60);
+        let headers = Headers::parse_ethernet(&frame);
+        let mut packet = Packet::new(&mut frame, &mut meta, headers);
+        let mut run = Run {
+            actions: &self.filters.actions,
+            state: &mut self.state,
+            outlet: &mut NoOutlet,
+            now: Instant(5),
+            queues: 4,
+        };
+        let verdict = self.filters.classify(self.block, &mut packet, &mut run);
+        (verdict, meta)
+    }
+}
+
+#[test]
+fn the_lowest_priority_that_matches_decides() {
+    let mut b = Bench::new();
+    assert_eq!(b.send().0, Verdict::Unmatched);
+    b.put(at(0, 20), 0x1_0020, &[]);
+    b.put(Named { protocol: Some(ethertype::ARP), ..at(0, 5) }, 0x1_0005, &[]);
+    b.put(Named { protocol: Some(ethertype::IPV4), ..at(0, 10) }, 0x1_0010, &[]);
+    assert_eq!(b.send().0, Verdict::Class(Handle(0x1_0010)));
+    b.filters.delete(b.block, at(0, 10), None).unwrap();
+    assert_eq!(b.send().0, Verdict::Class(Handle(0x1_0020)));
+}
+
+#[test]
+fn continue_asks_the_next_and_pipe_at_the_end_passes() {
+    let mut b = Bench::new();
+    b.put(at(0, 1), 1, &[new(gact(Control::Continue))]);
+    b.put(at(0, 2), 2, &[new(gact(Control::Pipe)), new(gact(Control::Pipe))]);
+    assert_eq!(b.send().0, Verdict::Class(Handle(2)));
+    for (control, verdict) in [
+        (Control::Drop, Verdict::Drop),
+        (Control::Stolen, Verdict::Stolen),
+        (Control::Trap, Verdict::Stolen),
+        (Control::Queued, Verdict::Stolen),
+        (Control::Pass, Verdict::Class(Handle(3))),
+        (Control::Repeat, Verdict::Class(Handle(3))),
+    ] {
+        let mut b = Bench::new();
+        b.put(at(0, 1), 3, &[new(gact(control)), new(gact(Control::Drop))]);
+        assert_eq!(b.send().0, verdict, "{control:?}");
+    }
+}
+
+#[test]
+fn restarts_and_jumps_are_bounded() {
+    let mut b = Bench::new();
+    b.put(at(0, 1), 1, &[new(gact(Control::Reclassify))]);
+    assert_eq!(b.send().0, Verdict::Drop);
+    let (_, entry) = b.filters.actions.of_kind("gact").next().unwrap();
+    assert_eq!((entry.refs, entry.binds), (1, 1));
+    let id = b.filters.actions.find("gact", 1).unwrap();
+    assert_eq!(b.state.memory(id).unwrap().packets, RESTARTS_MAX as u64 + 1);
+
+    // The second jumps back to itself for ever.
+    let mut b = Bench::new();
+    b.put(at(0, 1), 1, &[new(gact(Control::Pipe)), new(gact(Control::Jump(1)))]);
+    assert_eq!(b.send().0, Verdict::Class(Handle(1)));
+    // Over the middle one.
+    let mut b = Bench::new();
+    b.put(
+        at(0, 1),
+        1,
+        &[
+            new(gact(Control::Jump(2))),
+            new(gact(Control::Drop)),
+            new(Action::new(
+                Kind::Skbedit(Skbedit { mark: Some((7, 0xff)), ..Skbedit::default() }),
+                Control::Pipe,
+            )),
+        ],
+    );
+    let (verdict, meta) = b.send();
+    assert_eq!((verdict, meta.mark), (Verdict::Class(Handle(1)), 7));
+    // To where there is none.
+    let mut b = Bench::new();
+    b.put(at(0, 1), 1, &[new(gact(Control::Jump(9))), new(gact(Control::Drop))]);
+    assert_eq!(b.send().0, Verdict::Class(Handle(1)));
+}
+
+#[test]
+fn goto_goes_to_a_chain_and_nowhere_if_it_is_empty() {
+    let mut b = Bench::new();
+    b.put(at(0, 1), 1, &[new(gact(Control::Goto(7)))]);
+    assert_eq!(b.send().0, Verdict::Unmatched);
+    b.put(at(7, 1), 2, &[new(gact(Control::Continue))]);
+    b.put(at(7, 2), 3, &[]);
+    assert_eq!(b.send().0, Verdict::Class(Handle(3)));
+    // A loop of two chains.
+    let mut b = Bench::new();
+    b.put(at(0, 1), 1, &[new(gact(Control::Goto(7)))]);
+    b.put(at(7, 1), 1, &[new(gact(Control::Goto(0)))]);
+    assert_eq!(b.send().0, Verdict::Drop);
+}
+
+#[test]
+fn a_shared_action_counts_for_all_and_goes_with_the_last() {
+    let mut b = Bench::new();
+    let id = b.filters.actions.add(Some(9), gact(Control::Continue), Instant::ZERO).unwrap();
+    let there = [Wanted::There("gact", 9)];
+    b.put(at(0, 1), 0, &there);
+    b.put(at(0, 2), 0, &there);
+    b.send();
+    assert_eq!(b.state.memory(id).unwrap().packets, 2);
+    assert_eq!(b.state.memory(id).unwrap().used, Some(Instant(5)));
+    let entry = b.filters.actions.entry(id).unwrap();
+    assert_eq!((entry.refs, entry.binds), (3, 2));
+    let err = b.filters.actions.delete("gact", 9).unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "action gact index 9: expected an action that no filter holds, given \"held by 2\""
+    );
+    b.filters.delete(b.block, Named::default(), None).unwrap();
+    assert_eq!(b.filters.actions.entry(id).unwrap().refs, 1);
+    b.filters.actions.delete("gact", 9).unwrap();
+    assert!(b.filters.actions.entry(id).is_none());
+    // A new one in its place begins at nothing.
+    b.put(at(0, 1), 0, &[new(gact(Control::Pass))]);
+    assert_eq!(b.state.memory(id).unwrap().packets, 0);
+}
+
+#[test]
+fn a_filter_is_added_whole_or_not_at_all() {
+    let mut b = Bench::new();
+    let missing = goal(0, &[new(gact(Control::Pass)), Wanted::There("gact", 77)]);
+    let err = b.filters.put(b.block, at(0, 1), &ALL, &missing, What::Add, Instant::ZERO).unwrap_err();
+    assert_eq!((err.kind, err.key.as_deref()), (ErrorKind::NotFound, Some("index")));
+    assert_eq!(b.filters.actions.of_kind("gact").count(), 0);
+    assert!(b.filters.block(b.block).unwrap().chains.is_empty());
+    b.put(at(0, 1), 0, &[]);
+    let one = goal(0, &[new(gact(Control::Drop))]);
+    let err = b.filters.put(b.block, at(0, 1), &ALL, &one, What::Add, Instant::ZERO).unwrap_err();
+    assert_eq!(err.to_string(), "filter matchall handle: expected no such filter yet, given \"0x1\"");
+    assert_eq!(b.filters.actions.of_kind("gact").count(), 0);
+    b.filters.put(b.block, at(0, 1), &ALL, &one, What::Replace, Instant::ZERO).unwrap();
+    b.filters.fit(&mut b.state);
+    assert_eq!(b.send().0, Verdict::Drop);
+    let wrong = Named { protocol: Some(ethertype::ARP), ..at(0, 1) };
+    let err = b.filters.put(b.block, wrong, &ALL, &one, What::Replace, Instant::ZERO).unwrap_err();
+    assert_eq!(
+        err.to_string(),
+        "filter protocol: expected protocol 0x0003, which priority 1 has, given \"0x0806\""
+    );
+}
+
+#[test]
+fn priorities_are_made_up_from_the_front() {
+    let mut b = Bench::new();
+    let prios = [0, 0, 0].map(|_| {
+        let put = b.filters.put(b.block, Named::default(), &ALL, &Goal::default(), What::Add, Instant::ZERO);
+        let named = put.unwrap();
+        (named.prio, named.protocol)
+    });
+    let all = Some(ANY_PROTOCOL);
+    assert_eq!(prios, [(Some(0xc000), all), (Some(0xbfff), all), (Some(0xbffe), all)]);
+    // In front of the first there is nothing: it begins anew.
+    b.put(at(0, 1), 0, &[]);
+    b.filters.delete(b.block, at(0, 0xc000), None).unwrap();
+    let put = b.filters.put(b.block, Named::default(), &ALL, &Goal::default(), What::Add, Instant::ZERO);
+    assert_eq!(put.unwrap().prio, Some(0xc000));
+}
+
+#[test]
+fn gact_does_something_else_now_and_then() {
+    let every = Gact { instead: Some((Chance::Every(3), Control::Drop)) };
+    let mut b = Bench::new();
+    b.put(at(0, 1), 0, &[new(Action::new(Kind::Gact(every), Control::Pass))]);
+    let dropped: Vec<bool> = (0..9).map(|_| b.send().0 == Verdict::Drop).collect();
+    assert_eq!(dropped, [false, false, true, false, false, true, false, false, true]);
+    let id = b.filters.actions.find("gact", 1).unwrap();
+    assert_eq!(b.state.memory(id).unwrap().drops, 3);
+    let random = Gact { instead: Some((Chance::Random(4), Control::Drop)) };
+    let mut b = Bench::new();
+    b.put(at(0, 1), 0, &[new(Action::new(Kind::Gact(random), Control::Pass))]);
+    let dropped = (0..4000).filter(|_| b.send().0 == Verdict::Drop).count();
+    assert!((850..1150).contains(&dropped), "{dropped}");
+}
+
+#[test]
+fn skbedit_sets_what_it_is_given() {
+    let edit = |edit: Skbedit| {
+        let mut b = Bench::new();
+        b.put(at(0, 1), 0, &[new(Action::new(Kind::Skbedit(edit), Control::Pipe))]);
+        b.send().1
+    };
+    let m = edit(Skbedit { priority: Some(6), mark: Some((0xabcd, 0xff)), ..Skbedit::default() });
+    assert_eq!((m.priority, m.mark), (6, 0xcd));
+    assert_eq!(edit(Skbedit { queue_mapping: Some(3), ..Skbedit::default() }).queue, 3);
+    // The device has four queues.
+    assert_eq!(edit(Skbedit { queue_mapping: Some(4), ..Skbedit::default() }).queue, 0);
+}

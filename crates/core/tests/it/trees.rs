@@ -1,0 +1,411 @@
+//! Mistakes that schedulers of trees have made in the field, each as a test of every kind with several classes: a child that
+//! empties inside a dequeue, counts that go below zero, lists of active classes that lose or double a member, a class told
+//! twice that it is empty. And what a tree refuses.
+
+use txweir_core::model::testing::VecDevice;
+use txweir_core::packet::route::DEPTH_MAX;
+use txweir_core::qdisc::KINDS;
+use txweir_core::sched::cx::Cx;
+use txweir_core::sched::node::Node;
+use txweir_core::sched::spec::Spec;
+use txweir_core::text::value::Words;
+use txweir_core::{
+    Admitted, ConfigError, Env, Handle, Instant, Meta, PathConfig, Role, Tally, Tree, TxPath, Wake,
+};
+
+/// What the root is told, and each of its classes.
+fn words(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
+    match kind {
+        "ets" => (&["bands", "3"], &[]),
+        "htb" => (&[], &["rate", "100gbit", "burst", "1mb", "cburst", "1mb"]),
+        "mqprio" => (&["num_tc", "2", "map", "0", "1", "1", "queues", "1@0", "3@1", "hw", "0"], &[]),
+        "red" => (&["limit", "100000", "avpkt", "1000", "bandwidth", "10mbit"], &[]),
+        "tbf" => (&["rate", "8mbit", "burst", "2000", "limit", "100000"], &[]),
+        _ => (&[], &[]),
+    }
+}
+
+/// A path whose root has this kind and classes 1:1 to 1:3, with room in the device for nothing; `None` if it has fewer.
+struct Lane {
+    path: TxPath<u32>,
+    dev: VecDevice<u32>,
+    now: Instant,
+    next: u32,
+}
+
+impl Lane {
+    fn new(spec: &'static Spec) -> Option<Self> {
+        let (root, class) = words(spec.kind);
+        let env = Env { queues: 4, ..Env::default() };
+        let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
+        let path = TxPath::new(config).unwrap();
+        let mut lane = Self { path, dev: VecDevice::with_slots(0), now: Instant::from_secs(1), next: 0 };
+        if spec.one_class {
+            return None;
+        }
+        lane.add(Handle::ROOT, 1, spec.kind, root).unwrap();
+        if spec.classes.is_some_and(|c| c.made) {
+            for minor in 1..=3 {
+                let id = Handle::new(1, minor);
+                lane.path
+                    .configure(lane.now, &mut lane.dev, |tree, cx| {
+                        tree.add_class(Handle::new(1, 0), id, None, &mut Words::new(class), cx)
+                    })
+                    .unwrap();
+            }
+        }
+        let classes = lane.path.tree().root().qdisc().classes().iter().filter(|c| c.minor != 0).count();
+        (classes >= 3).then_some(lane)
+    }
+
+    fn add(
+        &mut self,
+        parent: Handle,
+        major: u16,
+        kind: &str,
+        options: &[&str],
+    ) -> Result<Handle, ConfigError> {
+        self.path.configure(self.now, &mut self.dev, |tree, cx| {
+            tree.replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(options), cx)
+        })
+    }
+
+    fn change(&mut self, parent: Handle, options: &[&str]) {
+        self.path
+            .configure(self.now, &mut self.dev, |tree, cx| {
+                tree.change(parent, None, &mut Words::new(options), cx)
+            })
+            .unwrap();
+    }
+
+    /// A packet for a class of the root, and in it for one of the qdisc there.
+    fn put(&mut self, minor: u16, below: Handle, len: u32) -> Admitted<u32> {
+        let mut meta = Meta::new(len).priority(Handle::new(1, minor).0);
+        meta.class = below;
+        meta.queue = minor - 1;
+        self.next += 1;
+        self.path.submit(self.now, self.next, meta, &mut self.dev)
+    }
+
+    /// Lets out at most so many.
+    fn out(&mut self, slots: u32) -> Wake {
+        let sent = self.dev.sent().len();
+        self.dev.set_slots(slots);
+        let wake = self.path.drain(self.now, slots, &mut self.dev);
+        assert!(self.dev.sent().len() - sent <= slots as usize);
+        self.dev.finish(usize::MAX);
+        self.path.reap(self.now, &mut self.dev, |_| {});
+        self.dev.set_slots(0);
+        wake
+    }
+
+    fn sent(&self) -> &[u32] {
+        self.dev.sent()
+    }
+
+    /// The books of every node agree with themselves and with those below.
+    fn audit(&self) {
+        fn sum(node: &Node) -> Tally {
+            let mut below = Tally::default();
+            let classes = node.qdisc().classes();
+            for class in classes {
+                let queued = sum(&class.node);
+                below.packets += queued.packets;
+                below.bytes += queued.bytes;
+            }
+            let books = node.books();
+            assert_eq!(
+                books.admitted.packets,
+                books.sent.packets + books.dropped.packets + books.queued.packets,
+                "{books:?}"
+            );
+            if !classes.is_empty() {
+                assert_eq!(books.queued, below, "{}", node.qdisc().spec().kind);
+            }
+            books.queued
+        }
+        let queued = sum(self.path.tree().root());
+        assert_eq!(queued.packets, self.path.cx().pool.live() as u64);
+    }
+}
+
+/// Runs `test` on every kind with several classes, and says how many there were.
+fn every_kind(test: impl Fn(&'static str, Lane)) {
+    let mut met = 0;
+    for spec in KINDS.iter().filter(|s| s.flags.classful) {
+        if let Some(lane) = Lane::new(spec) {
+            met += 1;
+            test(spec.kind, lane);
+        }
+    }
+    assert!(met >= 2, "{met}");
+}
+
+/// A tbf in class 1:1 whose bucket was made too small for what waits in it: asked for a packet, it drops all it has.
+fn hollow(lane: &mut Lane) {
+    lane.add(Handle::new(1, 1), 10, "tbf", &["rate", "100gbit", "burst", "10kb", "limit", "1mb"]).unwrap();
+    for _ in 0..3 {
+        assert_eq!(lane.put(1, Handle::NONE, 1500), Admitted::Queued);
+    }
+    lane.change(Handle::new(1, 1), &["rate", "100gbit", "burst", "1000", "limit", "1mb"]);
+}
+
+/// Ledger: "child empties inside dequeue, its parent leaves the active tree while siblings wait".
+#[test]
+fn a_child_that_empties_inside_a_dequeue_stalls_nobody() {
+    every_kind(|kind, mut lane| {
+        hollow(&mut lane);
+        assert_eq!(lane.put(2, Handle::NONE, 1000), Admitted::Queued);
+        assert_eq!(lane.put(3, Handle::NONE, 1000), Admitted::Queued);
+        assert_eq!(lane.out(64), Wake::Idle, "{kind}");
+        let mut sent = lane.sent().to_vec();
+        sent.sort_unstable();
+        assert_eq!(sent, [4, 5], "{kind}");
+        lane.audit();
+        // It takes its place again, once.
+        assert_eq!(lane.put(1, Handle::NONE, 900), Admitted::Queued);
+        assert_eq!(lane.put(2, Handle::NONE, 900), Admitted::Queued);
+        assert_eq!((lane.out(64), lane.sent().len()), (Wake::Idle, 4), "{kind}");
+        lane.audit();
+    });
+}
+
+/// Ledger: "notification twice". A class is emptied by its own dequeue, by a change, by a purge and by a graft, each when it is
+/// empty already.
+#[test]
+fn a_class_emptied_twice_takes_nothing_from_its_siblings() {
+    every_kind(|kind, mut lane| {
+        hollow(&mut lane);
+        assert_eq!(lane.put(2, Handle::NONE, 1000), Admitted::Queued);
+        assert_eq!(lane.put(2, Handle::NONE, 1000), Admitted::Queued);
+        assert_ne!(lane.out(1), Wake::Idle, "{kind}: one is left");
+        lane.change(Handle::new(1, 1), &["rate", "1gbit", "burst", "900", "limit", "1kb"]);
+        lane.add(Handle::new(1, 1), 11, "fq_codel", &[]).unwrap();
+        let place = Handle::new(1, 1);
+        for _ in 0..2 {
+            let delete = lane.path.configure(lane.now, &mut lane.dev, |tree, cx| tree.delete(place, cx));
+            lane.audit();
+            // There is a default one after the first.
+            let _ = delete;
+        }
+        assert_eq!(lane.path.backlog(), Tally { packets: 1, bytes: 1000 }, "{kind}");
+        assert_eq!((lane.out(64), lane.sent().len()), (Wake::Idle, 2), "{kind}");
+        lane.audit();
+    });
+}
+
+/// Ledger: "qlen underflow". What is dropped three levels down, for a packet of another flow, is taken off every ancestor
+/// once.
+#[test]
+fn a_drop_deep_down_is_taken_off_every_ancestor_once() {
+    every_kind(|kind, mut lane| {
+        lane.add(Handle::new(1, 1), 10, "prio", &[]).unwrap();
+        lane.add(Handle::new(10, 1), 20, "tbf", &["rate", "1gbit", "burst", "10kb", "limit", "1mb"]).unwrap();
+        lane.add(Handle::new(20, 1), 30, "fq_codel", &["limit", "4", "flows", "8"]).unwrap();
+        for i in 0..40 {
+            let mut meta = Meta::new(1000).priority(Handle::new(1, 1).0).hash(u32::MAX / 8 * (i % 3));
+            meta.class = Handle::new(10, 1);
+            let answer = lane.path.submit(lane.now, i, meta, &mut lane.dev);
+            assert!(matches!(answer, Admitted::Queued | Admitted::Dropped(_)), "{kind} {answer:?}");
+            lane.audit();
+            if i % 7 == 0 {
+                let _ = lane.out(1);
+                lane.audit();
+            }
+        }
+        lane.change(Handle::new(20, 1), &["limit", "1"]);
+        lane.audit();
+        while lane.path.backlog().packets > 0 {
+            if let Wake::At(t, _) = lane.out(64) {
+                lane.now = t;
+            }
+            lane.audit();
+        }
+        let books = lane.path.tree().root().books();
+        assert_eq!(books.queued, Tally::default(), "{kind}");
+        assert!(books.dropped.packets > 20 && books.sent.packets > 3, "{kind} {books:?}");
+    });
+}
+
+/// Ledger: "active-list corruption". Classes are emptied from outside while they are active, and filled again: each is served
+/// in its turn, none is lost and none comes twice.
+#[test]
+fn a_class_emptied_from_outside_and_filled_again_is_active_once() {
+    every_kind(|kind, mut lane| {
+        let mut all = 0;
+        for round in 0..200 {
+            for minor in 1..=3 {
+                for _ in 0..1 + (round + u32::from(minor)) % 4 {
+                    assert_eq!(lane.put(minor, Handle::NONE, 500), Admitted::Queued, "{kind}");
+                    all += 1;
+                }
+            }
+            let place = Handle::new(1, 1 + (round % 3) as u16);
+            let before = lane.path.backlog().packets;
+            match round % 4 {
+                0 => drop(lane.add(place, 10 + (round % 3) as u16, "pfifo", &[])),
+                1 => drop(lane.path.configure(lane.now, &mut lane.dev, |tree, cx| tree.delete(place, cx))),
+                _ => {}
+            }
+            all -= before - lane.path.backlog().packets;
+            let _ = lane.out(round % 5);
+            lane.audit();
+            if round % 3 == 0 {
+                assert_eq!(lane.out(1000), Wake::Idle, "{kind} {round}");
+                assert_eq!(lane.path.backlog(), Tally::default(), "{kind} {round}");
+            }
+        }
+        let _ = lane.out(1000);
+        let mut sent = lane.sent().to_vec();
+        assert_eq!(sent.len() as u64, all, "{kind}");
+        sent.sort_unstable();
+        sent.dedup();
+        assert_eq!(sent.len() as u64, all, "{kind}: none twice");
+    });
+}
+
+/// A class that goes takes its own packets with it, and no other's.
+#[test]
+fn a_class_that_is_deleted_takes_its_own_packets_only() {
+    let mut met = 0;
+    for spec in KINDS.iter().filter(|s| s.classes.is_some_and(|c| c.made)) {
+        let mut lane = Lane::new(spec).unwrap_or_else(|| panic!("{}: no three classes", spec.kind));
+        for minor in [1, 2, 3, 2, 1] {
+            assert_eq!(lane.put(minor, Handle::NONE, 700), Admitted::Queued, "{}", spec.kind);
+        }
+        let delete = |lane: &mut Lane, minor| {
+            lane.path
+                .configure(lane.now, &mut lane.dev, |tree, cx| tree.delete_class(Handle::new(1, minor), cx))
+        };
+        delete(&mut lane, 2).unwrap();
+        lane.audit();
+        assert_eq!(lane.path.backlog(), Tally { packets: 3, bytes: 2100 }, "{}", spec.kind);
+        assert_eq!(
+            delete(&mut lane, 2).unwrap_err().to_string(),
+            "class 1:2: expected a class that is there, given nothing",
+            "{}",
+            spec.kind
+        );
+        assert_eq!(lane.out(64), Wake::Idle, "{}", spec.kind);
+        let mut sent = lane.sent().to_vec();
+        sent.sort_unstable();
+        assert_eq!(sent, [1, 3, 5], "{}", spec.kind);
+        lane.audit();
+        met += 1;
+    }
+    assert!(met > 0);
+}
+
+/// A tree that would be too deep is refused with the place and the bound, whatever kinds it is made of.
+#[test]
+fn a_tree_is_bounded_in_depth() {
+    every_kind(|kind, mut lane| {
+        let mut parent = Handle::new(1, 1);
+        for level in 1..DEPTH_MAX as u16 - 1 {
+            lane.add(parent, 1 + level, "prio", &[]).unwrap();
+            parent = Handle::new(1 + level, 1);
+        }
+        let err =
+            lane.add(parent, 90, "tbf", &["rate", "1mbit", "burst", "10kb", "limit", "1mb"]).unwrap_err();
+        assert_eq!(
+            err.to_string(),
+            "class 7:1: expected at most 8 levels of qdiscs, given \"tbf\"",
+            "{kind}"
+        );
+        lane.add(parent, 90, "fq_codel", &[]).unwrap();
+    });
+}
+
+/// What a tree says to class commands that cannot be.
+#[test]
+fn class_commands_that_are_refused() {
+    let drr = KINDS.iter().find(|s| s.kind == "drr").unwrap();
+    let mut lane = Lane::new(drr).unwrap();
+    lane.add(Handle::new(1, 3), 2, "prio", &[]).unwrap();
+    let mut said = |parent: Handle, class: Handle, kind: Option<&str>, options: &[&str]| {
+        let done = lane.path.configure(lane.now, &mut lane.dev, |tree, cx| {
+            tree.add_class(parent, class, kind, &mut Words::new(options), cx)
+        });
+        done.unwrap_err().to_string()
+    };
+    let of = Handle::new;
+    for (parent, class, kind, options, expected) in [
+        (
+            of(1, 0),
+            of(1, 2),
+            None,
+            &[][..],
+            "class 1:2: expected a class that is not there yet, given \"class 1:2\"",
+        ),
+        (
+            of(1, 0),
+            of(7, 1),
+            None,
+            &[],
+            "class 7:1 parent: expected 7:, its qdisc, or a class of that, given \"1:\"",
+        ),
+        (of(7, 0), of(7, 1), None, &[], "qdisc 7: classid: expected a qdisc of this tree, given \"7:\""),
+        (
+            of(2, 0),
+            of(2, 9),
+            None,
+            &[],
+            "class 2:9: expected a qdisc whose classes commands make: prio is not one, given \"this\"",
+        ),
+        (
+            of(1, 0),
+            of(1, 9),
+            Some("prio"),
+            &[],
+            "class 1:9 kind: expected drr, the kind of qdisc 1:, given \"prio\"",
+        ),
+        (of(1, 0), of(1, 0), None, &[], "class classid: expected a class, MAJOR:MINOR, given nothing"),
+        (
+            of(1, 0),
+            of(1, 9),
+            None,
+            &["quantum", "0"],
+            "drr quantum: expected 1 to 4294967295 bytes, given \"0\"",
+        ),
+        (of(1, 0), of(1, 9), None, &["quanta", "1"], "drr: expected one of quantum, given \"quanta\""),
+    ] {
+        assert_eq!(said(parent, class, kind, options), expected);
+    }
+}
+
+/// class-only
+#[test]
+fn any_number_names_the_only_class() {
+    let mut kinds = Vec::new();
+    for spec in KINDS.iter().filter(|s| s.flags.classful && s.classes.is_none_or(|c| !c.made)) {
+        let env = Env { queues: 4, ..Env::default() };
+        let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
+        let path = TxPath::new(config).unwrap();
+        let mut lane = Lane { path, dev: VecDevice::with_slots(0), now: Instant::from_secs(1), next: 0 };
+        lane.add(Handle::ROOT, 1, spec.kind, words(spec.kind).0).unwrap();
+        let class = |minor| Handle::new(1, minor);
+        let tree = |lane: &mut Lane, f: fn(&mut Tree, Handle, &mut Cx) -> Result<(), ConfigError>, minor| {
+            lane.path.configure(lane.now, &mut lane.dev, |tree, cx| f(tree, class(minor), cx))
+        };
+        // Beyond the bands of prio, ets and multiq.
+        let added = lane.add(class(0xfff0), 10, "pfifo", &["limit", "5"]);
+        assert_eq!(added.is_ok(), spec.one_class, "{}: {added:?}", spec.kind);
+        if !spec.one_class {
+            continue;
+        }
+        kinds.push(spec.kind);
+        let again =
+            tree(&mut lane, |t, c, cx| t.add(c, None, "pfifo", &mut Words::new(&[]), cx).map(|_| ()), 3);
+        assert_eq!(
+            again.unwrap_err().to_string(),
+            "class 1:1: expected no qdisc there yet, given \"a:\" (use replace, or delete it first)"
+        );
+        tree(&mut lane, |t, c, cx| t.change(c, None, &mut Words::new(&["limit", "9"]), cx), 0xffff).unwrap();
+        assert_eq!(lane.path.tree().parent_of(Handle::new(10, 0)).unwrap(), class(1));
+        tree(&mut lane, |t, c, cx| t.delete(c, cx), 7).unwrap();
+        assert!(lane.path.tree().parent_of(Handle::new(10, 0)).is_err());
+        let zero = lane.add(class(0), 10, "pfifo", &[]).unwrap_err().to_string();
+        assert_eq!(zero, "qdisc parent: expected root or a class that exists, given \"1:\" (there are: 1:1)");
+    }
+    assert_eq!(kinds, ["netem", "red", "tbf"]);
+}

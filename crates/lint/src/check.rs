@@ -1,0 +1,289 @@
+//! What a policy will do on Linux, before it is there: follows the lines of a file in order, as the kernel would, and says
+//! what of the result is hardly meant.
+//!
+//! ```
+//! use txweir_tc::Severity;
+//! use txweir_lint::check::{self, CheckOptions};
+//!
+//! let report = check::text("
+//!     qdisc add dev eth0 root handle 1: htb default 10
+//!     class add dev eth0 parent 1: classid 1:1 htb rate 10mbit
+//! ", "up.tc", &CheckOptions::default());
+//! let error = report.diagnostics.iter().find(|d| d.severity == Severity::Error).expect("one");
+//! assert_eq!(error.brief(),
+//!     "up.tc:2:51: class 1:10 is never made: unclassified packets of 1: are not shaped (did you mean \"1\"?)");
+//! ```
+
+mod apply;
+mod facts;
+mod filters;
+mod matching;
+mod model;
+mod queues;
+mod rates;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use txweir_core::Rate;
+use txweir_core::classify::filter;
+use txweir_core::qdisc::KINDS;
+use txweir_tc::ast::Command;
+use txweir_tc::command;
+use txweir_tc::diagnostic::{Diagnostic, Severity};
+use txweir_tc::language::{self, Action, Settings};
+use txweir_tc::lex::{Line, Word};
+use txweir_tc::source::Source;
+use txweir_tc::suggest::{closest, is_number};
+
+use crate::code;
+use crate::script::{self, Script};
+
+pub use facts::Fact;
+use model::Device;
+
+/// What cannot be read from the lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckOptions {
+    /// The rate of the link of every device, if it is known.
+    pub link: Option<Rate>,
+    /// The largest packet without its link header, bytes.
+    pub mtu: u32,
+    /// The length of a device's queue, packets: what a pfifo that is told nothing holds.
+    pub txqueuelen: u32,
+    /// Ticks of the kernel's clock per second: how finely a bucket without high resolution timers is refilled.
+    pub hz: u32,
+}
+
+impl Default for CheckOptions {
+    /// No link; 1500 bytes; 1000 packets; 250 Hz.
+    fn default() -> Self {
+        Self { link: None, mtu: 1500, txqueuelen: 1000, hz: 250 }
+    }
+}
+
+impl CheckOptions {
+    /// The largest packet with its Ethernet header, bytes.
+    const fn frame(&self) -> u64 {
+        self.mtu as u64 + 14
+    }
+}
+
+/// What there is to say of a file.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// In the order of the lines that they are about.
+    pub diagnostics: Vec<Diagnostic>,
+    /// How long a packet may wait in each leaf.
+    pub facts: Vec<Fact>,
+}
+
+impl Report {
+    /// How many are of this severity.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.diagnostics.iter().filter(|d| d.severity == severity).count()
+    }
+}
+
+/// Checks a batch file or a script.
+pub fn text(text: &str, name: &str, options: &CheckOptions) -> Report {
+    let source = Arc::new(Source::new(name, text));
+    check(&source, script::read(&source), options)
+}
+
+/// Checks lines that were read from `source`.
+pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Report {
+    // Lines that were left out may make what others need.
+    let mut partial =
+        script.notes.iter().any(|n| n.code == code::NOT_EVALUATED && n.message.starts_with("cannot"));
+    let mut check = Check { source, options, said: script.notes, notes: Vec::new() };
+    let mut devices: BTreeMap<String, Device> = BTreeMap::new();
+    for tc in script.lines {
+        let cmd = match command::parse(source, &tc.line) {
+            Ok(cmd) => cmd,
+            Err(e) => {
+                // A line that cannot be read makes nothing; what needs what it would have made is not its own fault.
+                check.said.push(e);
+                if may_make_classes(&tc.line) {
+                    partial = true;
+                    devices.values_mut().for_each(|d| d.partial = true);
+                }
+                continue;
+            }
+        };
+        let dev = cmd.dev().map_or("", |d| &d.text).to_string();
+        let name = match &tc.netns {
+            Some(ns) => format!("{}/{dev}", ns.text),
+            None => dev,
+        };
+        let device = devices.entry(name.clone()).or_insert_with(|| Device::new(name, partial));
+        check.own(&cmd);
+        check.bare_rates(&cmd);
+        check.foreign(&cmd);
+        check.apply(device, &cmd);
+    }
+    let mut facts = Vec::new();
+    for device in devices.values() {
+        check.rates(device);
+        check.queues(device);
+        check.filters(device);
+        facts.extend(check.facts(device));
+    }
+    let mut diagnostics = check.said;
+    diagnostics.sort_by_key(|d| d.span.start);
+    Report { diagnostics, facts }
+}
+
+/// What the engine has and Linux has not: kinds, and keys of kinds that it has too.
+const OWN: [(&str, &str, &[&str]); 7] = [
+    ("qdisc", "rough", &[]),
+    ("classifier", "tcpctl", &[]),
+    ("qdisc", "fq", &["tcpctl"]),
+    ("qdisc", "fq_codel", &["tcpctl"]),
+    ("qdisc", "prio", &["tcpctl"]),
+    ("qdisc", "tbf", &["shared"]),
+    ("class", "htb", &["shared"]),
+];
+
+/// Kinds without classes, below which nothing hangs.
+const LEAVES: [&str; 11] = [
+    "bfifo",
+    "cake",
+    "codel",
+    "dualpi2",
+    "fq",
+    "fq_codel",
+    "fq_pie",
+    "pfifo",
+    "pfifo_head_drop",
+    "pie",
+    "rough",
+];
+
+/// Whether classes or filters of other lines may hang on what a line would have made. Not on a leaf without a handle.
+fn may_make_classes(line: &Line) -> bool {
+    let says = |word: &str| line.words.iter().any(|w| w.text == word);
+    let leaf = LEAVES.into_iter().any(says);
+    !(leaf && says("parent") && !says("handle"))
+}
+
+/// One run over a file.
+struct Check<'a> {
+    source: &'a Arc<Source>,
+    options: &'a CheckOptions,
+    said: Vec<Diagnostic>,
+    /// The kinds that were said not to be in the engine.
+    notes: Vec<String>,
+}
+
+impl Check<'_> {
+    fn error(&self, code: &'static str, span: &std::ops::Range<usize>, message: String) -> Diagnostic {
+        Diagnostic::error(code, self.source, span.clone(), message)
+    }
+    fn say(&mut self, d: Diagnostic) {
+        self.said.push(d);
+    }
+    /// Where a span is, for messages: `line 3`.
+    fn line(&self, span: &std::ops::Range<usize>) -> String {
+        format!("line {}", self.source.locate(span.start).0)
+    }
+
+    /// Every rate that has no unit: tc reads bits per second.
+    fn bare_rates(&mut self, cmd: &Command) {
+        let (kind, settings) = match cmd {
+            Command::Qdisc(c) => (&c.kind, model::settings(self.source, cmd)),
+            Command::Class(c) => (&c.kind, model::settings(self.source, cmd)),
+            Command::Filter(c) => (&c.kind, model::settings(self.source, cmd)),
+            Command::Chain(_) | Command::Actions(_) => return,
+        };
+        let kind = kind.as_ref().map_or("", |k| &k.text);
+        let mut said: Vec<Diagnostic> = Vec::new();
+        for (key, word) in settings.rates().filter(|(_, w)| is_number(&w.text)) {
+            said.push(self.bare_rate(kind, key, word));
+        }
+        self.said.extend(said);
+    }
+
+    fn bare_rate(&self, kind: &str, key: &str, word: &Word) -> Diagnostic {
+        let given = &word.text;
+        let message = format!("{kind} {key} {given} means {given} bit/s");
+        let hint = format!("write the unit: {given}kbit, {given}mbit, or {given}bit if it is meant");
+        self.error(code::BARE_RATE, &word.span, message).expected("a rate with its unit").hint(Some(hint))
+    }
+
+    /// Says what Linux has not: a kind, or an option of a kind that it has. Its tc refuses such a line.
+    fn own(&mut self, cmd: &Command) {
+        let (what, kind, options) = match cmd {
+            Command::Qdisc(c) => ("qdisc", &c.kind, &c.options),
+            Command::Class(c) => ("class", &c.kind, &c.options),
+            Command::Filter(c) => ("classifier", &c.kind, &c.options),
+            _ => return,
+        };
+        let Some(kind) = kind else { return };
+        let (at, message) = match OWN.iter().find(|(of, name, _)| *of == what && *name == kind.text) {
+            None => return,
+            Some((.., [])) => (kind, format!("{what} {} is txweir's own: Linux has none", kind.text)),
+            Some((.., keys)) => match options.iter().find(|word| keys.contains(&word.text.as_str())) {
+                None => return,
+                Some(word) => {
+                    (word, format!("{} of {} is txweir's own: Linux has none", word.text, kind.text))
+                }
+            },
+        };
+        let d = self.error(code::NOT_IN_LINUX, &at.span, message).warning();
+        self.say(d);
+    }
+
+    /// One note for each kind that Linux has and the engine has not.
+    fn foreign(&mut self, cmd: &Command) {
+        let (what, kind) = match cmd {
+            Command::Qdisc(c) => ("qdisc", &c.kind),
+            Command::Filter(c) => ("classifier", &c.kind),
+            _ => return,
+        };
+        let Some(kind) = kind else { return };
+        let known = match what {
+            "qdisc" => KINDS.iter().any(|s| s.kind == kind.text),
+            _ => filter::KINDS.contains(&kind.text.as_str()),
+        };
+        let name = format!("{what} {}", kind.text);
+        let own = OWN.contains(&(what, kind.text.as_str(), &[]));
+        if known || own || self.notes.contains(&name) {
+            return;
+        }
+        let object = if what == "qdisc" { language::Object::Qdisc } else { language::Object::Filter };
+        if !language::knows(object, &kind.text) {
+            let all = KINDS.iter().map(|s| s.kind).filter(|_| what == "qdisc");
+            let near = closest(&kind.text, all.chain(language::kinds(object))).map(String::from);
+            let message = format!("tc knows no {name}");
+            let err = self.error(code::UNKNOWN_KIND, &kind.span, message).suggest(near);
+            return self.say(err);
+        }
+        let message = format!("{} is checked by its grammar; txweir cannot run it", kind.text);
+        let note = self.error(code::NOT_IN_ENGINE, &kind.span, message).note();
+        self.notes.push(name);
+        self.say(note);
+    }
+}
+
+/// The actions of a filter that end what becomes of a packet, for whoever asks whether another sees it.
+fn ends(action: &Action<'_>) -> bool {
+    let has = |any: &[&str]| action.words.iter().any(|w| any.contains(&w.text.as_str()));
+    match action.kind.text.as_str() {
+        "drop" | "shot" | "pass" | "ok" | "trap" => true,
+        "gact" => has(&["drop", "shot", "pass", "ok", "trap"]) && !has(&["random"]),
+        "mirred" => has(&["redirect"]),
+        _ => has(&["drop", "shot", "pass", "ok", "trap"]),
+    }
+}
+
+/// Whether a filter's actions may send a packet on to the next filter.
+fn goes_on(settings: &Settings) -> bool {
+    let said = |any: &[&str], a: &Action<'_>| {
+        any.contains(&a.kind.text.as_str()) || a.words.iter().any(|w| any.contains(&w.text.as_str()))
+    };
+    settings.actions().iter().any(|a| {
+        said(&["continue", "reclassify", "goto", "jump", "random", "conform-exceed"], a)
+            || a.kind.text == "police"
+    })
+}

@@ -1,0 +1,265 @@
+//! How long a packet may wait in each leaf: what it holds, at the rate that it is sure of, or what its AQM aims at.
+
+use txweir_core::text::value::text_of;
+use txweir_core::{Bytes, Handle, Nanos, Rate};
+use txweir_tc::json::Object;
+
+use super::Check;
+use super::model::{Class, Classes, Device, Qdisc};
+use super::rates::promised;
+
+/// The latency of one leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// The device; empty if no line names it.
+    pub dev: String,
+    /// The leaf: `root`, a class.
+    pub place: String,
+    /// The kind of its queue.
+    pub kind: String,
+    /// How much it holds: `1000p`, `60Kb`.
+    pub holds: String,
+    /// The rate that it is sure of, if that is known.
+    pub rate: Option<Rate>,
+    /// The longest wait of what is queued, if a rate is known or the time is configured.
+    pub bound: Option<Nanos>,
+    /// What its AQM aims at, if it has one: a standing queue is no longer than this.
+    pub target: Option<Nanos>,
+    /// What was assumed.
+    pub because: String,
+}
+
+impl Fact {
+    /// As a JSON object; times in microseconds, rates in bytes per second.
+    pub fn json(&self) -> String {
+        let mut o = Object::new()
+            .text("dev", &self.dev)
+            .text("place", &self.place)
+            .text("kind", &self.kind)
+            .text("holds", &self.holds);
+        for (key, n) in [
+            ("rate", self.rate.map(|r| r.0)),
+            ("bound_us", self.bound.map(Nanos::as_micros)),
+            ("target_us", self.target.map(Nanos::as_micros)),
+        ] {
+            if let Some(n) = n {
+                o = o.uint(key, n);
+            }
+        }
+        o.text("because", &self.because).finish()
+    }
+    /// In words: `1.21s (1000p at 10Mbit)`.
+    pub fn text(&self) -> String {
+        let bound = self.bound.map(|b| format!("at most {}", text_of(&b)));
+        let target = self.target.map(|t| format!("about {} (its target)", text_of(&t)));
+        let said: Vec<_> = [target, bound].into_iter().flatten().collect();
+        match said.is_empty() {
+            true => format!("unknown ({})", self.because),
+            false => format!("{} ({})", said.join(", "), self.because),
+        }
+    }
+}
+
+/// How many classes and qdiscs above a leaf are looked at; htb has 8 levels.
+const DEEPEST: usize = 64;
+
+/// What a queue holds: bytes, how that is written, and whether it was said.
+struct Held {
+    bytes: u64,
+    text: String,
+}
+
+impl Check<'_> {
+    /// One for each place where packets wait.
+    pub(super) fn facts(&self, device: &Device) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        for qdisc in device.qdiscs() {
+            let place = if qdisc.parent == Handle::ROOT { "root".into() } else { qdisc.parent.to_string() };
+            match qdisc.classes() {
+                // tbf and its like hold their packets in a queue of their own unless a line gives another.
+                Classes::Upto(1) if device.below(first_class(qdisc)).is_some() => continue,
+                Classes::Upto(1) | Classes::None => facts.push(self.queue(device, qdisc, place)),
+                Classes::Any if !matches!(qdisc.kind.as_str(), "mq" | "multiq") => {
+                    facts.push(self.queue(device, qdisc, place));
+                }
+                Classes::Made => {
+                    for (id, _) in device.classes_of(qdisc.handle) {
+                        if device.is_leaf(*id) && device.below(*id).is_none() {
+                            facts.push(self.bare_leaf(device, *id));
+                        }
+                    }
+                }
+                Classes::Upto(most) => {
+                    for minor in 1..=most.min(64) {
+                        let id = Handle::new(qdisc.handle.major(), minor as u16);
+                        if device.below(id).is_none() {
+                            facts.push(self.bare_leaf(device, id));
+                        }
+                    }
+                }
+                Classes::Any => {}
+            }
+        }
+        facts
+    }
+
+    /// A queue that others are served before, as long as they hold anything: there is no bound.
+    fn after_others(&self, device: &Device, mut class: Handle, fact: &mut Fact) {
+        // A chain of classes that goes deeper than any does is not followed.
+        for _ in 0..=DEEPEST {
+            let Some(qdisc) = device.qdisc(class) else { return };
+            let strict = match qdisc.kind.as_str() {
+                "prio" => u64::MAX,
+                "ets" => qdisc.settings.number("strict").map_or(0, |n| n.value),
+                _ => 0,
+            };
+            if class.minor() > 1 && strict > 0 {
+                fact.bound = None;
+                fact.because = format!("served after the bands before it in {}", qdisc.name());
+                return;
+            }
+            class = match device.classes.get(&class) {
+                Some(made) if made.parent.minor() > 0 => made.parent,
+                _ if qdisc.parent == Handle::ROOT => return,
+                _ => qdisc.parent,
+            };
+        }
+    }
+
+    /// A class that was given no qdisc: it has a pfifo as long as the device's queue, a transmit queue a pfifo_fast.
+    fn bare_leaf(&self, device: &Device, id: Handle) -> Fact {
+        let held = self.packets(u64::from(self.options.txqueuelen));
+        let rate = self.sure_rate(device, id);
+        let of_queue = device.qdisc(id).is_some_and(|q| matches!(q.kind.as_str(), "mqprio" | "taprio"));
+        let kind = if of_queue { "pfifo_fast" } else { "pfifo" };
+        let mut fact = self.fact(device, (id.to_string(), kind), &held, rate, None);
+        self.after_others(device, id, &mut fact);
+        fact
+    }
+
+    fn queue(&self, device: &Device, qdisc: &Qdisc, place: String) -> Fact {
+        let rate =
+            if qdisc.parent == Handle::ROOT { self.link() } else { self.sure_rate(device, qdisc.parent) };
+        let own = qdisc.settings.rate("rate").or_else(|| qdisc.settings.rate("bandwidth"));
+        let rate = match (own.map(|r| r.value), rate) {
+            (Some(own), Some((outer, why))) if outer < own => Some((outer, why)),
+            (Some(own), _) => Some((own, "its rate")),
+            (None, rate) => rate,
+        };
+        let held = self.held(qdisc, rate.map(|(r, _)| r));
+        let mut fact = self.fact(device, (place, &qdisc.kind), &held, rate, target(qdisc));
+        if let Some(latency) = qdisc.settings.time("latency").filter(|_| qdisc.kind == "tbf") {
+            fact.bound = Some(latency.value);
+            fact.because = "its latency".into();
+        }
+        if let Some(delay) = qdisc.settings.time("delay").filter(|_| qdisc.kind == "netem") {
+            fact.bound = fact.bound.map(|b| Nanos(b.0.saturating_add(delay.value.0)));
+            fact.because.push_str(&format!(", and a delay of {}", text_of(&delay.value)));
+        }
+        if qdisc.parent != Handle::ROOT {
+            self.after_others(device, qdisc.parent, &mut fact);
+        }
+        fact
+    }
+
+    fn fact(
+        &self,
+        device: &Device,
+        (place, kind): (String, &str),
+        held: &Held,
+        rate: Option<(Rate, &'static str)>,
+        target: Option<Nanos>,
+    ) -> Fact {
+        let bound = rate.filter(|(r, _)| r.0 > 0).map(|(r, _)| r.time_ceil(held.bytes));
+        let because = match rate {
+            Some((rate, why)) => format!("{} at {}, {why}", held.text, text_of(&rate)),
+            None => format!("{}, no rate is known: give --link", held.text),
+        };
+        Fact {
+            dev: device.name.clone(),
+            place,
+            kind: kind.to_string(),
+            holds: held.text.clone(),
+            rate: rate.map(|(r, _)| r),
+            bound,
+            target,
+            because,
+        }
+    }
+
+    fn link(&self) -> Option<(Rate, &'static str)> {
+        self.options.link.map(|r| (r, "the link's rate"))
+    }
+
+    /// The rate that what is at a class is sure of: that of the nearest class or qdisc that has one.
+    fn sure_rate(&self, device: &Device, mut class: Handle) -> Option<(Rate, &'static str)> {
+        // A chain of classes that goes deeper than any does is not followed.
+        for _ in 0..=DEEPEST {
+            let made: Option<&Class> = device.classes.get(&class);
+            if let Some(rate) = made.and_then(promised) {
+                return Some((rate.value, "its class's rate"));
+            }
+            let qdisc = device.qdisc(class)?;
+            if let Some(rate) = qdisc.settings.rate("rate").filter(|_| qdisc.kind == "tbf") {
+                return Some((rate.value, "the rate of the tbf above"));
+            }
+            class = match made {
+                Some(made) if made.parent.minor() > 0 => made.parent,
+                _ if qdisc.parent == Handle::ROOT => return self.link(),
+                _ => qdisc.parent,
+            };
+        }
+        None
+    }
+
+    fn packets(&self, packets: u64) -> Held {
+        let bytes = packets.saturating_mul(self.options.frame());
+        Held { bytes, text: format!("{packets} packets of {} bytes", self.options.frame()) }
+    }
+
+    /// What a queue holds at most (the defaults are those of each kind's page in tc(8)).
+    fn held(&self, qdisc: &Qdisc, rate: Option<Rate>) -> Held {
+        let settings = &qdisc.settings;
+        let limit = settings.number("limit").map(|n| n.value);
+        let queue = u64::from(self.options.txqueuelen);
+        let bytes = |bytes: u64| Held { bytes, text: format!("{} of packets", text_of(&Bytes(bytes))) };
+        match qdisc.kind.as_str() {
+            "bfifo" | "tbf" | "red" | "gred" => match settings.bytes("limit") {
+                Some(limit) => bytes(limit.value.0),
+                None => bytes(queue.saturating_mul(self.options.frame())),
+            },
+            // Three bands of it.
+            "pfifo_fast" => self.packets(queue.saturating_mul(3)),
+            "fq_codel" | "fq_pie" | "fq" => self.packets(limit.unwrap_or(10_240)),
+            "dualpi2" => self.packets(limit.unwrap_or(10_000)),
+            "codel" | "pie" | "choke" | "netem" | "sfb" | "hhf" => self.packets(limit.unwrap_or(1000)),
+            "sfq" => self.packets(limit.unwrap_or(127)),
+            // Full at either; one packet may go beyond the bytes.
+            "rough" => match settings.bytes("bytes") {
+                Some(limit) => bytes(limit.value.0),
+                None => self.packets(limit.unwrap_or(queue)),
+            },
+            "skbprio" => self.packets(limit.unwrap_or(64)),
+            // tc-cake(8): at least 4 MiB, or four times what the rate brings in one round trip.
+            "cake" | "cake_mq" => match (settings.bytes("memlimit"), rate) {
+                (Some(limit), _) => bytes(limit.value.0),
+                (None, rate) => bytes(rate.map_or(0, |r| r.0 / 10 * 4).max(4 << 20)),
+            },
+            _ => self.packets(limit.unwrap_or(queue)),
+        }
+    }
+}
+
+fn first_class(qdisc: &Qdisc) -> Handle {
+    Handle::new(qdisc.handle.major(), 1)
+}
+
+/// What the AQM of a kind aims at.
+fn target(qdisc: &Qdisc) -> Option<Nanos> {
+    let default = match qdisc.kind.as_str() {
+        "codel" | "fq_codel" | "cake" | "cake_mq" => 5,
+        "pie" | "fq_pie" | "dualpi2" => 15,
+        _ => return None,
+    };
+    Some(qdisc.settings.time("target").map_or(Nanos::from_millis(default), |t| t.value))
+}

@@ -1,0 +1,278 @@
+//! The qdiscs, classes and filters of one device, as lines make them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use txweir_core::Handle;
+use txweir_core::qdisc::kind;
+use txweir_tc::ast::{Command, Place};
+use txweir_tc::language::{Object, Settings};
+use txweir_tc::lex::Word;
+use txweir_tc::source::Source;
+
+/// A device: what its lines have made of it, from nothing.
+#[derive(Debug)]
+pub(super) struct Device {
+    /// Its name, its network namespace before a slash if one was said; empty if no line names it.
+    pub name: String,
+    /// By the major of their handles.
+    qdiscs: BTreeMap<u16, Qdisc>,
+    /// The majors of those that are at a place.
+    placed: BTreeMap<Handle, u16>,
+    pub classes: BTreeMap<Handle, Class>,
+    /// The classes directly below a class, or at the top of a qdisc.
+    children: BTreeMap<Handle, BTreeSet<Handle>>,
+    pub filters: Vec<Filter>,
+    /// Whether `ingress` or `clsact` was added.
+    pub hooks: Option<&'static str>,
+    /// Whether lines are missing, so that what is not there may be.
+    pub partial: bool,
+    /// The next handle that the kernel gives where none is said.
+    next: u16,
+}
+
+#[derive(Debug)]
+pub(super) struct Qdisc {
+    pub handle: Handle,
+    /// `ROOT` or a class.
+    pub parent: Handle,
+    pub kind: String,
+    pub settings: Settings,
+    pub span: Range<usize>,
+    pub kind_span: Range<usize>,
+    /// Where its place was said.
+    pub place_span: Range<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Class {
+    pub parent: Handle,
+    pub kind: String,
+    pub settings: Settings,
+    pub span: Range<usize>,
+    /// Where its name was said.
+    pub id_span: Range<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Filter {
+    pub at: Attached,
+    pub chain: u32,
+    pub protocol: String,
+    pub prio: u32,
+    pub kind: String,
+    pub handle: Option<String>,
+    pub settings: Settings,
+    pub span: Range<usize>,
+}
+
+/// What a filter is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Attached {
+    /// A qdisc, or a class.
+    To(Handle),
+    Ingress,
+    Egress,
+}
+
+/// What classes a qdisc of a kind has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Classes {
+    /// None that anything could be put in.
+    None,
+    /// Those that lines make.
+    Made,
+    /// From 1 to this.
+    Upto(u64),
+    /// Some, whose number is the device's or the packets'.
+    Any,
+}
+
+impl Device {
+    pub(super) const fn new(name: String, partial: bool) -> Self {
+        Self {
+            name,
+            qdiscs: BTreeMap::new(),
+            placed: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            children: BTreeMap::new(),
+            filters: Vec::new(),
+            hooks: None,
+            partial,
+            next: 0x8001,
+        }
+    }
+
+    /// For messages: its name, or that there is none.
+    pub(super) fn called(&self) -> &str {
+        if self.name.is_empty() { "the device" } else { &self.name }
+    }
+
+    /// A handle as the kernel gives it: 8001: and on.
+    pub(super) fn free_handle(&mut self) -> Handle {
+        let handle = Handle::new(self.next, 0);
+        self.next = self.next.wrapping_add(1).max(0x8001);
+        handle
+    }
+
+    pub(super) fn qdisc(&self, handle: Handle) -> Option<&Qdisc> {
+        self.qdiscs.get(&handle.major())
+    }
+    pub(super) fn qdisc_mut(&mut self, handle: Handle) -> Option<&mut Qdisc> {
+        self.qdiscs.get_mut(&handle.major())
+    }
+    /// In the order of their lines.
+    pub(super) fn qdiscs(&self) -> Vec<&Qdisc> {
+        let mut all: Vec<&Qdisc> = self.qdiscs.values().collect();
+        all.sort_by_key(|q| q.span.start);
+        all
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.qdiscs.is_empty()
+    }
+    pub(super) fn below(&self, parent: Handle) -> Option<&Qdisc> {
+        self.qdiscs.get(self.placed.get(&parent)?)
+    }
+    pub(super) fn root(&self) -> Option<&Qdisc> {
+        self.below(Handle::ROOT)
+    }
+    pub(super) fn insert(&mut self, qdisc: Qdisc) {
+        self.placed.insert(qdisc.parent, qdisc.handle.major());
+        self.qdiscs.insert(qdisc.handle.major(), qdisc);
+    }
+    pub(super) fn insert_class(&mut self, id: Handle, class: Class) {
+        self.children.entry(class.parent).or_default().insert(id);
+        self.classes.insert(id, class);
+    }
+    /// Classes directly below a class, or at the top of a qdisc.
+    pub(super) fn children(&self, parent: Handle) -> impl Iterator<Item = (&Handle, &Class)> {
+        let below = self.children.get(&parent).into_iter().flatten();
+        below.filter_map(|id| Some((id, self.classes.get(id)?)))
+    }
+    pub(super) fn is_leaf(&self, class: Handle) -> bool {
+        self.children.get(&class).is_none_or(BTreeSet::is_empty)
+    }
+    /// The classes of a qdisc, those that lines made.
+    pub(super) fn classes_of(&self, qdisc: Handle) -> impl Iterator<Item = (&Handle, &Class)> {
+        let (first, last) = (Handle::new(qdisc.major(), 0), Handle::new(qdisc.major(), u16::MAX));
+        self.classes.range(first..=last)
+    }
+
+    /// The place that a handle names: any number names the one class of a kind that has no more.
+    pub(super) fn named(&self, place: Handle) -> Handle {
+        let kind = self.qdisc(place).and_then(|q| kind(&q.kind).ok());
+        match kind.is_some_and(|k| k.one_class) && place.minor() > 0 && place != Handle::ROOT {
+            true => Handle::new(place.major(), 1),
+            false => place,
+        }
+    }
+
+    /// Whether a class is there, as far as that can be known.
+    pub(super) fn has_class(&self, class: Handle) -> bool {
+        let Some(qdisc) = self.qdisc(class) else { return false };
+        match qdisc.classes() {
+            Classes::None => false,
+            Classes::Made => self.classes.contains_key(&class),
+            Classes::Upto(most) => (1..=most).contains(&u64::from(class.minor())),
+            Classes::Any => class.minor() > 0,
+        }
+    }
+
+    /// Takes a qdisc away, with all below it.
+    pub(super) fn remove(&mut self, handle: Handle) {
+        let mut gone = vec![handle.major()];
+        let mut at = 0;
+        // Each is taken out of the map before what is below it is added, so that the list ends.
+        while let Some(major) = gone.get(at).copied() {
+            at += 1;
+            let Some(qdisc) = self.qdiscs.remove(&major) else { continue };
+            self.placed.remove(&qdisc.parent);
+            let (first, last) = (Handle::new(major, 0), Handle::new(major, u16::MAX));
+            // The root's place is the last of all handles, and below nothing.
+            let below = self.placed.range(first..=last).filter(|(place, _)| **place != Handle::ROOT);
+            gone.extend(below.map(|(_, major)| *major));
+        }
+        let gone: BTreeSet<u16> = gone.into_iter().collect();
+        self.classes.retain(|id, _| !gone.contains(&id.major()));
+        self.children.retain(|parent, _| !gone.contains(&parent.major()));
+        self.filters.retain(|f| !matches!(f.at, Attached::To(h) if gone.contains(&h.major())));
+    }
+
+    /// Takes a class away, with all below it.
+    pub(super) fn remove_class(&mut self, class: Handle) {
+        if let Some(gone) = self.classes.remove(&class)
+            && let Some(siblings) = self.children.get_mut(&gone.parent)
+        {
+            siblings.remove(&class);
+        }
+        if let Some(below) = self.below(class).map(|q| q.handle) {
+            self.remove(below);
+        }
+        self.filters.retain(|f| f.at != Attached::To(class));
+    }
+}
+
+impl Qdisc {
+    /// What classes it has.
+    pub(super) fn classes(&self) -> Classes {
+        let s = &self.settings;
+        let number = |key: &str| s.number(key).map(|n| n.value);
+        match self.kind.as_str() {
+            "htb" | "hfsc" | "drr" | "qfq" => Classes::Made,
+            "prio" => Classes::Upto(number("bands").unwrap_or(3)),
+            "ets" => {
+                let some = number("strict").unwrap_or(0) + s.list("quanta").len() as u64;
+                Classes::Upto(number("bands").unwrap_or(some))
+            }
+            "tbf" | "netem" | "red" | "sfb" | "cbs" | "plug" => Classes::Upto(1),
+            "mqprio" | "taprio" => {
+                match s.queues("queues").iter().map(|q| q.value.0.saturating_add(q.value.1)).max() {
+                    Some(queues) => Classes::Upto(queues),
+                    None => Classes::Any,
+                }
+            }
+            "mq" | "multiq" | "fq_codel" | "fq_pie" | "sfq" | "cake" | "cake_mq" | "dualpi2" => Classes::Any,
+            "codel" | "pie" | "pfifo" | "bfifo" | "pfifo_fast" | "pfifo_head_drop" | "fq" | "choke"
+            | "rough" | "skbprio" | "gred" | "hhf" | "etf" | "noqueue" | "noop" | "teql0" => Classes::None,
+            _ => Classes::Any,
+        }
+    }
+    /// Whether packets go to its classes because of filters, and a class without one gets none.
+    pub(super) fn needs_filters(&self) -> bool {
+        self.classes() == Classes::Made
+    }
+    pub(super) fn name(&self) -> String {
+        format!("{} {}", self.kind, self.handle)
+    }
+}
+
+/// What the words after the kind of a line set.
+pub(super) fn settings(source: &Arc<Source>, cmd: &Command) -> Settings {
+    let (object, kind, words): (Object, Option<&Word>, &[Word]) = match cmd {
+        Command::Qdisc(c) => (Object::Qdisc, c.kind.as_ref(), &c.options),
+        Command::Class(c) => (Object::Class, c.kind.as_ref(), &c.options),
+        Command::Filter(c) => (Object::Filter, c.kind.as_ref(), &c.options),
+        Command::Chain(_) | Command::Actions(_) => return Settings::default(),
+    };
+    kind.map_or_else(Settings::default, |k| Settings::of(object, &k.text, source, words))
+}
+
+/// What a place is for a filter.
+pub(super) const fn attached(place: Place, root: Option<Handle>) -> Attached {
+    match place {
+        // `parent 0:` is the root as well, whatever its handle.
+        Place::Below(Handle::ROOT | Handle::NONE) => match root {
+            Some(root) => Attached::To(root),
+            None => Attached::To(Handle::ROOT),
+        },
+        Place::Below(handle) | Place::Handle(handle) => match handle.major() {
+            // ffff: is the ingress qdisc; its minors are the hooks of clsact.
+            0xffff if handle.minor() == 0xfff3 => Attached::Egress,
+            0xffff => Attached::Ingress,
+            _ => Attached::To(handle),
+        },
+        Place::Ingress | Place::Clsact => Attached::Ingress,
+        Place::Egress => Attached::Egress,
+    }
+}

@@ -1,0 +1,239 @@
+//! What rates, ceilings, buckets and quanta amount to: of each class, of it and its children, of all and the link.
+
+use std::ops::Range;
+
+use txweir_core::text::value::text_of;
+use txweir_core::{Bytes, Handle, Rate};
+use txweir_tc::ast::At;
+use txweir_tc::language::Settings;
+use txweir_tc::suggest::is_number;
+
+use super::Check;
+use super::model::{Class, Device, Qdisc};
+use crate::code;
+
+/// What the kernel lets a class send in one turn without a warning (tc-htb(8), bytes).
+const QUANTUM: Range<u64> = 1000..200_001;
+/// How many bytes per second of a rate make one byte of quantum, if nothing is said (tc-htb(8)).
+const R2Q: u64 = 10;
+
+/// The rate that a class is promised: of htb its rate, of hfsc what it shares by.
+pub(super) fn promised(class: &Class) -> Option<At<Rate>> {
+    match class.kind.as_str() {
+        "htb" => class.settings.rate("rate"),
+        "hfsc" => ["rt", "sc", "ls"].iter().find_map(|curve| {
+            let part = |part| class.settings.part_rate(curve, part);
+            part("m2").or_else(|| part("rate"))
+        }),
+        _ => None,
+    }
+}
+
+impl Check<'_> {
+    pub(super) fn rates(&mut self, device: &Device) {
+        for (id, class) in &device.classes {
+            if class.kind == "htb" {
+                self.htb_class(device, *id, class);
+            }
+            self.sum(device, *id, Some(class));
+            self.above_link(&format!("class {id}"), promised(class));
+        }
+        for qdisc in device.qdiscs() {
+            match qdisc.kind.as_str() {
+                "htb" | "hfsc" => {
+                    self.sum(device, qdisc.handle, None);
+                    self.default(device, qdisc);
+                }
+                "tbf" => {
+                    self.above_link(&qdisc.name(), qdisc.settings.rate("rate"));
+                    self.burst(&qdisc.name(), &qdisc.settings, qdisc.settings.rate("rate"), "burst", true);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn htb_class(&mut self, device: &Device, id: Handle, class: &Class) {
+        let name = format!("class {id}");
+        let (Some(rate), ceil) = (class.settings.rate("rate"), class.settings.rate("ceil")) else { return };
+        if let Some(ceil) = ceil.as_ref().filter(|c| c.value < rate.value) {
+            let (low, high) = (text_of(&ceil.value), text_of(&rate.value));
+            let message = format!("{name} ceil {low} is below its rate {high}: it never gets its rate");
+            let d = self.error(code::CEIL_BELOW_RATE, &ceil.span, message);
+            let d = d.expected(format!("at least {high}")).suggest(Some(high.to_lowercase()));
+            self.say(d.warning());
+        }
+        self.burst(&name, &class.settings, Some(rate.clone()), "burst", false);
+        self.burst(&name, &class.settings, ceil, "cburst", false);
+        if device.is_leaf(id) {
+            self.quantum(device, id, class, rate.value);
+        }
+    }
+
+    fn quantum(&mut self, device: &Device, id: Handle, class: &Class, rate: Rate) {
+        let given = class.settings.number("quantum");
+        let htb = device.qdisc(id);
+        let r2q = htb.and_then(|q| q.settings.number("r2q")).map_or(R2Q, |n| n.value.max(1));
+        let quantum = given.as_ref().map_or(rate.0 / r2q, |q| q.value);
+        // Of a rate without a unit, the rate is what is wrong.
+        if class.settings.word("rate").is_some_and(|w| is_number(&w.text)) {
+            return;
+        }
+        // One class has nobody to share with.
+        let leaves = device.classes_of(id).filter(|(c, _)| device.is_leaf(**c));
+        let alone = leaves.take(2).count() < 2;
+        if QUANTUM.contains(&quantum) || alone && given.is_none() {
+            return;
+        }
+        let (is, takes) =
+            if quantum < QUANTUM.start { ("small", QUANTUM.start) } else { ("big", QUANTUM.end - 1) };
+        let frame = self.options.frame();
+        let (span, suggestion) = match &given {
+            Some(q) => (q.span.clone(), frame.max(takes.min(60_000)).to_string()),
+            None => {
+                let rate = class.settings.words("rate").unwrap_or(&[]);
+                let start = rate.first().map_or(class.span.start, |w| w.span.start);
+                let span = start..rate.get(1).map_or(class.span.end, |w| w.span.end);
+                let written = self.source.text.get(span.clone()).unwrap_or("").to_string();
+                (span, format!("{written} quantum {}", if is == "small" { frame } else { 60_000 }))
+            }
+        };
+        let why = match &given {
+            Some(_) => String::new(),
+            None => format!(" (its rate in bytes/s by r2q {r2q})"),
+        };
+        let message = format!(
+            "class {id} has a quantum of {quantum} bytes{why}, which is {is}: classes of one parent share \
+             unevenly; the kernel takes {takes}"
+        );
+        let d = self.error(code::QUANTUM, &span, message).expected("1000 to 200000 bytes");
+        self.say(d.suggest(Some(suggestion)).warning());
+    }
+
+    /// A bucket against one packet, one tick of the clock, and one second.
+    fn burst(&mut self, name: &str, settings: &Settings, rate: Option<At<Rate>>, key: &str, drops: bool) {
+        let (Some(burst), Some(rate)) = (settings.bytes(key), rate) else { return };
+        let frame = self.options.frame();
+        let Rate(per_second) = rate.value;
+        let tick = per_second / u64::from(self.options.hz.max(1));
+        let (size, bits) = (text_of(&burst.value), text_of(&rate.value));
+        let d = |code, message| self.error(code, &burst.span, message);
+        let enough = format!("{}b", frame.max(tick));
+        let d = match burst.value.0 {
+            b if b < frame && drops => {
+                let message =
+                    format!("{name} {key} {size} holds no packet of {frame} bytes: such packets are dropped");
+                d(code::SMALL_BURST, message).expected(format!("at least {frame}b")).suggest(Some(enough))
+            }
+            b if b < frame => {
+                let message = format!("{name} {key} {size} holds no packet of {frame} bytes");
+                let d = d(code::SMALL_BURST, message).expected(format!("at least {frame}b"));
+                d.suggest(Some(enough)).warning()
+            }
+            b if b < tick => {
+                let hz = self.options.hz;
+                let message = format!(
+                    "{name} {key} {size} is less than {bits} brings in one tick of the clock ({tick} bytes at {hz} Hz): \
+                     the rate may not be reached"
+                );
+                let d = d(code::SMALL_BURST, message).expected(format!("at least {tick}b"));
+                d.suggest(Some(enough)).warning()
+            }
+            b if b > per_second && per_second > frame => {
+                let message =
+                    format!("{name} {key} {size} lets more than a second of {bits} through at once");
+                let some = (per_second / 10).max(frame);
+                let d = d(code::LARGE_BURST, message)
+                    .expected(format!("at most {}", text_of(&Bytes(per_second))));
+                d.suggest(Some(format!("{some}b"))).warning()
+            }
+            _ => return,
+        };
+        self.say(d);
+    }
+
+    /// What the children of a class, or the classes at the top, are promised together.
+    fn sum(&mut self, device: &Device, parent: Handle, class: Option<&Class>) {
+        let rates: Vec<_> = device.children(parent).filter_map(|(_, c)| Some(promised(c)?.value.0)).collect();
+        let total = Rate(rates.iter().fold(0u64, |sum, r| sum.saturating_add(*r)));
+        let whole = match class {
+            Some(class) => promised(class),
+            None => None,
+        };
+        let count = rates.len();
+        let text = text_of(&total);
+        match (class, whole, self.options.link) {
+            (Some(class), Some(whole), _) if total > whole.value => {
+                let message = format!(
+                    "the {count} classes below {parent} are promised {text}, and it has {}: none can count on its rate",
+                    text_of(&whole.value)
+                );
+                let d = self
+                    .error(code::OVERSUBSCRIBED, &whole.span, message)
+                    .expected(format!("at least {text}"));
+                let ceil = class.settings.rate("ceil").is_none_or(|c| c.value >= total);
+                let ceil = ceil && self.options.link.is_none_or(|link| link >= total);
+                self.say(d.suggest(Some(text.to_lowercase()).filter(|_| ceil)).warning());
+            }
+            (None, _, Some(link)) if total > link && count > 1 => {
+                let message = format!(
+                    "the {count} classes at the top are promised {text}, and the link has {}",
+                    text_of(&link)
+                );
+                let first = device.children(parent).next().and_then(|(_, c)| promised(c));
+                let span = first.map_or(0..0, |r| r.span);
+                let d = self.error(code::OVERSUBSCRIBED, &span, message);
+                self.say(
+                    d.hint(Some(
+                        "give them a class above, or lower rates and ceil for what may be borrowed".into(),
+                    ))
+                    .warning(),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn above_link(&mut self, name: &str, rate: Option<At<Rate>>) {
+        let (Some(rate), Some(link)) = (rate, self.options.link) else { return };
+        if rate.value <= link {
+            return;
+        }
+        let (given, have) = (text_of(&rate.value), text_of(&link));
+        let message =
+            format!("{name} rate {given} is above the link's {have}: the queue builds in the device");
+        let d = self.error(code::ABOVE_LINK, &rate.span, message).expected(format!("at most {have}"));
+        self.say(d.suggest(Some(have.to_lowercase())).warning());
+    }
+
+    /// Where packets go that no filter takes.
+    fn default(&mut self, device: &Device, qdisc: &Qdisc) {
+        let handle = qdisc.handle;
+        let leaves: Vec<Handle> =
+            device.classes_of(handle).map(|(id, _)| *id).filter(|id| device.is_leaf(*id)).collect();
+        let fate = if qdisc.kind == "htb" { "are not shaped" } else { "are dropped" };
+        let default = qdisc.settings.hex("default");
+        let Some(default) = default.filter(|d| d.value != 0) else {
+            if leaves.is_empty() {
+                return;
+            }
+            let message = format!("{} has no default: unclassified packets {fate}", qdisc.name());
+            let d = self.error(code::NO_DEFAULT, &qdisc.kind_span, message);
+            let suggestion = leaves.last().map(|leaf| format!("{} default {:x}", qdisc.kind, leaf.minor()));
+            return self.say(d.suggest(suggestion).note());
+        };
+        let class = Handle::new(handle.major(), default.value as u16);
+        let near = self.nearest(class, leaves.iter().copied()).or(leaves.first().copied());
+        let near = near.map(|h| format!("{:x}", h.minor()));
+        let message = match device.classes.contains_key(&class) {
+            true if device.is_leaf(class) => return,
+            true => format!("class {class} has classes below it: unclassified packets of {handle} {fate}"),
+            false if device.partial => return,
+            false => format!("class {class} is never made: unclassified packets of {handle} {fate}"),
+        };
+        let d = self
+            .error(code::UNKNOWN_DEFAULT, &default.span, message)
+            .expected("the minor of a class that has none below it");
+        self.say(d.suggest(near));
+    }
+}

@@ -1,0 +1,51 @@
+//! The stable names of what the linter says. `docs/check.md` has an example of each rule. A line that
+//! cannot be read has a name of [`txweir_tc::diagnostic::code`], as it has without the linter.
+
+pub use txweir_tc::diagnostic::code::{BARE_RATE, CONFLICT, EXISTS, NOT_FOUND, NOT_IN_ENGINE, UNKNOWN_KIND};
+
+/// A parent that no line makes.
+pub const DANGLING_PARENT: &str = "dangling-parent";
+/// A filter at a qdisc that asks none.
+pub const NO_FILTERS: &str = "no-filters";
+/// A class whose name is not under its parent's.
+pub const WRONG_MAJOR: &str = "wrong-major";
+/// The class for unclassified packets is not a leaf that exists.
+pub const UNKNOWN_DEFAULT: &str = "unknown-default";
+/// Unclassified packets are not shaped.
+pub const NO_DEFAULT: &str = "no-default";
+/// A filter leads to a class that no line makes.
+pub const DANGLING_FLOWID: &str = "dangling-flowid";
+/// A filter leads to a class that holds no packets: it has classes below.
+pub const INNER_CLASS: &str = "inner-class";
+/// A class that nothing leads to.
+pub const UNREACHABLE_CLASS: &str = "unreachable-class";
+/// A filter that an earlier one takes everything from.
+pub const SHADOWED_FILTER: &str = "shadowed-filter";
+/// Classes are promised more than there is.
+pub const OVERSUBSCRIBED: &str = "oversubscribed";
+/// A rate above that of the link.
+pub const ABOVE_LINK: &str = "above-link";
+/// A ceiling below the rate.
+pub const CEIL_BELOW_RATE: &str = "ceil-below-rate";
+/// A bucket that one packet, or one tick of the clock, is too much for.
+pub const SMALL_BURST: &str = "small-burst";
+/// A bucket of more than a second.
+pub const LARGE_BURST: &str = "large-burst";
+/// A quantum that the kernel warns of.
+pub const QUANTUM: &str = "quantum";
+/// Traffic classes and queues that do not fit together.
+pub const MQPRIO: &str = "mqprio";
+/// Which queue a class of mq or mqprio is.
+pub const QUEUE_NUMBER: &str = "queue-number";
+/// Hardware is to do it, because nothing says otherwise.
+pub const HW_DEFAULT: &str = "hw-default";
+/// Priorities are mapped the wrong way round.
+pub const PRIORITY_INVERSION: &str = "priority-inversion";
+/// The kind does not take changes.
+pub const CANNOT_CHANGE: &str = "cannot-change";
+/// Something is thrown away with all below it.
+pub const REPLACES: &str = "replaces";
+/// The engine has it, and Linux has not.
+pub const NOT_IN_LINUX: &str = "not-in-linux";
+/// A part of a script that only running it can tell.
+pub const NOT_EVALUATED: &str = "not-evaluated";

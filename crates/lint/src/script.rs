@@ -1,0 +1,64 @@
+//! tc lines out of a file: a batch file as `tc -b` reads it, or a shell script whose tc lines can be known without
+//! running it.
+//!
+//! Of a script, this reads comments, assignments, `$VAR`, `${VAR:-default}`, `$((A*2))`, quotes, `;`, `&&`, `||`,
+//! redirections, continued lines and here-documents to `tc -b -`. Nothing is run. What only running can tell (a command's
+//! output, `$1`, loops, functions, conditions) is named in a note, and the tc lines that need it are left out.
+
+mod arithmetic;
+mod shell;
+mod words;
+
+use std::sync::Arc;
+
+use txweir_tc::diagnostic::Diagnostic;
+use txweir_tc::lex::{self, Line, Word};
+use txweir_tc::source::Source;
+
+/// A tc line, and in which network namespace it would run.
+#[derive(Clone, Debug)]
+pub struct TcLine {
+    /// Its words, from the object on: `qdisc add ...`. A word that came from a variable has the span of what was written.
+    pub line: Line,
+    /// `tc -n NAME`, `ip netns exec NAME tc`.
+    pub netns: Option<Word>,
+}
+
+/// What a file says to tc.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// In order.
+    pub lines: Vec<TcLine>,
+    /// What was left out and why; a batch file's lines that cannot be split are errors.
+    pub notes: Vec<Diagnostic>,
+}
+
+/// Reads a file of either form. It is a shell script if it says so (`#!`), or if one of its lines calls tc by name or
+/// sets a variable; else a batch file, of which every line is tc's.
+pub fn read(source: &Arc<Source>) -> Script {
+    if is_script(&source.text) {
+        return shell::read(source, 0..source.text.len());
+    }
+    let mut script = Script::default();
+    for line in lex::lines(source, 0..source.text.len()) {
+        match line {
+            Ok(line) => script.lines.push(TcLine { line, netns: None }),
+            Err(e) => script.notes.push(e),
+        }
+    }
+    script
+}
+
+fn is_script(text: &str) -> bool {
+    text.starts_with("#!")
+        || text.lines().any(|line| {
+            let first = line.split_whitespace().next().unwrap_or("").trim_matches(['"', '\'']);
+            let first = first.trim_start_matches(['(', '{']);
+            matches!(first, "sudo" | "set" | "ip" | "export" | "readonly" | "local")
+                || matches!(first, "if" | "for" | "while" | "case" | "modprobe")
+                || first == "tc"
+                || first.ends_with("/tc")
+                || first.starts_with('$')
+                || words::assigned(first).is_some()
+        })
+}

@@ -1,0 +1,498 @@
+//! The part of the shell's language that tc scripts are written in, read without running anything.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use txweir_tc::diagnostic::Diagnostic;
+use txweir_tc::lex::{self, Line, Word};
+use txweir_tc::source::Source;
+
+use super::words::Raw;
+use super::{Script, TcLine};
+use crate::code;
+
+/// How long a variable's value may grow: `A=$A$A` doubles it.
+pub(super) const LONGEST: usize = 4096;
+/// How many words a command may have.
+const MOST_WORDS: usize = 4096;
+
+/// What ends a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Line,
+    And,
+    Or,
+    Pipe,
+    Text,
+}
+
+/// One simple command.
+#[derive(Default)]
+struct Simple {
+    words: Vec<Raw>,
+    /// Bodies of here-documents, and whether variables in them are left alone.
+    here: Vec<(Range<usize>, bool)>,
+}
+
+/// A compound command that is being passed over.
+struct Passed {
+    /// The words that close it and those within it, innermost last.
+    closers: Vec<&'static str>,
+    /// What opened it.
+    opener: Word,
+    lines: usize,
+}
+
+pub(super) struct Shell<'a> {
+    pub(super) source: &'a Arc<Source>,
+    pub(super) at: usize,
+    end: usize,
+    /// Values; an error is why one is not known.
+    pub(super) variables: HashMap<String, Result<String, String>>,
+    passed: Option<Passed>,
+    /// Names of commands that were noted.
+    noted: Vec<String>,
+    /// Where the bodies of here-documents of this line end.
+    here_end: Option<usize>,
+    /// Whether the command reads what another prints.
+    piped: bool,
+    script: Script,
+}
+
+/// Reads a part of a source as a script.
+pub(super) fn read(source: &Arc<Source>, part: Range<usize>) -> Script {
+    let mut shell = Shell {
+        source,
+        at: part.start,
+        end: part.end.min(source.text.len()),
+        variables: HashMap::new(),
+        passed: None,
+        noted: Vec::new(),
+        here_end: None,
+        piped: false,
+        script: Script::default(),
+    };
+    shell.run();
+    shell.script
+}
+
+impl Shell<'_> {
+    pub(super) fn rest(&self) -> &str {
+        self.source.text.get(self.at..self.end).unwrap_or("")
+    }
+    pub(super) fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let found = self.rest().starts_with(text);
+        self.at += if found { text.len() } else { 0 };
+        found
+    }
+    pub(super) fn take(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.at += c.len_utf8();
+        Some(c)
+    }
+    fn note(&mut self, span: Range<usize>, message: String, hint: &str) {
+        let d = Diagnostic::error(code::NOT_EVALUATED, self.source, span, message).note();
+        self.script.notes.push(d.hint(Some(hint.to_string()).filter(|h| !h.is_empty())));
+    }
+
+    fn run(&mut self) {
+        let (mut before, mut conditional) = (End::Line, false);
+        while self.at < self.end {
+            let (simple, end) = self.simple();
+            if !simple.words.is_empty() {
+                let test = simple.words.first().and_then(Raw::literal);
+                let tests = matches!(test, Some("[" | "[[" | "test" | "grep" | "command"));
+                let depends = before == End::Or || before == End::And && conditional;
+                self.piped = before == End::Pipe;
+                self.command(simple, depends);
+                conditional = tests || before == End::And && conditional;
+            }
+            before = end;
+            if end == End::Line {
+                conditional = false;
+            }
+        }
+        if let Some(passed) = self.passed.take() {
+            self.close(passed);
+        }
+    }
+
+    /// Reads to the end of one command, and past it.
+    fn simple(&mut self) -> (Simple, End) {
+        let mut simple = Simple::default();
+        loop {
+            let end = match self.peek() {
+                None => Some(End::Text),
+                Some('#') => {
+                    while self.peek().is_some_and(|c| c != '\n') {
+                        self.take();
+                    }
+                    None
+                }
+                Some('\n') => {
+                    self.take();
+                    self.at = self.here_end.take().map_or(self.at, |end| end.max(self.at)).min(self.end);
+                    Some(End::Line)
+                }
+                Some(';') => {
+                    while self.eat(";") {}
+                    Some(End::Line)
+                }
+                Some('&') if self.eat("&&") => Some(End::And),
+                Some('&') if self.eat("&>") => {
+                    self.redirected();
+                    None
+                }
+                Some('&') => {
+                    self.take();
+                    Some(End::Line)
+                }
+                Some('|') if self.eat("||") => Some(End::Or),
+                Some('|') => {
+                    self.take();
+                    Some(End::Pipe)
+                }
+                Some('(') => {
+                    self.parenthesis(&simple);
+                    Some(End::Line)
+                }
+                Some(')') => {
+                    self.take();
+                    self.closes(")");
+                    Some(End::Line)
+                }
+                Some('<' | '>') => {
+                    self.redirection(&mut simple);
+                    None
+                }
+                Some('\\') if self.eat("\\\n") || self.eat("\\\r\n") => None,
+                Some(c) if c.is_whitespace() => {
+                    self.take();
+                    None
+                }
+                Some(_) => {
+                    self.add_word(&mut simple);
+                    None
+                }
+            };
+            if let Some(end) = end {
+                return (simple, end);
+            }
+        }
+    }
+
+    fn add_word(&mut self, simple: &mut Simple) {
+        let from = self.at;
+        let raw = self.word();
+        // `2>`: the number of what is redirected.
+        let number = raw.literal().is_some_and(|w| w.bytes().all(|b| b.is_ascii_digit()));
+        if number && matches!(self.peek(), Some('<' | '>')) {
+            return;
+        }
+        if self.at == from {
+            self.take();
+        } else if simple.words.len() < MOST_WORDS {
+            simple.words.push(raw);
+        }
+    }
+
+    /// `(` begins a subshell, or stands after the name of a function.
+    fn parenthesis(&mut self, simple: &Simple) {
+        let from = self.at;
+        self.take();
+        let name = simple.words.first().filter(|_| simple.words.len() == 1).map(|w| w.span.clone());
+        if let (Some(span), true) = (name, self.rest().trim_start().starts_with(')')) {
+            while self.take().is_some_and(|c| c != ')') {}
+            while self.peek().is_some_and(char::is_whitespace) {
+                self.take();
+            }
+            if self.eat("{") {
+                self.opens("}", Word { text: "a function".into(), span });
+            }
+            return;
+        }
+        self.opens(")", Word { text: "a subshell".into(), span: from..from + 1 });
+    }
+
+    fn redirection(&mut self, simple: &mut Simple) {
+        if self.eat("<<<") {
+            self.redirected();
+            return;
+        }
+        if !self.eat("<<") {
+            while matches!(self.peek(), Some('<' | '>' | '&' | '|')) {
+                self.take();
+            }
+            self.redirected();
+            return;
+        }
+        let tabs = self.eat("-");
+        while matches!(self.peek(), Some(' ' | '\t')) {
+            self.take();
+        }
+        let raw = self.word();
+        let plain = raw.pieces.iter().any(|p| p.quoted);
+        let delimiter = raw.words().ok().and_then(|w| Some(w.first()?.text.clone())).unwrap_or_default();
+        let text = &self.source.text[..self.end];
+        let line_end = text[self.at..].find('\n').map_or(self.end, |n| self.at + n + 1);
+        let start = self.here_end.unwrap_or(line_end).min(self.end);
+        let (mut body_end, mut at) = (self.end, start);
+        let mut after = self.end;
+        for line in text[start..].split_inclusive('\n') {
+            let bare = line.trim_end_matches(['\n', '\r']);
+            if (if tabs { bare.trim_start_matches('\t') } else { bare }) == delimiter {
+                (body_end, after) = (at, at + line.len());
+                break;
+            }
+            at += line.len();
+        }
+        self.here_end = Some(after);
+        simple.here.push((start..body_end, plain));
+    }
+
+    /// Passes the word that something is redirected to.
+    fn redirected(&mut self) {
+        while matches!(self.peek(), Some(' ' | '\t')) {
+            self.take();
+        }
+        if self.peek().is_some_and(|c| !c.is_whitespace() && !";|&()<>#".contains(c)) {
+            self.word();
+        }
+    }
+
+    /// Sees to one command.
+    fn command(&mut self, simple: Simple, depends: bool) {
+        let first = simple.words.first().and_then(Raw::literal).unwrap_or("").to_string();
+        if self.compound(&first, &simple) {
+            return;
+        }
+        let mut words = simple.words.as_slice();
+        while let [word, rest @ ..] = words {
+            let declares =
+                matches!(word.literal(), Some("export" | "readonly" | "local" | "declare" | "typeset"));
+            if let Some((name, value)) = word.assignment() {
+                let value = if depends { Err(format!("${name}")) } else { value };
+                if self.variables.len() < MOST_WORDS {
+                    self.variables.insert(name, value);
+                }
+            } else if !declares && !word.literal().is_some_and(|w| w.starts_with('-') && w.len() == 2) {
+                break;
+            }
+            words = rest;
+        }
+        if !words.is_empty() {
+            self.call(words, &simple.here, depends);
+        }
+    }
+
+    /// Whether the command opens, is within or closes a compound command.
+    fn compound(&mut self, first: &str, simple: &Simple) -> bool {
+        let closer = match first {
+            "if" => "fi",
+            "for" | "while" | "until" | "select" => "done",
+            "case" => "esac",
+            "{" => "}",
+            "function" => "}",
+            _ => "",
+        };
+        if !closer.is_empty() {
+            let span = simple.words.first().map_or(0..0, |w| w.span.clone());
+            // The brace of `function name {` is one of its own words.
+            self.opens(closer, Word { text: format!("\"{first}\""), span });
+            return true;
+        }
+        if matches!(first, "fi" | "done" | "esac" | "}") {
+            self.closes(first);
+            return true;
+        }
+        let Some(passed) = &mut self.passed else { return false };
+        // `then tc ...`: the command may stand after the word.
+        let skip = usize::from(matches!(first, "then" | "do" | "else" | "elif" | "!"));
+        let inner = simple.words.get(skip).and_then(Raw::literal).unwrap_or("").to_string();
+        let calls_tc = simple.words.iter().any(|w| {
+            w.literal().is_some_and(|w| w == "tc" || w.ends_with("/tc"))
+                || w.words().is_ok_and(|w| w.first().is_some_and(|w| w.text == "tc"))
+        });
+        passed.lines += usize::from(calls_tc);
+        if skip == 1 && matches!(inner.as_str(), "if" | "for" | "while" | "until" | "case") {
+            let rest = Simple { words: Vec::new(), here: Vec::new() };
+            self.compound(&inner, &rest);
+        }
+        true
+    }
+
+    fn opens(&mut self, closer: &'static str, opener: Word) {
+        match &mut self.passed {
+            Some(passed) => passed.closers.push(closer),
+            None => self.passed = Some(Passed { closers: vec![closer], opener, lines: 0 }),
+        }
+    }
+
+    fn closes(&mut self, closer: &str) {
+        let Some(passed) = &mut self.passed else { return };
+        if let Some(at) = passed.closers.iter().rposition(|c| *c == closer) {
+            passed.closers.truncate(at);
+        }
+        if passed.closers.is_empty()
+            && let Some(passed) = self.passed.take()
+        {
+            self.close(passed);
+        }
+    }
+
+    fn close(&mut self, passed: Passed) {
+        let Word { text, span } = passed.opener;
+        if passed.lines > 0 {
+            let many = if passed.lines == 1 { "1 tc line" } else { &format!("{} tc lines", passed.lines) };
+            let message = format!("cannot evaluate {text}: {many} within it left out");
+            self.note(span, message, "check what the script runs: add -x and give its tc lines");
+        }
+    }
+
+    /// A command and its arguments.
+    fn call(&mut self, raws: &[Raw], here: &[(Range<usize>, bool)], depends: bool) {
+        let mut words = Vec::new();
+        let mut unknown = None;
+        for raw in raws {
+            match raw.words() {
+                Ok(more) => words.extend(more),
+                Err(why) if unknown.is_none() => {
+                    unknown = Some((raw.span.clone(), why, words.is_empty()));
+                    words.push(Word { text: String::new(), span: raw.span.clone() });
+                }
+                Err(_) => {}
+            }
+        }
+        let Some((netns, words)) = tc_of(&words) else {
+            return match unknown {
+                Some((span, why, true)) => {
+                    self.note(span, format!("cannot evaluate {why}: this line is left out"), "");
+                }
+                _ => self.other(&words),
+            };
+        };
+        let span = raws.first().map_or(0..0, |r| r.span.clone());
+        if let Some((span, why, _)) = unknown {
+            self.note(
+                span,
+                format!("cannot evaluate {why}: this line is left out"),
+                "give it a value in the file",
+            );
+        } else if depends {
+            let message = "this line runs only if the one before it fails or holds: left out".to_string();
+            self.note(span, message, "");
+        } else {
+            self.tc(netns, words, here);
+        }
+    }
+
+    fn other(&mut self, words: &[Word]) {
+        const SILENT: [&str; 18] = [
+            "set", "echo", "printf", "true", "false", ":", "exit", "sleep", "trap", "return", "cd", "unset",
+            "wait", "[", "[[", "test", "shift", "umask",
+        ];
+        let Some(first) = words.first() else { return };
+        if self.piped || SILENT.contains(&first.text.as_str()) || self.noted.contains(&first.text) {
+            return;
+        }
+        self.noted.push(first.text.clone());
+        let message = format!("\"{}\" is not tc: its lines are left out", first.text);
+        self.note(first.span.clone(), message, "");
+    }
+
+    /// `tc [OPTIONS] OBJECT ...`, after the word `tc`.
+    fn tc(&mut self, mut netns: Option<Word>, words: &[Word], here: &[(Range<usize>, bool)]) {
+        let mut words = words;
+        while let [option, rest @ ..] = words {
+            let Some(name) = option.text.strip_prefix('-') else { break };
+            words = rest;
+            match (name.trim_start_matches('-'), rest) {
+                ("n" | "net" | "netns", [name, rest @ ..]) => {
+                    netns = Some(name.clone());
+                    words = rest;
+                }
+                ("b" | "batch", rest) => return self.batch(option, rest.first(), here),
+                ("cf" | "conf", [_, rest @ ..]) => words = rest,
+                _ => {}
+            }
+        }
+        if !words.is_empty() {
+            self.script.lines.push(TcLine { line: Line { words: words.to_vec() }, netns });
+        }
+    }
+
+    /// `tc -b FILE`, `tc -b -`.
+    fn batch(&mut self, option: &Word, file: Option<&Word>, here: &[(Range<usize>, bool)]) {
+        let stdin = file.is_none_or(|f| f.text == "-" || f.text == "/dev/stdin");
+        let Some((body, plain)) = here.first().filter(|_| stdin) else {
+            let from = file.filter(|_| !stdin).map_or("what is piped to it", |f| &f.text);
+            let message = format!("cannot evaluate tc -b: the lines of {from} are left out");
+            return self.note(option.span.clone(), message, "check that file too");
+        };
+        if *plain {
+            for line in lex::lines(self.source, body.clone()) {
+                match line {
+                    Ok(line) => self.script.lines.push(TcLine { line, netns: None }),
+                    Err(e) => self.script.notes.push(e),
+                }
+            }
+            return;
+        }
+        let (at, end, here_end) = (self.at, self.end, self.here_end.take());
+        (self.at, self.end) = (body.start, body.end);
+        while self.at < self.end {
+            let (simple, _) = self.simple();
+            if simple.words.is_empty() {
+                continue;
+            }
+            let words: Result<Vec<_>, _> = simple.words.iter().map(Raw::words).collect();
+            match words {
+                Ok(words) => {
+                    let line = Line { words: words.into_iter().flatten().collect() };
+                    if !line.words.is_empty() {
+                        self.script.lines.push(TcLine { line, netns: None });
+                    }
+                }
+                Err(why) => {
+                    let span = simple.words.first().map_or(0..0, |w| w.span.clone());
+                    self.note(span, format!("cannot evaluate {why}: this line is left out"), "");
+                }
+            }
+        }
+        (self.at, self.end, self.here_end) = (at, end, here_end);
+    }
+}
+
+/// The words after `tc`, if that is what is called, through `sudo` and the like, and in which namespace.
+fn tc_of(words: &[Word]) -> Option<(Option<Word>, &[Word])> {
+    let mut words = words;
+    let mut netns = None;
+    loop {
+        let [first, rest @ ..] = words else { return None };
+        match first.text.as_str() {
+            "tc" => return Some((netns, rest)),
+            path if path.ends_with("/tc") => return Some((netns, rest)),
+            "qdisc" | "class" | "filter" | "chain" | "actions" => return Some((netns, words)),
+            "sudo" | "exec" | "command" | "nice" | "env" | "nohup" | "!" | "doas" => {
+                words = rest;
+                while let [option, rest @ ..] = words
+                    && option.text.starts_with('-')
+                {
+                    words = rest;
+                }
+            }
+            "ip" => match rest {
+                [object, verb, name, rest @ ..] if object.text.starts_with("netn") && verb.text == "exec" => {
+                    netns = Some(name.clone());
+                    words = rest;
+                }
+                _ => return None,
+            },
+            _ => return None,
+        }
+    }
+}

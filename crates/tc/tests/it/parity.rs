@@ -1,0 +1,179 @@
+//! The rows of PARITY.md about language and output that no other test shows, each against literal text. What tc
+//! does is said beside it: iproute2 6.1 on Linux 6.
+
+use txweir_core::sched::cx::Cx;
+use txweir_core::{Env, Tree};
+use txweir_tc::{Policy, show};
+
+/// What is shown after a policy, or the first thing that is wrong with it.
+fn shown(policy: &str) -> Result<String, String> {
+    let mut tree = Tree::new(Env::default());
+    let policy = Policy::parse(policy, "p").map_err(|all| all.first().brief())?;
+    policy.apply(&mut tree, &mut Cx::new(1, 0)).map_err(|d| d.brief())?;
+    Ok(show::text(&tree, None, false))
+}
+
+/// tbf-ticks. tc: `burst 1250b lat 7us` too, and `burst 52b lat 1.36e+03s`.
+#[test]
+fn a_long_burst_is_shown_as_it_is() {
+    for (options, expected) in [
+        ("rate 10gbit burst 1500 limit 10000", "rate 10Gbit burst 1250b lat 7us "),
+        ("rate 10bit burst 5000 limit 10000", "rate 8bit burst 5000b lat 5e+03s "),
+    ] {
+        let line = shown(&format!("qdisc add root handle 1: tbf {options}"));
+        assert_eq!(line, Ok(format!("qdisc tbf 1: root refcnt 2 {expected}\n")), "{options}");
+    }
+}
+
+/// packet-unit. tc: Illegal value for "limit": "10p".
+#[test]
+fn a_number_of_packets_may_have_its_unit() {
+    for kind in ["pfifo", "codel"] {
+        let [bare, unit] = ["10", "10p"].map(|limit| shown(&format!("qdisc add root {kind} limit {limit}")));
+        assert!(bare.as_ref().is_ok_and(|line| line.contains(" limit 10p")), "{bare:?}");
+        assert_eq!(bare, unit);
+    }
+}
+
+/// zero-options. tc does not send these zeros: the defaults stay.
+#[test]
+fn a_zero_is_taken_or_refused_and_not_passed_over() {
+    assert_eq!(
+        shown("qdisc add root handle 1: codel limit 0 target 0"),
+        Ok("qdisc codel 1: root refcnt 2 limit 0p target 0us interval 100ms \n".into())
+    );
+    for (options, refused) in [
+        ("codel interval 0", "p:1:31: codel interval: 0 is out of range (expected 1024ns to 137s)"),
+        ("fq_codel limit 0", "p:1:31: fq_codel limit: 0 is out of range (expected at least 1 packet)"),
+        ("fq_codel flows 0", "p:1:31: fq_codel flows: 0 is out of range (expected 1 to 65536)"),
+        ("fq_codel quantum 0", "p:1:33: fq_codel quantum: 0 is out of range (expected 256 to 1048576 bytes)"),
+        ("fq_codel drop_batch 0", "p:1:36: fq_codel drop_batch: 0 is out of range (expected at least 1)"),
+    ] {
+        assert_eq!(shown(&format!("qdisc add root {options}")), Err(refused.into()), "{options}");
+    }
+}
+
+/// handle-is-enough. tc: Classid cannot be zero.
+#[test]
+fn a_handle_says_what_to_delete() {
+    let tree = "qdisc add root handle 1: prio\nqdisc add parent 1:2 handle 30: pfifo limit 7\n";
+    let prio = "qdisc prio 1: root refcnt 2 bands 3 priomap 1 2 2 2 1 2 0 0 1 1 1 1 1 1 1 1\n";
+    assert_eq!(shown(tree), Ok(format!("{prio}qdisc pfifo 30: parent 1:2 limit 7p\n")));
+    assert_eq!(shown(&format!("{tree}qdisc del handle 30:")), Ok(prio.into()));
+}
+
+/// comment-start. `tc -b` reads `limit 12`: the rest of the line, from wherever a # is, is a comment.
+#[test]
+fn a_hash_within_a_word_begins_no_comment() {
+    assert_eq!(
+        shown("qdisc add root bfifo limit 12#3"),
+        Err("p:1:28: bfifo limit: \"12#3\" is not a size (expected a size (1600, 32kb, 4mb; bare: bytes), at \
+             most 4294967295 bytes)"
+            .into())
+    );
+    assert_eq!(
+        shown("qdisc add root handle 4: bfifo limit 12 #3"),
+        Ok("qdisc bfifo 4: root refcnt 2 limit 12b\n".into())
+    );
+}
+
+/// delete-options. tc reads them and deletes.
+#[test]
+fn options_of_a_delete_are_refused() {
+    assert_eq!(
+        shown("qdisc add root pfifo\nqdisc del root pfifo limit 1000"),
+        Err("p:2:22: del takes no options".into())
+    );
+}
+
+/// The section "Not there".
+#[test]
+fn what_is_not_there_is_refused() {
+    for line in [
+        "class add parent 1: classid 1:1 hfsc ls m2 1mbit",
+        "filter add matchall",
+        "chain add",
+        "actions add action drop",
+        "qdisc add root hfsc",
+        "qdisc add root mq",
+        "qdisc add root mqprio",
+        "qdisc add root noqueue",
+        "qdisc add ingress",
+        "qdisc add clsact",
+        "qdisc add parent 1:1 stab overhead 4 pfifo",
+        "qdisc add ingress_block 1 ingress",
+        "qdisc add root egress_block 1 pfifo",
+        "qdisc add root fq_codel ce_threshold 1ms ce_threshold_selector 1/1",
+        "qdisc add root prio multiqueue",
+    ] {
+        assert!(shown(line).is_err_and(|said| said.starts_with("p:1:")), "{line}");
+    }
+}
+
+/// estimator-silent
+#[test]
+fn an_estimator_changes_nothing_and_says_so() {
+    let line = "qdisc add root estimator 1s 8s pfifo limit 7";
+    let policy = Policy::parse(line, "p").expect("read");
+    let said: Vec<String> = policy.warnings().iter().map(|w| w.brief()).collect();
+    assert_eq!(
+        said,
+        [
+            "p:1:16: no rates are estimated here: this changes nothing (leave it out, and divide what -s counts by the \
+          time between)"
+        ]
+    );
+    assert_eq!(shown(line), shown("qdisc add root pfifo limit 7"));
+}
+
+/// stab-once
+#[test]
+fn a_size_table_is_the_roots_and_goes_with_the_line_that_leaves_it_out() {
+    let details = |policy: &str| {
+        let mut tree = Tree::new(Env::default());
+        let policy = Policy::parse(policy, "p").map_err(|all| all.first().brief())?;
+        policy.apply(&mut tree, &mut Cx::new(1, 0)).map_err(|d| d.brief())?;
+        let form = show::Form { details: true, ..show::Form::default() };
+        Ok::<_, String>((show::qdiscs(&tree, &form, &|_, _| true), show::commands(&tree, None)))
+    };
+    let sized = "qdisc add root handle 1: stab linklayer adsl overhead 10 mpu 64 prio bands 4";
+    let (text, commands) = details(sized).expect("good");
+    assert!(text.contains("\n linklayer atm overhead 10 mpu 64 mtu 2047 tsize 512 \n"), "{text}");
+    assert_eq!(details(&commands).expect("good"), (text, commands));
+    let (text, _) = details(&format!("{sized}\nqdisc change root prio bands 5")).expect("good");
+    assert!(!text.contains("linklayer"), "{text}");
+    assert_eq!(
+        details(&format!("{sized}\nqdisc add parent 1:1 stab overhead 4 pfifo")),
+        Err("p:2:22: only the root qdisc can have a size table: it counts for all that is below".into())
+    );
+}
+
+/// c-numbers, packets-as-size
+#[test]
+fn numbers_are_decimal() {
+    for (line, said) in [
+        ("tbf rate 1e3kbit burst 6000 limit 9000", "p:1:25: tbf rate: \"1e3kbit\" is not a rate"),
+        ("pfifo limit 0x10", "p:1:28: pfifo limit: \"0x10\" is not a number"),
+        ("pfifo limit 5kb", "p:1:28: pfifo limit: \"5kb\" is not a number"),
+    ] {
+        let refused = shown(&format!("qdisc add root {line}")).expect_err("refused");
+        assert!(refused.starts_with(said), "{refused}");
+    }
+}
+
+/// replace-kind
+#[test]
+fn replace_puts_another_kind_under_the_same_handle() {
+    let there = "qdisc add root handle 1: prio";
+    let after = shown(&format!("{there}\nqdisc replace root handle 1: pfifo limit 7"));
+    assert_eq!(after, shown("qdisc add root handle 1: pfifo limit 7"));
+}
+
+/// dualpi2-range. tc: Illegal "memlimit".
+#[test]
+fn a_memlimit_may_have_its_unit() {
+    let [bare, unit] =
+        ["1048576", "1mb"].map(|limit| shown(&format!("qdisc add root dualpi2 memlimit {limit}")));
+    assert!(bare.as_ref().is_ok_and(|line| line.contains(" memlimit 1048576B ")), "{bare:?}");
+    assert_eq!(bare, unit);
+}

@@ -1,0 +1,181 @@
+//! Any configuration of any kind reads back as itself, and no text panics.
+
+use txweir_core::base::rng::Rng;
+use txweir_core::qdisc::KINDS;
+use txweir_core::sched::classful::ClassSpec;
+use txweir_core::sched::cx::Cx;
+use txweir_core::sched::spec::Spec;
+use txweir_core::text::value::Words;
+use txweir_core::{Env, ErrorKind, Handle, Tree};
+use txweir_tc::{Policy, show};
+
+/// A value such as somebody may give, of any type.
+fn value(rng: &mut Rng) -> Vec<String> {
+    const UNITS: [&str; 14] =
+        ["", "", "", "bit", "kbit", "mbit", "bps", "kb", "b", "s", "ms", "us", "ns", "p"];
+    if rng.below(8) == 0 {
+        let n = 1 + rng.below(16);
+        return (0..n).map(|_| rng.below(4).to_string()).collect();
+    }
+    if rng.below(8) == 0 {
+        const WORDS: [&str; 4] = ["ethernet", "atm", "adsl", "10%"];
+        return vec![WORDS[rng.below(4) as usize].into()];
+    }
+    let shift = rng.below(64);
+    let n = rng.next_u64() >> shift;
+    let part = if rng.below(4) == 0 { format!(".{}", rng.below(1000)) } else { String::new() };
+    vec![format!("{n}{part}{}", UNITS[rng.below(UNITS.len() as u64) as usize])]
+}
+
+fn accepted(spec: &Spec, options: &[String]) -> Result<(), (ErrorKind, Option<String>)> {
+    let words: Vec<&str> = options.iter().map(String::as_str).collect();
+    spec.build(&mut Words::new(&words), &env()).map(|_| ()).map_err(|e| (e.kind, e.key))
+}
+
+/// Options that the kind accepts: each is tried, with several values, and kept if what is there is still
+/// readable; at the end the kind must be content, or there are none.
+fn options(spec: &Spec, rng: &mut Rng) -> Option<Vec<String>> {
+    if spec.kind == "mqprio" {
+        // Its words hold only together.
+        let classes = 1 + rng.below(4);
+        let list = |one: &dyn Fn(u64) -> String| (0..classes).map(one).collect::<Vec<_>>().join(" ");
+        let map: Vec<String> = (0..1 + rng.below(16)).map(|_| rng.below(classes).to_string()).collect();
+        let queues = list(&|tc| format!("1@{tc}"));
+        let words = format!("num_tc {classes} map {} queues {queues} hw 0", map.join(" "));
+        return Some(words.split(' ').map(String::from).collect());
+    }
+    let mut options = Vec::new();
+    for param in spec.params {
+        if rng.below(3) == 0 {
+            continue;
+        }
+        for _ in 0..40 {
+            let mut tried = options.clone();
+            let alone = !param.alone.is_empty() && rng.below(2) == 0;
+            let words = if alone { param.alone } else { param.words };
+            tried.push(words[rng.below(words.len() as u64) as usize].to_string());
+            if !param.flag && !alone {
+                tried.extend(value(rng));
+            }
+            if matches!(accepted(spec, &tried), Ok(()) | Err((ErrorKind::Missing, _))) {
+                options = tried;
+                break;
+            }
+        }
+    }
+    accepted(spec, &options).ok().map(|()| options)
+}
+
+/// A device of several queues, so that every kind can be on it.
+fn env() -> Env {
+    Env { queues: 4, ..Env::default() }
+}
+
+/// Options for the classes of a kind, each tried and kept if it can be read.
+fn class_options(classes: &ClassSpec, rng: &mut Rng) -> Vec<String> {
+    let mut options = Vec::new();
+    for param in classes.params {
+        let must = param.about.ends_with("Must be given.");
+        if !must && rng.below(2) == 0 {
+            continue;
+        }
+        for _ in 0..200 {
+            let mut tried: Vec<String> = options.clone();
+            tried.push(param.words[0].to_string());
+            if !param.flag {
+                tried.extend(value(rng));
+            }
+            let words: Vec<&str> = tried.iter().map(String::as_str).collect();
+            if classes.read(&mut Words::new(&words), &env()).is_ok() {
+                options = tried;
+                break;
+            }
+        }
+    }
+    options
+}
+
+/// Classes made, or changed, with random options and below one another, and a qdisc in one of them. How many commands were taken.
+fn with_classes(tree: &mut Tree, handle: Handle, spec: &Spec, rng: &mut Rng) -> u64 {
+    let Some(classes) = spec.classes else { return 0 };
+    let mut taken = 0;
+    for _ in 0..8 {
+        let words = class_options(classes, rng);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let minor = 1 + rng.below(6) as u16;
+        let (class, above) =
+            (Handle::new(handle.major(), minor), Handle::new(handle.major(), rng.below(6) as u16));
+        let (words, cx) = (&mut Words::new(&words), &mut Cx::new(1, 0));
+        let done = match classes.made {
+            true => tree.add_class(above, class, None, words, cx),
+            false => tree.change_class(None, class, None, words, cx),
+        };
+        taken += u64::from(done.is_ok());
+        let _ = tree.add(class, None, "pfifo", &mut Words::new(&["limit", "7"]), cx);
+    }
+    taken
+}
+
+/// A tree with that kind at the root or below a class, and the handle of it.
+fn tree(spec: &Spec, options: &[String], below: bool) -> (Tree, Handle) {
+    let (mut tree, mut cx) = (Tree::new(env()), Cx::new(1, 0));
+    let mut parent = Handle::ROOT;
+    if below && !spec.root_only {
+        tree.add(parent, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[]), &mut cx).expect("prio");
+        parent = Handle::new(1, 2);
+    }
+    let words: Vec<&str> = options.iter().map(String::as_str).collect();
+    let handle =
+        tree.add(parent, None, spec.kind, &mut Words::new(&words), &mut cx).expect("accepted before");
+    (tree, handle)
+}
+
+fn again(tree: &Tree) -> Tree {
+    let mut again = Tree::new(*tree.env());
+    let text = show::commands(tree, Some("eth0"));
+    let policy = Policy::parse(&text, "p").unwrap_or_else(|e| panic!("{e}"));
+    policy.apply(&mut again, &mut Cx::new(1, 0)).unwrap_or_else(|e| panic!("{e}"));
+    again
+}
+
+/// Makes configurations of each kind, 150 times `share` of `of`, and reads them back; gives how many
+/// configurations and classes there were of each kind.
+fn read_back(share: u64, of: u64) -> (Vec<u64>, Vec<u64>) {
+    let (mut seen, mut classes) = (vec![0; KINDS.len()], vec![0; KINDS.len()]);
+    for seed in (0..150).filter(|round| round % of == share).flat_map(|round| {
+        let kinds = KINDS.len() as u64;
+        round * kinds..(round + 1) * kinds
+    }) {
+        let mut rng = Rng::new(seed);
+        let at = (seed % KINDS.len() as u64) as usize;
+        let Some(options) = options(KINDS[at], &mut rng) else { continue };
+        seen[at] += 1;
+        let (mut tree, handle) = tree(KINDS[at], &options, rng.below(2) == 1);
+        classes[at] += with_classes(&mut tree, handle, KINDS[at], &mut rng);
+        let back = again(&tree);
+        assert_eq!(show::commands(&back, None), show::commands(&tree, None), "seed {seed}: {options:?}");
+        assert_eq!(show::text(&back, None, true), show::text(&tree, None, true), "seed {seed}: {options:?}");
+        assert_eq!(show::json(&back, None, true), show::json(&tree, None, true), "seed {seed}: {options:?}");
+        // The values themselves, beyond what is printed rounded.
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        tree.visit(&mut |_, n| n.qdisc().options(&mut |o| a.push((o.param.key, o.word, o.value.json()))));
+        back.visit(&mut |_, n| n.qdisc().options(&mut |o| b.push((o.param.key, o.word, o.value.json()))));
+        assert_eq!(a, b, "seed {seed}: {options:?}");
+    }
+    (seen, classes)
+}
+
+#[test]
+fn random_configurations_read_back_as_themselves() {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    let parts: Vec<_> = std::thread::scope(|s| {
+        let parts: Vec<_> = (0..threads).map(|share| s.spawn(move || read_back(share, threads))).collect();
+        parts.into_iter().map(|p| p.join().expect("the configurations of a thread")).collect()
+    });
+    let sum = |of: &dyn Fn(usize) -> u64| (0..parts.len()).map(of).sum::<u64>();
+    for (i, kind) in KINDS.iter().enumerate() {
+        let (seen, classes) = (sum(&|p| parts[p].0[i]), sum(&|p| parts[p].1[i]));
+        assert!(seen >= 20, "only {seen} configurations of {}", kind.kind);
+        assert!(kind.classes.is_none() || classes >= 20, "only {classes} classes of {}", kind.kind);
+    }
+}
