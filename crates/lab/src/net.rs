@@ -423,15 +423,17 @@ impl Net {
         if !self.ends[n as usize].idle && !std::mem::replace(&mut self.ends[n as usize].woken, true) {
             self.woken.push_back(n);
         }
-        self.send_with(n, false)
+        self.send_with(n, None)
     }
 
-    /// The same, with the application or without it.
-    fn send_with(&mut self, n: u32, application: bool) -> Option<u32> {
+    /// The same without the application, or with it alone, which then reads so much after the present.
+    fn send_with(&mut self, n: u32, application: Option<Nanos>) -> Option<u32> {
         if self.ends[n as usize].idle {
             return None;
         }
-        let Self { engine, ends, hosts, nics, routes, watch, observer, groups, measuring_from, .. } = self;
+        let Self {
+            engine, ends, hosts, nics, routes, watch, observer, groups, measuring_from, readings, ..
+        } = self;
         let end = &mut ends[n as usize];
         let number = routes[end.host as usize][end.far as usize];
         let nic = &mut nics[number as usize];
@@ -454,8 +456,10 @@ impl Net {
                 (Ok(()), Some(_)) => Handed::Dropped,
             }
         };
-        let took = if application {
-            end.conn.poll_application(now, &mut hosts[end.host as usize].cpu, &mut sink)
+        let took = if let Some(late) = application {
+            let acted = end.conn.poll_application(now, late, &mut hosts[end.host as usize].cpu, &mut sink);
+            readings.1 += acted.calls;
+            acted.took
         } else {
             end.conn.poll_stack(now, &mut sink);
             None

@@ -200,6 +200,15 @@ pub struct ConnStats {
     pub stopped: u64,
 }
 
+/// One turn of an application.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Acted {
+    /// The time of a transaction that ended.
+    pub(crate) took: Option<Nanos>,
+    /// The parts of calls that it wrote.
+    pub(crate) calls: u32,
+}
+
 /// One end of a TCP connection with its application.
 #[derive(Debug)]
 pub struct Conn {
@@ -221,10 +230,6 @@ pub struct Conn {
     /// What follows it of a unit that was being cut.
     rest: Option<Box<Frame>>,
     blocked: bool,
-    /// How much later than the present it is when the application reads, and the parts of calls that it has written since
-    /// that was asked.
-    lateness: Nanos,
-    calls: u32,
     frames_out: u64,
     segs_out: u64,
     frames_in: u64,
@@ -273,8 +278,6 @@ impl Conn {
             held: None,
             rest: None,
             blocked: false,
-            lateness: Nanos::ZERO,
-            calls: 0,
             frames_out: 0,
             segs_out: 0,
             frames_in: 0,
@@ -356,42 +359,43 @@ impl Conn {
         cpu: &mut Cpu,
         mut sink: impl FnMut(Frame) -> R,
     ) -> Option<Nanos> {
-        if self.poll_stack(now, &mut sink) { self.poll_application(now, cpu, &mut sink) } else { None }
+        if self.poll_stack(now, &mut sink) {
+            self.poll_application(now, Nanos::ZERO, cpu, &mut sink).took
+        } else {
+            None
+        }
     }
 
-    /// Lets the application do what it can, and what follows from it. What the stack held back without it stays back.
-    pub fn poll_application<R: Into<Handed>>(
+    /// Lets the application act, and TCP send the data that results. A sink reads `late` after `now`. Segments that
+    /// the stack held back without the application stay back.
+    pub(crate) fn poll_application<R: Into<Handed>>(
         &mut self,
         now: Instant,
+        late: Nanos,
         cpu: &mut Cpu,
         sink: &mut impl FnMut(Frame) -> R,
-    ) -> Option<Nanos> {
+    ) -> Acted {
+        let mut acted = Acted::default();
         if self.opens < Instant::MAX {
-            return None;
+            return acted;
         }
-        let mut took = None;
         loop {
             let written = self.tcp.flow().write;
-            took = self.app.step(now, self.lateness, &mut self.tcp, cpu).or(took);
+            acted.took = self.app.step(now, late, &mut self.tcp, cpu).or(acted.took);
             self.drain(now, sink);
             if self.tcp.flow().write == written {
-                return took;
+                return acted;
             }
-            self.calls = self.calls.saturating_add(1);
+            acted.calls = acted.calls.saturating_add(1);
         }
-    }
-
-    /// The application reads so much later than the present of the next poll.
-    pub(crate) const fn set_lateness(&mut self, lateness: Nanos) {
-        self.lateness = lateness;
-    }
-    /// Parts of calls that the application has written since this was last asked.
-    pub(crate) const fn take_calls(&mut self) -> u32 {
-        std::mem::replace(&mut self.calls, 0)
     }
 
     /// Does what is due without the application: timers, and what TCP has to send. False before it opens.
-    pub fn poll_stack<R: Into<Handed>>(&mut self, now: Instant, sink: &mut impl FnMut(Frame) -> R) -> bool {
+    pub(crate) fn poll_stack<R: Into<Handed>>(
+        &mut self,
+        now: Instant,
+        sink: &mut impl FnMut(Frame) -> R,
+    ) -> bool {
         if self.opens < Instant::MAX {
             if now < self.opens {
                 return false;

@@ -29,10 +29,11 @@ pub(crate) struct Window {
     pub(crate) offered_at: u64,
     /// By how many bits windows are shifted.
     pub(crate) scale: u8,
+    /// Full segments whose payload shares a buffer.
+    merged: u8,
     mss: u32,
-    /// Memory of a buffer beside its payload, and the payload of full segments that share one.
+    /// Memory of a buffer beside its payload.
     overhead: u32,
-    shared: u32,
     /// Measures what the reader takes per round trip: bytes of the last one, where and when this one began.
     space: u64,
     space_seq: u64,
@@ -63,7 +64,7 @@ impl Window {
             scale,
             mss: c.segment(),
             overhead: c.segment_memory.saturating_sub(c.segment()).max(1),
-            shared: c.merged.clamp(1, 64) * c.segment(),
+            merged: c.merged.clamp(1, 64) as u8,
             space: u64::from(c.initial_window) * u64::from(c.segment()),
             space_seq: 0,
             space_since: Instant::ZERO,
@@ -98,7 +99,7 @@ impl Window {
     }
     /// Memory that so much payload takes.
     fn memory(&self, bytes: u64) -> u64 {
-        bytes + bytes.div_ceil(u64::from(self.shared.max(1))) * u64::from(self.overhead)
+        bytes + bytes.div_ceil(self.shared().max(1)) * u64::from(self.overhead)
     }
     const fn of_memory(&self, memory: u64) -> u64 {
         memory * self.ratio as u64 / 256
@@ -110,7 +111,7 @@ impl Window {
 
     /// The payload that a reader takes at once at most.
     pub(crate) const fn shared(&self) -> u64 {
-        self.shared as u64
+        self.merged as u64 * self.mss as u64
     }
 
     /// A segment or a unit of this length has shown what memory is worth.

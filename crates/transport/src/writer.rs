@@ -56,7 +56,7 @@ pub(crate) struct Writer {
     /// A segment has come since the application was last considered.
     pub(crate) heard: bool,
     /// New units that have left since the first segment of this instant came.
-    pub(crate) units: u32,
+    pub(crate) units: u8,
     pub(crate) gate: Gate,
 }
 

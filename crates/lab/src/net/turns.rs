@@ -22,13 +22,13 @@ impl Net {
         if self.readings.0 != now {
             self.readings = (now, 0);
         }
-        let end = &mut self.ends[n as usize];
-        end.woken = false;
-        end.conn.set_lateness(Nanos(self.reading.0 * u64::from(self.readings.1)));
-        if let Some(nic) = self.send_with(n, true) {
+        self.ends[n as usize].woken = false;
+        let late = Nanos(self.reading.0 * u64::from(self.readings.1));
+        // It looks at its socket at least once.
+        self.readings.1 += 1;
+        if let Some(nic) = self.send_with(n, Some(late)) {
             self.kick(nic);
         }
-        self.readings.1 += 1 + self.ends[n as usize].conn.take_calls();
     }
 
     /// The alarm of a connection end. One that has been moved to a later time wakes nothing: an end that waits to send
