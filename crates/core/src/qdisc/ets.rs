@@ -31,7 +31,7 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Json, PrioMap, Show, Value, Words};
 
 crate::params! {
@@ -188,9 +188,12 @@ impl Discipline for Ets {
         let said = strict as usize + cfg.quanta.0.len();
         if cfg.bands.is_none() && cfg.strict.is_none() && !cfg.quanta.is_set() {
             let expected = "at least one of bands, strict and quanta";
-            return Err(ConfigError::new(ErrorKind::Missing, Self::KIND, expected, "").key("bands"));
+            return Err(
+                ConfigError::new(ErrorKind::Missing, Object::Kind(Self::KIND), expected, "").key("bands")
+            );
         }
-        let error = |kind, expected, given: usize| ConfigError::new(kind, Self::KIND, expected, given);
+        let error =
+            |kind, expected, given: usize| ConfigError::new(kind, Object::Kind(Self::KIND), expected, given);
         let bands = cfg.bands.unwrap_or(said as u32);
         if said > bands as usize {
             let expected = format!("at least {said}, for those that are strict or have a quantum");
@@ -198,7 +201,8 @@ impl Discipline for Ets {
         }
         if !(1..=BANDS_MAX).contains(&bands) {
             let expected = "1 to 16 bands, strict ones and those with a quantum together".into();
-            return Err(error(ErrorKind::OutOfRange, expected, said).key("quanta"));
+            let err = error(ErrorKind::OutOfRange, expected, said).key("quanta");
+            return Err(if bands > BANDS_MAX { err.reason(Reason::TooMany) } else { err });
         }
         if let Some(bad) = cfg.priomap.given().iter().find(|b| u32::from(**b) >= bands) {
             let expected = format!("bands 0 to {}", bands - 1);
@@ -352,7 +356,7 @@ impl Classful for Ets {
 
     fn resolve_class(
         &self,
-        name: &str,
+        class: Object,
         _at: ClassAt,
         cfg: &mut ClassConfig,
         old: Option<&ClassConfig>,
@@ -360,7 +364,7 @@ impl Classful for Ets {
     ) -> Result<(), ConfigError> {
         if let (Some(quantum), Some(ClassConfig { quantum: None })) = (cfg.quantum, old) {
             let err =
-                ConfigError::new(ErrorKind::Conflict, name, "none: a strict band has no quantum", quantum);
+                ConfigError::new(ErrorKind::Conflict, class, "none: a strict band has no quantum", quantum);
             return Err(err.key("quantum"));
         }
         cfg.quantum = cfg.quantum.map(quantum_in_range);

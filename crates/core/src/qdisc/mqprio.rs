@@ -30,7 +30,7 @@ use crate::sched::node::Node;
 use crate::sched::schedule::{ClassConfig, LineConfig, Service};
 use crate::sched::spec::Flags;
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Params, apply};
 use crate::text::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
 
@@ -105,7 +105,7 @@ impl Config {
     fn check(&self, env: &Env) -> Result<(), ConfigError> {
         let num_tc = self.num_tc as usize;
         let bad = |kind, key: &str, expected: &dyn core::fmt::Display, given: &dyn core::fmt::Display| {
-            Err(ConfigError::new(kind, Mqprio::KIND, expected, given).key(key))
+            Err(ConfigError::new(kind, Object::Kind(Mqprio::KIND), expected, given).key(key))
         };
         if let Some((priority, tc)) =
             self.map.0.iter().enumerate().find(|(_, tc)| usize::from(**tc) >= num_tc)
@@ -152,13 +152,14 @@ impl Config {
         let caps = Caps { queues: env.queues, offload: env.offload };
         let rate = env.link_rate.unwrap_or(Rate(u64::MAX));
         let err = self.line(env.queues).check(&caps, rate);
-        err.map_err(|err| ConfigError { object: KIND.into(), ..err })
+        err.map_err(|err| ConfigError { object: Object::Kind(KIND), ..err })
     }
 
     /// The device does it: what it must be able to do.
     fn check_offload(&self, env: &Env) -> Result<(), ConfigError> {
         let cannot = |key: &str, expected: &str, given: &dyn core::fmt::Display| {
-            let err = ConfigError::new(ErrorKind::Unsupported, Mqprio::KIND, expected, given).key(key);
+            let err = ConfigError::new(ErrorKind::Unsupported, Object::Kind(Mqprio::KIND), expected, given)
+                .key(key);
             Err(err.hint("hw 0 serves the queues in turn, on any device"))
         };
         let offload = &env.offload;
@@ -199,7 +200,8 @@ impl Config {
     /// Every class has queues that are there, and no two share one.
     fn check_queues(&self, env: &Env) -> Result<(), ConfigError> {
         let bad = |expected: &dyn core::fmt::Display, given: &dyn core::fmt::Display| {
-            Err(ConfigError::new(ErrorKind::OutOfRange, Mqprio::KIND, expected, given).key("queues"))
+            Err(ConfigError::new(ErrorKind::OutOfRange, Object::Kind(Mqprio::KIND), expected, given)
+                .key("queues"))
         };
         for tc in 0..self.num_tc as usize {
             let range = self.queues.0.get(tc).copied().unwrap_or_default();
@@ -272,7 +274,9 @@ impl Discipline for Mqprio {
                 return Ok(());
             }
             let expected = "what it was made with";
-            let err = ConfigError::new(ErrorKind::Unsupported, Self::KIND, expected, "a change");
+            let err =
+                ConfigError::new(ErrorKind::Unsupported, Object::Kind(Self::KIND), expected, "a change")
+                    .reason(Reason::Unchangeable);
             return Err(err.hint("delete it and add it anew"));
         }
         several_queues(Self::KIND, env)?;

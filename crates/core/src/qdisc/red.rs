@@ -31,7 +31,7 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::{Json, Show, Value, Words, exact_of};
 
 crate::params! {
@@ -137,7 +137,7 @@ fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
             "max" => exact_of(&cfg.max),
             _ => exact_of(&cfg.probability),
         };
-        ConfigError::new(kind, Red::KIND, e, given).key(key)
+        ConfigError::new(kind, Object::Kind(Red::KIND), e, given).key(key)
     };
     let (min, max, avpkt) = (bits32(cfg.min), bits32(cfg.max), bits32(cfg.avpkt));
     let wlog =
@@ -182,7 +182,7 @@ impl Discipline for Red {
             ("avpkt", cfg.avpkt, "a size, that of an average packet"),
         ] {
             if size.0 == 0 {
-                return Err(ConfigError::new(ErrorKind::Missing, Self::KIND, what, "").key(key));
+                return Err(ConfigError::new(ErrorKind::Missing, Object::Kind(Self::KIND), what, "").key(key));
             }
         }
         // The defaults of tc-red(8).
@@ -202,7 +202,8 @@ impl Discipline for Red {
         let params = law(cfg)?;
         if cfg.nodrop && !cfg.ecn {
             let expected = "ecn with it: without marks every packet would pass";
-            return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, "nodrop").key("nodrop"));
+            return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, "nodrop")
+                .key("nodrop"));
         }
         cfg.probability = Probability(params.probability().into());
         Ok(())

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use crate::base::env::Env;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Show, Words};
 
 /// The text of a value, for the macro below.
@@ -74,25 +74,28 @@ pub trait Params: Send + Sync + Clone + PartialEq + core::fmt::Debug + 'static {
 }
 
 /// Reads `words` into `cfg` until they end. On an error `cfg` is half-read and to be thrown away.
-pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Result<(), ConfigError> {
+pub fn apply<P: Params>(cfg: &mut P, kind: &'static str, words: &mut Words<'_>) -> Result<(), ConfigError> {
     while let Some(key) = words.take() {
         let at = words.at() - 1;
         words.take_refusal();
         let refused = match cfg.set(key, words) {
             SetOutcome::Set => continue,
             SetOutcome::UnknownKey => {
-                let err = ConfigError::new(ErrorKind::UnknownKey, kind, known_keys(P::TABLE), key);
+                let err =
+                    ConfigError::new(ErrorKind::UnknownKey, Object::Kind(kind), known_keys(P::TABLE), key);
                 return Err(err.word(at));
             }
             SetOutcome::BadValue(param) => (ErrorKind::BadValue, param),
             SetOutcome::OutOfRange(param) => (ErrorKind::OutOfRange, param),
         };
         let (error, param) = refused;
-        let (error, expected, hint) = match (words.take_refusal(), error, param.range) {
-            (Some(why), ..) => (why.kind, why.expected, why.hint),
-            (_, ErrorKind::OutOfRange, range) => (error, range.to_string(), None),
-            (_, _, "") => (error, param.expected.to_string(), None),
-            (_, _, range) => (error, format!("{}, {range}", param.expected), None),
+        let (error, expected, hint, reason) = match (words.take_refusal(), error, param.range) {
+            (Some(why), ..) => (why.kind, why.expected, why.hint, None),
+            (_, ErrorKind::OutOfRange, range) => {
+                (error, range.to_string(), None, Some(Reason::DeclaredRange))
+            }
+            (_, _, "") => (error, param.expected.to_string(), None, None),
+            (_, _, range) => (error, format!("{}, {range}", param.expected), None, None),
         };
         // The words as given; the caret goes under the first of the value, or the key if there is none.
         let mut rest = Words::clone(words);
@@ -101,8 +104,8 @@ pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Resul
             Some(w) => (w, at + 1),
             None => ("", at),
         };
-        let err = ConfigError::new(error, kind, expected, given).key(key).word(caret);
-        return Err(ConfigError { hint, ..err });
+        let err = ConfigError::new(error, Object::Kind(kind), expected, given).key(key).word(caret);
+        return Err(ConfigError { hint, reason, ..err });
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::base::env::Env;
 use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Packets};
 use crate::law::pi2::Gain;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::{Json, Show, Value, Words, exact_of};
 
 /// The delay to hold: 15 ms (RFC 9332 figure 2, target).
@@ -164,7 +164,8 @@ fn for_round_trips(
     if typical_us > max_us {
         let (expected, given) = (exact_us(max_us), exact_us(typical_us));
         let expected = alloc::format!("at most max_rtt, {expected}");
-        return Err(ConfigError::new(ErrorKind::Conflict, "dualpi2", expected, given).key("typical_rtt"));
+        return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind("dualpi2"), expected, given)
+            .key("typical_rtt"));
     }
     let tupdate_us = typical_us.min(max_us / 3).max(1);
     let squared = u128::from(max_us) * u128::from(max_us);
@@ -174,7 +175,9 @@ fn for_round_trips(
     if !gain_in_range(&alpha) || !gain_in_range(&beta) {
         let expected = "a time for which alpha and beta are at least 1/256";
         let given = exact_us(max_us);
-        return Err(ConfigError::new(ErrorKind::OutOfRange, "dualpi2", expected, given).key("max_rtt"));
+        return Err(
+            ConfigError::new(ErrorKind::OutOfRange, Object::Kind("dualpi2"), expected, given).key("max_rtt")
+        );
     }
     (cfg.target, cfg.tupdate) = (Nanos::from_micros(typical_us), Nanos::from_micros(tupdate_us));
     (cfg.alpha, cfg.beta) = (alpha, beta);
