@@ -162,7 +162,7 @@ fn write_descriptors(f: &mut fmt::Formatter<'_>, cost: &DescriptorCost) -> fmt::
 fn said<T: Value + PartialEq>(value: &T) -> String {
     let short = text_of(value);
     match T::take(&mut Words::new(&[&short])) {
-        Some(read) if read == *value => short,
+        Ok(read) if read == *value => short,
         _ => exact_of(value),
     }
 }
@@ -243,7 +243,7 @@ fn unknown(key: &str) -> ConfigError {
 
 /// One value of a type that tc knows.
 fn read<T: Value>(key: &str, value: &str) -> Result<T, ConfigError> {
-    T::take(&mut Words::new(&[value])).ok_or_else(|| bad(key, T::EXPECTED, value))
+    T::take(&mut Words::new(&[value])).map_err(|_| bad(key, T::EXPECTED, value))
 }
 
 /// A size that a limit can be.

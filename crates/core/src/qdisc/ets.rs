@@ -32,7 +32,7 @@ use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
 use crate::sched::spec::Flags;
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
-use crate::text::value::{Json, PrioMap, Show, Value, Words};
+use crate::text::value::{Json, PrioMap, Refusal, Show, Value, Words};
 
 crate::params! {
     /// Parameters of ets.
@@ -81,17 +81,16 @@ impl Show for Quanta {
 impl Value for Quanta {
     const EXPECTED: &'static str = "numbers of bytes, at least 1, one for each band";
     /// Takes words while they are numbers.
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let mut quanta = Vec::new();
         while let Some(quantum) = words.peek().and_then(|w| w.parse().ok()) {
             if quantum == 0 {
-                words.refuse(ErrorKind::OutOfRange, "at least 1 byte for each band", None);
-                return None;
+                return Err(Refusal::because(ErrorKind::OutOfRange, "at least 1 byte for each band", None));
             }
             quanta.push(quantum);
             words.take();
         }
-        (!quanta.is_empty()).then_some(Self(quanta))
+        if quanta.is_empty() { Err(Refusal::NotSuch) } else { Ok(Self(quanta)) }
     }
 }
 
@@ -142,14 +141,14 @@ impl Show for BandMap {
 impl Value for BandMap {
     const EXPECTED: &'static str = PrioMap::EXPECTED;
     /// Takes words while they are numbers, at most 16.
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let mut bands = Vec::new();
         while bands.len() < 16 {
             let Some(band) = words.peek().and_then(|w| w.parse().ok()) else { break };
             bands.push(band);
             words.take();
         }
-        (!bands.is_empty()).then(|| Self::new(&bands))
+        if bands.is_empty() { Err(Refusal::NotSuch) } else { Ok(Self::new(&bands)) }
     }
 }
 

@@ -32,7 +32,7 @@ use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
 use crate::sched::spec::Flags;
 use crate::text::error::{ConfigError, ErrorKind, Object};
-use crate::text::value::{Json, Show, Value, Words, exact_of};
+use crate::text::value::{Json, Refusal, Show, Value, Words, exact_of};
 
 crate::params! {
     /// Parameters of red.
@@ -79,13 +79,14 @@ impl Show for Qevent {
 
 impl Value for Qevent {
     const EXPECTED: &'static str = "early_drop or mark, then block and its number";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let named = matches!(words.take(), Some("early_drop" | "mark")) && words.take() == Some("block");
         if named && words.take().is_some_and(|n| n.parse::<u32>().is_ok_and(|n| n > 0)) {
             let hint = "early drops and marks are counted; act on them with a filter behind the queue";
-            words.refuse(ErrorKind::Unsupported, "no qevent: red hands no packets to filters", Some(hint));
+            let expected = "no qevent: red hands no packets to filters";
+            return Err(Refusal::because(ErrorKind::Unsupported, expected, Some(hint)));
         }
-        None
+        Err(Refusal::NotSuch)
     }
 }
 

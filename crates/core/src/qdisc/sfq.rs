@@ -38,7 +38,7 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered, FlowShown};
 use crate::sched::spec::Flags;
 use crate::text::error::{ConfigError, ErrorKind, Object};
-use crate::text::value::{Json, Show, Value, Words};
+use crate::text::value::{Json, Refusal, Show, Value, Words};
 use flows::Flows;
 use red::Red;
 
@@ -133,8 +133,8 @@ impl Show for Seconds {
 
 impl Value for Seconds {
     const EXPECTED: &'static str = "a whole number of seconds";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        words.take()?.parse().ok().map(Self)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        Ok(Self(words.value()?.parse()?))
     }
 }
 

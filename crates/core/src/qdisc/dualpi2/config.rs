@@ -7,7 +7,7 @@ use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Packets};
 use crate::law::pi2::Gain;
 use crate::text::error::{ConfigError, ErrorKind, Object};
-use crate::text::value::{Json, Show, Value, Words, exact_of};
+use crate::text::value::{Json, Refusal, Show, Value, Words, exact_of};
 
 /// The delay to hold: 15 ms (RFC 9332 figure 2, target).
 pub const TARGET: Nanos = Nanos::from_millis(15);
@@ -220,7 +220,7 @@ impl Show for MemoryLimit {
 
 impl Value for MemoryLimit {
     const EXPECTED: &'static str = Bytes::EXPECTED;
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> core::result::Result<Self, Refusal> {
         Bytes::take(words).map(Self::Given)
     }
 }
@@ -264,14 +264,14 @@ impl Show for Step {
 impl Value for Step {
     const EXPECTED: &'static str =
         "a time (1ms, 500us; bare: microseconds) or a number of packets (3p, 3packets)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let word = words.peek()?;
+    fn take(words: &mut Words<'_>) -> core::result::Result<Self, Refusal> {
+        let word = words.peek().ok_or(Refusal::NotSuch)?;
         // The longest first: each ends in another.
         let packets = ["packets", "packet", "pkt", "p"].iter().find_map(|unit| word.strip_suffix(unit));
         match packets {
             Some(number) => {
                 words.take();
-                number.parse().ok().map(Self::Packets)
+                Ok(Self::Packets(number.parse()?))
             }
             None => Nanos::take(words).map(Self::Time),
         }
@@ -293,8 +293,8 @@ impl Show for Share {
 
 impl Value for Share {
     const EXPECTED: &'static str = "a whole percentage (10, 10%)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let word = words.take()?;
-        word.strip_suffix('%').unwrap_or(word).parse().ok().map(Self)
+    fn take(words: &mut Words<'_>) -> core::result::Result<Self, Refusal> {
+        let word = words.value()?;
+        Ok(Self(word.strip_suffix('%').unwrap_or(word).parse()?))
     }
 }
