@@ -35,6 +35,7 @@ pub fn run() -> Result<(), String> {
     check_kinds(&root, &mut found)?;
     crate::binaries::check(&root, &mut found);
     crate::layers::check(&root, &mut found)?;
+    crate::prose::check(&root, &mut found)?;
     for f in &found {
         println!("{f}");
     }

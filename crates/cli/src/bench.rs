@@ -12,7 +12,7 @@ pub struct Args {
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Rounds; each runs every job once, so that a slow moment of the machine meets all of them
+    /// Rounds; each runs every job once, so that a slow moment of the machine affects all jobs
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// Packets per job and round
@@ -21,13 +21,13 @@ pub struct Args {
     /// Run only the job of this name
     #[arg(long, value_name = "JOB")]
     only: Option<String>,
-    /// Processor to stay on
+    /// Processor to run on
     #[arg(long, default_value_t = default_cpu())]
     cpu: usize,
     /// List the jobs
     #[arg(long)]
     list: bool,
-    /// Time queues between threads instead: one producer, and N, to one consumer
+    /// Measure queues between threads instead: one producer, and N, to one consumer
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64), conflicts_with = "cpu")]
     producers: Option<u8>,
 }

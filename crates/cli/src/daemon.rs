@@ -14,11 +14,13 @@ use crate::run::Samples;
 /// Options of `txweir daemon`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where clients find it [default: TXWEIR_SOCKET, or txweir.sock in XDG_RUNTIME_DIR, or for root /run/txweir.sock]
+    /// Socket for clients [default: TXWEIR_SOCKET, or txweir.sock in XDG_RUNTIME_DIR, or for root
+    /// /run/txweir.sock]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// File of link and tc lines to begin with, as `txweir tc save` writes it; `-` is stdin
+    /// File of link and tc lines that are applied at the start, as `txweir tc save` writes it; `-`
+    /// is stdin
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 

@@ -20,32 +20,35 @@ use crate::{Failure, policy};
 /// Options of `txweir run`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Interface that packets come from: a TAP device, or any other by a packet socket; [tap:|packet:][NETNS/]NAME
+    /// Interface of arriving packets: a TAP device, or any other by a packet socket;
+    /// [tap:|packet:][NETNS/]NAME
     #[arg(long = "in", value_name = "IF")]
     input: String,
 
-    /// Interface that they leave by; packets that come from it go back the same way
+    /// Interface of leaving packets; packets that arrive on it go back the same way
     #[arg(long = "out", value_name = "IF")]
     output: String,
 
-    /// The device that they are paced as: rate=1gbit,ring=1024[,bql=off][,...]
+    /// Device whose speed paces the packets: rate=1gbit,ring=1024[,bql=off][,...]
     ///
-    /// Keys: rate, ring (descriptors; a full Ethernet frame takes 3.4, a super-frame of 64 KiB 21.5, unless
-    /// `descriptors` says otherwise), bql (on or off), bql-min, bql-max, bql-hold, completion (250us, immediate,
-    /// 64p/1ms), latency (5us or 5us/20us), doorbell, descriptors (1 or 1514:3.4/65226:21.5), overhead, min-frame.
+    /// Keys: rate, ring (descriptors; a full Ethernet frame takes 3.4, a super-frame of 64 KiB
+    /// 21.5, unless `descriptors` says otherwise), bql (on or off), bql-min, bql-max, bql-hold,
+    /// completion (250us, immediate, 64p/1ms), latency (5us or 5us/20us), doorbell, descriptors
+    /// (1 or 1514:3.4/65226:21.5), overhead, min-frame.
     #[arg(long, value_name = "SPEC")]
     wire: String,
 
-    /// The device of the way back [default: the same]
+    /// Device of the way back [default: the same]
     #[arg(long, value_name = "SPEC")]
     wire_back: Option<String>,
 
-    /// Segments that one flow may have in the qdiscs at a time, and one super-frame; what is more waits its turn ahead of them.
-    /// 0: as many as it likes
+    /// Segments that one flow may have in the qdiscs at a time, and one super-frame; further
+    /// segments wait their turn ahead of the qdiscs. 0: no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     fairsend: u32,
 
-    /// File of tc lines, for both ways; lines with `dev` are for the way that leaves by it [default: pfifo_fast]
+    /// File of tc lines, for both ways; a line with `dev` is for the way that leaves by that
+    /// interface [default: pfifo_fast]
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
@@ -61,15 +64,16 @@ pub struct Args {
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_off, action = clap::ArgAction::Set)]
     prio_synack: bool,
 
-    /// Have every frame wait in the qdiscs, also where nothing waits and it could go directly to the device: to compare
+    /// Put every frame into the qdiscs, even where nothing waits and it could go directly to the
+    /// device; for comparisons
     #[arg(long)]
     no_direct: bool,
 
-    /// End after this time (10s, 500ms)
+    /// Stop after this time (10s, 500ms)
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
 
-    /// Print counters this often, and not only at the end
+    /// Print counters at this interval, and not only at the end
     #[arg(long, value_name = "TIME")]
     stats_interval: Option<String>,
 
@@ -84,11 +88,12 @@ pub struct Args {
 /// Where the samples of `sample` actions go.
 #[derive(Debug, clap::Args)]
 pub struct Samples {
-    /// Write what `sample` actions take into this file (pcapng), a new one
+    /// Write the packets of `sample` actions into this new file (pcapng)
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
 
-    /// Most bytes of that file (64mb); samples beyond are counted and not written [default: 64mb]
+    /// Largest size of that file, bytes (64mb); further samples are counted and not written
+    /// [default: 64mb]
     #[arg(long, value_name = "SIZE", requires = "samples")]
     samples_max: Option<String>,
 }

@@ -168,10 +168,6 @@ impl<T> Turn<'_, T> {
     #[inline(always)]
     pub(crate) fn leave(self, behind: Flags) -> Result<(), Self> {
         let (taken, free) = (TAKEN | behind.0, behind.0);
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::BlindLeave) {
-            return Ok(());
-        }
         match self.baton.state.compare_exchange(taken, free, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => {
                 std::mem::forget(self);

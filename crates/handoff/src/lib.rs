@@ -10,8 +10,6 @@ mod log;
 #[cfg(not(loom))]
 mod monitor;
 mod owned;
-#[cfg(loom)]
-pub mod planted;
 #[cfg(not(loom))]
 mod port;
 mod queue;

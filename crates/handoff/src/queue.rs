@@ -253,18 +253,10 @@ impl<D: TxQueue> Queue<D> {
     /// Has `wakeup` told once there is room, for a sender that was told `Full`; once too often is possible, once too few is not.
     /// Who asks again before that is told once.
     pub fn when_room(&self, wakeup: Wakeup) {
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::WaitFirst) {
-            let _ = self.call(WAITING.and(WORK), "waiting");
-        }
         if let Ok(mut waiters) = self.waiters.lock()
             && !waiters.iter().any(|waits| waits.is_same(&wakeup))
         {
             waiters.push(wakeup);
-        }
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::WaitFirst) {
-            return;
         }
         // Whoever has the queue then sees that somebody waits; if nobody has it, this looks whether there is room by now.
         let _ = self.call(WAITING.and(WORK), "waiting");
@@ -303,11 +295,6 @@ impl<D: TxQueue> Queue<D> {
     /// still taken. `frozen` is called as soon as no thread is sending and none will; at once, if nobody has the queue.
     /// As often as it is frozen it has to be thawed.
     pub fn freeze(&self, frozen: impl FnOnce() + Send + 'static) {
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::FreezeLate) {
-            frozen();
-            return self.post(|o| o.freeze());
-        }
         self.post(|o| {
             o.freeze();
             frozen();
@@ -316,13 +303,6 @@ impl<D: TxQueue> Queue<D> {
 
     /// Ends one [`freeze`](Self::freeze), and runs the queue.
     pub fn thaw(&self) {
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::ThawQuietly) {
-            if let Some(mut turn) = self.baton.try_take() {
-                turn.thaw();
-            }
-            return;
-        }
         self.post(|o| o.thaw());
     }
 

@@ -128,7 +128,7 @@ pub(super) fn next(
 
 /// A FIFO with CoDel.
 #[derive(Debug)]
-pub struct Codel {
+pub(crate) struct Codel {
     queue: Queue,
     law: CodelState,
     params: CodelParams,

@@ -53,7 +53,7 @@ fn in_u32(b: &Bytes) -> bool {
 
 /// Deficit round robin among classes.
 #[derive(Debug, Default)]
-pub struct Drr {
+pub(crate) struct Drr {
     classes: Vec<Class>,
     configs: Vec<ClassConfig>,
     round: Round,

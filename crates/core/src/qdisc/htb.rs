@@ -139,7 +139,7 @@ impl ClassConfig {
 
 /// Hierarchical token buckets.
 #[derive(Debug)]
-pub struct Htb {
+pub(crate) struct Htb {
     law: Borrow,
     /// By slot. One with classes below is vacant here.
     classes: Vec<Class>,

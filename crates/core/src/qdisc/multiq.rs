@@ -22,7 +22,7 @@ crate::params! {
 
 /// A class for each transmit queue.
 #[derive(Debug)]
-pub struct Multiq(ByQueue);
+pub(crate) struct Multiq(ByQueue);
 
 /// Its word.
 pub(crate) const KIND: &str = Multiq::KIND;

@@ -202,7 +202,7 @@ fn loss_model(loss: Loss) -> LossModel {
 
 /// An emulated link.
 #[derive(Debug)]
-pub struct Netem {
+pub(crate) struct Netem {
     rules: Rules,
     inner: [Class; 1],
     delayed: Timeline,

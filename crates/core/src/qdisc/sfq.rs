@@ -140,7 +140,7 @@ impl Value for Seconds {
 
 /// Stochastic fair queueing.
 #[derive(Debug)]
-pub struct Sfq {
+pub(crate) struct Sfq {
     flows: Flows,
     packets: u32,
     /// A packet that a peek has taken out and that still waits counts towards the limit.

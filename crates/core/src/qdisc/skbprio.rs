@@ -66,7 +66,7 @@ struct Level {
 
 /// Levels of priority under one limit.
 #[derive(Debug)]
-pub struct Skbprio {
+pub(crate) struct Skbprio {
     levels: [Level; LEVELS],
     /// A bit for each level in which something waits.
     active: u64,

@@ -10,7 +10,7 @@ use crate::sched::traffic::CLASSES_MAX;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Greatest weight: shares in percent (IEEE 802.1Q, the bandwidth table of enhanced transmission selection).
-pub const WEIGHT_MAX: u32 = 100;
+pub(crate) const WEIGHT_MAX: u32 = 100;
 
 /// What a class is given of the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

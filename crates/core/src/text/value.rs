@@ -124,7 +124,7 @@ impl<'a> Words<'a> {
         self.at
     }
     /// Goes back (or on) to the word at index `at`.
-    pub fn rewind(&mut self, at: usize) {
+    pub(crate) fn rewind(&mut self, at: usize) {
         self.at = at.min(self.words.len());
     }
     /// The next word, not taken.
@@ -301,7 +301,7 @@ fn share_of_link(percent: &str, link: Option<Rate>) -> Result<Rate, Refusal> {
 /// A size that may be followed by a cell, `5kb/8` (tc-tbf(8), "burst"): a power of two up to 128. The cell only
 /// shaped the table of transmission times that tc once gave to the kernel; it is checked and has no effect.
 #[doc(hidden)]
-pub fn take_with_cell<V: Value>(words: &mut Words<'_>) -> Result<V, Refusal> {
+pub(crate) fn take_with_cell<V: Value>(words: &mut Words<'_>) -> Result<V, Refusal> {
     let word = words.value()?;
     let Some((size, cell)) = word.split_once('/') else { return V::take(&mut Words::new(&[word])) };
     let is_cell = |n: u32| n.is_power_of_two() && n <= CELL_MAX;

@@ -11,9 +11,11 @@ use txweir_tc::tool::Hook;
 
 use super::{Nic, meta_of};
 use crate::engine::Engine;
-use crate::frame::{ETHERNET, Frame};
-use crate::net::What;
-use crate::shown::{Asked, Shown};
+use crate::event::What;
+use crate::frame::Frame;
+use crate::shown::Shown;
+use crate::tagged::Asked;
+use crate::tagged::ETHERNET;
 
 /// The only port that there is: the NIC itself.
 const ITSELF: PortId = PortId(1);

@@ -140,7 +140,7 @@ pub struct Bandwidth {
 
 impl Bandwidth {
     /// It does not shape.
-    pub const UNLIMITED: Self = Self { rate: Rate(0), autorate: false };
+    pub(crate) const UNLIMITED: Self = Self { rate: Rate(0), autorate: false };
 }
 
 impl Show for Bandwidth {
@@ -174,7 +174,7 @@ pub struct Rtt(pub u32);
 
 impl Rtt {
     /// The default, 100 ms.
-    pub const INTERNET: Self = Self(100_000);
+    pub(crate) const INTERNET: Self = Self(100_000);
     /// In nanoseconds.
     #[must_use]
     pub const fn interval(self) -> Nanos {

@@ -11,7 +11,7 @@ pub struct Name(String);
 
 impl Name {
     /// Longest name, bytes.
-    pub const LEN_MAX: usize = 32;
+    pub(crate) const LEN_MAX: usize = 32;
 
     /// `None` if it is not one.
     pub fn new(text: &str) -> Option<Self> {
