@@ -1,5 +1,5 @@
-//! Any text as a policy, as a batch and as command lines: see `txweir_tc::tool::testing::any_text`.
+//! Any text as a policy, as a batch and as command lines: see `txweir_tc::testing::any_text`.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|text: &str| txweir_tc::tool::testing::any_text(text));
+libfuzzer_sys::fuzz_target!(|text: &str| txweir_tc::testing::any_text(text));

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 /// For each room the rooms that it names, each with one place where it does.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
+/// Crates whose modules still depend on each other: one state machine, the sender, spread over the modules at the root.
+const NOT_YET: [&str; 1] = ["crates/transport"];
+
 /// Checks every crate and lists what breaks the rule.
 pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     let crates = root.join("crates");
@@ -25,6 +28,7 @@ pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
         let arrows = arrows_of(&dir.join("src"), root);
         match declared(&manifest) {
             Some(order) => check_order(&name, &order, &arrows, found),
+            None if NOT_YET.contains(&name.as_str()) => {}
             None => check_cycles(&name, &arrows, found),
         }
     }
@@ -45,6 +49,15 @@ fn declared(manifest: &str) -> Option<Vec<String>> {
 
 fn check_order(name: &str, order: &[String], arrows: &Arrows, found: &mut Vec<String>) {
     let place = |room: &str| order.iter().position(|o| o == room);
+    for (at, room) in order.iter().enumerate() {
+        if !arrows.contains_key(room) {
+            found.push(format!(
+                "{name}/Cargo.toml: [package.metadata.layers] lists `{room}`, which is no module"
+            ));
+        } else if place(room) != Some(at) {
+            found.push(format!("{name}/Cargo.toml: [package.metadata.layers] lists `{room}` twice"));
+        }
+    }
     for (room, named) in arrows {
         let Some(at) = place(room) else {
             found.push(format!("{name}/Cargo.toml: [package.metadata.layers] does not list `{room}`"));
@@ -147,7 +160,7 @@ fn re_exports(text: &str, rooms: &BTreeSet<String>) -> Vec<(String, String)> {
 
 /// What a source names at the root of its crate, with the number of the line. Comments and unit tests do not count.
 fn named(text: &str, path: &[String]) -> Vec<(usize, String)> {
-    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or(text);
+    let code = &text[..tests_at(text)];
     let mut all = Vec::new();
     let mut group: Option<usize> = None;
     for (i, line) in code.lines().enumerate() {
@@ -156,15 +169,13 @@ fn named(text: &str, path: &[String]) -> Vec<(usize, String)> {
             group = in_group(line, depth, &mut |name| all.push((i + 1, name)));
             continue;
         }
-        for (at, _) in line.match_indices("crate::") {
-            let rest = &line[at + "crate::".len()..];
+        for rest in at_root(line, path) {
             // A macro at the root is no room's; a group may go on over lines.
             match rest.strip_prefix('{') {
                 Some(inner) => group = in_group(inner, 1, &mut |name| all.push((i + 1, name))),
                 None => all.extend(word(rest).map(|name| (i + 1, name))),
             }
         }
-        all.extend(by_super(line, path).map(|name| (i + 1, name)));
     }
     all
 }
@@ -192,10 +203,37 @@ fn in_group(line: &str, mut depth: usize, f: &mut dyn FnMut(String)) -> Option<u
     Some(depth)
 }
 
-/// What `super::` names, where it goes up to the root of the crate.
-fn by_super(line: &str, path: &[String]) -> Option<String> {
-    let ups = line.matches("super::").count();
-    (ups > 0 && ups == path.len()).then(|| word(line.rsplit("super::").next()?)).flatten()
+/// Where the unit tests at the end of a source begin: at `#[cfg(test)]` or `#[cfg(all(test, ...))]` before an inline module.
+fn tests_at(text: &str) -> usize {
+    let is_tests = |from: usize| {
+        let (attribute, next) = text[from..].split_once('\n').unwrap_or_default();
+        let inline = next.lines().next().is_some_and(|line| line.starts_with("mod ") && line.ends_with('{'));
+        inline && attribute.split(|c: char| !c.is_alphanumeric()).any(|word| word == "test")
+    };
+    text.match_indices("#[cfg(").map(|(at, _)| at).find(|at| is_tests(*at)).unwrap_or(text.len())
+}
+
+/// What follows each path of a line to the root of the crate: `crate::`, or as many `super::` as the module is deep.
+fn at_root<'a>(line: &'a str, path: &[String]) -> Vec<&'a str> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let begins = |at: usize| !line[..at].ends_with(is_word);
+    let mut all: Vec<&str> = line
+        .match_indices("crate::")
+        .filter(|(at, _)| begins(*at))
+        .map(|(at, up)| &line[at + up.len()..])
+        .collect();
+    for (at, _) in line.match_indices("super::").filter(|(at, _)| begins(*at) && !line[..*at].ends_with("::"))
+    {
+        let mut rest = &line[at..];
+        let mut ups = 0;
+        while let Some(above) = rest.strip_prefix("super::") {
+            (rest, ups) = (above, ups + 1);
+        }
+        if ups == path.len() {
+            all.push(rest);
+        }
+    }
+    all
 }
 
 /// The name that a text begins with; none if a macro's.
@@ -225,8 +263,13 @@ mod tests {
         check_order("c", &order, &arrows(&[("path", "base"), ("packet", "base")]), &mut found);
         assert!(found.is_empty(), "{found:?}");
         check_order("c", &order, &arrows(&[("base", "path"), ("new", "base")]), &mut found);
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].contains("base.rs:1: `base` names `path`"), "{found:?}");
+        assert!(found[0].contains("lists `packet`, which is no module"), "{found:?}");
+        assert!(found[1].contains("base.rs:1: `base` names `path`"), "{found:?}");
+        assert!(found[2].contains("does not list `new`"), "{found:?}");
+        assert_eq!(found.len(), 3, "{found:?}");
+        found.clear();
+        check_order("c", &["a".into(), "b".into(), "a".into()], &arrows(&[("b", "a")]), &mut found);
+        assert_eq!(found, ["c/Cargo.toml: [package.metadata.layers] lists `a` twice"]);
     }
 
     #[test]
@@ -246,5 +289,31 @@ mod tests {
         assert_eq!(names, ["a", "b", "e", "f", "i", "l"]);
         let deep = named("use super::l::M;\n", &["room".into(), "deep".into()]);
         assert!(deep.is_empty());
+    }
+
+    #[test]
+    fn super_leads_to_the_root_from_its_depth() {
+        let names = |text: &str, path: &[&str]| -> Vec<String> {
+            let path: Vec<String> = path.iter().map(|part| (*part).to_string()).collect();
+            named(text, &path).into_iter().map(|(_, name)| name).collect()
+        };
+        assert_eq!(
+            names("use super::{a::X,\n    b};\nfn f() { super::c::g(super::d::h()) }\n", &["room"]),
+            ["a", "b", "c", "d"]
+        );
+        assert_eq!(names("use super::super::a::X;\nuse super::b;\n", &["room", "deep"]), ["a"]);
+        assert!(names("use my_crate::a;\nuse other::super::a;\n", &["room"]).is_empty());
+    }
+
+    #[test]
+    fn unit_tests_do_not_count() {
+        let names = |cfg: &str| {
+            named(&format!("use crate::a;\n{cfg}\nmod x {{\n    use crate::b;\n}}\n"), &["room".into()])
+        };
+        assert_eq!(names("#[cfg(test)]").len(), 1);
+        assert_eq!(names("#[cfg(all(test, not(loom)))]").len(), 1);
+        assert_eq!(names("#[cfg(not(loom))]").len(), 2);
+        // A module in a file of its own hides nothing of what follows.
+        assert_eq!(named("#[cfg(test)]\nmod tests;\nuse crate::a;\n", &["room".into()]).len(), 1);
     }
 }

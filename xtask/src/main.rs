@@ -1,8 +1,12 @@
 //! Workspace chores: `cargo xtask test | tidy | gen | gate`.
 
+mod binaries;
 mod docs;
+mod errors;
 mod gate;
 mod layers;
+mod planted;
+mod prose;
 mod test;
 mod tidy;
 
@@ -19,13 +23,14 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
+        ["test", "models"] => test::only_models(),
         ["test", rest @ ..] => test::run(rest),
         ["tidy"] => tidy::run(),
         ["gen"] => docs::run(false),
         ["gen", "--check"] => docs::run(true),
         ["gate"] => gate::run(false),
         ["gate", "--bless"] => gate::run(true),
-        _ => Err("usage: cargo xtask test [ARG ...] | tidy | gen [--check] | gate [--bless]".into()),
+        _ => Err("usage: cargo xtask test [models | ARG ...] | tidy | gen [--check] | gate [--bless]".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,43 +1,53 @@
 //! Runs every test of the workspace and closes with one line that counts them.
 
+use crate::planted::{Copy, SUITES};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-/// `cargo test` over the workspace, then the models of what threads share; prints its progress, each reason for a skipped
-/// test, and the sum. With arguments, only the tests of the workspace that they choose.
+/// `cargo test` over the workspace, then the models of what threads share, then the bugs that the models must find; prints its
+/// progress, each reason for a skipped test, and the sum. With arguments, only the tests of the workspace that they choose.
 pub fn run(extra: &[&str]) -> Result<(), String> {
     let mut sum = Sum::default();
-    cargo(&["--workspace", "--no-fail-fast"], extra, &[], &mut sum)?;
+    let mut command = Command::new("cargo");
+    command
+        .args(["test", "--locked", "--workspace", "--no-fail-fast", "--features", "txweir/handoff"])
+        .args(extra)
+        .current_dir(crate::root());
+    cargo(command, &mut sum)?;
     if extra.is_empty() {
-        // A directory of its own: other flags would have everything built anew each time.
-        let flags = std::env::var("RUSTFLAGS").unwrap_or_default() + " --cfg loom";
-        let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into()) + "/loom";
-        let env = [("RUSTFLAGS", flags.as_str()), ("CARGO_TARGET_DIR", &target)];
-        for (package, models) in [("txweir-core", "loom_lease"), ("txweir-handoff", "loom_handoff")] {
-            cargo(&["--package", package, "--test", models], &[], &env, &mut sum)?;
-        }
+        models(&mut sum)?;
     }
-    for reason in &sum.skipped {
-        println!("{reason}");
+    sum.close()
+}
+
+/// Runs the models alone, and with each bug, and prints the sum.
+pub fn only_models() -> Result<(), String> {
+    let mut sum = Sum::default();
+    models(&mut sum)?;
+    sum.close()
+}
+
+/// Runs the models of each crate that has some, over a copy of it, as it is and with each bug.
+fn models(sum: &mut Sum) -> Result<(), String> {
+    for suite in SUITES {
+        let copy = Copy::make(suite, &crate::root())?;
+        cargo(copy.command(), sum)?;
+        copy.find(&mut |line, found| {
+            println!("{line}");
+            match found {
+                true => sum.passed += 1,
+                false => sum.failed += 1,
+            }
+        });
     }
-    println!("{} passed, {} failed", sum.passed, sum.failed);
-    match sum.failed {
-        0 if sum.passed > 0 => Ok(()),
-        0 => Err("no test ran".into()),
-        _ => Err("tests failed".into()),
-    }
+    Ok(())
 }
 
 /// Runs `cargo test` and adds its results to the sum.
-fn cargo(args: &[&str], extra: &[&str], env: &[(&str, &str)], sum: &mut Sum) -> Result<(), String> {
+fn cargo(mut command: Command, sum: &mut Sum) -> Result<(), String> {
     let before = sum.failed;
-    let mut child = Command::new("cargo")
-        .args(["test", "--locked"])
-        .args(args)
-        .args(extra)
+    let mut child = command
         .args(["--", "--show-output"])
-        .envs(env.iter().copied())
-        .current_dir(crate::root())
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|e| format!("cargo: {e}"))?;
@@ -65,6 +75,19 @@ struct Sum {
 }
 
 impl Sum {
+    /// Prints the reasons and the sum. An error if a test failed, or none ran.
+    fn close(&self) -> Result<(), String> {
+        for reason in &self.skipped {
+            println!("{reason}");
+        }
+        println!("{} passed, {} failed", self.passed, self.failed);
+        match self.failed {
+            0 if self.passed > 0 => Ok(()),
+            0 => Err("no test ran".into()),
+            _ => Err("tests failed".into()),
+        }
+    }
+
     /// Reads a line of output; true if it is to be shown.
     fn take(&mut self, line: &str) -> bool {
         if let Some(result) = line.strip_prefix("test result: ") {

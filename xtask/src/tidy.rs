@@ -33,7 +33,9 @@ pub fn run() -> Result<(), String> {
     }
     check_dependencies(&root, &mut found)?;
     check_kinds(&root, &mut found)?;
+    crate::binaries::check(&root, &mut found);
     crate::layers::check(&root, &mut found)?;
+    crate::prose::check(&root, &mut found)?;
     for f in &found {
         println!("{f}");
     }
@@ -65,6 +67,7 @@ fn sources(root: &Path) -> Vec<PathBuf> {
 fn check_source(name: &str, text: &str, found: &mut Vec<String>) {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
     let tests = name.contains("/tests/") || name.ends_with("/tests.rs");
+    crate::errors::check(name, code, found);
     for (i, line) in text.lines().enumerate() {
         let at = format!("{name}:{}", i + 1);
         if line.chars().count() > LINE_LEN_MAX {

@@ -20,19 +20,19 @@ const WARNINGS: u8 = 3;
 /// Options of `txweir check`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit status: 0 if nothing is wrong, 1 for errors, 3 for warnings only; notes do not count."
+    after_help = "Exit status: 0 without errors and warnings, 1 for errors, 3 for warnings only; notes do not count."
 )]
 pub struct Args {
     /// A file of tc lines, as `tc -b` reads it, or a shell script that calls tc; - is stdin
     file: PathBuf,
-    /// The rate of the link (100mbit), against which rates are held and latencies reckoned
+    /// Rate of the link (100mbit), with which rates are compared and latencies computed
     #[arg(long, value_name = "RATE")]
     link: Option<String>,
-    /// The largest packet without its link header, bytes
+    /// Largest packet without its link header, bytes
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().mtu)]
     #[arg(value_parser = clap::value_parser!(u32).range(68..=65_535))]
     mtu: u32,
-    /// The length of the device's queue, packets
+    /// Length of the device's queue, packets
     #[arg(long, value_name = "N", default_value_t = CheckOptions::default().txqueuelen)]
     txqueuelen: u32,
     /// Ticks of the kernel's clock per second
@@ -64,7 +64,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 fn link(text: &str) -> Result<Rate, Failure> {
     let words = [text];
     let wrong = || Failure::usage(format!("--link {text}: expected {}, at least 8bit", Rate::EXPECTED));
-    Rate::take(&mut Words::new(&words)).filter(|r| r.0 > 0).ok_or_else(wrong)
+    Rate::take(&mut Words::new(&words)).ok().filter(|r| r.0 > 0).ok_or_else(wrong)
 }
 
 fn object(report: &Report) -> String {

@@ -14,11 +14,13 @@ use crate::run::Samples;
 /// Options of `txweir daemon`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where clients find it [default: TXWEIR_SOCKET, or txweir.sock in XDG_RUNTIME_DIR, or for root /run/txweir.sock]
+    /// Socket for clients [default: TXWEIR_SOCKET, or txweir.sock in XDG_RUNTIME_DIR, or for root
+    /// /run/txweir.sock]
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// File of link and tc lines to begin with, as `txweir tc save` writes it; `-` is stdin
+    /// File of link and tc lines that are applied at the start, as `txweir tc save` writes it; `-`
+    /// is stdin
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -43,13 +45,13 @@ pub fn main(args: Args) -> Result<(), Failure> {
     let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
     drop(out);
     let mut server = Server::new(daemon, listener);
-    let served = server.run(&signals);
+    let served = server.serve(&signals);
     if let Some(said) = args.samples.said(server.daemon_mut().links_mut().notes_mut()) {
         let _ = io::stderr().write_all(said.as_bytes());
     }
     // A signal that is not taken would be met by its usual action once they are given back.
     while let Ok(Some(_)) = signals.pending() {}
-    served.map_err(|e| Failure::failed(format!("cannot wait: {e}")))
+    served.map_err(Failure::failed)
 }
 
 /// Applies a configuration, before anybody can ask for anything; what is wrong with it is said as the daemon says it.

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
-use txweir::lab::reproduce::{self, EXPERIMENTS, Published, Row};
 use txweir::lab::run::{Options, RunError, run};
 use txweir::lab::scenario::Scenario;
+use txweir_bench::handoff;
+use txweir_bench::reproduce::{self, EXPERIMENTS, Published, Row};
 
 use crate::bar::Bar;
-use crate::{Failure, handoff, replay};
+use crate::{Failure, replay};
 
 /// Options of `txweir lab`.
 #[derive(Debug, clap::Args)]
@@ -23,28 +24,29 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a scenario file and print what it measures
+    /// Run a scenario file and print its measurements
     Run(RunArgs),
     /// Reproduce published results and print them beside the measured ones
     Reproduce(ReproduceArgs),
-    /// Replay what the Linux kernel was recorded to do, and compare: its queues packet by packet, its TCP within bands
+    /// Replay recordings of the Linux kernel and compare: its queues packet by packet, its TCP
+    /// within bands
     Replay(replay::Args),
 }
 
 #[derive(Debug, clap::Args)]
 struct RunArgs {
-    /// Scenario, TOML: hosts, links, policy, traffic, seed, duration, what to measure
+    /// Scenario, TOML: hosts, links, policy, traffic, seed, duration, measurements
     file: PathBuf,
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Seed of everything random, in place of the scenario's; the same seed gives the same run
+    /// Seed of all random numbers, in place of the scenario's; the same seed gives the same run
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Write what every link carried into this directory, one pcapng file each
+    /// Write the packets of every link into this directory, one pcapng file each
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
-    /// Write the event log: 32 bytes for each thing that happens, the same in every run with the same seed
+    /// Write the event log: 32 bytes for each event, the same in every run with the same seed
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
 }
@@ -53,22 +55,22 @@ struct RunArgs {
 struct ReproduceArgs {
     /// One experiment [default: all that run in virtual time]
     ///
-    /// `handoff` measures this machine, by the clock on the wall, and is only run if it is asked for; as root it also sends
-    /// through a packet socket, in a network namespace of its own.
+    /// `handoff` measures this machine, in wall-clock time, and only runs if it is named; as root
+    /// it also sends through a packet socket, in its own network namespace.
     name: Option<String>,
     /// Print JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Draw it too, into this file (SVG): what was published below what was measured
+    /// Draw the results into this file (SVG): the published values below the measured ones
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// For handoff: rounds, each of which runs every way once
+    /// For handoff: rounds, each of which runs every method once
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
     /// For handoff: packets of a round
     #[arg(long, default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1024..=1 << 32))]
     packets: u64,
-    /// For handoff: threads that send, beside the measurement with one
+    /// For handoff: sending threads, beside the measurement with one
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
     producers: u8,
 }
@@ -133,7 +135,15 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
     if args.name.as_deref() == Some(handoff::NAME) {
         let ReproduceArgs { rounds, packets, producers, .. } = *args;
         let options = handoff::Options { rounds, packets, producers: producers.into() };
-        return handoff::main(args.json, options, &mut progress);
+        let measured = handoff::measure(options, &mut progress).map_err(Failure::failed)?;
+        if args.json {
+            let list: Vec<Value> =
+                measured.rows().map(|(r, [_, least, most])| sampled_row(&r, least, most)).collect();
+            println!("{:#}", Value::from(list));
+        } else {
+            print!("{}", measured.table());
+        }
+        return Ok(());
     }
     if let Some(given) = args.name.as_deref()
         && EXPERIMENTS.iter().all(|e| e.name != given)
@@ -157,7 +167,7 @@ fn reproduce(args: &ReproduceArgs) -> Result<(), Failure> {
 }
 
 /// A row as a JSON object.
-pub(crate) fn row(r: &Row) -> Value {
+fn row(r: &Row) -> Value {
     let published =
         r.published.map(|Published { low, high }| if low == high { json!(low) } else { json!([low, high]) });
     json!({
@@ -173,4 +183,12 @@ pub(crate) fn row(r: &Row) -> Value {
         "within": r.within(),
         "fitted": r.fitted,
     })
+}
+
+/// A row of which there are several samples, as a JSON object.
+fn sampled_row(r: &Row, least: f64, most: f64) -> Value {
+    let mut value = row(r);
+    value["least"] = json!(least);
+    value["most"] = json!(most);
+    value
 }

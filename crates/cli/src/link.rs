@@ -16,7 +16,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// add, set, replace, del, show, send; `txweir link --help` says more
+    /// add, set, replace, del, show, send; see `txweir link --help`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     pub words: Vec<String>,
 }

@@ -7,11 +7,9 @@ mod check;
 mod client;
 mod daemon;
 mod failure;
-mod handoff;
 mod kinds;
 mod lab;
 mod link;
-mod nullring;
 mod policy;
 mod recorded;
 mod replay;
@@ -29,14 +27,14 @@ pub(crate) use failure::Failure;
 
 /// The transmit side of a network stack, in user space
 ///
-/// Qdiscs, byte queue limits and back-pressure: in virtual time, to see what a policy does; live, between two
-/// interfaces; and, as the crate txweir, in your own program.
+/// Qdiscs, byte queue limits and back-pressure run in virtual time, to show the effect of a policy;
+/// live, between two interfaces; and in your own program, as the crate txweir.
 #[derive(Debug, Parser)]
 #[command(
     name = "txweir",
     version,
     disable_help_subcommand = true,
-    after_help = "Exit status: 0 if all is well, 1 for what cannot be read or opened, 2 for what goes wrong after."
+    after_help = "Exit status: 0 for success, 1 if an input cannot be read or opened, 2 for a later failure."
 )]
 struct Cli {
     /// The daemon's socket, for daemon, link and tc
@@ -51,21 +49,21 @@ struct Cli {
 enum Command {
     /// Run traffic through a policy in virtual time
     Lab(lab::Args),
-    /// Run policies in virtual time on the same traffic, and compare
+    /// Run policies in virtual time on the same traffic, and compare them
     Try(try_policy::Args),
-    /// Say what a policy would do on Linux, and what of it is hardly meant
+    /// Explain what a policy does on Linux, and warn about likely mistakes
     Check(check::Args),
     /// Carry live packets between two interfaces, through qdiscs and a byte limit
     Run(run::Args),
-    /// Own links, which link and tc commands change while they run
+    /// Own links; the link and tc commands change them while they run
     Daemon(daemon::Args),
     /// Add, change, remove and show the links of a running daemon
     Link(link::Args),
-    /// Give tc(8) commands to a running daemon
+    /// Send tc(8) commands to a running daemon
     Tc(tc::Args),
-    /// Time the path itself, beside other queues
+    /// Measure the time per packet of the path, beside other queues
     Bench(bench::Args),
-    /// List the qdiscs, or show the parameters and counters of one
+    /// List the qdiscs, or show the parameters and counters of one kind
     Kinds(kinds::Args),
 }
 

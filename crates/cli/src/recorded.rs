@@ -18,12 +18,12 @@ const BELOW: u8 = 1;
 /// Which runs of the matrix are played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Set {
-    /// Those that the transport was tuned on, and packet-exact cases
+    /// The runs that the transport was tuned on, and packet-exact cases
     #[default]
     Seen,
-    /// Those that it was not tuned on
+    /// The runs that it was not tuned on
     Held,
-    /// All
+    /// All runs
     All,
 }
 
@@ -32,22 +32,23 @@ pub enum Set {
 #[command(next_help_heading = "Recordings of TCP (spec/tcp)")]
 #[group(id = "recorded")]
 pub struct Args {
-    /// Which runs
+    /// Runs to play
     #[arg(long, value_enum, default_value_t)]
     set: Set,
     /// Only runs and cases whose names contain NAME; may be repeated
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Threads [default: processors that are there]
+    /// Threads [default: number of processors]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
-    /// Print the first flow of each run over time, there and here
+    /// Print the first flow of each run over time, in the recording and here
     #[arg(long)]
     trace: bool,
     /// Exit with status 1 unless N runs are inside the band or the kernel's own spread
     #[arg(long, value_name = "N")]
     min_inside: Option<usize>,
-    /// Write a row for each run into FILE, for `txweir try` to tell how near a set-up is to a recorded one
+    /// Write a row for each run into FILE, from which `txweir try` finds the recordings nearest to
+    /// a set-up
     #[arg(long, value_name = "FILE")]
     summary: Option<PathBuf>,
 }

@@ -14,13 +14,13 @@ const DIFFERS: u8 = 1;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit status of traces: 0 if all is equal to Linux, 1 if anything differs; of recordings of TCP: 0, or 1 if \
-                  --min-inside is missed; 2 for what cannot be read."
+                  --min-inside is missed; 2 if an input cannot be read."
 )]
 pub struct Args {
     /// Traces (spec/traces), recordings of TCP (spec/tcp), or folders of either; - is stdin
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// Show what is meant to differ as well, and of TCP also what is inside
+    /// Show intended differences too, and for TCP also the runs inside the bands
     #[arg(long)]
     verbose: bool,
     /// Print JSON instead of a table

@@ -1,8 +1,5 @@
 //! `txweir run`: live packets between two interfaces.
 
-mod sites;
-
-use std::hash::{BuildHasher, RandomState};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,47 +7,48 @@ use std::sync::Arc;
 use txweir::core::Bytes;
 use txweir::core::text::value::{Value, Words, text_of};
 use txweir::core::turns::Quota;
-use txweir::device::{Endpoint, LinkOptions, Signal, Signals, clock};
-use txweir::runtime::{
-    Direction, DirectionConfig, Ended, Forwarder, Notes, RunOptions, SAMPLES_MAX, Side, WireSpec, report,
-};
+use txweir::daemon::{Daemon, Ended, Link, Links, RunError, RunOptions, Server, report};
+use txweir::device::{Endpoint, IfName, LinkOptions, Signal, Signals, clock};
+use txweir::runtime::{Notes, SAMPLES_MAX, WireSpec};
 use txweir::tc::diagnostic::code;
 use txweir::tc::json::Object;
 use txweir::tc::{Command, Diagnostic, Policy};
-use txweir::{Env, Instant, Nanos};
+use txweir::{Instant, Nanos};
 
 use crate::{Failure, policy};
-use sites::Sites;
 
 /// Options of `txweir run`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Interface that packets come from: a TAP device, or any other by a packet socket; [tap:|packet:][NETNS/]NAME
+    /// Interface of arriving packets: a TAP device, or any other by a packet socket;
+    /// [tap:|packet:][NETNS/]NAME
     #[arg(long = "in", value_name = "IF")]
     input: String,
 
-    /// Interface that they leave by; packets that come from it go back the same way
+    /// Interface of leaving packets; packets that arrive on it go back the same way
     #[arg(long = "out", value_name = "IF")]
     output: String,
 
-    /// The device that they are paced as: rate=1gbit,ring=1024[,bql=off][,...]
+    /// Device whose speed paces the packets: rate=1gbit,ring=1024[,bql=off][,...]
     ///
-    /// Keys: rate, ring (descriptors; a full Ethernet frame takes 3.4, a super-frame of 64 KiB 21.5, unless
-    /// `descriptors` says otherwise), bql (on or off), bql-min, bql-max, bql-hold, completion (250us, immediate,
-    /// 64p/1ms), latency (5us or 5us/20us), doorbell, descriptors (1 or 1514:3.4/65226:21.5), overhead, min-frame.
+    /// Keys: rate, ring (descriptors; a full Ethernet frame takes 3.4, a super-frame of 64 KiB
+    /// 21.5, unless `descriptors` says otherwise), bql (on or off), bql-min, bql-max, bql-hold,
+    /// completion (250us, immediate, 64p/1ms), latency (5us or 5us/20us), doorbell, descriptors
+    /// (1 or 1514:3.4/65226:21.5), overhead, min-frame.
     #[arg(long, value_name = "SPEC")]
     wire: String,
 
-    /// The device of the way back [default: the same]
+    /// Device of the way back [default: the same]
     #[arg(long, value_name = "SPEC")]
     wire_back: Option<String>,
 
-    /// Segments that one flow may have in the qdiscs at a time, and one super-frame; what is more waits its turn ahead of them.
-    /// 0: as many as it likes
+    /// Segments that one flow may have in the qdiscs at a time, and one super-frame; further
+    /// segments wait their turn ahead of the qdiscs. 0: no limit
     #[arg(long, value_name = "N", default_value_t = 0)]
     fairsend: u32,
 
-    /// File of tc lines, for both ways; lines with `dev` are for the way that leaves by it [default: pfifo_fast]
+    /// File of tc lines, for both ways; a line with `dev` is for the way that leaves by that
+    /// interface [default: pfifo_fast]
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
 
@@ -66,15 +64,16 @@ pub struct Args {
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_off, action = clap::ArgAction::Set)]
     prio_synack: bool,
 
-    /// Have every frame wait in the qdiscs, also where nothing waits and it could go directly to the device: to compare
+    /// Put every frame into the qdiscs, even where nothing waits and it could go directly to the
+    /// device; for comparisons
     #[arg(long)]
     no_direct: bool,
 
-    /// End after this time (10s, 500ms)
+    /// Stop after this time (10s, 500ms)
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
 
-    /// Print counters this often, and not only at the end
+    /// Print counters at this interval, and not only at the end
     #[arg(long, value_name = "TIME")]
     stats_interval: Option<String>,
 
@@ -89,11 +88,12 @@ pub struct Args {
 /// Where the samples of `sample` actions go.
 #[derive(Debug, clap::Args)]
 pub struct Samples {
-    /// Write what `sample` actions take into this file (pcapng), a new one
+    /// Write the packets of `sample` actions into this new file (pcapng)
     #[arg(long, value_name = "FILE")]
     samples: Option<PathBuf>,
 
-    /// Most bytes of that file (64mb); samples beyond are counted and not written [default: 64mb]
+    /// Largest size of that file, bytes (64mb); further samples are counted and not written
+    /// [default: 64mb]
     #[arg(long, value_name = "SIZE", requires = "samples")]
     samples_max: Option<String>,
 }
@@ -105,7 +105,7 @@ impl Samples {
         let max = match &self.samples_max {
             None => SAMPLES_MAX,
             Some(text) => match Bytes::take(&mut Words::new(&[text])) {
-                Some(size) if size.0 > 0 => size.0,
+                Ok(size) if size.0 > 0 => size.0,
                 _ => {
                     let expected = "a size (64mb, 500kb)";
                     return Err(Failure::usage(format!(
@@ -132,33 +132,67 @@ struct Plan {
     wires: [WireSpec; 2],
     policies: [Option<Policy>; 2],
     notes: Notes,
-    options: RunOptions,
+    duration: Option<Nanos>,
+    stats_interval: Option<Nanos>,
     fairsend: Quota,
 }
+
+/// The two links of a run, in the order of `Links`: the one of `--in`, and the one of `--out`.
+const IN: usize = 0;
+const OUT: usize = 1;
 
 /// Runs `txweir run`: until a signal, the end of the duration, or the loss of an interface.
 pub fn main(args: Args) -> Result<(), Failure> {
     let plan = Plan::read(&args)?;
     let signals = Signals::take().map_err(|e| Failure::failed(format!("cannot take over signals: {e}")))?;
-    let options = plan.options;
-    let mut forwarder = plan.open(&args)?;
-    say(&ready(&forwarder, args.json));
-    let ended = forwarder.run(&options, &signals, |forwarder| {
+    let (duration, stats_interval) = (plan.duration, plan.stats_interval);
+    let mut server = Server::without_socket(Daemon::with(plan.open(&args)?));
+    say(&ready(server.daemon_mut().links(), args.json));
+    let started = Instant(clock::now_ns());
+    let elapsed = || Instant(clock::now_ns()).saturating_since(started);
+    let end = duration.map(|duration| started + duration);
+    let options = RunOptions { end, stats_interval, needs_all_links: true };
+    let ended = until_signal(&mut server, &signals, &options, |links| {
         say(&match args.json {
-            true => report::json(forwarder, "stats") + "\n",
-            false => report::text(forwarder) + "\n",
+            true => report::json(links, "stats", elapsed()) + "\n",
+            false => report::text(links, elapsed()) + "\n",
         });
     });
+    let links = server.daemon_mut().links_mut();
     say(&match args.json {
-        true => report::json(&mut forwarder, "end") + "\n",
-        false => format!("{}\n{}", ended_by(&ended, forwarder.elapsed()), report::text(&mut forwarder)),
+        true => report::json(links, "end", elapsed()) + "\n",
+        false => format!("{}\n{}", ended_by(&ended, elapsed()), report::text(links, elapsed())),
     });
-    let said = forwarder.filtering().and_then(|filtering| args.samples.said(&filtering.notes));
-    if let Some(said) = said {
+    if let Some(said) = args.samples.said(links.notes()) {
         // Beside the JSON, not in it.
         let _ = std::io::stderr().write_all(said.as_bytes());
     }
     ended.map(|_| ()).map_err(Failure::failed)
+}
+
+/// Why a run has ended as it should.
+enum By {
+    Duration,
+    Signal(Signal),
+}
+
+/// Forwards until a signal is there, or as the options say.
+fn until_signal(
+    server: &mut Server,
+    signals: &Signals,
+    options: &RunOptions,
+    mut stats: impl FnMut(&mut Links),
+) -> Result<By, RunError> {
+    loop {
+        match server.run(signals, options, &mut stats)? {
+            Ended::Duration => return Ok(By::Duration),
+            Ended::Stopped => {
+                if let Some(signal) = signals.pending().map_err(RunError::System)? {
+                    return Ok(By::Signal(signal));
+                }
+            }
+        }
+    }
 }
 
 impl Plan {
@@ -176,74 +210,67 @@ impl Plan {
         let there = wire("--wire", &args.wire)?;
         let back = args.wire_back.as_deref().map(|text| wire("--wire-back", text)).transpose()?;
         let wires = [there.clone(), back.unwrap_or(there)];
-        let options = RunOptions {
-            duration: args.duration.as_deref().map(|t| time("--duration", t)).transpose()?,
-            stats_interval: args
-                .stats_interval
-                .as_deref()
-                .map(|t| time("--stats-interval", t))
-                .transpose()?,
-            ..RunOptions::default()
-        };
+        let given =
+            |option: &str, text: &Option<String>| text.as_deref().map(|text| time(option, text)).transpose();
+        let duration = given("--duration", &args.duration)?;
+        let stats_interval = given("--stats-interval", &args.stats_interval)?;
         let policies = policies(args, &endpoints)?;
         let mut notes = Notes::default();
         args.samples.open(&mut notes)?;
-        Ok(Self { endpoints, wires, policies, notes, options, fairsend: Quota::segs(args.fairsend) })
+        let fairsend = Quota::segs(args.fairsend);
+        Ok(Self { endpoints, wires, policies, notes, duration, stats_interval, fairsend })
     }
 
-    fn open(self, args: &Args) -> Result<Forwarder, Failure> {
+    fn open(self, args: &Args) -> Result<Links, Failure> {
+        let now = Instant(clock::now_ns());
+        let names = self.names();
+        let [there, back] = &self.wires;
+        // What leaves by the output goes there, what leaves by the input goes back.
+        let input = self.link(args, &self.endpoints[IN], &names[IN], back)?;
+        let output = self.link(args, &self.endpoints[OUT], &names[OUT], there)?;
+        let mut links = Links::between([input, output]);
+        links.set_now(now);
+        for link in links.all_mut() {
+            link.way.set_fairsend(now, self.fairsend);
+            link.way.set_prio_synack(args.prio_synack);
+            link.way.set_direct(!args.no_direct);
+        }
+        for (policy, at) in self.policies.iter().zip([OUT, IN]) {
+            let Some(policy) = policy else { continue };
+            let (given, name) = (self.endpoints[at].name.as_str(), names[at].as_str());
+            // A line without a name is for the link that it is read for.
+            policy.for_device_as(given, name).apply_to(&mut links, &[name])?;
+        }
+        *links.notes_mut() = self.notes;
+        Ok(links)
+    }
+
+    /// The names of the links: those of the interfaces. Of two interfaces of one name, in two network namespaces, the one of
+    /// `--in` has another.
+    fn names(&self) -> [IfName; 2] {
+        let [input, output] = self.endpoints.each_ref().map(|e| e.name.clone());
+        let mut others = ["in", "input"].into_iter().filter_map(|name| IfName::new(name).ok());
+        let other = if input == output { others.find(|name| *name != output) } else { None };
+        [other.unwrap_or(input), output]
+    }
+
+    fn link(
+        &self,
+        args: &Args,
+        endpoint: &Endpoint,
+        name: &IfName,
+        wire: &WireSpec,
+    ) -> Result<Link, Failure> {
         let mut options = LinkOptions::default();
         options.tap.offload = !args.no_offload;
-        let open = |endpoint: &Endpoint| {
-            let link = endpoint.open(&options).map_err(Failure::usage)?;
-            if matches!(link.is_up(), Ok(false)) {
-                let name = &endpoint.name;
-                let said =
-                    format!("interface `{endpoint}` is down: nothing passes before `ip link set {name} up`");
-                let _ = writeln!(std::io::stderr(), "txweir: {said}");
-            }
-            Ok::<_, Failure>(Side { name: endpoint.to_string(), link })
-        };
-        let sides = [open(&self.endpoints[0])?, open(&self.endpoints[1])?];
-        let mut directions = [self.direction(0, &sides[1])?, self.direction(1, &sides[0])?];
-        for direction in &mut directions {
-            direction.set_prio_synack(args.prio_synack);
-            direction.set_direct(!args.no_direct);
+        let io = endpoint.open(&options).map_err(Failure::usage)?;
+        if matches!(io.is_up(), Ok(false)) {
+            let name = &endpoint.name;
+            let said =
+                format!("interface `{endpoint}` is down: nothing passes before `ip link set {name} up`");
+            let _ = writeln!(std::io::stderr(), "txweir: {said}");
         }
-        let [input, output] = self.endpoints.each_ref().map(|e| e.name.as_str().to_owned());
-        let [there, back] = directions;
-        let ways = [(output, there), (input, back)];
-        let seed = |n: u8| RandomState::new().hash_one(n);
-        let mut sites = Sites::new(ways, [seed(0), seed(1)], Instant(clock::now_ns()));
-        for (way, policy) in self.policies.iter().enumerate() {
-            let Some(policy) = policy else { continue };
-            // A line without a name is for whose turn it is.
-            let name = self.endpoints[1 - way].name.as_str();
-            policy.apply_to(sites.turn(way), &[name])?;
-        }
-        let (directions, filtering) = sites.finish(self.notes);
-        let forwarder = Forwarder::new(sides, directions);
-        Ok(match filtering {
-            Some(filtering) => forwarder.with_filters(filtering),
-            None => forwarder,
-        })
-    }
-
-    fn direction(&self, way: usize, output: &Side) -> Result<Direction, Failure> {
-        let WireSpec { wire, bql } = self.wires[way].clone();
-        let mtu =
-            output.link.mtu().map_err(|e| Failure::usage(format!("interface `{}`: {e}", output.name)))?;
-        let env = Env {
-            mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
-            link_rate: Some(wire.rate),
-            // What the standard library keys its own hashes with: from the system's random source.
-            seed: RandomState::new().hash_one(way),
-            ..Env::default()
-        };
-        let config = DirectionConfig { wire: Some(wire), bql, env, ..DirectionConfig::default() };
-        let mut direction = Direction::new(config).map_err(Failure::usage)?;
-        direction.set_fairsend(Instant(clock::now_ns()), self.fairsend);
-        Ok(direction)
+        Link::over(name.clone(), endpoint.clone(), io, wire.clone()).map_err(Failure::usage)
     }
 }
 
@@ -273,14 +300,14 @@ fn known(policy: &Policy, devices: &[&str]) -> Result<(), Failure> {
 }
 
 fn on_off(text: &str) -> Result<bool, String> {
-    bool::take(&mut Words::new(&[text])).ok_or_else(|| "expected on or off".to_owned())
+    bool::take(&mut Words::new(&[text])).map_err(|_| "expected on or off".to_owned())
 }
 
 /// A time with its unit: a bare number would be microseconds to tc and seconds to most people.
 fn time(option: &str, text: &str) -> Result<Nanos, Failure> {
     let bare = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match Nanos::take(&mut Words::new(&[text])) {
-        Some(time) if !bare && time > Nanos::ZERO => Ok(time),
+        Ok(time) if !bare && time > Nanos::ZERO => Ok(time),
         _ => {
             let expected = "a time with its unit (10s, 500ms)";
             Err(Failure::usage(format!("{option}: expected {expected}, given \"{text}\"")))
@@ -289,30 +316,30 @@ fn time(option: &str, text: &str) -> Result<Nanos, Failure> {
 }
 
 /// The line that says that frames are forwarded from now on.
-fn ready(forwarder: &Forwarder, json: bool) -> String {
-    let [a, b] = forwarder.sides();
+fn ready(links: &Links, json: bool) -> String {
+    let [a, b] = [IN, OUT].map(|at| links.all()[at].interface());
     if json {
-        let o = Object::new().text("event", "ready").text("in", &a.name).text("out", &b.name);
-        return o.finish() + "\n";
+        return Object::new().text("event", "ready").text("in", &a).text("out", &b).finish() + "\n";
     }
-    let wires = forwarder.directions().each_ref().map(|d| {
-        let bql = d.path().dql().map_or("off", |_| "on");
-        let wire = d.wire().map_or_else(String::new, |wire| {
+    let wires = [OUT, IN].map(|at| {
+        let way = &links.all()[at].way;
+        let bql = way.path().dql().map_or("off", |_| "on");
+        let wire = way.wire().map_or_else(String::new, |wire| {
             format!("rate {} ring {} ", text_of(&wire.config().rate), wire.config().ring)
         });
         format!("{wire}bql {bql}")
     });
     match wires[0] == wires[1] {
-        true => format!("ready: {} <-> {}, {}\n", a.name, b.name, wires[0]),
-        false => format!("ready: {} -> {}, {}; back, {}\n", a.name, b.name, wires[0], wires[1]),
+        true => format!("ready: {a} <-> {b}, {}\n", wires[0]),
+        false => format!("ready: {a} -> {b}, {}; back, {}\n", wires[0], wires[1]),
     }
 }
 
-fn ended_by<E>(ended: &Result<Ended, E>, elapsed: Nanos) -> String {
+fn ended_by<E>(ended: &Result<By, E>, elapsed: Nanos) -> String {
     let by = match ended {
-        Ok(Ended::Duration) => "after its duration",
-        Ok(Ended::Signal(Signal::Interrupt)) => "by Ctrl-C",
-        Ok(Ended::Signal(Signal::Terminate)) => "by SIGTERM",
+        Ok(By::Duration) => "after its duration",
+        Ok(By::Signal(Signal::Interrupt)) => "by Ctrl-C",
+        Ok(By::Signal(Signal::Terminate)) => "by SIGTERM",
         Err(_) => "by an error",
     };
     format!("ended {by}, after {}", text_of(&elapsed))

@@ -18,7 +18,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// What tc(8) takes: -s qdisc show dev lan; or `save FILE`, which writes the configuration (`-`: to stdout)
+    /// Words of tc(8): -s qdisc show dev lan; or `save FILE`, which writes the configuration (`-`:
+    /// to stdout)
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
     pub words: Vec<String>,
 }

@@ -15,13 +15,13 @@ const DEFAULT: &str = "default";
 
 /// Options of `txweir try`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The word `default`, or no policy at all, is what a Linux box has: pfifo_fast. \
-                  The first policy is what the others are compared with.\n\n\
+#[command(after_help = "The word `default`, or no policy at all, is the default of Linux: pfifo_fast. \
+                  The others are compared with the first policy.\n\n\
                   Each number is the median of the runs, with its interval. A policy is best (*) \
                   only where its interval overlaps no other one.\n\n\
-                  TCP is the lab's own, held against recordings of Linux's: docs/transport.md.")]
+                  TCP is the lab's own, compared with recordings of Linux's: docs/transport.md.")]
 pub struct Args {
-    /// Files of tc lines for one device (`tc` in front and `dev NAME` may be there); - is stdin
+    /// Files of tc lines for one device (`tc` in front and `dev NAME` are allowed); - is stdin
     #[arg(value_name = "POLICY")]
     policies: Vec<String>,
 
@@ -29,18 +29,20 @@ pub struct Args {
     #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
     link: String,
 
-    /// Descriptors of its device, one packet each
+    /// Descriptors of the bottleneck's device, one packet each
     #[arg(long, value_name = "N", default_value_t = 1024)]
     ring: u32,
 
-    /// Round trip without queues
+    /// Round-trip time without queues
     #[arg(long, value_name = "TIME", default_value = "20ms", allow_hyphen_values = true)]
     rtt: String,
 
-    /// A mix (bulk+rr, rrul, voip, web, incast, many-flows), a scenario file, or a capture (pcap, pcapng)
+    /// A mix (bulk+rr, rrul, voip, web, incast, many-flows), a scenario file, or a capture (pcap,
+    /// pcapng)
     ///
-    /// Of a scenario only the [[traffic]] is taken: the first `from` is before the bottleneck, whom it talks to beyond, and
-    /// so on. Packets of a capture arrive at the bottleneck when their stamps say so.
+    /// Only the [[traffic]] of a scenario is used: the first `from` is before the bottleneck, its
+    /// peers are beyond it, and so on. Packets of a capture arrive at the bottleneck at the times
+    /// of their stamps.
     #[arg(long, value_name = "NAME|FILE", default_value = "bulk+rr")]
     traffic: String,
 
@@ -48,19 +50,21 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "10s", allow_hyphen_values = true)]
     time: String,
 
-    /// Runs of each policy, 1 to 64, each with a seed of its own; all policies have the same seeds
+    /// Runs of each policy, 1 to 64, each with its own seed; all policies have the same seeds
     #[arg(long, value_name = "N", default_value_t = 5)]
     runs: u32,
 
-    /// Seed of the first run, the next run has the next one; the same seed gives the same numbers
+    /// Seed of the first run; each further run has the next seed; the same seed gives the same
+    /// numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Congestion control of the hosts' TCP: cubic, reno, bbr, bbr3, dctcp, prague or cubic+ (with HyStart++)
+    /// Congestion control of the hosts' TCP: cubic, reno, bbr, bbr3, dctcp, prague or cubic+ (with
+    /// HyStart++)
     #[arg(long, value_name = "NAME", default_value = "cubic")]
     cc: String,
 
-    /// The hosts' TCP asks for ECN; dctcp and prague do so by themselves
+    /// The hosts' TCP asks for ECN; dctcp and prague always do
     #[arg(long)]
     ecn: bool,
 
@@ -138,6 +142,7 @@ fn algorithm(name: &str) -> Result<&'static Algorithm, Failure> {
 fn with_unit<T: Value>(option: &str, text: &str, expected: &str) -> Result<T, Failure> {
     let bare = text != "0" && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     T::take(&mut Words::new(&[text]))
+        .ok()
         .filter(|_| !bare)
         .ok_or_else(|| Failure::usage(format!("{option}: expected {expected}, given \"{text}\"")))
 }

@@ -4,9 +4,10 @@ use txweir_core::Instant;
 use txweir_tc::Source;
 use txweir_tc::tool::{self, Outcome, Request};
 
-use crate::grammar;
+use crate::grammar::{self, Verb};
 use crate::links::Links;
 use crate::protocol::{Ask, Batch, Reply};
+use crate::show;
 
 /// The links and what clients may ask.
 #[derive(Debug, Default)]
@@ -19,6 +20,12 @@ impl Daemon {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// One with these links.
+    #[must_use]
+    pub const fn with(links: Links) -> Self {
+        Self { links }
     }
 
     /// Its links.
@@ -58,12 +65,35 @@ impl Daemon {
 
     fn link(&mut self, now: Instant, args: &[String]) -> Reply {
         match grammar::read(args) {
-            Ok(verb) => match self.links.run(now, &verb) {
+            Ok(verb) => match self.run(now, &verb) {
                 Ok(text) => Reply::done(text),
                 Err(error) => Reply::refused(2, &error),
             },
             Err(not_read) if not_read.help => Reply::done(not_read.text),
             Err(not_read) => Reply::refused(1, &not_read.text),
+        }
+    }
+
+    /// Does what a link command says, whole or not at all; what is to be printed.
+    ///
+    /// # Errors
+    /// One line that names the link, the key, what was expected and what was given.
+    fn run(&mut self, now: Instant, verb: &Verb) -> Result<String, String> {
+        match verb {
+            Verb::Send(send) => {
+                let at = self.links.index(&send.name)?;
+                self.links.send(now, at, send)
+            }
+            Verb::Show(wanted) => {
+                self.links.all_mut().iter_mut().for_each(|link| link.advance(now));
+                let at = wanted.name.as_ref().map(|name| self.links.index(name)).transpose()?;
+                let shown = match at {
+                    Some(at) => &mut self.links.all_mut()[at..=at],
+                    None => self.links.all_mut(),
+                };
+                Ok(if wanted.json { show::json(shown) } else { show::text(shown) })
+            }
+            _ => self.links.change(now, verb, false).map(|_| String::new()),
         }
     }
 }

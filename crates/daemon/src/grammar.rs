@@ -15,7 +15,7 @@ pub const FLOWS_MAX: u32 = 60_000;
 /// Largest MTU: what the kernel takes for a device without a limit of its own.
 const MTU_MAX: u32 = i32::MAX as u32;
 
-/// The links of the daemon: what packets leave by
+/// Add, change, remove and show the links of the daemon
 ///
 /// A link has a transmit path (a qdisc tree, set by `txweir tc`) and a device behind it.
 #[derive(Debug, Parser)]
@@ -32,23 +32,23 @@ pub enum Verb {
     Add(Make),
     /// Change a link; packets stay where they are
     Set(Change),
-    /// Add a link, or change the one of that name, which must be of the same type
+    /// Add a link, or change the link of that name, which must have the same type
     Replace(Make),
-    /// Remove a link, and drop what is queued on it
+    /// Remove a link, and drop its queued packets
     Del(Named),
     /// Show one link or all
     Show(Show),
-    /// Send made-up packets (IPv4, UDP) through a link's transmit path, all at once
+    /// Send generated packets (IPv4, UDP) through a link's transmit path, all at once
     Send(Send),
 }
 
 /// What is behind a link's transmit path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LinkType {
-    /// Nothing: packets are gone as soon as they are sent
+    /// No device: packets are gone as soon as they are sent
     #[default]
     Null,
-    /// A model of a device in time: rate, ring, completions; then nothing
+    /// A model of a device in time (rate, ring, completions), and no device behind it
     Wire,
     /// A TAP device
     Tap,
@@ -77,19 +77,20 @@ impl LinkType {
 /// What a link is made with.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct Make {
-    /// What is behind it [default: null]
+    /// Type of the device behind the link [default: null]
     #[arg(long = "type", value_name = "TYPE", value_enum)]
     pub kind: Option<LinkType>,
 
-    /// The device in time, rate=1gbit,ring=1024[,...]; see `txweir run --help` [default: rate=1gbit for a wire, else none]
+    /// Model of the device in time, rate=1gbit,ring=1024[,...]; see `txweir run --help` [default:
+    /// rate=1gbit for a wire, else none]
     #[arg(long, value_name = "SPEC", conflicts_with = "rate")]
     pub wire: Option<WireSpec>,
 
-    /// The interface of a tap or packet link [default: the link's name]
+    /// Interface of a tap or packet link [default: the link's name]
     #[arg(long = "if", value_name = "[NETNS/]IF")]
     pub interface: Option<String>,
 
-    /// What can also be changed later.
+    /// Options that can also be changed later.
     #[command(flatten)]
     pub change: Change,
 }
@@ -100,8 +101,8 @@ pub struct Change {
     /// Name of the link, 1 to 15 bytes
     pub name: IfName,
 
-    /// Largest network-layer packet, bytes: what qdiscs added later take their defaults from [default of a new
-    /// link: 1500, or the interface's]
+    /// Largest network-layer packet, bytes; sets the defaults of qdiscs added later [default of a
+    /// new link: 1500, or the interface's]
     #[arg(long, value_name = "BYTES", value_parser = within::<0, MTU_MAX>)]
     pub mtu: Option<u32>,
 
@@ -113,21 +114,22 @@ pub struct Change {
     #[arg(long, value_name = "N", value_parser = within::<1, QUEUES_MAX>)]
     pub queues: Option<u32>,
 
-    /// Line rate (1gbit); the rest of the wire as it is, or as by default
+    /// Line rate (1gbit); other parameters of the wire keep their values or defaults
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub rate: Option<Rate>,
 
-    /// Mark TCP control segments (SYN, SYN-ACK, pure ACK), which qdiscs may send first: packets that come from now on
-    /// [default of a new link: on]
+    /// Mark TCP control segments (SYN, SYN-ACK, pure ACK), which qdiscs may send first; applies to
+    /// packets that arrive later [default of a new link: on]
     #[arg(long, value_name = "on|off", value_parser = on_off)]
     pub prio_synack: Option<bool>,
 
-    /// Segments that one flow may have in the qdiscs at a time, and one super-frame; what is more waits its turn ahead of them.
-    /// 0: as many as it likes [default of a new link: 0]
+    /// Segments that one flow may have in the qdiscs at a time, and one super-frame; further
+    /// segments wait their turn ahead of the qdiscs. 0: no limit [default of a new link: 0]
     #[arg(long, value_name = "N", value_parser = within::<0, { u32::MAX }>)]
     pub fairsend: Option<u32>,
 
-    /// The link that incoming frames leave by, and that sends its own here; `none` for none
+    /// Link that incoming frames leave by, and whose incoming frames leave by this one; `none`
+    /// removes it
     #[arg(long, value_name = "LINK")]
     pub peer: Option<IfName>,
 }
@@ -156,16 +158,18 @@ pub struct Send {
     /// Name of the link
     pub name: IfName,
 
-    /// How many, 1 to 16384
+    /// Number of packets, 1 to 16384
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = within::<1, SEND_MAX>)]
     pub packets: u32,
 
-    /// Bytes of each frame, Ethernet header included, at least 42 [default: the largest that the MTU allows]
+    /// Bytes of each frame, Ethernet header included, at least 42 [default: the largest that the
+    /// MTU allows]
     #[arg(long, value_name = "BYTES", value_parser = within::<42, { u32::MAX }>)]
     pub size: Option<u32>,
 
-    /// Priority, or a class as MAJOR:MINOR (tc-prio(8)) [default: by the TOS field, as for a forwarded packet]
+    /// Priority, or a class as MAJOR:MINOR (tc-prio(8)) [default: by the TOS field, as for a
+    /// forwarded packet]
     #[arg(long, value_name = "P", value_parser = priority)]
     pub priority: Option<u32>,
 
@@ -189,12 +193,12 @@ fn within<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
 }
 
 fn on_off(text: &str) -> Result<bool, String> {
-    bool::take(&mut Words::new(&[text])).ok_or_else(|| "expected on or off".to_owned())
+    bool::take(&mut Words::new(&[text])).map_err(|_| "expected on or off".to_owned())
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
     match Rate::take(&mut Words::new(&[text])) {
-        Some(rate) if rate.0 > 0 => Ok(rate),
+        Ok(rate) if rate.0 > 0 => Ok(rate),
         _ => Err(format!("expected {}, at least 8bit", Rate::EXPECTED)),
     }
 }

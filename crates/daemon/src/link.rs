@@ -6,12 +6,13 @@ use std::io;
 use txweir_core::base::queues::QueueSet;
 use txweir_core::base::tally::Tally;
 use txweir_core::model::wire::{DescriptorCost, WireConfig};
+use txweir_core::path::entry::HookCounts;
 use txweir_core::text::value::text_of;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Instant, Rate};
 use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions, Loss, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, Port, WireSpec};
-use txweir_tc::tool::{Hook, HookCounts};
+use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, FrameIo, WireSpec};
+use txweir_tc::tool::Hook;
 
 use crate::grammar::{Change, LinkType, Make, Send};
 use crate::traffic::{HEADERS, Traffic};
@@ -36,7 +37,7 @@ pub enum End {
     Gone(String),
 }
 
-impl Port for End {
+impl FrameIo for End {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         match self {
             Self::Live(link) => link.recv(frame),
@@ -137,29 +138,63 @@ impl Link {
             seed: RandomState::new().hash_one(change.name.as_str()),
             ..Env::default()
         };
+        let mut link = Self::with(change.name.clone(), kind, env, wire)?;
+        (link.endpoint, link.end) = (endpoint, end);
+        link.way.set_prio_synack(change.prio_synack.unwrap_or(true));
+        link.way.set_fairsend(Instant::ZERO, Quota::segs(change.fairsend.unwrap_or(0)));
+        Ok(link)
+    }
+
+    /// One that sends by an interface that is open already, through this wire.
+    ///
+    /// # Errors
+    /// One line that says what cannot be.
+    pub fn over(name: IfName, endpoint: Endpoint, io: LinkIo, wire: WireSpec) -> Result<Self, String> {
+        let mtu = io.mtu().map_err(|e| format!("interface `{endpoint}`: {e}"))?;
+        let env = Env {
+            mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
+            link_rate: Some(wire.wire.rate),
+            // What the standard library keys its own hashes with: from the system's random source.
+            seed: RandomState::new().hash_one(name.as_str()),
+            ..Env::default()
+        };
+        let kind = match io {
+            LinkIo::Tap(_) => LinkType::Tap,
+            LinkIo::Packet(_) => LinkType::Packet,
+        };
+        let mut link = Self::with(name, kind, env, Some(wire))?;
+        (link.endpoint, link.end) = (Some(endpoint), End::Live(Box::new(io)));
+        Ok(link)
+    }
+
+    /// One without anything behind it.
+    fn with(name: IfName, kind: LinkType, env: Env, wire: Option<WireSpec>) -> Result<Self, String> {
         let (model, bql) = match wire.clone() {
             Some(WireSpec { wire, bql }) => (Some(wire), bql),
             None => (None, None),
         };
         let config = DirectionConfig { wire: model, bql, env, ..DirectionConfig::default() };
-        let mut way = Direction::new(config).map_err(|e| format!("link {}: {e}", change.name))?;
-        way.set_prio_synack(change.prio_synack.unwrap_or(true));
-        way.set_fairsend(Instant::ZERO, Quota::segs(change.fairsend.unwrap_or(0)));
-        let name = change.name.clone();
+        let way = Direction::new(config).map_err(|e| format!("link {name}: {e}"))?;
         Ok(Self {
             name,
             kind,
-            queues,
-            endpoint,
+            queues: u32::from(env.queues),
+            endpoint: None,
             peer: None,
             way,
-            end,
+            end: End::Null,
             unclaimed: Tally::default(),
             hook: None,
             hook_counts: HookCounts::default(),
             now: Instant::ZERO,
             wire,
         })
+    }
+
+    /// Its interface as it was given, or its name where it has none.
+    #[must_use]
+    pub fn interface(&self) -> String {
+        self.endpoint.as_ref().map_or_else(|| self.name.to_string(), Endpoint::to_string)
     }
 
     /// What qdiscs know of it.

@@ -1,5 +1,7 @@
 //! `Links`: all links of a daemon, what can be done with them, and one turn of their work.
 
+mod pass;
+
 use std::hash::{BuildHasher, RandomState};
 
 use txweir_core::Instant;
@@ -13,8 +15,7 @@ use txweir_tc::tool::Ports;
 
 use crate::grammar::{Change, LinkType, Make, Verb};
 use crate::link::{End, Link};
-use crate::pass::admit;
-use crate::show;
+use pass::admit;
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
 pub const LINKS_MAX: usize = 1024;
@@ -85,6 +86,33 @@ impl Links {
         &mut self.all
     }
 
+    /// Two links, of which what comes in by one leaves by the other. Their names differ.
+    #[must_use]
+    pub fn between(links: [Link; 2]) -> Self {
+        let mut both = Self { all: links.into(), ..Self::default() };
+        both.set_peer(0, Peer::Link(1));
+        both
+    }
+
+    /// The time of what is changed next.
+    pub const fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+
+    /// The first interface that does not work any more: its name, and what the system said.
+    pub(crate) fn gone(&self) -> Option<(String, String)> {
+        self.all.iter().find_map(|link| match &link.end {
+            End::Gone(why) => Some((link.interface(), why.clone())),
+            End::Null | End::Live(_) => None,
+        })
+    }
+
+    /// Where samples and lines have gone.
+    #[must_use]
+    pub const fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
     /// Where samples and lines go, to be told before they come.
     pub const fn notes_mut(&mut self) -> &mut Notes {
         &mut self.notes
@@ -101,34 +129,11 @@ impl Links {
         self.all.iter_mut().find(|link| link.name.as_str() == name)
     }
 
-    /// Does what a link command says, whole or not at all; what is to be printed.
-    ///
-    /// # Errors
-    /// One line that names the link, the key, what was expected and what was given.
-    pub fn run(&mut self, now: Instant, verb: &Verb) -> Result<String, String> {
-        match verb {
-            Verb::Send(send) => {
-                let at = self.index(&send.name)?;
-                self.send(now, at, send)
-            }
-            Verb::Show(wanted) => {
-                self.all.iter_mut().for_each(|link| link.advance(now));
-                let at = wanted.name.as_ref().map(|name| self.index(name)).transpose()?;
-                let shown = match at {
-                    Some(at) => &mut self.all[at..=at],
-                    None => &mut self.all[..],
-                };
-                Ok(if wanted.json { show::json(shown) } else { show::text(shown) })
-            }
-            _ => self.change(now, verb, false).map(|_| String::new()),
-        }
-    }
-
     /// Does what a link command says that changes something, or only says what it would change (`dry`): a line a
     /// change; none if all is so already.
     ///
     /// # Errors
-    /// As [`run`](Self::run); a dry one is refused for the same reasons.
+    /// One line that names the link, the key, what was expected and what was given. A dry one is refused for the same reasons.
     pub fn change(&mut self, now: Instant, verb: &Verb, dry: bool) -> Result<Vec<String>, String> {
         match verb {
             Verb::Add(make) => self.add(make, dry),
@@ -141,7 +146,7 @@ impl Links {
         }
     }
 
-    fn index(&self, name: &IfName) -> Result<usize, String> {
+    pub(crate) fn index(&self, name: &IfName) -> Result<usize, String> {
         let found = self.all.iter().position(|link| link.name == *name);
         found.ok_or_else(|| {
             let names: Vec<&str> = self.all.iter().map(|link| link.name.as_str()).take(NAMED_MAX).collect();
@@ -333,7 +338,7 @@ impl Links {
     }
 
     fn receive_unclaimed(&mut self, at: usize) -> bool {
-        use txweir_runtime::Port;
+        use txweir_runtime::FrameIo;
         let link = &mut self.all[at];
         for _ in 0..BURST {
             match link.end.recv(&mut self.scratch) {

@@ -1,5 +1,5 @@
 //! `Server`: the loop. One thread for packets and clients: a request is done between two turns of the links, whole, and
-//! no client is ever waited for.
+//! no client is ever waited for. `txweir run` is a server without a socket.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -9,7 +9,9 @@ use txweir_device::clock::now_ns;
 use txweir_device::poll::{self, PollFd, PollFlags};
 
 use crate::daemon::Daemon;
+use crate::links::Links;
 use crate::protocol::{LINE_MAX, Reply, Request};
+use crate::run::{Ended, Reports, RunError, RunOptions};
 use crate::session::{Line, Session};
 use crate::socket::Listener;
 
@@ -20,14 +22,16 @@ const CLIENTS_MAX: usize = 64;
 const REQUESTS_FOR: Nanos = Nanos::from_micros(500);
 /// How long not to accept after the system had no room for one more connection.
 const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
-/// How long before a deadline to ask instead of sleeping, as `txweir run` does: less than one wake-up from sleep.
+/// How long before a deadline to ask instead of sleeping: a wake-up from sleep is late by some 15 us, and a frame that takes
+/// less on the wire need not wait that long. It is less than one wake-up from sleep, and so nothing where deadlines are far
+/// apart.
 const SPIN: Nanos = Nanos::from_micros(10);
 
 /// The socket, the clients and the daemon that they speak to.
 #[derive(Debug)]
 pub struct Server {
     daemon: Daemon,
-    listener: Listener,
+    listener: Option<Listener>,
     sessions: Vec<Session>,
     /// Whose turn it is among the clients.
     turn: usize,
@@ -54,7 +58,13 @@ impl Server {
     /// Serves `daemon` at `listener`.
     #[must_use]
     pub const fn new(daemon: Daemon, listener: Listener) -> Self {
-        Self { daemon, listener, sessions: Vec::new(), turn: 0, pause: None }
+        Self { daemon, listener: Some(listener), sessions: Vec::new(), turn: 0, pause: None }
+    }
+
+    /// Runs the links of `daemon`, which no client can reach.
+    #[must_use]
+    pub const fn without_socket(daemon: Daemon) -> Self {
+        Self { daemon, listener: None, sessions: Vec::new(), turn: 0, pause: None }
     }
 
     /// The daemon, to look at when it has ended.
@@ -62,55 +72,87 @@ impl Server {
         &mut self.daemon
     }
 
-    /// Serves until `stop` has something to read; signals, for one ([`Signals`](txweir_device::Signals)).
+    /// Serves until `stop` has something to read.
     ///
     /// # Errors
     /// Waiting itself fails.
-    pub fn run(&mut self, stop: &impl AsFd) -> io::Result<()> {
+    pub fn serve(&mut self, stop: &impl AsFd) -> Result<(), RunError> {
+        self.run(stop, &RunOptions::default(), |_| {}).map(|_| ())
+    }
+
+    /// Serves until `stop` has something to read; signals, for one ([`Signals`](txweir_device::Signals)), or until what
+    /// `options` says. `stats` is called at each interval, not at the end.
+    ///
+    /// # Errors
+    /// Waiting itself fails, or an interface does not work any more that `options` need. What was forwarded until then is
+    /// counted.
+    pub fn run(
+        &mut self,
+        stop: &impl AsFd,
+        options: &RunOptions,
+        mut stats: impl FnMut(&mut Links),
+    ) -> Result<Ended, RunError> {
         // Without it wake-ups come up to 50 us later; nothing else changes.
         let _ = poll::sharpen_timers();
+        let mut reports = options.stats_interval.map(|interval| Reports::new(interval, clock()));
         let mut more = false;
         loop {
-            let ready = self.wait(stop, more)?;
+            let due = [options.end, reports.as_ref().map(Reports::next)].into_iter().flatten().min();
+            let ready = self.wait(stop, more, due).map_err(RunError::System)?;
             if ready.stop {
-                return Ok(());
+                return Ok(Ended::Stopped);
             }
             if ready.connection {
                 self.accept();
             }
-            self.serve(&ready.sessions);
+            self.attend(&ready.sessions);
             more = self.daemon.links_mut().turn(&clock, &ready.links);
+            if options.needs_all_links
+                && let Some((name, error)) = self.daemon.links().gone()
+            {
+                return Err(RunError::Link { name, error });
+            }
+            let now = clock();
+            if options.end.is_some_and(|end| end <= now) {
+                return Ok(Ended::Duration);
+            }
+            if reports.as_mut().is_some_and(|reports| reports.take_due(now)) {
+                stats(self.daemon.links_mut());
+            }
         }
     }
 
     /// Waits for clients, frames and the end, and at most until something is due.
-    fn wait(&mut self, stop: &impl AsFd, more: bool) -> io::Result<Ready> {
+    fn wait(&mut self, stop: &impl AsFd, more: bool, due: Option<Instant>) -> io::Result<Ready> {
         let now = clock();
         self.pause = self.pause.filter(|until| *until > now);
         let at_once = more || self.sessions.iter().any(Session::has_request);
         let deadline = match at_once {
             true => Some(Instant::ZERO),
-            false => [self.daemon.links().deadline(now), self.pause].into_iter().flatten().min(),
+            false => [self.daemon.links().deadline(now), self.pause, due].into_iter().flatten().min(),
         };
         let accepting = if self.pause.is_some() { PollFlags::empty() } else { PollFlags::IN };
-        let mut fds = vec![PollFd::new(stop, PollFlags::IN), PollFd::new(self.listener.socket(), accepting)];
+        let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
+        fds.extend(self.listener.as_ref().map(|listener| PollFd::new(listener.socket(), accepting)));
+        let first = fds.len();
         fds.extend(self.sessions.iter().map(|s| PollFd::new(s.stream(), s.events())));
         self.daemon.links().poll(&mut fds);
         poll::wait(&mut fds, deadline.map(|at| at.0), SPIN.0)?;
         let clients = self.sessions.len();
         Ok(Ready {
             stop: !fds[0].revents().is_empty(),
-            connection: !fds[1].revents().is_empty(),
-            sessions: fds[2..2 + clients].iter().map(PollFd::revents).collect(),
+            connection: self.listener.is_some() && !fds[1].revents().is_empty(),
+            sessions: fds[first..first + clients].iter().map(PollFd::revents).collect(),
             // Errors and hang-ups are received as well, to learn what they are.
-            links: fds[2 + clients..].iter().map(|fd| fd.revents().intersects(!PollFlags::OUT)).collect(),
+            links: fds[first + clients..].iter().map(|fd| fd.revents().intersects(!PollFlags::OUT)).collect(),
         })
     }
 
     /// Takes the connections that wait.
     fn accept(&mut self) {
         for _ in 0..CLIENTS_MAX {
-            match self.listener.socket().accept() {
+            let Some(listener) = &self.listener else { return };
+            match listener.socket().accept() {
                 Ok((stream, _)) => {
                     let now = clock();
                     if self.sessions.len() >= CLIENTS_MAX {
@@ -137,7 +179,7 @@ impl Server {
     }
 
     /// Reads from clients, does a request of each in turn while there is time, and writes to them.
-    fn serve(&mut self, ready: &[PollFlags]) {
+    fn attend(&mut self, ready: &[PollFlags]) {
         let until = clock() + REQUESTS_FOR;
         let mut gone = vec![false; self.sessions.len()];
         for (at, session) in self.sessions.iter_mut().enumerate() {

@@ -2,10 +2,11 @@
 
 use txweir_core::TxPath;
 use txweir_core::text::value::text_of;
-use txweir_runtime::{Frame, report};
+use txweir_runtime::Frame;
 use txweir_tc::json::{self, Object};
 
 use crate::link::{End, Link};
+use crate::report::{self, Why};
 
 /// The columns of the table.
 const HEAD: [&str; 13] = [
@@ -58,7 +59,7 @@ fn row(link: &mut Link) -> [String; HEAD.len()] {
     ]
 }
 
-/// Everything that was submitted and will not leave.
+/// Everything that was submitted and will not leave, `lost` included.
 fn drops(link: &Link) -> u64 {
     let stats = link.way.stats();
     stats.dropped + stats.no_memory + stats.malformed + stats.lost
@@ -99,7 +100,7 @@ fn object(link: &mut Link) -> String {
         .uint("submitted", stats.received + stats.no_memory + stats.malformed)
         .uint("packets", stats.departed)
         .uint("bytes", stats.departed_bytes)
-        .uint("drops", stats.dropped + stats.no_memory + stats.malformed)
+        .uint("drops", drops(link))
         .uint("lost", stats.lost)
         .uint("backlog_packets", port.backlog().packets)
         .uint("backlog_bytes", port.backlog().bytes)
@@ -110,6 +111,11 @@ fn object(link: &mut Link) -> String {
             o.raw("bql", &Object::new().uint("limit", limit).uint("inflight", inflight).finish())
         }
     };
+    o = o
+        .raw("drop_reasons", &report::reasons(&link.way, Why::Drop))
+        .raw("mark_reasons", &report::reasons(&link.way, Why::Mark))
+        .raw("path", &report::counted(&port.path_stats()))
+        .raw("stats", &report::counted(&stats));
     if port.paths().len() > 1 {
         o = o.raw(
             "per_queue",
@@ -120,11 +126,11 @@ fn object(link: &mut Link) -> String {
         o = o.raw("gate", &gate);
     }
     if let Some(counters) = counters {
-        let rx = Object::new()
+        // `packets` is what `frames` is, by the word of ip(8).
+        let rx = report::rx(&counters)
             .uint("packets", counters.rx_frames)
-            .uint("bytes", counters.rx_bytes)
             .uint("unclaimed", link.unclaimed.packets);
-        o = o.raw("rx", &rx.finish());
+        o = o.raw("rx", &rx.finish()).raw("tx", &report::tx(&counters));
     }
     o.finish()
 }

@@ -3,9 +3,10 @@
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
+use txweir_core::path::entry::HookCounts;
 use txweir_core::path::port::{Qdiscs, Trees};
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree, TxPath};
-use txweir_tc::tool::{Device, Devices, Hook, HookCounts, LOOPBACK, LinkLine, SwapDone};
+use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, LinkLine, SwapDone};
 
 use crate::grammar::{self, Verb};
 use crate::link::Link;

@@ -5,7 +5,7 @@ use std::io;
 
 use txweir_core::packet::checksum::Sum;
 use txweir_device::{Sent, VnetHdr};
-use txweir_runtime::Port;
+use txweir_runtime::FrameIo;
 
 /// Bytes of the headers: Ethernet 14, IPv4 20, UDP 8.
 pub const HEADERS: usize = 42;
@@ -66,7 +66,7 @@ impl Traffic {
     }
 }
 
-impl Port for Traffic {
+impl FrameIo for Traffic {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let Some(frame) = frame.get_mut(..self.size).filter(|_| self.left > 0) else { return Ok(None) };
         self.write(frame);

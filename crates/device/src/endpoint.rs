@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{OpenCause, OpenError};
-use crate::iface::{Control, Found, IfName, NameError};
+use crate::iface::{Control, Found};
 use crate::link::{LinkIo, LinkOptions};
+use crate::name::{IfName, NameError};
 use crate::netns::Netns;
 use crate::packet::Packet;
 use crate::tap::Tap;
@@ -117,7 +118,9 @@ impl Endpoint {
     pub fn open(&self, options: &LinkOptions) -> Result<LinkIo, OpenError> {
         let opened = match &self.netns {
             None => self.open_here(options),
-            Some(netns) => netns.within(|| self.open_here(options)).and_then(|opened| opened),
+            Some(netns) => netns
+                .within(|| self.open_here(options))
+                .unwrap_or_else(|error| Err(OpenCause::entering(netns, error))),
         };
         opened.map_err(|cause| OpenError { interface: self.to_string(), cause })
     }

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
-use crate::netns::Netns;
+use crate::netns::{EnterError, Netns};
 
 /// A link that could not be opened.
 #[derive(Debug)]
@@ -53,6 +53,15 @@ pub enum OpenCause {
 impl OpenCause {
     pub(crate) fn system(what: &'static str, errno: Errno) -> Self {
         Self::System { what, error: errno.into() }
+    }
+
+    /// The reason for which `netns` could not be entered.
+    pub(crate) fn entering(netns: &Netns, error: EnterError) -> Self {
+        match error {
+            EnterError::Missing => Self::NoNamespace(netns.clone()),
+            EnterError::Denied => Self::NamespaceDenied(netns.clone()),
+            EnterError::System { what, error } => Self::System { what, error },
+        }
     }
 }
 

@@ -31,8 +31,10 @@ mod counters;
 pub mod cpu;
 mod endpoint;
 mod error;
+mod frame;
 mod iface;
 mod link;
+mod name;
 mod netns;
 mod packet;
 pub mod poll;
@@ -48,17 +50,12 @@ pub mod vnet;
 pub use counters::{Counters, Loss, Sent};
 pub use endpoint::{Endpoint, EndpointError, Kind};
 pub use error::{OpenCause, OpenError};
-pub use iface::{IfName, NameError};
-pub use link::{Frame, LinkIo, LinkOptions};
+pub use frame::{BATCH_MAX, Frame, MAX_FRAME};
+pub use link::{LinkIo, LinkOptions};
+pub use name::{IfName, NameError};
 pub use netns::{Netns, within_new};
-pub use packet::{BATCH_MAX, Packet, PacketOptions};
+pub use packet::{Packet, PacketOptions};
 pub use segment::{SegmentError, Segmenter, Shape};
 pub use signal::{Signal, Signals};
 pub use tap::{Offload, Tap, TapOptions};
 pub use vnet::{Gso, VnetHdr};
-
-/// Bytes that a receive buffer needs to hold any frame a link delivers: an IP packet of 65 535 bytes, which is the
-/// most that its length field can say, behind an Ethernet header with two 802.1Q/802.1ad tags, and one byte more, by
-/// which a longer frame is told from one that fits exactly. Frames beyond it (BIG TCP) are counted as
-/// [`Counters::rx_oversize`] and left out.
-pub const MAX_FRAME: usize = 65_535 + 14 + 2 * 4 + 1;

@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::counters::{Counters, Sent};
-use crate::iface::IfName;
+use crate::frame::Frame;
+use crate::name::IfName;
 use crate::packet::{Packet, PacketOptions};
 use crate::tap::{Tap, TapOptions};
 use crate::vnet::VnetHdr;
@@ -16,15 +17,6 @@ pub struct LinkOptions {
     pub tap: TapOptions,
     /// For a packet socket.
     pub packet: PacketOptions,
-}
-
-/// A frame to send.
-#[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
-    /// What is left to do on it.
-    pub hdr: VnetHdr,
-    /// From the Ethernet header on.
-    pub bytes: &'a [u8],
 }
 
 /// A TAP device or a packet socket.

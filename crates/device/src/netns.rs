@@ -1,15 +1,14 @@
 //! Named network namespaces, entered for the time of one call.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::thread;
+use std::{fmt, io, thread};
 
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::error::OpenCause;
+use crate::sys;
 
 /// Where ip-netns(8) keeps its names.
 const NAMED: &str = "/run/netns";
@@ -17,6 +16,28 @@ const NAMED: &str = "/run/netns";
 /// A network namespace: a name that `ip netns` gave, or an absolute path such as `/proc/4711/ns/net`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Netns(String);
+
+/// Why a network namespace could not be entered.
+#[derive(Debug)]
+pub(crate) enum EnterError {
+    /// There is no such network namespace.
+    Missing,
+    /// Entering it needs `CAP_SYS_ADMIN`.
+    Denied,
+    /// The system refused a step for another reason.
+    System {
+        /// The step, as a verb that the name of what is used there completes: "enter the network namespace of".
+        what: &'static str,
+        /// The system's error.
+        error: io::Error,
+    },
+}
+
+impl EnterError {
+    fn system(what: &'static str, errno: Errno) -> Self {
+        Self::System { what, error: errno.into() }
+    }
+}
 
 impl Netns {
     /// Takes a name or an absolute path. A name is one path component, and not `.` or `..`.
@@ -29,7 +50,7 @@ impl Netns {
 
     /// The file that stands for the namespace.
     #[must_use]
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         PathBuf::from(NAMED).join(&self.0) // an absolute path replaces the directory
     }
 
@@ -42,27 +63,27 @@ impl Netns {
     ///
     /// # Panics
     /// Only when `f` does.
-    pub fn within<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, OpenCause> {
+    pub(crate) fn within<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, EnterError> {
         let path = self.path();
         let fd =
             rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
                 match errno {
-                    Errno::NOENT | Errno::NOTDIR => OpenCause::NoNamespace(self.clone()),
-                    Errno::ACCESS | Errno::PERM => OpenCause::NamespaceDenied(self.clone()),
-                    errno => OpenCause::system("open the network namespace of", errno),
+                    Errno::NOENT | Errno::NOTDIR => EnterError::Missing,
+                    Errno::ACCESS | Errno::PERM => EnterError::Denied,
+                    errno => EnterError::system("open the network namespace of", errno),
                 }
             })?;
         thread::scope(|scope| {
             let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, || {
                 match move_into_link_name_space(fd.as_fd(), Some(LinkNameSpaceType::Network)) {
                     Ok(()) => Ok(f()),
-                    Err(Errno::PERM) => Err(OpenCause::NamespaceDenied(self.clone())),
+                    Err(Errno::PERM) => Err(EnterError::Denied),
                     // Whatever the file is, it is no network namespace.
-                    Err(Errno::INVAL) => Err(OpenCause::NoNamespace(self.clone())),
-                    Err(errno) => Err(OpenCause::system("enter the network namespace of", errno)),
+                    Err(Errno::INVAL) => Err(EnterError::Missing),
+                    Err(errno) => Err(EnterError::system("enter the network namespace of", errno)),
                 }
             });
-            let thread = thread.map_err(|error| OpenCause::System { what: "start a thread for", error })?;
+            let thread = thread.map_err(|error| EnterError::System { what: "start a thread for", error })?;
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
@@ -76,10 +97,10 @@ impl Netns {
 ///
 /// # Panics
 /// Only when `f` does.
-pub fn within_new<T: Send>(f: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+pub fn within_new<T: Send>(f: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, || {
-            crate::sys::unshare_net()?;
+            sys::unshare_net()?;
             Ok(f())
         })?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -107,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_namespace_is_named() {
+    fn a_missing_namespace_is_missing() {
         let missing = Netns::new("txweir-no-such-namespace").unwrap();
-        let cause = missing.within(|| ()).unwrap_err();
-        assert!(matches!(cause, OpenCause::NoNamespace(netns) if netns == missing));
+        let error = missing.within(|| ()).unwrap_err();
+        assert!(matches!(error, EnterError::Missing), "{error:?}");
     }
 }

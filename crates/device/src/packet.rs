@@ -12,14 +12,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 use crate::counters::{Counters, Sent};
 use crate::error::{OpenCause, OpenError};
-use crate::iface::{Control, IfName};
-use crate::link::Frame;
+use crate::frame::{BATCH_MAX, Frame, SKIP_MAX};
+use crate::iface::Control;
+use crate::name::IfName;
 use crate::sys;
-use crate::tap::SKIP_MAX;
 use crate::vnet::{HDR_LEN_SHORT, VnetHdr};
-
-/// Most frames that one system call sends. Beyond some tens the cost of the call is gone in that of the frames.
-pub const BATCH_MAX: usize = 64;
 
 /// Bytes of an 802.1Q tag.
 const TAG_LEN: usize = 4;

@@ -183,12 +183,6 @@ impl<'a> Segmenter<'a> {
         (self.frame.len() - self.header_len).div_ceil(self.gso_size).max(1)
     }
 
-    /// Bytes of all headers that each segment repeats.
-    #[must_use]
-    pub fn header_len(&self) -> usize {
-        self.header_len
-    }
-
     /// Bytes of the longest segment: the room that [`next_into`](Self::next_into) needs.
     #[must_use]
     pub fn longest(&self) -> usize {

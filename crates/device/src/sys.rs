@@ -10,8 +10,8 @@ use std::ptr;
 use libc::{c_int, c_void};
 use rustix::io::Errno;
 
-use crate::iface::IfName;
-use crate::packet::BATCH_MAX;
+use crate::frame::BATCH_MAX;
+use crate::name::IfName;
 use crate::vnet::HDR_LEN_SHORT;
 
 /// `ETHTOOL_GDRVINFO` (linux/ethtool.h): which driver an interface belongs to. Needs no privilege.
@@ -59,7 +59,7 @@ unsafe fn if_ioctl(fd: BorrowedFd<'_>, op: libc::Ioctl, req: &mut libc::ifreq) -
 }
 
 /// `SIOCGIFFLAGS`: the interface's `IFF_` flags.
-pub fn if_flags(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> {
+pub(crate) fn if_flags(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> {
     let mut req = request(name);
     // SAFETY: the operation takes an ifreq without pointers and fills in ifru_flags.
     let flags = unsafe {
@@ -70,7 +70,7 @@ pub fn if_flags(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> {
 }
 
 /// `SIOCGIFMTU`: the interface's MTU in bytes, Ethernet header not counted.
-pub fn if_mtu(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> {
+pub(crate) fn if_mtu(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> {
     let mut req = request(name);
     // SAFETY: the operation takes an ifreq without pointers and fills in ifru_mtu.
     unsafe {
@@ -80,7 +80,7 @@ pub fn if_mtu(fd: BorrowedFd<'_>, name: &IfName) -> Result<c_int, Errno> {
 }
 
 /// `SIOCGIFHWADDR`: the interface's hardware type (`ARPHRD_`).
-pub fn if_hardware(fd: BorrowedFd<'_>, name: &IfName) -> Result<u16, Errno> {
+pub(crate) fn if_hardware(fd: BorrowedFd<'_>, name: &IfName) -> Result<u16, Errno> {
     let mut req = request(name);
     // SAFETY: the operation takes an ifreq without pointers and fills in ifru_hwaddr.
     unsafe {
@@ -90,7 +90,7 @@ pub fn if_hardware(fd: BorrowedFd<'_>, name: &IfName) -> Result<u16, Errno> {
 }
 
 /// The interface's driver name and its bus information ("tun" and "tap" for a TAP device).
-pub fn if_driver(fd: BorrowedFd<'_>, name: &IfName) -> Result<(String, String), Errno> {
+pub(crate) fn if_driver(fd: BorrowedFd<'_>, name: &IfName) -> Result<(String, String), Errno> {
     let mut info = Drvinfo {
         cmd: ETHTOOL_GDRVINFO,
         driver: [0; 32],
@@ -114,7 +114,7 @@ pub fn if_driver(fd: BorrowedFd<'_>, name: &IfName) -> Result<(String, String), 
 }
 
 /// `TUNSETIFF`: makes `fd`, an open `/dev/net/tun`, a queue of the device `name`.
-pub fn tun_attach(fd: BorrowedFd<'_>, name: &IfName, flags: c_int) -> Result<(), Errno> {
+pub(crate) fn tun_attach(fd: BorrowedFd<'_>, name: &IfName, flags: c_int) -> Result<(), Errno> {
     let mut req = request(name);
     req.ifr_ifru.ifru_flags = flags as libc::c_short; // the flags are 16 bits wide by definition
     // SAFETY: the operation takes an ifreq without pointers.
@@ -122,19 +122,19 @@ pub fn tun_attach(fd: BorrowedFd<'_>, name: &IfName, flags: c_int) -> Result<(),
 }
 
 /// `TUNSETVNETHDRSZ`: bytes of the vnet header in front of each frame.
-pub fn tun_set_header_len(fd: BorrowedFd<'_>, len: c_int) -> Result<(), Errno> {
+pub(crate) fn tun_set_header_len(fd: BorrowedFd<'_>, len: c_int) -> Result<(), Errno> {
     // SAFETY: the operation reads one int through the pointer, which is valid for the call.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ, ptr::from_ref(&len)) }).map(drop)
 }
 
 /// `TUNSETOFFLOAD`: what the kernel may leave undone in frames it gives us (`TUN_F_` bits).
-pub fn tun_set_offload(fd: BorrowedFd<'_>, bits: libc::c_uint) -> Result<(), Errno> {
+pub(crate) fn tun_set_offload(fd: BorrowedFd<'_>, bits: libc::c_uint) -> Result<(), Errno> {
     // SAFETY: the operation takes its bits by value; no memory is involved.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(bits)) }).map(drop)
 }
 
 /// Binds a packet socket to all protocols of the interface with this index.
-pub fn packet_bind(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
+pub(crate) fn packet_bind(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
     // SAFETY: sockaddr_ll is plain C data; all zero is a valid value.
     let mut addr: libc::sockaddr_ll = unsafe { zeroed() };
     addr.sll_family = libc::AF_PACKET as libc::c_ushort; // 17
@@ -157,13 +157,13 @@ unsafe fn packet_option<T>(fd: BorrowedFd<'_>, option: c_int, value: &T) -> Resu
 }
 
 /// Switches an int option of `SOL_PACKET` on.
-pub fn packet_switch_on(fd: BorrowedFd<'_>, option: c_int) -> Result<(), Errno> {
+pub(crate) fn packet_switch_on(fd: BorrowedFd<'_>, option: c_int) -> Result<(), Errno> {
     // SAFETY: for any option the kernel reads at most the length given, and an int has no padding.
     unsafe { packet_option::<c_int>(fd, option, &1) }
 }
 
 /// Lets the interface receive frames for any address for as long as the socket lives.
-pub fn packet_promiscuous(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
+pub(crate) fn packet_promiscuous(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
     let member = libc::packet_mreq {
         mr_ifindex: c_int::try_from(index).map_err(|_| Errno::NODEV)?,
         mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort, // 1
@@ -175,7 +175,7 @@ pub fn packet_promiscuous(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
 }
 
 /// `PACKET_STATISTICS`: frames that found the socket's buffer full since the last call.
-pub fn packet_missed(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+pub(crate) fn packet_missed(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
     let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t; // 8
     let to: *mut c_void = ptr::from_mut(&mut stats).cast();
@@ -187,15 +187,15 @@ pub fn packet_missed(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
 }
 
 /// What [`packet_recv`] learned beside the bytes.
-pub struct Received {
+pub(crate) struct Received {
     /// Bytes of the frame, more than the buffer holds when it was cut short.
-    pub len: usize,
+    pub(crate) len: usize,
     /// 802.1Q/802.1ad protocol and control information that the kernel took out of the frame.
-    pub tag: Option<[u16; 2]>,
+    pub(crate) tag: Option<[u16; 2]>,
 }
 
 /// Receives one frame and its vnet header from a packet socket with `PACKET_VNET_HDR` and `PACKET_AUXDATA`.
-pub fn packet_recv(
+pub(crate) fn packet_recv(
     fd: BorrowedFd<'_>,
     hdr: &mut [u8; HDR_LEN_SHORT],
     frame: &mut [u8],
@@ -249,7 +249,7 @@ fn auxiliary_tag(msg: &libc::msghdr) -> Option<[u16; 2]> {
 
 /// Sends the first [`BATCH_MAX`] of `frames`, each with its vnet header, by one call. Returns how many were taken;
 /// an error concerns the first frame only, of which none was taken then.
-pub fn packet_send(
+pub(crate) fn packet_send(
     fd: BorrowedFd<'_>,
     hdrs: &[[u8; HDR_LEN_SHORT]; BATCH_MAX],
     frames: &[&[u8]],
@@ -291,7 +291,7 @@ fn signal_set(signals: &[c_int]) -> libc::sigset_t {
 }
 
 /// Blocks `signals` for the calling thread and for threads it starts. Returns the mask before.
-pub fn block_signals(signals: &[c_int]) -> Result<libc::sigset_t, Errno> {
+pub(crate) fn block_signals(signals: &[c_int]) -> Result<libc::sigset_t, Errno> {
     let set = signal_set(signals);
     // SAFETY: both pointers are to sigset_t of this frame, alive during the call.
     unsafe {
@@ -304,14 +304,14 @@ pub fn block_signals(signals: &[c_int]) -> Result<libc::sigset_t, Errno> {
 }
 
 /// Sets the calling thread's signal mask, as [`block_signals`] returned it.
-pub fn restore_signals(before: &libc::sigset_t) {
+pub(crate) fn restore_signals(before: &libc::sigset_t) {
     // SAFETY: the pointer is to an initialised sigset_t, alive during the call; no old mask is asked for. The call
     // can only fail for a wrong first argument.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
 }
 
 /// A non-blocking descriptor that becomes readable when one of `signals`, which must be blocked, is pending.
-pub fn signal_fd(signals: &[c_int]) -> Result<OwnedFd, Errno> {
+pub(crate) fn signal_fd(signals: &[c_int]) -> Result<OwnedFd, Errno> {
     let set = signal_set(signals);
     // SAFETY: the pointer is to an initialised sigset_t; -1 asks for a new descriptor.
     let fd = check(unsafe { libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) })?;
@@ -320,14 +320,14 @@ pub fn signal_fd(signals: &[c_int]) -> Result<OwnedFd, Errno> {
 }
 
 /// Moves the calling thread into a new network namespace, which has nothing in it but a loopback device.
-pub fn unshare_net() -> Result<(), Errno> {
+pub(crate) fn unshare_net() -> Result<(), Errno> {
     // SAFETY: no memory is involved; nothing but the thread's network namespace changes.
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).map(drop)
 }
 
 /// Sends `signal` to the calling thread.
 #[cfg(test)]
-pub fn raise(signal: c_int) {
+pub(crate) fn raise(signal: c_int) {
     // SAFETY: no memory is involved.
     unsafe { libc::raise(signal) };
 }

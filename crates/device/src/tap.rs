@@ -14,15 +14,14 @@ use rustix::io::Errno;
 
 use crate::counters::{Counters, Sent};
 use crate::error::{OpenCause, OpenError};
-use crate::iface::{Control, Found, IfName};
+use crate::frame::SKIP_MAX;
+use crate::iface::{Control, Found};
+use crate::name::IfName;
 use crate::sys;
 use crate::vnet::{HDR_LEN, VnetHdr};
 
 /// The device file of the TUN driver (tun in the kernel's Documentation/networking).
 const TUN_DEVICE: &str = "/dev/net/tun";
-
-/// Most frames that one receive leaves out before it returns, so that a flood of them cannot hold the caller.
-pub(crate) const SKIP_MAX: usize = 64;
 
 /// What the kernel may leave undone in the frames it gives us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

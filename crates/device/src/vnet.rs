@@ -12,7 +12,7 @@
 /// Bytes of the header on a TAP device (set there by `TUNSETVNETHDRSZ`).
 pub const HDR_LEN: usize = 12;
 /// Bytes of the header on a packet socket (`PACKET_VNET_HDR`): no `num_buffers`.
-pub const HDR_LEN_SHORT: usize = 10;
+pub(crate) const HDR_LEN_SHORT: usize = 10;
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
 const F_NEEDS_CSUM: u8 = 1;
@@ -40,7 +40,7 @@ pub enum Gso {
 impl Gso {
     /// The type's number, without the ECN bit (VIRTIO 1.2 section 5.1.6).
     #[must_use]
-    pub const fn code(self) -> u8 {
+    pub(crate) const fn code(self) -> u8 {
         match self {
             Self::None => 0,
             Self::TcpV4 => 1,
@@ -52,7 +52,7 @@ impl Gso {
 
     /// The type with this number; the ECN bit is not part of it and is ignored.
     #[must_use]
-    pub const fn from_code(code: u8) -> Self {
+    pub(crate) const fn from_code(code: u8) -> Self {
         match code & !GSO_ECN {
             0 => Self::None,
             1 => Self::TcpV4,
@@ -97,7 +97,7 @@ impl VnetHdr {
 
     /// Reads the header as a packet socket gives it.
     #[must_use]
-    pub fn decode_short(raw: &[u8; HDR_LEN_SHORT]) -> Self {
+    pub(crate) fn decode_short(raw: &[u8; HDR_LEN_SHORT]) -> Self {
         let word = |at: usize| u16::from_ne_bytes([raw[at], raw[at + 1]]);
         Self {
             needs_csum: raw[0] & F_NEEDS_CSUM != 0,
@@ -121,7 +121,7 @@ impl VnetHdr {
 
     /// The header as a packet socket takes it.
     #[must_use]
-    pub fn encode_short(&self) -> [u8; HDR_LEN_SHORT] {
+    pub(crate) fn encode_short(&self) -> [u8; HDR_LEN_SHORT] {
         let mut raw = [0; HDR_LEN_SHORT];
         raw[0] =
             if self.needs_csum { F_NEEDS_CSUM } else { 0 } | if self.data_valid { F_DATA_VALID } else { 0 };

@@ -32,40 +32,35 @@ const FLAGS: u32 = 0xffff;
 
 /// Flags that are left for whoever has the baton.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Flags(u32);
+pub(crate) struct Flags(u32);
 
 impl Flags {
     /// None.
-    pub const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
     /// The flag of that number, 0 to 15.
     #[must_use]
-    pub const fn of(number: u32) -> Self {
+    pub(crate) const fn of(number: u32) -> Self {
         Self(1 << (number & 15))
     }
     /// These and those.
     #[must_use]
-    pub const fn and(self, others: Self) -> Self {
+    pub(crate) const fn and(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
     /// Whether any of `others` is among these.
     #[must_use]
-    pub const fn has(self, others: Self) -> bool {
+    pub(crate) const fn has(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
     /// These without `others`.
     #[must_use]
-    pub const fn without(self, others: Self) -> Self {
+    pub(crate) const fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
-    }
-    /// Whether there is none.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
     }
 }
 
 /// Something that one thread at a time has the use of.
-pub struct Baton<T> {
+pub(crate) struct Baton<T> {
     state: AtomicU32,
     /// 1: the owner is in, by the bias. Only the owner writes it.
     busy: AtomicU32,
@@ -86,13 +81,13 @@ impl<T> fmt::Debug for Baton<T> {
 
 impl<T> Baton<T> {
     /// One that nobody has.
-    pub fn new(value: T) -> Self {
+    pub(crate) fn new(value: T) -> Self {
         Self { state: AtomicU32::new(0), busy: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
     /// Takes it if nobody has it and no flag is set: the way of who expects to be alone.
     #[inline(always)]
-    pub fn try_take(&self) -> Option<Turn<'_, T>> {
+    pub(crate) fn try_take(&self) -> Option<Turn<'_, T>> {
         self.take_or_see().ok()
     }
 
@@ -107,7 +102,7 @@ impl<T> Baton<T> {
 
     /// Leaves flags, and takes it if nobody has it; the flags are then for the taker itself. If somebody has it, they see them.
     #[inline]
-    pub fn knock(&self, flags: Flags) -> Option<Turn<'_, T>> {
+    pub(crate) fn knock(&self, flags: Flags) -> Option<Turn<'_, T>> {
         let before = self.state.fetch_or(TAKEN | flags.0, Ordering::AcqRel);
         // A turn that is made and let fall would put it down: none is made for nothing.
         match before & (TAKEN | BIASED) {
@@ -119,7 +114,7 @@ impl<T> Baton<T> {
 
     /// Leaves flags without taking it: true if nobody has it and one of them is new, so that nobody knows yet.
     #[inline]
-    pub fn flag(&self, flags: Flags) -> bool {
+    pub(crate) fn flag(&self, flags: Flags) -> bool {
         let before = self.state.fetch_or(flags.0, Ordering::AcqRel);
         before & TAKEN == 0 && before & flags.0 != flags.0
     }
@@ -133,19 +128,19 @@ impl<T> Baton<T> {
     }
 
     /// Whether somebody has it now.
-    pub fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.state.load(Ordering::Relaxed) & TAKEN != 0 || self.busy.load(Ordering::Relaxed) != 0
     }
 
     /// The flags that are set now.
-    pub fn flags(&self) -> Flags {
+    pub(crate) fn flags(&self) -> Flags {
         Flags(self.state.load(Ordering::Relaxed) & FLAGS)
     }
 }
 
 /// The use of a baton's value. Letting it fall puts the baton down as it is: flags stay set, and whoever comes next has them.
 #[must_use = "the baton is put down with leave"]
-pub struct Turn<'a, T> {
+pub(crate) struct Turn<'a, T> {
     baton: &'a Baton<T>,
 }
 
@@ -158,25 +153,21 @@ impl<T> fmt::Debug for Turn<'_, T> {
 impl<T> Turn<'_, T> {
     /// The flags that are set now.
     #[inline]
-    pub fn flags(&self) -> Flags {
+    pub(crate) fn flags(&self) -> Flags {
         self.baton.flags()
     }
 
     /// Takes flags away; those of them that were set. What their setters did before is seen from here on.
     #[inline]
-    pub fn clear(&mut self, flags: Flags) -> Flags {
+    pub(crate) fn clear(&mut self, flags: Flags) -> Flags {
         let before = self.baton.state.fetch_and(!flags.0, Ordering::AcqRel);
         Flags(before & flags.0)
     }
 
     /// Puts the baton down if no flags but `behind` are set. Otherwise there is something to do first.
     #[inline(always)]
-    pub fn leave(self, behind: Flags) -> Result<(), Self> {
+    pub(crate) fn leave(self, behind: Flags) -> Result<(), Self> {
         let (taken, free) = (TAKEN | behind.0, behind.0);
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::BlindLeave) {
-            return Ok(());
-        }
         match self.baton.state.compare_exchange(taken, free, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => {
                 std::mem::forget(self);
@@ -187,7 +178,7 @@ impl<T> Turn<'_, T> {
     }
 
     /// Sets flags and puts the baton down: somebody else is to come for it. The flags that are set then.
-    pub fn abandon(self, flags: Flags) -> Flags {
+    pub(crate) fn abandon(self, flags: Flags) -> Flags {
         self.baton.state.fetch_or(flags.0, Ordering::AcqRel);
         let before = self.baton.state.fetch_and(!TAKEN, Ordering::AcqRel);
         std::mem::forget(self);

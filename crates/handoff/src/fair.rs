@@ -237,11 +237,6 @@ impl Worker {
                 Admitted::Queued => Admitted::Queued,
                 Admitted::Dropped(reason) => Admitted::Dropped(reason),
                 Admitted::Cut(owed, max) => Admitted::Cut(owed.frame, max),
-                #[cfg(loom)]
-                Admitted::Full(Owed { frame, debt }) if crate::planted::is(crate::planted::Bug::DebtKept) => {
-                    std::mem::forget(debt);
-                    Admitted::Full(frame)
-                }
                 Admitted::Full(owed) => Admitted::Full(owed.frame),
             }),
         })
@@ -249,25 +244,8 @@ impl Worker {
 
     /// Has `wakeup` told once it may send; at once if it may. One at a time: a later one replaces it.
     pub fn when_turn(&self, wakeup: Wakeup) {
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::TurnFirst) {
-            self.account.waits.store(1, Ordering::Release);
-            self.account.tell();
-        }
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::LookFirst) {
-            self.account.tell();
-        }
         if let Ok(mut waiter) = self.account.waiter.lock() {
             *waiter = Some(wakeup);
-        }
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::TurnFirst) {
-            return;
-        }
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::LookFirst) {
-            return self.account.waits.store(1, Ordering::Release);
         }
         self.account.waits.store(1, Ordering::Release);
         self.account.tell();

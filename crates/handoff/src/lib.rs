@@ -5,15 +5,16 @@
 mod baton;
 mod fair;
 mod list;
+mod listed;
 mod log;
 #[cfg(not(loom))]
 mod monitor;
 mod owned;
-#[cfg(loom)]
-pub mod planted;
 #[cfg(not(loom))]
 mod port;
 mod queue;
+#[cfg(not(loom))]
+mod report;
 mod ring;
 #[cfg(not(loom))]
 mod service;
@@ -24,21 +25,21 @@ mod wake;
 #[cfg(not(loom))]
 mod watchdog;
 
-pub use baton::{Baton, Flags, Turn};
 pub use fair::{FairDevice, Owed, Taken, Turns, Worker};
 pub use list::{Append, Appended, Take, list};
+pub use listed::Ticket;
 pub use log::{EVENTS, Event, Log};
 #[cfg(not(loom))]
-pub use monitor::{Monitor, Report, Stuck, Why};
+pub use monitor::Monitor;
 pub use owned::{Cutter, HandoffStats, Owned};
 #[cfg(not(loom))]
 pub use port::{Passed, Policy, Port, Sender};
-pub use queue::{Counts, Drain, Handed, Owner, Queue, QueueConfig, Rest, SharedQueue, Ticket};
+pub use queue::{Counts, Drain, Handed, Owner, Queue, QueueConfig, Rest};
+#[cfg(not(loom))]
+pub use report::{Report, Stall, Stuck, Why};
 pub use ring::{RingReceiver, RingSender, ring};
 #[cfg(not(loom))]
 pub use service::{Bell, Service};
 pub use snapshot::Published;
 pub use tracked::Tracked;
 pub use wake::Wakeup;
-#[cfg(not(loom))]
-pub use watchdog::Stall;

@@ -130,14 +130,8 @@ impl<T, E: Copy> Append<T, E> {
 
     /// Places of the list.
     #[must_use]
-    pub fn places(&self) -> usize {
+    pub(crate) fn places(&self) -> usize {
         self.0.slots.len()
-    }
-
-    /// Whether extras can be kept.
-    #[must_use]
-    pub fn keeps_extras(&self) -> bool {
-        !self.0.extras.is_empty()
     }
 }
 
@@ -176,19 +170,19 @@ impl<T, E: Copy> Take<T, E> {
     /// Whether nothing has been appended that was not taken; what is just being appended counts.
     #[inline]
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ring.tail.0.load(Ordering::Relaxed) == self.head
     }
 
     /// Whether the oldest item can be taken.
     #[must_use]
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.ring.slot(self.head).turn.load(Ordering::Acquire) == self.head + 1
     }
 
     /// Items and places that are taken, those just being written included.
     #[must_use]
-    pub fn used(&self) -> u64 {
+    pub(crate) fn used(&self) -> u64 {
         self.ring.tail.0.load(Ordering::Relaxed).saturating_sub(self.head)
     }
 }

@@ -77,7 +77,7 @@ impl Default for Log {
 impl Log {
     /// Notes an event.
     #[inline]
-    pub fn note(&mut self, at: Instant, event: Event) {
+    pub(crate) fn note(&mut self, at: Instant, event: Event) {
         self.ring[(self.total % EVENTS as u64) as usize] = (at, event);
         self.total += 1;
     }

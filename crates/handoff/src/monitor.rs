@@ -4,11 +4,9 @@
 //! The first is a bug, of a device's owner that does not tell (`Queue::kick`) or of this crate; the models say that it is not the
 //! latter. The queue is run when it is found, so that traffic goes on.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use txweir_core::base::tally::Tally;
 use txweir_core::path::device::TxQueue;
 use txweir_core::path::txpath::Stops;
 use txweir_core::{Instant, Nanos};
@@ -16,114 +14,8 @@ use txweir_core::{Instant, Nanos};
 use crate::log::Event;
 use crate::owned::Owned;
 use crate::queue::Queue;
-use crate::watchdog::{Stall, Watch, Watchdog};
-
-/// What was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// Something waits, it may leave, and nobody was to come for it.
-    Stuck(Stuck),
-    /// The device has finished nothing for longer than the watchdog's time: see [`Monitor::timeout`].
-    TimedOut(Stall),
-    /// The device was reset because of that: see [`Monitor::on_timeout`].
-    Reset {
-        /// The number of the queue that has timed out.
-        queue: usize,
-        /// How long that took.
-        took: Nanos,
-        /// Whether who should have done it has panicked.
-        panicked: bool,
-    },
-    /// The device was to be reset, and was not: somebody is in it. It is tried again after another timeout.
-    NotReset {
-        /// The number of the queue that somebody is in.
-        queue: usize,
-    },
-    /// Completions came late, as the byte limit's own watch has counted (`Dql::set_stall_thrs`).
-    Stalled {
-        /// The queue's number.
-        queue: usize,
-        /// Stalls since the last report.
-        stalls: u64,
-        /// The longest so far.
-        longest: Nanos,
-    },
-}
-
-/// A queue that stood still.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
-    /// The queue's number.
-    pub queue: usize,
-    /// What was the matter.
-    pub why: Why,
-    /// How long, at least.
-    pub stood: Nanos,
-    /// What waited in the qdiscs.
-    pub backlog: Tally,
-    /// The last events, oldest first.
-    pub events: Vec<(Instant, Event)>,
-}
-
-/// Why a queue stood still.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// Packets were in the admission list, and no flag said so: or their sender is stopped between the two.
-    Listed,
-    /// A flag was set, and nobody came for it: the service does not run, or was not told.
-    Uncalled,
-    /// Packets waited in the qdiscs, and the device took them when it was asked.
-    MayTransmit,
-    /// The device had finished packets, and did not tell.
-    Untold,
-    /// The time at which it was to be run has passed.
-    Overdue,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Listed => "packets in the admission list and no flag set",
-            Self::Uncalled => "a flag was set and nobody came",
-            Self::MayTransmit => "packets waited and the device would have taken them",
-            Self::Untold => "the device had finished packets and did not tell",
-            Self::Overdue => "the time to run it has passed",
-        })
-    }
-}
-
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stuck(s) => {
-                let (queue, ms) = (s.queue, s.stood.0 / 1_000_000);
-                let Tally { packets, bytes } = s.backlog;
-                write!(
-                    f,
-                    "queue {queue}: stood still for {ms} ms: {}; {packets} packets, {bytes} bytes wait",
-                    s.why
-                )?;
-                s.events.iter().try_for_each(|(at, event)| write!(f, "\n  {:>20} ns  {event}", at.0))
-            }
-            Self::TimedOut(stall) => stall.fmt(f),
-            Self::Reset { queue, took, panicked } => {
-                let how = if *panicked { "the reset has panicked" } else { "the device was reset" };
-                write!(f, "queue {queue}: {how}, which took {} ms; all queues go on", took.0 / 1_000_000)
-            }
-            Self::NotReset { queue } => {
-                write!(
-                    f,
-                    "queue {queue}: the device is not reset, because somebody is sending and does not end"
-                )
-            }
-            Self::Stalled { queue, stalls, longest } => write!(
-                f,
-                "queue {queue}: completions came late {stalls} times, the latest {} ms",
-                longest.0 / 1_000_000
-            ),
-        }
-    }
-}
+use crate::report::{Report, Stall, Stuck, Why};
+use crate::watchdog::{Watch, Watchdog};
 
 /// What is remembered of a queue between two looks.
 #[derive(Clone, Copy, Debug, Default)]

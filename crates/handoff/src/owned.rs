@@ -1,18 +1,14 @@
 //! What whoever has a queue works with: the transmit path, the device, the receiving end of the admission list.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use txweir_core::base::tally::Tally;
 use txweir_core::path::device::TxQueue;
 use txweir_core::path::txpath::{PathStats, Stops};
 use txweir_core::text::stats::Counters;
 use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Role, TxPath, Wake};
 
-use crate::list::{Append, Take};
+use crate::list::Take;
+use crate::listed::{Askers, Listed, Ticket};
 use crate::log::{Event, Log};
-use crate::queue::{QueueConfig, Ticket};
-use crate::sync::Mutex;
 
 txweir_core::stats! {
     /// Counters of the hand-over between threads.
@@ -44,22 +40,6 @@ txweir_core::stats! {
 
 /// Numbers of a queue that are published together.
 pub(crate) const WORDS: usize = PathStats::TABLE.len() + HandoffStats::TABLE.len() + 2;
-
-/// What became of a listed packet, for the sender that asked.
-pub(crate) type Answer<F> = (Ticket, Admitted<F>);
-
-/// Where answers go, by the number of who asks. Looked at only for a packet that somebody asks about and that came through
-/// the list.
-pub(crate) type Askers<F> = Arc<Mutex<BTreeMap<u32, Append<Answer<F>>>>>;
-
-/// A packet in the admission list.
-pub(crate) struct Listed<F> {
-    pub frame: F,
-    pub meta: Meta,
-    /// Who wants to know what becomes of it; 0: nobody.
-    pub asker: u32,
-    pub ticket: Ticket,
-}
 
 /// Cuts a super-packet into pieces of at most so many bytes and hands on each.
 pub type Cutter<F> = Box<dyn FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)) + Send>;
@@ -97,9 +77,9 @@ impl<D: TxQueue> Owned<D> {
         dev: D,
         list: Take<Listed<D::Frame>, Detail>,
         askers: Askers<D::Frame>,
-        config: QueueConfig<D::Frame>,
+        done: Box<dyn FnMut(D::Frame) + Send>,
+        cut: Option<Cutter<D::Frame>>,
     ) -> Self {
-        let QueueConfig { done, cut, .. } = config;
         Self {
             path,
             dev,
@@ -126,7 +106,7 @@ impl<D: TxQueue> Owned<D> {
     }
 
     /// Packets that wait, in the list and in the qdiscs.
-    pub fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         self.backlog().packets + self.list.used() + u64::from(self.held.is_some())
     }
 
@@ -156,7 +136,7 @@ impl<D: TxQueue> Owned<D> {
     }
 
     /// Packets that the device was given and has not finished.
-    pub const fn in_flight(&self) -> u64 {
+    pub(crate) const fn in_flight(&self) -> u64 {
         self.path.stats().tx_packets.saturating_sub(self.counts.reaped)
     }
 

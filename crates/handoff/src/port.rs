@@ -10,15 +10,12 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::{ArcSwap, Cache};
 use txweir_core::classify::action::State;
-use txweir_core::classify::packet::{FrameBytes, Outlet, Packet, PortId, Way};
-use txweir_core::classify::{
-    action::Run,
-    filter::{BlockId, Filters, Verdict},
-};
+use txweir_core::classify::filter::{BlockId, Filters};
+use txweir_core::classify::packet::{FrameBytes, Outlet, Packet, PortId};
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
-use txweir_core::packet::route::{Route, Routed};
 use txweir_core::path::device::TxQueue;
+use txweir_core::path::entry::{Entry, Hooked, Passed as Entered, Ways};
 use txweir_core::path::{
     select,
     select::{Cached, Selector},
@@ -257,44 +254,53 @@ impl<D: TxQueue> Sender<D> {
         } else {
             Instant::ZERO
         };
-        let mut packet = Packet::new(&mut frame, &mut meta, headers).at(policy.port, Way::Egress);
+        let mut packet = Packet::new(&mut frame, &mut meta, headers);
         packet.marks = policy.prio_synack;
-        let mut run = Run {
-            actions: &policy.filters.actions,
-            state: &mut self.state,
-            outlet,
-            now,
-            queues: u32::try_from(queues).unwrap_or(u32::MAX),
+        let mut entry = Entry::new(&policy.filters, &mut self.state, outlet, now);
+        entry.to = Some(Hooked { port: policy.port, block: policy.egress });
+        entry.queues = u32::try_from(queues).unwrap_or(u32::MAX);
+        let mut ways = OfPolicy { policy, who: &self.who, cached: self.cached.as_mut(), queues, now };
+        let passed = entry.pass(&mut packet, &mut ways);
+        let headers = packet.headers;
+        let (queue, route) = match passed {
+            Entered::Queue(queue, route) => (queue, route),
+            Entered::Dropped => return Passed::Filtered(frame),
+            Entered::Stolen => return Passed::Taken(frame),
         };
-        match policy.egress.map_or(Verdict::Unmatched, |b| policy.filters.classify(b, &mut packet, &mut run))
-        {
-            Verdict::Unmatched => {}
-            Verdict::Class(class) => packet.meta.class = class,
-            Verdict::Drop => return Passed::Filtered(frame),
-            Verdict::Stolen => return Passed::Taken(frame),
-        }
-        let chosen = match packet.queue_chosen {
-            true => policy.selector.chosen(packet.meta.queue).unwrap_or(0),
-            false => policy.selector.select(packet.meta, &self.who, self.cached.as_mut(), now),
-        };
-        let queue = if usize::from(chosen) < queues { chosen } else { 0 };
-        packet.meta.queue = queue;
-        let mut route = Route::default();
-        if let Some(Some(tree)) = policy.shapes.get(usize::from(queue)) {
-            match tree.route(&policy.filters, &mut packet, &mut run) {
-                Routed::Go(said) => route = said,
-                Routed::Stolen => return Passed::Taken(frame),
-            }
-        }
+        // Whatever filters at the qdiscs say of it, it is sent by the queue whose qdiscs were asked.
+        meta.queue = queue;
         let Some(to) = self.port.queues.get(usize::from(queue)) else {
             return Passed::Handed(queue, Handed::Done(Admitted::Full(frame)));
         };
         if !to.wants_detail() {
             return Passed::Handed(queue, to.send(frame, meta));
         }
-        // Actions may have changed the bytes.
-        let headers = Headers::parse_ethernet(frame.bytes());
         let detail = Detail { route, ..Detail::of(&headers, frame.bytes(), &self.port.hasher) };
         Passed::Handed(queue, to.send_with(frame, meta, Some(&detail)))
+    }
+}
+
+/// The queues of a port as a policy chooses them.
+struct OfPolicy<'a> {
+    policy: &'a Policy,
+    who: &'a select::Sender,
+    cached: Option<&'a mut Cached>,
+    queues: usize,
+    now: Instant,
+}
+
+impl Ways for OfPolicy<'_> {
+    fn choose(&mut self, meta: &mut Meta, asked: Option<u16>) -> u16 {
+        let selector = &self.policy.selector;
+        let chosen = match asked {
+            Some(queue) => selector.chosen(queue).unwrap_or(0),
+            None => selector.select(meta, self.who, self.cached.as_deref_mut(), self.now),
+        };
+        // A policy may have been made for another port.
+        meta.queue = if usize::from(chosen) < self.queues { chosen } else { 0 };
+        meta.queue
+    }
+    fn tree(&self, queue: u16) -> Option<&Tree> {
+        self.policy.shapes.get(usize::from(queue))?.as_deref()
     }
 }

@@ -9,8 +9,9 @@ use std::time::Duration;
 use txweir_core::path::device::TxQueue;
 use txweir_core::{Instant, Nanos};
 
-use crate::monitor::{Monitor, Report};
+use crate::monitor::Monitor;
 use crate::queue::{Queue, Rest};
+use crate::report::Report;
 use crate::wake::Wakeup;
 
 /// A bell that can be rung before the thread that it wakes is there.

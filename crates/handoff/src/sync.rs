@@ -20,10 +20,6 @@ pub(crate) use std::sync::{
 /// Between what is said and what is then looked at: with one on either side, one of two threads sees the other.
 #[inline(always)]
 pub(crate) fn barrier() {
-    #[cfg(loom)]
-    if crate::planted::is(crate::planted::Bug::NoBarrier) {
-        return;
-    }
     fence(Ordering::SeqCst);
 }
 
@@ -34,9 +30,7 @@ pub(crate) fn light_barrier() {
     #[cfg(not(loom))]
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     #[cfg(loom)]
-    if !crate::planted::is(crate::planted::Bug::NoLightBarrier) {
-        fence(Ordering::SeqCst);
-    }
+    fence(Ordering::SeqCst);
 }
 
 /// The others' side of an asymmetric barrier: every thread of this process that runs passes a full barrier between the call

@@ -6,8 +6,8 @@ use txweir_core::path::device::TxQueue;
 use txweir_core::{Admitted, Detail, Meta};
 
 use crate::list::{Take, list};
-use crate::owned::{Answer, Listed};
-use crate::queue::{Handed, Queue, Ticket};
+use crate::listed::{Answer, Listed, Ticket};
+use crate::queue::{Handed, Queue};
 
 /// A sender that asks. Where it has the queue itself, the answer is immediate; where another thread takes the packet, the answer
 /// is put into a list of this sender's own, which nobody else reads.

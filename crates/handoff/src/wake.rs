@@ -42,7 +42,7 @@ impl Wakeup {
 
     /// Whether it tells the same one in the same way.
     #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Callback(a), Self::Callback(b)) => Arc::ptr_eq(a, b),
             (Self::Task(a), Self::Task(b)) => a.will_wake(b),

@@ -22,46 +22,15 @@ use txweir_core::path::txpath::Stops;
 use txweir_core::{Instant, Nanos};
 
 use crate::log::Event;
-use crate::monitor::Report;
 use crate::owned::Owned;
 use crate::queue::Queue;
+use crate::report::{Report, Stall};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Longest wait for who is sending by one of the queues just then, in steps: a turn is some microseconds, and a thread that has
 /// been stopped by the system in the middle of one runs again within some ten milliseconds.
 const STEPS: u32 = 1000;
 const STEP: Duration = Duration::from_micros(100);
-
-/// A queue that stands still because of its device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stall {
-    /// The queue's number.
-    pub queue: usize,
-    /// How long it has been so.
-    pub stood: Nanos,
-    /// Packets that the device holds.
-    pub in_flight: u64,
-    /// Packets that wait because the device, or the byte limit, has stopped the queue; 0 if it is not stopped.
-    pub waiting: u64,
-}
-
-impl fmt::Display for Stall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, stood, in_flight, waiting } = *self;
-        let ms = stood.0 / 1_000_000;
-        match waiting {
-            0 => write!(
-                f,
-                "queue {queue}: the device holds {in_flight} packets and has finished none for {ms} ms"
-            ),
-            _ => write!(
-                f,
-                "queue {queue}: stopped for {ms} ms: {waiting} packets wait, the device holds {in_flight} and has \
-                 finished none"
-            ),
-        }
-    }
-}
 
 /// What is remembered of a queue between two looks.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,12 +1,11 @@
 //! The hand-over between threads, through every interleaving of two and three of them that a weak memory allows. `cargo xtask
 //! test` builds this with `--cfg loom`; without it there is nothing here.
 //!
-//! Each class of missed kick that others have had is a model, named after it. Bugs that are planted show that the models would
-//! see them: see `planted.rs`.
+//! Each class of missed kick that others have had is a model, named after it. `planted/table.rs` lists bugs that the models must
+//! find: `cargo xtask test` applies each to a copy of the crate.
 #![cfg(loom)]
 #![allow(missing_docs)]
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::Mutex as Quiet;
 
@@ -14,11 +13,7 @@ use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::{Admitted, Instant, Meta, PathConfig, TxPath};
-use txweir_handoff::planted::{Bug, plant};
 use txweir_handoff::*;
-
-/// Models share the planted bug, so one runs at a time.
-static ONE: Quiet<()> = Quiet::new(());
 
 fn clock() -> Instant {
     Instant(1)
@@ -135,23 +130,6 @@ fn model(preemptions: Option<usize>, f: impl Fn() + Sync + Send + 'static) {
     builder.check(f);
 }
 
-/// Runs a model without a bug, and with each of these planted, which it must find.
-fn holds_and_cries_out(
-    bugs: &[Bug],
-    preemptions: Option<usize>,
-    f: impl Fn() + Sync + Send + Clone + 'static,
-) {
-    let _one = ONE.lock().unwrap_or_else(|e| e.into_inner());
-    plant(Bug::None);
-    model(preemptions, f.clone());
-    for bug in bugs {
-        plant(*bug);
-        let found = catch_unwind(AssertUnwindSafe(|| model(preemptions, f.clone()))).is_err();
-        plant(Bug::None);
-        assert!(found, "{bug:?} was planted and not found");
-    }
-}
-
 fn send(queue: &Queue<Slots>, n: u64) {
     match queue.send(n, Meta::new(100)) {
         Handed::Done(Admitted::Sent | Admitted::Queued) | Handed::Listed => {}
@@ -162,7 +140,7 @@ fn send(queue: &Queue<Slots>, n: u64) {
 /// Class b (enqueue beside the end of a run) and f (a failed try-lock that tells nobody); bugs 1, 2, 14 of the ledger.
 #[test]
 fn a_packet_beside_the_end_of_a_run_is_sent() {
-    holds_and_cries_out(&[Bug::NoFlag, Bug::FlagFirst, Bug::ClearLate, Bug::BlindLeave], None, || {
+    model(None, || {
         let (dev, seen) = device(1000);
         let (service, _) = told();
         let queue = Arc::new(Queue::new(path(), dev, config(), service));
@@ -180,7 +158,7 @@ fn a_packet_beside_the_end_of_a_run_is_sent() {
 /// Bug 3 (direct dispatch overtakes what waits) and 13 (what was refused goes to the back): each sender's order holds.
 #[test]
 fn nobody_overtakes_itself() {
-    holds_and_cries_out(&[Bug::Overtake], Some(3), || {
+    model(Some(3), || {
         let (dev, seen) = device(1000);
         let (service, _) = told();
         let queue = Arc::new(Queue::new(path(), dev, config(), service));
@@ -206,7 +184,7 @@ fn nobody_overtakes_itself() {
 /// Who finds the flag set that it would set relies on it, with what it has appended to be seen.
 #[test]
 fn a_flag_that_is_set_already_is_relied_on() {
-    holds_and_cries_out(&[Bug::NoBarrier], Some(4), || {
+    model(Some(4), || {
         let (dev, seen) = device(1000);
         let (service, _) = told();
         let queue = Arc::new(Queue::new(path(), dev, config(), service));
@@ -222,7 +200,7 @@ fn a_flag_that_is_set_already_is_relied_on() {
 /// Class a (stop beside a completion) and e (refused, and started again before that was written down).
 #[test]
 fn a_completion_beside_a_stop_is_seen() {
-    holds_and_cries_out(&[Bug::ClearLate, Bug::BlindLeave], None, || {
+    model(None, || {
         let (dev, seen) = device(1);
         let (service, _) = told();
         let queue = Arc::new(Queue::new(path(), dev, config(), service));
@@ -239,7 +217,7 @@ fn a_completion_beside_a_stop_is_seen() {
 /// Class d: what waits while the queue is frozen leaves once it is not, whoever was told meanwhile.
 #[test]
 fn a_wake_while_frozen_is_not_lost() {
-    holds_and_cries_out(&[Bug::ClearLate], Some(3), || {
+    model(Some(3), || {
         let (dev, seen) = device(1);
         let (service, _) = told();
         let queue = Arc::new(Queue::new(path(), dev, config(), service));
@@ -261,7 +239,7 @@ fn a_wake_while_frozen_is_not_lost() {
 /// what waited leaves afterwards, whoever sends.
 #[test]
 fn nothing_goes_into_the_device_while_it_is_reset() {
-    holds_and_cries_out(&[Bug::FreezeLate, Bug::ThawQuietly, Bug::ClearLate], Some(3), || {
+    model(Some(3), || {
         let (dev, seen) = device(1000);
         let (service, _) = told();
         let queue = Arc::new(Queue::new(path(), dev, config(), service));
@@ -285,7 +263,7 @@ fn nothing_goes_into_the_device_while_it_is_reset() {
 /// Class c: while something waits for a time, the service knows that time or has been told; a head that is replaced too.
 #[test]
 fn the_service_knows_when_to_come() {
-    holds_and_cries_out(&[], Some(3), || {
+    model(Some(3), || {
         let (dev, seen) = device(1000);
         let (service, told) = told();
         let path = path().with_qdisc("tbf", &["rate", "8kbit", "burst", "100", "limit", "1000"]).unwrap();
@@ -312,7 +290,7 @@ fn the_service_knows_when_to_come() {
 /// What is over the budget is left to the service, and it is told.
 #[test]
 fn what_is_left_over_is_told() {
-    holds_and_cries_out(&[], Some(3), || {
+    model(Some(3), || {
         let (dev, seen) = device(1000);
         let (service, told) = told();
         let config = QueueConfig { budget: 1, ..config() };
@@ -332,7 +310,7 @@ fn what_is_left_over_is_told() {
 /// A worker alone runs the queue: it is told of what senders append and of what the device has finished.
 #[test]
 fn a_worker_is_told_of_everything() {
-    holds_and_cries_out(&[Bug::FlagFirst], Some(3), || {
+    model(Some(3), || {
         let (dev, seen) = device(1);
         let (service, told) = told();
         let config = QueueConfig { drain: Drain::Worker, ..config() };
@@ -364,7 +342,7 @@ fn a_worker_is_told_of_everything() {
 /// Class g (an index of the other side taken for news), bug 6: a ring whose sides sleep, each told by the other.
 #[test]
 fn neither_side_of_a_ring_sleeps_past_the_other() {
-    holds_and_cries_out(&[Bug::NoBarrier], Some(3), || {
+    model(Some(3), || {
         let (bell, rung) = told();
         let (sender, mut receiver) = ring(2, bell);
         let (service, _) = told();
@@ -405,7 +383,7 @@ fn neither_side_of_a_ring_sleeps_past_the_other() {
 /// Who was told that there is no room, and asked to be told when there is, is told.
 #[test]
 fn who_waits_for_room_is_told() {
-    holds_and_cries_out(&[Bug::WaitFirst], Some(3), || {
+    model(Some(3), || {
         let (dev, seen) = device(1);
         let (service, _) = told();
         let path = path().with_qdisc("pfifo", &["limit", "1"]).unwrap();
@@ -431,7 +409,7 @@ fn who_waits_for_room_is_told() {
 /// A full admission list refuses, and whoever was refused is told once it is empty.
 #[test]
 fn who_waits_for_the_list_is_told() {
-    holds_and_cries_out(&[], Some(2), || {
+    model(Some(2), || {
         let (dev, seen) = device(1000);
         let (service, told_service) = told();
         let config = QueueConfig { list: 2, drain: Drain::Worker, ..config() };
@@ -460,31 +438,27 @@ fn who_waits_for_the_list_is_told() {
 /// The owner sends by plain stores beside somebody who sends as everybody does; both go on afterwards.
 #[test]
 fn the_bias_is_taken_away_beside_its_use() {
-    holds_and_cries_out(
-        &[Bug::NoLightBarrier, Bug::LightRevoke, Bug::OwnerForgotten, Bug::NoFlag, Bug::FlagFirst],
-        Some(3),
-        || {
-            let (dev, seen) = device(1000);
-            let (service, _) = told();
-            let queue = Arc::new(Queue::new(path(), dev, config(), service));
-            let mut owner = biased(&queue);
-            let theirs = Arc::clone(&queue);
-            let t = thread::spawn(move || send(&theirs, 20));
-            (2..=3).for_each(|n| owned_send(&mut owner, n));
-            t.join().unwrap();
-            drop(owner);
-            assert_eq!(left_over(&queue), (false, 0));
-            let mut sent = seen.sent();
-            sent.retain(|n| *n < 20);
-            assert_eq!((sent, seen.sent().len()), (vec![1, 2, 3], 4));
-        },
-    );
+    model(Some(3), || {
+        let (dev, seen) = device(1000);
+        let (service, _) = told();
+        let queue = Arc::new(Queue::new(path(), dev, config(), service));
+        let mut owner = biased(&queue);
+        let theirs = Arc::clone(&queue);
+        let t = thread::spawn(move || send(&theirs, 20));
+        (2..=3).for_each(|n| owned_send(&mut owner, n));
+        t.join().unwrap();
+        drop(owner);
+        assert_eq!(left_over(&queue), (false, 0));
+        let mut sent = seen.sent();
+        sent.retain(|n| *n < 20);
+        assert_eq!((sent, seen.sent().len()), (vec![1, 2, 3], 4));
+    });
 }
 
 /// The bias is taken away by two at once, while the owner ends it.
 #[test]
 fn two_who_ask_for_the_bias_at_once() {
-    holds_and_cries_out(&[Bug::OwnerForgotten], Some(2), || {
+    model(Some(2), || {
         let (dev, seen) = device(1000);
         let (service, _) = told();
         let queue = Arc::new(Queue::new(path(), dev, config(), service));
@@ -509,7 +483,7 @@ fn two_who_ask_for_the_bias_at_once() {
 /// A completion beside the owner, which has found the device full.
 #[test]
 fn a_completion_beside_the_owner_is_seen() {
-    holds_and_cries_out(&[Bug::OwnerForgotten], Some(3), || {
+    model(Some(3), || {
         let (dev, seen) = device(1);
         let (service, _) = told();
         let queue = Arc::new(Queue::new(path(), dev, config(), service));
@@ -576,7 +550,7 @@ fn was_told(asked: Option<&Arc<AtomicU32>>) -> bool {
 /// Who was told that it is the others' turn, and asked to be told of its own, is told; what it was counted comes back.
 #[test]
 fn who_waits_for_its_turn_is_told() {
-    holds_and_cries_out(&[Bug::TurnFirst, Bug::LookFirst, Bug::NoBarrier], None, || {
+    model(None, || {
         let (queue, seen, _turns, worker) = turns(1);
         let (theirs, device) = (Arc::clone(&queue), seen.clone());
         let t = thread::spawn(move || device.finish_one(1, &theirs));
@@ -593,7 +567,7 @@ fn who_waits_for_its_turn_is_told() {
 /// Two workers wait, each for its own turn, behind packets of both.
 #[test]
 fn two_who_wait_for_their_turns_are_told() {
-    holds_and_cries_out(&[Bug::TurnFirst, Bug::LookFirst], Some(4), || {
+    model(Some(4), || {
         let (queue, seen, turns, worker) = turns(1);
         let other = turns.worker();
         assert_eq!(take_turn(&other, &queue, 10), Taken::Handed(Handed::Done(Admitted::Queued)));
@@ -616,7 +590,7 @@ fn two_who_wait_for_their_turns_are_told() {
 /// A greater quota is told of as well, while nothing leaves.
 #[test]
 fn a_greater_quota_beside_who_waits_is_told() {
-    holds_and_cries_out(&[Bug::TurnFirst, Bug::LookFirst, Bug::NoBarrier], None, || {
+    model(None, || {
         let (queue, _, turns, worker) = turns(1);
         let t = thread::spawn(move || turns.set_quota(2));
         let asked = send_or_wait(&worker, &queue, 2);
@@ -628,7 +602,7 @@ fn a_greater_quota_beside_who_waits_is_told() {
 /// What two workers are counted comes back from the list, the qdisc, the device, and with what was refused.
 #[test]
 fn what_was_counted_comes_back_from_everywhere() {
-    holds_and_cries_out(&[Bug::DebtKept], None, || {
+    model(None, || {
         let (queue, _, turns, worker) = turns(8);
         let theirs = Arc::clone(&queue);
         let other = turns.worker();
@@ -650,7 +624,7 @@ fn what_was_counted_comes_back_from_everywhere() {
 /// Numbers that are read are those of one moment.
 #[test]
 fn a_snapshot_is_never_torn() {
-    holds_and_cries_out(&[Bug::Torn], None, || {
+    model(None, || {
         let published = Arc::new(Published::<2>::default());
         let writer = Arc::clone(&published);
         let t = thread::spawn(move || {

@@ -1,10 +1,45 @@
 //! Distributions of times: exact mean and extremes, percentiles to three digits, in bounded memory.
 
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use txweir_core::Nanos;
 
-use crate::report::Times;
-use crate::udp::histogram;
+/// A distribution of times, to three significant digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Times {
+    /// How many.
+    pub count: u64,
+    /// Mean.
+    pub mean_ns: u64,
+    /// Median.
+    pub p50_ns: u64,
+    /// 95 % were at most this.
+    pub p95_ns: u64,
+    /// 99 % were at most this.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Times {
+    /// Of a histogram of nanoseconds; `None` if it is empty.
+    pub fn of(h: &Histogram<u64>) -> Option<Self> {
+        (!h.is_empty()).then(|| Self {
+            count: h.len(),
+            mean_ns: h.mean().round() as u64,
+            p50_ns: h.value_at_quantile(0.5),
+            p95_ns: h.value_at_quantile(0.95),
+            p99_ns: h.value_at_quantile(0.99),
+            max_ns: h.max(),
+        })
+    }
+}
+
+/// A histogram of nanoseconds from 1 ns to 1 h with three significant digits.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 3_600_000_000_000, 3)
+        .unwrap_or_else(|_| unreachable!("valid constant bounds"))
+}
 
 /// A distribution of times.
 #[derive(Clone, Debug)]

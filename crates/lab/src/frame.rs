@@ -11,10 +11,8 @@ use std::sync::Arc;
 use txweir_core::Ecn;
 use txweir_core::base::time::Instant;
 
-use crate::shown::{Asked, LinkHeader};
+use crate::tagged::{Asked, ETHERNET, LinkHeader};
 
-/// Bytes of an Ethernet header, counted and not stored.
-pub const ETHERNET: u32 = 14;
 /// Ethertype of IPv4, which is what the lab's hosts send.
 const IPV4: u16 = 0x0800;
 /// Most bytes of headers that a frame keeps: IPv4 without options (20) and the longest TCP header (60).

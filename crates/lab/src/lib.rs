@@ -15,10 +15,10 @@
 //! through one tail-drop bottleneck.
 //!
 //! **The story.** [`scenario::Scenario`] reads a net from TOML, [`mod@run`] runs it,
-//! [`report::Report`] says what it measured, [`pcap`] writes what each link carried. [`reproduce`]
-//! sets published experiments beside their numbers. [`replay`] compares with what the Linux kernel
-//! was recorded to do. [`trial`] sets policies side by side on one traffic; [`fidelity`] says how
-//! close the TCP of a set-up is known to come to Linux's.
+//! [`report::Report`] says what it measured, [`pcap`] writes what each link carried. [`replay`]
+//! compares with what the Linux kernel was recorded to do. [`trial`] sets policies side by side on
+//! one traffic; [`fidelity`] says how close the TCP of a set-up is known to come to Linux's.
+//! [`workers`] runs independent runs on several threads.
 
 pub mod app;
 pub mod cpu;
@@ -26,6 +26,7 @@ pub mod dist;
 pub mod draw;
 pub mod dumbbell;
 pub mod engine;
+pub mod event;
 pub mod fidelity;
 pub mod frame;
 pub mod link;
@@ -36,13 +37,13 @@ pub mod quic;
 pub mod recorded;
 pub mod replay;
 pub mod report;
-pub mod reproduce;
 pub mod run;
 pub mod scenario;
 pub mod shown;
+pub mod tagged;
 pub mod tcp;
 pub mod trial;
 pub mod udp;
-mod workers;
+pub mod workers;
 
 pub use txweir_core::{Instant, Nanos};

@@ -5,7 +5,7 @@ use txweir_core::{Instant, Nanos, Tally};
 
 use crate::engine::{Engine, Lane, Payload};
 use crate::frame::Frame;
-use crate::pcap::Tap;
+use crate::pcap::{Fate, Tap};
 
 /// One direction of a link. Probabilities are in parts per million.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,17 +33,6 @@ pub struct LinkStats {
     pub lost: Tally,
     /// Packets made late.
     pub late: u64,
-}
-
-/// What a link decides about a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It arrives in order.
-    Arrives,
-    /// It does not arrive.
-    Lost,
-    /// It arrives by so much later than in order.
-    Late(Nanos),
 }
 
 /// One direction of a link, in action.

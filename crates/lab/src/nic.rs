@@ -19,9 +19,9 @@ use txweir_core::{
 };
 
 use crate::engine::{Alarm, Engine};
+use crate::event::What;
 use crate::frame::Frame;
 use crate::link::{Link, LinkConfig, LinkStats};
-use crate::net::What;
 use crate::pcap::Tap;
 use crate::shown::addresses;
 use device::Device;

@@ -11,12 +11,25 @@ use std::fmt;
 use std::io::{self, Write};
 use std::rc::Rc;
 
+use txweir_core::Nanos;
 use txweir_core::packet::pcapng::{Block, EPB_PACKETID, EPB_QUEUE, IF_SPEED, OPT_COMMENT};
 use txweir_core::{Instant, Rate};
 
-use crate::frame::{ETHERNET, Frame, HEADER_MAX};
-use crate::link::Fate;
-use crate::shown::{LINK_MAX, LinkHeader, addresses};
+use crate::frame::{Frame, HEADER_MAX};
+use crate::shown::addresses;
+use crate::tagged::ETHERNET;
+use crate::tagged::{LINK_MAX, LinkHeader};
+
+/// What a link decides about a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It arrives in order.
+    Arrives,
+    /// It does not arrive.
+    Lost,
+    /// It arrives by so much later than in order.
+    Late(Nanos),
+}
 
 /// Most bytes captured of a packet.
 pub const SNAPLEN: u32 = (LINK_MAX + HEADER_MAX) as u32;

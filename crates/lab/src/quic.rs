@@ -26,7 +26,8 @@ use quinn_proto::{
 use txweir_core::base::rng::Rng;
 use txweir_core::{Ecn, Instant};
 
-use crate::frame::{ETHERNET, Frame};
+use crate::frame::Frame;
+use crate::tagged::ETHERNET;
 use crate::tcp::{Addr, Label};
 use crate::udp::{HEADERS, header};
 use null::Null;

@@ -3,12 +3,12 @@
 pub mod apps;
 pub(crate) mod text;
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use txweir_core::sched::node::Node;
 use txweir_core::{DropReason, Instant, MarkReason, Nanos};
 
+use crate::dist::Times;
 use crate::net::{Load, Net};
 use crate::nic::{Gauge, Nic};
 use crate::report::apps::{FlowsReport, QuestionsReport, VideoReport, VoiceReport};
@@ -101,37 +101,6 @@ pub struct PacketsReport {
     pub refused: u64,
     /// Received after one sent later.
     pub reordered: u64,
-}
-
-/// A distribution of times, to three significant digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Times {
-    /// How many.
-    pub count: u64,
-    /// Mean.
-    pub mean_ns: u64,
-    /// Median.
-    pub p50_ns: u64,
-    /// 95 % were at most this.
-    pub p95_ns: u64,
-    /// 99 % were at most this.
-    pub p99_ns: u64,
-    /// The longest.
-    pub max_ns: u64,
-}
-
-impl Times {
-    /// Of a histogram of nanoseconds; `None` if it is empty.
-    pub fn of(h: &Histogram<u64>) -> Option<Self> {
-        (!h.is_empty()).then(|| Self {
-            count: h.len(),
-            mean_ns: h.mean().round() as u64,
-            p50_ns: h.value_at_quantile(0.5),
-            p95_ns: h.value_at_quantile(0.95),
-            p99_ns: h.value_at_quantile(0.99),
-            max_ns: h.max(),
-        })
-    }
 }
 
 /// What one direction of a link carried, and what its queues did.
@@ -393,7 +362,7 @@ mod tests {
 
     #[test]
     fn times_of_a_histogram() {
-        let mut h = crate::udp::histogram();
+        let mut h = crate::dist::histogram();
         assert_eq!(Times::of(&h), None);
         (1..=100).for_each(|n| h.record(n).unwrap());
         let t = Times::of(&h).unwrap();

@@ -4,43 +4,10 @@
 //! with it until it has arrived ([`LinkHeader`]). Of the packet as many bytes are shown as are kept, and payload is zeros. The
 //! checksums of its transport are nobody's: hosts leave them to their devices.
 
-use txweir_core::Meta;
 use txweir_core::classify::packet::FrameBytes;
-use txweir_core::packet::route::Route;
 
-use crate::frame::{ETHERNET, Frame, HEADER_MAX};
-
-/// Most bytes of a link header: an Ethernet header with two tags.
-pub const LINK_MAX: usize = ETHERNET as usize + 8;
-
-/// A link header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkHeader {
-    bytes: [u8; LINK_MAX],
-    len: u8,
-}
-
-impl LinkHeader {
-    /// With these bytes, of which there are at most [`LINK_MAX`].
-    fn new(given: &[u8]) -> Self {
-        let mut bytes = [0; LINK_MAX];
-        let len = given.len().min(LINK_MAX);
-        bytes[..len].copy_from_slice(&given[..len]);
-        Self { bytes, len: len as u8 }
-    }
-    /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
-    /// How many they are.
-    pub fn len(&self) -> u32 {
-        u32::from(self.len)
-    }
-    /// No link header at all: an action has taken it away.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
+use crate::frame::{Frame, HEADER_MAX};
+use crate::tagged::{ETHERNET, LINK_MAX, LinkHeader};
 
 /// The Ethernet addresses of a direction of a link: those of the hosts of these numbers.
 pub fn addresses(from: u32, to: u32) -> [u8; 12] {
@@ -51,14 +18,6 @@ pub fn addresses(from: u32, to: u32) -> [u8; 12] {
         all[at + 2..at + 6].copy_from_slice(&(host + 1).to_be_bytes());
     }
     all
-}
-
-/// What filters have said of a frame that its sender got back, so that they are asked once.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked {
-    pub(crate) meta: Meta,
-    pub(crate) queue: usize,
-    pub(crate) route: Route,
 }
 
 /// The bytes of a frame while filters are asked.

@@ -15,7 +15,8 @@ use txweir_transport::{Config, Connection, Pacing, Segment, State};
 
 use crate::app::App;
 use crate::cpu::Cpu;
-use crate::frame::{Below, ETHERNET, Frame};
+use crate::frame::{Below, Frame};
+use crate::tagged::ETHERNET;
 
 /// Bytes of an IPv4 header without options.
 const IP: usize = 20;

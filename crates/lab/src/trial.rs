@@ -25,8 +25,8 @@ use txweir_core::text::value::text_of;
 use txweir_core::{Nanos, Rate};
 use txweir_tc::{Diagnostic, Policy};
 
+use crate::dist::Times;
 use crate::fidelity::{Fidelity, Leaf};
-use crate::report::Times;
 
 pub use html::html;
 pub use measure::{Better, Interval, Mark, Measure};

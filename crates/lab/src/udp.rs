@@ -8,6 +8,7 @@ pub mod voice;
 
 use hdrhistogram::Histogram;
 
+use crate::dist::histogram;
 use crate::frame::Frame;
 use crate::tcp::{Addr, Label};
 use txweir_core::base::time::{Instant, Nanos};
@@ -89,7 +90,7 @@ impl Source {
         start: Instant,
         until: Instant,
     ) -> Self {
-        let payload = len.saturating_sub(crate::frame::ETHERNET + HEADERS);
+        let payload = len.saturating_sub(crate::tagged::ETHERNET + HEADERS);
         let packets = Packets::new(local, remote, label);
         Self { packets, payload, rate, next_at: start, until, remainder: 0, sent: 0 }
     }
@@ -162,12 +163,6 @@ impl Sink {
     pub const fn lost(&self) -> u64 {
         self.highest.saturating_sub(self.received)
     }
-}
-
-/// A histogram of nanoseconds from 1 ns to 1 h with three significant digits.
-pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 3_600_000_000_000, 3)
-        .unwrap_or_else(|_| unreachable!("valid constant bounds"))
 }
 
 #[cfg(test)]

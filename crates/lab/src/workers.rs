@@ -19,7 +19,10 @@ enum News<T> {
 /// jobs; or the error of the first job that fails, whatever the number of threads. A job tells how
 /// much virtual time it has advanced; `progress` hears, on this thread, of the sum. After an error
 /// no job begins.
-pub(crate) fn run<T: Send, E: Send>(
+///
+/// # Errors
+/// That of the first job, in their order, that has failed.
+pub fn run<T: Send, E: Send>(
     jobs: usize,
     threads: NonZeroUsize,
     work: impl Fn(usize, &mut dyn FnMut(Nanos)) -> Result<T, E> + Sync,

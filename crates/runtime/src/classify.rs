@@ -6,17 +6,18 @@ use txweir_core::{Detail, Meta};
 use txweir_device::{SegmentError, Shape, VnetHdr};
 
 /// Reads frames.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Classifier {
     hasher: FlowHasher,
     prio_synack: bool,
+    read: u64,
 }
 
 impl Classifier {
     /// With the key of the flow hash, which must be secret where strangers send.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { hasher: FlowHasher::new(seed), prio_synack: true }
+        Self { hasher: FlowHasher::new(seed), prio_synack: true, read: 0 }
     }
 
     /// Whether TCP control segments are marked as such, which some qdiscs send first: from the next frame on.
@@ -30,10 +31,16 @@ impl Classifier {
         self.prio_synack
     }
 
-    /// Reads what few qdiscs want to know beyond its metadata.
+    /// Frames whose headers were read.
     #[must_use]
-    pub fn detail(&self, frame: &[u8]) -> Detail {
-        Detail::of(&Headers::parse_ethernet(frame), frame, &self.hasher)
+    pub const fn headers_read(&self) -> u64 {
+        self.read
+    }
+
+    /// What few qdiscs want to know beyond its metadata, of a frame whose headers were read.
+    #[must_use]
+    pub fn detail(&self, headers: &Headers, frame: &[u8]) -> Detail {
+        Detail::of(headers, frame, &self.hasher)
     }
 
     /// Reads a frame. The priority is what Linux gives a forwarded packet, from the TOS field (tc-prio(8)): 0x10,
@@ -42,9 +49,10 @@ impl Classifier {
     /// # Errors
     /// A super-frame whose headers and vnet header do not describe one: nobody could cut it, and what it would
     /// come to on the wire cannot be said.
-    pub fn meta(&self, hdr: &VnetHdr, frame: &[u8]) -> Result<Meta, SegmentError> {
+    pub fn read(&mut self, hdr: &VnetHdr, frame: &[u8]) -> Result<(Meta, Headers), SegmentError> {
         let shape = Shape::of(hdr, frame)?;
         let headers = Headers::parse_ethernet(frame);
+        self.read += 1;
         let len = u32::try_from(frame.len()).map_err(|_| SegmentError::Size)?;
         let header_len = u16::try_from(shape.header_len).map_err(|_| SegmentError::Size)?;
         let mut meta = Meta::new(len)
@@ -55,6 +63,6 @@ impl Classifier {
         meta.ds = headers.ds;
         meta.protocol = headers.ethertype;
         meta.tcp_control = self.prio_synack && headers.is_tcp_control();
-        Ok(meta)
+        Ok((meta, headers))
     }
 }

@@ -22,6 +22,7 @@ use txweir_core::path::select::Sender;
 use txweir_core::path::txpath::{BULK, Swapped};
 use txweir_core::qdisc::mqprio;
 use txweir_core::sched::cx::Cx;
+use txweir_core::text::error::Object;
 use txweir_core::turns::Load;
 use txweir_core::{Admitted, ConfigError, Detail, Env, ErrorKind, Instant, Meta, Nanos};
 use txweir_core::{PathConfig, Rate, Role, Tree, TxPath, Wake};
@@ -29,10 +30,12 @@ use txweir_core::{
     model::wire::{Departure, Wire, WireConfig},
     sched::schedule::LineConfig,
 };
-use txweir_device::{LinkIo, Segmenter, Sent, VnetHdr};
+use txweir_device::{Segmenter, Sent};
 
+use crate::arrival::Arrival;
 use crate::classify::Classifier;
 use crate::frame::{Frame, Frames};
+use crate::io::FrameIo;
 use crate::line::Line;
 
 /// Frames that have left the wire and wait for an output that is full. An output with a buffer of its own is full
@@ -42,29 +45,6 @@ const WAITING_MAX: usize = 256;
 /// How much later than necessary a busy direction may ask to be woken, so that a wire of a million packets per
 /// second does not mean a million wake-ups: a fifth of the default completion interval.
 const COALESCE: Nanos = Nanos::from_micros(50);
-
-/// Where frames come from and go to: a live link, or a test's.
-pub trait Port {
-    /// The next frame, into the front of `frame`; `None` if there is none now.
-    ///
-    /// # Errors
-    /// The port is gone.
-    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>>;
-    /// Takes a frame, refuses it, or is full.
-    ///
-    /// # Errors
-    /// The port is gone.
-    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent>;
-}
-
-impl Port for LinkIo {
-    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        self.recv(frame)
-    }
-    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        self.send(hdr, frame)
-    }
-}
 
 /// How to make a direction.
 #[derive(Clone, Debug)]
@@ -136,23 +116,6 @@ txweir_core::stats! {
     }
 }
 
-/// A frame on its way in.
-#[derive(Debug)]
-pub struct Arrival {
-    pub(crate) frame: Frame,
-    pub(crate) meta: Meta,
-    pub(crate) route: Route,
-    /// Its transmit queue is chosen already.
-    pub(crate) queue_chosen: bool,
-}
-
-impl Arrival {
-    /// What the qdiscs will know of it, to be changed by who knows more than the headers say.
-    pub const fn meta_mut(&mut self) -> &mut Meta {
-        &mut self.meta
-    }
-}
-
 /// One direction of a forwarder.
 #[derive(Debug)]
 pub struct Direction {
@@ -214,7 +177,7 @@ impl Direction {
             bql: config.bql,
             trace: 0,
         };
-        let refused = |e| ConfigError::new(ErrorKind::OutOfRange, "wire", e, "").key("bql");
+        let refused = |e| ConfigError::new(ErrorKind::OutOfRange, Object::Wire, e, "").key("bql");
         let mut line = Line::new(config.wire, config.memory)?;
         line.add_queues(queues)?;
         let mut way = Self {
@@ -337,9 +300,9 @@ impl Direction {
     ///
     /// # Errors
     /// The input is gone.
-    pub fn receive(&mut self, input: &mut impl Port) -> io::Result<Received> {
+    pub fn receive(&mut self, input: &mut impl FrameIo) -> io::Result<Received> {
         let Some((hdr, len)) = input.recv(self.line.frames.landing())? else { return Ok(Received::Nothing) };
-        let Ok(meta) = self.classifier.meta(&hdr, self.line.frames.landed(len)) else {
+        let Ok((meta, headers)) = self.classifier.read(&hdr, self.line.frames.landed(len)) else {
             self.stats.malformed += 1;
             return Ok(Received::LeftOut);
         };
@@ -349,7 +312,7 @@ impl Direction {
         };
         self.stats.received += 1;
         self.stats.received_bytes += u64::from(meta.wire_len);
-        Ok(Received::Frame(Arrival { frame, meta, route: Route::default(), queue_chosen: false }))
+        Ok(Received::Frame(Arrival { frame, meta, headers, route: Route::default(), queue_chosen: false }))
     }
 
     /// Takes a frame into the path at `now`, which never goes back from one call to the next of this or
@@ -357,7 +320,7 @@ impl Direction {
     ///
     /// # Errors
     /// The output is gone.
-    pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl Port) -> io::Result<()> {
+    pub fn admit(&mut self, now: Instant, arrival: Arrival, output: &mut impl FrameIo) -> io::Result<()> {
         self.advance(now, output)?;
         if let Some(arrival) = self.offer(now, arrival) {
             let queue = self.enter(now, arrival);
@@ -370,16 +333,16 @@ impl Direction {
 
     /// Into a path; the queue.
     pub(crate) fn enter(&mut self, now: Instant, arrival: Arrival) -> u16 {
-        let Arrival { frame, mut meta, route, queue_chosen } = arrival;
-        let by = Sender::default();
-        let chosen = match queue_chosen {
-            true => Choice::Made,
-            false => Choice::By(&by, None),
-        };
-        let queue = self.port.choose_for(&mut meta, chosen, now);
-        let wants = self.port.path(queue).is_some_and(TxPath::wants_detail);
-        let detail = wants.then(|| Detail { route, ..self.classifier.detail(frame.bytes()) });
-        match self.port.send_with(now, frame, meta, detail.as_ref(), Choice::Made, &mut self.line).1 {
+        let Arrival { mut frame, mut meta, headers, route, queue_chosen } = arrival;
+        if !queue_chosen {
+            self.port.choose_for(&mut meta, Choice::By(&Sender::default(), None), now);
+        }
+        frame.network = headers.network_header();
+        let wants = self.port.path(meta.queue).is_some_and(TxPath::wants_detail);
+        let detail = wants.then(|| Detail { route, ..self.classifier.detail(&headers, frame.bytes()) });
+        let (queue, sent) =
+            self.port.send_with(now, frame, meta, detail.as_ref(), Choice::Made, &mut self.line);
+        match sent {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
             Admitted::Cut(frame, _) => self.cut(now, frame, &meta, detail.map(Detail::piece)),
             // A forwarder's path does not say so.
@@ -413,7 +376,7 @@ impl Direction {
     ///
     /// # Errors
     /// The output is gone.
-    pub fn advance(&mut self, now: Instant, output: &mut impl Port) -> io::Result<()> {
+    pub fn advance(&mut self, now: Instant, output: &mut impl FrameIo) -> io::Result<()> {
         self.flush(output)?;
         self.line.retry(now);
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
@@ -505,6 +468,11 @@ impl Direction {
     pub fn in_flight(&self) -> u64 {
         self.line.held_bytes()
     }
+    /// Frames whose headers were read: each is read once, when it is received.
+    #[must_use]
+    pub const fn headers_read(&self) -> u64 {
+        self.classifier.headers_read()
+    }
     /// Its counters.
     #[must_use]
     pub fn stats(&self) -> DirectionStats {
@@ -549,7 +517,7 @@ impl Direction {
     }
 
     /// Runs the device and hands what has left it to the output. True if completions are there.
-    fn carry(&mut self, at: Instant, output: &mut impl Port) -> io::Result<bool> {
+    fn carry(&mut self, at: Instant, output: &mut impl FrameIo) -> io::Result<bool> {
         let (stats, waiting) = (&mut self.stats, &mut self.waiting);
         if self.line.wire().is_none() {
             return self.line.pass(at, output, |meta, taken| {
@@ -580,7 +548,7 @@ impl Direction {
     }
 
     /// Hands waiting frames to the output until it is full.
-    fn flush(&mut self, output: &mut impl Port) -> io::Result<()> {
+    fn flush(&mut self, output: &mut impl FrameIo) -> io::Result<()> {
         while let Some(frame) = self.waiting.front() {
             match output.send(&frame.hdr, frame.bytes())? {
                 Sent::Full => return Ok(()),
@@ -630,10 +598,11 @@ fn cut(
         let room = segmenter.longest();
         for _ in 0..segmenter.segments() {
             let next = |room: &mut [u8]| segmenter.next_into(room).ok().flatten();
-            let Some(piece) = frames.build(room, next) else {
+            let Some(mut piece) = frames.build(room, next) else {
                 stats.no_memory += 1;
                 break;
             };
+            piece.network = whole.network;
             let mut m = *meta;
             m.len = u32::try_from(piece.bytes().len()).unwrap_or(u32::MAX);
             (m.wire_len, m.segs, m.gso_size, m.header_len) = (m.len, 1, 0, 0);
@@ -653,6 +622,7 @@ fn departed(stats: &mut DirectionStats, meta: &Meta) {
 /// What came of receiving.
 #[must_use]
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "it lives on the stack, for one frame")]
 pub enum Received {
     /// A frame, to be admitted.
     Frame(Arrival),

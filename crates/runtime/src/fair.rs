@@ -12,7 +12,8 @@ use txweir_core::path::select::Sender;
 use txweir_core::sched::answer::Verdict;
 use txweir_core::turns::{Gate, Load, Offered, Quota};
 
-use crate::direction::{Arrival, Direction};
+use crate::arrival::Arrival;
+use crate::direction::Direction;
 use crate::frame::Frame;
 
 /// Buckets for flows: with a hundred flows that have much to send, a new one shares a bucket with one of them once in 41 times.

@@ -4,6 +4,7 @@
 //! path that has seen its peak allocates nothing any more. All buffers together, used and free, never exceed the
 //! budget: without room a frame is not kept, and the caller counts it.
 
+use txweir_core::packet::headers::Network;
 use txweir_device::{MAX_FRAME, VnetHdr};
 
 /// Bytes of the smallest buffer: a request, an acknowledgement, ARP.
@@ -18,6 +19,8 @@ const _: () = assert!(SMALLEST << (CLASSES - 2) < MAX_FRAME && MAX_FRAME < SMALL
 pub struct Frame {
     /// Checksum and segmentation left undone.
     pub hdr: VnetHdr,
+    /// Where its network header is: what a CE mark goes by.
+    pub(crate) network: Network,
     buffer: Box<[u8]>,
     len: usize,
 }
@@ -113,7 +116,7 @@ impl Frames {
         } else {
             buffer[..len].copy_from_slice(&self.landing[..len]);
         }
-        Some(Frame { hdr, buffer, len })
+        Some(Frame { hdr, network: Network::default(), buffer, len })
     }
 
     /// An ordinary frame of up to `room` bytes that `write` fills; it answers the length. `None` if there is no
@@ -121,7 +124,12 @@ impl Frames {
     pub fn build(&mut self, room: usize, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> Option<Frame> {
         let mut buffer = self.take(room)?;
         match write(&mut buffer) {
-            Some(len) => Some(Frame { hdr: VnetHdr::default(), len: len.min(buffer.len()), buffer }),
+            Some(len) => Some(Frame {
+                hdr: VnetHdr::default(),
+                network: Network::default(),
+                len: len.min(buffer.len()),
+                buffer,
+            }),
             None => {
                 self.free[class(buffer.len())].push(buffer);
                 None
@@ -133,7 +141,7 @@ impl Frames {
     pub fn copy(&mut self, frame: &Frame) -> Option<Frame> {
         let mut buffer = self.take(frame.len)?;
         buffer[..frame.len].copy_from_slice(frame.bytes());
-        Some(Frame { hdr: frame.hdr, buffer, len: frame.len })
+        Some(Frame { hdr: frame.hdr, network: frame.network, buffer, len: frame.len })
     }
 
     /// Takes a frame's buffer back.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use txweir_core::model::wire::{Departure, Wire, WireConfig};
-use txweir_core::packet::{headers, headers::Headers};
+use txweir_core::packet::headers;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue, flip_bit};
 use txweir_core::path::port::Queues;
 use txweir_core::path::txpath::BULK;
@@ -13,8 +13,9 @@ use txweir_core::turns::{Gate, Load};
 use txweir_core::{ConfigError, DropReason, Instant, Meta};
 use txweir_device::Sent;
 
-use crate::direction::{Arrival, Port};
+use crate::arrival::Arrival;
 use crate::frame::{Frame, Frames};
+use crate::io::FrameIo;
 
 /// Frames that a queue of a passage holds while its output is full: one promise. More would be a queue that no qdisc sees.
 const PASSAGE_MAX: usize = BULK as usize;
@@ -223,7 +224,7 @@ impl Line {
     pub fn pass(
         &mut self,
         now: Instant,
-        output: &mut impl Port,
+        output: &mut impl FrameIo,
         mut left: impl FnMut(&Meta, bool),
     ) -> io::Result<bool> {
         let Self { device: Device::Passage(passage), frames, units, .. } = self else { return Ok(false) };
@@ -282,14 +283,12 @@ impl TxQueue for LineQueue<'_> {
     fn push(&mut self, mut frame: Frame, m: &Meta) {
         self.line.units += 1;
         self.line.left(m);
-        if m.marked || m.washed {
-            let headers = Headers::parse_ethernet(frame.bytes());
-            if m.marked {
-                headers::set_ce(frame.bytes_mut(), &headers);
-            }
-            if m.washed {
-                headers::clear_dscp(frame.bytes_mut(), &headers);
-            }
+        let network = frame.network;
+        if m.marked {
+            headers::set_ce(frame.bytes_mut(), network);
+        }
+        if m.washed {
+            headers::clear_dscp(frame.bytes_mut(), network);
         }
         match &mut self.line.device {
             Device::Wire(wire) => {

@@ -25,10 +25,10 @@ use txweir_core::classify::packet::PortId;
 use txweir_core::{Handle, Instant};
 
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::language::{self, Object, Settings};
 use crate::lex::Word;
 use crate::out::Out;
+use crate::said::Said;
 use crate::source::Source;
 
 /// Words that stand for `gact` with themselves behind it, and what each says.

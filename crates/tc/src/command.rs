@@ -10,54 +10,17 @@ mod reader;
 mod run;
 pub(crate) mod stab;
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::ast::{Command, Verb};
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::Failure;
 use crate::lex::{Line, Word};
 use crate::source::Source;
 use crate::suggest::closest;
 
-pub(crate) use qdisc::{BEFORE_KIND, spec_of};
 pub(crate) use run::{Change, refused, run};
-
-/// The exit status of tc for a line whose words after the kind, or whose device, it cannot make sense of.
-pub const UNPARSABLE: u8 = 1;
-/// The exit status of tc for what the kernel refuses.
-pub const REFUSED: u8 = 2;
-/// The exit status of tc for a line whose words before the kind it cannot make sense of, and for a key without a value.
-pub const USAGE: u8 = 255;
-
-/// A line that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What tc would exit with: [`UNPARSABLE`], [`REFUSED`] or [`USAGE`].
-    pub status: u8,
-    /// What is wrong, and where.
-    pub diagnostic: Diagnostic,
-}
-
-impl Failure {
-    pub(crate) const fn usage(diagnostic: Diagnostic) -> Self {
-        Self { status: USAGE, diagnostic }
-    }
-    pub(crate) const fn unparsable(diagnostic: Diagnostic) -> Self {
-        Self { status: UNPARSABLE, diagnostic }
-    }
-    pub(crate) const fn refused(diagnostic: Diagnostic) -> Self {
-        Self { status: REFUSED, diagnostic }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.diagnostic.fmt(f)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// The objects of tc(8), in the order in which it tries them on an abbreviation.
 const OBJECTS: [&str; 7] = ["qdisc", "class", "filter", "chain", "actions", "monitor", "exec"];

@@ -242,7 +242,7 @@ pub struct Diagnostics {
 
 impl Diagnostics {
     /// All of `found`, or `None` if there is none.
-    pub fn of(found: impl IntoIterator<Item = Diagnostic>) -> Option<Self> {
+    pub(crate) fn of(found: impl IntoIterator<Item = Diagnostic>) -> Option<Self> {
         let mut found = found.into_iter();
         Some(Self { first: Box::new(found.next()?), rest: found.collect() })
     }

@@ -12,11 +12,8 @@ mod flow;
 mod flower;
 mod fw;
 mod matchall;
-pub(crate) mod protocol;
 mod tcpctl;
 mod u32;
-
-use std::sync::Arc;
 
 use txweir_core::Handle;
 use txweir_core::classify::action::{ACTIONS_MAX, Wanted};
@@ -25,25 +22,10 @@ use txweir_core::classify::filter::{Bound, Goal, Rule};
 use txweir_core::classify::packet::PortId;
 
 use crate::action::{self, In, Ways};
-use crate::command::Failure;
 use crate::diagnostic::{Diagnostic, code};
-use crate::language::{Object, Settings};
-use crate::lex::Word;
+use crate::failure::Failure;
 use crate::out::Out;
-use crate::source::Source;
-
-/// The words after the kind of a filter or an action.
-pub(crate) struct Said<'a> {
-    pub(crate) source: &'a Arc<Source>,
-    /// The kind, as it is written.
-    pub(crate) kind: &'a Word,
-    /// The handle that stands before the kind, which some kinds read in their own way.
-    pub(crate) handle: Option<&'a Word>,
-    /// How averages are measured, if the filter has an estimator.
-    pub(crate) estimator: Option<(u8, u8)>,
-    /// What the words set.
-    pub(crate) settings: Settings,
-}
+use crate::said::Said;
 
 /// Where a filter is, as far as its words depend on that.
 pub(crate) struct Where {
@@ -51,31 +33,6 @@ pub(crate) struct Where {
     pub(crate) protocol: u16,
     /// What asks.
     pub(crate) qdisc: Handle,
-}
-
-impl<'a> Said<'a> {
-    /// The words of a filter.
-    pub(crate) fn filter(
-        source: &'a Arc<Source>,
-        kind: &'a Word,
-        handle: Option<&'a Word>,
-        words: &[Word],
-    ) -> Self {
-        let settings = Settings::of(Object::Filter, &kind.text, source, words);
-        Self { source, kind, handle, estimator: None, settings }
-    }
-    /// A refusal of one of its words.
-    pub(crate) fn error(&self, code: &'static str, at: &Word, message: impl Into<String>) -> Diagnostic {
-        Diagnostic::error(code, self.source, at.span.clone(), message)
-    }
-    /// Where a key was said; the kind, if it was not.
-    pub(crate) fn at(&self, key: &str) -> &Word {
-        self.settings.words(key).and_then(<[Word]>::first).unwrap_or(self.kind)
-    }
-    /// A number of 32 bits; the words were checked to be one.
-    pub(crate) fn u32(&self, key: &str) -> Option<u32> {
-        self.settings.number(key).and_then(|n| u32::try_from(n.value).ok())
-    }
 }
 
 /// What is said wrongly is found by tc, what cannot be by the kernel: their statuses differ.

@@ -32,7 +32,7 @@ impl Object {
     }
     /// With a value of a parameter.
     #[must_use]
-    pub fn value(self, key: &str, value: &Json) -> Self {
+    pub(crate) fn value(self, key: &str, value: &Json) -> Self {
         match value {
             Json::Uint(n) => self.uint(key, *n),
             Json::Int(n) => self.raw(key, &n.to_string()),
@@ -72,7 +72,7 @@ pub fn list(items: impl IntoIterator<Item = String>) -> String {
 }
 
 /// JSON over several lines, as `tc -j -p` breaks and indents it. What is given is JSON as this module writes it.
-pub fn pretty(json: &str) -> String {
+pub(crate) fn pretty(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     // For each thing that is open: whether it is an object.
     let mut open: Vec<bool> = Vec::new();

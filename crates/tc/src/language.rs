@@ -22,7 +22,6 @@ use std::sync::Arc;
 pub(crate) use ematch::{Token, match_tokens};
 pub use settings::{Action, Settings};
 pub use table::Setting;
-pub use value::handle;
 pub(crate) use value::{hex, int, uint};
 
 use crate::diagnostic::Diagnostic;
@@ -108,10 +107,6 @@ fn walk(
 }
 
 /// Reads a list of actions, as it follows `tc actions add`: `action KIND ... [action KIND ...]`.
-pub fn read_actions(source: &Arc<Source>, words: &[Word]) -> Result<(), Diagnostic> {
-    walk_actions(source, words).map(|_| ())
-}
-
 fn walk_actions(source: &Arc<Source>, words: &[Word]) -> Result<Listed, Diagnostic> {
     let mut walk = Walk::new(source, "actions".into(), words);
     walk.eat(&["action", "actions"]);

@@ -6,8 +6,8 @@ use txweir_core::sched::node::Node;
 use txweir_core::{Handle, Tally, Tree};
 
 use crate::json::{self, Object};
+use crate::queued::Queued;
 use crate::show;
-use crate::tool::Queued;
 
 /// What would change on a device; without a name, on none of them.
 pub(crate) struct Change {

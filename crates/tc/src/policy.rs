@@ -5,19 +5,20 @@ use std::sync::Arc;
 
 use txweir_core::path::port::InTree;
 use txweir_core::sched::cx::Cx;
-use txweir_core::text::value::{Value, Words};
-use txweir_core::{ConfigError, Env, ErrorKind, Rate, Tree};
+use txweir_core::text::value::Words;
+use txweir_core::{ConfigError, Env, ErrorKind, Tree};
 
 use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Target, Verb};
 use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, Diagnostics, code};
+use crate::kinds::spec_of;
 use crate::lex::{self, Line, Word};
+use crate::memory::{Memory, MemoryDevice};
 use crate::refusal;
 use crate::show;
 use crate::source::Source;
-use crate::suggest::is_number;
-use crate::tool::testing::{Memory, MemoryDevice};
 use crate::tool::{self, Devices};
+use crate::warning::{bare_rates, estimator};
 
 /// What a device is called where no line names it.
 pub const UNNAMED: &str = "dev";
@@ -89,6 +90,16 @@ impl Policy {
     pub fn for_device(&self, name: &str) -> Self {
         let mut policy = self.clone();
         policy.commands.retain(|cmd| cmd.dev().is_none_or(|d| d.text == name));
+        policy
+    }
+
+    /// The lines for a device, as lines for one that is called otherwise. Devices in the words of an action stay as they are.
+    #[must_use]
+    pub fn for_device_as(&self, name: &str, other: &str) -> Self {
+        let mut policy = self.for_device(name);
+        for cmd in policy.commands.iter_mut().filter(|cmd| cmd.dev().is_some()) {
+            *cmd = with_device(cmd, other);
+        }
         policy
     }
 
@@ -241,7 +252,9 @@ fn not_done(source: &Arc<Source>, cmd: &Command) -> Diagnostic {
 
 /// Whether the kind takes the options, on any device.
 fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
-    let Some(spec) = refusal::spec(cmd).filter(|_| cmd.verb != Verb::Delete) else { return Ok(()) };
+    let Some(spec) = cmd.kind.as_ref().and_then(spec_of).filter(|_| cmd.verb != Verb::Delete) else {
+        return Ok(());
+    };
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     match spec.build(&mut Words::new(&options), &Env::default()) {
         Ok(_) => Ok(()),
@@ -253,38 +266,11 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
 
 /// Whether the classes of a kind take the options, on any device.
 fn check_class_options(source: &Arc<Source>, cmd: &ClassCommand) -> Result<(), Diagnostic> {
-    let spec = cmd.kind.as_ref().and_then(command::spec_of).filter(|_| cmd.verb != Verb::Delete);
+    let spec = cmd.kind.as_ref().and_then(spec_of).filter(|_| cmd.verb != Verb::Delete);
     let Some(classes) = spec.and_then(|spec| spec.classes) else { return Ok(()) };
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     match classes.read(&mut Words::new(&options), &Env::default()) {
         Err(e) if e.kind != ErrorKind::NoLinkRate => Err(refusal::of(source, cmd, &e)),
         _ => Ok(()),
     }
-}
-
-/// A rate estimator, which would only have added a line to what `-s` shows.
-pub(crate) fn estimator(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diagnostic> {
-    let said = cmd.estimator.as_ref()?;
-    let message = "no rates are estimated here: this changes nothing";
-    let warning = Diagnostic::error(code::UNSUPPORTED, source, said.span.clone(), message).warning();
-    Some(warning.hint(Some("leave it out, and divide what -s counts by the time between".into())))
-}
-
-/// Rates without a unit: tc reads `rate 10` as ten bits per second.
-pub(crate) fn bare_rates(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
-    let Some(spec) = refusal::spec(cmd) else { return Vec::new() };
-    let is_rate = |key: &str| {
-        spec.params.iter().any(|p| p.expected == <Rate as Value>::EXPECTED && p.words.contains(&key))
-    };
-    let pairs = cmd.options.windows(2).filter(|pair| is_rate(&pair[0].text) && is_number(&pair[1].text));
-    pairs
-        .map(|pair| {
-            let (key, given) = (&pair[0].text, &pair[1].text);
-            let message = format!("{} {key} {given} means {given} bit/s", spec.kind);
-            let hint = format!("write {given}bit if it is meant, or {given}kbit, {given}mbit");
-            Diagnostic::error(code::BARE_RATE, source, pair[1].span.clone(), message)
-                .hint(Some(hint))
-                .warning()
-        })
-        .collect()
 }

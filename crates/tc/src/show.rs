@@ -34,7 +34,7 @@ use crate::json::{self, Object};
 use queues::Below;
 
 pub(crate) use class::class_option_texts;
-pub use class::{Classes, classes};
+pub(crate) use class::{Classes, classes};
 pub use made::commands;
 pub(crate) use made::copy;
 pub(crate) use number::rate_text;
@@ -153,7 +153,7 @@ impl Form {
 
 /// The names of classes in a text as tc has it in `/etc/iproute2/tc_cls`: on each line a class and its name; `#` begins a
 /// comment. Lines that are otherwise say nothing.
-pub fn class_names(text: &str) -> Vec<(Handle, String)> {
+pub(crate) fn class_names(text: &str) -> Vec<(Handle, String)> {
     let line = |line: &str| {
         let mut words = line.split('#').next()?.split_whitespace();
         Some((words.next()?.parse().ok()?, words.next()?.to_string()))
@@ -219,7 +219,7 @@ pub fn qdiscs<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) 
 }
 
 /// Qdiscs as `tc -j qdisc show` prints them, each an object.
-pub fn qdisc_objects<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) -> Vec<String> {
+pub(crate) fn qdisc_objects<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) -> Vec<String> {
     let mut items = Vec::new();
     let trees = trees.into();
     let below = queues::below(&trees);

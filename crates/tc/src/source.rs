@@ -34,7 +34,7 @@ impl Source {
     }
 
     /// The line that a byte is in, without its end.
-    pub fn line_at(&self, offset: usize) -> &str {
+    pub(crate) fn line_at(&self, offset: usize) -> &str {
         let offset = self.boundary(offset);
         let start = self.text[..offset].rfind('\n').map_or(0, |at| at + 1);
         let end = self.text[offset..].find('\n').map_or(self.text.len(), |at| offset + at);

@@ -16,9 +16,8 @@ mod list;
 mod rehearsal;
 mod save;
 mod session;
-pub mod testing;
 
-pub use device::{Device, Devices, Hook, HookCounts, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
+pub use device::{Device, Devices, Hook, LOOPBACK, LinkLine, NoDevices, Ports, SwapDone};
 pub use flags::Flags;
 pub use save::save;
 
@@ -27,12 +26,12 @@ use std::sync::Arc;
 use txweir_core::Handle;
 
 use crate::ast::Command;
-use crate::command::{Change, USAGE};
+use crate::command::Change;
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::USAGE;
 use crate::lex::{Line, Word};
 use crate::show;
 use crate::source::Source;
-pub(crate) use rehearsal::Queued;
 use rehearsal::Rehearsal;
 use session::Session;
 

@@ -67,7 +67,7 @@ impl QueueSet {
     }
     /// The first one from `from` on that is in this set and not in `other`.
     #[inline]
-    pub fn next_without(&self, other: &Self, from: u16) -> Option<u16> {
+    pub(crate) fn next_without(&self, other: &Self, from: u16) -> Option<u16> {
         let (first, bit) = place(from);
         // Those from `from` on in the first word, all in those after it.
         let mut mask = !(bit - 1);

@@ -37,7 +37,7 @@ impl Rate {
         }
     }
     /// The bytes that pass at this rate in `t`, rounded down (saturating).
-    pub fn bytes_floor(self, t: Nanos) -> Bytes {
+    pub(crate) fn bytes_floor(self, t: Nanos) -> Bytes {
         let b = u128::from(self.0) * u128::from(t.0) / NANOS_PER_SEC;
         Bytes(u64::try_from(b).unwrap_or(u64::MAX))
     }

@@ -119,7 +119,7 @@ impl Bits {
         Some(i)
     }
     /// Makes place for a new number `i`, which is no member: those from there on count one more. There is room for them.
-    pub fn shift_up(&mut self, i: usize) {
+    pub(crate) fn shift_up(&mut self, i: usize) {
         let mut carry = 0;
         for w in i >> 6..usize::from(self.start[1]) {
             let at = if w == i >> 6 { i & 63 } else { 0 };
@@ -131,7 +131,7 @@ impl Bits {
         self.sum_up();
     }
     /// Lets go of the number `i`: those behind it count one less.
-    pub fn shift_down(&mut self, i: usize) {
+    pub(crate) fn shift_down(&mut self, i: usize) {
         let words = usize::from(self.start[1]);
         for w in i >> 6..words {
             let at = if w == i >> 6 { i & 63 } else { 0 };

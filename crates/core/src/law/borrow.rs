@@ -39,7 +39,7 @@ use crate::law::minors::Minors;
 /// Levels of classes (tc-htb(8): "depth 8"). Leaves are level 0, a root class with classes below is level 7.
 pub const LEVELS: usize = 8;
 /// Priorities of packets.
-pub const PRIOS: usize = 8;
+pub(crate) const PRIOS: usize = 8;
 /// Most classes: indexes above are marks.
 pub const CLASSES_MAX: usize = OUT as usize;
 
@@ -167,7 +167,7 @@ struct Ends {
 
 /// The classes.
 #[derive(Clone, Debug)]
-pub struct Borrow {
+pub(crate) struct Borrow {
     hot: Vec<Hot>,
     cold: Vec<Cold>,
     inner: Vec<Inner>,
@@ -256,12 +256,8 @@ impl Borrow {
 
     // --- classes
 
-    /// How many slots there are, vacant ones included.
-    pub fn slots(&self) -> usize {
-        self.hot.len()
-    }
     /// True if there is no room for one more class.
-    pub fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.free.is_empty() && self.hot.len() >= CLASSES_MAX
     }
     /// The slot of a class.
@@ -271,7 +267,7 @@ impl Borrow {
     }
     /// The slot of a class that has none below.
     #[inline]
-    pub fn leaf_slot(&self, minor: u16) -> Option<usize> {
+    pub(crate) fn leaf_slot(&self, minor: u16) -> Option<usize> {
         self.leaves_by_minor.slot(minor)
     }
     /// The classes and their slots, by minor number.
@@ -296,7 +292,7 @@ impl Borrow {
         self.inner.get(usize::from(self.hot[i].inner)).map_or(&[], |inner| &inner.children)
     }
     /// True if a class below this one would be too deep.
-    pub fn is_deepest(&self, i: usize) -> bool {
+    pub(crate) fn is_deepest(&self, i: usize) -> bool {
         // The class above may itself be a leaf still only if this is a root class.
         let above = self.hot.get(usize::from(self.hot[i].parent));
         above.is_some_and(|above| above.level < 2)
@@ -439,7 +435,7 @@ impl Borrow {
     }
     /// Counts a packet that was dropped on its way into a class.
     #[cold]
-    pub fn count_drop(&mut self, i: usize) {
+    pub(crate) fn count_drop(&mut self, i: usize) {
         self.cold[i].drops = self.cold[i].drops.wrapping_add(1);
     }
 

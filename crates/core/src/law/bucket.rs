@@ -38,7 +38,7 @@ pub fn cost(rate: RateMul, size: u64) -> i64 {
 
 /// A time as a number that may be taken off another.
 #[inline]
-pub fn to_i64(t: Nanos) -> i64 {
+pub(crate) fn to_i64(t: Nanos) -> i64 {
     i64::try_from(t.0).unwrap_or(i64::MAX)
 }
 

@@ -17,7 +17,7 @@ pub const WINDOW: u32 = 1 << 16;
 
 /// What those ahead may still take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub(crate) struct Budget {
     share: Percent,
     /// Bytes, in units of `Percent`: 2^-32 of a byte.
     credit: i64,
@@ -36,7 +36,7 @@ impl Budget {
         self.share
     }
     /// Another share from here on; credit is full.
-    pub const fn set_share(&mut self, share: Percent) {
+    pub(crate) const fn set_share(&mut self, share: Percent) {
         *self = Self::new(share);
     }
     /// Whether a packet ahead goes before one of the others.
@@ -58,7 +58,7 @@ impl Budget {
     }
     /// One of the others of so many bytes has left.
     #[inline]
-    pub const fn earn(&mut self, bytes: u32) {
+    pub(crate) const fn earn(&mut self, bytes: u32) {
         let earned = (bytes as u64 * self.share.0 as u64) as i64;
         let credit = self.credit.saturating_add(if earned < 0 { i64::MAX } else { earned });
         let full = Self::full(self.share);

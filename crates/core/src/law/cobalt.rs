@@ -181,7 +181,7 @@ impl CobaltState {
 
     /// How long ago the next signal was due, ns; negative if it is to come.
     #[must_use]
-    pub const fn lag(&self, now: Instant) -> i64 {
+    pub(crate) const fn lag(&self, now: Instant) -> i64 {
         since(now, self.drop_next)
     }
 
@@ -208,7 +208,7 @@ impl CobaltState {
     }
     /// How long ago BLUE last changed its mind, ns.
     #[must_use]
-    pub const fn blue_age(&self, now: Instant) -> i64 {
+    pub(crate) const fn blue_age(&self, now: Instant) -> i64 {
         since(now, self.blue_timer)
     }
     /// When the next signal is due.

@@ -160,14 +160,14 @@ impl CodelParams {
 
     /// Marks packets of ECN-capable transports where others would be dropped (RFC 3168 section 5).
     #[must_use]
-    pub const fn with_ecn(mut self, ecn: bool) -> Self {
+    pub(crate) const fn with_ecn(mut self, ecn: bool) -> Self {
         self.ecn = ecn;
         self
     }
 
     /// Marks, beside the law, each packet of an ECN-capable transport that waited longer than this.
     #[must_use]
-    pub const fn with_ce_threshold(mut self, threshold: Option<Nanos>) -> Self {
+    pub(crate) const fn with_ce_threshold(mut self, threshold: Option<Nanos>) -> Self {
         self.ce_threshold = match threshold {
             Some(span) => Some(Ticks::span(span)),
             None => None,
@@ -207,7 +207,7 @@ impl Head {
 
     /// The same with both kinds of mark allowed, or not.
     #[must_use]
-    pub const fn with_ecn_capable(mut self, capable: bool) -> Self {
+    pub(crate) const fn with_ecn_capable(mut self, capable: bool) -> Self {
         self.ecn_capable = capable;
         self.ce_threshold_applies = capable;
         self
@@ -337,7 +337,7 @@ impl CodelState {
 
     /// Counts `drops` made for want of room rather than by the law, so that the law drops faster when it next
     /// has reason to (fq_codel drops from the flow with the largest backlog, RFC 8290 section 4.1).
-    pub fn count_overflow(&mut self, drops: u32) {
+    pub(crate) fn count_overflow(&mut self, drops: u32) {
         self.count = self.count.wrapping_add(drops);
     }
 

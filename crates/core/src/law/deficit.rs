@@ -58,7 +58,7 @@ impl Round {
         self.members.truncate(count);
     }
     /// Gives a member another quantum, in bytes, at least 1; its credit stays.
-    pub fn set_quantum(&mut self, i: usize, quantum: u32) {
+    pub(crate) fn set_quantum(&mut self, i: usize, quantum: u32) {
         self.members[i].quantum = quantum;
     }
     /// Its quantum.
@@ -149,7 +149,7 @@ impl Round {
     }
     /// How many more turns that cannot pay `bytes` the member would have, if it were asked now; 0 if it can pay.
     #[inline]
-    pub fn turns_short(&self, i: usize, bytes: u32) -> u64 {
+    pub(crate) fn turns_short(&self, i: usize, bytes: u32) -> u64 {
         let Member { deficit, quantum, .. } = self.members[i];
         u64::from(bytes).saturating_sub(deficit).div_ceil(u64::from(quantum.max(1)))
     }

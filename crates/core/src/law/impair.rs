@@ -51,7 +51,7 @@ impl Correlated {
 
 /// A chance in units of 1/(2^32 - 1), decided by correlated numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dice {
+pub(crate) struct Dice {
     chance: u32,
     numbers: Correlated,
 }
@@ -62,7 +62,7 @@ impl Dice {
         Self { chance, numbers: Correlated::new(rho) }
     }
     /// True if it never happens.
-    pub const fn is_never(&self) -> bool {
+    pub(crate) const fn is_never(&self) -> bool {
         self.chance == 0
     }
     /// Forgets the last number.
@@ -71,14 +71,14 @@ impl Dice {
     }
     /// Whether it happens. Nothing is drawn for what never happens.
     #[inline]
-    pub fn roll(&mut self, rng: &mut Rng) -> bool {
+    pub(crate) fn roll(&mut self, rng: &mut Rng) -> bool {
         self.chance > 0 && self.chance >= self.numbers.next(rng)
     }
 }
 
 /// A model of loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LossModel {
+pub(crate) enum LossModel {
     /// Each packet by itself, or with correlation.
     Random(Dice),
     /// A chain of four states: received, received within a burst of losses, lost in a burst, lost alone (Salsano,
@@ -114,7 +114,7 @@ pub enum LossModel {
 
 /// A state of the chain of four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MarkovState {
+pub(crate) enum MarkovState {
     /// Packets are received.
     #[default]
     Gap,
@@ -183,7 +183,7 @@ pub const TABLE: usize = 4096;
 const SIGMA: i64 = 8192;
 
 /// Largest number of entries of a table that is given.
-pub const TABLE_MAX: usize = 16_384;
+pub(crate) const TABLE_MAX: usize = 16_384;
 
 /// How times are distributed about their middle.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,7 +268,7 @@ fn cube_root(n: u128) -> u128 {
 }
 
 /// A quarter normal and three quarters Pareto.
-pub fn pareto_normal() -> Vec<i16> {
+pub(crate) fn pareto_normal() -> Vec<i16> {
     let mix = |(normal, pareto): (i16, i16)| {
         let mixed = (i32::from(normal) + 3 * i32::from(pareto) + 2).div_euclid(4);
         // An average of numbers of 16 bits.
@@ -279,7 +279,7 @@ pub fn pareto_normal() -> Vec<i16> {
 
 /// What a packet takes on a link of a rate, in cells if it has any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CellRate {
+pub(crate) struct CellRate {
     /// The rate; above 0.
     pub rate: Rate,
     /// Bytes added to each packet, or taken off.

@@ -285,7 +285,7 @@ impl<W: Word> Lease<W> {
     /// For who sends first and pays then: a packet of `size` bytes has left. Whether it is paid for, and the next may leave; if
     /// not, when that is so, or is to be asked again, with `size` 0. More than a second's worth is not owed. `queued` is
     /// what waits behind it, in bytes.
-    pub fn owe(&mut self, size: u64, queued: u64, now: Instant) -> Result<(), Instant> {
+    pub(crate) fn owe(&mut self, size: u64, queued: u64, now: Instant) -> Result<(), Instant> {
         let cost = size.saturating_mul(BYTE);
         let most = self.shape.rate.saturating_mul(DEBT_NS).min(1 << 62).max(cost);
         self.debt = self.debt.saturating_add(cost).min(most);

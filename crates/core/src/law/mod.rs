@@ -7,7 +7,7 @@ pub mod budget;
 pub mod cobalt;
 pub mod codel;
 pub mod deficit;
-pub mod impair;
+pub(crate) mod impair;
 pub mod lease;
 pub mod minors;
 pub mod pace;

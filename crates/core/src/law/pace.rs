@@ -21,7 +21,7 @@ pub const fn delay(bytes: u32, rate: u64) -> (Nanos, bool) {
 /// `delay` less what the packet left late (a timer is never early), at most half of it: the rate is kept over time,
 /// without bursts.
 #[inline]
-pub const fn make_up(delay: Nanos, late: Nanos) -> Nanos {
+pub(crate) const fn make_up(delay: Nanos, late: Nanos) -> Nanos {
     let half = delay.0 / 2;
     Nanos(delay.0 - if late.0 < half { late.0 } else { half })
 }

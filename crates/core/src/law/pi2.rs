@@ -32,7 +32,7 @@ const NANOS: u64 = 1_000_000_000;
 pub struct Gain(pub u32);
 
 /// A gain counts in units of 1/256 Hz.
-pub const GAIN_UNITS: u32 = 256;
+pub(crate) const GAIN_UNITS: u32 = 256;
 
 impl Gain {
     /// The largest: just below 2^23 Hz, so that the law's own unit holds it in 32 bits.

@@ -15,13 +15,13 @@ use crate::base::rng::Rng;
 use crate::base::time::{Instant, Nanos};
 
 /// Entries of the table by which an average is halved after an idle time.
-pub const IDLE_CELLS: usize = 256;
+pub(crate) const IDLE_CELLS: usize = 256;
 
 /// A shift by this much leaves nothing of an average: the last entry of the table.
 const SHIFT_MAX: u8 = 31;
 
 /// Time between two steps of the adaptive probability (Adaptive RED section 4.1: 0.5 s).
-pub const ADAPT_INTERVAL: Nanos = Nanos::from_millis(500);
+pub(crate) const ADAPT_INTERVAL: Nanos = Nanos::from_millis(500);
 
 /// One percent of 2^32, rounded: least probability that is still lowered, and most that one step adds (Adaptive RED
 /// section 4.2).
@@ -113,7 +113,7 @@ const fn product(a: u128, b: u128) -> u128 {
 
 /// What the reference makes of a probability of one, which its 32 bits do not hold: the largest power of two in
 /// `1 / delta`, times `delta`, in units of 2^-32: more than one half.
-pub fn probability_of_one(delta: u32) -> u32 {
+pub(crate) fn probability_of_one(delta: u32) -> u32 {
     let plog = u32::BITS - delta.leading_zeros();
     u32::MAX.checked_shr(plog).unwrap_or(0).saturating_mul(delta.max(1)).max(1)
 }
@@ -227,10 +227,6 @@ impl RedParams {
     pub const fn probability(&self) -> u32 {
         self.probability
     }
-    /// The weight of an arrival is 2 to the negative of this: `ewma` in tc.
-    pub const fn wlog(&self) -> u8 {
-        self.wlog
-    }
     /// `Scell_log` in tc.
     pub const fn cell_log(&self) -> u8 {
         self.idle.cell_log
@@ -278,10 +274,6 @@ impl RedState {
     pub const fn probability(&self) -> u32 {
         self.probability
     }
-    /// True while nothing is queued, as far as it was told.
-    pub const fn is_idle(&self) -> bool {
-        self.idle_since.is_some()
-    }
 
     /// True if it remembers nothing: a packet that comes to an empty queue now would change nothing.
     #[inline]
@@ -291,7 +283,7 @@ impl RedState {
 
     /// Nothing is queued any more: from `now` on the average shrinks with time.
     #[inline]
-    pub fn start_idle(&mut self, now: Instant) {
+    pub(crate) fn start_idle(&mut self, now: Instant) {
         self.idle_since.get_or_insert(now);
     }
 

@@ -38,7 +38,7 @@ impl Turn {
     /// Whether it is the second queue's turn, where both have packets.
     #[inline]
     #[must_use]
-    pub const fn is_second(&self) -> bool {
+    pub(crate) const fn is_second(&self) -> bool {
         self.credit > 0
     }
     /// The queue whose turn it was has sent a packet of `len` bytes, and the other had one too. The

@@ -111,7 +111,7 @@ impl FlowHasher {
 
 /// Maps a hash to `0..n` in proportion, without a division; 0 if `n` is 0 (Lemire, "Fast random integer
 /// generation in an interval", 2019).
-pub const fn reciprocal_scale(hash: u32, n: u32) -> u32 {
+pub(crate) const fn reciprocal_scale(hash: u32, n: u32) -> u32 {
     ((hash as u64 * n as u64) >> 32) as u32 // below n
 }
 

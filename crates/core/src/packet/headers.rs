@@ -37,7 +37,7 @@ pub mod ethertype {
 /// IP protocol numbers that the pass knows (IANA "Protocol Numbers").
 pub mod protocol {
     /// IPv6 hop-by-hop options.
-    pub const HOP_BY_HOP: u8 = 0;
+    pub(crate) const HOP_BY_HOP: u8 = 0;
     /// ICMP for IPv4.
     pub const ICMP: u8 = 1;
     /// TCP.
@@ -49,17 +49,17 @@ pub mod protocol {
     /// IPv6 routing header.
     pub const ROUTING: u8 = 43;
     /// IPv6 fragment header.
-    pub const FRAGMENT: u8 = 44;
+    pub(crate) const FRAGMENT: u8 = 44;
     /// Authentication header.
     pub const AH: u8 = 51;
     /// ICMP for IPv6.
     pub const ICMPV6: u8 = 58;
     /// IPv6 destination options.
-    pub const DESTINATION: u8 = 60;
+    pub(crate) const DESTINATION: u8 = 60;
     /// SCTP.
     pub const SCTP: u8 = 132;
     /// IPv6 mobility header.
-    pub const MOBILITY: u8 = 135;
+    pub(crate) const MOBILITY: u8 = 135;
 }
 
 /// TCP control bits (RFC 9293 section 3.1), as in `Headers::tcp_flags`.
@@ -178,6 +178,15 @@ pub enum End {
     TooDeep,
 }
 
+/// Where the network header of a packet is, and what it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// What it is.
+    pub l3: L3,
+    /// Its offset, if it was found.
+    pub offset: Option<u16>,
+}
+
 /// What is known of one packet from its bytes. Fields that do not apply are zero or `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
@@ -245,6 +254,12 @@ impl Default for Headers {
 }
 
 impl Headers {
+    /// Where the network header is: what a change of its DS field goes by ([`set_ce`], [`clear_dscp`]).
+    #[must_use]
+    pub const fn network_header(&self) -> Network {
+        Network { l3: self.l3, offset: self.l3_offset }
+    }
+
     /// What is known of no bytes at all.
     pub const EMPTY: Self = Self {
         src: [0; 16],

@@ -9,4 +9,4 @@ pub mod pcapng;
 pub mod pool;
 pub mod reason;
 pub mod route;
-pub mod timeline;
+pub(crate) mod timeline;

@@ -142,7 +142,7 @@ impl Pool {
         &self.slots[p.index()].meta
     }
     /// Begins or ends to keep details. What waits already has none. Allocates: between bursts only.
-    pub fn keep_details(&mut self, keep: bool) {
+    pub(crate) fn keep_details(&mut self, keep: bool) {
         if keep == self.details.is_empty() {
             self.details = Vec::new();
             self.details.resize(if keep { self.slots.len() } else { 0 }, Detail::default());
@@ -150,7 +150,7 @@ impl Pool {
     }
     /// Whether details are kept.
     #[inline]
-    pub const fn keeps_details(&self) -> bool {
+    pub(crate) const fn keeps_details(&self) -> bool {
         !self.details.is_empty()
     }
     /// What is known of the packet beside its metadata, if that is kept.
@@ -160,7 +160,7 @@ impl Pool {
     }
     /// Sets what is known of it, if that is kept.
     #[inline]
-    pub fn set_detail(&mut self, p: &Pkt, detail: &Detail) {
+    pub(crate) fn set_detail(&mut self, p: &Pkt, detail: &Detail) {
         if let Some(slot) = self.details.get_mut(p.index()) {
             *slot = *detail;
         }
@@ -266,7 +266,7 @@ impl List {
     /// Inserts a packet behind all in front that are to stay `before` it. O(1) if that is all of them, else a step for
     /// each of those.
     #[inline]
-    pub fn insert_by(&mut self, pool: &mut Pool, p: Pkt, before: impl Fn(&Meta) -> bool) {
+    pub(crate) fn insert_by(&mut self, pool: &mut Pool, p: Pkt, before: impl Fn(&Meta) -> bool) {
         if self.is_empty() || before(&pool.slots[self.tail as usize].meta) {
             return self.push_back(pool, p);
         }
@@ -329,7 +329,7 @@ impl List {
         core::iter::successors(Some(self.head), follow).map_while(|index| pool.details.get(index as usize))
     }
     /// Takes the packet at position `n`, 0 being the oldest. O(n).
-    pub fn take_nth(&mut self, pool: &mut Pool, n: usize) -> Option<Pkt> {
+    pub(crate) fn take_nth(&mut self, pool: &mut Pool, n: usize) -> Option<Pkt> {
         let Some(steps) = n.checked_sub(1) else { return self.pop_front(pool) };
         let mut before = self.head;
         for _ in 0..steps {
@@ -429,7 +429,7 @@ impl Deque {
         self.list.front(pool)
     }
     /// The oldest packet, if there is one, for a look or a mark: `f` gets what `Cx::mark` takes. It stays where it is.
-    pub fn with_front<R>(&self, f: impl FnOnce(&Pkt) -> R) -> Option<R> {
+    pub(crate) fn with_front<R>(&self, f: impl FnOnce(&Pkt) -> R) -> Option<R> {
         if self.list.is_empty() {
             return None;
         }

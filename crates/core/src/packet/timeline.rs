@@ -84,6 +84,7 @@ impl Timeline {
         self.wheel.next()
     }
     /// The packet that has waited longest.
+    #[cfg(test)]
     pub fn oldest<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.places.get(self.oldest as usize)?.packet.front(pool)
     }
@@ -114,7 +115,7 @@ impl Timeline {
     }
 
     /// Takes the packet that has waited longest, whatever it waits for.
-    pub fn pop_oldest(&mut self, pool: &Pool) -> Option<Pkt> {
+    pub(crate) fn pop_oldest(&mut self, pool: &Pool) -> Option<Pkt> {
         let at = self.oldest;
         self.places.get(at as usize)?;
         self.wheel.remove(at);

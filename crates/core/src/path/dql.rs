@@ -39,10 +39,10 @@ pub const LIMIT_MAX: u32 = u32::MAX / 2 - OBJECT_MAX;
 
 /// How long slack must persist before the limit shrinks, unless configured: one second, as in the 2011
 /// library.
-pub const HOLD_TIME: Nanos = Nanos::from_millis(1_000);
+pub(crate) const HOLD_TIME: Nanos = Nanos::from_millis(1_000);
 
 /// The grain of stall detection, unless configured.
-pub const STALL_TICK: Nanos = Nanos::from_millis(1);
+pub(crate) const STALL_TICK: Nanos = Nanos::from_millis(1);
 
 /// The smallest stall threshold, in ticks: half of it must leave room for the tick of the post and that of
 /// the completion.
@@ -573,7 +573,7 @@ impl Dql {
 
     /// Whether it looks for stalls, and so has to know when packets are posted.
     #[must_use]
-    pub const fn watches_stalls(&self) -> bool {
+    pub(crate) const fn watches_stalls(&self) -> bool {
         self.stall.thrs_ticks != 0
     }
 

@@ -2,6 +2,7 @@
 
 pub mod device;
 pub mod dql;
+pub mod entry;
 pub mod port;
 pub mod rates;
 pub mod select;

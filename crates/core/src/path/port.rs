@@ -25,6 +25,7 @@ mod blocks;
 mod change;
 mod device;
 mod handles;
+mod pass;
 mod trees;
 
 use alloc::vec::Vec;
@@ -88,6 +89,8 @@ pub enum Choice<'a> {
 crate::stats! {
     /// Counters of a port.
     pub struct PortStats {
+        /// Packets whose queue was chosen, by the port or by what it was asked for.
+        chosen: u64,
         /// Packets whose chosen queue was not there; they went to the first.
         no_such_queue: u64,
         /// Times the queues were changed under load.
@@ -221,8 +224,14 @@ impl<F> Port<F> {
     #[inline]
     fn choose_noted(&mut self, m: &Meta, choice: Choice<'_>, now: Instant) -> (u16, Note) {
         match choice {
-            Choice::By(sender, cached) => self.selector.select_noted(m, sender, cached, now),
-            Choice::Queue(queue) => (self.there(queue), Note::Asked),
+            Choice::By(sender, cached) => {
+                self.stats.chosen += 1;
+                self.selector.select_noted(m, sender, cached, now)
+            }
+            Choice::Queue(queue) => {
+                self.stats.chosen += 1;
+                (self.there(queue), Note::Asked)
+            }
             Choice::Made => (self.there(m.queue), m.note),
         }
     }

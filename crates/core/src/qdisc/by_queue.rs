@@ -118,7 +118,7 @@ impl ByQueue {
         &self.bands
     }
     /// The classes, to graft into.
-    pub fn classes_mut(&mut self) -> &mut [Class] {
+    pub(crate) fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.bands
     }
 

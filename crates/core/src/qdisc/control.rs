@@ -38,7 +38,7 @@ use crate::text::stats::Counter;
 pub const BAND_PACKETS: u32 = 1000;
 
 /// A kind that can have a band before it.
-pub trait HasBand: Discipline {
+pub(crate) trait HasBand: Discipline {
     /// The share that was asked for; `None`: no band.
     fn band(cfg: &Self::Config) -> Option<Percent>;
 }
@@ -58,7 +58,7 @@ pub(crate) fn resolve(share: &mut Option<Percent>) {
 
 /// A kind with a band before it.
 #[derive(Debug)]
-pub struct Controlled<D> {
+pub(crate) struct Controlled<D> {
     inner: D,
     band: Queue,
     budget: Budget,

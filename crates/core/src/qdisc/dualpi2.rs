@@ -56,7 +56,7 @@ const L: usize = 1;
 
 /// Two coupled queues.
 #[derive(Debug)]
-pub struct Dualpi2 {
+pub(crate) struct Dualpi2 {
     queues: [Queue; 2],
     /// When the oldest packet of each queue came, if there is one.
     oldest: [Instant; 2],

@@ -53,17 +53,17 @@ pub struct PacketFifo<const HEAD_DROP: bool> {
 pub type Pfifo = PacketFifo<false>;
 
 /// A FIFO bounded in packets that drops its oldest packet to take a new one.
-pub type PfifoHeadDrop = PacketFifo<true>;
+pub(crate) type PfifoHeadDrop = PacketFifo<true>;
 
 /// A FIFO bounded in bytes.
 #[derive(Debug)]
-pub struct Bfifo {
+pub(crate) struct Bfifo {
     queue: Queue,
     limit: u64,
 }
 
 /// The qdisc that a new class starts with.
-pub fn default_pfifo(env: &Env) -> Erased<Pfifo> {
+pub(crate) fn default_pfifo(env: &Env) -> Erased<Pfifo> {
     use crate::text::params::Params;
     match Erased::new(PacketLimit::defaults(env), env) {
         Ok(q) => q,

@@ -69,7 +69,7 @@ struct Band {
 
 /// Fair queueing with pacing.
 #[derive(Debug)]
-pub struct Fq {
+pub(crate) struct Fq {
     flows: Vec<Flow>,
     /// Throttled flows, by their `next`.
     wheel: PackedWheel,

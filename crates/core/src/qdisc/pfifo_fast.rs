@@ -31,13 +31,13 @@ crate::params! {
 
 /// Three bands in strict order.
 #[derive(Debug)]
-pub struct PfifoFast {
+pub(crate) struct PfifoFast {
     bands: [Queue; 3],
     limit: u32,
 }
 
 /// The qdisc that a device starts with.
-pub fn default_root(env: &Env) -> Erased<PfifoFast> {
+pub(crate) fn default_root(env: &Env) -> Erased<PfifoFast> {
     match Erased::new(NoParams {}, env) {
         Ok(q) => q,
         // There are no parameters to refuse.

@@ -32,7 +32,7 @@ pub const TARGET: Ticks = Ticks::span(Nanos::from_millis(15));
 /// Time from update to update: 15 ms (RFC 8033 section 4.2, T_UPDATE).
 pub const TUPDATE: Nanos = Nanos::from_millis(15);
 /// Most that a target may be: tc's 32 bits of nanoseconds.
-pub const TARGET_MAX: Ticks = Ticks::span(Nanos(u32::MAX as u64));
+pub(crate) const TARGET_MAX: Ticks = Ticks::span(Nanos(u32::MAX as u64));
 
 /// Time from the start to the first update: half a second, as in the reference. Nothing is learned of a queue before.
 const FIRST_UPDATE: Nanos = Nanos::from_millis(500);
@@ -90,7 +90,7 @@ crate::stats! {
 
 /// A FIFO with PIE.
 #[derive(Debug)]
-pub struct Pie {
+pub(crate) struct Pie {
     queue: Queue,
     law: PieState,
     params: PieParams,
@@ -134,7 +134,7 @@ impl Updates {
         self.next = fires(start.0 / TICK, FIRST_UPDATE.0 / TICK);
     }
     /// Changes the time between updates. That until the next one stays.
-    pub fn set_every(&mut self, tupdate: Nanos) {
+    pub(crate) fn set_every(&mut self, tupdate: Nanos) {
         self.every = ticks(tupdate);
     }
     /// How many have become due by `now` since this was last asked.

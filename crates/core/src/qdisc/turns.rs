@@ -11,19 +11,19 @@ use crate::sched::cx::Cx;
 use crate::sched::node::{Class, Offer, Peek};
 
 /// Least quantum: Linux raises smaller ones to it without a word. A packet then costs few turns.
-pub const QUANTUM_MIN: u32 = 256;
+pub(crate) const QUANTUM_MIN: u32 = 256;
 /// Greatest quantum: Linux lowers greater ones to it without a word. One turn is then bounded.
-pub const QUANTUM_MAX: u32 = 1 << 20;
+pub(crate) const QUANTUM_MAX: u32 = 1 << 20;
 
 /// A quantum as it takes effect.
-pub fn quantum_in_range(quantum: u32) -> u32 {
+pub(crate) fn quantum_in_range(quantum: u32) -> u32 {
     quantum.clamp(QUANTUM_MIN, QUANTUM_MAX)
 }
 
 /// The packet of the first class that has one that may leave; if none has, the earliest time that any of them named. A bit of
 /// `active` is set for each class that has had a packet since it last answered that it is empty: only those are asked.
 #[inline(always)]
-pub fn take_strictly(active: &mut u32, classes: &mut [Class], cx: &mut Cx) -> Next {
+pub(crate) fn take_strictly(active: &mut u32, classes: &mut [Class], cx: &mut Cx) -> Next {
     let mut earliest = Next::Empty;
     let mut todo = *active;
     while todo != 0 {

@@ -221,12 +221,12 @@ impl Cx {
     }
 
     /// Asks for a copy of a packet that is being queued, to enter at the root behind it.
-    pub fn request_copy(&mut self, p: &Pkt) {
+    pub(crate) fn request_copy(&mut self, p: &Pkt) {
         self.request(Request::Copy(p.index()));
     }
 
     /// Asks for one bit of a packet's frame to be turned over, counted from its first.
-    pub fn request_flip(&mut self, p: &Pkt, bit: u32) {
+    pub(crate) fn request_flip(&mut self, p: &Pkt, bit: u32) {
         self.request(Request::Flip(p.index(), bit));
     }
 

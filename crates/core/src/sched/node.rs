@@ -201,7 +201,7 @@ impl Node {
 
     /// Whether it, or a class of it, has filters.
     #[inline]
-    pub const fn is_filtered(&self) -> bool {
+    pub(crate) const fn is_filtered(&self) -> bool {
         self.account.filtered != 0
     }
     /// It has filters, and so many qdiscs are above it; or it has none any more.

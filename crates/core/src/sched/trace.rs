@@ -49,7 +49,7 @@ impl Trace {
 
     /// True if it records.
     #[inline]
-    pub const fn is_on(&self) -> bool {
+    pub(crate) const fn is_on(&self) -> bool {
         self.capacity > 0
     }
 

@@ -67,21 +67,10 @@ impl<T> Baton<T> {
     #[cold]
     #[inline(never)]
     pub(super) fn revoke(&self) -> Option<Turn<'_, T>> {
-        #[cfg(loom)]
-        let fenced = !crate::planted::is(crate::planted::Bug::LightRevoke);
-        #[cfg(not(loom))]
-        let fenced = true;
-        if fenced {
-            heavy_barrier();
-        }
+        heavy_barrier();
         if self.busy.load(Ordering::Acquire) == 0 {
             self.state.fetch_and(!BIASED, Ordering::AcqRel);
             return Some(Turn { baton: self });
-        }
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::OwnerForgotten) {
-            self.state.fetch_and(!BIASED, Ordering::AcqRel);
-            return None;
         }
         let mut word = self.state.load(Ordering::Acquire);
         while word & BIASED != 0 {

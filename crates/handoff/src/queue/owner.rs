@@ -7,8 +7,9 @@ use txweir_core::path::device::TxQueue;
 use txweir_core::{Admitted, Detail, Meta};
 
 use crate::baton::{Inside, Turn};
-use crate::owned::{Listed, Owned};
-use crate::queue::{Drain, Handed, NEVER, Queue, Ticket};
+use crate::listed::{Listed, Ticket};
+use crate::owned::Owned;
+use crate::queue::{Drain, Handed, NEVER, Queue};
 use crate::sync::{Ordering, can_bar};
 
 /// Packets that the owner sends without meeting anybody before it is biased again, after the bias was taken away; twice as many

@@ -109,12 +109,8 @@ impl<D: TxQueue> Queue<D> {
 
     /// One round: answers the flags, takes from the list, sends.
     fn work(&self, turn: &mut Turn<'_, Owned<D>>, left: &mut u32) -> Rest {
-        #[cfg(loom)]
-        let late = crate::planted::is(crate::planted::Bug::ClearLate);
-        #[cfg(not(loom))]
-        let late = false;
         let mut calls = Flags::NONE;
-        if !late && turn.flags().has(CALLS) {
+        if turn.flags().has(CALLS) {
             calls = turn.clear(CALLS);
             // Who sees that its flag is set does not set it again: either it sees this, or what it has appended is seen.
             fence(Ordering::SeqCst);
@@ -142,9 +138,6 @@ impl<D: TxQueue> Queue<D> {
             }
         };
         let more = turn.is_ready() || turn.may_go_on();
-        if late {
-            turn.clear(CALLS);
-        }
         let now = turn.now;
         match wake {
             Wake::More => Rest::Again,

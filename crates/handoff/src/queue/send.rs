@@ -6,8 +6,9 @@ use txweir_core::{Admitted, Detail, Meta};
 use txweir_core::{Instant, Nanos};
 
 use crate::baton::{Flags, Turn};
-use crate::owned::{Listed, Owned};
-use crate::queue::{Drain, Handed, NEVER, Queue, Rest, Ticket, WAITING, WORK};
+use crate::listed::{Listed, Ticket};
+use crate::owned::Owned;
+use crate::queue::{Drain, Handed, NEVER, Queue, Rest, WAITING, WORK};
 use crate::sync::barrier;
 #[cfg(not(loom))]
 use crate::wake::Wakeup;
@@ -37,11 +38,7 @@ impl<D: TxQueue> Queue<D> {
             Ok(mut turn) => {
                 let o = &mut *turn;
                 // What this thread has listed before goes first. Who polls the device has to be told of what it gets.
-                #[cfg(loom)]
-                let overtake = crate::planted::is(crate::planted::Bug::Overtake);
-                #[cfg(not(loom))]
-                let overtake = false;
-                if (!o.is_listed() || overtake) && (self.poll.is_none() || o.timer != NEVER) {
+                if !o.is_listed() && (self.poll.is_none() || o.timer != NEVER) {
                     match o.path.send_direct(item.frame, &item.meta, &mut o.dev) {
                         Ok(()) => {
                             o.path.doorbell(&mut o.dev);
@@ -167,7 +164,13 @@ impl<D: TxQueue> Queue<D> {
             Ok(()) => return Handed::Listed,
             Err(item) => item,
         };
-        // Full. If nobody is at it, there is something to be done about that.
+        self.send_to_full_list(item, detail)
+    }
+
+    /// The list is full. If no thread has the queue, this one empties the list and tries again.
+    #[cold]
+    #[inline(never)]
+    fn send_to_full_list(&self, item: Listed<D::Frame>, detail: Option<&Detail>) -> Handed<D::Frame> {
         match self.call(WORK, "list full") {
             Rest::Elsewhere => Handed::Done(Admitted::Full(item.frame)),
             _ => match self.append(item, detail) {
@@ -178,25 +181,13 @@ impl<D: TxQueue> Queue<D> {
     }
 
     /// Appends to the list and says so.
+    #[inline]
     pub(crate) fn append(
         &self,
         item: Listed<D::Frame>,
         detail: Option<&Detail>,
     ) -> Result<(), Listed<D::Frame>> {
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::FlagFirst) {
-            let _ = self.call(WORK, "list");
-            return self.list.push(item, detail).map(drop);
-        }
         let appended = self.list.push(item, detail)?;
-        #[cfg(loom)]
-        if crate::planted::is(crate::planted::Bug::NoFlag) {
-            // Try-lock, else only enqueue.
-            if let Some(turn) = self.baton.try_take() {
-                let _ = self.run(turn, "list", false);
-            }
-            return Ok(());
-        }
         // The consumer is to see that the list is as good as full before anybody is refused.
         let flags = if appended.free <= 1 { WORK.and(WAITING) } else { WORK };
         barrier();

@@ -274,7 +274,7 @@ impl Net {
         };
         self.groups.push(GroupState {
             group,
-            latency: udp::histogram(),
+            latency: crate::dist::histogram(),
             first,
             bytes_before: Vec::new(),
             cbr_before: CbrCounts::default(),

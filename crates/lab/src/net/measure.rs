@@ -201,7 +201,7 @@ impl Net {
     /// One-way delays, in nanoseconds, of what a group of UDP senders, one way, has received since measuring began, all
     /// members together.
     pub fn delays(&self, group: usize) -> Histogram<u64> {
-        let mut all = udp::histogram();
+        let mut all = crate::dist::histogram();
         for sink in self.sinks_of(group).iter().filter_map(|s| s.receiver.counted()) {
             // Both histograms have the same bounds.
             let _ = all.add(&sink.delay);

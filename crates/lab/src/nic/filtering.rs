@@ -1,22 +1,21 @@
 //! Filters and actions of a NIC: at the hooks of what it sends and of what has come in for it, and at its qdiscs.
 
 use txweir_core::classify::action::State;
-use txweir_core::classify::packet::{NoOutlet, Packet, PortId, Way};
-use txweir_core::classify::{
-    action::Run,
-    filter::{BlockId, Filters, Verdict},
-};
+use txweir_core::classify::filter::{BlockId, Filters};
+use txweir_core::classify::packet::{NoOutlet, Packet, PortId};
 use txweir_core::packet::headers::Headers;
-use txweir_core::packet::route::Routed;
+use txweir_core::path::entry::{self, Entry, HookCounts, Hooked, Passed, Ways};
 use txweir_core::path::select::{Selector, Sender};
 use txweir_core::{Admitted, Detail, DropReason, Instant, Meta, Tree, TxPath};
 use txweir_tc::tool::Hook;
 
 use super::{Nic, meta_of};
 use crate::engine::Engine;
-use crate::frame::{ETHERNET, Frame};
-use crate::net::What;
-use crate::shown::{Asked, Shown};
+use crate::event::What;
+use crate::frame::Frame;
+use crate::shown::Shown;
+use crate::tagged::Asked;
+use crate::tagged::ETHERNET;
 
 /// The only port that there is: the NIC itself.
 const ITSELF: PortId = PortId(1);
@@ -30,13 +29,15 @@ pub(super) struct Sieve {
     /// The filters of its hooks, if they have any.
     ingress: Option<BlockId>,
     egress: Option<BlockId>,
+    /// What its hooks have counted.
+    pub(super) counted: HookCounts,
 }
 
 impl Sieve {
     /// None yet. The seed keys hashes and decides draws.
     pub(super) fn new(seed: u64) -> Self {
         let (filters, state) = (Filters::new().with_seed(seed), State::new(seed));
-        Self { filters, state, hook: None, ingress: None, egress: None }
+        Self { filters, state, hook: None, ingress: None, egress: None, counted: HookCounts::default() }
     }
 
     /// After every change: what counts has room, and which filters are asked is known.
@@ -58,30 +59,17 @@ impl Sieve {
         let mut meta = meta_of(frame);
         let mut shown = Shown::of(frame, addresses);
         let headers = read(&shown, frame);
-        let mut packet = Packet::new(&mut shown, &mut meta, headers).at(ITSELF, Way::Egress);
-        let mut run = Run {
-            actions: &self.filters.actions,
-            state: &mut self.state,
-            outlet: &mut NoOutlet,
-            now,
-            queues: u32::from(selector.queues()),
-        };
-        let hook =
-            self.egress.map_or(Verdict::Unmatched, |b| self.filters.classify(b, &mut packet, &mut run));
-        match hook {
-            Verdict::Unmatched => {}
-            Verdict::Class(class) => packet.meta.class = class,
-            Verdict::Drop => return Err((meta, Gone::Dropped)),
-            Verdict::Stolen => return Err((meta, Gone::Stolen)),
-        }
-        let queue = match packet.queue_chosen {
-            true => selector.chosen(packet.meta.queue).unwrap_or(0),
-            false => selector.select(packet.meta, &Sender::default(), None, now),
-        };
-        let queue = usize::from(queue);
-        let route = match paths[queue].tree().route(&self.filters, &mut packet, &mut run) {
-            Routed::Go(route) => route,
-            Routed::Stolen => return Err((meta, Gone::Stolen)),
+        let mut packet = Packet::new(&mut shown, &mut meta, headers);
+        let mut outlet = NoOutlet;
+        let mut entry = Entry::new(&self.filters, &mut self.state, &mut outlet, now);
+        entry.to = Some(Hooked { port: ITSELF, block: self.egress });
+        entry.queues = u32::from(selector.queues());
+        let passed = entry.pass(&mut packet, &mut OfNic { selector, paths, now });
+        self.counted.add(entry.counted[1]);
+        let (queue, route) = match passed {
+            Passed::Queue(queue, route) => (usize::from(queue), route),
+            Passed::Dropped => return Err((meta, Gone::Dropped)),
+            Passed::Stolen => return Err((meta, Gone::Stolen)),
         };
         put_back(&shown, &meta, frame, addresses);
         Ok(Asked { meta, queue, route })
@@ -89,21 +77,42 @@ impl Sieve {
 
     /// Asks about a frame that has come in; why it goes no further, if so.
     fn ask_arrived(&mut self, now: Instant, frame: &mut Frame, addresses: &[u8; 12]) -> Option<Gone> {
-        let block = self.ingress?;
+        let block = Some(self.ingress?);
         let mut meta = meta_of(frame);
         let mut shown = Shown::of(frame, addresses);
         let headers = read(&shown, frame);
-        let mut packet = Packet::new(&mut shown, &mut meta, headers).at(ITSELF, Way::Ingress);
-        packet.iif = ITSELF;
-        let (actions, state, outlet) = (&self.filters.actions, &mut self.state, &mut NoOutlet);
-        let mut run = Run { actions, state, outlet, now, queues: 1 };
-        match self.filters.classify(block, &mut packet, &mut run) {
-            Verdict::Unmatched | Verdict::Class(_) => {}
-            Verdict::Drop => return Some(Gone::Dropped),
-            Verdict::Stolen => return Some(Gone::Stolen),
+        let mut packet = Packet::new(&mut shown, &mut meta, headers);
+        let mut outlet = NoOutlet;
+        let mut entry = Entry::new(&self.filters, &mut self.state, &mut outlet, now);
+        entry.from = Some(Hooked { port: ITSELF, block });
+        let asked = entry.ask_hooks(&mut packet);
+        self.counted.add(entry.counted[0]);
+        match asked {
+            entry::Asked::Go => {}
+            entry::Asked::Dropped => return Some(Gone::Dropped),
+            entry::Asked::Stolen => return Some(Gone::Stolen),
         }
         put_back(&shown, &meta, frame, addresses);
         None
+    }
+}
+
+/// The rings of a NIC, each with a path of its own.
+struct OfNic<'a> {
+    selector: &'a Selector,
+    paths: &'a [TxPath<Frame>],
+    now: Instant,
+}
+
+impl Ways for OfNic<'_> {
+    fn choose(&mut self, meta: &mut Meta, asked: Option<u16>) -> u16 {
+        match asked {
+            Some(queue) => self.selector.chosen(queue).unwrap_or(0),
+            None => self.selector.select(meta, &Sender::default(), None, self.now),
+        }
+    }
+    fn tree(&self, queue: u16) -> Option<&Tree> {
+        self.paths.get(usize::from(queue)).map(TxPath::tree)
     }
 }
 

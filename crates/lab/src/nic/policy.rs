@@ -3,6 +3,7 @@
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
+use txweir_core::path::entry::HookCounts;
 use txweir_core::path::port::{InTree, Qdiscs, Trees};
 use txweir_core::path::rates::SharedRates;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
@@ -135,6 +136,9 @@ impl Device for Site<'_> {
     }
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.sieve.hook = hook;
+    }
+    fn hook_counts(&self) -> HookCounts {
+        self.sieve.counted
     }
     fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
         self.nic.each_tree(self.now, &mut |tree, cx| f(&mut InTree::new(tree, cx)));

@@ -6,7 +6,8 @@ use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Instant, Nanos};
 
-use crate::frame::{ETHERNET, Frame, HEADER_MAX};
+use crate::frame::{Frame, HEADER_MAX};
+use crate::tagged::ETHERNET;
 
 /// Most packets: each takes a little more than 100 bytes.
 const PACKETS_MAX: usize = 2_000_000;

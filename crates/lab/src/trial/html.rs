@@ -64,8 +64,8 @@ fn filled(template: &str, fill: &dyn Fn(&str) -> String) -> String {
     page
 }
 
-/// Text as HTML, also between double quotes.
-pub(crate) fn escaped(text: &str) -> String {
+/// Text as HTML or SVG, also between quotes: `&`, `<`, `>`, `"` and `'` become entities.
+pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -375,7 +375,7 @@ fn stages(net: &Net) -> Vec<StageTrial> {
     let Some(probe) = net.nic(TRIED).probe() else { return Vec::new() };
     let of = |(stage, dist): (Stage, &Dist)| {
         let times = dist.times();
-        let ns = |f: fn(&crate::report::Times) -> u64| times.as_ref().map_or(0, f);
+        let ns = |f: fn(&crate::dist::Times) -> u64| times.as_ref().map_or(0, f);
         StageTrial {
             stage: stage.name(),
             mean_ns: ns(|t| t.mean_ns),

@@ -5,8 +5,8 @@ use txweir_core::classify::action::{Control, Gact};
 
 use super::{Shown, control_of, control_words, number, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Gact, Control)>, Diagnostic> {
     if said.settings.iter().next().is_none() {

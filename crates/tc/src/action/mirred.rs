@@ -5,8 +5,8 @@ use txweir_core::classify::packet::{PortId, Way};
 
 use super::{Shown, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::out::Out;
+use crate::said::Said;
 
 /// `ports` gives the number of a device.
 pub(super) fn read(

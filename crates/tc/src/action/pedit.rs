@@ -9,10 +9,10 @@ use txweir_core::classify::action::{Control, Pedit};
 
 use super::{Shown, mac, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::language;
 use crate::lex::Word;
 use crate::out::Out;
+use crate::said::Said;
 
 /// A field that has a name: its layer, where it begins, how many bits it has, and which of them count.
 struct Field {

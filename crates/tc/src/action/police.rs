@@ -9,9 +9,9 @@ use txweir_core::{Bytes, Nanos, Rate};
 
 use super::{CONTROLS, Shown, control_of, control_words, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::lex::Word;
 use crate::out::Out;
+use crate::said::Said;
 
 /// The parameters, and what follows for a packet that exceeds the rate.
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnostic> {

@@ -4,8 +4,8 @@ use txweir_core::classify::action::{Control, Sample};
 
 use super::{Shown, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Sample, Control)>, Diagnostic> {
     let (rate, group) = match (said.u32("rate"), said.u32("group")) {

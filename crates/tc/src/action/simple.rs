@@ -5,8 +5,8 @@ use txweir_core::classify::action::{Control, Simple};
 
 use super::Shown;
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Simple, Control)>, Diagnostic> {
     let Some(word) = said.settings.word("sdata") else { return Ok(None) };

@@ -6,8 +6,8 @@ use txweir_core::classify::action::{Control, Skbedit};
 
 use super::{Shown, number, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::out::Out;
+use crate::said::Said;
 
 const TYPES: [(&str, PacketType); 4] = [
     ("host", PacketType::Host),

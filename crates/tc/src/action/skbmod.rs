@@ -4,8 +4,8 @@ use txweir_core::classify::action::{Control, Skbmod};
 
 use super::{Shown, mac, mac_text, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::Said;
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Skbmod, Control)>, Diagnostic> {
     let s = &said.settings;

@@ -4,8 +4,9 @@ use txweir_core::classify::action::{Control, Vlan};
 
 use super::{Shown, mac, mac_text, number, show_control};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::{Said, protocol};
 use crate::out::Out;
+use crate::protocol;
+use crate::said::Said;
 
 const MODES: [&str; 5] = ["pop", "push", "modify", "pop_eth", "push_eth"];
 /// Tags: 802.1Q and 802.1ad.

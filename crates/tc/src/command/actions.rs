@@ -1,9 +1,10 @@
 //! `actions` lines.
 
+use super::Part;
 use super::qdisc::options;
-use super::{Failure, Part};
 use crate::ast::{ActionsCommand, Verb};
 use crate::diagnostic::code;
+use crate::failure::Failure;
 use crate::language::{self, Object};
 use crate::lex::Word;
 

@@ -10,9 +10,11 @@ use txweir_core::{Env, ErrorKind, Handle};
 use super::qdisc::{options, said_once, write_out};
 use super::reader::Reader;
 use super::stab::estimator;
-use super::{Failure, Part, UNPARSABLE, USAGE, whole};
+use super::{Part, whole};
 use crate::ast::{At, ClassCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::{Failure, UNPARSABLE, USAGE};
+use crate::kinds::spec_of;
 use crate::language::{self, Object};
 use crate::lex::Word;
 use crate::refusal;
@@ -101,7 +103,7 @@ const KEYS_CUT_SHORT: [(&str, &[&str]); 1] =
 const ONCE: [(&str, &[&str]); 1] = [("htb", &["rate", "ceil"])];
 
 fn write_out_keys(kind: &Word, cmd: &mut ClassCommand) {
-    let Some(classes) = super::spec_of(kind).and_then(|spec| spec.classes) else { return };
+    let Some(classes) = spec_of(kind).and_then(|spec| spec.classes) else { return };
     if let Some((_, keys)) = KEYS_CUT_SHORT.iter().find(|(of, _)| *of == classes.kind) {
         write_out(&mut cmd.options, keys, classes.params);
     }
@@ -112,7 +114,7 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
     if language::knows(Object::Class, &kind.text) {
         return options(part.source, Object::Class, &kind.text, &cmd.options);
     }
-    match super::spec_of(kind) {
+    match spec_of(kind) {
         None => Err(Failure::unparsable(no_such_kind(part.source, kind))),
         Some(spec) => match spec.classes {
             None => Err(Failure::unparsable(no_classes(part.source, kind, spec.kind))),
@@ -136,7 +138,7 @@ fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &ClassSpec) 
     let Err(err) = classes.read(&mut Words::new(&words), &Env::default()) else { return Ok(()) };
     let status = match err.kind {
         ErrorKind::NoLinkRate => return Ok(()),
-        ErrorKind::BadValue if err.given.is_empty() => USAGE,
+        ErrorKind::BadValue if err.is_given_nothing() => USAGE,
         ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing => UNPARSABLE,
         ErrorKind::OutOfRange if classes.kind == "ets" => UNPARSABLE,
         _ => return Ok(()),

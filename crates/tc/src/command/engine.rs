@@ -1,15 +1,15 @@
 //! What a line must say so that the engine can do it, and what the engine has not got. tc leaves these to the kernel, so
-//! that its exit status for them is [`REFUSED`](super::REFUSED).
+//! that its exit status for them is [`REFUSED`](crate::failure::REFUSED).
 
 use std::sync::Arc;
 
-use super::{class, spec_of};
+use super::class;
 use txweir_core::Handle;
 
 use crate::ast::{At, ClassCommand, Command, Place, QdiscCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
+use crate::kinds::{self, spec_of};
 use crate::lex::{Line, Word};
-use crate::refusal;
 use crate::source::Source;
 
 /// The object and the verb of a line, as far as they were said.
@@ -54,7 +54,7 @@ fn class(source: &Arc<Source>, line: &Line, cmd: &ClassCommand) -> Result<(), Di
 fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
     // First, because it may be another word mistyped.
     if let Some(kind) = cmd.kind.as_ref().filter(|k| spec_of(k).is_none()) {
-        return Err(refusal::unknown_kind(source, kind));
+        return Err(kinds::unknown_kind(source, kind));
     }
     let unsupported = |at: &std::ops::Range<usize>, message: &str| {
         Err(Diagnostic::error(code::UNSUPPORTED, source, at.clone(), message))
@@ -83,7 +83,7 @@ fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Di
     match (cmd.verb, &cmd.kind) {
         (Verb::Add | Verb::Replace, None) if !hook => {
             let err = Diagnostic::error(code::MISSING, source, line.span(), "this does not say which kind");
-            Err(err.expected(refusal::known_kinds()))
+            Err(err.expected(kinds::known_kinds()))
         }
         _ => Ok(()),
     }

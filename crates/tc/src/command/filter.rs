@@ -5,12 +5,13 @@ use txweir_core::Handle;
 use super::qdisc::options;
 use super::reader::Reader;
 use super::stab::estimator;
-use super::{Failure, Part, whole};
+use super::{Part, whole};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
 use crate::diagnostic::code;
-use crate::filter::protocol;
+use crate::failure::Failure;
 use crate::language::{self, Object};
 use crate::lex::Word;
+use crate::protocol;
 use crate::suggest::closest;
 
 /// Words that may be cut short, in the order in which tc tries them.

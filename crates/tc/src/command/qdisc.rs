@@ -2,24 +2,23 @@
 
 use std::sync::Arc;
 
-use txweir_core::qdisc::KINDS;
 use txweir_core::sched::spec::Spec;
+use txweir_core::text::error::Reason;
 use txweir_core::text::params::Param;
 use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind, Handle};
 
 use super::reader::Reader;
 use super::stab::{estimator, stab};
-use super::{Failure, Part, REFUSED, UNPARSABLE, USAGE, whole};
+use super::{Part, whole};
 use crate::ast::{At, Place, QdiscCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::{Failure, REFUSED, UNPARSABLE, USAGE};
+use crate::kinds::{self, spec_of};
 use crate::language::{self, Object};
 use crate::lex::Word;
 use crate::refusal;
 use crate::source::Source;
-
-/// Words before the kind.
-pub(crate) const BEFORE_KIND: [&str; 4] = ["dev", "root", "parent", "handle"];
 
 /// Words before the kind that tc lets be cut short, in the order in which it tries them.
 const CUT_SHORT: [&str; 4] = ["estimator", "stab", "ingress_block", "egress_block"];
@@ -47,11 +46,6 @@ const KEYS_CUT_SHORT: [(&str, &[&str]); 3] = [
     ),
     ("tbf", &["limit", "latency", "burst", "peakrate", "overhead", "linklayer"]),
 ];
-
-/// The entry of a kind that the engine has.
-pub(crate) fn spec_of(kind: &Word) -> Option<&'static Spec> {
-    KINDS.iter().copied().find(|s| s.kind == kind.text)
-}
 
 pub(super) fn read(part: &Part<'_>) -> Result<QdiscCommand, Failure> {
     let mut cmd = QdiscCommand {
@@ -232,7 +226,7 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
         }
         return match cmd.options.as_slice() {
             [] => Ok(()),
-            _ => Err(Failure::unparsable(refusal::unknown_kind(source, kind))),
+            _ => Err(Failure::unparsable(kinds::unknown_kind(source, kind))),
         };
     };
     // Without words there is nothing to read, but that ets must have some; a deletion takes no notice of them.
@@ -290,26 +284,25 @@ fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
         let at = |key: &str| words.iter().position(|w| *w == key);
         at("priomap").is_some_and(|map| at("bands").is_none_or(|bands| bands < map))
     };
+    let zero = err.word.and_then(|at| words.get(at)) == Some(&"0");
     match (err.kind, spec.kind, key) {
-        (ErrorKind::BadValue, ..) if err.given.is_empty() => USAGE,
+        (ErrorKind::BadValue, ..) if err.is_given_nothing() => USAGE,
         (ErrorKind::UnknownKey, "pfifo_fast", _) => USAGE,
         (ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing, ..) => UNPARSABLE,
         // tc makes something of any number here.
-        (ErrorKind::OutOfRange, "red", "probability") if err.expected == "at most 1" => REFUSED,
+        (ErrorKind::OutOfRange, "red", "probability") if err.reason == Some(Reason::DeclaredRange) => REFUSED,
         // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
         (ErrorKind::OutOfRange, "cake", "overhead" | "mpu") => UNPARSABLE,
         (ErrorKind::OutOfRange, "pie", "alpha" | "beta") => UNPARSABLE,
         // The kernel refuses what is too small, tc what is too large and what contradicts itself.
-        (ErrorKind::OutOfRange, "dualpi2", "alpha" | "beta" | "coupling_factor") if err.given == "0" => {
-            REFUSED
-        }
+        (ErrorKind::OutOfRange, "dualpi2", "alpha" | "beta" | "coupling_factor") if zero => REFUSED,
         (ErrorKind::OutOfRange | ErrorKind::Conflict, "dualpi2", _) => UNPARSABLE,
         (ErrorKind::OutOfRange, "bfifo" | "red" | "tbf", _) => UNPARSABLE,
         (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
         // tc itself wants these together; that one which duplicates is alone is the kernel's rule.
         (ErrorKind::Conflict, "netem", key) if !key.is_empty() => UNPARSABLE,
         // tc knows all bounds but that on strict bands and quanta together.
-        (ErrorKind::OutOfRange, "ets", "quanta") if err.given.parse().is_ok_and(|n: u32| n > 16) => REFUSED,
+        (ErrorKind::OutOfRange, "ets", "quanta") if err.reason == Some(Reason::TooMany) => REFUSED,
         (ErrorKind::OutOfRange | ErrorKind::Conflict, "ets", _) => UNPARSABLE,
         (ErrorKind::Conflict, "prio", "priomap") if seen(words) => UNPARSABLE,
         _ => REFUSED,

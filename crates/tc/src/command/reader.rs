@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use txweir_core::Handle;
 
-use super::{Failure, Part};
+use super::Part;
 use crate::ast::At;
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::Failure;
 use crate::lex::Word;
 use crate::source::Source;
 

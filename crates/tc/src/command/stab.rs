@@ -5,9 +5,10 @@ use txweir_core::base::link::LinkLayer;
 use txweir_core::text::value::{Value, Words};
 
 use super::reader::Reader;
-use super::{Failure, Part, whole};
+use super::{Part, whole};
 use crate::ast::{At, Stab};
 use crate::diagnostic::code;
+use crate::failure::Failure;
 use crate::lex::Word;
 
 /// The keys of a size table (tc-stab(8)), in the order in which tc tries them on an abbreviation.
@@ -75,7 +76,7 @@ pub(super) fn estimator(
     let mut time = |expected: &str| {
         let word = reader.argument(key, expected)?;
         let ns = Nanos::take(&mut Words::new(&[&word.text]));
-        let ns = ns.ok_or_else(|| reader.bad_value(key, word, expected))?;
+        let ns = ns.map_err(|_| reader.bad_value(key, word, expected))?;
         Ok((ns.as_micros(), word.span.end))
     };
     let (interval, _) = time("an interval (1s)")?;

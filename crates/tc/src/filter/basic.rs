@@ -2,11 +2,12 @@
 
 use txweir_core::classify::filter::Basic;
 
-use super::{Said, Shown, ematch};
+use super::{Shown, ematch};
 use crate::action::Ways;
-use crate::command::Failure;
 use crate::diagnostic::code;
+use crate::failure::Failure;
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Basic, Failure> {
     if said.settings.iter().next().is_none() {

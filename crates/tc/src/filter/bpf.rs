@@ -3,11 +3,12 @@
 use txweir_core::classify::filter::Bpf;
 use txweir_core::classify::filter::bpf::{Instruction, PROGRAM_MAX};
 
-use super::{Said, Shown};
+use super::Shown;
 use crate::action::Ways;
 use crate::diagnostic::{Diagnostic, code};
 use crate::lex::Word;
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Bpf, Diagnostic> {
     for key in ["object-file", "object-pinned"] {

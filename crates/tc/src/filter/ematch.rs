@@ -4,11 +4,11 @@ use txweir_core::classify::filter::ematch::{
     Cmp, Condition, Expr, Join, Layer, Meta, MetaId, Nbyte, Op, Operand, Term, U32,
 };
 
-use super::Said;
-use crate::command::Failure;
 use crate::diagnostic::code;
+use crate::failure::Failure;
 use crate::language::{Token, int, match_tokens, uint};
 use crate::out::Out;
+use crate::said::Said;
 
 /// What can be known of a packet, by name; where one has two, that which is shown is first.
 const METAS: [(&str, MetaId); 9] = [

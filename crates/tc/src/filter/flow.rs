@@ -5,12 +5,13 @@ use std::net::Ipv4Addr;
 use txweir_core::classify::filter::Flow;
 use txweir_core::classify::filter::flow::{Key, Keys, Mode};
 
-use super::{Said, Shown, Where, ematch};
-use crate::command::Failure;
+use super::{Shown, Where, ematch};
 use crate::diagnostic::code;
+use crate::failure::Failure;
 use crate::language::uint;
 use crate::lex::Word;
 use crate::out::Out;
+use crate::said::Said;
 
 const KEYS: [(&str, Key); 18] = [
     ("src", Key::Src),

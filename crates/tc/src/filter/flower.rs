@@ -6,9 +6,10 @@ use txweir_core::classify::filter::Flower;
 use txweir_core::classify::filter::flower::Field;
 use txweir_core::packet::headers::ethertype;
 
-use super::{Shown, protocol};
+use super::Shown;
 use crate::action::Ways;
 use crate::out::Out;
+use crate::protocol;
 
 pub(super) use read::{hw_class, read, template};
 

@@ -3,10 +3,11 @@
 use txweir_core::classify::filter::Fw;
 use txweir_core::classify::packet::PortId;
 
-use super::{Said, Shown};
+use super::Shown;
 use crate::action::{self, Ways};
 use crate::diagnostic::Diagnostic;
 use crate::out::Out;
+use crate::said::Said;
 
 /// The mark of a handle: `5`, `5/0xff`.
 pub(super) fn handle(word: &str) -> Option<u32> {

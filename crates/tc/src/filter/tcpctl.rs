@@ -2,10 +2,11 @@
 
 use txweir_core::classify::filter::tcpctl::Tcpctl;
 
-use super::{Said, Shown};
+use super::Shown;
 use crate::action::Ways;
 use crate::diagnostic::{Diagnostic, code};
 use crate::out::Out;
+use crate::said::Said;
 
 pub(super) fn read(said: &Said<'_>) -> Result<Tcpctl, Diagnostic> {
     if said.settings.iter().next().is_none() {

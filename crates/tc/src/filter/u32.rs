@@ -5,12 +5,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use txweir_core::classify::filter::u32::{Device, HashKey, Key, Match, Offset, Read, Selector, U32};
 use txweir_core::classify::packet::PortId;
 
-use super::{Said, Shown};
+use super::Shown;
 use crate::action::Ways;
 use crate::diagnostic::{Diagnostic, code};
 use crate::language::{hex, int, uint};
 use crate::lex::Word;
 use crate::out::Out;
+use crate::said::Said;
 
 type Done<T = ()> = Result<T, Diagnostic>;
 

@@ -9,7 +9,7 @@ use super::table::Arg;
 
 /// A value of core's that one word holds.
 pub(super) fn one<T: Value>(word: &str) -> Option<T> {
-    T::take(&mut Words::new(&[word]))
+    T::take(&mut Words::new(&[word])).ok()
 }
 
 /// A whole number as C reads it: `10`, `0x0a`, `012`.
@@ -44,7 +44,7 @@ pub(crate) fn hex(word: &str) -> Option<u64> {
 }
 
 /// A class or qdisc as tc(8) writes it; numbers are hexadecimal and one without a colon is a minor.
-pub fn handle(word: &str) -> Option<Handle> {
+pub(crate) fn handle(word: &str) -> Option<Handle> {
     match word {
         "root" => return Some(Handle::ROOT),
         "none" => return Some(Handle::NONE),

@@ -15,13 +15,13 @@ use crate::json::Object;
 
 /// Which classes are asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Classes {
+pub(crate) struct Classes {
     /// `parent`: those of its qdisc.
-    pub parent: Option<Handle>,
+    pub(crate) parent: Option<Handle>,
     /// `classid`: this one.
-    pub classid: Option<Handle>,
+    pub(crate) classid: Option<Handle>,
     /// `qdisc`: those of this one, printed by their minor numbers.
-    pub qdisc: Option<Handle>,
+    pub(crate) qdisc: Option<Handle>,
 }
 
 impl Classes {
@@ -34,7 +34,7 @@ impl Classes {
 
 /// The classes of a device, each in its text and as a JSON object. The flows that a qdisc keeps apart are classes too, where it
 /// is known which packets wait, as long as something waits in them or their turn is to come.
-pub fn classes(trees: &Trees<'_>, form: &Form, asked: &Classes) -> (String, Vec<String>) {
+pub(crate) fn classes(trees: &Trees<'_>, form: &Form, asked: &Classes) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut objects = Vec::new();
     in_order(trees, &mut |_, node, pool| {

@@ -24,22 +24,6 @@ pub(super) fn scratch_cx() -> Cx {
     Cx::new(1, 0)
 }
 
-/// What tc accepts without a word, and is hardly meant.
-pub(super) fn warnings(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
-    if let Some(At { value, span }) = cmd.handle.as_ref().filter(|h| h.value.minor() != 0) {
-        let message = format!("a qdisc's handle has no minor number: {value} is read as {}", value.qdisc());
-        let err = Diagnostic::error(code::BAD_VALUE, source, span.clone(), message).warning();
-        found.push(err.suggest(Some(value.qdisc().to_string())));
-    }
-    if let (Verb::Delete, [first, .., last] | [first @ last]) = (cmd.verb, cmd.options.as_slice()) {
-        let span = first.span.start..last.span.end;
-        let message = "del takes no notice of options";
-        found.push(Diagnostic::error(code::UNEXPECTED_WORD, source, span, message).warning());
-    }
-    found
-}
-
 /// The line as tc sends it to the kernel: handles without minor numbers, no options for a deletion. `None` for what is
 /// not about a tree.
 pub(super) fn as_tc_takes_it(cmd: &Command) -> Option<Change> {

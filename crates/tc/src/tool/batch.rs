@@ -51,8 +51,8 @@ fn one(session: &mut Session<'_>, batch: &Arc<Source>, line: &Line) -> u8 {
 
 /// A line about links, which this tool hands on.
 fn link(session: &mut Session<'_>, batch: &Arc<Source>, line: &Line, words: &[lex::Word]) -> u8 {
-    use crate::command::REFUSED;
     use crate::diagnostic::{Diagnostic, code};
+    use crate::failure::REFUSED;
     let words: Vec<String> = words.iter().map(|w| w.text.clone()).collect();
     let refuse = |session: &mut Session<'_>, message: String| {
         session.say(&Diagnostic::error(code::UNSUPPORTED, batch, line.span(), message));

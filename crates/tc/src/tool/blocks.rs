@@ -9,8 +9,9 @@ use txweir_core::path::port::Trees;
 use super::session::Session;
 use super::{Device, Hook};
 use crate::ast::{At, QdiscCommand, Verb};
-use crate::command::{Change, Failure, USAGE};
+use crate::command::Change;
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::{Failure, USAGE};
 use crate::source::Source;
 
 /// The places of a device that can have shared blocks: the word, the hook.

@@ -5,6 +5,7 @@ use std::fmt::{self, Debug};
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
+use txweir_core::path::entry::HookCounts;
 use txweir_core::path::port::{Qdiscs, Trees};
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tally, Tree};
 
@@ -25,29 +26,11 @@ impl Hook {
     pub const EGRESS: Handle = Handle::new(0xffff, 0xfff3);
 
     /// The word that tc has for it.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ingress => "ingress",
             Self::Clsact => "clsact",
         }
-    }
-}
-
-/// What the hooks of a device have seen, as Linux counts it: only where there are filters to be asked (in chain 0), and both
-/// hooks of clsact together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HookCounts {
-    /// Packets, and bytes: without the link header of what was received, with all headers of the segments of what is sent.
-    pub seen: Tally,
-    /// Packets that filters have dropped.
-    pub drops: u64,
-}
-
-impl HookCounts {
-    /// Adds what another has counted.
-    pub const fn add(&mut self, more: Self) {
-        self.seen = self.seen.plus(more.seen);
-        self.drops += more.drops;
     }
 }
 

@@ -13,11 +13,13 @@ use super::{Device, Hook, blocks};
 use crate::action::{CHAIN_MAX, Ways};
 use crate::ast::{At, ChainCommand, FilterCommand, Place, Target, Verb};
 use crate::command::stab::average_of;
-use crate::command::{Failure, USAGE};
 use crate::diagnostic::{Diagnostic, code};
-use crate::filter::{self, Said, Shown, Where, protocol};
+use crate::failure::{Failure, USAGE};
+use crate::filter::{self, Shown, Where};
 use crate::lex::Word;
 use crate::out::Out;
+use crate::protocol;
+use crate::said::Said;
 use crate::source::Source;
 
 /// The hooks have this major number.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::command::{Failure, whole};
+use crate::command::whole;
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::Failure;
 use crate::lex::Word;
 use crate::source::Source;
 use crate::suggest::closest;

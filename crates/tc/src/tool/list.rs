@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use txweir_core::Handle;
 use txweir_core::classify::filter::BlockId;
+use txweir_core::path::entry::HookCounts;
 use txweir_core::path::tree::Place as At;
 use txweir_core::sched::node::Node;
 
 use super::session::Session;
-use super::{Device, Flags, Hook, HookCounts, actions, blocks, filters};
+use super::{Device, Flags, Hook, actions, blocks, filters};
 use crate::action::Ways;
 use crate::ast::{ChainCommand, ClassCommand, Command, FilterCommand, Place, QdiscCommand, Target};
-use crate::command::{Failure, UNPARSABLE};
+use crate::failure::{Failure, UNPARSABLE};
 use crate::json::{self, Object};
 use crate::show::{self, Classes, Form};
 use crate::source::Source;

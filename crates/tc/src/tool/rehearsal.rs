@@ -16,18 +16,11 @@ use super::save::{filter_lines, own_actions, shared_lines};
 use super::session::Done;
 use super::{Device, Devices, Flags, Hook, LinkLine, Outcome, SwapDone, blocks};
 use crate::ast::Place;
-use crate::command::{self, Change as Said, REFUSED};
+use crate::command::{self, Change as Said};
+use crate::failure::REFUSED;
 use crate::plan::{self, Change};
+use crate::queued::{Queued, enqueue};
 use crate::show;
-
-/// A packet that waits, and where: below which class, in which qdisc.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Queued {
-    pub(crate) parent: Handle,
-    pub(crate) handle: Handle,
-    pub(crate) kind: &'static str,
-    pub(crate) meta: Meta,
-}
 
 /// Copies of devices, made as they are asked for.
 pub(super) struct Rehearsal<'a> {
@@ -313,31 +306,4 @@ fn kinds(trees: &Trees<'_>) -> Vec<(Handle, Handle, &'static str)> {
     let mut all = Vec::new();
     trees.visit(&mut |place, node| all.push((place.parent, node.handle(), node.qdisc().spec().kind)));
     all
-}
-
-/// Puts packets into a tree; for each, where it waits, `None` if there was no room.
-pub(super) fn enqueue(tree: &mut Tree, cx: &mut Cx, metas: &[Meta]) -> Vec<Option<Queued>> {
-    let leaves = |tree: &Tree| {
-        let mut all = Vec::new();
-        tree.visit(&mut |place, node| {
-            if node.qdisc().spec().classes.is_none() && node.qdisc().classes().is_empty() {
-                let kind = node.qdisc().spec().kind;
-                all.push((place.parent, node.handle(), kind, node.books().queued.packets));
-            }
-        });
-        all
-    };
-    let mut places = Vec::with_capacity(metas.len());
-    let mut before = leaves(tree);
-    for meta in metas {
-        let now = cx.now;
-        if let Some(p) = cx.pool.alloc(*meta, now) {
-            tree.root_mut().enqueue(p, cx);
-        }
-        let after = leaves(tree);
-        let grown = before.iter().zip(&after).find(|(b, a)| a.3 > b.3).map(|(_, a)| *a);
-        places.push(grown.map(|(parent, handle, kind, _)| Queued { parent, handle, kind, meta: *meta }));
-        before = after;
-    }
-    places
 }

@@ -8,7 +8,8 @@ use txweir_core::{Handle, Tree};
 
 use super::{Devices, Hook, blocks};
 use crate::action;
-use crate::filter::{self, protocol};
+use crate::filter;
+use crate::protocol;
 use crate::show;
 
 /// The lines that make the qdiscs of every device as they are now, without loss, and their filters and actions: give them

@@ -6,12 +6,13 @@ use txweir_core::{ConfigError, Handle};
 
 use super::{Devices, Flags, HELP, Outcome, actions, apply, blocks, filters, list};
 use crate::ast::{Command, Verb};
-use crate::command::{self, Change, Failure, UNPARSABLE, engine};
+use crate::command::{self, Change, engine};
 use crate::diagnostic::{Diagnostic, code};
+use crate::failure::{Failure, UNPARSABLE};
 use crate::lex::{Line, Word};
-use crate::policy::{bare_rates, estimator};
 use crate::source::Source;
 use crate::suggest::closest;
+use crate::warning::{bare_rates, estimator, ignored_words};
 
 /// A line that changed a device.
 pub(super) struct Done {
@@ -89,7 +90,7 @@ impl<'a> Session<'a> {
             for warning in bare_rates(source, qdisc)
                 .into_iter()
                 .chain(estimator(source, qdisc))
-                .chain(apply::warnings(source, qdisc))
+                .chain(ignored_words(source, qdisc))
             {
                 self.say(&warning);
             }

@@ -47,7 +47,7 @@ impl Skbmod {
             link[12..].copy_from_slice(&self.etype.map_or([t0, t1], u16::to_be_bytes));
         }
         if self.ecn {
-            headers::set_ce(packet.frame.bytes_mut(), &packet.headers);
+            headers::set_ce(packet.frame.bytes_mut(), packet.headers.network_header());
         }
         packet.rewritten(0);
         control

@@ -38,7 +38,7 @@ pub const DEPTH_MAX: usize = 8;
 /// Keys of one filter, at most: what tc has room for.
 pub const KEYS_MAX: usize = 128;
 /// Buckets of one table, at most.
-pub const DIVISOR_MAX: u16 = 256;
+pub(crate) const DIVISOR_MAX: u16 = 256;
 /// Filters that one walk looks at, at most. Tables that link to tables can be gone through once for each way that leads there,
 /// which is more than a packet may cost; no walk through filters that are each looked at once comes near.
 pub const STEPS_MAX: u32 = 1 << 20;

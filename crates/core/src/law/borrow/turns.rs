@@ -41,23 +41,18 @@ const PRICE_MAX: u64 = 1 << 62;
 impl Borrow {
     /// True if nobody is active.
     #[inline]
-    pub const fn is_idle(&self) -> bool {
+    pub(crate) const fn is_idle(&self) -> bool {
         self.leaves == 0
-    }
-    /// True if a leaf is active: it has had packets since it was last deactivated.
-    #[inline]
-    pub fn is_active(&self, i: usize) -> bool {
-        self.hot[i].active != 0
     }
     /// How many leaves are active.
     #[inline]
-    pub const fn active_leaves(&self) -> u32 {
+    pub(crate) const fn active_leaves(&self) -> u32 {
         self.leaves
     }
 
     /// A leaf has its first packet.
     #[inline(never)]
-    pub fn activate(&mut self, i: usize) {
+    pub(crate) fn activate(&mut self, i: usize) {
         if self.hot[i].active == 0 {
             self.hot[i].active = 1 << self.cold[i].prio;
             self.leaves += 1;
@@ -67,7 +62,7 @@ impl Borrow {
 
     /// A leaf has no packets any longer. Twice is as good as once.
     #[inline(never)]
-    pub fn deactivate(&mut self, i: usize) {
+    pub(crate) fn deactivate(&mut self, i: usize) {
         if self.hot[i].active != 0 {
             self.leave(i);
             self.hot[i].active = 0;
@@ -94,7 +89,7 @@ impl Borrow {
 
     /// The first level from `from` on where somebody is due or stands in a row.
     #[inline]
-    pub fn next_level(&self, from: usize) -> Option<usize> {
+    pub(crate) fn next_level(&self, from: usize) -> Option<usize> {
         // Past the last level nothing is left of the mask.
         let left = u32::from(self.level_mask | self.due_mask) & (u32::MAX << from);
         (left != 0).then_some(left.trailing_zeros() as usize)
@@ -102,7 +97,7 @@ impl Borrow {
 
     /// Looks at those of a level that are due.
     #[inline]
-    pub fn serve_due(&mut self, level: usize, now: Instant) {
+    pub(crate) fn serve_due(&mut self, level: usize, now: Instant) {
         if self.due_mask >> level & 1 != 0 {
             self.look_at_due(level, now);
         }
@@ -131,7 +126,7 @@ impl Borrow {
 
     /// When the next class is due, or earlier, if all that were due have been served.
     #[inline]
-    pub fn next_due(&self) -> Option<Instant> {
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.wheel.next()
     }
 
@@ -280,7 +275,7 @@ impl Borrow {
 
     /// Times that a class ran out of its ceiling's tokens since this was last asked.
     #[inline]
-    pub const fn take_overlimits(&mut self) -> u32 {
+    pub(crate) const fn take_overlimits(&mut self) -> u32 {
         core::mem::replace(&mut self.overlimits, 0)
     }
 

@@ -1,13 +1,13 @@
 //! Changes of the DS field in the bytes of a packet, where its headers were read.
 
-use super::{Headers, L3, be16};
+use super::{L3, Network, be16};
 use crate::packet::checksum;
 
-/// Sets the DSCP to 0 in the bytes that `h` was read from and leaves the ECN field (RFC 2474 section 3). What is not IP
+/// Sets the DSCP to 0 of the IP header at `n` and leaves the ECN field (RFC 2474 section 3). What is not IP
 /// stays as it is. IPv4's header checksum is updated as for `set_ce`.
-pub fn clear_dscp(bytes: &mut [u8], h: &Headers) {
-    let Some(ip) = h.l3_offset.and_then(|at| bytes.get_mut(usize::from(at)..)) else { return };
-    match h.l3 {
+pub fn clear_dscp(bytes: &mut [u8], n: Network) {
+    let Some(ip) = n.offset.and_then(|at| bytes.get_mut(usize::from(at)..)) else { return };
+    match n.l3 {
         L3::Ipv4 => {
             let Some([version, tos, .., c0, c1]) = ip.first_chunk_mut::<12>() else { return };
             let (old, new) = (be16(*version, *tos), be16(*version, *tos & 3));
@@ -27,15 +27,15 @@ pub fn clear_dscp(bytes: &mut [u8], h: &Headers) {
     }
 }
 
-/// Sets the ECN field to CE in the bytes that `h` was read from, if the transport takes marks: true if the
+/// Sets the ECN field to CE of the IP header at `n`, if the transport takes marks: true if the
 /// packet says CE afterwards. A packet that is Not-ECT or not IP stays as it is, and the answer is false
 /// (RFC 3168 section 5: CE must not be set on a packet that is not ECN-capable).
 ///
-/// The field is read from the bytes, not from `h`. IPv4's header checksum is updated, not computed anew, so
+/// The field is read from the bytes, not from what was read before. IPv4's header checksum is updated, not computed anew, so
 /// that a wrong one stays wrong (RFC 1624, equation 3).
-pub fn set_ce(bytes: &mut [u8], h: &Headers) -> bool {
-    let Some(ip) = h.l3_offset.and_then(|at| bytes.get_mut(usize::from(at)..)) else { return false };
-    match h.l3 {
+pub fn set_ce(bytes: &mut [u8], n: Network) -> bool {
+    let Some(ip) = n.offset.and_then(|at| bytes.get_mut(usize::from(at)..)) else { return false };
+    match n.l3 {
         L3::Ipv4 => {
             let Some([version, tos, .., c0, c1]) = ip.first_chunk_mut::<12>() else { return false };
             if *version >> 4 != 4 || *tos & 3 == 0 {

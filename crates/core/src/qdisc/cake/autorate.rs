@@ -15,13 +15,13 @@ pub const fn mean(old: u64, sample: u64, shift: u32) -> u64 {
 }
 
 /// As `mean`, quick (1 in 4) one way and slow (1 in 256) the other.
-pub const fn lopsided(old: u64, sample: u64, quick: bool) -> u64 {
+pub(crate) const fn lopsided(old: u64, sample: u64, quick: bool) -> u64 {
     mean(old, sample, if quick { 2 } else { 8 })
 }
 
 /// The estimate.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     last: Option<Instant>,
     /// Mean gap, ns.
     gap: u64,

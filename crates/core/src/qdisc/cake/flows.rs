@@ -104,7 +104,7 @@ impl Turns {
 
 /// Which list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rota {
+pub(crate) enum Rota {
     /// Flows that have just begun.
     New,
     /// Flows that have used up a turn.
@@ -155,7 +155,7 @@ pub const SPARSE: usize = 0;
 /// See `SPARSE`.
 pub const BULK: usize = 1;
 /// See `SPARSE`.
-pub const DECAYING: usize = 2;
+pub(crate) const DECAYING: usize = 2;
 
 /// `65535 / n`: a turn is divided by the number of flows that the busier host has, without a division.
 static PARTS: [u16; FLOWS + 1] = parts();
@@ -358,7 +358,7 @@ impl Flows {
 
     /// A flow's turn is used up: it gets another and goes to the end of the old ones.
     #[inline]
-    pub fn rotate(&mut self, mode: FlowMode, f: usize, rota: Rota, quantum: u32, rng: &mut Rng) {
+    pub(crate) fn rotate(&mut self, mode: FlowMode, f: usize, rota: Rota, quantum: u32, rng: &mut Rng) {
         if self.flows[f].place == Place::Sparse {
             if self.flows[f].packets.is_empty() {
                 // It keeps its debt, and counts as sparse until something comes.
@@ -395,7 +395,7 @@ impl Flows {
 
     /// Whether any flow counts as sparse or bulk: only then may something wait here.
     #[inline]
-    pub const fn is_active(&self) -> bool {
+    pub(crate) const fn is_active(&self) -> bool {
         self.counts[SPARSE] + self.counts[BULK] > 0
     }
 }

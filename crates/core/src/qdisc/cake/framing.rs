@@ -30,7 +30,7 @@ impl Sizes {
     }
 
     /// Mean bytes in front of the network header.
-    pub const fn mean_offset(&self) -> u32 {
+    pub(crate) const fn mean_offset(&self) -> u32 {
         (self.offset + 0x8000) >> 16
     }
 

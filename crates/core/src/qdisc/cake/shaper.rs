@@ -28,7 +28,7 @@ impl Pace {
         pace
     }
     /// Whether nothing takes any time.
-    pub const fn is_unlimited(self) -> bool {
+    pub(crate) const fn is_unlimited(self) -> bool {
         self.mult == 0
     }
     /// The time for `len` bytes, rounded down. 32 bits by 34 bits does not fit 64, but no packet is that long: the
@@ -41,7 +41,7 @@ impl Pace {
 
 /// The schedule of the whole link.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     pub pace: Pace,
     /// When the next packet may leave.
     next: Instant,

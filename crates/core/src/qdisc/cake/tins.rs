@@ -5,7 +5,7 @@ use crate::packet::meta::Meta;
 use crate::qdisc::cake::config::Diffserv;
 
 /// Most tins.
-pub const TINS_MAX: usize = 8;
+pub(crate) const TINS_MAX: usize = 8;
 
 /// What a mode makes of the link.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Diffserv {
 }
 
 /// The DSCP that a packet counts as: ARP is network control.
-pub fn dscp_of(m: &Meta) -> u8 {
+pub(crate) fn dscp_of(m: &Meta) -> u8 {
     match m.protocol {
         crate::packet::headers::ethertype::ARP => 56,
         _ => m.ds >> 2,

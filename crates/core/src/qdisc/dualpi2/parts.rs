@@ -32,7 +32,7 @@ pub struct Parts {
 impl Parts {
     /// With room for so many packets. Memory: a quarter of a byte each, up to the next power of
     /// two.
-    pub fn with_room(packets: u32) -> Self {
+    pub(crate) fn with_room(packets: u32) -> Self {
         let words = (packets as usize).div_ceil(IN_WORD).next_power_of_two();
         Self { words: vec![0; words], head: 0, tail: 0 }
     }

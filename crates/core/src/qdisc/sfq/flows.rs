@@ -82,7 +82,7 @@ impl Flows {
         Some(self.buckets[bucket as usize]).filter(|f| *f != NIL)
     }
     /// Whether no slot is free.
-    pub const fn all_in_use(&self) -> bool {
+    pub(crate) const fn all_in_use(&self) -> bool {
         self.free == NIL
     }
     /// What is known of a flow.
@@ -92,7 +92,7 @@ impl Flows {
     }
     /// The same, to change what it may send.
     #[inline]
-    pub fn flow_mut(&mut self, f: u32) -> &mut Flow {
+    pub(crate) fn flow_mut(&mut self, f: u32) -> &mut Flow {
         &mut self.slots[f as usize]
     }
     /// Gives a bucket a free slot, last on the ring, with what it may send; a packet must follow.
@@ -117,14 +117,14 @@ impl Flows {
     }
     /// The flow at the front is now last.
     #[inline]
-    pub fn rotate(&mut self) {
+    pub(crate) fn rotate(&mut self) {
         if let Some(front) = self.front() {
             self.tail = front;
         }
     }
     /// Frees the slot of the flow at the front, in which nothing waits any more.
     #[inline]
-    pub fn close_front(&mut self) {
+    pub(crate) fn close_front(&mut self) {
         let Some(f) = self.front() else { return };
         let Flow { turn, bucket, .. } = self.slots[f as usize];
         match f == self.tail {
@@ -179,7 +179,7 @@ impl Flows {
         Some(p)
     }
     /// Marks the oldest packet of a flow, if there is one and it can be.
-    pub fn mark_front(&self, f: u32, cx: &mut Cx) -> bool {
+    pub(crate) fn mark_front(&self, f: u32, cx: &mut Cx) -> bool {
         self.slots[f as usize].packets.with_front(|p| cx.mark(p, MarkReason::Congested)).unwrap_or(false)
     }
     #[inline]
@@ -228,7 +228,7 @@ impl Flows {
     }
     /// Hands out every packet of the flows whose buckets are below this one, flow by flow from the front of the ring, and
     /// frees their slots; how many. The others keep their places on the ring.
-    pub fn drain_below(&mut self, bucket: u32, out: &mut List, pool: &mut Pool) -> u32 {
+    pub(crate) fn drain_below(&mut self, bucket: u32, out: &mut List, pool: &mut Pool) -> u32 {
         let mut packets = 0;
         for _ in 0..self.in_use {
             let Some(f) = self.front() else { break };

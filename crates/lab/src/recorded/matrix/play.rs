@@ -13,10 +13,10 @@ use super::book::{Book, Clerk, Left, jain, plain, shares};
 use super::line::{Completion, Kind, Latency, POINTS, Run, Samples, Topology, Window};
 use crate::app::{App, Pace};
 use crate::cpu::Cpu;
-use crate::frame::ETHERNET;
 use crate::link::LinkConfig;
 use crate::net::{Net, Single};
 use crate::nic::NicConfig;
+use crate::tagged::ETHERNET;
 use crate::tcp::{EcnMode, More, TcpConfig};
 
 /// Policies were applied so long before time 0 of a run.

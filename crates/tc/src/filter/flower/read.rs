@@ -9,11 +9,13 @@ use txweir_core::classify::packet::PortId;
 use txweir_core::packet::headers::ethertype;
 
 use super::{DEPTHS, HW_CLASS, LSE, PPP};
-use crate::command::Failure;
 use crate::diagnostic::code;
-use crate::filter::{Said, Where, protocol};
+use crate::failure::Failure;
+use crate::filter::Where;
 use crate::language::uint;
 use crate::lex::Word;
+use crate::protocol;
+use crate::said::Said;
 
 type Done = Result<(), Failure>;
 

@@ -1,0 +1,496 @@
+//! The jobs of `txweir bench`: paths of the engine, and the queues of others.
+
+mod filters;
+mod handed;
+mod path;
+mod shared;
+
+use std::hint::black_box;
+use std::time::Instant as Clock;
+
+use txweir_core::base::rng::Rng;
+use txweir_core::text::value::Words;
+use txweir_core::{Ecn, Handle, Instant, Meta, PathConfig, Role, TxPath};
+
+use crate::common::{lock, spread};
+use path::{Run, Sink, bursts, bursts_of, made, paced, path};
+
+pub use path::BURST;
+
+/// A named job, and whether it is ours or somebody else's queue.
+#[derive(Debug)]
+pub struct Job {
+    /// The name to ask for, that of the instruction table.
+    pub name: &'static str,
+    /// One line.
+    pub about: &'static str,
+    /// It is no path of the engine: a queue of another crate, or a yardstick.
+    pub peer: bool,
+    make: fn() -> Run,
+}
+
+/// All that can be timed. The names are those of the instruction table.
+pub const JOBS: &[Job] = &[
+    Job { name: "fifo-direct", about: "pfifo, empty: direct dispatch", peer: false, make: || idle(true) },
+    Job {
+        name: "fifo-direct-nobql",
+        about: "the same without a byte limit",
+        peer: false,
+        make: || idle(false),
+    },
+    Job {
+        name: "handoff-direct",
+        about: "a queue that threads share, idle, no byte limit: direct dispatch",
+        peer: false,
+        make: handed::direct,
+    },
+    Job { name: "handoff-burst", about: "the same, a burst in one turn", peer: false, make: handed::bursts },
+    Job {
+        name: "handoff-owner",
+        about: "the same, one at a time by its owner",
+        peer: false,
+        make: || handed::owner(false),
+    },
+    Job { name: "handoff-owner-32", about: "bursts by its owner", peer: false, make: || handed::owner(true) },
+    Job { name: "handoff-listed", about: "through its admission list", peer: false, make: handed::listed },
+    Job { name: "fifo-queued", about: "pfifo, 64 packets standing", peer: false, make: fifo },
+    Job { name: "prio-3", about: "prio, 3 bands at random", peer: false, make: || prio(3) },
+    Job { name: "prio-16", about: "prio, 16 bands at random", peer: false, make: || prio(16) },
+    Job {
+        name: "cake",
+        about: "cake at 400 Gbit/s, 3 tins, 1024 flows x 4 packets",
+        peer: false,
+        make: cake,
+    },
+    Job { name: "fq_codel-1k", about: "fq_codel, 1024 flows x 4 packets", peer: false, make: fq_codel_1k },
+    Job {
+        name: "fq_codel-100k",
+        about: "fq_codel, 100 000 flows x 4 packets (65 536 queues)",
+        peer: false,
+        make: fq_codel_100k,
+    },
+    Job { name: "pie", about: "pie, 64 packets standing, below its target", peer: false, make: pie },
+    Job {
+        name: "dualpi2",
+        about: "dualpi2, 64 packets standing, half of them in each queue, below its target",
+        peer: false,
+        make: dualpi2,
+    },
+    Job { name: "sfq-1k", about: "sfq, 1024 flows x 4 packets", peer: false, make: sfq_1k },
+    Job {
+        name: "rough",
+        about: "rough, 256 packets standing, one in four a TCP control segment",
+        peer: false,
+        make: rough,
+    },
+    Job {
+        name: "skbprio",
+        about: "skbprio, 256 packets standing, 64 levels at random",
+        peer: false,
+        make: skbprio,
+    },
+    Job { name: "drr-1k", about: "drr, 1000 classes x 4 packets", peer: false, make: drr_1k },
+    Job { name: "ets", about: "ets, 16 bands at random, 4 of them strict", peer: false, make: ets },
+    Job {
+        name: "fq-20k",
+        about: "fq, 20 000 flows of 2 packets, each paced: 10 million packets a second",
+        peer: false,
+        make: || paced(20_000),
+    },
+    Job {
+        name: "fq-1m",
+        about: "the same with a million flows: the memory, not the code",
+        peer: false,
+        make: || paced(1_000_000),
+    },
+    Job {
+        name: "htb-1k",
+        about: "htb, 1000 leaves x 4 packets that borrow from one class",
+        peer: false,
+        make: || htb(1_000),
+    },
+    Job { name: "htb-10k", about: "the same with 10 000 leaves", peer: false, make: || htb(10_000) },
+    Job {
+        name: "tbf",
+        about: "tbf over bfifo, 64 packets standing, never out of tokens",
+        peer: false,
+        make: tbf,
+    },
+    Job {
+        name: "tbf-shared",
+        about: "the same with a shared rate that nobody else has",
+        peer: false,
+        make: tbf_shared,
+    },
+    Job {
+        name: "lease",
+        about: "the law of that alone: a lease for each burst",
+        peer: false,
+        make: || shared::lease(false),
+    },
+    Job {
+        name: "lease-2",
+        about: "the same, while a thread on another processor leases from the same rate",
+        peer: false,
+        make: || shared::lease(true),
+    },
+    Job { name: "red", about: "red over bfifo, 64 packets standing, below min", peer: false, make: red },
+    Job {
+        name: "netem",
+        about: "netem with a constant delay, 1024 packets standing in the deadline wheel",
+        peer: false,
+        make: netem,
+    },
+    Job {
+        name: "flower-1",
+        about: "one flower filter, which each packet meets",
+        peer: false,
+        make: || filters::flower(1),
+    },
+    Job { name: "flower-10", about: "ten of one mask, at random", peer: false, make: || filters::flower(10) },
+    Job {
+        name: "flower-10k",
+        about: "10 000 of one mask, at random",
+        peer: false,
+        make: || filters::flower(10_000),
+    },
+    Job {
+        name: "flower-add-1k",
+        about: "one flower filter more, then none again after 1000",
+        peer: false,
+        make: || filters::add(1_000),
+    },
+    Job {
+        name: "flower-add-100k",
+        about: "the same after 100 000",
+        peer: false,
+        make: || filters::add(100_000),
+    },
+    Job {
+        name: "flower-add-1m",
+        about: "the same after a million",
+        peer: false,
+        make: || filters::add(1_000_000),
+    },
+    Job {
+        name: "u32-1",
+        about: "one u32 filter of two words, which each packet meets",
+        peer: false,
+        make: filters::u32_one,
+    },
+    Job {
+        name: "u32-256",
+        about: "a hash table of 256 filters, at random",
+        peer: false,
+        make: filters::u32_table,
+    },
+    Job { name: "basic-1", about: "one basic filter of one condition", peer: false, make: filters::basic },
+    Job { name: "bpf-1", about: "one program of six instructions", peer: false, make: filters::bpf },
+    Job { name: "rtrb", about: "single-producer ring, crate rtrb", peer: true, make: rtrb_ring },
+    Job {
+        name: "ArrayQueue",
+        about: "multi-producer ring, crate crossbeam-queue",
+        peer: true,
+        make: array_queue,
+    },
+    Job {
+        name: "Mutex<VecDeque>",
+        about: "the standard library's, one lock per operation",
+        peer: true,
+        make: locked_deque,
+    },
+    Job {
+        name: "make-meta",
+        about: "yardstick: making a packet's metadata and handing it over, which every job above does too",
+        peer: true,
+        make: make_meta,
+    },
+    Job {
+        name: "cache-miss",
+        about: "yardstick: one load from 64 MB whose address depends on the last",
+        peer: true,
+        make: cache_miss,
+    },
+    Job {
+        name: "multiply-xor",
+        about: "yardstick: one step of multiply and exclusive or that depends on the last: 4 cycles",
+        peer: true,
+        make: chain,
+    },
+];
+
+fn idle(bql: bool) -> Run {
+    path("pfifo", "", 1024, bql, 0, vec![(0, 1)])
+}
+
+fn fifo() -> Run {
+    path("pfifo", "", 1024, true, 64, vec![(0, 1)])
+}
+
+fn prio(bands: u32) -> Run {
+    let map: String = (0..16).map(|i| format!(" {}", i % bands)).collect();
+    path(
+        "prio",
+        &format!("bands {bands} priomap{map}"),
+        4096,
+        true,
+        256,
+        draw(1 << 16, |r| (r.below(16) as u32, 0)),
+    )
+}
+
+/// Packets of 64 bytes at a rate at which a burst takes less time than until the next: every step of cake but the wait.
+fn cake() -> Run {
+    let flows = draw(1 << 16, |r| (0, r.below(1024) as u32));
+    path("cake", "bandwidth 400gbit memlimit 100mb rtt 100s", 8192, true, 4096, flows)
+}
+
+/// The classes of `drr_1k`.
+const CLASSES: u16 = 1000;
+
+/// A path with a root of this kind and a class for each number, told by `class`: the one above it and its options.
+fn with_classes<'a>(
+    kind: &str,
+    pool: usize,
+    count: u16,
+    class: impl Fn(u16) -> (u16, &'a [&'a str]),
+) -> TxPath<u64> {
+    let config = PathConfig { pool, role: Role::Forwarder, ..PathConfig::default() };
+    let made = TxPath::new(config).map_err(|e| e.to_string());
+    let made = made.and_then(|p| p.with_qdisc(kind, &[]).map_err(|e| e.to_string()));
+    let mut path = made.unwrap_or_else(|e| unreachable!("a benchmark's own options are right: {e}"));
+    let major = path.tree().root().handle().major();
+    path.configure(Instant::ZERO, &mut Sink::default(), |tree, cx| {
+        for minor in 1..=count {
+            let (above, words) = class(minor);
+            let (above, id) = (Handle::new(major, above), Handle::new(major, minor));
+            if let Err(e) = tree.add_class(above, id, None, &mut Words::new(words), cx) {
+                unreachable!("a benchmark's own classes are right: {e}");
+            }
+        }
+    });
+    path
+}
+
+fn drr_1k() -> Run {
+    let path = with_classes("drr", 8192, CLASSES, |_| (0, &[]));
+    let root = path.tree().root().handle();
+    let classes = draw(1 << 16, |r| (root.0 + 1 + r.below(CLASSES.into()) as u32, 0));
+    bursts(path, 4 * u64::from(CLASSES), classes)
+}
+
+fn ets() -> Run {
+    let map: String = (0..16).map(|i| format!(" {i}")).collect();
+    let options = format!("bands 16 strict 4 quanta 1000 1500 3000 6000 priomap{map}");
+    path("ets", &options, 4096, true, 256, draw(1 << 16, |r| (r.below(16) as u32, 0)))
+}
+
+fn fq_codel_1k() -> Run {
+    let flows = draw(1 << 16, |r| (0, (r.below(1024) << 22) as u32));
+    path("fq_codel", "", 8192, true, 4096, flows)
+}
+
+fn fq_codel_100k() -> Run {
+    let mut rng = Rng::new(2);
+    let hashes: Vec<u32> = (0..100_000).map(|_| rng.next_u64() as u32).collect();
+    let flows = draw(1 << 20, |r| (0, hashes[r.below(100_000) as usize]));
+    path("fq_codel", "flows 65536 limit 1000000 memory_limit 1gb", 500_000, true, 400_000, flows)
+}
+
+fn pie() -> Run {
+    path("pie", "limit 1000", 1024, true, 64, vec![(0, 1)])
+}
+
+fn dualpi2() -> Run {
+    // One in two is of a scalable sender, which one bit of the hash says.
+    let packets = draw(1 << 16, |r| (0, r.next_u64() as u32));
+    bursts_of(made("dualpi2", "limit 1000", 1024, true), 64, packets, |m| {
+        let ecn = if m.hash & 1 == 0 { Ecn::Ect1 } else { Ecn::NotEct };
+        m.ecn(ecn)
+    })
+}
+
+fn sfq_1k() -> Run {
+    let flows = draw(1 << 16, |r| (0, (r.below(1024) << 22) as u32));
+    path("sfq", "limit 20000 flows 1024 divisor 1024", 8192, true, 4096, flows)
+}
+
+fn rough() -> Run {
+    // One in four is a control segment, which one bit of the hash says.
+    let packets = draw(1 << 16, |r| (0, r.next_u64() as u32));
+    bursts_of(made("rough", "limit 1000", 4096, true), 256, packets, |mut m| {
+        m.tcp_control = m.hash & 3 == 0;
+        m
+    })
+}
+
+fn skbprio() -> Run {
+    path("skbprio", "limit 1000", 4096, true, 256, draw(1 << 16, |r| (r.below(64) as u32, 0)))
+}
+
+/// Leaves that have used up their own rates, below one class that has not.
+fn htb(leaves: u16) -> Run {
+    const ABOVE: &[&str] = &["rate", "1tbit", "burst", "1gb", "cburst", "1gb"];
+    const LEAF: &[&str] =
+        &["rate", "8kbit", "ceil", "1tbit", "burst", "100", "cburst", "1gb", "quantum", "1514"];
+    let path = with_classes("htb", 1 << 17, leaves + 1, |minor| match minor {
+        1 => (0, ABOVE),
+        _ => (1, LEAF),
+    });
+    let root = path.tree().root().handle();
+    let packets = draw(1 << 16, |r| (root.0 + 2 + r.below(leaves.into()) as u32, 0));
+    bursts(path, 4 * u64::from(leaves), packets)
+}
+
+fn tbf() -> Run {
+    path("tbf", "rate 1tbit burst 1mb limit 100mb", 1024, true, 64, vec![(0, 1)])
+}
+
+fn tbf_shared() -> Run {
+    path("tbf", "rate 1tbit burst 1mb limit 100mb shared up", 1024, true, 64, vec![(0, 1)])
+}
+
+fn red() -> Run {
+    path("red", "limit 1mb min 100kb max 300kb avpkt 64 burst 3000", 1024, true, 64, vec![(0, 1)])
+}
+
+fn netem() -> Run {
+    // A packet is due 10 bursts after its own, and its turn comes after 32.
+    path("netem", "delay 1us limit 2000", 4096, true, 1024, vec![(0, 1)])
+}
+
+fn draw(n: usize, mut f: impl FnMut(&mut Rng) -> (u32, u32)) -> Vec<(u32, u32)> {
+    let mut rng = Rng::new(1);
+    (0..n).map(|_| f(&mut rng)).collect()
+}
+
+/// Bursts through a queue of somebody else's that carries the same 60 bytes of metadata.
+fn peer<Q: 'static>(mut q: Q, push: fn(&mut Q, Meta), pop: fn(&mut Q) -> Option<Meta>) -> Run {
+    Box::new(move |packets| {
+        for _ in 0..packets / BURST {
+            for i in 0..BURST {
+                push(&mut q, Meta::new(64).hash(i as u32));
+            }
+            for _ in 0..BURST {
+                black_box(pop(&mut q).map(|m| m.hash));
+            }
+        }
+    })
+}
+
+fn rtrb_ring() -> Run {
+    let ring = rtrb::RingBuffer::<Meta>::new(1024);
+    peer(
+        ring,
+        |q, m| {
+            let _ = q.0.push(m);
+        },
+        |q| q.1.pop().ok(),
+    )
+}
+
+fn array_queue() -> Run {
+    let queue = crossbeam_queue::ArrayQueue::<Meta>::new(1024);
+    peer(
+        queue,
+        |q, m| {
+            let _ = q.push(m);
+        },
+        |q| q.pop(),
+    )
+}
+
+fn locked_deque() -> Run {
+    let queue = std::sync::Mutex::new(std::collections::VecDeque::<Meta>::with_capacity(1024));
+    peer(queue, |q, m| lock(q).push_back(m), |q| lock(q).pop_front())
+}
+
+/// What the jobs do besides queueing.
+fn make_meta() -> Run {
+    let kinds = [(0, 1)];
+    Box::new(move |packets| {
+        for i in 0..packets {
+            let (priority, hash) = kinds[i as usize & (black_box(kinds.len()) - 1)];
+            black_box(&Meta::new(64).priority(priority).hash(hash));
+        }
+    })
+}
+
+/// A walk through 64 MB in one random cycle (Sattolo's shuffle), one load after the other.
+fn cache_miss() -> Run {
+    let mut next: Vec<u32> = (0..16 << 20).collect();
+    let mut rng = Rng::new(3);
+    for i in (1..next.len()).rev() {
+        next.swap(i, rng.below(i as u64) as usize);
+    }
+    let mut at = 0;
+    Box::new(move |loads| {
+        for _ in 0..loads {
+            at = next[at as usize];
+        }
+        black_box(at);
+    })
+}
+
+/// A chain of multiplication and exclusive or: 3 + 1 cycles a step on every recent x86 and Arm server core.
+fn chain() -> Run {
+    let mut x = 1u64;
+    Box::new(move |steps| {
+        for _ in 0..steps {
+            x = x.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ (x >> 29);
+        }
+        black_box(x);
+    })
+}
+
+/// The times of some jobs.
+#[derive(Clone, Debug)]
+pub struct Times {
+    /// Nanoseconds per packet: for each job, one sample per round.
+    pub samples: Vec<Vec<f64>>,
+    /// The thread was kept on the processor that was asked for.
+    pub pinned: bool,
+}
+
+/// Times these jobs, each once a round, with this many packets in whole bursts, at least one. The
+/// calling thread stays on processor `cpu` from then on, if the system allows it. One more round
+/// comes first and is not counted.
+pub fn time(jobs: &[&Job], rounds: u32, packets: u64, cpu: usize) -> Times {
+    let packets = packets.max(BURST);
+    let pinned = txweir_device::cpu::pin(cpu).is_ok();
+    let mut runs: Vec<Run> = jobs.iter().map(|j| (j.make)()).collect();
+    let mut samples = vec![Vec::new(); jobs.len()];
+    for round in 0..=rounds {
+        for (run, samples) in runs.iter_mut().zip(&mut samples) {
+            let start = Clock::now();
+            run(packets);
+            let ns = start.elapsed().as_nanos() as f64 / (packets / BURST * BURST) as f64;
+            // The first round warms caches and lets the byte limit settle.
+            if round > 0 {
+                samples.push(ns);
+            }
+        }
+    }
+    Times { samples, pinned }
+}
+
+/// Median, least and most cost of the byte limit in nanoseconds per packet, paired by round:
+/// `fifo-direct` less `fifo-direct-nobql`. `None` unless both were timed.
+pub fn byte_limit_share(jobs: &[&Job], samples: &[Vec<f64>]) -> Option<[f64; 3]> {
+    let of = |name: &str| jobs.iter().position(|j| j.name == name).map(|i| &samples[i]);
+    let diff: Vec<f64> =
+        of("fifo-direct")?.iter().zip(of("fifo-direct-nobql")?).map(|(a, b)| a - b).collect();
+    Some(spread(&diff))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_job_moves_its_packets() {
+        for job in JOBS.iter().filter(|j| !["fq_codel-100k", "fq-1m", "cache-miss"].contains(&j.name)) {
+            (job.make)()(BURST * 4);
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Published experiments, run again in virtual time by txweir's own transmit path, and set beside what was
+//! published: every row with its band, and every parameter with where it comes from.
+
+mod bql;
+mod dragonfly;
+mod fairsend;
+mod mqprio;
+mod plot;
+mod prioack;
+
+use std::fmt;
+
+use plot::Plot;
+
+/// A published quantity: a number, or the range that was seen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Published {
+    /// Least.
+    pub low: f64,
+    /// Most; equal to the least if one number was published.
+    pub high: f64,
+}
+
+impl Published {
+    /// One number.
+    pub const fn one(n: f64) -> Self {
+        Self { low: n, high: n }
+    }
+    /// A range.
+    pub const fn range(low: f64, high: f64) -> Self {
+        Self { low, high }
+    }
+    fn middle(self) -> f64 {
+        f64::midpoint(self.low, self.high)
+    }
+}
+
+/// How far a measured value may be from the published one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Band {
+    /// So many percent below the least and above the most.
+    Percent(f64),
+    /// Down to the least over this, up to the most times this.
+    Factor(f64),
+    /// So much below the least and above the most, in the unit of the row.
+    Absolute(f64),
+    /// This or less, whatever was published.
+    AtMost(f64),
+    /// This or more, whatever was published.
+    AtLeast(f64),
+}
+
+impl Band {
+    fn bounds(self, p: Published) -> (f64, f64) {
+        match self {
+            Self::Percent(n) => (p.low * (1.0 - n / 100.0), p.high * (1.0 + n / 100.0)),
+            Self::Factor(f) => (p.low / f, p.high * f),
+            Self::Absolute(n) => (p.low - n, p.high + n),
+            Self::AtMost(n) => (f64::NEG_INFINITY, n),
+            Self::AtLeast(n) => (n, f64::INFINITY),
+        }
+    }
+}
+
+impl fmt::Display for Band {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Percent(n) => write!(f, "+-{n} %"),
+            Self::Factor(n) => write!(f, "{n}x"),
+            Self::Absolute(n) => write!(f, "+-{}", figure(*n)),
+            Self::AtMost(n) => write!(f, "<= {}", figure(*n)),
+            Self::AtLeast(n) => write!(f, ">= {}", figure(*n)),
+        }
+    }
+}
+
+/// One line of the comparison.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Which experiment.
+    pub experiment: &'static str,
+    /// Which case of it.
+    pub row: String,
+    /// What was measured.
+    pub metric: &'static str,
+    /// In which unit.
+    pub unit: &'static str,
+    /// What was published, or what a law says where `law` is set; `None` if nobody has measured it.
+    pub published: Option<Published>,
+    /// The expectation is a law, not a published measurement.
+    pub law: bool,
+    /// What was measured here.
+    pub measured: f64,
+    /// How far it may be off; without anything published it means nothing.
+    pub band: Band,
+    /// The parameter that was fitted on this very row, if one was: then it predicts nothing.
+    pub fitted: Option<&'static str>,
+}
+
+impl Row {
+    /// Measured over published (over the middle of a range); `None` if nothing was published.
+    pub fn ratio(&self) -> Option<f64> {
+        self.published.map(|p| match p.middle() {
+            0.0 => 0.0,
+            m => self.measured / m,
+        })
+    }
+    /// Whether the measured value lies in the band; `None` if nothing was published.
+    pub fn within(&self) -> Option<bool> {
+        let (low, high) = self.band.bounds(self.published?);
+        Some((low..=high).contains(&self.measured))
+    }
+    /// One line of a table below those of `case`.
+    fn line(&self, case: &str) -> String {
+        let shown = if self.row == case { "" } else { self.row.as_str() };
+        let published = match self.published {
+            None => "-".into(),
+            Some(Published { low, high }) if low == high => figure(low),
+            Some(Published { low, high }) => format!("{} - {}", figure(low), figure(high)),
+        };
+        let published = if self.law { format!("law {published}") } else { published };
+        let verdict = match (self.within(), self.fitted) {
+            (None, _) => "not published".into(),
+            (Some(true), None) => "within".into(),
+            (Some(false), None) => "OUTSIDE".into(),
+            (Some(_), Some(what)) => format!("fitted here: {what}"),
+        };
+        let band = if self.published.is_some() { self.band.to_string() } else { "-".into() };
+        format!(
+            "  {shown:26} {:20} {published:>14} {:>9} {:>6} {band:>9}  {verdict}",
+            format!("{} ({})", self.metric, self.unit),
+            figure(self.measured),
+            self.ratio().map_or_else(|| "-".into(), |r| format!("{r:.3}")),
+        )
+    }
+}
+
+/// An experiment that can be run.
+pub struct Experiment {
+    /// The name to ask for.
+    pub name: &'static str,
+    /// One line.
+    pub about: &'static str,
+    /// Where it was published, and where each parameter comes from.
+    pub sources: &'static [&'static str],
+    plot: &'static Plot,
+    run: Run,
+}
+
+/// Runs an experiment, telling what begins.
+type Run = fn(&mut dyn FnMut(&str)) -> Result<Vec<Row>, String>;
+
+/// Every experiment.
+pub const EXPERIMENTS: &[Experiment] =
+    &[bql::EXPERIMENT, fairsend::EXPERIMENT, mqprio::EXPERIMENT, prioack::EXPERIMENT];
+
+/// Runs the experiment of this name, or all; `progress` is told what begins.
+///
+/// # Errors
+/// There is no experiment of that name.
+pub fn run(name: Option<&str>, progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
+    let chosen: Vec<&Experiment> = EXPERIMENTS.iter().filter(|e| name.is_none_or(|n| n == e.name)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name).collect();
+        let given = name.unwrap_or("");
+        return Err(format!("experiment: expected one of {}, given \"{given}\"", names.join(", ")));
+    }
+    let mut rows = Vec::new();
+    for e in chosen {
+        rows.extend((e.run)(progress)?);
+    }
+    Ok(rows)
+}
+
+/// A number with as many digits as are worth reading: `3.11M`, `453K`, `36`, `0.55`.
+fn figure(n: f64) -> String {
+    match n.abs() {
+        a if a >= 9_999_500.0 => format!("{:.1}M", n / 1e6),
+        a if a >= 999_500.0 => format!("{:.2}M", n / 1e6),
+        a if a >= 99_950.0 => format!("{:.0}K", n / 1e3),
+        a if a >= 10_000.0 => format!("{:.1}K", n / 1e3),
+        a if a >= 99.95 => format!("{n:.0}"),
+        a if a >= 9.995 => format!("{n:.1}"),
+        _ => format!("{n:.2}"),
+    }
+}
+
+/// The rows as a picture: SVG, light or dark as its reader is. What was published stands below what was measured.
+pub fn svg(rows: &[Row]) -> String {
+    let of = |e: &'static Experiment| {
+        let its: Vec<&Row> = rows.iter().filter(|r| r.experiment == e.name).collect();
+        (e, its)
+    };
+    let shown: Vec<_> = EXPERIMENTS.iter().map(of).filter(|(_, its)| !its.is_empty()).collect();
+    plot::svg(&shown)
+}
+
+/// The rows as a table for reading, with their sources and a sum.
+pub fn table(rows: &[Row]) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    for e in EXPERIMENTS.iter().filter(|e| rows.iter().any(|r| r.experiment == e.name)) {
+        let _ = writeln!(out, "{}: {}\n", e.name, e.about);
+        let head = ["case", "metric", "published", "measured", "ratio", "band", ""];
+        let _ = writeln!(
+            out,
+            "  {:26} {:20} {:>14} {:>9} {:>6} {:>9}  {}",
+            head[0], head[1], head[2], head[3], head[4], head[5], head[6]
+        );
+        let mut case = "";
+        for r in rows.iter().filter(|r| r.experiment == e.name) {
+            let _ = writeln!(out, "{}", r.line(case));
+            case = &r.row;
+        }
+        out.push('\n');
+        for s in e.sources {
+            let _ = writeln!(out, "  {s}");
+        }
+        out.push('\n');
+    }
+    let published = || rows.iter().filter(|r| r.published.is_some());
+    let predicted: Vec<&Row> = published().filter(|r| r.fitted.is_none()).collect();
+    let within = predicted.iter().filter(|r| r.within() == Some(true)).count();
+    let _ = writeln!(
+        out,
+        "{within} of {} predicted rows within their band; {} rows were used for fitting and predict nothing",
+        predicted.len(),
+        published().count() - predicted.len()
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(published: Published, measured: f64, band: Band) -> Row {
+        Row {
+            experiment: "bql",
+            row: "x".into(),
+            metric: "tps",
+            unit: "1/s",
+            published: Some(published),
+            law: false,
+            measured,
+            band,
+            fitted: None,
+        }
+    }
+
+    #[test]
+    fn bands_are_around_the_published_range() {
+        let within = |published, measured, band| row(published, measured, band).within().unwrap();
+        assert!(within(Published::range(156.0, 194.0), 200.0, Band::Percent(10.0)));
+        assert!(!within(Published::range(156.0, 194.0), 214.0, Band::Percent(10.0)));
+        assert!(within(Published::one(100.0), 51.0, Band::Factor(2.0)));
+        assert!(!within(Published::one(100.0), 49.0, Band::Factor(2.0)));
+        assert!(!within(Published::one(100.0), 102.0, Band::Absolute(1.0)));
+        assert!(within(Published::one(100.0), 9.0, Band::AtMost(9.0)));
+        assert!(!within(Published::one(100.0), 9.1, Band::AtMost(9.0)));
+        assert!(!within(Published::one(100.0), 39.0, Band::AtLeast(40.0)));
+    }
+
+    #[test]
+    fn what_nobody_has_measured_is_not_judged() {
+        let known = row(Published::one(100.0), 100.0, Band::Percent(1.0));
+        let unknown = Row { published: None, ..known.clone() };
+        assert_eq!((unknown.within(), unknown.ratio()), (None, None));
+        assert_eq!(
+            unknown.line("x"),
+            "                             tps (1/s)                         -       100      -         -  not published"
+        );
+        let sum =
+            "1 of 1 predicted rows within their band; 0 rows were used for fitting and predict nothing\n";
+        assert!(table(&[known, unknown]).ends_with(sum));
+    }
+
+    #[test]
+    fn figures_are_short() {
+        let shown = [3_106_943.0, 453_000.0, 63_615.0, 8410.0, 36.04, 0.5].map(figure);
+        assert_eq!(shown, ["3.11M", "453K", "63.6K", "8410", "36.0", "0.50"]);
+    }
+
+    #[test]
+    fn an_unknown_experiment_is_refused() {
+        let err = run(Some("bqll"), &mut |_| {}).unwrap_err();
+        assert_eq!(err, "experiment: expected one of bql, fairsend, mqprio, prio-ack, given \"bqll\"");
+    }
+}

@@ -1,0 +1,315 @@
+//! Host A between two others: its transmit queues, the ways to its peers, and the connections over
+//! them.
+//!
+//! A sends streams to one peer; the other sends streams to A or opens connections to it. All of
+//! them are connections of `txweir-transport`, both ends of each. What leaves A leaves through
+//! core's code: `FairSend` decides whose turn it is on a thread, `rough` which packet of a ring's
+//! queue is next, `Wire` which ring. Peers take no time beside the way; what the second one sends
+//! goes through a queue and a ring of its own.
+
+mod host;
+mod peers;
+
+use txweir_core::base::rng::Rng;
+use txweir_core::model::wire::{Completion, DescriptorCost, WireConfig};
+use txweir_core::{Instant, Nanos, Rate};
+
+use super::egress::Egress;
+use super::link::{Link, Role};
+use super::packet::{HEADERS, MSS, Packet};
+use host::{Message, Thread};
+use txweir_lab::engine::{Engine, Event, Lane, Payload};
+
+/// What an experiment is like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in super::super) struct Setup {
+    /// Streams that A sends.
+    pub(in super::super) senders: u32,
+    /// Streams that are sent to A.
+    pub(in super::super) receivers: u32,
+    /// Clients that open connections to A, one after another.
+    pub(in super::super) clients: u32,
+    /// Segments of the largest unit, of A and of its peer; 1: no TSO.
+    pub(in super::super) unit: [u32; 2],
+    /// Segments that a stream of A has on its way at most, and a stream to A.
+    pub(in super::super) windows: [u32; 2],
+    /// SYN, SYN-ACK and pure ACK are marked.
+    pub(in super::super) prio: bool,
+    /// `net.inet.tcp.fairsend`.
+    pub(in super::super) fairsend: u32,
+    /// A's protocol threads, and its transmit rings.
+    pub(in super::super) threads: u32,
+    pub(in super::super) rings: u16,
+    /// Descriptors of a ring, and hundredths of one that a full frame takes, and a unit.
+    pub(in super::super) ring: u32,
+    pub(in super::super) descriptors: [u32; 2],
+    /// Packets that a ring's queue takes; bytes are 1514 times that.
+    pub(in super::super) limit: u32,
+    /// Segments of the application's next write: it writes when there is room for so many.
+    pub(in super::super) write: u32,
+    /// How late it comes to that at most: so long, or less, by chance.
+    pub(in super::super) late: Nanos,
+    /// Segments of an acknowledgement by A, and by the peers.
+    pub(in super::super) every: [u32; 2],
+    /// What a thread needs for a message of a stream and for each unit that it sends, and for a
+    /// message of a connection that opens or closes.
+    pub(in super::super) costs: [Nanos; 3],
+    /// Seed of the draws.
+    pub(in super::super) seed: u64,
+}
+
+/// What has been done since it was last asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Done {
+    /// Bytes of frames of A's streams that left, headers included.
+    pub(in super::super) sent: u64,
+    /// All bytes of frames that left A, headers included.
+    pub(in super::super) out: u64,
+    /// Payload of streams to A that it has in order.
+    pub(in super::super) received: u64,
+    /// Connections opened and closed.
+    pub(in super::super) connections: u64,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    /// A's line, and the peer's.
+    Line,
+    PeerLine,
+    /// Something reaches the peers, A from the one that A sends to, A from the other.
+    AtPeer,
+    Back,
+    AtA,
+    /// A thread has done what it did.
+    Done,
+    /// A stream's application writes, at first or again.
+    Write,
+    /// A client opens its first connection.
+    Open,
+    /// A timer of A's end of a connection, and of the peer's.
+    Timer,
+    PeerTimer,
+}
+
+impl Payload for What {
+    fn word(self) -> u64 {
+        self as u64
+    }
+}
+
+/// A, its peers, and the ways between them.
+#[derive(Debug)]
+pub(in super::super) struct Machine {
+    setup: Setup,
+    engine: Engine<What>,
+    rng: Rng,
+    egress: Egress,
+    peer: Egress,
+    way: Lane<Packet, What>,
+    back: Lane<Packet, What>,
+    to_a: Lane<Packet, What>,
+    threads: Vec<Thread>,
+    /// A's streams, those to A, and connections of clients, which come and go.
+    links: Vec<Link>,
+    /// Places of connections that are over.
+    free: Vec<u32>,
+    connections: u64,
+}
+
+/// From the end of a frame on the line to the thread that sees it, each way: switch, interrupt, and
+/// the way itself.
+const WAY: Nanos = Nanos::from_micros(50);
+/// Packets of the peer's queue: `ifq` of a device with 512 descriptors, and 16 for each of its 8
+/// processors.
+const PEER_LIMIT: u32 = 640;
+/// Streams and clients begin within so many nanoseconds.
+const STARTS: u64 = 100_000_000;
+
+impl Machine {
+    pub(in super::super) fn new(s: Setup) -> Result<Self, String> {
+        let points = [(66, 100), (1514, s.descriptors[0]), (HEADERS + 4 * MSS, s.descriptors[1])];
+        let cost = DescriptorCost::from_points(&points).map_err(|e| e.to_string())?;
+        let wire = WireConfig {
+            rate: Rate::from_bits(1_000_000_000),
+            ring: s.ring,
+            descriptors: cost,
+            completion: Completion::Every { packets: 16, within: Nanos::from_micros(100) },
+            rings: s.rings,
+            seed: s.seed,
+            ..WireConfig::default()
+        };
+        let peer = WireConfig { rings: 1, ring: 512, descriptors: DescriptorCost::one(), ..wire.clone() };
+        let mut machine = Self {
+            engine: Engine::new(),
+            rng: Rng::new(s.seed),
+            egress: Egress::new(wire, s.limit, What::Line)?,
+            peer: Egress::new(peer, PEER_LIMIT, What::PeerLine)?,
+            way: Lane::new(0, What::AtPeer),
+            back: Lane::new(0, What::Back),
+            to_a: Lane::new(0, What::AtA),
+            threads: (0..s.threads).map(|_| Thread::new(&s)).collect(),
+            links: Vec::new(),
+            free: Vec::new(),
+            connections: 0,
+            setup: s,
+        };
+        machine.populate();
+        Ok(machine)
+    }
+
+    /// The streams, as many for each thread: the hash of a device (Toeplitz) is linear, and spreads
+    /// ports that follow one another evenly.
+    fn populate(&mut self) {
+        let s = self.setup;
+        for n in 0..s.senders + s.receivers {
+            let role = if n < s.senders { Role::Sent } else { Role::Received };
+            let thread = n % s.threads;
+            let mut link = Link::new(&s, role, thread);
+            if role == Role::Sent {
+                link.id = self.threads[thread as usize].join(n);
+            }
+            self.links.push(link);
+            self.engine.schedule(Instant(self.rng.below(STARTS)), n, What::Write);
+        }
+        for n in 0..s.clients {
+            self.engine.schedule(Instant(self.rng.below(STARTS)), n, What::Open);
+        }
+    }
+
+    /// Everything up to `until`.
+    pub(in super::super) fn run(&mut self, until: Instant) {
+        while let Some(e) = self.engine.next(until) {
+            self.happens(e);
+        }
+    }
+
+    /// What was done since the last time.
+    pub(in super::super) fn take(&mut self) -> Done {
+        let s = self.setup;
+        let theirs = s.senders as usize..(s.senders + s.receivers) as usize;
+        let news = |l: &mut Link| l.read - std::mem::replace(&mut l.told, l.read);
+        Done {
+            sent: std::mem::take(&mut self.egress.bytes),
+            out: std::mem::take(&mut self.egress.all),
+            received: self.links[theirs].iter_mut().map(news).sum(),
+            connections: std::mem::take(&mut self.connections),
+        }
+    }
+
+    /// What each stream of A has delivered, in bytes.
+    pub(in super::super) fn delivered(&self) -> Vec<u64> {
+        self.links[..self.setup.senders as usize].iter().map(|l| l.read).collect()
+    }
+
+    /// Bytes in A's queues and in its device.
+    #[cfg(test)]
+    pub(in super::super) fn holds(&self) -> [u64; 2] {
+        self.egress.holds()
+    }
+    /// Packets that A's queues have dropped.
+    #[cfg(test)]
+    pub(in super::super) fn dropped(&self) -> u64 {
+        self.egress.dropped()
+    }
+
+    /// Places of connections, and those that are free.
+    #[cfg(test)]
+    pub(in super::super) fn places(&self) -> [usize; 2] {
+        [self.links.len(), self.free.len()]
+    }
+
+    fn happens(&mut self, e: Event<What>) {
+        match e.what {
+            What::Line => {
+                if self.egress.fired(e.at) {
+                    self.kick();
+                }
+            }
+            What::PeerLine => {
+                if self.peer.fired(e.at) {
+                    self.kick_peer();
+                }
+            }
+            What::AtPeer => {
+                if let Some(p) = self.way.pop(&mut self.engine) {
+                    self.at_peer(&p);
+                }
+            }
+            What::Back => {
+                if let Some(p) = self.back.pop(&mut self.engine) {
+                    self.at_a(p);
+                }
+            }
+            What::AtA => {
+                if let Some(p) = self.to_a.pop(&mut self.engine) {
+                    self.at_a(p);
+                }
+            }
+            What::Done => self.done(e.actor),
+            What::Write => self.write(e.actor),
+            What::Open => self.open(e.actor),
+            What::Timer => self.timer(e.at, e.actor),
+            What::PeerTimer => self.peer_timer(e.at, e.actor),
+        }
+    }
+
+    fn kick(&mut self) {
+        self.egress.kick(&mut self.engine, &mut self.way, WAY);
+    }
+    fn kick_peer(&mut self) {
+        self.peer.kick(&mut self.engine, &mut self.to_a, WAY);
+    }
+
+    /// The application of a stream writes: on A by a message to its thread.
+    fn write(&mut self, place: u32) {
+        let link = &self.links[place as usize];
+        if link.role == Role::Sent {
+            self.tell(link.thread, Message::Write(place));
+        } else {
+            self.peer_writes(place);
+        }
+    }
+
+    /// Sees to the next deadline of A's end of a connection.
+    fn arm(&mut self, place: u32) {
+        let link = &mut self.links[place as usize];
+        if !link.timed {
+            link.alarms[0].set(&mut self.engine, link.a.deadline(), place, What::Timer);
+        }
+    }
+    /// And of the peer's.
+    fn arm_peer(&mut self, place: u32) {
+        let link = &mut self.links[place as usize];
+        link.alarms[1].set(&mut self.engine, link.peer.deadline(), place, What::PeerTimer);
+    }
+
+    /// A timer of A's end: its thread comes to it.
+    fn timer(&mut self, at: Instant, place: u32) {
+        let link = &mut self.links[place as usize];
+        if !link.alarms[0].fired(at) {
+            return;
+        }
+        if !link.timed && link.a.deadline().is_some_and(|due| due <= at) {
+            link.timed = true;
+            let (thread, message) = (link.thread, Message::Timer(place, link.number));
+            self.tell(thread, message);
+        } else {
+            self.arm(place);
+        }
+    }
+
+    fn peer_timer(&mut self, at: Instant, place: u32) {
+        let link = &mut self.links[place as usize];
+        if !link.alarms[1].fired(at) {
+            return;
+        }
+        if link.peer.deadline().is_some_and(|due| due <= at) {
+            link.peer.on_time(at);
+            self.peer_sends(place);
+            self.look_at_client(place);
+        } else {
+            self.arm_peer(place);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Strict classes in the device, 2012.
+
+use txweir_bench::reproduce::run;
+
+use crate::rows::{assert_drawn, outside};
+
+/// What the table says, rows that miss included: one that comes to hit is news as well.
+#[test]
+fn the_rows_outside_their_bands_are_these() {
+    let rows = run(Some("mqprio"), &mut |_| {}).unwrap();
+    let outside = outside(&rows);
+    let low = (0..6).map(|class| format!("prio + htb: class {class}, rx"));
+    let rest = [
+        "mqprio hw 1: class 6, greatest",
+        "mqprio hw 1: class 7, greatest",
+        "prio + htb: class 6, least",
+        "prio + htb: class 6, greatest",
+        "prio + htb: class 7, mean",
+        "prio + htb: class 7, least",
+        "prio + htb: class 7, greatest",
+        "prio + htb: all, rx",
+        "prio + htb over mqprio, capacity lost",
+    ];
+    let mut expected: Vec<String> = low.chain(rest.map(String::from)).collect();
+    expected.sort_by_key(|row| rows.iter().position(|r| format!("{}, {}", r.row, r.metric) == *row));
+    assert_eq!(outside, expected);
+    assert_eq!(rows.iter().filter(|r| r.within() == Some(true) && r.fitted.is_none()).count(), 65);
+    assert_drawn(&rows, "mqprio-2012.svg", include_str!("../../../../docs/mqprio-2012.svg"));
+}

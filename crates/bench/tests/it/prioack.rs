@@ -1,0 +1,18 @@
+//! ACKs before bulk, 2013.
+
+use txweir_bench::reproduce::run;
+
+use crate::rows::{assert_drawn, outside};
+
+/// Rows that miss are part of what is said; one that comes to hit is news as well.
+#[test]
+fn the_rows_outside_their_bands_are_these() {
+    let rows = run(Some("prio-ack"), &mut |_| {}).unwrap();
+    let outside = outside(&rows);
+    assert_eq!(
+        outside,
+        ["connections, TSO: off, conns", "connections, TSO: off, on over off", "stream, no TSO: off, stream"]
+    );
+    assert_eq!(rows.iter().filter(|r| r.within() == Some(true) && r.fitted.is_none()).count(), 16);
+    assert_drawn(&rows, "prio-ack-2013.svg", include_str!("../../../../docs/prio-ack-2013.svg"));
+}

@@ -1,0 +1,18 @@
+//! Comparisons that the tests of every experiment share.
+
+use txweir_bench::reproduce::{Row, svg};
+
+/// The rows outside their bands.
+pub(crate) fn outside(rows: &[Row]) -> Vec<String> {
+    let missed = rows.iter().filter(|r| r.within() == Some(false));
+    missed.map(|r| format!("{}, {}", r.row, r.metric)).collect()
+}
+
+/// Compares a picture of the documents with what these rows give.
+pub(crate) fn assert_drawn(rows: &[Row], file: &str, picture: &str) {
+    let name = rows.first().map_or("", |r| r.experiment);
+    assert!(
+        svg(rows) == picture,
+        "docs/{file} is not what is drawn now: txweir lab reproduce {name} --plot docs/{file}"
+    );
+}

@@ -1,0 +1,106 @@
+//! mirred, sample and simple: what they hand to the outlet.
+
+use crate::common::action::Bench;
+use txweir_core::base::handle::ClassId;
+use txweir_core::classify::action::{Control, Kind, Mirred, Sample, Simple};
+use txweir_core::classify::filter::Verdict;
+use txweir_core::classify::packet::{Packet, PortId, Way};
+use txweir_core::packet::headers::Headers;
+use txweir_core::{Instant, Meta};
+
+const HERE: PortId = PortId(1);
+const THERE: PortId = PortId(2);
+
+fn mirred(to: PortId, way: Way, redirect: bool) -> Bench {
+    let control = if redirect { Control::Stolen } else { Control::Pipe };
+    Bench::new(Kind::Mirred(Mirred { to, name: String::new(), way, redirect }), control)
+}
+
+/// What becomes of a packet that leaves `HERE` and has so many redirections behind it.
+fn send(bench: &mut Bench, depth: u8) -> Verdict {
+    let mut frame = vec![7; 60];
+    let mut meta = Meta::new(60);
+    let mut packet = Packet::new(&mut frame, &mut meta, Headers::EMPTY).at(HERE, Way::Egress);
+    packet.depth = depth;
+    bench.send(&mut packet, Instant::ZERO)
+}
+
+const PASSED: Verdict = Verdict::Class(ClassId::NONE);
+
+#[test]
+fn a_copy_goes_and_the_packet_goes_on_or_is_gone() {
+    for way in [Way::Egress, Way::Ingress] {
+        for (redirect, verdict) in [(false, PASSED), (true, Verdict::Stolen)] {
+            let mut bench = mirred(THERE, way, redirect);
+            assert_eq!(send(&mut bench, 0), verdict);
+            assert_eq!(bench.out.sent, [(THERE, way, vec![7; 60], 1)]);
+            assert_eq!((bench.memory().drops, bench.memory().overlimits), (0, 0));
+        }
+    }
+}
+
+/// Oracle: a target that is down counts an overlimit of the action; the drop is counted by who asked the filter.
+#[test]
+fn a_target_that_is_down_loses_what_is_redirected_and_the_copy_of_what_is_mirrored() {
+    for (redirect, verdict) in [(false, PASSED), (true, Verdict::Drop)] {
+        let mut bench = mirred(THERE, Way::Egress, redirect);
+        bench.out.down.push(THERE);
+        assert_eq!(send(&mut bench, 0), verdict);
+        assert_eq!((bench.memory().packets, bench.memory().drops, bench.memory().overlimits), (1, 0, 1));
+        assert!(bench.out.sent.is_empty());
+    }
+    // What follows is what was said, whether the copy has gone or not.
+    let mut bench = Bench::new(
+        Kind::Mirred(Mirred { to: THERE, name: String::new(), way: Way::Egress, redirect: false }),
+        Control::Drop,
+    );
+    bench.out.down.push(THERE);
+    assert_eq!(send(&mut bench, 0), Verdict::Drop);
+}
+
+/// Oracle: of a chain of nine devices, each of which redirects to the next, the fourth action refuses.
+#[test]
+fn the_fourth_redirection_of_a_packet_is_refused() {
+    let mut bench = mirred(THERE, Way::Egress, true);
+    let verdicts = [0, 1, 2, 3, 4, 255].map(|depth| send(&mut bench, depth));
+    let (gone, dropped) = (Verdict::Stolen, Verdict::Drop);
+    assert_eq!(verdicts, [gone, gone, gone, dropped, dropped, dropped]);
+    assert_eq!(bench.memory().overlimits, 3);
+    assert_eq!(bench.out.sent.iter().map(|s| s.3).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+/// Oracle: mirrored to its own device, a packet leaves twice and not for ever; redirected, it is dropped in the second round.
+#[test]
+fn a_port_sends_a_packet_to_itself_once() {
+    for (redirect, first, again) in [(false, PASSED, PASSED), (true, Verdict::Stolen, Verdict::Drop)] {
+        let mut bench = mirred(HERE, Way::Egress, redirect);
+        assert_eq!((send(&mut bench, 0), send(&mut bench, 1)), (first, again));
+        assert_eq!((bench.out.sent.len(), bench.memory().overlimits), (1, 1));
+    }
+    // To be received where it is sent is another thing.
+    let mut bench = mirred(HERE, Way::Ingress, false);
+    assert_eq!((send(&mut bench, 1), bench.out.sent.len()), (PASSED, 1));
+}
+
+#[test]
+fn a_line_has_its_number() {
+    let mut bench = Bench::new(Kind::Simple(Simple::new("hello".into()).unwrap()), Control::Pipe);
+    assert_eq!((send(&mut bench, 0), send(&mut bench, 0)), (PASSED, PASSED));
+    assert_eq!(bench.out.lines, ["hello_1", "hello_2"]);
+    let err = Simple::new("abcdefghijklmnopqrstuvwxyz012345".into()).unwrap_err();
+    let said = "simple sdata: expected at most 31 bytes, given \"abcdefghijklmnopqrstuvwxyz012345\"";
+    assert_eq!(err.to_string(), said);
+}
+
+#[test]
+fn one_of_so_many_is_sampled_and_cut() {
+    let mut bench = Bench::new(Kind::Sample(Sample::new(1, 5, Some(20)).unwrap()), Control::Pipe);
+    assert_eq!(send(&mut bench, 0), PASSED);
+    assert_eq!(bench.out.samples, [(5, 1, vec![7; 20])]);
+    let mut bench = Bench::new(Kind::Sample(Sample::new(8, 5, None).unwrap()), Control::Pipe);
+    (0..4000).for_each(|_| assert_eq!(send(&mut bench, 0), PASSED));
+    assert!((420..580).contains(&bench.out.samples.len()), "{}", bench.out.samples.len());
+    assert!(bench.out.samples.iter().all(|s| s.2.len() == 60));
+    let err = Sample::new(0, 1, None).unwrap_err();
+    assert_eq!(err.to_string(), "sample rate: expected at least 1, given \"0\"");
+}

@@ -1,0 +1,161 @@
+//! pedit: packets as Linux 6.12 left them, and that no bytes and no places make it panic.
+
+use crate::common::action::{Bench, bytes, hex};
+use proptest::prelude::*;
+use txweir_core::classify::action::pedit::{At, Header, KEYS_MAX, Key, Pedit};
+use txweir_core::classify::action::{Control, Kind};
+
+const ETH4: &str = "02ff00000002 020000000000 0800 ";
+const UDP: &str = "450000241234000040115493 0a000001 0a000002 03e807d00010dead 6162636465666768";
+const TCP: &str =
+    "450000301234000040065492 0a000001 0a000002 03e800ff000000010000000250102000dead0000 6162636465666768";
+/// With four bytes of options.
+const OPT: &str = "46000028123400004011518e 0a000001 0a000002 01010100 03e807d00010dead 6162636465666768";
+
+fn key(header: Header, offset: i32, value: u32, mask: u32) -> Key {
+    Key { header, offset, value, mask, ..Key::default() }
+}
+
+fn bench(keys: &[Key]) -> Bench {
+    Bench::new(Kind::Pedit(Pedit::new(keys.to_vec(), true).unwrap()), Control::Pass)
+}
+
+/// The packet behind `ETH4`, and how many were not changed for want of a place.
+#[track_caller]
+fn becomes(keys: &[Key], from: &str, to: &str, overlimits: u64) {
+    let mut bench = bench(keys);
+    let from = if from.starts_with("02ff") { from.to_string() } else { format!("{ETH4}{from}") };
+    let to = if to.contains("0800") || to.len() > 100 { to.to_string() } else { format!("{ETH4}{to}") };
+    let to = if to.starts_with("02ff") || to.starts_with('!') { to } else { format!("{ETH4}{to}") };
+    assert_eq!(bench.passes(&from), to.trim_start_matches('!').replace(' ', ""));
+    assert_eq!(bench.memory().overlimits, overlimits);
+}
+
+/// Each line was sent through a kernel's pedit (oracle).
+#[test]
+fn words_are_changed_as_by_linux() {
+    use Header::{Eth, Ip4, Network, Tcp, Udp};
+    // munge offset 24 u32 set 0x11223344: from the network header, whatever it is.
+    let raw = [key(Network, 24, 0x1122_3344, 0)];
+    becomes(&raw, UDP, &UDP.replace("0010dead", "11223344"), 0);
+    becomes(&raw, OPT, &OPT.replace("03e807d0", "11223344"), 0);
+    // munge offset 32 and 36 u32: the last word, and the one behind it.
+    becomes(&[key(Network, 32, 0x1122_3344, 0)], UDP, &UDP.replace("65666768", "11223344"), 0);
+    becomes(&[key(Network, 36, 0x1122_3344, 0)], UDP, UDP, 1);
+    // munge offset 8 u16 invert.
+    becomes(&[key(Network, 8, 0xffff_0000, 0xffff_ffff)], UDP, &UDP.replace("4011", "bfee"), 0);
+    // ex munge ip ttl add 0xff.
+    let add = Key { add: true, ..key(Ip4, 8, 0xff00_0000, 0x00ff_ffff) };
+    becomes(&[add], TCP, &TCP.replace("4006", "3f06"), 0);
+    // ex munge udp dport set 9, and of what is no UDP: the transport header is looked for, not its protocol.
+    let dport = [key(Udp, 0, 9, 0xffff_0000)];
+    becomes(&dport, OPT, &OPT.replace("07d0", "0009"), 0);
+    becomes(&dport, TCP, &TCP.replace("00ff0", "00090"), 0);
+    becomes(&[key(Tcp, 0, 9, 0xffff_0000)], UDP, &UDP.replace("07d0", "0009"), 0);
+    // ex munge eth type set 0x88b6.
+    let typed = format!("02ff00000002 020000000000 88b6 {UDP}");
+    becomes(&[key(Eth, 12, 0x88b6_0000, 0x0000_ffff)], UDP, &typed, 0);
+    // Two words, of which the second or the first is not there: it ends the list.
+    let (ttl, beyond) = (key(Network, 8, 0x0700_0000, 0x00ff_ffff), key(Network, 400, 1, 0));
+    becomes(&[ttl, beyond], UDP, &UDP.replace("4011", "0711"), 1);
+    becomes(&[beyond, ttl], UDP, UDP, 1);
+    // In front of the network header is the link header, and in front of that nothing.
+    becomes(&[key(Network, -4, 0x1122_3344, 0)], UDP, &format!("02ff00000002 020000001122 3344 {UDP}"), 0);
+    becomes(
+        &[key(Network, -16, 0x1122_3344, 0)],
+        UDP,
+        &format!("334400000002 020000000000 0800 {UDP}").replacen("3344", "!3344", 1),
+        0,
+    );
+    becomes(&[key(Network, -20, 0x1122_3344, 0)], UDP, UDP, 1);
+}
+
+/// munge offset 0 u32 at 1 fc 0, and offset 4 ... at 1 f0 4 (oracle).
+#[test]
+fn an_offset_is_made_from_the_packet_and_must_be_aligned() {
+    let ip = |tos: &str, word: usize| {
+        let mut words: Vec<String> =
+            UDP.replace(' ', "").as_bytes().chunks(8).map(|w| String::from_utf8_lossy(w).into()).collect();
+        words[0] = format!("45{tos}0024");
+        if word < 9 {
+            words[word] = "11223344".into();
+        }
+        words.concat()
+    };
+    let at = |at, mask, shift| Some(At { at, mask, shift });
+    let first = [Key { at: at(1, 0xfc, 0), ..key(Header::Network, 0, 0x1122_3344, 0) }];
+    for (tos, word, overlimits) in [("04", 1, 0), ("08", 2, 0), ("84", 9, 1), ("05", 1, 0), ("00", 0, 0)] {
+        becomes(&first, &ip(tos, 9), &ip(tos, word), overlimits);
+    }
+    let second = [Key { at: at(1, 0xf0, 4), ..key(Header::Network, 4, 0x1122_3344, 0) }];
+    for (tos, word, overlimits) in [("40", 2, 0), ("50", 9, 1), ("f0", 9, 1)] {
+        becomes(&second, &ip(tos, 9), &ip(tos, word), overlimits);
+    }
+    let shifted = [Key { at: at(1, 0xff, 40), ..key(Header::Network, 8, 0x0700_0000, 0x00ff_ffff) }];
+    becomes(&shifted, UDP, &UDP.replace("4011", "0711"), 0);
+}
+
+/// Parity: Linux on a machine with the low byte first carries the other way: 00ff and 1 are 0000 there.
+#[test]
+fn what_is_added_carries_in_the_order_of_the_wire() {
+    let dport = Key { add: true, ..key(Header::Tcp, 0, 1, 0xffff_0000) };
+    becomes(&[dport], TCP, &TCP.replace("03e800ff", "03e80100"), 0);
+    let sport = Key { add: true, ..key(Header::Tcp, 0, 0xffff_0000, 0x0000_ffff) };
+    becomes(&[sport], TCP, &TCP.replace("03e800ff", "03e700ff"), 0);
+}
+
+/// Parity: Linux looks for ports in the middle of a datagram.
+#[test]
+fn a_later_fragment_has_no_ports() {
+    let later = UDP.replace("12340000", "12340010");
+    becomes(&[key(Header::Udp, 0, 9, 0xffff_0000)], &later, &later, 1);
+}
+
+/// What was read of the packet is read again: filters behind see the new ports, qdiscs the new DS field.
+#[test]
+fn what_is_known_of_a_packet_follows_its_bytes() {
+    let mut bench = bench(&[key(Header::Ip4, 0, 0x00b8_0000, 0xff00_ffff)]);
+    let (_, frame, meta) = bench.frame(&bytes(&format!("{ETH4}{UDP}")));
+    assert_eq!((frame[15], meta.ds), (0xb8, 0xb8));
+    assert_eq!(hex(&frame[..2]), "02ff");
+}
+
+#[test]
+fn a_list_is_neither_empty_nor_longer_than_tc_makes_it() {
+    let text = |n| Pedit::new(vec![Key::default(); n], false).unwrap_err().to_string();
+    assert_eq!(text(0), "pedit munge: expected 1 to 128 words, given \"0\"");
+    assert_eq!(text(129), "pedit munge: expected 1 to 128 words, given \"129\"");
+    assert_eq!(Pedit::new(vec![Key::default(); KEYS_MAX], false).unwrap().keys().len(), 128);
+}
+
+fn any_key() -> impl Strategy<Value = Key> {
+    use Header::{Eth, Ip4, Ip6, Network, Tcp, Udp};
+    let header = prop::sample::select(vec![Network, Eth, Ip4, Ip6, Tcp, Udp]);
+    let offset = prop_oneof![-40i32..80, any::<i32>()];
+    let at = prop::option::of((prop_oneof![0u32..60, any::<u32>()], any::<u32>(), any::<u32>()));
+    (header, offset, at, any::<bool>(), any::<u32>(), any::<u32>()).prop_map(
+        |(header, offset, at, add, mask, value)| {
+            let at = at.map(|(at, mask, shift)| At { at, mask, shift });
+            Key { header, offset, at, add, mask, value }
+        },
+    )
+}
+
+proptest! {
+    /// Any bytes and any words: no panic, the length stays, and at most four bytes a word are changed.
+    #[test]
+    fn any_words_on_any_bytes(
+        frame in prop::collection::vec(any::<u8>(), 0..100),
+        ip in any::<bool>(),
+        keys in prop::collection::vec(any_key(), 1..6),
+    ) {
+        let mut frame = frame;
+        if ip && frame.len() > 15 {
+            frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        }
+        let (_, out, meta) = bench(&keys).frame(&frame);
+        prop_assert_eq!((out.len(), meta.len as usize), (frame.len(), frame.len()));
+        let changed = out.iter().zip(&frame).filter(|(a, b)| a != b).count();
+        prop_assert!(changed <= 4 * keys.len());
+    }
+}

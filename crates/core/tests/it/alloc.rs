@@ -1,0 +1,603 @@
+//! Law 12: nothing is allocated after start. Every call to the global allocator is counted, per thread: calls of other
+//! tests, on threads of their own, do not count.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use crate::common::options::{legal, legal_class};
+use txweir_core::base::rng::Rng;
+use txweir_core::classify::action::{
+    Action, Control, Csum, Gact, Kind as ActionKind, Mirred, Pedit, Police, Sample, Simple, Skbedit, Skbmod,
+    State, Vlan, Wanted, pedit, police,
+};
+use txweir_core::classify::filter::ematch::{Cmp, Condition, Expr, Join, Layer, Op, Term};
+use txweir_core::classify::filter::flow::{Key, Keys, Mode};
+use txweir_core::classify::filter::flower::Field;
+use txweir_core::classify::packet::{FrameBytes, NoOutlet, Packet, PortId, Way};
+use txweir_core::classify::{
+    action::Run,
+    filter::{Basic, Filters, Flow, Flower, Goal, Matchall, Named, Rule, Verdict as FilterVerdict, What},
+};
+use txweir_core::packet::headers::Headers;
+use txweir_core::packet::pool::{List, Pkt, Pool, Queue};
+use txweir_core::packet::route::Asked;
+use txweir_core::path::device::{Completed, DeviceError};
+use txweir_core::qdisc::fifo::NoStats;
+use txweir_core::qdisc::pfifo_fast::NoParams;
+use txweir_core::text::value::Words;
+use txweir_core::turns::{Cause, FairSend, Gate, Load, Offered, Pass, Quota};
+use txweir_core::{
+    Admitted, Bytes, ClassId, DropReason, Ecn, Handle, Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath,
+    TxQueue, Wake,
+    sched::{cx::Cx, node::Node},
+};
+use txweir_core::{base::env::Env, sched::spec::Flags};
+use txweir_core::{
+    model::wire::{Completion, Wire, WireConfig},
+    sched::schedule::{ClassConfig, LineConfig, Service},
+};
+use txweir_core::{
+    qdisc::KINDS,
+    sched::{
+        answer::{Next, Verdict},
+        discipline::Discipline,
+    },
+};
+
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    // The thread may be ending, with its counter gone: then nobody asks either.
+    let _ = CALLS.try_with(|c| c.set(c.get() + 1));
+}
+
+// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract; counting
+// touches one thread-local cell and allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promises are those that this call needs.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        count();
+        // SAFETY: `ptr` came from `System` with this layout, because all our allocations do.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count();
+        // SAFETY: `ptr` came from `System` with this layout, because all our allocations do.
+        unsafe { System.realloc(ptr, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How often this thread calls the allocator in `f`.
+fn calls(f: impl FnOnce()) -> u64 {
+    let before = CALLS.get();
+    f();
+    CALLS.get() - before
+}
+
+/// A ring of fixed size.
+struct Ring {
+    sizes: [u32; 256],
+    head: usize,
+    len: usize,
+    done: usize,
+    discarded: u64,
+}
+
+impl Ring {
+    const fn new() -> Self {
+        Self { sizes: [0; 256], head: 0, len: 0, done: 0, discarded: 0 }
+    }
+}
+
+impl TxQueue for Ring {
+    type Frame = u32;
+    fn reserve(&mut self, want: u32) -> u32 {
+        want.min((self.sizes.len() - self.len) as u32)
+    }
+    fn push(&mut self, _frame: u32, m: &Meta) {
+        self.sizes[(self.head + self.len) % 256] = m.wire_len;
+        self.len += 1;
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn reap(&mut self, sink: &mut dyn FnMut(Completed<u32>)) {
+        while self.done > 0 {
+            let bytes = self.sizes[self.head];
+            (self.head, self.len, self.done) = ((self.head + 1) % 256, self.len - 1, self.done - 1);
+            sink(Completed { packets: 1, bytes, frame: None });
+        }
+    }
+    fn discard(&mut self, _frame: u32, _m: &Meta, _reason: DropReason) {
+        self.discarded += 1;
+    }
+}
+
+/// What the load met.
+#[derive(Default, Debug)]
+struct Met {
+    sent: u64,
+    dropped: u64,
+    full: u64,
+    at: u64,
+    cut: u64,
+}
+
+/// Bursts of packets, drains, completions and wakes, until `packets` have been submitted.
+fn load(path: &mut TxPath<u32>, ring: &mut Ring, rng: &mut Rng, packets: u32, met: &mut Met) {
+    let mut now = Instant::from_secs(1);
+    let mut left = packets;
+    while left > 0 {
+        for _ in 0..1 + rng.below(60) {
+            let hash = rng.next_u64() as u32;
+            let mut m = Meta::new(60 + rng.below(1455) as u32).hash(hash).priority(rng.below(16) as u32);
+            if rng.below(10) == 0 {
+                m = Meta::new(20_000).gso(54, 1448).hash(hash);
+            }
+            if rng.below(2) == 0 {
+                m = m.ecn(Ecn::Ect0);
+            }
+            if rng.below(4) > 0 {
+                // Down the chain of first classes to the kind under test.
+                m = m.priority(Handle::new(1, 1).0);
+                m.class = Handle::new(2, 1);
+            }
+            match path.submit(now, left, m, ring) {
+                Admitted::Full(_) => met.full += 1,
+                Admitted::Cut(..) => met.cut += 1,
+                Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
+            }
+            left = left.saturating_sub(1);
+        }
+        now += Nanos(rng.below(3_000_000));
+        match path.drain(now, 64, ring) {
+            Wake::At(t, _) => {
+                met.at += 1;
+                // Wait a while, though not for a shaper that takes days.
+                now = now.max(t.min(now + Nanos::from_millis(20)));
+            }
+            Wake::Device | Wake::Idle | Wake::More => {}
+        }
+        ring.done = ring.len - rng.below(ring.len as u64 + 1) as usize;
+        path.reap(now, ring, |_| {});
+        let _ = path.take_wake();
+    }
+    met.sent += path.stats().tx_packets;
+    met.dropped += path.cx().dropped().packets;
+}
+
+fn path(role: Role, trace: usize) -> TxPath<u32> {
+    let env = Env { queues: 4, ..Env::default() };
+    TxPath::new(PathConfig { env, role, trace, pool: 2000, ..PathConfig::default() }).unwrap()
+}
+
+/// Puts a kind with random legal options at `parent`, handles counting up from `1:`.
+fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind: &str, rng: &mut Rng) {
+    let spec = txweir_core::qdisc::kind(kind).unwrap();
+    // Of several netems in a tree none may duplicate.
+    let words = loop {
+        let words = legal(spec, path.tree().env(), rng);
+        if !words.iter().any(|w| w == "duplicate") {
+            break words;
+        }
+    };
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    path.configure(Instant::ZERO, ring, |tree, cx| {
+        tree.replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(&words), cx)
+    })
+    .unwrap();
+    let Some(classes) = spec.classes.filter(|c| c.made) else { return };
+    for minor in 1..=4 {
+        let words = legal_class(classes, path.tree().env(), rng);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        path.configure(Instant::ZERO, ring, |tree, cx| {
+            tree.add_class(
+                Handle::new(major, 0),
+                Handle::new(major, minor),
+                None,
+                &mut Words::new(&words),
+                cx,
+            )
+        })
+        .unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_allocated_after_start() {
+    let mut met = Met::default();
+    let classful: Vec<&str> =
+        KINDS.iter().filter(|s| s.flags.classful && !s.root_only).map(|s| s.kind).collect();
+    for spec in KINDS {
+        for seed in 0..24 {
+            let mut rng = Rng::new(seed);
+            let role = if seed % 2 == 0 { Role::Origin } else { Role::Forwarder };
+            // Alone, below each classful kind, and two levels deep.
+            let above = &[vec![], vec![classful[0]], vec![classful[seed as usize % classful.len()]; 2]]
+                [if spec.root_only { 0 } else { seed as usize % 3 }];
+            let mut path = path(role, 64 * (seed as usize % 2));
+            let mut ring = Ring::new();
+            let mut parent = Handle::ROOT;
+            for (i, kind) in above.iter().chain([&spec.kind]).enumerate() {
+                let major = i as u16 + 1;
+                put(&mut path, &mut ring, parent, major, kind, &mut rng);
+                parent = Handle::new(major, 1);
+            }
+            let n = calls(|| load(&mut path, &mut ring, &mut rng, 3000, &mut met));
+            assert_eq!(n, 0, "{} below {above:?}, seed {seed}", spec.kind);
+        }
+    }
+    println!("{met:?}");
+    assert!(met.sent > 100_000 && met.dropped > 10_000 && met.full > 1000, "{met:?}");
+    assert!(met.at > 100 && met.cut > 10, "{met:?}");
+}
+
+#[test]
+fn a_wire_allocates_nothing_after_start() {
+    for completion in [
+        Completion::Immediate,
+        Completion::Periodic(Nanos::from_micros(250)),
+        Completion::Every { packets: 8, within: Nanos::from_micros(100) },
+    ] {
+        let mut wire = Wire::new(WireConfig { completion, ring: 128, ..WireConfig::default() }).unwrap();
+        let mut path = path(Role::Origin, 0);
+        let mut sent = 0_u64;
+        let n = calls(|| {
+            let mut now = Instant::from_secs(1);
+            for i in 0..20_000 {
+                let _ = path.submit(now, i, Meta::new(60 + i % 1455), &mut wire);
+                if i % 16 == 0 {
+                    let _ = path.drain(now, 64, &mut wire);
+                    now = wire.next_event().map_or(now, |t| t.max(now)) + Nanos::from_micros(i.into());
+                    if wire.advance(now, |_| sent += 1) {
+                        path.reap(now, &mut wire, |_| {});
+                        let _ = path.drain(now, 64, &mut wire);
+                    }
+                }
+            }
+        });
+        assert_eq!(n, 0, "{completion:?}");
+        assert!(sent > 10_000, "{completion:?}: {sent}");
+    }
+}
+
+#[test]
+fn a_line_of_many_rings_allocates_nothing_after_start() {
+    let ets = |offset| ClassConfig::new(2, offset, Service::Ets(20 + u32::from(offset)));
+    let classes = [
+        ets(0).preemptible(),
+        ets(2).preemptible().min_rate(Rate(5_000_000)),
+        ets(4).max_rate(Rate(20_000_000)),
+        ClassConfig::new(2, 6, Service::Strict),
+    ];
+    let mut line = LineConfig::classes(8, &classes);
+    line.ring_max = vec![(7, Rate(10_000_000))];
+    let config = WireConfig { rings: 8, ring: 32, line: Some(line), ..WireConfig::default() };
+    let mut wire = Wire::new(config).unwrap();
+    let mut paths: Vec<_> = (0..8).map(|i| path(Role::Origin, i)).collect();
+    let mut sent = [0_u64; 8];
+    let n = calls(|| {
+        let mut now = Instant::from_secs(1);
+        for i in 0..40_000 {
+            let queue = i as usize % 8;
+            let mut ring = wire.ring(queue as u16).unwrap();
+            let _ = paths[queue].submit(now, i, Meta::new(60 + i % 1455), &mut ring);
+            let _ = paths[queue].drain(now, 64, &mut ring);
+            if i % 16 == 0 {
+                now = wire.next_event().map_or(now, |t| t.max(now)) + Nanos::from_micros((i % 200).into());
+                wire.advance(now, |d| sent[usize::from(d.ring)] += 1);
+                for (path, i) in paths.iter_mut().zip(0..) {
+                    path.reap(now, &mut wire.ring(i).unwrap(), |_| {});
+                    let _ = path.drain(now, 64, &mut wire.ring(i).unwrap());
+                }
+            }
+        }
+    });
+    assert_eq!(n, 0);
+    assert!(sent.iter().all(|n| *n > 500), "{sent:?}");
+}
+
+/// A FIFO that allocates for each packet.
+#[derive(Debug)]
+struct Allocates(Queue, Option<Box<u64>>);
+
+impl Discipline for Allocates {
+    const KIND: &'static str = "allocates";
+    const ABOUT: &'static str = "A FIFO with a bug.";
+    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    type Config = NoParams;
+    type Stats = NoStats;
+
+    fn new(_cfg: &NoParams, _env: &Env) -> Self {
+        Self(Queue::new(), None)
+    }
+    fn change(&mut self, _cfg: &NoParams, _env: &Env, _cx: &mut Cx) {}
+    fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
+        Verdict::Accept
+    }
+    fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
+        self.1 = Some(Box::new(cx.now.0));
+        self.0.push_back(&mut cx.pool, p);
+    }
+    fn dequeue(&mut self, cx: &mut Cx) -> Next {
+        self.0.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
+    }
+    fn drain(&mut self, out: &mut List, pool: &mut Pool) {
+        self.0.drain(out, pool);
+    }
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+        self.0.metas(pool).for_each(f);
+    }
+    fn reset(&mut self, _cx: &mut Cx) {}
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+}
+
+#[test]
+fn the_counter_cries_out() {
+    let mut path = path(Role::Forwarder, 0);
+    let mut ring = Ring::new();
+    let node = Node::of::<Allocates>(Handle::new(1, 0), NoParams {}, &Env::default()).unwrap();
+    path.configure(Instant::ZERO, &mut ring, |tree, cx| tree.set_root(node, cx));
+    let n = calls(|| load(&mut path, &mut ring, &mut Rng::new(1), 1000, &mut Met::default()));
+    assert!(n >= 1000, "{n}");
+}
+
+/// A frame in a buffer that does not grow.
+struct Fixed([u8; 256], usize);
+
+impl FrameBytes for Fixed {
+    fn bytes(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0[..self.1]
+    }
+    fn insert(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let room = at <= self.1 && self.1 + bytes.len() <= self.0.len();
+        if room {
+            self.0.copy_within(at..self.1, at + bytes.len());
+            self.0[at..at + bytes.len()].copy_from_slice(bytes);
+            self.1 += bytes.len();
+        }
+        room
+    }
+    fn remove(&mut self, at: usize, len: usize) -> bool {
+        let there = at + len <= self.1;
+        if there {
+            self.0.copy_within(at + len..self.1, at);
+            self.1 -= len;
+        }
+        there
+    }
+}
+
+/// One action of each kind, all of which let a packet go on.
+fn one_of_each() -> Vec<ActionKind> {
+    let police = police::Config {
+        rate: Rate::from_bits(1_000_000),
+        burst: Bytes(3000),
+        peakrate: Some(Rate::from_bits(2_000_000)),
+        mtu: Some(2000),
+        average: Some(police::Average { rate: Rate(1 << 40), interval_log: 0, weight_log: 3 }),
+        conform: Control::Pipe,
+        ..police::Config::default()
+    };
+    let key = pedit::Key {
+        header: pedit::Header::Ip4,
+        offset: 8,
+        add: true,
+        mask: 0xff_ffff,
+        value: 0xff00_0000,
+        at: None,
+    };
+    let mirred = Mirred { to: PortId(1), name: "lan".into(), way: Way::Egress, redirect: false };
+    vec![
+        ActionKind::Police(Police::new(police).unwrap()),
+        ActionKind::Vlan(Vlan::Push { id: 5, protocol: 0x8100, priority: 3 }),
+        ActionKind::Vlan(Vlan::Modify { id: 6, protocol: 0x88a8, priority: None }),
+        ActionKind::Pedit(Pedit::new(vec![key], true).unwrap()),
+        ActionKind::Csum(Csum { iph: true, udp: true, ..Csum::default() }),
+        ActionKind::Skbmod(Skbmod { swap: true, ecn: true, ..Skbmod::default() }),
+        ActionKind::Vlan(Vlan::Pop),
+        ActionKind::Mirred(mirred),
+        ActionKind::Sample(Sample::new(1, 1, Some(60)).unwrap()),
+        ActionKind::Simple(Simple::new("seen".into()).unwrap()),
+        ActionKind::Skbedit(Skbedit { priority: Some(1), ..Skbedit::default() }),
+        ActionKind::Gact(Gact::default()),
+    ]
+}
+
+#[test]
+fn actions_allocate_nothing() {
+    let kinds: Vec<&str> = one_of_each().iter().map(ActionKind::name).collect();
+    assert!(txweir_core::classify::action::KINDS.iter().all(|kind| kinds.contains(kind)), "each kind is run");
+    let mut filters = Filters::new();
+    let block = filters.add_block();
+    let actions =
+        one_of_each().into_iter().map(|kind| Wanted::New(None, Box::new(Action::new(kind, Control::Pipe))));
+    let goal = Goal { actions: actions.collect(), ..Goal::default() };
+    let rule = Rule::Matchall(Matchall::default());
+    filters.put(block, Named::default(), &rule, &goal, What::Add, Instant::ZERO).unwrap();
+    let mut state = State::new(1);
+    filters.fit(&mut state);
+    let mut passed = 0;
+    let counted = calls(|| {
+        for i in 0..10_000 {
+            let mut frame = Fixed([0; 256], 200);
+            frame.0[12..16].copy_from_slice(&[8, 0, 0x45, 2]);
+            frame.0[16..18].copy_from_slice(&186u16.to_be_bytes());
+            frame.0[23] = 17;
+            frame.0[38..40].copy_from_slice(&166u16.to_be_bytes());
+            let mut meta = Meta::new(200);
+            let headers = Headers::parse_ethernet(frame.bytes());
+            let mut packet = Packet::new(&mut frame, &mut meta, headers);
+            let now = Instant(i * 1_000_000);
+            let (actions, outlet) = (&filters.actions, &mut NoOutlet);
+            let mut run = Run { actions, state: &mut state, outlet, now, queues: 1 };
+            passed += u32::from(
+                filters.classify(block, &mut packet, &mut run) == FilterVerdict::Class(ClassId::NONE),
+            );
+        }
+    });
+    assert_eq!(counted, 0);
+    assert_eq!(passed, 10_000);
+}
+
+#[test]
+fn filters_allocate_nothing() {
+    use txweir_core::classify::filter::bpf::Instruction;
+    use txweir_core::classify::filter::u32::{HashKey, Key, Match, Offset, Read, Selector};
+    use txweir_core::classify::filter::{Bpf, Fw, U32};
+
+    let mut filters = Filters::new();
+    let block = filters.add_block();
+    let mut put = |prio, handle, rule: Rule, class| {
+        let named = Named { prio: Some(prio), handle, ..Named::default() };
+        let goal = Goal { class: Handle(class), ..Goal::default() };
+        filters.put(block, named, &rule, &goal, What::Add, Instant::ZERO).unwrap();
+    };
+    let filter = |table, link, selector: Selector| {
+        Rule::U32(U32::Filter(Box::new(Match { table, link, selector: Some(selector), ..Match::default() })))
+    };
+    let step = |code, k| Instruction { code, k, ..Instruction::default() };
+    let program =
+        vec![step(0x28, 12), step(0x02, 3), step(0x60, 3), step(0x74, 4), step(0x07, 0), step(0x06, 0)];
+    put(1, None, Rule::Bpf(Bpf { program, ..Bpf::default() }), 1);
+    put(2, Some(7), Rule::Fw(Fw::default()), 2);
+    put(3, Some(1 << 20), Rule::U32(U32::Table(256)), 0);
+    let offset = Some(Offset { plus: 0, read: Some(Read { at: 0, mask: 0x0f00, shift: 6 }) });
+    let hash = HashKey { mask: 0xff, at: 12 };
+    put(3, None, filter(None, Some(1 << 20), Selector { offset, hash, ..Selector::default() }), 0);
+    for bucket in 0..256 {
+        let key = Key { value: 166, mask: 0xffff, at: 0, next: true };
+        put(
+            3,
+            None,
+            filter(Some(1 << 20 | bucket << 12), None, Selector { keys: vec![key], ..Selector::default() }),
+            3,
+        );
+    }
+    let mut state = State::new(1);
+    filters.fit(&mut state);
+    let mut classes = [0; 4];
+    let counted = calls(|| {
+        for i in 0..10_000u32 {
+            let mut frame = Fixed([0; 256], 200);
+            frame.0[12..16].copy_from_slice(&[8, 0, 0x45, 2]);
+            frame.0[26..30].copy_from_slice(&i.to_be_bytes());
+            frame.0[36..38].copy_from_slice(&166u16.to_be_bytes());
+            let mut meta = Meta::new(200);
+            meta.mark = i % 8;
+            let headers = Headers::parse_ethernet(frame.bytes());
+            let mut packet = Packet::new(&mut frame, &mut meta, headers);
+            let (actions, outlet, now) = (&filters.actions, &mut NoOutlet, Instant::ZERO);
+            let mut run = Run { actions, state: &mut state, outlet, now, queues: 1 };
+            if let FilterVerdict::Class(class) = filters.classify(block, &mut packet, &mut run) {
+                classes[class.0 as usize] += 1;
+            }
+        }
+    });
+    assert_eq!(counted, 0);
+    assert_eq!(classes, [0, 0, 1250, 8750]);
+}
+
+#[test]
+fn filters_that_look_at_packets_allocate_nothing() {
+    let mut filters = Filters::new();
+    let block = filters.add_block();
+    let port = |n| Flower::default().with(Field::IP_PROTO, 17).with(Field::DST_PORT, n);
+    let mut ranged = Flower::default().with(Field::IP_PROTO, 17);
+    ranged.dst_ports = Some((1, 9));
+    let value = Condition::Cmp(Cmp {
+        bytes: 4,
+        layer: Layer::Network,
+        offset: 12,
+        mask: 0,
+        trans: false,
+        op: Op::Eq,
+        value: 1,
+    });
+    let term = |what| Term { not: true, what, then: Join::And };
+    let group = Condition::Group(Expr { terms: vec![term(value)] });
+    let expr = Some(Expr { terms: vec![term(group)] });
+    let keys = Some(Keys::of(&Key::ALL));
+    let flow = Flow { mode: Some(Mode::Hash), keys, perturb: Some(1), ..Flow::default() };
+    let mut rules: Vec<Rule> = (10..30).map(|n| Rule::Flower(port(n))).collect();
+    rules.extend([Rule::Flower(ranged), Rule::Basic(Basic { expr }), Rule::Flow(flow)]);
+    for (n, rule) in (1..).zip(&rules) {
+        let prio = if matches!(rule, Rule::Flower(_)) { 1 } else { n };
+        let named = Named { prio: Some(prio), handle: Some(n.into()), ..Named::default() };
+        filters.put(block, named, rule, &Goal::default(), What::Add, Instant::ZERO).unwrap();
+    }
+    let mut state = State::new(1);
+    filters.fit(&mut state);
+    let mut classes = 0;
+    let counted = calls(|| {
+        for i in 0..10_000u64 {
+            let mut frame = Fixed([0; 256], 200);
+            frame.0[12..16].copy_from_slice(&[8, 0, 0x45, 2]);
+            frame.0[16..18].copy_from_slice(&186u16.to_be_bytes());
+            frame.0[23] = 17;
+            frame.0[37] = i as u8;
+            let mut meta = Meta::new(200);
+            let headers = Headers::parse_ethernet(frame.bytes());
+            let mut packet = Packet::new(&mut frame, &mut meta, headers);
+            let (actions, outlet) = (&filters.actions, &mut NoOutlet);
+            let now = Instant(i * 1_000_000);
+            let mut run = Run { actions, state: &mut state, outlet, now, queues: 1 };
+            let verdict = filters.classify(block, &mut packet, &mut run);
+            classes += u32::from(matches!(verdict, FilterVerdict::Class(_)));
+        }
+    });
+    assert_eq!(counted, 0);
+    assert_eq!(classes, 10_000, "what flower and basic leave, flow takes");
+}
+
+/// The line of senders, and the gate: joining, turns, leaving, and packets that wait.
+#[test]
+fn senders_that_yield_allocate_nothing_after_start() {
+    let mut fair = FairSend::new(64, Quota::segs(4));
+    let mut gate: Gate<u32> = Gate::new(16, 64, Quota::segs(2));
+    let mut ids = [None; 64];
+    let mut seen = 0;
+    let calls = calls(|| {
+        for round in 0..200u32 {
+            for id in &mut ids {
+                *id = id.or_else(|| fair.join());
+                let Some(mut burst) = id.and_then(|id| fair.begin(id, Cause::Data)) else { continue };
+                while fair.pass(&mut burst, 1, 1448) == Pass::Go {}
+            }
+            while fair.waiting() > 32 {
+                if let Some(burst) = fair.next_turn() {
+                    fair.defer(&burst);
+                    seen += u32::from(fair.leave(burst.sender()));
+                    ids[burst.sender().index()] = None;
+                }
+            }
+            for flow in 0..8 {
+                let load = Load { segs: 1, bytes: 1500 };
+                for n in 0..8 {
+                    seen += u32::from(gate.offer(flow, load, true, n) == Offered::Held);
+                }
+                while gate.take().is_some() {}
+                (0..8).for_each(|_| gate.left(flow, load));
+            }
+            gate.set_quota(Quota::segs(round % 4));
+        }
+    });
+    assert!(fair.stats().yields > 1000 && gate.stats().held > 1000 && seen > 1000, "{seen}");
+    assert_eq!(calls, 0);
+}

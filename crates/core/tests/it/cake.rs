@@ -1,0 +1,873 @@
+//! cake: numbers that were measured in Linux, models that were written apart from it, and what the manual page says.
+//! Packet by packet it is compared with the kernel in `spec/traces/cake`.
+
+use crate::common::lane::{Lane, Out};
+use proptest::prelude::*;
+use txweir_core::base::rng::Rng;
+use txweir_core::packet::detail::{Detail, SACK_BLOCKS, TcpDetail};
+use txweir_core::packet::hash::FlowHasher;
+use txweir_core::packet::headers::tcp_flag::{ACK, ECE, PSH, SYN};
+use txweir_core::packet::headers::{Headers, clear_dscp};
+use txweir_core::{Admitted, DropReason, Ecn, Env, Handle, Instant, Meta, Nanos, Rate};
+
+const T0: Instant = Instant::ZERO;
+
+fn ms(ms: u64) -> Instant {
+    Instant::from_millis(ms)
+}
+
+/// Takes everything that leaves by `end`: when, and which.
+fn run(lane: &mut Lane, mut now: Instant, end: Instant) -> Vec<(Instant, u32)> {
+    let mut sent = Vec::new();
+    loop {
+        match lane.take(now) {
+            Out::Sent(id, _) => sent.push((now, id)),
+            Out::Wait(t) if t <= end => now = t,
+            Out::Wait(_) | Out::Nothing => return sent,
+        }
+    }
+}
+
+// The law.
+
+/// Linux 6.12: 80 000 packets of 125 bytes at once, `bandwidth 10mbit besteffort flowblind rtt 1s`, one each 100 us. Which
+/// were dropped.
+#[test]
+fn drops_of_a_standing_queue_as_measured() {
+    let mut lane = Lane::new("cake", "bandwidth 10mbit besteffort flowblind rtt 1s memlimit 200mb");
+    lane.fill(T0, 0, 19_000, Meta::new(125));
+    // The kernel's timers fire up to two grains of 256 ns late, and so did those packets wait a little longer.
+    let (mut sent, mut now) = (Vec::new(), T0);
+    loop {
+        match lane.take(now) {
+            Out::Sent(id, _) => sent.push((now, id)),
+            Out::Wait(t) => now = t + Nanos(256),
+            Out::Nothing => break,
+        }
+    }
+    let dropped: Vec<u32> = lane.drops().iter().map(|(id, _)| *id).collect();
+    assert_eq!(dropped, [501, 7573, 13_347, 18_348]);
+    assert_eq!(sent[500], (Instant(50_000_256), 500));
+    assert_eq!((sent.len(), dropped.len(), lane.counter("memory_used")), (18_996, 4, 19_000 * 832));
+}
+
+#[test]
+fn the_last_packet_of_a_queue_is_marked_and_never_dropped() {
+    for ecn in [Ecn::NotEct, Ecn::Ect0] {
+        let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flowblind rtt 20ms");
+        // One at a time, each after a second: the law wants to drop, and each is the last.
+        for i in 0..20 {
+            let now = Instant::from_secs(u64::from(i) + 1);
+            lane.fill(now, i, 1, Meta::new(1000).ecn(ecn));
+            assert_eq!(lane.take(now + Nanos::from_millis(900)).id(), Some(i));
+        }
+        assert_eq!(lane.drops(), []);
+        assert_eq!(lane.part("Tin 0", "ecn_mark") > 0, ecn == Ecn::Ect0);
+    }
+}
+
+// The shaper.
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Departures, reckoned in exact arithmetic: each packet leaves when it has come and the one before it has taken its
+    /// time; time that was not used is lost.
+    #[test]
+    fn packets_leave_when_exact_arithmetic_says(
+        rate in 8_000u64..1_000_000_000,
+        overhead in -30i64..100,
+        packets in prop::collection::vec((0u64..30_000_000, 60u32..9000), 1..60),
+    ) {
+        let options = format!("bandwidth {rate} besteffort flowblind rtt 1000s memlimit 1gb overhead {overhead}");
+        let mut lane = Lane::new("cake", &options);
+        let rate = u128::from(Rate::from_bits(rate).0);
+        let (mut at, mut arrivals, mut sent) = (T0, Vec::new(), Vec::new());
+        for (i, (gap, len)) in (0..).zip(&packets) {
+            at += Nanos(*gap);
+            arrivals.push(at);
+            sent.extend(run(&mut lane, sent.last().map_or(T0, |(t, _): &(Instant, u32)| *t), at - Nanos(1)));
+            lane.fill(at, i, 1, Meta::new(*len));
+            sent.extend(run(&mut lane, at, at));
+        }
+        sent.extend(run(&mut lane, at, Instant::MAX));
+        prop_assert_eq!(sent.len(), packets.len());
+        // When the link is free, in units of 1/rate ns.
+        let mut free = 0u128;
+        for (i, (gone, id)) in sent.iter().enumerate() {
+            let (come, len) = (u128::from(arrivals[i].0) * rate, packets[i].1);
+            // It is idle when a packet comes and nothing waits: the packet before it has left.
+            let idle = i == 0 || sent[i - 1].0 <= arrivals[i];
+            if idle {
+                free = free.max(come);
+            }
+            let due = free.max(come) / rate;
+            // Each packet's time is rounded down to a nanosecond, with a factor of 34 bits.
+            let slack = i as u128 + 1 + (due >> 32);
+            let gone = u128::from(gone.0);
+            prop_assert_eq!(*id as usize, i);
+            prop_assert!(gone <= due + 1 && gone + slack >= due, "packet {i}: {gone} against {due}");
+            let charged = u128::try_from(i64::from(len) - 14 + overhead).unwrap_or(0);
+            free += charged * 1_000_000_000;
+        }
+    }
+}
+
+/// The same at a few rates in literal nanoseconds, as Linux sent them.
+#[test]
+fn departures_in_numbers() {
+    for (options, len, times) in [
+        ("bandwidth 1mbit", 1500, [0, 12_000_000, 24_000_000]),
+        ("bandwidth 8mbit ethernet", 1514, [0, 1_538_000, 3_076_000]),
+        ("bandwidth 8mbit ethernet", 60, [0, 84_000, 168_000]),
+        ("bandwidth 1mbit pppoe-vcmux", 1514, [0, 13_568_000, 27_136_000]),
+        ("bandwidth 1mbit pppoe-ptm", 1514, [0, 12_432_000, 24_864_000]),
+        ("bandwidth 8", 10, [0, 156_250_000, 312_500_000]),
+    ] {
+        let mut lane = Lane::new("cake", &format!("{options} besteffort flowblind rtt 1000s"));
+        lane.fill(T0, 0, 3, Meta::new(len));
+        let sent = run(&mut lane, T0, Instant::MAX);
+        let gone: Vec<u64> = sent.iter().map(|(t, _)| t.0).collect();
+        assert!(gone.iter().zip(times).all(|(a, b)| a.abs_diff(b) <= 2), "{options} {len}: {gone:?}");
+    }
+}
+
+/// On ingress drops use up the schedule; the failsafe still lets two thirds of the rate through.
+#[test]
+fn on_ingress_what_is_dropped_is_charged() {
+    for (options, least, most) in [("egress", 95_000, 105_000), ("ingress", 55_000, 75_000)] {
+        let options = format!("bandwidth 1mbit besteffort flowblind rtt 10ms {options}");
+        let mut lane = Lane::new("cake", &options);
+        let mut bytes = 0;
+        for i in 0..2000 {
+            // Three times the rate, which answers no signal.
+            let now = Instant::from_micros(u64::from(i) * 2666);
+            lane.fill(now, i, 1, Meta::new(1000));
+            let sent = run(&mut lane, now, now + Nanos::from_micros(2665));
+            bytes += if now > ms(3000) { sent.len() as u64 * 1000 } else { 0 };
+        }
+        let rate = bytes * 1000 / (2000 * 2666 / 1000 - 3000);
+        assert!((least..=most).contains(&(rate * 1000 / 1250)), "{options}: {rate}");
+    }
+}
+
+// Tins.
+
+#[test]
+fn tins_by_mark_by_priority_and_by_dscp() {
+    let mut lane = Lane::new("cake", "diffserv4 fwmark 0xf0");
+    let handle = lane.root().handle();
+    let named = |minor| Handle::new(handle.major(), minor).0;
+    let packet = |ds: u8, mark: u32, priority: u32| {
+        let mut m = Meta::new(100).priority(priority);
+        (m.ds, m.mark) = (ds << 2, mark);
+        m
+    };
+    let mut arp = packet(0, 0, 0);
+    arp.protocol = 0x0806;
+    for (m, tin) in [
+        (packet(0, 0, 0), "Best Effort"),
+        (packet(8, 0, 0), "Bulk"),
+        (packet(1, 0, 0), "Bulk"),
+        (packet(34, 0, 0), "Video"),
+        (packet(46, 0, 0), "Voice"),
+        (packet(63, 0, 0), "Best Effort"),
+        (arp, "Voice"),
+        (packet(46, 0x10, 0), "Bulk"),
+        (packet(46, 0x2f, 0), "Best Effort"),
+        (packet(0, 0x40, 0), "Voice"),
+        (packet(46, 0x50, 0), "Voice"),
+        (packet(46, 0x0f, 0), "Voice"),
+        (packet(46, 0, named(1)), "Bulk"),
+        (packet(46, 0x30, named(1)), "Video"),
+        (packet(46, 0, named(5)), "Voice"),
+        (packet(46, 0, 1), "Voice"),
+    ] {
+        let before = lane.part(tin, "sent_packets");
+        lane.fill(T0, 0, 1, m);
+        assert_eq!(lane.part(tin, "sent_packets"), before + 1, "{m:?}");
+    }
+}
+
+/// All 64 code points in each mode, as Linux 6.12 put them; tins by their place in the table of `tc -s`.
+#[test]
+fn every_dscp_as_measured() {
+    let others = |tins: &[(u8, u8)], fallback: u8| {
+        let mut all = [fallback; 64];
+        tins.iter().for_each(|(dscp, tin)| all[usize::from(*dscp)] = *tin);
+        all
+    };
+    let (bulk, video) = ([(1, 0), (8, 0)], [4, 16, 18, 20, 22, 24, 26, 28, 30, 34, 36, 38].map(|d| (d, 2)));
+    let voice = [32, 40, 44, 46, 48, 56].map(|d| (d, 3));
+    let three = others(&[&bulk[..], &[4, 44, 46, 48, 56].map(|d| (d, 2))].concat(), 1);
+    let four = others(&[&bulk[..], &video, &voice].concat(), 1);
+    let steps = [
+        (1, 0),
+        (2, 1),
+        (8, 1),
+        (10, 1),
+        (12, 1),
+        (14, 1),
+        (24, 3),
+        (26, 3),
+        (28, 3),
+        (30, 3),
+        (34, 3),
+        (36, 3),
+        (38, 3),
+        (4, 4),
+        (18, 4),
+        (20, 4),
+        (22, 4),
+        (16, 5),
+        (32, 6),
+        (40, 6),
+        (44, 6),
+        (46, 6),
+        (48, 7),
+        (56, 7),
+    ];
+    let precedence: Vec<(u8, u8)> = (0..64).map(|d| (d, d >> 3)).collect();
+    for (mode, expected) in [
+        ("diffserv3", three),
+        ("diffserv4", four),
+        ("diffserv8", others(&steps, 2)),
+        ("precedence", others(&precedence, 0)),
+    ] {
+        let mut lane = Lane::new("cake", mode);
+        for (dscp, tin) in (0u8..).zip(expected) {
+            let mut m = Meta::new(100);
+            m.ds = dscp << 2;
+            lane.fill(T0, 0, 1, m);
+            let (mut tins, mut last) = (Vec::new(), "");
+            lane.root().qdisc().parts(&mut |name, c, n| {
+                if c.key == "sent_packets" {
+                    (last, _) = (name, tins.push(n));
+                }
+            });
+            assert_eq!(tins[usize::from(tin)], 1, "{mode} {dscp} {tins:?} {last}");
+            lane = Lane::new("cake", mode);
+        }
+    }
+}
+
+#[test]
+fn the_rates_targets_and_quanta_of_tins_as_measured() {
+    // `tc -s` of Linux 6.12: thresholds in bytes/s, target and interval in microseconds, quantum.
+    for (options, tins) in [
+        (
+            "bandwidth 10mbit diffserv4",
+            vec![
+                ("Bulk", [78_125, 29_068, 124_068, 300]),
+                ("Best Effort", [1_250_000, 5_000, 100_000, 305]),
+                ("Video", [625_000, 5_000, 100_000, 300]),
+                ("Voice", [312_500, 7_267, 102_267, 300]),
+            ],
+        ),
+        (
+            "bandwidth 1mbit rtt 10ms",
+            vec![
+                ("Bulk", [7_812, 290_706, 581_413, 300]),
+                ("Best Effort", [125_000, 18_168, 36_336, 300]),
+                ("Voice", [31_250, 72_672, 145_344, 300]),
+            ],
+        ),
+        ("besteffort", vec![("Tin 0", [0, 5_000, 100_000, 1514])]),
+        ("bandwidth 1gbit precedence", vec![("Tin 7", [49_086_987, 5_000, 100_000, 1514])]),
+    ] {
+        let lane = Lane::new("cake", options);
+        for (tin, expected) in tins {
+            let keys = ["threshold_rate", "target_us", "interval_us", "flow_quantum"];
+            assert_eq!(keys.map(|key| lane.part(tin, key)), expected, "{options} {tin}");
+        }
+    }
+}
+
+/// Within its share the higher tin goes first; above it the lower one gets what is left.
+#[test]
+fn a_tin_above_its_share_does_not_starve_the_others() {
+    let mut lane = Lane::new("cake", "bandwidth 8mbit diffserv3 flows rtt 1000s memlimit 100mb");
+    let mut voice = Meta::new(1000).hash(1);
+    voice.ds = 46 << 2;
+    lane.fill(T0, 0, 2000, voice);
+    lane.fill(T0, 10_000, 2000, Meta::new(1000).hash(2));
+    let sent = run(&mut lane, T0, ms(1000));
+    let of_voice = sent.iter().filter(|(_, id)| *id < 10_000).count();
+    assert_eq!(sent.len(), 1001);
+    assert!((245..=256).contains(&of_voice), "{of_voice} of {}", sent.len());
+}
+
+// Flows and hosts.
+
+/// Bytes sent for each of `flows`: its hash, source host and destination host, all of them always busy.
+fn shares(options: &str, flows: &[(u32, u32, u32)]) -> Vec<u64> {
+    let mut lane = Lane::new("cake", options);
+    for (i, (hash, src_host, dst_host)) in (0..).zip(flows) {
+        let detail = Detail { src_host: *src_host, dst_host: *dst_host, ..Detail::default() };
+        for n in 0..1000 {
+            let m = Meta::new(300 + (n * 37 + i * 61) % 1200).hash(*hash);
+            assert_eq!(lane.put_with(T0, i * 1000 + n, m, &detail), Admitted::Queued);
+        }
+    }
+    let sent = run(&mut lane, T0, ms(1000));
+    let mut bytes = vec![0; flows.len()];
+    for ((_, id), m) in sent.iter().zip(lane.dev.metas()) {
+        bytes[*id as usize / 1000] += u64::from(m.len);
+    }
+    bytes
+}
+
+#[test]
+fn hosts_share_before_their_flows_do() {
+    // Four flows of host 100 and one of host 200, to five destinations.
+    let flows: Vec<(u32, u32, u32)> =
+        (0..5).map(|i| (i * 8, if i < 4 { 100 } else { 200 }, 300 + i * 8)).collect();
+    let turned: Vec<(u32, u32, u32)> = flows.iter().map(|(h, s, d)| (*h, *d, *s)).collect();
+    let all = 1_000_000.0;
+    for (mode, flows, single) in [
+        ("flows", &flows, all / 5.0),
+        ("dual-srchost", &flows, all / 2.0),
+        ("dual-dsthost", &flows, all / 5.0),
+        ("triple-isolate", &flows, all / 2.0),
+        ("triple-isolate", &turned, all / 2.0),
+        ("dual-dsthost", &turned, all / 2.0),
+        ("srchost", &flows, all / 2.0),
+        ("dsthost", &turned, all / 2.0),
+        ("hosts", &flows, all / 5.0),
+    ] {
+        let bytes = shares(&format!("bandwidth 8mbit besteffort {mode} rtt 1000s memlimit 100mb"), flows);
+        let got = bytes[4] as f64;
+        assert!((got - single).abs() < 0.03 * single, "{mode}: {bytes:?}, {single} was fair");
+    }
+}
+
+#[test]
+fn flowblind_is_a_fifo_and_a_class_overrides_the_flow() {
+    let mut lane = Lane::new("cake", "flowblind besteffort");
+    for i in 0..20 {
+        lane.fill(T0, i, 1, Meta::new(100 + i).hash(i.wrapping_mul(0x1234_5678)));
+    }
+    assert_eq!(lane.ids(T0, 30), (0..20).collect::<Vec<_>>());
+    let mut lane = Lane::new("cake", "besteffort flows");
+    let major = lane.root().handle().major();
+    for i in 0..3 {
+        let mut m = Meta::new(100).hash(i * 0x0101_0101);
+        m.class = Handle::new(major, 7);
+        lane.fill(T0, i, 1, m);
+    }
+    let mut minors = Vec::new();
+    lane.root()
+        .qdisc()
+        .flows(&lane.path.cx().pool, &mut |flow| minors.push((flow.minor, flow.backlog.packets)));
+    assert_eq!(minors, [(7, 3)], "class 7 is the seventh queue");
+}
+
+/// Eight flows of one set have a queue each, the ninth shares one; what is empty and forgotten makes room.
+#[test]
+fn a_set_has_eight_ways() {
+    let mut lane = Lane::new("cake", "besteffort flows");
+    for i in 0..9 {
+        lane.fill(T0, i, 1, Meta::new(100).hash(16 + i * 1024));
+    }
+    let ways = |lane: &Lane| {
+        ["way_misses", "way_indirect_hits", "way_collisions"].map(|key| lane.part("Tin 0", key))
+    };
+    assert_eq!(ways(&lane), [8, 0, 1]);
+    lane.fill(T0, 9, 1, Meta::new(100).hash(16 + 3 * 1024));
+    assert_eq!(ways(&lane), [8, 1, 1], "found in another way than its own");
+}
+
+/// A flow that sends little goes before those that have used up their turns.
+#[test]
+fn a_sparse_flow_goes_first() {
+    let mut lane = Lane::new("cake", "bandwidth 8mbit besteffort flows rtt 1000s");
+    for i in 0..100 {
+        lane.fill(T0, i, 1, Meta::new(1500).hash(i % 4 * 8));
+    }
+    let sent = run(&mut lane, T0, ms(40));
+    let now = sent.last().unwrap().0;
+    lane.fill(now, 1000, 1, Meta::new(100).hash(800));
+    let Out::Wait(next) = lane.take(now) else { panic!("the link is busy") };
+    assert_eq!(lane.take(next).id(), Some(1000));
+}
+
+// Memory.
+
+#[test]
+fn memory_is_that_of_linux_buffers_and_is_never_exceeded() {
+    // What Linux 6.12 told as `memory used` after a packet of such a length.
+    for (len, memory) in [
+        (60, 832),
+        (240, 832),
+        (241, 1280),
+        (688, 1280),
+        (689, 2304),
+        (1712, 2304),
+        (1713, 4352),
+        (3760, 4352),
+        (3761, 8448),
+        (4079, 8448),
+        (4080, 4928),
+        (4110, 4928),
+        (4111, 9024),
+        (8206, 9024),
+        (8207, 13_120),
+    ] {
+        let mut lane = Lane::new("cake", "");
+        lane.fill(T0, 0, 1, Meta::new(len));
+        assert_eq!(lane.counter("memory_used"), memory, "{len}");
+    }
+    for (options, limit) in [
+        ("bandwidth 1mbit", 4 << 20),
+        ("bandwidth 100mbit", 5_000_000),
+        ("bandwidth 100gbit", 10_240 * 1514),
+        ("unlimited", 10_240 * 1514),
+        ("unlimited memlimit 100mb", 100 << 20),
+        ("bandwidth 100mbit rtt 200ms", 10_000_000),
+    ] {
+        assert_eq!(Lane::new("cake", options).counter("memory_limit"), limit, "{options}");
+    }
+}
+
+/// The longest queue loses its oldest packet, until there is room.
+#[test]
+fn the_longest_queue_loses_its_oldest() {
+    let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flows memlimit 23040");
+    lane.fill(T0, 0, 6, Meta::new(1500).hash(8));
+    lane.fill(T0, 100, 4, Meta::new(1400).hash(16));
+    assert_eq!(lane.drops(), []);
+    for id in 200..203 {
+        assert_eq!(lane.put(T0, id, Meta::new(1000).hash(24)), Admitted::Queued);
+    }
+    let over = DropReason::Overmemory;
+    assert_eq!(
+        lane.drops(),
+        [(0, over), (1, over), (2, over)],
+        "of 9000 bytes, 7500, 6000; the others have 5600, 3000"
+    );
+    assert_eq!(lane.part("Tin 0", "drops"), 3);
+    assert_eq!(lane.part("Tin 0", "unresponsive_flows"), 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Random queues, with random departures: what is dropped is the oldest of a queue that no other exceeds.
+    #[test]
+    fn drops_are_of_the_longest_queue(seed in any::<u64>(), limit in 3000u64..60_000) {
+        let mut rng = Rng::new(seed);
+        let options = format!("besteffort flows memlimit {limit} rtt 1000s");
+        let mut lane = Lane::new("cake", &options);
+        let mut queues: Vec<std::collections::VecDeque<(u32, u64)>> = vec![Default::default(); 6];
+        for id in 0..400 {
+            if rng.below(3) == 0 {
+                let taken = lane.take(T0).id();
+                // BLUE, after an overflow: the oldest of a queue too.
+                let random = lane.drops().into_iter().map(|(id, _)| id);
+                for gone in random.chain(taken) {
+                    let queue = queues.iter_mut().find(|q| q.front().is_some_and(|(id, _)| *id == gone));
+                    prop_assert!(queue.and_then(|q| q.pop_front()).is_some(), "{gone} was no queue's oldest");
+                }
+                continue;
+            }
+            let (flow, len) = (rng.below(6) as usize, 60 + rng.below(1455) as u32);
+            queues[flow].push_back((id, u64::from(len)));
+            let _ = lane.put(T0, id, Meta::new(len).hash(flow as u32 * 8));
+            for (gone, _) in lane.drops() {
+                let bytes: Vec<u64> = queues.iter().map(|q| q.iter().map(|(_, len)| len).sum()).collect();
+                let queue = queues.iter().position(|q| q.front().is_some_and(|(id, _)| *id == gone));
+                let Some(queue) = queue else { panic!("{gone} was no queue's oldest: {queues:?}") };
+                prop_assert_eq!(bytes[queue], bytes.iter().copied().max().unwrap_or(0), "{:?}", bytes);
+                queues[queue].pop_front();
+            }
+        }
+    }
+}
+
+// Washing and cutting.
+
+#[test]
+fn wash_clears_the_dscp_after_it_has_chosen_the_tin() {
+    for (options, ds, washed) in [("wash", 0b10, true), ("nowash", 46 << 2 | 0b10, false)] {
+        let mut lane = Lane::new("cake", &format!("diffserv3 {options}"));
+        let mut m = Meta::new(100).ecn(Ecn::Ect0);
+        m.ds = 46 << 2 | 0b10;
+        lane.fill(T0, 0, 1, m);
+        assert_eq!(lane.part("Voice", "sent_packets"), 1);
+        let Out::Sent(_, m) = lane.take(T0) else { panic!("it leaves at once") };
+        assert_eq!((m.ds, m.washed, m.ecn), (ds, washed, Ecn::Ect0));
+    }
+}
+
+/// cake-gso-cut
+#[test]
+fn super_packets_are_cut_before_they_are_queued_or_charged_whole() {
+    let unit = Meta::new(54 + 10 * 1448).gso(54, 1448);
+    let mut lane = Lane::new("cake", "bandwidth 8mbit besteffort");
+    assert_eq!(lane.put(T0, 0, unit), Admitted::Cut(0, 1502));
+    let mut lane = Lane::new("cake", "bandwidth 8mbit besteffort no-split-gso ethernet");
+    lane.fill(T0, 0, 2, unit);
+    // Ten segments, each with 38 bytes more than its network packet of 1488.
+    assert_eq!(
+        run(&mut lane, T0, Instant::MAX).iter().map(|(t, _)| t.0).collect::<Vec<_>>(),
+        [0, 15_260_000]
+    );
+    assert_eq!((lane.counter("max_network_size"), lane.counter("max_adj_size")), (1488, 1526));
+}
+
+#[test]
+fn an_overhead_that_is_said_begins_the_sizes_seen_anew() {
+    let mut lane = Lane::new("cake", "overhead 4");
+    let _ = lane.put(T0, 0, Meta::new(1000));
+    for (words, largest) in [("mpu 64", 986), ("rtt 50ms", 986), ("overhead 4", 0)] {
+        lane.change(T0, Handle::ROOT, words).unwrap();
+        assert_eq!(lane.counter("max_network_size"), largest, "{words}");
+    }
+}
+
+// The filter of acknowledgements.
+
+fn ack(ack: u32) -> TcpDetail {
+    TcpDetail {
+        addresses: [[1; 16], [2; 16]],
+        ports: [10, 20],
+        ack,
+        stamps: None,
+        sack: [[0; 2]; SACK_BLOCKS],
+        sacks: 0,
+        flags: ACK,
+        reserved: false,
+        data: false,
+        plain: true,
+    }
+}
+
+fn with_sack(number: u32, blocks: &[[u32; 2]]) -> TcpDetail {
+    let mut tcp = ack(number);
+    tcp.sack[..blocks.len()].copy_from_slice(blocks);
+    tcp.sacks = blocks.len() as u8;
+    tcp
+}
+
+/// Queues these in one flow; which were filtered out.
+fn filtered(options: &str, segments: &[TcpDetail]) -> Vec<u32> {
+    let mut lane = Lane::new("cake", &format!("bandwidth 1mbit besteffort flowblind {options}"));
+    for (i, tcp) in (0..).zip(segments) {
+        let detail = Detail { tcp: Some(*tcp), ..Detail::default() };
+        assert_eq!(lane.put_with(T0, i, Meta::new(66), &detail), Admitted::Queued);
+    }
+    let drops = lane.drops();
+    assert!(drops.iter().all(|(_, reason)| *reason == DropReason::AckFilter));
+    assert_eq!(lane.part("Tin 0", "ack_drops"), drops.len() as u64);
+    drops.into_iter().map(|(id, _)| id).collect()
+}
+
+#[test]
+fn which_acknowledgements_are_needless() {
+    let other = TcpDetail { ports: [11, 20], ..ack(300) };
+    let echo = |n| TcpDetail { flags: ACK | ECE, ..ack(n) };
+    let data = |n| TcpDetail { data: true, ..ack(n) };
+    let push = TcpDetail { flags: ACK | PSH, ..ack(200) };
+    let syn = TcpDetail { flags: ACK | SYN, ..ack(400) };
+    let odd = TcpDetail { plain: false, ..ack(200) };
+    let reserved = TcpDetail { reserved: true, ..ack(200) };
+    let stamped = |n, at| TcpDetail { stamps: Some([at, 5]), ..ack(n) };
+    let none: &[u32] = &[];
+    for (segments, on, aggressive) in [
+        (vec![ack(100), ack(200)], none, &[0][..]),
+        (vec![ack(100), ack(200), ack(300)], &[0], &[0, 1]),
+        (vec![ack(100), ack(200), ack(300), ack(400)], &[0, 1], &[0, 1, 2]),
+        // The same number again is a duplicate, and a signal of loss.
+        (vec![ack(100), ack(100), ack(100)], none, none),
+        (vec![ack(300), ack(200), ack(100)], none, none),
+        (vec![ack(u32::MAX - 50), ack(20), ack(100)], &[0], &[0, 1]),
+        (vec![ack(100), other, ack(300), ack(400)], &[0], &[0]),
+        // What follows directly may let the last one go; not over another connection's.
+        (vec![ack(100), other, ack(200)], none, none),
+        (vec![data(100), data(200), ack(300), ack(400)], none, &[2]),
+        // Data acknowledges too.
+        (vec![ack(100), ack(200), data(300)], &[0], &[0, 1]),
+        (vec![ack(100), push, odd, reserved, ack(300)], none, &[0]),
+        (vec![ack(100), ack(200), syn], none, &[0]),
+        // A change of congestion notification is not lost.
+        (vec![ack(100), echo(200), ack(300)], none, none),
+        (vec![ack(100), echo(200), echo(300), echo(400)], &[1], &[1, 2]),
+        (vec![stamped(100, 10), stamped(200, 11), stamped(300, 12)], &[0], &[0, 1]),
+        (vec![stamped(100, 10), stamped(200, 11), stamped(300, 9)], none, &[0]),
+    ] {
+        assert_eq!(filtered("ack-filter", &segments), on, "{segments:?}");
+        assert_eq!(filtered("ack-filter-aggressive", &segments), aggressive, "{segments:?}");
+        assert_eq!(filtered("no-ack-filter", &segments), none);
+    }
+}
+
+#[test]
+fn selective_acknowledgements_stay_until_later_ones_cover_them() {
+    let plain = ack(100);
+    let one = with_sack(100, &[[200, 300]]);
+    let more = with_sack(100, &[[200, 400]]);
+    let two = with_sack(100, &[[500, 600], [200, 400]]);
+    let duplicate = with_sack(100, &[[50, 80]]);
+    for (segments, dropped) in [
+        (vec![one, one], &[][..]),
+        (vec![one, more], &[0]),
+        (vec![more, one], &[]),
+        (vec![plain, one, two], &[0, 1]),
+        (vec![one, plain], &[]),
+        (vec![one, ack(250)], &[]),
+        (vec![two, with_sack(150, &[[500, 600], [200, 400]])], &[0]),
+        (vec![duplicate, with_sack(150, &[[50, 80]])], &[]),
+    ] {
+        assert_eq!(filtered("ack-filter-aggressive", &segments), dropped, "{segments:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Whatever comes: the newest stays, and nothing goes that is not said again by what stays behind it.
+    #[test]
+    fn nothing_is_lost_with_an_acknowledgement(seed in any::<u64>(), aggressive in any::<bool>()) {
+        let mut rng = Rng::new(seed);
+        let mut low = |n: u64| rng.below(n) as u32;
+        let segments: Vec<TcpDetail> = (0..30).map(|_| {
+            let mut tcp = ack(low(8) * 10);
+            tcp.ports[0] = low(2) as u16;
+            tcp.data = low(6) == 0;
+            tcp.plain = low(8) > 0;
+            tcp.flags = [ACK, ACK, ACK, ACK | ECE, ACK | SYN, ACK | PSH, 0][low(7) as usize];
+            tcp.stamps = (low(3) == 0).then(|| [low(4), low(4)]);
+            tcp.sacks = low(3) as u8;
+            for block in &mut tcp.sack[..usize::from(tcp.sacks)] {
+                let left = low(10) * 10;
+                *block = [left, left + 10 + low(3) * 10];
+            }
+            tcp
+        }).collect();
+        let mode = if aggressive { "ack-filter-aggressive" } else { "ack-filter" };
+        let dropped = filtered(mode, &segments);
+        let same = |a: &TcpDetail, b: &TcpDetail| a.ports == b.ports;
+        for id in &dropped {
+            let (gone, behind) = (segments[*id as usize], &segments[*id as usize + 1..]);
+            prop_assert!(!gone.data && gone.plain && gone.flags & !ECE == ACK, "{:?}", gone);
+            let mut later = (*id + 1..).zip(behind).filter(|(i, s)| !dropped.contains(i) && same(s, &gone));
+            let covers = |s: &TcpDetail| {
+                let blocks = |b: &[u32; 2]| s.blocks().iter().any(|c| c[0] <= b[0] && b[1] <= c[1]);
+                s.ack >= gone.ack && gone.blocks().iter().all(blocks) && s.flags & ACK != 0
+            };
+            prop_assert!(later.any(|(_, s)| covers(s)), "{} of {:#?}", id, segments);
+        }
+    }
+}
+
+// Following what arrives.
+
+/// A bottleneck of 4 Mbit/s in front of a shaper that was told 6: after a while it shapes below 4.
+#[test]
+fn autorate_settles_a_little_below_what_arrives() {
+    let mut lane = Lane::new("cake", "bandwidth 6mbit autorate-ingress besteffort flowblind");
+    let (mut now, mut rng) = (ms(1000), Rng::new(5));
+    for i in 0..8000 {
+        now += Nanos(1_900_000 + rng.below(200_000));
+        let _ = lane.put(now, i, Meta::new(1000));
+        run(&mut lane, now, now + Nanos(1_900_000));
+    }
+    let rate = lane.part("Tin 0", "threshold_rate");
+    assert!((440_000..500_000).contains(&rate), "{rate} bytes/s of 500 000 that arrive");
+}
+
+// Changes.
+
+/// cake-cleared-tins, cake-tin-deficit
+#[test]
+fn tins_that_go_drop_what_they_hold_and_count_it() {
+    let mut lane = Lane::new("cake", "bandwidth 1mbit diffserv4 flows");
+    let mut voice = Meta::new(1000);
+    voice.ds = 46 << 2;
+    lane.fill(T0, 0, 5, voice);
+    lane.fill(T0, 100, 5, Meta::new(1000));
+    lane.change(ms(1), Handle::ROOT, "besteffort").unwrap();
+    let purged = DropReason::Purged;
+    assert_eq!(lane.drops(), (0..5).map(|id| (id, purged)).collect::<Vec<_>>());
+    assert_eq!((lane.backlog(), lane.root().books().dropped.packets), (5, 5));
+    // A debt of turns from before there was a rate does not come back: both tins go on at once.
+    let mut lane = Lane::new("cake", "bandwidth 1gbit diffserv3 flows rtt 1000s");
+    lane.fill(T0, 0, 500, voice);
+    run(&mut lane, T0, ms(1000));
+    lane.change(ms(1001), Handle::ROOT, "unlimited").unwrap();
+    lane.fill(ms(1001), 1000, 2, voice);
+    lane.fill(ms(1001), 2000, 20, Meta::new(1000));
+    let first: Vec<u32> = lane.ids(ms(1001), 12).into_iter().filter(|id| *id < 2000).collect();
+    assert_eq!(first, [1000, 1001]);
+}
+
+/// cake-drop-next
+#[test]
+fn times_of_the_law_are_told_as_of_the_last_call() {
+    let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flowblind");
+    lane.fill(T0, 0, 40, Meta::new(1000));
+    run(&mut lane, T0, ms(170));
+    let told = |lane: &Lane| {
+        let mut next = None;
+        lane.root().qdisc().flows(&lane.path.cx().pool, &mut |flow| {
+            next = flow.values.iter().find(|(key, _)| *key == "drop_next").map(|(_, n)| *n);
+        });
+        next.unwrap()
+    };
+    let before = told(&lane);
+    assert!(before < 0, "a signal is to come: {before}");
+    assert_eq!(told(&lane), before, "and it is told so whenever one asks");
+}
+
+/// cake-range, cake-nat
+#[test]
+fn what_is_read_and_what_is_refused() {
+    let options = |words: &str| {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let built = txweir_core::qdisc::kind("cake")
+            .unwrap()
+            .build(&mut txweir_core::text::value::Words::new(&words), &Env::default());
+        built.map_err(|e| e.to_string()).map(|qdisc| {
+            let mut all = Vec::new();
+            qdisc.options(&mut |o| {
+                let text = if o.param.flag {
+                    o.word.map(String::from)
+                } else {
+                    Some(txweir_core::text::value::exact_of(o.value))
+                };
+                all.extend(text.filter(|_| o.value.is_set()));
+            });
+            all.join(" ")
+        })
+    };
+    let plain = "diffserv3 triple-isolate nonat nowash egress no-ack-filter split-gso";
+    for (words, shown) in [
+        ("", format!("unlimited {plain} rtt 100000us raw noatm overhead 0 mpu 0")),
+        (
+            "nat ethernet ether-vlan",
+            format!("unlimited {} rtt 100000us noatm overhead 42 mpu 84", plain.replace("nonat", "nat")),
+        ),
+        (
+            "raw ether-vlan rtt 0 memlimit 0 fwmark 0",
+            format!("unlimited {plain} rtt 100000us raw noatm overhead 4 mpu 0"),
+        ),
+        ("overhead 18 raw lan", format!("unlimited {plain} rtt 1000us raw noatm overhead 0 mpu 0")),
+        (
+            "conservative ptm fwmark 010",
+            format!("unlimited {plain} rtt 100000us ptm overhead 48 mpu 0 fwmark 0x8"),
+        ),
+        (
+            "autorate-ingress bandwidth 8mbit",
+            format!("bandwidth 1000000bps {plain} rtt 100000us raw noatm overhead 0 mpu 0"),
+        ),
+        (
+            "bandwidth 8mbit autorate-ingress",
+            format!("bandwidth 1000000bps autorate-ingress {plain} rtt 100000us raw noatm overhead 0 mpu 0"),
+        ),
+        ("interplanetary", format!("unlimited {plain} rtt 1000000000us raw noatm overhead 0 mpu 0")),
+    ] {
+        assert_eq!(options(words), Ok(shown), "{words}");
+    }
+    for (words, message) in [
+        ("rtt 5000s", "cake rtt: expected at most 4294967295us, given \"5000s\""),
+        ("overhead -65", "cake overhead: expected -64 to 256 bytes, given \"-65\""),
+        ("mpu 257", "cake mpu: expected 0 to 256 bytes, given \"257\""),
+        ("memlimit 5gb", "cake memlimit: expected at most 4294967295 bytes, given \"5gb\""),
+    ] {
+        assert_eq!(options(words), Err(message.to_string()), "{words}");
+    }
+}
+
+/// cake-long-interval: Linux reckons with 32 bits of nanoseconds, and gives the second signal after 997 ms.
+#[test]
+fn an_interval_of_more_than_four_seconds_is_kept_whole() {
+    let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flowblind rtt 10s memlimit 200mb");
+    lane.fill(T0, 0, 9000, Meta::new(125));
+    run(&mut lane, T0, Instant::from_secs(10));
+    let dropped: Vec<u32> = lane.drops().iter().map(|(id, _)| *id).collect();
+    // The first after half a second, the second 7.07 s later.
+    assert_eq!(dropped, [502, 7574]);
+}
+
+/// cake-idle-timer
+#[test]
+fn an_empty_cake_asks_for_no_wake() {
+    let mut lane = Lane::new("cake", "bandwidth 1mbit besteffort flows");
+    lane.fill(T0, 0, 40, Meta::new(1000));
+    run(&mut lane, T0, Instant::MAX);
+    assert!(!lane.drops().is_empty(), "its law has something to forget");
+    assert_eq!((lane.take(Instant::from_secs(1)), lane.backlog()), (Out::Nothing, 0));
+}
+
+// From bytes.
+
+/// An IPv4 TCP segment with these options and so much payload; its header checksum is right.
+fn segment(options: &[u8], payload: usize) -> Vec<u8> {
+    let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    let total = 40 + options.len() + payload;
+    let mut ip = vec![0x45, 46 << 2 | 2, (total >> 8) as u8, total as u8, 0, 1, 0x40, 0, 64, 6, 0, 0];
+    ip.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+    let sum: u32 = ip.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c[1])).sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    f.extend(ip);
+    f.extend([0x30, 0x39, 0, 80, 0, 0, 0, 7, 0, 0, 0x30, 0x39]);
+    f.extend([(5 + options.len() as u8 / 4) << 4, ACK, 1, 0, 0, 0, 0, 0]);
+    f.extend(options);
+    f.resize(f.len() + payload, 0);
+    f
+}
+
+#[test]
+fn details_of_literal_segments() {
+    let hasher = FlowHasher::new(1);
+    let of = |bytes: &[u8]| {
+        let h = Headers::parse_ethernet(bytes);
+        let d = Detail::of(&h, bytes, &hasher);
+        assert_eq!(
+            (d.l3_offset, d.src_host, d.dst_host),
+            (Some(14), hasher.source(&h), hasher.destination(&h))
+        );
+        d.tcp
+    };
+    let tcp = of(&segment(&[], 0)).unwrap();
+    assert_eq!(
+        (tcp.ports, tcp.ack, tcp.flags, tcp.data, tcp.plain),
+        ([12_345, 80], 12_345, ACK, false, true)
+    );
+    assert!(of(&segment(&[], 1)).unwrap().data);
+    let tcp = of(&segment(&[1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9], 0)).unwrap();
+    assert_eq!((tcp.stamps, tcp.plain), (Some([256, 9]), true));
+    let tcp = of(&segment(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2], 0)).unwrap();
+    assert_eq!((tcp.blocks(), tcp.plain), (&[[1, 2]][..], true));
+    // Window scale, a length of nothing, one beyond the end, a block cut short.
+    for options in [[3, 3, 7, 0], [8, 0, 0, 0], [8, 10, 0, 0], [5, 4, 0, 0]] {
+        assert!(!of(&segment(&options, 0)).unwrap().plain, "{options:?}");
+    }
+    let bytes = segment(&[1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9], 5);
+    for cut in 0..bytes.len() - 5 {
+        let h = Headers::parse_ethernet(&bytes[..cut]);
+        assert_eq!(Detail::of(&h, &bytes[..cut], &hasher).tcp, None, "{cut} bytes");
+    }
+}
+
+#[test]
+fn a_washed_packet_keeps_its_ecn_field_and_a_right_checksum() {
+    let mut bytes = segment(&[], 0);
+    let h = Headers::parse_ethernet(&bytes);
+    clear_dscp(&mut bytes, h.network_header());
+    assert_eq!(bytes[15], 2);
+    let sum: u32 = bytes[14..34].chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c[1])).sum();
+    assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+    // IPv6: version 6, traffic class ef | ECT(1), flow label abcde.
+    let mut bytes = [&[0; 12][..], &[0x86, 0xdd, 0x6b, 0x9a, 0xbc, 0xde], &[0; 36]].concat();
+    let h = Headers::parse_ethernet(&bytes);
+    assert_eq!(h.ds, 0xb9);
+    clear_dscp(&mut bytes, h.network_header());
+    assert_eq!(bytes[14..18], [0x60, 0x1a, 0xbc, 0xde]);
+    // What is not IP stays.
+    let mut arp = [&[0; 12][..], &[8, 6], &[0xff; 28]].concat();
+    let before = arp.clone();
+    clear_dscp(&mut arp, Headers::parse_ethernet(&before).network_header());
+    assert_eq!(arp, before);
+}

@@ -1,0 +1,149 @@
+//! A frame's way into a link: the filters of the hooks and qdiscs that it passes, the link itself, and the copies that actions
+//! send to other links.
+
+use txweir_core::Instant;
+use txweir_core::classify::filter::BlockId;
+use txweir_core::classify::packet::{PortId, Way};
+use txweir_core::path::entry::{Entry, Hooked};
+use txweir_runtime::{Arrival, Copy, One, Outlets, Received};
+use txweir_tc::tool::Hook;
+
+use super::Links;
+use crate::grammar::Send;
+use crate::link::{End, Link};
+
+/// The filters at a hook of a link, if it has them.
+fn hook_of(link: &Link, at: Hook, place: txweir_core::Handle) -> Option<BlockId> {
+    let there = link.hook.is_some_and(|hook| hook == Hook::Clsact || hook == at);
+    there.then(|| link.way.port().block(place)).flatten()
+}
+
+impl Links {
+    /// What is to be done before the next frame, after something has changed.
+    pub(crate) fn fit_filters(&mut self) {
+        if !self.fitted {
+            self.filters.fit(&mut self.state);
+            self.fitted = true;
+        }
+    }
+
+    /// Passes a frame on that came in by a link, or is sent from here, to the link at `to`, and whatever its actions send.
+    pub(crate) fn pass(&mut self, now: Instant, from: Option<usize>, to: usize, arrival: Arrival) {
+        if self.filters.is_empty() {
+            return admit(now, &mut self.all[to], arrival);
+        }
+        self.fit_filters();
+        let mut up = Vec::new();
+        for link in &self.all {
+            if !matches!(link.end, End::Gone(_)) {
+                up.push(self.ports.of(link.name.as_str()));
+            }
+        }
+        let mut copies = Vec::new();
+        self.pass_one(now, from, to, arrival, 0, &up, &mut copies);
+        // It ends: a copy is one redirection deeper than what it was made of, and actions make none of the deepest.
+        while let Some(copy) = copies.pop() {
+            self.pass_copy(now, &copy, &up, &mut copies);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one step of `pass`, with what it has at hand")]
+    fn pass_one(
+        &mut self,
+        now: Instant,
+        from: Option<usize>,
+        to: usize,
+        arrival: Arrival,
+        depth: u8,
+        up: &[PortId],
+        copies: &mut Vec<Copy>,
+    ) {
+        let ingress = from.map(|from| {
+            let link = &self.all[from];
+            let block = hook_of(link, Hook::Ingress, Hook::INGRESS);
+            Hooked { port: self.ports.of(link.name.as_str()), block }
+        });
+        let link = &mut self.all[to];
+        let block = hook_of(link, Hook::Clsact, Hook::EGRESS);
+        let mut outlet = Outlets { up, copies, notes: &mut self.notes, now };
+        let mut entry = Entry::new(&self.filters, &mut self.state, &mut outlet, now);
+        entry.from = ingress;
+        entry.to = Some(Hooked { port: self.ports.of(link.name.as_str()), block });
+        entry.queues = link.queues;
+        let arrival = link.way.classify(arrival, depth, &mut entry);
+        let [received, sent] = entry.counted;
+        link.hook_counts.add(sent);
+        if let Some(arrival) = arrival {
+            admit(now, link, arrival);
+        }
+        if let Some(from) = from {
+            self.all[from].hook_counts.add(received);
+        }
+    }
+
+    /// Puts made-up packets into the path of a link; what became of them, in one line.
+    pub(crate) fn send(&mut self, now: Instant, at: usize, send: &Send) -> Result<String, String> {
+        let mut traffic = self.all[at].made_up(send)?;
+        let size = traffic.size();
+        let link = &self.all[at];
+        let (before, sent_before) = (link.way.stats(), link.way.port().path_stats().tx_packets);
+        while traffic.left > 0 {
+            // Made-up traffic never fails, and a frame without a buffer is counted.
+            if let Ok(Received::Frame(mut arrival)) = self.all[at].way.receive(&mut traffic) {
+                let meta = arrival.meta_mut();
+                meta.priority = send.priority.unwrap_or(meta.priority);
+                meta.mark = send.mark;
+                self.pass(now, None, at, arrival);
+            }
+        }
+        let link = &mut self.all[at];
+        link.advance(now);
+        let stats = link.way.stats();
+        let drops = (stats.dropped + stats.no_memory) - (before.dropped + before.no_memory);
+        let taken = match stats.taken - before.taken {
+            0 => String::new(),
+            taken => format!("{taken} taken by actions, "),
+        };
+        let sent = link.way.port().path_stats().tx_packets - sent_before;
+        let queued = link.way.port().backlog().packets;
+        Ok(format!(
+            "{} packets of {size} bytes: {sent} sent, {drops} dropped, {taken}{queued} queued now\n",
+            send.packets
+        ))
+    }
+
+    /// A copy goes out by a link, or comes in by one and goes out by its peer.
+    fn pass_copy(&mut self, now: Instant, copy: &Copy, up: &[PortId], copies: &mut Vec<Copy>) {
+        let Some(at) =
+            self.ports.name(copy.to).and_then(|name| self.all.iter().position(|l| l.name.as_str() == name))
+        else {
+            return;
+        };
+        let (from, to) = match copy.way {
+            Way::Egress => (None, at),
+            Way::Ingress => {
+                let peer = self.all[at].peer.clone();
+                match peer.and_then(|peer| self.all.iter().position(|l| l.name == peer)) {
+                    Some(peer) => (Some(at), peer),
+                    None => {
+                        let len = u32::try_from(copy.frame.len()).unwrap_or(u32::MAX);
+                        return self.all[at].unclaimed.add(len);
+                    }
+                }
+            }
+        };
+        // What cannot be kept is counted where it would have been.
+        if let Ok(Received::Frame(mut arrival)) = self.all[to].way.receive(&mut One(Some(copy))) {
+            let meta = arrival.meta_mut();
+            (meta.priority, meta.mark) = (copy.priority, copy.mark);
+            self.pass_one(now, from, to, arrival, copy.depth, up, copies);
+        }
+    }
+}
+
+/// Takes a frame into a link.
+pub(crate) fn admit(now: Instant, link: &mut Link, arrival: Arrival) {
+    if let Err(error) = link.way.admit(now, arrival, &mut link.end) {
+        link.lost(&error);
+    }
+}

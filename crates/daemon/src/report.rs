@@ -1,0 +1,297 @@
+//! What links have counted: the report of `txweir run` as text and as JSON, and the objects that `txweir link show --json`
+//! is made of. Counters come from their declarations (`stats!`), reasons from the lists of the core.
+
+use std::fmt::{self, Write};
+
+use txweir_core::text::stats::Counters as _;
+use txweir_core::text::value::text_of;
+use txweir_core::{DropReason, MarkReason, Nanos};
+use txweir_device::Counters;
+use txweir_runtime::Direction;
+use txweir_tc::json::{self, Object};
+use txweir_tc::show;
+
+use crate::links::Links;
+
+/// Everything about each way from a link to its peer, for people.
+#[must_use]
+pub fn text(links: &mut Links, elapsed: Nanos) -> String {
+    let mut out = String::new();
+    each_way(links, |way, ends| {
+        // Writing into a String cannot fail.
+        let _ = write_direction(&mut out, way, ends, elapsed);
+    });
+    out
+}
+
+/// The same as one JSON object on one line. `event` says what made it: `stats` or `end`.
+#[must_use]
+pub fn json(links: &mut Links, event: &str, elapsed: Nanos) -> String {
+    let mut ways = Vec::new();
+    each_way(links, |way, ends| ways.push(direction(way, ends)));
+    let ways = json::list(ways);
+    Object::new().text("event", event).uint("elapsed_ns", elapsed.0).raw("directions", &ways).finish()
+}
+
+/// Where a direction begins and ends.
+struct Ends {
+    from: String,
+    to: String,
+    input: Counters,
+    output: Counters,
+}
+
+/// Shows each way from a link to its peer.
+fn each_way(links: &mut Links, mut f: impl FnMut(&Direction, &Ends)) {
+    let counted: Vec<Counters> =
+        links.all_mut().iter_mut().map(|l| l.counters().unwrap_or_default()).collect();
+    let all = links.all();
+    for (from, link) in all.iter().enumerate() {
+        let Some(to) = link.peer.as_ref().and_then(|peer| all.iter().position(|l| l.name == *peer)) else {
+            continue;
+        };
+        let (input, output) = (counted[from], counted[to]);
+        let ends = Ends { from: link.interface(), to: all[to].interface(), input, output };
+        f(&all[to].way, &ends);
+    }
+}
+
+fn write_direction(out: &mut String, way: &Direction, ends: &Ends, elapsed: Nanos) -> fmt::Result {
+    let s = way.stats();
+    let rate = |bytes: u64| per_second(u128::from(bytes) * 8, elapsed);
+    writeln!(out, "{} -> {}", ends.from, ends.to)?;
+    let gso = ends.input.rx_gso_frames;
+    writeln!(out, "  in     {} frames ({gso} super-frames), {}", s.received, size(s.received_bytes))?;
+    let refused = s.malformed + s.no_memory + ends.input.rx_missed + ends.input.rx_oversize;
+    if refused + ends.input.rx_refused > 0 {
+        writeln!(
+            out,
+            "         malformed {} no_memory {} missed {} oversize {} refused {}",
+            s.malformed, s.no_memory, ends.input.rx_missed, ends.input.rx_oversize, ends.input.rx_refused
+        )?;
+    }
+    if s.filtered + s.taken > 0 {
+        writeln!(out, "         filtered {} taken {}", s.filtered, s.taken)?;
+    }
+    for line in show::text(way.port().trees(), None, true).lines() {
+        writeln!(out, "  {}", line.trim_end())?;
+    }
+    let mut reasons = String::new();
+    each_reason(way, &mut |_, name, n| reasons.push_str(&format!(" {name} {n}")));
+    if !reasons.is_empty() {
+        writeln!(out, "   reasons{reasons}")?;
+    }
+    if let Some(gate) = way.gate() {
+        let g = gate.stats();
+        writeln!(
+            out,
+            "  gate   fairsend {} passed {} held {} dropped {} turns ended {} waiting {} at most {}",
+            gate.quota().segs,
+            g.passed,
+            g.held,
+            g.dropped,
+            g.yields,
+            gate.waiting(),
+            g.waiting_max
+        )?;
+    }
+    let path = way.port().path_stats();
+    writeln!(
+        out,
+        "  path   direct {} queued {} stopped by ring {} by byte limit {} cut {} into {}",
+        path.direct, path.queued, path.stop_drv, path.stop_stack, s.cut, s.pieces
+    )?;
+    match way.path().dql() {
+        None => writeln!(out, "  bql    off")?,
+        Some(dql) => {
+            let d = dql.stats();
+            let every = d.completion_interval.map_or_else(|| "none yet".to_owned(), |i| text_of(&i));
+            writeln!(
+                out,
+                "  bql    limit {} inflight {} starved {} shrinks {} completion interval {every}",
+                size(u64::from(d.limit)),
+                size(u64::from(d.inflight)),
+                d.starved,
+                d.shrinks
+            )?;
+        }
+    }
+    if let Some(wire) = way.wire() {
+        writeln!(
+            out,
+            "  wire   rate {} ring {} sent {} frames, {}, {}, busy {}%; held at most {}; at most {} late",
+            text_of(&wire.config().rate),
+            wire.config().ring,
+            s.departed,
+            size(s.departed_bytes),
+            rate(s.departed_bytes),
+            percent(s.busy_ns, elapsed),
+            size(s.held_max),
+            text_of(&Nanos(s.late_max_ns))
+        )?;
+    }
+    let (full, lost) = (ends.output.tx_full, s.lost);
+    writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}", s.delivered, s.marked)
+}
+
+fn direction(way: &Direction, ends: &Ends) -> String {
+    let mut o = Object::new().text("from", &ends.from).text("to", &ends.to);
+    if let Some(gate) = gate(way) {
+        o = o.raw("gate", &gate);
+    }
+    o.raw("rx", &rx(&ends.input).finish())
+        .raw("qdiscs", &show::json(way.port().trees(), None, true))
+        .raw("drops", &reasons(way, Why::Drop))
+        .raw("marks", &reasons(way, Why::Mark))
+        .raw("path", &counted(&way.port().path_stats()))
+        .raw("bql", &bql(way))
+        .raw("wire", &wire(way))
+        .raw("stats", &counted(&way.stats()))
+        .raw("tx", &tx(&ends.output))
+        .finish()
+}
+
+/// Counters as an object, as they are declared.
+pub(crate) fn counted(counters: &impl txweir_core::text::stats::Counters) -> String {
+    let mut o = Some(Object::new());
+    counters.visit(&mut |counter, n| o = o.take().map(|o| o.uint(counter.key, n)));
+    o.unwrap_or_default().finish()
+}
+
+/// What an interface has received.
+pub(crate) fn rx(counters: &Counters) -> Object {
+    Object::new()
+        .uint("frames", counters.rx_frames)
+        .uint("bytes", counters.rx_bytes)
+        .uint("gso_frames", counters.rx_gso_frames)
+        .uint("oversize", counters.rx_oversize)
+        .uint("refused", counters.rx_refused)
+        .uint("missed", counters.rx_missed)
+}
+
+/// What an interface has sent.
+pub(crate) fn tx(counters: &Counters) -> String {
+    Object::new()
+        .uint("frames", counters.tx_frames)
+        .uint("bytes", counters.tx_bytes)
+        .uint("gso_frames", counters.tx_gso_frames)
+        .uint("full", counters.tx_full)
+        .uint("lost_down", counters.tx_lost_down)
+        .uint("lost_buffer", counters.tx_lost_buffer)
+        .uint("lost_refused", counters.tx_lost_refused)
+        .finish()
+}
+
+/// What a reason is one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    Drop,
+    Mark,
+}
+
+/// The reasons of drops, or of marks, that have counted anything.
+pub(crate) fn reasons(way: &Direction, wanted: Why) -> String {
+    let mut o = Some(Object::new());
+    each_reason(way, &mut |why, name, n| {
+        if why == wanted {
+            o = o.take().map(|o| o.uint(name, n));
+        }
+    });
+    o.unwrap_or_default().finish()
+}
+
+/// What waits ahead of a direction's qdiscs, as JSON; `None` if flows do not take turns.
+#[must_use]
+pub fn gate(way: &Direction) -> Option<String> {
+    let gate = way.gate()?;
+    let mut o = Some(
+        Object::new()
+            .uint("fairsend", u64::from(gate.quota().segs))
+            .uint("waiting", u64::try_from(gate.waiting()).unwrap_or(u64::MAX)),
+    );
+    gate.stats().visit(&mut |counter, n| o = o.take().map(|o| o.uint(counter.key, n)));
+    o.map(Object::finish)
+}
+
+pub(crate) fn bql(way: &Direction) -> String {
+    let Some(dql) = way.path().dql() else { return "null".to_owned() };
+    let d = dql.stats();
+    let o = Object::new()
+        .uint("limit", u64::from(d.limit))
+        .uint("limit_min", u64::from(d.limit_min))
+        .uint("limit_max", u64::from(d.limit_max))
+        .uint("hold_ns", d.hold_time.0)
+        .uint("inflight", u64::from(d.inflight))
+        .uint("completions", d.completions)
+        .uint("starved", d.starved)
+        .uint("shrinks", d.shrinks);
+    match d.completion_interval {
+        Some(interval) => o.uint("completion_interval_ns", interval.0).finish(),
+        None => o.raw("completion_interval_ns", "null").finish(),
+    }
+}
+
+pub(crate) fn wire(way: &Direction) -> String {
+    let Some(wire) = way.wire() else { return "null".to_owned() };
+    Object::new()
+        .uint("rate_bit_s", wire.config().rate.bits())
+        .uint("ring", u64::from(wire.config().ring))
+        .uint("descriptors_used", u64::from(wire.descriptors_used()))
+        .uint("held_packets", wire.held().packets)
+        .uint("held_bytes", wire.held().bytes)
+        .uint("completion_rounds", wire.rounds())
+        .finish()
+}
+
+/// Shows each reason that has counted anything: what it is one of, its name, its count.
+fn each_reason(way: &Direction, f: &mut dyn FnMut(Why, &str, u64)) {
+    let port = way.port();
+    let drops = DropReason::ALL.iter().map(|r| (Why::Drop, r.name(), port.drops(*r)));
+    let marks = MarkReason::ALL.iter().map(|r| (Why::Mark, r.name(), port.marks(*r)));
+    drops.chain(marks).filter(|(_, _, n)| *n > 0).for_each(|(why, name, n)| f(why, name, n));
+}
+
+/// A size in decimal units, three digits: `3.12 MB`.
+fn size(bytes: u64) -> String {
+    scaled(u128::from(bytes), "B")
+}
+
+fn per_second(amount: u128, elapsed: Nanos) -> String {
+    scaled(amount * 1_000_000_000 / u128::from(elapsed.0.max(1)), "bit/s")
+}
+
+/// Three significant digits and a decimal prefix.
+fn scaled(amount: u128, unit: &str) -> String {
+    let prefixes = ["", "k", "M", "G", "T", "P"];
+    let (mut whole, mut part, mut power) = (amount, 0, 0);
+    while whole >= 1000 && power + 1 < prefixes.len() {
+        (whole, part) = (whole / 1000, whole % 1000);
+        power += 1;
+    }
+    let prefix = prefixes[power];
+    match (power, whole) {
+        (0, _) | (_, 100..) => format!("{whole} {prefix}{unit}"),
+        (_, 10..) => format!("{whole}.{} {prefix}{unit}", part / 100),
+        _ => format!("{whole}.{:02} {prefix}{unit}", part / 10),
+    }
+}
+
+/// `part` of `whole` in percent, one decimal place.
+fn percent(part_ns: u64, whole: Nanos) -> String {
+    let tenths = u128::from(part_ns) * 1000 / u128::from(whole.0.max(1));
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        let shown = [0, 999, 1_000, 65_226, 130_452, 3_100_000_000].map(size);
+        assert_eq!(shown, ["0 B", "999 B", "1.00 kB", "65.2 kB", "130 kB", "3.10 GB"]);
+        assert_eq!(per_second(8_000_000_000, Nanos(8_000_000_000)), "1.00 Gbit/s");
+        assert_eq!(per_second(1, Nanos(0)), "1.00 Gbit/s");
+        assert_eq!(percent(983_456, Nanos(1_000_000)), "98.3");
+    }
+}

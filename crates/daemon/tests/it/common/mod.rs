@@ -1,0 +1,88 @@
+//! A daemon in virtual time.
+
+use serde_json::Value;
+use txweir_core::Instant;
+use txweir_daemon::Daemon;
+use txweir_daemon::protocol::{Ask, Batch, Reply};
+
+/// A daemon and a time that only the test moves.
+#[derive(Default)]
+pub struct World {
+    pub daemon: Daemon,
+    pub now: Instant,
+}
+
+impl World {
+    pub fn with(lines: &[&str]) -> Self {
+        let mut world = Self::default();
+        for line in lines {
+            world.link(line);
+        }
+        world
+    }
+
+    pub fn ask(&mut self, line: &str) -> Reply {
+        let args = line.split_whitespace().map(String::from).collect();
+        self.daemon.answer(self.now, &Ask::Link { args })
+    }
+
+    /// A link command that is to succeed; what it prints.
+    pub fn link(&mut self, line: &str) -> String {
+        let reply = self.ask(line);
+        assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{line}");
+        reply.stdout
+    }
+
+    /// A link command that is to be refused; why.
+    pub fn refused(&mut self, line: &str) -> (u8, String) {
+        let before = self.save();
+        let reply = self.ask(line);
+        assert_eq!((self.save(), reply.stdout.as_str()), (before, ""), "{line}");
+        (reply.status, reply.stderr)
+    }
+
+    /// A tc command that is to succeed; what it prints.
+    pub fn tc(&mut self, line: &str) -> String {
+        let reply = self.try_tc(line);
+        assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{line}");
+        reply.stdout
+    }
+
+    pub fn try_tc(&mut self, line: &str) -> Reply {
+        let args = line.split_whitespace().map(String::from).collect();
+        self.daemon.answer(self.now, &Ask::Tc { args, batch: None, class_names: None })
+    }
+
+    /// Lines that are to be done in one step; what is printed.
+    pub fn batch(&mut self, flags: &str, text: &str) -> String {
+        let args = format!("{flags} -b b").split_whitespace().map(String::from).collect();
+        let batch = Some(Batch { name: "b".into(), text: text.into(), lines_before: 0 });
+        let reply = self.daemon.answer(self.now, &Ask::Tc { args, batch, class_names: None });
+        assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{text}");
+        reply.stdout
+    }
+
+    pub fn save(&mut self) -> String {
+        self.daemon.answer(self.now, &Ask::Save).stdout
+    }
+
+    /// Lets time pass, as the loop would.
+    pub fn until(&mut self, end: Instant) {
+        while let Some(at) = self.daemon.links().deadline(self.now).filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            let now = self.now;
+            self.daemon.links_mut().turn(&move || now, &[]);
+        }
+        self.now = end;
+    }
+
+    pub fn show(&mut self, name: &str) -> Value {
+        serde_json::from_str(&self.link(&format!("show {name} -j"))).expect("JSON")
+    }
+
+    pub fn count(&mut self, name: &str, key: &str) -> u64 {
+        self.show(name)[0][key].as_u64().unwrap_or_else(|| panic!("{key}"))
+    }
+}
+
+pub const MS: u64 = 1_000_000;

@@ -1,0 +1,291 @@
+//! The server over its socket, in real time: many clients at once, and clients that do everything wrong.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use txweir_daemon::protocol::{Ask, Batch, LINE_MAX};
+use txweir_daemon::{Client, Daemon, Listener, Server};
+
+/// Longer than any single step takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A server on a thread of its own, ended with the test.
+struct Running {
+    dir: PathBuf,
+    path: PathBuf,
+    stop: UnixStream,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("txw-srv-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let dir = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let path = dir.join("s");
+        let listener = Listener::bind(&path).expect("bind");
+        let (stop, stopped) = UnixStream::pair().expect("a pair");
+        let thread = std::thread::spawn(move || {
+            Server::new(Daemon::new(), listener).serve(&stopped).expect("serve");
+        });
+        Self { dir, path, stop, thread: Some(thread) }
+    }
+
+    fn connect(&self) -> Wire {
+        let stream = UnixStream::connect(&self.path).expect("connect");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        Wire(BufReader::new(stream))
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.path).expect("connect")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.stop.write_all(b"x");
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(std::thread::panicking() || ended.is_ok(), "the server panicked");
+        }
+        assert!(std::thread::panicking() || !self.path.exists(), "the socket is left behind");
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A raw connection.
+struct Wire(BufReader<UnixStream>);
+
+impl Wire {
+    fn send(&mut self, bytes: &[u8]) {
+        self.0.get_mut().write_all(bytes).expect("write");
+    }
+    fn reply(&mut self) -> Value {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a reply in time");
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line:?}: {e}"))
+    }
+    fn ask(&mut self, line: &str) -> Value {
+        self.send(format!("{line}\n").as_bytes());
+        self.reply()
+    }
+    fn is_closed(&mut self) -> bool {
+        matches!(self.0.read(&mut [0; 64]), Ok(0) | Err(_))
+    }
+}
+
+fn link(words: &str) -> Ask {
+    Ask::Link { args: words.split_whitespace().map(String::from).collect() }
+}
+
+#[test]
+fn requests_are_answered_in_order_however_they_are_cut() {
+    let server = Running::start();
+    let mut wire = server.connect();
+    let version = wire.ask(r#"{"id":"v","do":"version"}"#);
+    let stdout = format!("txweir {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(version, json!({"id": "v", "status": 0, "stdout": stdout, "stderr": ""}));
+    // Five hundred at once, and then one byte by byte.
+    let many: String =
+        (0..500).map(|i| format!("{{\"id\":{i},\"do\":\"link\",\"args\":[\"add\",\"l{i}\"]}}\n")).collect();
+    let mut writer = wire.0.get_ref().try_clone().expect("clone");
+    let writing = std::thread::spawn(move || writer.write_all(many.as_bytes()));
+    for i in 0..500 {
+        assert_eq!(wire.reply(), json!({"id": i, "status": 0, "stdout": "", "stderr": ""}));
+    }
+    writing.join().expect("the writer").expect("write");
+    for byte in b"{\"do\":\"save\"}\n" {
+        wire.send(&[*byte]);
+    }
+    assert_eq!(wire.reply()["stdout"].as_str().expect("text").lines().count(), 500);
+}
+
+#[test]
+fn what_is_wrong_is_said_and_the_next_request_is_done() {
+    let server = Running::start();
+    let mut wire = server.connect();
+    for (line, error) in [
+        ("{", "request: expected JSON: EOF while parsing an object at line 1 column 1\n"),
+        ("\u{1}\u{2}", "request: expected JSON: expected value at line 1 column 1\n"),
+        ("", "request: expected JSON: EOF while parsing a value at line 1 column 0\n"),
+        (r#"{"do":"fly"}"#, "do: expected \"tc\", \"link\", \"save\" or \"version\", given \"fly\"\n"),
+        (r#"{"do":"link","args":[1]}"#, "args[0]: expected a text, given 1\n"),
+    ] {
+        let expected = json!({"id": null, "status": 1, "stdout": "", "stderr": error});
+        assert_eq!(wire.ask(line), expected);
+    }
+    wire.send(b"\xff\xfe\xfd\n");
+    assert_eq!(wire.reply()["status"], 1);
+    // Ten megabytes in a line: one error, and the connection goes on.
+    wire.send(&vec![b'x'; 10 << 20]);
+    wire.send(b"\n");
+    let error = format!("request: expected at most {LINE_MAX} bytes in a line\n");
+    assert_eq!(wire.reply(), json!({"id": null, "status": 1, "stdout": "", "stderr": error}));
+    assert_eq!(wire.ask(r#"{"id":1,"do":"save"}"#)["status"], 0);
+}
+
+#[test]
+fn the_largest_request_is_taken() {
+    let server = Running::start();
+    let mut wire = server.connect();
+    let frame = r#"{"id":1,"do":"link","args":["show",""]}"#;
+    let word = "x".repeat(LINE_MAX - frame.len());
+    let line = frame.replace("\"\"", &format!("\"{word}\""));
+    assert_eq!(line.len(), LINE_MAX);
+    let reply = wire.ask(&line);
+    assert_eq!((&reply["id"], &reply["status"]), (&json!(1), &json!(1)));
+    assert_eq!(wire.ask(&format!("{line} "))["id"], Value::Null);
+}
+
+#[test]
+fn half_a_request_changes_nothing() {
+    let server = Running::start();
+    let mut wire = server.connect();
+    wire.send(br#"{"do":"link","args":["add","half"]}"#);
+    drop(wire);
+    assert_eq!(server.client().ask(&Ask::Save).expect("a reply").stdout, "");
+    // A client that shuts down its side after whole requests still gets its replies.
+    let mut wire = server.connect();
+    wire.send(b"{\"id\":1,\"do\":\"save\"}\n{\"id\":2,\"do\":\"save\"}\n{\"id\":3");
+    wire.0.get_ref().shutdown(std::net::Shutdown::Write).expect("shut down");
+    assert_eq!((wire.reply()["id"].clone(), wire.reply()["id"].clone()), (json!(1), json!(2)));
+    assert!(wire.is_closed());
+}
+
+#[test]
+fn many_clients_at_once_are_served_and_none_loses_its_change() {
+    let server = Running::start();
+    std::thread::scope(|scope| {
+        for n in 0..16 {
+            let mut client = server.client();
+            scope.spawn(move || {
+                for i in 0..20 {
+                    let reply = client.ask(&link(&format!("add c{n}-{i}"))).expect("a reply");
+                    assert_eq!((reply.status, reply.stderr.as_str()), (0, ""));
+                    assert_eq!(client.ask(&link("show -j")).expect("a reply").status, 0);
+                }
+            });
+        }
+    });
+    let saved = server.client().ask(&Ask::Save).expect("a reply").stdout;
+    assert_eq!(saved.lines().count(), 16 * 20);
+}
+
+#[test]
+fn hostile_clients_delay_nobody() {
+    let server = Running::start();
+    let mut client = server.client();
+    for i in 0..200 {
+        client.ask(&link(&format!("add link{i}"))).expect("a reply");
+    }
+    // Silent ones, ones in the middle of a line, ones that ask and never read, ones that vanish.
+    let silent: Vec<_> = (0..10).map(|_| server.connect()).collect();
+    let mut halves: Vec<_> = (0..10).map(|_| server.connect()).collect();
+    halves.iter_mut().for_each(|wire| wire.send(b"{\"do\":"));
+    let deaf: Vec<_> = (0..10)
+        .map(|_| {
+            let wire = server.connect();
+            wire.0.get_ref().set_nonblocking(true).expect("non-blocking");
+            let ask = b"{\"do\":\"link\",\"args\":[\"show\",\"-j\"]}\n".repeat(2000);
+            let _ = wire.0.get_ref().write(&ask);
+            wire
+        })
+        .collect();
+    for _ in 0..10 {
+        let mut wire = server.connect();
+        wire.send(&b"{\"do\":\"link\",\"args\":[\"show\"]}\n".repeat(10));
+        drop(wire);
+    }
+    for _ in 0..50 {
+        let started = Instant::now();
+        assert_eq!(client.ask(&Ask::Version).expect("a reply").status, 0);
+        // A wide bound, for busy machines: waiting for any of the others would take for ever.
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    }
+    drop((silent, halves, deaf));
+    assert_eq!(client.ask(&Ask::Version).expect("a reply").status, 0);
+}
+
+#[test]
+fn one_client_too_many_makes_the_most_silent_go() {
+    let server = Running::start();
+    let mut all: Vec<_> = (0..64).map(|_| server.connect()).collect();
+    for wire in all.iter_mut().skip(1) {
+        assert_eq!(wire.ask(r#"{"do":"version"}"#)["status"], 0);
+    }
+    let mut late = server.connect();
+    assert_eq!(late.ask(r#"{"do":"version"}"#)["status"], 0);
+    assert!(all[0].is_closed());
+    assert_eq!(all[1].ask(r#"{"do":"version"}"#)["status"], 0);
+}
+
+fn tc(words: &str, text: Option<&str>) -> Ask {
+    let batch = text.map(|text| Batch { name: "p.tc".into(), text: text.into(), ..Batch::default() });
+    Ask::Tc { args: words.split_whitespace().map(String::from).collect(), batch, class_names: None }
+}
+
+#[test]
+fn traffic_goes_on_under_reconfiguration_and_every_packet_is_counted() {
+    const PLANS: [&str; 4] = [
+        "qdisc replace dev up root handle 1: prio\nqdisc replace dev up parent 1:2 handle 20: fq_codel limit 4000\n",
+        "qdisc replace dev up root handle 2: fq_codel limit 4000\n",
+        "qdisc replace dev up root handle 3: tbf rate 80mbit burst 20kb limit 10mb\n\
+         qdisc replace dev up parent 3:1 handle 30: pfifo limit 4000\n",
+        "qdisc replace dev up root handle 4: pfifo limit 4000\n",
+    ];
+    let server = Running::start();
+    let mut client = server.client();
+    let mut ask = |ask: Ask| {
+        let reply = client.ask(&ask).expect("a reply");
+        assert_eq!((reply.status, reply.stderr.as_str()), (0, ""), "{ask:?}");
+        reply.stdout
+    };
+    ask(link("add up --type wire --rate 100mbit"));
+    ask(tc("qdisc add dev up root pfifo limit 4000", None));
+    let mut submitted = 0;
+    let mut waited = 0;
+    for round in 0..40 {
+        ask(link("send up --packets 100 --flows 4 --size 1000"));
+        submitted += 100;
+        ask(link(&format!("set up --rate {}mbit --txqueuelen {}", 50 + 10 * (round % 7), 100 + round)));
+        ask(tc("-b p.tc --atomic", Some(PLANS[round % PLANS.len()])));
+        let shown: Value = serde_json::from_str(&ask(link("show up -j"))).expect("JSON");
+        waited = waited.max(shown[0]["backlog_packets"].as_u64().expect("a number"));
+    }
+    assert!(waited > 500, "packets waited while the tree was swapped: {waited}");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let shown: Value = serde_json::from_str(&ask(link("show up -j"))).expect("JSON");
+        let count = |key: &str| shown[0][key].as_u64().expect("a number");
+        assert_eq!((count("submitted"), count("drops")), (submitted, 0));
+        let counted = count("packets") + count("backlog_packets");
+        assert!(counted <= submitted && counted + count("inflight_bytes") / 1000 >= submitted, "{shown}");
+        if count("backlog_packets") + count("inflight_bytes") == 0 {
+            assert_eq!(counted, submitted);
+            break;
+        }
+        assert!(Instant::now() < deadline, "the wire stands still: {shown}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_batch_that_fails_leaves_everything_as_it_was() {
+    let server = Running::start();
+    let mut client = server.client();
+    assert_eq!(client.ask(&link("add up --type wire --rate 1mbit")).expect("a reply").status, 0);
+    assert_eq!(client.ask(&link("send up --packets 100")).expect("a reply").status, 0);
+    let before = client.ask(&Ask::Save).expect("a reply").stdout;
+    let text = "qdisc replace dev up root handle 1: prio\nqdisc replace dev up parent 9:1 pfifo\n";
+    let reply = client.ask(&tc("-b p.tc --atomic", Some(text))).expect("a reply");
+    assert_eq!((reply.status, client.ask(&Ask::Save).expect("a reply").stdout), (1, before));
+    assert!(reply.stderr.contains("p.tc:2"), "{}", reply.stderr);
+}

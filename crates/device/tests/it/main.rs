@@ -1,0 +1,3 @@
+//! The tests of the devices, in one binary: links against the kernel's own stack.
+
+mod netns;

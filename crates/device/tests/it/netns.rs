@@ -1,0 +1,557 @@
+//! Links against the kernel's own stack, in network namespaces that each test makes and removes. Needs root and
+//! `/dev/net/tun`; says why and passes where these are missing.
+
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use txweir_device::poll::{PollFd, PollFlags, wait};
+use txweir_device::testnet::{NetNs, skip_reason};
+use txweir_device::{Counters, Endpoint, LinkIo, LinkOptions, Loss, MAX_FRAME, Offload, OpenCause, Sent};
+use txweir_device::{Frame, Gso, Segmenter, Shape, TapOptions, VnetHdr, clock, segment};
+
+/// Leaves a test that cannot run here, and says why.
+macro_rules! skip_unless_possible {
+    () => {
+        if let Some(reason) = skip_reason() {
+            println!("skipped, because {reason}");
+            return;
+        }
+    };
+}
+
+fn open(endpoint: &str, options: &LinkOptions) -> LinkIo {
+    let endpoint: Endpoint = endpoint.parse().unwrap_or_else(|error| panic!("{endpoint}: {error}"));
+    endpoint.open(options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn create() -> LinkOptions {
+    LinkOptions { tap: TapOptions { create: true, ..TapOptions::default() }, ..LinkOptions::default() }
+}
+
+/// Two namespaces and a new TAP device in each, opened from outside and set up with an IPv4 and an IPv6 address.
+fn two_taps(options: &LinkOptions) -> (NetNs, NetNs, LinkIo, LinkIo) {
+    let (client, server) = (NetNs::new("client"), NetNs::new("server"));
+    let a = open(&format!("{}/tap0", client.name()), options);
+    let b = open(&format!("{}/tap0", server.name()), options);
+    address(&client, "tap0", 1);
+    address(&server, "tap0", 2);
+    (client, server, a, b)
+}
+
+/// Gives an interface `10.77.0.HOST` and `fd77::HOST`.
+fn address(netns: &NetNs, interface: &str, host: u8) {
+    netns.up(interface, &format!("10.77.0.{host}/24"));
+    netns.up(interface, &format!("fd77::{host}/64"));
+}
+
+const SERVER_V4: &str = "10.77.0.2:5201";
+const SERVER_V6: &str = "[fd77::2]:5202";
+
+/// What a forwarder saw.
+#[derive(Default)]
+struct Seen {
+    a: Counters,
+    b: Counters,
+    longest: usize,
+    tcp_v4: u64,
+    tcp_v6: u64,
+    udp: u64,
+}
+
+/// How a forwarder passes a frame on.
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    Whole,
+    /// Cut and completed in user space: nothing is left to the receiving kernel.
+    Cut,
+}
+
+/// A running forwarder between two links; stopped by [`stop`](Self::stop).
+struct Forwarder {
+    ended: Arc<AtomicBool>,
+    thread: JoinHandle<Seen>,
+}
+
+impl Forwarder {
+    fn start(mut a: LinkIo, mut b: LinkIo, pass: Pass) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&ended);
+        let thread = std::thread::spawn(move || {
+            let mut seen = Seen::default();
+            let mut buffers = [vec![0; MAX_FRAME], vec![0; MAX_FRAME]];
+            while !end.load(Ordering::Relaxed) {
+                let mut fds = [PollFd::new(&a, PollFlags::IN), PollFd::new(&b, PollFlags::IN)];
+                wait(&mut fds, Some(clock::now_ns() + 20_000_000), 0).expect("wait");
+                some(&mut a, &mut b, &mut buffers, pass, &mut seen);
+                some(&mut b, &mut a, &mut buffers, pass, &mut seen);
+            }
+            Seen { a: a.counters(), b: b.counters(), ..seen }
+        });
+        Self { ended, thread }
+    }
+
+    fn stop(self) -> Seen {
+        self.ended.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the forwarder")
+    }
+}
+
+/// Forwards up to 64 frames in one direction.
+fn some(
+    from: &mut LinkIo,
+    to: &mut LinkIo,
+    [frame, segment]: &mut [Vec<u8>; 2],
+    pass: Pass,
+    seen: &mut Seen,
+) {
+    for _ in 0..64 {
+        let Some((mut hdr, len)) = from.recv(frame).expect("receive") else { return };
+        let bytes = &mut frame[..len];
+        seen.longest = seen.longest.max(len);
+        match hdr.gso {
+            Gso::TcpV4 => seen.tcp_v4 += 1,
+            Gso::TcpV6 => seen.tcp_v6 += 1,
+            Gso::UdpL4 => seen.udp += 1,
+            Gso::None => {}
+            Gso::Other(code) => panic!("an unexpected type: {code}"),
+        }
+        let shape = Shape::of(&hdr, bytes).expect("every frame of the kernel can be measured");
+        if pass == Pass::Whole {
+            deliver(to, &hdr, bytes);
+        } else if hdr.is_gso() {
+            let mut cutter = Segmenter::new(&hdr, bytes).expect("cut");
+            let mut total = 0;
+            while let Some(len) = cutter.next_into(segment).expect("cut") {
+                deliver(to, &VnetHdr::default(), &segment[..len]);
+                total += len;
+            }
+            assert_eq!(total, shape.wire_len);
+        } else {
+            segment::complete_checksum(&mut hdr, bytes).expect("complete");
+            deliver(to, &hdr, bytes);
+        }
+    }
+}
+
+fn deliver(to: &mut LinkIo, hdr: &VnetHdr, bytes: &[u8]) {
+    while to.send(hdr, bytes).expect("send") == Sent::Full {
+        let mut fds = [PollFd::new(to, PollFlags::OUT)];
+        wait(&mut fds, Some(clock::now_ns() + 10_000_000), 0).expect("wait");
+    }
+}
+
+/// One transfer from `client` to `server`; prints its rate, asserts that all bytes came.
+fn transfer(client: &NetNs, server: &NetNs, addr: &str, mib: u64, what: &str) {
+    let addr: SocketAddr = addr.parse().expect("an address");
+    let sink = server.tcp_sink(addr);
+    let start = Instant::now();
+    let answer = client.tcp_source(addr, mib << 20).join().expect("the source");
+    let rate = (mib << 20) as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e6;
+    println!("{what}: {mib} MiB at {rate:.0} Mbit/s");
+    assert_eq!(answer, mib << 20);
+    assert_eq!(sink.join().expect("the sink"), mib << 20);
+}
+
+/// The namespace's count of segments with a wrong checksum, TCP and UDP, IPv4 and IPv6 (`Tcp` counts both).
+fn checksum_errors(netns: &NetNs) -> u64 {
+    let text = netns.run(&["cat", "/proc/net/snmp"]);
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
+    let of = |group: &str| {
+        let mut rows = lines.iter().filter(|row| row[0] == group);
+        let (names, values) = (rows.next().expect("names"), rows.next().expect("values"));
+        let at = names.iter().position(|name| *name == "InCsumErrors").expect("the counter");
+        values[at].parse::<u64>().expect("a number")
+    };
+    of("Tcp:") + of("Udp:")
+}
+
+#[test]
+fn tcp_between_two_taps_travels_in_super_frames() {
+    skip_unless_possible!();
+    let (client, server, a, b) = two_taps(&create());
+    assert!(a.is_up().unwrap());
+    assert_eq!(a.mtu().unwrap(), 1500);
+    let forwarder = Forwarder::start(a, b, Pass::Whole);
+    transfer(&client, &server, SERVER_V4, 256, "TAP to TAP, IPv4");
+    transfer(&client, &server, SERVER_V6, 64, "TAP to TAP, IPv6");
+    let seen = forwarder.stop();
+    println!(
+        "received by the client's TAP: {} frames, {} of them super-frames, average {} bytes, longest {}",
+        seen.a.rx_frames,
+        seen.a.rx_gso_frames,
+        seen.a.rx_bytes / seen.a.rx_frames,
+        seen.longest
+    );
+    assert!(seen.tcp_v4 > 0 && seen.tcp_v6 > 0);
+    assert!(seen.longest > 2 * 1514, "longest frame: {}", seen.longest);
+    assert!(seen.a.rx_bytes > 320 << 20);
+    assert_eq!(seen.b.tx_frames, seen.a.rx_frames, "what came in at one end went out at the other");
+    assert_eq!((seen.a.rx_oversize, seen.a.rx_refused, seen.b.tx_lost_refused), (0, 0, 0));
+    assert_eq!(checksum_errors(&server) + checksum_errors(&client), 0);
+}
+
+/// The kernel's own checks judge the segments made here: with a wrong checksum, length or sequence number no byte
+/// would arrive.
+#[test]
+fn segments_cut_in_user_space_are_taken_by_the_kernel() {
+    skip_unless_possible!();
+    let (client, server, a, b) = two_taps(&create());
+    let forwarder = Forwarder::start(a, b, Pass::Cut);
+    transfer(&client, &server, SERVER_V4, 64, "TAP to TAP, cut, IPv4");
+    transfer(&client, &server, SERVER_V6, 32, "TAP to TAP, cut, IPv6");
+    let seen = forwarder.stop();
+    assert!(seen.tcp_v4 > 0 && seen.tcp_v6 > 0);
+    assert_eq!(seen.b.tx_gso_frames, 0);
+    assert!(seen.b.tx_frames > 2 * seen.a.rx_frames, "{} became {}", seen.a.rx_frames, seen.b.tx_frames);
+    assert_eq!(checksum_errors(&server) + checksum_errors(&client), 0);
+}
+
+/// Without offloads the kernel cuts and sums itself: nothing is left undone, and nothing exceeds the MTU.
+#[test]
+fn without_offloads_frames_are_ordinary() {
+    skip_unless_possible!();
+    let mut options = create();
+    options.tap.offload = false;
+    let (client, server, a, b) = two_taps(&options);
+    assert!(matches!(&a, LinkIo::Tap(tap) if tap.offload() == Offload::None));
+    let forwarder = Forwarder::start(a, b, Pass::Whole);
+    transfer(&client, &server, SERVER_V4, 16, "TAP to TAP, no offload");
+    let seen = forwarder.stop();
+    assert_eq!((seen.a.rx_gso_frames, seen.longest), (0, 1514));
+}
+
+/// UDP super-frames (`UDP_SEGMENT`), from a kernel that has them for TAP devices, cut here.
+#[test]
+fn udp_super_frames_are_cut() {
+    skip_unless_possible!();
+    let (client, server, a, b) = two_taps(&create());
+    if matches!(&a, LinkIo::Tap(tap) if tap.offload() != Offload::TcpUdp) {
+        println!("skipped, because this kernel has no UDP segmentation for TAP devices");
+        return;
+    }
+    let script = "import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(17, 103, 1000)  # UDP_SEGMENT
+s.sendto(bytes(range(250)) * 22, ('10.77.0.2', 5203))
+";
+    let sink = server.enter(|| std::net::UdpSocket::bind("10.77.0.2:5203").expect("bind"));
+    sink.set_read_timeout(Some(Duration::from_secs(10))).expect("set a timeout");
+    let forwarder = Forwarder::start(a, b, Pass::Cut);
+    match client.command(&["python3", "-c", script]).output() {
+        Ok(output) if output.status.success() => {}
+        other => {
+            println!("skipped, because python3 could not send: {other:?}");
+            return;
+        }
+    }
+    let mut got = Vec::new();
+    let mut lens = Vec::new();
+    while got.len() < 5500 {
+        let mut datagram = [0; 2000];
+        let len = sink.recv(&mut datagram).expect("a datagram");
+        lens.push(len);
+        got.extend_from_slice(&datagram[..len]);
+    }
+    assert_eq!(lens, [1000, 1000, 1000, 1000, 1000, 500]);
+    assert_eq!(got, (0..=249u8).cycle().take(5500).collect::<Vec<_>>());
+    assert_eq!(forwarder.stop().udp, 1);
+    assert_eq!(checksum_errors(&server), 0);
+}
+
+/// Client and server on veths, a namespace with two packet sockets between them.
+#[test]
+fn packet_sockets_forward_between_veths() {
+    skip_unless_possible!();
+    let (client, middle, server) = (NetNs::new("client"), NetNs::new("middle"), NetNs::new("server"));
+    client.veth("c0", &middle, "m0");
+    server.veth("s0", &middle, "m1");
+    address(&client, "c0", 1);
+    address(&server, "s0", 2);
+    for interface in ["m0", "m1"] {
+        middle.run(&["ip", "link", "set", "dev", interface, "up"]);
+    }
+    for (bypass, port) in [(false, 5201), (true, 5204)] {
+        let mut options = LinkOptions::default();
+        options.packet.qdisc_bypass = bypass;
+        let a = open(&format!("{}/m0", middle.name()), &options);
+        let b = open(&format!("packet:{}/m1", middle.name()), &options);
+        assert!(matches!(a, LinkIo::Packet(_)), "a veth is opened by a packet socket");
+        let forwarder = Forwarder::start(a, b, Pass::Whole);
+        let what = if bypass { "veth to veth, bypass" } else { "veth to veth" };
+        transfer(&client, &server, &format!("10.77.0.2:{port}"), 128, what);
+        let seen = forwarder.stop();
+        assert!(seen.tcp_v4 > 0);
+        assert!(seen.longest > 2 * 1514, "longest frame: {}", seen.longest);
+        // What this side sends must not come back in as received: the acknowledgements are few and short.
+        assert!(seen.b.rx_bytes < seen.a.rx_bytes / 4, "{} against {}", seen.b.rx_bytes, seen.a.rx_bytes);
+    }
+    assert_eq!(checksum_errors(&server) + checksum_errors(&client), 0);
+}
+
+/// A TAP on one side and a packet socket on the other: headers of 12 and of 10 bytes.
+#[test]
+fn a_tap_and_a_packet_socket() {
+    skip_unless_possible!();
+    let (client, middle, server) = (NetNs::new("client"), NetNs::new("middle"), NetNs::new("server"));
+    let a = open(&format!("{}/tap0", client.name()), &create());
+    server.veth("s0", &middle, "m1");
+    address(&client, "tap0", 1);
+    address(&server, "s0", 2);
+    middle.run(&["ip", "link", "set", "dev", "m1", "up"]);
+    let b = open(&format!("{}/m1", middle.name()), &LinkOptions::default());
+    let forwarder = Forwarder::start(a, b, Pass::Whole);
+    transfer(&client, &server, SERVER_V4, 128, "TAP to veth");
+    let seen = forwarder.stop();
+    assert!(seen.a.rx_gso_frames > 0 && seen.b.tx_gso_frames > 0);
+    assert_eq!(checksum_errors(&server) + checksum_errors(&client), 0);
+}
+
+/// A TAP device that is made in the middle and moved into another namespace stays attached.
+#[test]
+fn a_tap_may_move() {
+    skip_unless_possible!();
+    let (client, middle, server) = (NetNs::new("client"), NetNs::new("middle"), NetNs::new("server"));
+    let a = open(&format!("{}/tapc", middle.name()), &create());
+    let b = open(&format!("tap:{}/taps", middle.name()), &create());
+    middle.run(&["ip", "link", "set", "tapc", "netns", client.name()]);
+    middle.run(&["ip", "link", "set", "taps", "netns", server.name()]);
+    address(&client, "tapc", 1);
+    address(&server, "taps", 2);
+    let forwarder = Forwarder::start(a, b, Pass::Whole);
+    transfer(&client, &server, SERVER_V4, 16, "moved TAPs");
+    assert!(forwarder.stop().tcp_v4 > 0);
+}
+
+/// Two namespaces with a veth that carries only what the test sends: no link-local addresses.
+fn silent_veth() -> (NetNs, NetNs) {
+    let (one, two) = (NetNs::new("one"), NetNs::new("two"));
+    one.veth("v1", &two, "v2");
+    for (netns, interface) in [(&one, "v1"), (&two, "v2")] {
+        netns.run(&["ip", "link", "set", "dev", interface, "addrgenmode", "none"]);
+        netns.run(&["ip", "link", "set", "dev", interface, "up"]);
+    }
+    one.wait_for_carrier("v1");
+    two.wait_for_carrier("v2");
+    (one, two)
+}
+
+/// A frame of the Ethernet type for local experiments (IEEE 802), marked by `index`, tagged when that is even.
+fn experimental(index: u8) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8];
+    if index.is_multiple_of(2) {
+        frame.extend([0x81, 0x00, 0x60, 0x64]); // priority 3, VLAN 100
+    }
+    frame.extend([0x88, 0xb5, index]);
+    frame.extend([index; 60]);
+    frame
+}
+
+/// Receives until `count` experimental frames have come, or ten seconds have passed.
+fn collect(link: &mut LinkIo, count: usize) -> Vec<(VnetHdr, Vec<u8>)> {
+    let give_up = clock::now_ns() + 10_000_000_000;
+    let (mut got, mut buffer) = (Vec::new(), vec![0; MAX_FRAME]);
+    while got.len() < count && clock::now_ns() < give_up {
+        wait(&mut [PollFd::new(link, PollFlags::IN)], Some(give_up), 0).unwrap();
+        while let Some((hdr, len)) = link.recv(&mut buffer).unwrap() {
+            if buffer[..12] == experimental(0)[..12] {
+                got.push((hdr, buffer[..len].to_vec()));
+            }
+        }
+    }
+    got
+}
+
+/// The tag that the kernel takes out of a received frame is put back; a batch keeps its order, whatever its length.
+#[test]
+fn tags_and_batches_survive_a_veth() {
+    skip_unless_possible!();
+    let (one, two) = silent_veth();
+    let mut a = open(&format!("{}/v1", one.name()), &LinkOptions::default());
+    let mut beside = open(&format!("{}/v1", one.name()), &LinkOptions::default());
+    let mut b = open(&format!("{}/v2", two.name()), &LinkOptions::default());
+    let details = two.run(&["ip", "-d", "link", "show", "dev", "v2"]);
+    assert!(details.contains("promiscuity 1 "), "frames for any address are received: {details}");
+    let frames: Vec<Vec<u8>> = (0..150).map(experimental).collect();
+    // A checksum left undone is described from the start of the frame, the tag counted.
+    let hdr = VnetHdr { needs_csum: true, csum_start: 30, csum_offset: 6, ..VnetHdr::default() };
+    let batch: Vec<Frame<'_>> = frames.iter().map(|bytes| Frame { hdr, bytes }).collect();
+    assert_eq!(a.send_batch(&batch).unwrap(), (150, Sent::Taken));
+    assert_eq!(a.counters().tx_frames, 150);
+    let got = collect(&mut b, 150);
+    assert_eq!(got.len(), 150);
+    assert!(got.iter().map(|(_, bytes)| bytes).eq(&frames), "order, tags and bytes");
+    for (got, _) in got {
+        assert_eq!((got.needs_csum, got.csum_start, got.csum_offset), (true, 30, 6));
+    }
+    assert_eq!(beside.recv(&mut [0; 2000]).unwrap(), None, "what leaves an interface was not received by it");
+
+    // A frame that the kernel refuses is lost alone, in the middle of a batch, at its end, or by itself.
+    let long = vec![0x02; 5000];
+    let mixed = [&frames[1], &long, &frames[3], &long].map(|bytes| Frame { hdr: VnetHdr::default(), bytes });
+    assert_eq!(a.send_batch(&mixed).unwrap(), (4, Sent::Lost(Loss::Refused)));
+    assert_eq!(a.send(&VnetHdr::default(), &long).unwrap(), Sent::Lost(Loss::Refused));
+    assert_eq!((a.counters().tx_frames, a.counters().tx_lost_refused), (152, 3));
+    let got: Vec<Vec<u8>> = collect(&mut b, 2).into_iter().map(|(_, bytes)| bytes).collect();
+    assert_eq!(got, [frames[1].clone(), frames[3].clone()]);
+}
+
+/// A frame beyond the buffer is counted and left out, and the next one still comes.
+#[test]
+fn frames_beyond_the_buffer_are_left_out() {
+    skip_unless_possible!();
+    let (one, two) = silent_veth();
+    let mut a = open(&format!("{}/v1", one.name()), &LinkOptions::default());
+    let mut b = open(&format!("{}/v2", two.name()), &LinkOptions::default());
+    let frames = [2, 1].map(experimental);
+    for frame in &frames {
+        assert_eq!(a.send(&VnetHdr::default(), frame).unwrap(), Sent::Taken);
+    }
+    let mut small = vec![0; frames[1].len()]; // the untagged one fits, the tagged one does not
+    let ready = wait(&mut [PollFd::new(&b, PollFlags::IN)], Some(clock::now_ns() + 10_000_000_000), 0);
+    assert_eq!(ready.unwrap(), 1);
+    assert_eq!(b.recv(&mut small).unwrap().map(|(_, len)| small[..len].to_vec()), Some(frames[1].clone()));
+    assert_eq!(b.counters().rx_oversize, 1);
+
+    // A TAP device cuts in silence, so that a buffer filled to its end is one too small.
+    let mut tap = open(&format!("{}/tap0", one.name()), &create());
+    one.run(&["ip", "link", "set", "dev", "tap0", "addrgenmode", "none"]);
+    one.up("tap0", "10.78.0.1/24");
+    one.run(&["ip", "neigh", "add", "10.78.0.2", "lladdr", "02:00:00:00:00:09", "dev", "tap0"]);
+    let socket = one.enter(|| std::net::UdpSocket::bind("10.78.0.1:5205").expect("bind"));
+    for room in [142, 143] {
+        socket.send_to(&[0x55; 100], "10.78.0.2:5205").expect("send"); // 14 + 20 + 8 + 100 bytes
+        let got = tap.recv(&mut vec![0; room]).unwrap().map(|(_, len)| len);
+        assert_eq!(got, (room > 142).then_some(142));
+    }
+    assert_eq!((tap.counters().rx_oversize, tap.counters().rx_frames), (1, 1));
+}
+
+#[test]
+fn a_link_that_is_down_or_gone() {
+    skip_unless_possible!();
+    let (one, two) = (NetNs::new("one"), NetNs::new("two"));
+    let mut tap = open(&format!("{}/tap0", one.name()), &create());
+    one.veth("v1", &two, "v2");
+    let mut packet = open(&format!("{}/v1", one.name()), &LinkOptions::default());
+    let frame = [0x02; 60];
+    let mut buffer = vec![0; MAX_FRAME];
+    for link in [&mut tap, &mut packet] {
+        assert!(!link.is_up().unwrap());
+        assert_eq!(link.send(&VnetHdr::default(), &frame).unwrap(), Sent::Lost(Loss::LinkDown));
+        assert_eq!(link.recv(&mut buffer).unwrap(), None);
+        assert_eq!(link.counters().tx_lost_down, 1);
+    }
+    one.run(&["ip", "link", "set", "dev", "v1", "up"]);
+    two.run(&["ip", "link", "set", "dev", "v2", "up"]);
+    one.run(&["ip", "link", "set", "dev", "tap0", "up"]);
+    one.wait_for_carrier("v1");
+    for link in [&mut tap, &mut packet] {
+        assert!(link.is_up().unwrap());
+        assert_eq!(link.send(&VnetHdr::default(), &frame).unwrap(), Sent::Taken);
+        // 64 KiB are no ordinary frame for an MTU of 1500; a TAP device, which receives it, has no such limit.
+        let long = link.send(&VnetHdr::default(), &vec![0x02; 60_000]).unwrap();
+        let expected = if matches!(link, LinkIo::Tap(_)) { Sent::Taken } else { Sent::Lost(Loss::Refused) };
+        assert_eq!(long, expected);
+    }
+    one.run(&["ip", "link", "del", "dev", "v1"]);
+    one.run(&["ip", "link", "del", "dev", "tap0"]);
+    for link in [&mut tap, &mut packet] {
+        let drained = (0..1000).find_map(|_| link.recv(&mut buffer).err());
+        assert!(drained.is_some(), "receiving on a removed interface is an error");
+        assert!(link.send(&VnetHdr::default(), &frame).is_err());
+    }
+}
+
+/// Waits for `done`, up to ten seconds. A closed descriptor may live a moment longer, in a child that another test
+/// has forked and that has not yet become its program.
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let give_up = clock::now_ns() + 10_000_000_000;
+    while !done() {
+        assert!(clock::now_ns() < give_up, "{what}: not within ten seconds");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    skip_unless_possible!();
+    let (one, two) = (NetNs::new("one"), NetNs::new("two"));
+    one.veth("v1", &two, "v2");
+    one.run(&["ip", "tuntap", "add", "dev", "tun0", "mode", "tun"]);
+    one.run(&["ip", "tuntap", "add", "dev", "tap0", "mode", "tap"]);
+    one.run(&["ip", "tuntap", "add", "dev", "tapm", "mode", "tap", "multi_queue"]);
+    let name = one.name();
+    let fails = |text: &str| {
+        let endpoint: Endpoint = text.parse().unwrap();
+        endpoint.open(&create()).err().unwrap_or_else(|| panic!("{text} opened")).to_string()
+    };
+    assert_eq!(
+        fails(&format!("tap:{name}/v1")),
+        format!("interface `tap:{name}/v1` is not a TAP device, its driver is `veth`: open it as `packet:`")
+    );
+    for kind in ["", "tap:"] {
+        let message = fails(&format!("{kind}{name}/tun0"));
+        assert!(message.contains("is a TUN device"), "{message}");
+    }
+    assert_eq!(
+        fails(&format!("packet:{name}/tun0")),
+        format!("interface `packet:{name}/tun0` does not carry Ethernet frames")
+    );
+    let held = open(&format!("{name}/tap0"), &LinkOptions::default());
+    assert_eq!(
+        fails(&format!("{name}/tap0")),
+        format!("TAP device `{name}/tap0` is in use by another process: stop that one first")
+    );
+    drop(held);
+    // A persistent device outlives its holder, and one made with several queues gives each of them.
+    let endpoint: Endpoint = format!("{name}/tap0").parse().unwrap();
+    eventually("the device is free again", || endpoint.open(&LinkOptions::default()).is_ok());
+    let queues = [(); 2].map(|()| open(&format!("{name}/tapm"), &LinkOptions::default()));
+    assert!(queues.iter().all(|queue| matches!(queue, LinkIo::Tap(_))));
+    // A new device is asked for its queues by whoever makes it.
+    let mut several = create();
+    several.tap.multi_queue = true;
+    let first = open(&format!("{name}/tapq"), &several);
+    let second = open(&format!("{name}/tapq"), &several);
+    assert_eq!((first.name().as_str(), second.name().as_str()), ("tapq", "tapq"));
+    drop((first, second));
+    eventually("what was made here is gone when closed", || !one.run(&["ip", "-o", "link"]).contains("tapq"));
+}
+
+/// Runs itself again as an ordinary user and looks at what that one is told.
+#[test]
+fn an_ordinary_user_is_told_what_is_missing() {
+    const INSIDE: &str = "TXWEIR_TEST_NETNS";
+    const THIS: &str = "netns::an_ordinary_user_is_told_what_is_missing";
+    if let Ok(netns) = std::env::var(INSIDE) {
+        let cause = |text: &str| {
+            let opened = text.parse::<Endpoint>().unwrap().open(&create());
+            opened.err().map(|error| (error.to_string(), error.cause))
+        };
+        let (message, packet) = cause("packet:lo").expect("a packet socket needs a privilege");
+        assert!(matches!(packet, OpenCause::PacketDenied), "{message}");
+        let (message, inside) = cause(&format!("{netns}/lo")).expect("entering needs a privilege");
+        assert!(matches!(inside, OpenCause::NamespaceDenied(_)), "{message}");
+        let (message, tap) = cause("tap:txw-none0").expect("a TAP device needs a privilege");
+        assert!(matches!(tap, OpenCause::TunDeviceDenied | OpenCause::TapDenied), "{message}");
+        return;
+    }
+    skip_unless_possible!();
+    let netns = NetNs::new("denied");
+    let me = std::env::current_exe().expect("the test's own program");
+    let mut again = Command::new(me);
+    again.args(["--exact", THIS]).env(INSIDE, netns.name());
+    match again.uid(65_534).gid(65_534).output() {
+        Err(error) => println!("skipped, because an ordinary user cannot run the test program: {error}"),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stdout);
+            // A name that no test has would succeed, and test nothing.
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The tests of the hand-over, in one binary: threads of the machine. The models have a binary of their own
+//! (`loom_handoff.rs`), because they are built with other flags.
+#![cfg(not(loom))]
+
+mod common;
+mod fair;
+mod monitor;
+mod policy;
+mod threads;
+mod watchdog;

@@ -1,0 +1,237 @@
+//! Filters that are changed while threads classify by them: no sender waits, none sees half a change.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::common::clock;
+use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, Vlan, Wanted};
+use txweir_core::classify::filter::{Goal, Matchall, Named, Rule, What};
+use txweir_core::classify::packet::NoOutlet;
+use txweir_core::path::device::{Completed, DeviceError, TxQueue};
+use txweir_core::{Admitted, ConfigError, Handle, Instant, Meta, PathConfig, TxPath};
+use txweir_handoff::*;
+
+const QUEUES: u32 = 4;
+
+/// A device's queue that notes which versions of the policy it has seen, and what did not fit together.
+struct Checking {
+    number: u16,
+    seen: Arc<Mutex<(BTreeSet<u32>, Vec<Meta>)>>,
+}
+
+impl TxQueue for Checking {
+    type Frame = Vec<u8>;
+    fn reserve(&mut self, want: u32) -> u32 {
+        want
+    }
+    fn push(&mut self, _: Vec<u8>, m: &Meta) {
+        let whole = m.mark == m.priority && m.mark % QUEUES == u32::from(m.queue) && m.queue == self.number;
+        let mut seen = self.seen.lock().unwrap();
+        seen.0.insert(m.mark);
+        if !whole {
+            seen.1.push(*m);
+        }
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn reap(&mut self, _: &mut dyn FnMut(Completed<Vec<u8>>)) {}
+}
+
+fn frame() -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[12..14].copy_from_slice(&[0x08, 0x00]);
+    frame[14] = 0x45;
+    frame
+}
+
+/// One filter sets the mark, the next the priority and the queue, each to the version.
+fn set(policy: &mut Policy, version: u32) -> Result<(), ConfigError> {
+    let block = *policy.egress.get_or_insert_with(|| policy.filters.add_block());
+    let mark = Skbedit { mark: Some((version, u32::MAX)), ..Skbedit::default() };
+    let queue = u16::try_from(version % QUEUES).unwrap();
+    let place = Skbedit { priority: Some(version), queue_mapping: Some(queue), ..Skbedit::default() };
+    for (prio, edit, then) in [(1, mark, Control::Continue), (2, place, Control::Pass)] {
+        let action = Wanted::New(None, Box::new(Action::new(Kind::Skbedit(edit), then)));
+        let goal = Goal { class: Handle(0), actions: vec![action] };
+        let named = Named { prio: Some(prio), handle: Some(1), ..Named::default() };
+        policy.filters.put(
+            block,
+            named,
+            &Rule::Matchall(Matchall { skip_hw: false }),
+            &goal,
+            What::Replace,
+            Instant(1),
+        )?;
+    }
+    Ok(())
+}
+
+type Seen = Arc<Mutex<(BTreeSet<u32>, Vec<Meta>)>>;
+
+fn port() -> (Arc<Port<Checking>>, Seen) {
+    let seen: Seen = Arc::default();
+    let queue = |number| {
+        let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() }).unwrap();
+        let dev = Checking { number, seen: Arc::clone(&seen) };
+        Arc::new(Queue::new(path, dev, QueueConfig::new(clock), Bell::new().wakeup()))
+    };
+    (Port::new((0..4).map(queue).collect(), 7), seen)
+}
+
+#[test]
+fn a_change_under_load_is_seen_whole_or_not_at_all() {
+    let (port, seen) = port();
+    port.change(|policy| set(policy, 0)).unwrap();
+    let (stop, sent) = (AtomicBool::new(false), Mutex::new(0u64));
+    thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                let mut sender = port.sender();
+                let mut n = 0;
+                while !stop.load(Ordering::Acquire) || n < 1000 {
+                    match sender.send_frame(frame(), |_| {}, &mut NoOutlet) {
+                        Passed::Handed(_, Handed::Done(Admitted::Full(_))) => thread::yield_now(),
+                        Passed::Handed(..) => n += 1,
+                        other => panic!("{other:?}"),
+                    }
+                }
+                *sent.lock().unwrap() += n;
+            });
+        }
+        for version in 1..=5000 {
+            port.change(|policy| set(policy, version)).unwrap();
+        }
+        stop.store(true, Ordering::Release);
+    });
+    // What is still listed is taken by whoever looks.
+    port.queues().iter().for_each(|queue| while queue.serve() == Rest::Again {});
+    let (versions, torn) = &*seen.lock().unwrap();
+    assert_eq!(torn.as_slice(), []);
+    assert!(versions.len() > 1, "the senders have seen {} versions", versions.len());
+    let through: u64 = port.queues().iter().map(|queue| queue.counts().path.tx_packets).sum();
+    assert_eq!(through, *sent.lock().unwrap());
+}
+
+#[test]
+fn what_is_refused_is_not_published() {
+    let (port, _) = port();
+    port.change(|policy| set(policy, 1)).unwrap();
+    let before = Arc::as_ptr(&port.policy());
+    assert_eq!(port.change(|policy| set(policy, 2).map_err(|_| "").and(Err("no"))), Err("no"));
+    assert_eq!(Arc::as_ptr(&port.policy()), before);
+}
+
+#[test]
+fn filters_drop_and_give_back_and_count_for_each_sender() {
+    let (port, _) = port();
+    port.change(|policy| {
+        let block = policy.filters.add_block();
+        policy.egress = Some(block);
+        let action = Wanted::New(None, Box::new(Action::new(Kind::Gact(Gact::default()), Control::Drop)));
+        let goal = Goal { class: Handle(0), actions: vec![action] };
+        let named = Named { prio: Some(1), ..Named::default() };
+        let all = Rule::Matchall(Matchall { skip_hw: false });
+        policy.filters.put(block, named, &all, &goal, What::Add, Instant(1)).map(drop)
+    })
+    .unwrap();
+    let mut sender = port.sender();
+    let mut other = sender.clone();
+    for _ in 0..3 {
+        assert_eq!(sender.send_frame(frame(), |_| {}, &mut NoOutlet), Passed::Filtered(frame()));
+    }
+    assert_eq!(other.send_frame(frame(), |_| {}, &mut NoOutlet), Passed::Filtered(frame()));
+    let dropped = |sender: &Sender<Checking>| {
+        let policy = port.policy();
+        let index = policy.filters.actions.of_kind("gact").next().map(|(id, _)| id).unwrap();
+        sender.state().memory(index).map(|m| m.drops)
+    };
+    assert_eq!((dropped(&sender), dropped(&other)), (Some(3), Some(1)));
+}
+
+/// A device that takes nothing until it is opened, and notes whose frames come and whether they are marked as TCP control.
+struct Gated {
+    open: Arc<AtomicBool>,
+    seen: Arc<Mutex<Vec<(u8, bool)>>>,
+}
+
+impl TxQueue for Gated {
+    type Frame = Vec<u8>;
+    fn reserve(&mut self, want: u32) -> u32 {
+        if self.open.load(Ordering::Acquire) { want } else { 0 }
+    }
+    fn push(&mut self, frame: Vec<u8>, m: &Meta) {
+        self.seen.lock().unwrap().push((frame[5], m.tcp_control));
+    }
+    fn commit(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn reap(&mut self, _: &mut dyn FnMut(Completed<Vec<u8>>)) {}
+}
+
+/// A TCP segment of that number, in the last byte of its destination address: SYN without data, or ACK with ten bytes of it.
+fn segment(number: u8, syn: bool) -> Vec<u8> {
+    let mut frame = frame();
+    frame.resize(64, 0);
+    frame[5] = number;
+    frame[17] = if syn { 40 } else { 50 };
+    (frame[23], frame[46], frame[47]) = (6, 0x50, if syn { 0x02 } else { 0x10 });
+    frame
+}
+
+/// `prio_synack` while packets wait: what was marked stays marked and goes first; what comes afterwards is marked as the switch
+/// then stands, for senders that were there before as well, and also if an action has rewritten it.
+#[test]
+fn the_switch_of_marks_is_for_the_packets_after_it() {
+    let (open, seen) = (Arc::new(AtomicBool::new(false)), Arc::default());
+    let dev = Gated { open: Arc::clone(&open), seen: Arc::clone(&seen) };
+    let path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() }).unwrap();
+    let path = path.with_qdisc("rough", &[]).unwrap();
+    let queue = Arc::new(Queue::new(path, dev, QueueConfig::new(clock), Bell::new().wakeup()));
+    let port = Port::new(vec![queue], 7);
+    assert!(port.policy().prio_synack, "on, as long as nobody says otherwise");
+    let mut first = port.sender();
+    let mut second = first.clone();
+    let send = |sender: &mut Sender<Gated>, number, syn| {
+        let sent = sender.send_frame(segment(number, syn), |_| {}, &mut NoOutlet);
+        assert_eq!(sent, Passed::Handed(0, Handed::Done(Admitted::Queued)), "{number}");
+    };
+    let switch = |on| {
+        let changed = port.change(|policy| {
+            policy.prio_synack = on;
+            Ok::<(), ()>(())
+        });
+        changed.unwrap();
+    };
+
+    send(&mut first, 1, false);
+    send(&mut second, 2, true);
+    switch(false);
+    send(&mut first, 3, true);
+    send(&mut second, 4, true);
+    // Of what an action has rewritten the headers are read again.
+    port.change(|policy| {
+        let block = policy.filters.add_block();
+        policy.egress = Some(block);
+        let tag = Kind::Vlan(Vlan::Push { id: 5, protocol: 0x8100, priority: 0 });
+        let action = Wanted::New(None, Box::new(Action::new(tag, Control::Pass)));
+        let goal = Goal { class: Handle(0), actions: vec![action] };
+        let named = Named { prio: Some(1), ..Named::default() };
+        let all = Rule::Matchall(Matchall { skip_hw: false });
+        policy.filters.put(block, named, &all, &goal, What::Add, Instant(1)).map(drop)
+    })
+    .unwrap();
+    send(&mut first, 5, true);
+    switch(true);
+    send(&mut first, 6, true);
+    send(&mut second, 7, false);
+    send(&mut second, 8, true);
+
+    open.store(true, Ordering::Release);
+    port.queues()[0].kick();
+    let expected =
+        [(2, true), (6, true), (8, true), (1, false), (3, false), (4, false), (5, false), (7, false)];
+    assert_eq!(*seen.lock().unwrap(), expected);
+}

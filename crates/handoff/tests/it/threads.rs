@@ -1,0 +1,472 @@
+//! Senders on real threads: nothing is lost, nothing stands still, each sender's order holds, each learns what it asks for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::{Bell2, Receiver, clock, forwarding, over_a_ring, path};
+use txweir_core::model::testing::VecDevice;
+use txweir_core::{Admitted, DropReason, Meta, Nanos, PathConfig, Role, TxPath};
+use txweir_handoff::*;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Packets that the stress test sends: enough for what happens once in ten million.
+const STRESS: u64 = 100_000_000;
+
+/// Sends `n` packets as sender `who`, waiting for room where there is none; how often it had to.
+fn send_all(queue: &Queue<RingSender<u64>>, who: u64, n: u64) -> u64 {
+    let mut waited = 0;
+    for i in 0..n {
+        let mut frame = who << 40 | i;
+        let meta = Meta::new(64).hash(who as u32);
+        while let Handed::Done(Admitted::Full(back)) = queue.send(frame, meta) {
+            frame = back;
+            waited += 1;
+            queue.when_room(Wakeup::this_thread());
+            thread::park_timeout(Duration::from_secs(10));
+        }
+    }
+    waited
+}
+
+fn stress(drain: Drain, kind: &str, options: &[&str], senders: u64, each: u64, slots: usize) {
+    let bell = Bell::new();
+    let door = Bell2::default();
+    let config = QueueConfig { drain, ..QueueConfig::new(clock) };
+    let path = path(true, kind, options);
+    let (queue, from) = over_a_ring(path, slots, config, bell.wakeup(), door.wakeup());
+    let reports = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&reports);
+    let service = Service::spawn("service", &bell, vec![Arc::clone(&queue)], Monitor::default(), move |r| {
+        eprintln!("{r}");
+        counted.fetch_add(1, Ordering::Relaxed);
+    })
+    .unwrap();
+    let receiver = Receiver::spawn(from, &door, 16, false, 4099);
+    thread::scope(|s| {
+        for who in 0..senders {
+            let queue = &queue;
+            s.spawn(move || send_all(queue, who, each));
+        }
+    });
+    let all = receiver.wait_for(senders * each, LONG);
+    let counts = queue.counts();
+    assert!(all, "{kind}: {counts:?}");
+    // Nobody had to find anything.
+    assert_eq!((counts.handoff.stuck, reports.load(Ordering::Relaxed)), (0, 0), "{kind}: {counts:?}");
+    assert_eq!(counts.path.tx_packets, senders * each);
+    service.stop();
+    receiver.stop();
+}
+
+#[test]
+fn a_hundred_million_packets_and_none_stands_still() {
+    stress(Drain::Caller, "pfifo_fast", &[], 2, STRESS / 2, 256);
+}
+
+#[test]
+fn the_same_by_a_worker() {
+    stress(Drain::Worker, "pfifo_fast", &[], 2, STRESS / 20, 64);
+}
+
+#[test]
+fn with_a_ring_that_is_always_full() {
+    stress(Drain::Caller, "pfifo", &["limit", "20"], 2, STRESS / 100, 2);
+}
+
+#[test]
+fn eight_senders() {
+    stress(Drain::Caller, "pfifo_fast", &[], 8, STRESS / 100, 128);
+}
+
+/// Every kind that does not drop by itself takes its packets through the same admission. (Those that do are in
+/// `every_kind_is_served`.)
+#[test]
+fn each_senders_order_holds() {
+    for (drain, budget) in [(Drain::Caller, 64), (Drain::Caller, 1), (Drain::Worker, 7)] {
+        let bell = Bell::new();
+        let door = Bell2::default();
+        let config = QueueConfig { drain, budget, list: 16, ..QueueConfig::new(clock) };
+        let (queue, from) = over_a_ring(
+            path(true, "fq_codel", &["flows", "16", "target", "10s"]),
+            32,
+            config,
+            bell.wakeup(),
+            door.wakeup(),
+        );
+        let service =
+            Service::spawn("service", &bell, vec![Arc::clone(&queue)], Monitor::default(), |_| {}).unwrap();
+        let receiver = Receiver::spawn(from, &door, 3, true, 257);
+        let each = 50_000;
+        thread::scope(|s| {
+            (0..3).for_each(|who| {
+                drop(s.spawn({
+                    let queue = &queue;
+                    move || send_all(queue, who, each)
+                }))
+            })
+        });
+        assert!(receiver.wait_for(3 * each, LONG), "{:?}", queue.counts());
+        service.stop();
+        let got = receiver.stop();
+        let frames = got.frames.lock().unwrap();
+        for who in 0..3 {
+            let own: Vec<u64> =
+                frames.iter().filter(|f| *f >> 40 == who).map(|f| f & 0xff_ffff_ffff).collect();
+            assert!(own.iter().copied().eq(0..each), "sender {who}, {drain:?}, budget {budget}");
+        }
+    }
+}
+
+/// Every kind that there is, with its defaults or what it needs, beside two senders: what is sent, dropped and queued is what was
+/// admitted, and what may leave leaves without anybody's help.
+#[test]
+fn every_kind_is_served() {
+    let needs = |kind: &str| -> Vec<&'static str> {
+        match kind {
+            "tbf" => vec!["rate", "1gbit", "burst", "100kb", "limit", "1mb"],
+            "red" => vec!["limit", "400000", "min", "30000", "max", "90000", "avpkt", "1000"],
+            "htb" => vec!["default", "0"],
+            "ets" => vec!["bands", "3"],
+            "netem" => vec!["limit", "100000"],
+            _ => vec![],
+        }
+    };
+    let mut seen = 0;
+    for spec in txweir_core::qdisc::KINDS {
+        // These stand for the queues of a port; on a path there is one.
+        if ["mq", "mqprio", "multiq"].contains(&spec.kind) {
+            continue;
+        }
+        seen += 1;
+        let bell = Bell::new();
+        let door = Bell2::default();
+        let config = QueueConfig { details: true, ..QueueConfig::new(clock) };
+        let path = forwarding(spec.kind, &needs(spec.kind));
+        let (queue, from) = over_a_ring(path, 64, config, bell.wakeup(), door.wakeup());
+        let service = Service::spawn("service", &bell, vec![Arc::clone(&queue)], Monitor::default(), |r| {
+            eprintln!("{r}")
+        })
+        .unwrap();
+        let receiver = Receiver::spawn(from, &door, 8, false, 0);
+        let each = 20_000;
+        let sent = AtomicU64::new(0);
+        thread::scope(|s| {
+            for who in 0..2 {
+                let (queue, sent) = (&queue, &sent);
+                s.spawn(move || {
+                    for i in 0..each {
+                        let handed = queue.send(who << 40 | i, Meta::new(64).hash(who as u32));
+                        if !matches!(handed, Handed::Done(Admitted::Full(_))) {
+                            sent.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        // What is left leaves by itself.
+        let until = clock() + Nanos::from_millis(30_000);
+        let mut counts = queue.counts();
+        while counts.backlog.packets > 0 && clock() < until {
+            thread::sleep(Duration::from_millis(1));
+            counts = queue.counts();
+        }
+        assert_eq!(counts.backlog.packets, 0, "{}: {counts:?}", spec.kind);
+        // The service may have the queue for an instant yet.
+        let drops = loop {
+            match queue.try_with(|o| o.path.cx().dropped().packets) {
+                Some(drops) => break drops,
+                None => thread::yield_now(),
+            }
+        };
+        assert_eq!(counts.path.tx_packets + drops, sent.load(Ordering::Relaxed), "{}: {counts:?}", spec.kind);
+        assert_eq!(counts.handoff.stuck, 0, "{}: {counts:?}", spec.kind);
+        service.stop();
+        receiver.stop();
+    }
+    assert!(seen >= 18, "{seen} kinds");
+}
+
+/// An owner sends by plain stores beside somebody who comes now and then, and beside somebody who is always there. The bias is
+/// taken away and comes back.
+#[test]
+fn an_owner_and_others() {
+    for (each, pause) in [(20_000, Duration::from_micros(50)), (1_000_000, Duration::ZERO)] {
+        let bell = Bell::new();
+        let door = Bell2::default();
+        let (queue, from) = over_a_ring(
+            path(true, "pfifo_fast", &[]),
+            256,
+            QueueConfig::new(clock),
+            bell.wakeup(),
+            door.wakeup(),
+        );
+        let Some(mut owner) = Owner::new(Arc::clone(&queue)) else {
+            return println!("skipped, because the system has no membarrier(2)");
+        };
+        assert!(Owner::new(Arc::clone(&queue)).is_none(), "one to a queue");
+        let service =
+            Service::spawn("service", &bell, vec![Arc::clone(&queue)], Monitor::default(), |_| {}).unwrap();
+        let receiver = Receiver::spawn(from, &door, 16, true, 4099);
+        let (mut by_bias, mut own) = (0u64, 0);
+        thread::scope(|s| {
+            let other = s.spawn(|| {
+                (0..each).for_each(|i| {
+                    send_all(&queue, 1 << 20 | i, 1);
+                    if pause > Duration::ZERO {
+                        thread::sleep(pause);
+                    }
+                });
+            });
+            while !other.is_finished() || own < 1_000_000 {
+                let mut frame = own;
+                by_bias += u64::from(owner.is_biased());
+                while let Handed::Done(Admitted::Full(back)) = owner.send(frame, Meta::new(64)) {
+                    frame = back;
+                    queue.when_room(Wakeup::this_thread());
+                    thread::park_timeout(Duration::from_secs(10));
+                }
+                own += 1;
+            }
+        });
+        drop(owner);
+        let all = receiver.wait_for(each + own, LONG);
+        assert!(all, "{:?} of {}", queue.counts(), each + own);
+        assert_eq!(queue.counts().handoff.stuck, 0);
+        assert!(Owner::new(Arc::clone(&queue)).is_some(), "the last has gone");
+        assert!(by_bias > 0);
+        service.stop();
+        let got = receiver.stop();
+        let frames = got.frames.lock().unwrap();
+        let (others, mine): (Vec<u64>, Vec<u64>) = frames.iter().partition(|f| **f >= 1 << 40);
+        assert!(mine.is_sorted() && others.is_sorted(), "each sender's order");
+        assert_eq!((mine.len() as u64, others.len() as u64), (own, each));
+    }
+}
+
+/// A burst by the owner is a burst, also where it does not go directly, and where others are in front.
+#[test]
+fn an_owners_bursts() {
+    let path = path(false, "pfifo", &["limit", "2"]);
+    let queue =
+        Arc::new(Queue::new(path, VecDevice::with_slots(5), QueueConfig::new(clock), Bell::new().wakeup()));
+    let Some(mut owner) = Owner::new(Arc::clone(&queue)) else {
+        return println!("skipped, because the system has no membarrier(2)");
+    };
+    let mut burst = |range: std::ops::Range<u64>| {
+        let (went, refused) = owner.send_burst(&mut range.map(|n| (n, Meta::new(100))));
+        (went, refused.map(|(frame, _)| frame), owner.is_biased())
+    };
+    assert_eq!(burst(0..2), (2, None, true));
+    assert_eq!(burst(2..4), (2, None, true));
+    // One goes directly, two wait, and then there is no room.
+    assert_eq!(burst(4..9), (3, Some(7), false));
+    queue.try_with(|o| o.dev.finish(5)).expect("nobody has it");
+    queue.kick();
+    assert_eq!(burst(7..9), (2, None, true));
+    assert_eq!(queue.counts().path.direct, 7);
+    assert_eq!(queue.try_with(|o| o.dev.sent().to_vec()), Some((0..9).collect()));
+}
+
+#[test]
+fn who_asks_learns_what_becomes_of_each_packet() {
+    let bell = Bell::new();
+    let path = path(false, "pfifo", &["limit", "2"]);
+    let config = QueueConfig { drain: Drain::Worker, ..QueueConfig::new(clock) };
+    let queue = Arc::new(Queue::new(path, VecDevice::with_slots(1), config, bell.wakeup()));
+    let mut sender = Tracked::new(Arc::clone(&queue), 8);
+    for n in 1..=5u64 {
+        assert_eq!(sender.send(n, Meta::new(100)), (Ticket(n), Handed::Listed));
+    }
+    assert_eq!((sender.answer(), sender.outstanding()), (None, 5));
+    assert_eq!(queue.serve(), Rest::Device);
+    let answers: Vec<_> = std::iter::from_fn(|| sender.answer()).collect();
+    assert_eq!(
+        answers,
+        [
+            (Ticket(1), Admitted::Sent),
+            (Ticket(2), Admitted::Queued),
+            (Ticket(3), Admitted::Queued),
+            // The sender keeps what finds no room.
+            (Ticket(4), Admitted::Full(4)),
+            (Ticket(5), Admitted::Full(5)),
+        ]
+    );
+    // As many unread answers as there is room for: nothing more is taken.
+    (6..=13u64).for_each(|n| assert_eq!(sender.send(n, Meta::new(100)), (Ticket(n), Handed::Listed)));
+    assert_eq!(sender.send(14, Meta::new(100)).1, Handed::Done(Admitted::Full(14)));
+}
+
+#[test]
+fn a_drop_is_told_with_its_reason() {
+    let path = path(false, "pfifo_fast", &[]);
+    let config = QueueConfig { drain: Drain::Worker, ..QueueConfig::new(clock) };
+    let queue = Arc::new(Queue::new(path, VecDevice::with_slots(100), config, Bell::new().wakeup()));
+    queue.post(|o| o.path.freeze());
+    assert_eq!(queue.serve(), Rest::Idle);
+    let mut sender = Tracked::new(Arc::clone(&queue), 4);
+    let _ = sender.send(1u64, Meta::new(u32::MAX));
+    let _ = queue.serve();
+    assert_eq!(sender.answer(), Some((Ticket(1), Admitted::Dropped(DropReason::Oversize))));
+}
+
+#[test]
+fn a_sender_that_has_gone_is_not_waited_for() {
+    let config = QueueConfig { drain: Drain::Worker, ..QueueConfig::new(clock) };
+    let queue = Arc::new(Queue::new(
+        path(false, "pfifo", &["limit", "1"]),
+        VecDevice::with_slots(1),
+        config,
+        Bell::new().wakeup(),
+    ));
+    let mut sender = Tracked::new(Arc::clone(&queue), 4);
+    (1..=3u64).for_each(|n| assert_eq!(sender.send(n, Meta::new(100)).1, Handed::Listed));
+    drop(sender);
+    let _ = queue.serve();
+    // The third finds no room, and nobody to go back to.
+    let (sent, discarded) = queue.try_with(|o| (o.dev.sent().to_vec(), o.dev.discarded().to_vec())).unwrap();
+    assert_eq!((sent, discarded), (vec![1], vec![(3, DropReason::Overlimit)]));
+}
+
+#[test]
+fn what_finds_no_room_waits_in_the_list_or_is_dropped_and_counted() {
+    for (role, listed, overrun) in [(Role::Origin, 2, 0), (Role::Forwarder, 6, 4)] {
+        let config = QueueConfig { drain: Drain::Worker, list: 4, ..QueueConfig::new(clock) };
+        let path = PathConfig { pool: 16, bql: None, role, ..PathConfig::default() };
+        let path = TxPath::new(path).unwrap().with_qdisc("pfifo", &["limit", "1"]).unwrap();
+        let queue = Queue::new(path, VecDevice::with_slots(1), config, Bell::new().wakeup());
+        for n in 1..=6u64 {
+            assert_eq!(queue.send(n, Meta::new(100)), Handed::Listed);
+            let _ = queue.serve();
+        }
+        let counts = queue.counts();
+        let found = (counts.handoff.listed, counts.handoff.overrun, counts.backlog.packets);
+        assert_eq!(found, (listed, overrun, 1), "{role:?}");
+        // Whoever is in front holds up those behind it until there is room; the list bounds how many.
+        if role == Role::Origin {
+            assert_eq!(queue.send(7, Meta::new(100)), Handed::Listed);
+            assert_eq!(queue.send(8, Meta::new(100)), Handed::Done(Admitted::Full(8)));
+            for n in 1..=7 {
+                queue.post(|o| o.dev.finish(1));
+                queue.kick();
+                let _ = queue.serve();
+                let sent = queue.try_with(|o| o.dev.sent().to_vec()).unwrap();
+                assert_eq!(sent, (1..=7.min(n + 1)).collect::<Vec<u64>>());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_burst_is_one_turn_and_says_where_it_ended() {
+    let queue = Queue::new(
+        path(false, "pfifo", &["limit", "2"]),
+        VecDevice::with_slots(3),
+        QueueConfig::new(clock),
+        Bell::new().wakeup(),
+    );
+    let mut packets = (1..=10u64).map(|n| (n, Meta::new(100)));
+    let (went, back) = queue.send_burst(&mut packets);
+    assert_eq!((went, back.map(|(frame, _)| frame)), (5, Some(6)));
+    // The rest of the burst is still with its owner.
+    assert_eq!(packets.next().map(|(frame, _)| frame), Some(7));
+    let (doorbells, sent) = queue.try_with(|o| (o.dev.doorbells(), o.dev.sent().to_vec())).unwrap();
+    assert_eq!((doorbells, sent), (1, vec![1, 2, 3]));
+}
+
+#[test]
+fn an_idle_queue_is_a_direct_call_and_a_scheduler_ends_that() {
+    let direct = Queue::new(
+        path(false, "pfifo_fast", &[]),
+        VecDevice::with_slots(100),
+        QueueConfig::new(clock),
+        Bell::new().wakeup(),
+    );
+    (0..10u64).for_each(|n| assert_eq!(direct.send(n, Meta::new(100)), Handed::Done(Admitted::Sent)));
+    let counts = direct.counts();
+    assert_eq!((counts.path.direct, counts.path.queued, counts.handoff.runs), (10, 0, 0));
+    // The rule of ALTQ: with a scheduler installed nothing goes past it (S2.7).
+    let shaped = Queue::new(
+        path(false, "tbf", &["rate", "1gbit", "burst", "10000", "limit", "10000"]),
+        VecDevice::with_slots(100),
+        QueueConfig::new(clock),
+        Bell::new().wakeup(),
+    );
+    (0..10u64).for_each(|n| assert_eq!(shaped.send(n, Meta::new(100)), Handed::Done(Admitted::Queued)));
+    let counts = shaped.counts();
+    assert_eq!((counts.path.direct, counts.path.queued, counts.path.tx_packets), (0, 10, 10));
+}
+
+#[test]
+fn wakers_of_each_sort_are_told() {
+    let queue = Arc::new(Queue::new(
+        path(false, "pfifo", &["limit", "1"]),
+        VecDevice::with_slots(1),
+        QueueConfig::new(clock),
+        Bell::new().wakeup(),
+    ));
+    let (task, woken) = {
+        struct Counting(AtomicU64);
+        impl std::task::Wake for Counting {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let it = Arc::new(Counting(AtomicU64::new(0)));
+        (std::task::Waker::from(Arc::clone(&it)), it)
+    };
+    let (event, fd) = Wakeup::event_fd().unwrap();
+    let called = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&called);
+    assert_eq!(queue.send(1u64, Meta::new(100)), Handed::Done(Admitted::Sent));
+    assert_eq!(queue.send(2, Meta::new(100)), Handed::Done(Admitted::Queued));
+    assert_eq!(queue.send(3, Meta::new(100)), Handed::Done(Admitted::Full(3)));
+    queue.when_room(Wakeup::Task(task));
+    queue.when_room(event);
+    queue.when_room(Wakeup::calling(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    let mut bytes = [0; 8];
+    assert!(queue.is_stopped());
+    assert_eq!(rustix::io::read(&fd, &mut bytes), Err(rustix::io::Errno::AGAIN), "too early");
+    queue.post(|o| o.dev.finish(1));
+    queue.kick();
+    assert_eq!(rustix::io::read(&fd, &mut bytes), Ok(8));
+    assert_eq!(
+        (woken.0.load(Ordering::SeqCst), called.load(Ordering::SeqCst), u64::from_ne_bytes(bytes)),
+        (1, 1, 1)
+    );
+    assert!(!queue.is_stopped());
+    assert_eq!(queue.counts().handoff.woken, 3);
+}
+
+#[test]
+fn a_wait_for_room_has_an_end_and_ends_when_there_is_some() {
+    let (sender, mut receiver) = ring::<u64>(2, Bell::new().wakeup());
+    let path = path(false, "pfifo", &["limit", "1"]);
+    let queue = Arc::new(Queue::new(path, sender, QueueConfig::new(clock), Bell::new().wakeup()));
+    let kicked = Arc::clone(&queue);
+    receiver.on_finished(Wakeup::calling(move || kicked.kick()));
+    (1..=3).for_each(|n| assert!(!matches!(queue.send(n, Meta::new(100)), Handed::Done(Admitted::Full(_)))));
+    let began = clock();
+    let refused = queue.send_within(4, Meta::new(100), Duration::from_millis(50));
+    assert_eq!(refused, Handed::Done(Admitted::Full(4)));
+    // Who gives up and comes again is one who waits, however often.
+    for _ in 0..100 {
+        assert_eq!(queue.send_within(4, Meta::new(100), Duration::ZERO), Handed::Done(Admitted::Full(4)));
+    }
+    assert!(clock().saturating_since(began) >= Nanos::from_millis(50));
+    let waiting = Arc::clone(&queue);
+    let thread = thread::spawn(move || waiting.send_within(4, Meta::new(100), LONG));
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(receiver.pop().map(|(n, _)| n), Some(1));
+    receiver.finish(1);
+    assert!(matches!(
+        thread.join().unwrap(),
+        Handed::Done(Admitted::Sent | Admitted::Queued) | Handed::Listed
+    ));
+    let woken = queue.counts().handoff.woken;
+    assert!((2..10).contains(&woken), "two threads were told {woken} times");
+}

@@ -1,0 +1,200 @@
+//! Filters and actions on a direction's frames.
+
+use std::collections::VecDeque;
+use std::io;
+
+use txweir_core::classify::packet::{NoOutlet, PortId};
+use txweir_core::packet::checksum::Sum;
+use txweir_core::path::entry::{Entry, Hooked};
+use txweir_core::text::value::Words;
+use txweir_core::turns::Quota;
+use txweir_core::{Env, Handle, Instant};
+use txweir_device::segment::complete_checksum;
+use txweir_device::{Gso, Sent, VnetHdr};
+use txweir_runtime::{Direction, DirectionConfig, FrameIo, Notes, One, Outlets, Received};
+use txweir_tc::Source;
+use txweir_tc::memory::Memory;
+use txweir_tc::tool::{Devices as _, Hook, Request, run};
+
+/// A port with frames to be received, and one that remembers what was sent.
+#[derive(Default)]
+struct List {
+    incoming: VecDeque<(VnetHdr, Vec<u8>)>,
+    sent: Vec<(VnetHdr, Vec<u8>)>,
+}
+
+impl FrameIo for List {
+    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+        Ok(self.incoming.pop_front().map(|(hdr, bytes)| {
+            frame[..bytes.len()].copy_from_slice(&bytes);
+            (hdr, bytes.len())
+        }))
+    }
+    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
+        self.sent.push((*hdr, frame.to_vec()));
+        Ok(Sent::Taken)
+    }
+}
+
+/// What leaves a device with these filters on its egress hook when a frame is sent by it.
+fn through(lines: &str, frame: (VnetHdr, Vec<u8>)) -> (VnetHdr, Vec<u8>) {
+    let mut devices = Memory::new(&["a"]);
+    let batch = Some(Source::new("b", format!("qdisc add dev a clsact\n{lines}")));
+    let outcome = run(&Request { args: vec!["-b".into()], batch, ..Request::default() }, &mut devices);
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+    let block = devices.get("a").and_then(|a| a.block(Hook::EGRESS));
+    let (filters, state) = devices.classify();
+    let config = DirectionConfig { wire: None, bql: None, env: Env::default(), ..DirectionConfig::default() };
+    let mut way = Direction::new(config).unwrap();
+    let mut port = List { incoming: [frame].into(), sent: Vec::new() };
+    let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
+    let mut outlet = NoOutlet;
+    let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
+    entry.to = Some(Hooked { port: PortId(1), block });
+    let arrival = way.classify(arrival, 0, &mut entry).expect("it goes on");
+    way.admit(Instant(1), arrival, &mut port).unwrap();
+    way.advance(Instant(2), &mut port).unwrap();
+    port.sent.pop().expect("it has left")
+}
+
+/// A TCP frame from 10.0.0.1 to `dst` as a stack hands it to a device that does checksums: in the field is the sum of the
+/// pseudo-header.
+fn left_to_the_device(dst: [u8; 4], payload: &[u8]) -> (VnetHdr, Vec<u8>) {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
+    frame.extend((40 + payload.len() as u16).to_be_bytes());
+    frame.extend([0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1]);
+    frame.extend(dst);
+    frame.extend([3, 232, 0, 80, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x18, 0x20, 0, 0, 0, 0, 0]);
+    frame.extend(payload);
+    let header = Sum::default().bytes(&frame[14..34]).checksum();
+    frame[24..26].copy_from_slice(&header.to_be_bytes());
+    let pseudo = Sum::default().bytes(&frame[26..34]).word(6).word(20 + payload.len() as u16).partial();
+    frame[50..52].copy_from_slice(&pseudo.to_be_bytes());
+    (VnetHdr { needs_csum: true, csum_start: 34, csum_offset: 16, ..VnetHdr::default() }, frame)
+}
+
+/// The device's part, and whether the sums of IPv4 header and segment are right then (RFC 1071: all ones).
+fn completed((mut hdr, mut frame): (VnetHdr, Vec<u8>), ip: usize) -> (u16, u16) {
+    complete_checksum(&mut hdr, &mut frame).unwrap();
+    let segment = &frame[ip + 20..];
+    let pseudo = Sum::default().bytes(&frame[ip + 12..ip + 20]).word(6).word(segment.len() as u16);
+    (Sum::default().bytes(&frame[ip..ip + 20]).partial(), pseudo.bytes(segment).partial())
+}
+
+#[test]
+fn a_checksum_that_is_left_to_the_device_is_not_completed_twice() {
+    let frame = left_to_the_device([10, 0, 0, 2], b"odd payload");
+    let sent = through("filter add dev a egress matchall action csum ip4h and tcp", frame.clone());
+    assert_eq!(sent, frame, "the device's part is still the device's");
+    assert_eq!(completed(sent, 14), (0xffff, 0xffff));
+}
+
+#[test]
+fn what_pedit_changed_is_in_the_sum_that_the_device_completes() {
+    let frame = left_to_the_device([10, 0, 0, 2], b"payload");
+    let pedit = "filter add dev a egress matchall action pedit ex munge ip dst set 192.168.77.3 pipe";
+    let stale = through(pedit, frame.clone());
+    assert_ne!(completed(stale, 14).1, 0xffff, "without csum it is wrong");
+    let lines = format!("{pedit} action csum ip4h and tcp");
+    let sent = through(&lines, frame.clone());
+    assert_eq!(sent.1[30..34], [192, 168, 77, 3]);
+    assert_eq!((sent.0, completed(sent, 14)), (frame.0, (0xffff, 0xffff)));
+    // As it comes out of a device that was to do it: the same frame, sent there in the first place.
+    let direct = left_to_the_device([192, 168, 77, 3], b"payload");
+    assert_eq!(through(&lines, frame), direct);
+}
+
+#[test]
+fn a_tag_in_front_moves_where_the_device_begins() {
+    let lines = "filter add dev a egress matchall action vlan push id 5 pipe action csum ip4h and tcp";
+    let sent = through(lines, left_to_the_device([10, 0, 0, 2], b"payload"));
+    assert_eq!(sent.0.csum_start, 38);
+    assert_eq!(completed(sent, 18), (0xffff, 0xffff));
+}
+
+/// Inside a tunnel the device sums the inner segment: the outer one is not touched.
+#[test]
+fn where_the_device_begins_elsewhere_the_transport_stays() {
+    let (mut hdr, frame) = left_to_the_device([10, 0, 0, 2], &[0; 40]);
+    (hdr.csum_start, hdr.csum_offset) = (60, 6);
+    let lines = "filter add dev a egress matchall action csum ip4h and tcp";
+    assert_eq!(through(lines, (hdr, frame.clone())), (hdr, frame));
+}
+
+/// A copy has the same left to be done as the frame that it was made of: a checksum, and to be cut.
+#[test]
+fn a_copy_takes_along_what_is_left_to_the_device() {
+    let mut devices = Memory::new(&["a", "b"]);
+    let lines = "qdisc add dev a clsact\nfilter add dev a egress matchall action mirred egress mirror dev b";
+    let request =
+        Request { args: vec!["-b".into()], batch: Some(Source::new("b", lines)), ..Request::default() };
+    assert_eq!(run(&request, &mut devices).status, 0);
+    let block = devices.get("a").and_then(|a| a.block(Hook::EGRESS));
+    let to = devices.port("b").expect("a port");
+    let (filters, state) = devices.classify();
+    let config = DirectionConfig { wire: None, bql: None, env: Env::default(), ..DirectionConfig::default() };
+    let mut way = Direction::new(config).unwrap();
+    let (mut hdr, frame) = left_to_the_device([10, 0, 0, 2], &[5; 3000]);
+    (hdr.gso, hdr.gso_size) = (Gso::TcpV4, 1000);
+    let mut port = List { incoming: [(hdr, frame.clone())].into(), sent: Vec::new() };
+    let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
+    let (mut copies, mut notes) = (Vec::new(), Notes::default());
+    let mut outlet = Outlets { up: &[to], copies: &mut copies, notes: &mut notes, now: Instant(1) };
+    let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
+    entry.to = Some(Hooked { port: PortId(9), block });
+    assert!(way.classify(arrival, 0, &mut entry).is_some());
+    let [copy] = copies.as_slice() else { panic!("{} copies", copies.len()) };
+    let mut again = vec![0; 4000];
+    let (copied, len) = One(Some(copy)).recv(&mut again).unwrap().expect("a frame");
+    assert_eq!((copied, &again[..len]), (hdr, &frame[..]));
+}
+
+/// Through filters at a hook and at a qdisc, flows that take turns, and a kind that wants more than the metadata, the headers
+/// of a frame are read once and its queue is chosen once.
+#[test]
+fn headers_are_read_once_and_a_queue_is_chosen_once() {
+    let mut devices = Memory::new(&["a"]);
+    let lines = "qdisc add dev a root handle 1: cake\nqdisc add dev a clsact\n\
+                 filter add dev a egress matchall action skbedit mark 7\n\
+                 filter add dev a parent 1: protocol ip prio 1 matchall classid 1:1";
+    let batch = Some(Source::new("b", lines));
+    let outcome = run(&Request { args: vec!["-b".into()], batch, ..Request::default() }, &mut devices);
+    assert_eq!((outcome.status, outcome.stderr.as_str()), (0, ""));
+    let block = devices.get("a").and_then(|a| a.block(Hook::EGRESS));
+    let (filters, state) = devices.classify();
+    let env = Env { queues: 4, ..Env::default() };
+    let config = DirectionConfig { wire: None, bql: None, env, ..DirectionConfig::default() };
+    let mut way = Direction::new(config).unwrap();
+    way.change(Instant(1), |qdiscs| {
+        qdiscs.add(Handle::ROOT, Some(Handle::new(1, 0)), "cake", &mut Words::new(&[])).expect("a root");
+    });
+    way.set_fairsend(Instant(1), Quota::segs(2));
+    let frames = 200;
+    let incoming = (0..frames).map(|i| left_to_the_device([10, 0, 0, i as u8], b"payload")).collect();
+    let mut port = List { incoming, sent: Vec::new() };
+    for _ in 0..frames {
+        let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
+        let mut outlet = NoOutlet;
+        let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
+        entry.to = Some(Hooked { port: PortId(1), block });
+        let arrival = way.classify(arrival, 0, &mut entry).expect("it goes on");
+        way.admit(Instant(1), arrival, &mut port).unwrap();
+    }
+    way.advance(Instant(2), &mut port).unwrap();
+    assert_eq!(port.sent.len(), frames);
+    assert_eq!((way.headers_read(), way.port().stats().chosen), (frames as u64, frames as u64));
+}
+
+/// The count above is of all readings: nothing else of the live loop reads headers.
+#[test]
+fn one_file_of_the_live_loop_reads_headers() {
+    let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let reads = |text: &str| text.contains("parse_ethernet") || text.contains("parse_ip");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(src).expect("the sources").flatten() {
+        if reads(&std::fs::read_to_string(entry.path()).unwrap_or_default()) {
+            found.push(entry.file_name());
+        }
+    }
+    assert_eq!(found, ["classify.rs"]);
+}

@@ -1,0 +1,183 @@
+//! Devices in memory: each is nothing but its qdiscs, and the packets that are put in stay. A policy is checked on them.
+
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::{BlockId, Filters};
+use txweir_core::classify::packet::PortId;
+use txweir_core::path::port::{InTree, Qdiscs, Trees};
+use txweir_core::path::rates::SharedRates;
+use txweir_core::sched::cx::Cx;
+use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
+
+use crate::queued::{Queued, enqueue};
+use crate::show;
+use crate::tool::{Device, Devices, Hook, LOOPBACK, Ports, SwapDone};
+
+/// Most packets that wait in a device of these.
+const POOL: usize = 4096;
+
+/// Several devices in memory.
+#[derive(Debug)]
+pub struct Memory {
+    devices: Vec<MemoryDevice>,
+    filters: Filters,
+    state: State,
+    ports: Ports,
+    now: Instant,
+    rates: SharedRates,
+}
+
+/// One device in memory: a tree, a hook, and packets that are put in and stay. It has no queues to send by, so one tree stands
+/// for all of them, as in the copies that changes are rehearsed on.
+#[derive(Debug)]
+pub struct MemoryDevice {
+    name: String,
+    queues: u32,
+    tree: Tree,
+    cx: Cx,
+    hook: Option<Hook>,
+    waiting: Vec<Queued>,
+}
+
+impl Default for Memory {
+    /// No device.
+    fn default() -> Self {
+        Self::new(&[])
+    }
+}
+
+impl Memory {
+    /// Devices of these names, of one queue each, with their default qdiscs.
+    pub fn new(names: &[&str]) -> Self {
+        let devices = names.iter().map(|name| MemoryDevice::new(name, 1, Env::default())).collect();
+        Self {
+            devices,
+            filters: Filters::new(),
+            state: State::new(1),
+            ports: Ports::default(),
+            now: Instant::ZERO,
+            rates: SharedRates::new(),
+        }
+    }
+    /// Time passes.
+    pub const fn set_now(&mut self, now: Instant) {
+        self.now = now;
+    }
+    /// Filters and what they have counted, to classify packets with.
+    pub fn classify(&mut self) -> (&Filters, &mut State) {
+        self.filters.fit(&mut self.state);
+        (&self.filters, &mut self.state)
+    }
+    /// With one more.
+    #[must_use]
+    pub fn with(mut self, device: MemoryDevice) -> Self {
+        self.devices.push(device);
+        self
+    }
+    /// The rates that qdiscs share by name.
+    pub const fn rates(&self) -> &SharedRates {
+        &self.rates
+    }
+    /// The device of that name, to look at and to put packets in.
+    pub fn get(&mut self, name: &str) -> Option<&mut MemoryDevice> {
+        self.devices.iter_mut().find(|d| d.name == name)
+    }
+}
+
+impl MemoryDevice {
+    /// A device with its default qdisc.
+    pub fn new(name: &str, queues: u32, env: Env) -> Self {
+        let env = Env { queues: u16::try_from(queues).unwrap_or(u16::MAX), ..env };
+        let (tree, cx) = (Tree::new(env), Cx::new(POOL, env.seed));
+        Self { name: name.into(), queues, tree, cx, hook: None, waiting: Vec::new() }
+    }
+    /// The filters of a qdisc, a class or a hook.
+    pub fn block(&self, at: Handle) -> Option<BlockId> {
+        self.tree.block(at)
+    }
+    /// Queues a packet; it waits until it is dropped.
+    pub fn enqueue(&mut self, meta: Meta) {
+        self.waiting.extend(enqueue(&mut self.tree, &mut self.cx, &[meta]).into_iter().flatten());
+    }
+}
+
+impl Devices for Memory {
+    fn names(&self) -> Vec<String> {
+        self.devices.iter().map(|d| d.name.clone()).collect()
+    }
+    fn device(&mut self, name: &str) -> Option<&mut dyn Device> {
+        self.devices.iter_mut().find(|d| d.name == name).map(|d| d as &mut dyn Device)
+    }
+    fn filters(&self) -> &Filters {
+        &self.filters
+    }
+    fn filters_mut(&mut self) -> &mut Filters {
+        &mut self.filters
+    }
+    fn state(&self) -> &State {
+        &self.state
+    }
+    fn port(&mut self, name: &str) -> Option<PortId> {
+        let there = name == LOOPBACK || self.devices.iter().any(|d| d.name == name);
+        there.then(|| self.ports.of(name))
+    }
+    fn now(&self) -> Instant {
+        self.now
+    }
+    fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
+        let is_meant = |d: &&MemoryDevice| trees.iter().any(|(name, _)| *name == d.name);
+        let present: Vec<&Tree> = self.devices.iter().filter(is_meant).map(|d| &d.tree).collect();
+        self.rates.check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
+    }
+    fn join_rates(&mut self, names: &[&str]) -> Result<(), ConfigError> {
+        let is_meant = |d: &MemoryDevice| names.contains(&d.name.as_str());
+        let trees: Vec<&Tree> = self.devices.iter().filter(|d| is_meant(d)).map(|d| &d.tree).collect();
+        let agreed = self.rates.agree(&trees)?;
+        self.devices.iter_mut().filter(|d| is_meant(d)).for_each(|d| agreed.join(&mut d.tree));
+        Ok(())
+    }
+}
+
+impl Device for MemoryDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn queues(&self) -> u32 {
+        self.queues
+    }
+    fn env(&self) -> Env {
+        *self.tree.env()
+    }
+    fn tree(&self) -> Trees<'_> {
+        Trees::with_pool(&self.tree, &self.cx.pool)
+    }
+    fn hook(&self) -> Option<Hook> {
+        self.hook
+    }
+    fn set_hook(&mut self, hook: Option<Hook>) {
+        self.hook = hook;
+    }
+    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
+        f(&mut InTree::new(&mut self.tree, &mut self.cx));
+    }
+    /// All packets are queued anew.
+    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
+        let mut done = SwapDone::default();
+        let mut cx = Cx::new(POOL, self.tree.env().seed);
+        let Ok(mut tree) = show::copy(&self.tree, &mut cx) else { return done };
+        f(&mut InTree::new(&mut tree, &mut cx));
+        let metas: Vec<Meta> = std::mem::take(&mut self.waiting).into_iter().map(|q| q.meta).collect();
+        let places = enqueue(&mut tree, &mut cx, &metas);
+        for (meta, place) in metas.iter().zip(&places) {
+            let tally = if place.is_some() { &mut done.moved } else { &mut done.dropped };
+            tally.add(meta.wire_len);
+        }
+        self.waiting = places.into_iter().flatten().collect();
+        (self.tree, self.cx) = (tree, cx);
+        done
+    }
+    fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
+        for q in &self.waiting {
+            f(q.parent, q.handle, &q.meta);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Warnings: `qdisc` lines that are accepted, and probably mistakes.
+
+use std::sync::Arc;
+
+use txweir_core::Rate;
+use txweir_core::text::value::Value;
+
+use crate::ast::{At, QdiscCommand, Verb};
+use crate::diagnostic::{Diagnostic, code};
+use crate::kinds::spec_of;
+use crate::source::Source;
+use crate::suggest::is_number;
+
+/// A rate estimator, which would only have added a line to what `-s` shows.
+pub(crate) fn estimator(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diagnostic> {
+    let said = cmd.estimator.as_ref()?;
+    let message = "no rates are estimated here: this changes nothing";
+    let warning = Diagnostic::error(code::UNSUPPORTED, source, said.span.clone(), message).warning();
+    Some(warning.hint(Some("leave it out, and divide what -s counts by the time between".into())))
+}
+
+/// Rates without a unit: tc reads `rate 10` as ten bits per second.
+pub(crate) fn bare_rates(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
+    let Some(spec) = cmd.kind.as_ref().and_then(spec_of) else { return Vec::new() };
+    let is_rate = |key: &str| {
+        spec.params.iter().any(|p| p.expected == <Rate as Value>::EXPECTED && p.words.contains(&key))
+    };
+    let pairs = cmd.options.windows(2).filter(|pair| is_rate(&pair[0].text) && is_number(&pair[1].text));
+    pairs
+        .map(|pair| {
+            let (key, given) = (&pair[0].text, &pair[1].text);
+            let message = format!("{} {key} {given} means {given} bit/s", spec.kind);
+            let hint = format!("write {given}bit if it is meant, or {given}kbit, {given}mbit");
+            Diagnostic::error(code::BARE_RATE, source, pair[1].span.clone(), message)
+                .hint(Some(hint))
+                .warning()
+        })
+        .collect()
+}
+
+/// Words that tc accepts without a message and takes no notice of.
+pub(crate) fn ignored_words(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    if let Some(At { value, span }) = cmd.handle.as_ref().filter(|h| h.value.minor() != 0) {
+        let message = format!("a qdisc's handle has no minor number: {value} is read as {}", value.qdisc());
+        let err = Diagnostic::error(code::BAD_VALUE, source, span.clone(), message).warning();
+        found.push(err.suggest(Some(value.qdisc().to_string())));
+    }
+    if let (Verb::Delete, [first, .., last] | [first @ last]) = (cmd.verb, cmd.options.as_slice()) {
+        let span = first.span.start..last.span.end;
+        let message = "del takes no notice of options";
+        found.push(Diagnostic::error(code::UNEXPECTED_WORD, source, span, message).warning());
+    }
+    found
+}

@@ -1,0 +1,132 @@
+//! Actions where txweir says something else than Linux. Where it says the same: `linux.rs`.
+
+use txweir_tc::memory::Memory;
+use txweir_tc::tool::{Outcome, Request, run};
+
+fn ask(devices: &mut Memory, line: &str) -> Outcome {
+    let args = line.split(' ').map(String::from).collect();
+    run(&Request { args, ..Request::default() }, devices)
+}
+
+/// What is printed after these actions were added.
+fn shown(kind: &str, flags: &str, actions: &[&str]) -> String {
+    let mut devices = Memory::new(&["lan"]);
+    for action in actions {
+        let done = ask(&mut devices, &format!("actions add action {kind} {action}"));
+        assert_eq!((done.status, done.stderr.as_str()), (0, ""), "{action}");
+    }
+    ask(&mut devices, &format!("{flags}actions ls action {kind}")).stdout
+}
+
+/// broken-json
+#[test]
+fn simple_and_skbmod_are_json() {
+    let simple = shown("simple", "-j ", &["sdata hello"]);
+    assert_eq!(
+        simple,
+        "[{\"total acts\":1},{\"actions\":[{\"order\":0,\"kind\":\"simple\",\"sdata\":\"hello\",\"index\":1,\"ref\":1,\"bind\":0,\
+         \"not_in_hw\":true}]}]\n"
+    );
+    let skbmod = shown("skbmod", "-j ", &["set dmac 02:00:00:00:00:01 etype 0x800", "swap mac", "ecn drop"]);
+    assert_eq!(
+        skbmod,
+        "[{\"total acts\":3},{\"actions\":[{\"order\":0,\"kind\":\"skbmod\",\"control_action\":{\"type\":\"pipe\"},\
+         \"etype\":\"0x800\",\"dmac\":\"02:00:00:00:00:01\",\"index\":1,\"ref\":1,\"bind\":0,\"not_in_hw\":true},{\"order\":1,\
+         \"kind\":\"skbmod\",\"control_action\":{\"type\":\"pipe\"},\"swap\":\"mac\",\"index\":2,\"ref\":1,\"bind\":0,\
+         \"not_in_hw\":true},{\"order\":2,\"kind\":\"skbmod\",\"control_action\":{\"type\":\"drop\"},\"ecn\":true,\"index\":3,\
+         \"ref\":1,\"bind\":0,\"not_in_hw\":true}]}]\n"
+    );
+}
+
+/// pedit-fields
+#[test]
+fn a_flow_label_has_twenty_bits_and_an_address_is_turned_over_whole() {
+    let text = shown(
+        "pedit",
+        "",
+        &[
+            "ex munge ip6 flow_lbl set 0xfffff",
+            "ex munge eth dst invert",
+            "munge offset 4 u32 at 1 offmask f0 shift 4 set 7",
+        ],
+    );
+    let keys: Vec<&str> = text.lines().filter(|line| line.contains("key #")).collect();
+    assert_eq!(
+        keys,
+        [
+            "\t key #0  at ipv6+0: val 000fffff mask fff00000",
+            "\t key #0  at eth+0: val ffffffff mask ffffffff",
+            "\t key #1  at eth+4: val ffff0000 mask ffffffff",
+            "\t key #0  at 4: val 00000007 mask 00000000",
+        ]
+    );
+}
+
+#[test]
+fn actions_that_are_not_there_say_why() {
+    let mut devices = Memory::new(&["lan"]);
+    for (action, why) in [
+        (
+            "nat ingress 1.2.3.4 5.6.7.8",
+            "nobody here answers for an address that is translated; pedit and csum change addresses one way",
+        ),
+        ("ct", "connections are not tracked here"),
+        ("ctinfo dscp 0xfc000000", "connections are not tracked here"),
+        ("connmark", "connections are not tracked here"),
+        ("tunnel_key unset", "there are no tunnels here"),
+        ("ife decode", "there is no encapsulation here"),
+        ("mpls pop protocol ip", "labels are not read here"),
+        ("gate clockid CLOCK_TAI", "there is no gate here; taprio has schedules"),
+    ] {
+        let done = ask(&mut devices, &format!("actions add action {action}"));
+        let kind = action.split(' ').next().unwrap_or_default();
+        let message = format!("error[unsupported]: there is no action {kind} in the engine: {why}");
+        assert_eq!((done.status, done.stderr.lines().next()), (255, Some(message.as_str())));
+    }
+    for (action, message) in [
+        ("police avrate 1mbit", "police avrate needs an estimator of its filter"),
+        ("mirred egress redirect blockid 5", "mirred sends to one device"),
+        ("mirred egress redirect dev eltoh", "there is no device \"eltoh\""),
+    ] {
+        let done = ask(&mut devices, &format!("actions add action {action}"));
+        assert!(done.status == 255 && done.stderr.contains(message), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn an_average_is_saved_and_not_shown() {
+    let mut devices = Memory::new(&["a"]);
+    let tc = |devices: &mut Memory, line: &str| {
+        run(&Request { args: line.split(' ').map(String::from).collect(), ..Request::default() }, devices)
+    };
+    assert_eq!(tc(&mut devices, "qdisc add dev a clsact").status, 0);
+    let line = "filter add dev a egress estimator 1s 8s prio 1 matchall action police rate 1mbit burst 10k avrate 2mbit drop";
+    assert_eq!(tc(&mut devices, line).stderr, "");
+    let shown = tc(&mut devices, "-s filter show dev a egress").stdout;
+    assert!(shown.contains("rate 1Mbit burst 10Kb mtu 2Kb avrate 2Mbit action drop"), "{shown}");
+    assert!(!shown.contains("rate 0bit 0pps"), "{shown}");
+    // 1 - 1/2^3 is left of an average after each second: 1/e of it after 7.5 of them. 8 s is the word for that.
+    let saved = txweir_tc::tool::save(&mut devices);
+    let expected = "qdisc replace dev a clsact
+filter replace dev a egress protocol all prio 1 estimator 1s 8s handle 0x1 matchall action police rate 125000bps burst 10240b \
+avrate 250000bps conform-exceed drop index 1
+";
+    assert_eq!(saved, expected);
+    let mut again = Memory::new(&["a"]);
+    for line in saved.lines() {
+        assert_eq!(tc(&mut again, line).stderr, "", "{line}");
+    }
+    assert_eq!(txweir_tc::tool::save(&mut again), saved);
+    for (words, said) in [
+        (
+            "estimator 1s 8s prio 2 matchall action police avrate 0",
+            "police rate: expected rate, pkts_rate, mtu or avrate",
+        ),
+        ("estimator 9s 90s prio 2 matchall action pass", "estimator cannot have these times"),
+        ("estimator 1s 1400ms prio 2 matchall action pass", "estimator cannot have these times"),
+        ("estimator 1s 8s estimator 1s 8s prio 2 matchall action pass", "estimator"),
+    ] {
+        let done = tc(&mut devices, &format!("filter add dev a egress {words}"));
+        assert!(done.status != 0 && done.stderr.contains(said), "{words}: {}", done.stderr);
+    }
+}

@@ -1,0 +1,191 @@
+//! What Linux's tc prints, and its exit status: `spec/tc/linux/*.txt`, recorded by `oracle/transcribe`. The commands are done
+//! here one after the other, and text, JSON and status compared. What stands on stderr is txweir's own, and is not.
+
+use std::path::Path;
+
+use txweir_core::{Env, Instant};
+use txweir_tc::Source;
+use txweir_tc::memory::{Memory, MemoryDevice};
+use txweir_tc::tool::{Request, run, save};
+
+/// Commands that are not answered as Linux does, each with its row of PARITY.md.
+const MEANT: &[(&str, &str)] = &[("tc chain get dev lan root chain 2", "filter-root")];
+
+/// A command, what it prints, and its status.
+fn commands(text: &str) -> Vec<(&str, String, u8)> {
+    let mut all: Vec<(&str, String, u8)> = Vec::new();
+    for line in text.split_inclusive('\n') {
+        match (line.strip_prefix("$ "), line.strip_prefix("? "), all.last_mut()) {
+            (Some(command), ..) => all.push((command.trim_end(), String::new(), 0)),
+            (None, Some(status), Some(last)) => last.2 = status.trim_end().parse().expect("a status"),
+            (None, None, Some(last)) => last.1.push_str(line),
+            (None, _, None) => panic!("text before the first command"),
+        }
+    }
+    all
+}
+
+/// The words of a command: those in single quotes are one.
+fn words(command: &str) -> impl Iterator<Item = String> {
+    let mut words = vec![String::new()];
+    for (part, text) in command.split('\'').enumerate() {
+        let mut pieces = if part % 2 == 0 { text.split(' ').collect() } else { vec![text] }.into_iter();
+        let last = words.last_mut().expect("one word at least");
+        last.push_str(pieces.next().unwrap_or(""));
+        words.extend(pieces.map(String::from));
+    }
+    words.into_iter().filter(|word| !word.is_empty())
+}
+
+fn differences(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).expect("a transcript");
+    let device = |name| MemoryDevice::new(name, 1, Env::default());
+    let mut devices = Memory::default().with(device("lan")).with(device("wan"));
+    let mut now = 0;
+    let mut wrong = Vec::new();
+    for (command, stdout, status) in commands(&text) {
+        if let Some(seconds) = command.strip_prefix("sleep ") {
+            now += seconds.parse::<u64>().expect("seconds");
+            devices.set_now(Instant::from_secs(now));
+            continue;
+        }
+        let args = words(command).skip(1).collect();
+        let ours = run(&Request { args, ..Request::default() }, &mut devices);
+        let meant = MEANT.iter().any(|(said, _)| *said == command);
+        if ((ours.stdout.as_str(), ours.status) != (&stdout, status)) != meant {
+            wrong.push(format!(
+                "{command}\nLinux [{status}]\n{stdout}ours [{}]\n{}{}",
+                ours.status, ours.stdout, ours.stderr
+            ));
+        }
+    }
+    wrong
+}
+
+fn compare(name: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc/linux").join(name);
+    let wrong = differences(&file);
+    assert!(wrong.is_empty(), "{} differences\n\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn matchall_is_what_linux_says() {
+    compare("matchall.txt");
+}
+
+#[test]
+fn actions_are_what_linux_says() {
+    compare("actions.txt");
+}
+
+/// A test for each file.
+macro_rules! compared {
+    ($($test:ident: $file:literal,)*) => {$(
+        #[test]
+        fn $test() {
+            compare($file);
+            saved($file);
+        }
+    )*};
+}
+
+#[test]
+fn bpf_is_what_linux_says() {
+    compare("bpf.txt");
+}
+
+#[test]
+fn fw_is_what_linux_says() {
+    compare("fw.txt");
+}
+
+#[test]
+fn u32_is_what_linux_says() {
+    compare("u32.txt");
+}
+
+compared! {
+    csum_is_what_linux_says: "csum.txt",
+    mirred_is_what_linux_says: "mirred.txt",
+    pedit_is_what_linux_says: "pedit.txt",
+    police_is_what_linux_says: "police.txt",
+    sample_is_what_linux_says: "sample.txt",
+    simple_is_what_linux_says: "simple.txt",
+    skbmod_is_what_linux_says: "skbmod.txt",
+    vlan_is_what_linux_says: "vlan.txt",
+}
+
+/// What is saved makes the same actions again.
+fn saved(name: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc/linux").join(name);
+    let text = std::fs::read_to_string(file).expect("a transcript");
+    let device = |name| MemoryDevice::new(name, 1, Env::default());
+    let ask = |devices: &mut Memory, line: &str| {
+        run(&Request { args: line.split(' ').map(String::from).collect(), ..Request::default() }, devices)
+    };
+    let fresh = || Memory::default().with(device("lan")).with(device("wan"));
+    let (mut devices, mut compared) = (fresh(), 0);
+    for (command, ..) in commands(&text) {
+        let Some(line) = command.strip_prefix("tc ") else { continue };
+        if line.starts_with("actions ls") {
+            let saved = save(&mut devices);
+            let mut again = fresh();
+            for made in saved.lines().filter(|made| made.starts_with("actions ")) {
+                let done = ask(&mut again, &made.replace('"', ""));
+                assert_eq!((done.status, done.stderr.as_str()), (0, ""), "{made}");
+            }
+            assert_eq!(ask(&mut again, line).stdout, ask(&mut devices, line).stdout, "{saved}");
+            assert_eq!(save(&mut again), saved);
+            compared += saved.lines().filter(|made| made.starts_with("actions ")).count();
+        }
+        ask(&mut devices, line);
+    }
+    assert!(compared > 0);
+}
+
+/// What is saved makes the same filters again.
+fn saved_filters(name: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../spec/tc/linux").join(name);
+    let text = std::fs::read_to_string(file).expect("a transcript");
+    let device = |name| MemoryDevice::new(name, 1, Env::default());
+    let fresh = || Memory::default().with(device("lan")).with(device("wan"));
+    let (mut devices, mut compared) = (fresh(), 0);
+    for (command, ..) in commands(&text) {
+        let args: Vec<String> = command.split(' ').skip(1).map(String::from).collect();
+        let done = run(&Request { args: args.clone(), ..Request::default() }, &mut devices);
+        if !command.starts_with("tc filter show") {
+            continue;
+        }
+        let saved = save(&mut devices);
+        let mut again = fresh();
+        let batch = Some(Source::new("saved", saved.clone()));
+        let made = run(
+            &Request { args: vec!["-b".into(), "saved".into()], batch, ..Request::default() },
+            &mut again,
+        );
+        assert_eq!((made.status, made.stderr.as_str()), (0, ""));
+        let shown = run(&Request { args, ..Request::default() }, &mut again).stdout;
+        assert_eq!((shown.as_str(), save(&mut again)), (done.stdout.as_str(), saved));
+        compared += shown.len();
+    }
+    assert!(compared > 0);
+}
+
+macro_rules! compared_filters {
+    ($($test:ident: $name:literal,)*) => {$(
+        #[test]
+        fn $test() {
+            compare($name);
+            saved_filters($name);
+        }
+    )*};
+}
+
+compared_filters! {
+    basic_is_what_linux_says: "basic.txt",
+    block_is_what_linux_says: "block.txt",
+    chain_is_what_linux_says: "chain.txt",
+    flow_is_what_linux_says: "flow.txt",
+    flower_is_what_linux_says: "flower.txt",
+    police_average_is_what_linux_says: "police-average.txt",
+}

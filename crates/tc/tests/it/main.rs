@@ -1,0 +1,21 @@
+//! The tests of the language, in one binary: what is read, what is refused and how, and what is printed.
+
+mod actions;
+mod anything;
+mod blocks;
+mod classic_filters;
+mod classify;
+mod errors;
+mod filter_kinds;
+mod filters;
+mod language;
+mod linux;
+mod matches;
+mod parity;
+mod queues;
+mod real_tc;
+mod roundtrip;
+mod shared;
+mod show;
+mod tool;
+mod transcripts;

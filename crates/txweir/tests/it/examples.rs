@@ -1,0 +1,123 @@
+//! The examples do what they say.
+
+#[path = "../../examples/backpressure.rs"]
+#[allow(dead_code)]
+mod backpressure;
+#[path = "../../examples/fairsend_quinn.rs"]
+#[allow(dead_code)]
+mod fairsend_quinn;
+#[path = "../../examples/fairsend_smoltcp.rs"]
+#[allow(dead_code)]
+mod fairsend_smoltcp;
+#[cfg(feature = "handoff")]
+#[path = "../../examples/handoff_tokio.rs"]
+#[allow(dead_code)]
+mod handoff_tokio;
+#[path = "../../examples/smoltcp_device.rs"]
+#[allow(dead_code)]
+mod smoltcp_device;
+
+use txweir::core::turns::Quota;
+
+#[test]
+fn back_pressure_loses_nothing_and_keeps_order() {
+    let (device, waits) = backpressure::run(10_000).expect("no packet dropped");
+    assert!(device.sent().iter().copied().eq(0..10_000));
+    assert_eq!(device.discarded().len(), 0);
+    // 10 000 packets through 512 + 64 places: the producer did wait.
+    assert!(waits > 100, "{waits}");
+    let (device, waits) = backpressure::run(500).expect("no packet dropped");
+    assert_eq!((device.sent().len(), waits), (500, 0));
+}
+
+fn numbers() -> Vec<u8> {
+    (0..100_000u64).map(|n| ((n * n) >> 7) as u8).collect()
+}
+
+#[test]
+fn smoltcp_sends_at_the_rate_of_the_path_and_loses_nothing() {
+    let shaper = ["rate", "1mbit", "burst", "5kb", "limit", "64kb"];
+    let t = smoltcp_device::run(&numbers(), "tbf", &shaper).expect("runs");
+    assert_eq!((t.received == numbers(), t.dropped), (true, 0));
+    // 800 ms of payload at 1 Mbit/s, less a bucket of 41 ms; headers, and acknowledgements, which share the
+    // loopback, take a little more.
+    assert!((760_000..1_000_000).contains(&t.micros), "{} us", t.micros);
+    let t = smoltcp_device::run(&numbers(), "pfifo", &[]).expect("runs");
+    assert_eq!((t.received == numbers(), t.dropped), (true, 0));
+    // Without a shaper it takes what the timers of TCP take.
+    assert!(t.micros < 400_000, "{} us", t.micros);
+}
+
+#[test]
+fn smoltcp_waits_while_the_path_is_full() {
+    // Room for five packets where TCP's window is eleven: the stack is held back, and nothing is lost.
+    let shaper = ["rate", "1mbit", "burst", "5kb", "limit", "8kb"];
+    let t = smoltcp_device::run(&numbers(), "tbf", &shaper).expect("runs");
+    assert_eq!((t.received == numbers(), t.dropped), (true, 0));
+    assert!((760_000..1_000_000).contains(&t.micros), "{} us", t.micros);
+}
+
+/// Jain's index of fairness, DEC-TR-301.
+fn jain(shares: &[u64]) -> f64 {
+    let sum: u64 = shares.iter().sum();
+    let squares: u64 = shares.iter().map(|s| s * s).sum();
+    (sum * sum) as f64 / (shares.len() as u64 * squares) as f64
+}
+
+/// What both stacks are to show: eight bulk senders whose windows are as 2 to 9, one with short requests.
+fn turns_are_felt(off: (&[u64], &[u64]), on: (&[u64], &[u64])) {
+    // Bytes and microseconds. A line of 100 Mbit/s carries 25 MB in two seconds, less headers and the first round trip.
+    for (bulk, requests) in [off, on] {
+        let sum: u64 = bulk.iter().sum();
+        assert!((22_500_000..25_000_000).contains(&sum) && requests.len() > 180, "{sum}, {requests:?}");
+    }
+    // Without turns shares are as the windows are: for 2 to 9 the index is 0.852.
+    assert!((0.84..0.90).contains(&jain(off.0)), "{off:?}");
+    assert!(jain(on.0) > 0.999, "{on:?}");
+    // A request is 10 ms on its way. With turns it waits for at most eight of four packets and a ring of 16, 6 ms; without, for
+    // up to seven windows.
+    let worst = |requests: &[u64]| requests.iter().max().copied().unwrap_or(0);
+    assert!((10_000..17_000).contains(&worst(on.1)), "{}", worst(on.1));
+    assert!(worst(off.1) > 50_000, "{}", worst(off.1));
+}
+
+#[test]
+fn smoltcp_sockets_take_turns() {
+    let run = |n| fairsend_smoltcp::run(Quota::segs(n), 2000).expect("runs");
+    let (off, on) = (run(0), run(4));
+    let micros =
+        |o: &fairsend_smoltcp::Outcome| o.requests.iter().map(|t| t.unsigned_abs()).collect::<Vec<_>>();
+    turns_are_felt((&off.bulk, &micros(&off)), (&on.bulk, &micros(&on)));
+}
+
+#[test]
+fn quic_connections_take_turns() {
+    let run = |n| fairsend_quinn::run(Quota::segs(n), std::time::Duration::from_secs(2)).expect("runs");
+    let (off, on) = (run(0), run(4));
+    let micros =
+        |o: &fairsend_quinn::Outcome| o.requests.iter().map(|t| t.as_micros() as u64).collect::<Vec<_>>();
+    turns_are_felt((&off.bulk, &micros(&off)), (&on.bulk, &micros(&on)));
+}
+
+#[cfg(feature = "handoff")]
+#[test]
+fn tasks_a_thread_and_a_loop_send_side_by_side() {
+    let each = 1000;
+    let o = handoff_tokio::run(each).expect("runs");
+    // Everything arrives once, and each sender's packets in their order.
+    assert_eq!(o.got.len() as u64, each * (handoff_tokio::TASKS + 1));
+    for who in 0..=handoff_tokio::TASKS {
+        let own = o.got.iter().filter(|(from, _)| *from == who).map(|(_, n)| *n);
+        assert!(own.eq(0..each), "sender {who}");
+    }
+    // 5000 packets through a ring of 16, a queue of 32 and a list of 32: tasks were told to wait, and woken.
+    let waits: u64 = o.waits[..4].iter().sum();
+    assert!(waits > 10 && o.woken > 10, "{:?}, {}", o.waits, o.woken);
+    assert_eq!(o.owner, (each, true));
+}
+
+#[cfg(not(feature = "handoff"))]
+#[test]
+fn tasks_a_thread_and_a_loop_send_side_by_side() {
+    println!("skipped, because the feature `handoff` is off");
+}

@@ -1,0 +1,4 @@
+//! The tests of the facade, in one binary: the examples do what they say, and the README shows them as they are.
+
+mod examples;
+mod readme;
