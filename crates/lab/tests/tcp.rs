@@ -495,7 +495,7 @@ fn what_the_own_queue_drops_is_not_lost() {
     }
     let App::Sink(sink) = ends[1].app() else { panic!("a sink") };
     assert_eq!(sink.read, total);
-    assert!(dropped > 10, "{dropped}");
+    assert!(dropped >= 5, "{dropped}");
     // Loss probes send a little again; what a sender takes as lost would all leave a second time.
     let again = ends[0].stats().retransmitted;
     assert!(again * 5 < dropped * 1448, "{again} bytes sent again, {dropped} units dropped");

@@ -1,11 +1,14 @@
 //! Drops on the sender's own host: the queue below says so at once, and what it did not take has not been sent.
 //!
 //! As recordings of a policy on the sender's own device show: a new unit stays the first of what is to be sent, and the next
-//! event tries it again; a retransmission stays due; a timeout whose retransmission was dropped is tried again half a second
-//! later, and does not count for the backoff. In each case the window shrinks, once per round trip.
+//! event tries it again; where nothing is in flight, a timeout later with one segment; a retransmission stays due; a timeout
+//! whose retransmission was dropped is tried again half a second later, and does not count for the backoff. In each case the
+//! window shrinks, once per round trip.
 
 use txweir_core::Instant;
 
+use crate::connection::Connection;
+use crate::output;
 use crate::rare::Maybe;
 use crate::recovery;
 use crate::sender::Sender;
@@ -31,6 +34,8 @@ pub(crate) struct Before {
     /// It was sent for a timeout, or as a probe.
     pub(crate) timeout: bool,
     pub(crate) probe: bool,
+    /// It was sent because nothing was in flight and a queue of this host had taken nothing.
+    pub(crate) window: bool,
 }
 
 impl Before {
@@ -51,6 +56,7 @@ impl Before {
             push: false,
             timeout: false,
             probe: false,
+            window: false,
         }
     }
 
@@ -73,7 +79,9 @@ pub(crate) fn congested(s: &mut Sender) {
 /// A queue on this host did not take the unit that left last.
 pub(crate) fn dropped(s: &mut Sender) {
     congested(s);
-    let Some(before) = s.units.made().and_then(|u| u.before.take()) else { return };
+    let Some(units) = s.units.made() else { return };
+    units.refused_below();
+    let Some(before) = units.before.take() else { return };
     s.flow.departs = before.departs;
     if before.new {
         take_back(s, &before);
@@ -84,6 +92,10 @@ pub(crate) fn dropped(s: &mut Sender) {
         s.tlp_end = Maybe::NONE;
         s.counters.probes -= 1;
         timer::restart(s, true);
+    }
+    if before.window {
+        let ticks = s.flow.tick().from_micros(AGAIN_US);
+        timer::set(s, Purpose::Window, ticks);
     }
     if before.timeout {
         s.backoff = s.backoff.saturating_sub(1);
@@ -116,5 +128,27 @@ fn not_sent_again(s: &mut Sender, before: &Before) {
         if s.flow.reducing() {
             s.rec.prr_out = s.rec.prr_out.saturating_sub(n);
         }
+    }
+}
+
+impl Connection {
+    /// The path has cut the unit that left last into so many segments: each of them takes memory of its own below the
+    /// socket, and is released by itself (see [`below_socket_cut`](crate::below_socket_cut)).
+    pub fn cut(&mut self, segments: u32) {
+        output::cut(&mut self.tx, segments);
+    }
+
+    /// The device has sent what this end had handed out: so many bytes less lie below the socket (small queues, see
+    /// [`below_socket`](crate::below_socket)). True if this end waited for that, so that it is to be asked for segments.
+    pub fn released(&mut self, bytes: u32) -> bool {
+        self.tx.below = self.tx.below.saturating_sub(bytes);
+        if let Some(units) = self.tx.units.made() {
+            units.released(bytes);
+        }
+        let waited = std::mem::replace(&mut self.tx.throttled, false);
+        if waited {
+            self.tx.writer.gate = Gate::Open;
+        }
+        waited
     }
 }

@@ -15,10 +15,9 @@ const UNPACED: u64 = 10;
 /// Of the smallest round trip in microseconds, a super-segment doubles for each halving below this power of two.
 const RTT_LOG: u32 = 9;
 /// Memory of a unit below the socket beside its payload, bytes.
-pub(crate) const UNIT_MEMORY: u64 = 1_280;
-/// Memory of a segment beside its payload, bytes, once the path has cut its unit: a full one takes the 2304 bytes that it
-/// takes at a receiver.
-const SEGMENT_MEMORY: u32 = 856;
+pub(crate) const UNIT_MEMORY: u64 = 832;
+/// The same of a segment, once the path has cut its unit.
+const SEGMENT_MEMORY: u32 = 832;
 /// Bytes of a super-segment that headers may need.
 const HEADER_ROOM: u64 = 321;
 /// A sender that has been silent so long does not wait for a larger unit.
@@ -42,7 +41,11 @@ pub(crate) fn next(s: &mut Sender, sack: bool) -> Option<Out> {
         return None;
     }
     if std::mem::take(&mut s.timeout_due) && !s.units.is_empty() {
-        let out = again(s, 0, 1);
+        let out = if still_below(s, 0) { None } else { again(s, 0, 1) };
+        if out.is_none() {
+            drained(s, sack);
+            return None;
+        }
         if let Some(before) = s.units.made().and_then(|u| u.before.as_mut()) {
             before.timeout = true;
         }
@@ -89,8 +92,9 @@ pub(crate) fn paced_until(s: &Sender) -> Option<Instant> {
     (s.flow.paced && s.flow.departs > s.flow.now).then_some(s.flow.departs)
 }
 
-/// Too much lies below the socket (small queues). One unit in flight may always have a second.
-fn small_queue_full(s: &mut Sender, payload: u64) -> bool {
+/// Too much lies below the socket (small queues). One unit in flight may always have a second. Retransmissions have twice
+/// the room of new data.
+fn small_queue_full(s: &mut Sender, payload: u64, again: bool) -> bool {
     if !s.flow.config.small_queues {
         return false;
     }
@@ -99,8 +103,17 @@ fn small_queue_full(s: &mut Sender, payload: u64) -> bool {
     if !(s.flow.paced || s.queue_paces) {
         most = most.min(s.flow.config.small_queue_max);
     }
+    let most = most << u32::from(again);
     s.throttled = u64::from(s.below) >= most && s.units.len() > 1;
     s.throttled
+}
+
+/// The unit is not sent again while its last transmission lies in a queue of this host (the kernel counts such attempts as
+/// `TCPSpuriousRtxHostQueues`). The sender goes on when something has left.
+fn still_below(s: &mut Sender, i: usize) -> bool {
+    let below = s.flow.config.small_queues && s.units.is_below(i);
+    s.throttled |= below;
+    below
 }
 
 /// The next unit that is lost and not sent again.
@@ -118,7 +131,7 @@ fn lost(s: &mut Sender) -> Option<Out> {
         i += 1;
     }
     let payload = u64::from(s.units.get(i)?.payload());
-    if small_queue_full(s, payload) {
+    if small_queue_full(s, payload, true) || still_below(s, i) {
         return None;
     }
     let room = s.flow.cwnd - s.flow.in_flight();
@@ -164,7 +177,7 @@ fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
         }
         return Out { start: 0, len: 0, fin: false, again: true, push: false, departs: s.flow.now };
     };
-    let departs = depart(s, u.payload(), u32::from(u.segments));
+    let departs = depart(s, u.start, u.payload(), u32::from(u.segments));
     let mut unit = u;
     unit.sent = departs;
     unit.in_flight = in_flight + u32::from(u.segments);
@@ -182,13 +195,17 @@ fn leave(s: &mut Sender, i: usize, in_flight: u32) -> Out {
 
 /// The loss probe (RFC 8985 section 7.3): new data if the window has room, else the last segment again.
 fn probe(s: &mut Sender) -> Option<Out> {
-    let out = match s.can_send_new() && s.flow.next + u64::from(s.flow.mss) <= s.window_end() {
+    let fresh = s.can_send_new() && s.flow.next + u64::from(s.flow.mss) <= s.window_end();
+    let out = match fresh && !small_queue_full(s, u64::from(s.flow.mss), false) {
         true => Some(send_new(s, s.flow.mss)),
         false => None,
     };
     s.tlp_again = out.is_none();
     let out = out.or_else(|| {
-        let last = s.units.len().checked_sub(1)?;
+        let last = s.units.len().checked_sub(1).filter(|_| !fresh)?;
+        if still_below(s, last) {
+            return None;
+        }
         let u = *s.units.get(last)?;
         let mss = u64::from(s.flow.mss.max(1));
         let mut i = last;
@@ -206,10 +223,10 @@ fn probe(s: &mut Sender) -> Option<Out> {
         s.units.before = Some(before);
         Some(out)
     });
-    if let Some(before) = s.units.made().and_then(|u| u.before.as_mut()) {
-        before.probe = true;
-    }
     if out.is_some() {
+        if let Some(before) = s.units.made().and_then(|u| u.before.as_mut()) {
+            before.probe = true;
+        }
         s.counters.probes += 1;
         s.tlp_end = Maybe::some(s.flow.next);
     }
@@ -260,7 +277,8 @@ fn fresh(s: &mut Sender) -> Option<Out> {
         if s.flow.config.nagle && short && s.flow.out > 0 && s.short_end > s.flow.una {
             return None;
         }
-    } else if defers(s, room, window, most, chunk) {
+    } else if s.writer.gate != Gate::One && defers(s, room, window, most, chunk) {
+        // The unit that a full one at the head of a call lets go does not wait.
         return None;
     }
     let len = left.min(u64::from(quota.min(most)) * u64::from(mss)).min(chunk.max(1)).min(window);
@@ -269,7 +287,7 @@ fn fresh(s: &mut Sender) -> Option<Out> {
     let waits = s.flow.config.nagle && short > 0 && short < len && s.short_end > s.flow.una;
     let len = if waits { len - short } else { len };
     let len = u32::try_from(len).unwrap_or(u32::MAX);
-    if small_queue_full(s, u64::from(len)) {
+    if small_queue_full(s, u64::from(len), false) {
         return None;
     }
     if s.writer.gate == Gate::One {
@@ -317,6 +335,20 @@ fn defers(s: &mut Sender, room: u32, window: u64, most: u32, left: u64) -> bool 
     !(s.closing && last)
 }
 
+/// The timer that watches a shut window has fired, and the window is open: one segment leaves, whatever else holds data
+/// back. Nothing if there is none.
+pub(crate) fn despite_refusal(s: &mut Sender) -> Option<Out> {
+    if s.flow.out > 0 || !s.can_send_new() {
+        return None;
+    }
+    let room = s.window_end() - s.flow.next;
+    let out = send_new(s, s.flow.mss.min(u32::try_from(room).unwrap_or(u32::MAX)));
+    if let Some(before) = s.units.made().and_then(|u| u.before.as_mut()) {
+        before.window = true;
+    }
+    Some(out)
+}
+
 /// `len` bytes of new data leave, and the FIN if they are the last.
 fn send_new(s: &mut Sender, len: u32) -> Out {
     let start = s.flow.next;
@@ -328,7 +360,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     if s.flow.in_flight() == 0 {
         s.cc.event(&mut s.flow, Event::Start);
     }
-    let departs = depart(s, len, n);
+    let departs = depart(s, start, len, n);
     let end = start + u64::from(len) + u64::from(fin);
     let in_flight = s.flow.in_flight() + n;
     let mut unit = Unit { start, end, sent: departs, segments: n as u16, in_flight, ..Unit::default() };
@@ -337,6 +369,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
     }
     s.rate.sent(&s.flow, &mut unit);
     s.units.push(unit);
+    s.writer.units = s.writer.units.saturating_add(1);
     before.left(unit);
     if !len.is_multiple_of(s.flow.mss.max(1)) {
         s.short_end = end;
@@ -354,7 +387,7 @@ fn send_new(s: &mut Sender, len: u32) -> Out {
 }
 
 /// When a unit leaves that is sent now, as pacing counts.
-fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
+fn depart(s: &mut Sender, start: u64, payload: u32, n: u32) -> Instant {
     let f = &mut s.flow;
     let prior = f.departs;
     f.departs = f.departs.max(f.now);
@@ -372,6 +405,9 @@ fn depart(s: &mut Sender, payload: u32, n: u32) -> Instant {
     }
     f.last_sent = f.ticks();
     s.below = s.below.saturating_add(payload + UNIT_MEMORY as u32);
+    if s.flow.config.small_queues {
+        s.units.goes_below(start, payload + UNIT_MEMORY as u32);
+    }
     at
 }
 
@@ -386,13 +422,17 @@ pub const fn below_socket_cut(payload: u32) -> u32 {
 }
 
 /// The unit that left last has been cut into so many segments below the socket.
-pub(crate) const fn cut(s: &mut Sender, segments: u32) {
-    let more = segments.saturating_mul(SEGMENT_MEMORY);
-    s.below = s.below.saturating_add(more).saturating_sub(UNIT_MEMORY as u32);
+pub(crate) fn cut(s: &mut Sender, segments: u32) {
+    let more = segments.saturating_mul(SEGMENT_MEMORY).saturating_sub(UNIT_MEMORY as u32);
+    s.below = s.below.saturating_add(more);
+    if let Some(units) = s.units.made() {
+        units.cut_below(more);
+    }
 }
 
 /// Nothing more can leave now: what was sent is judged, and a probe is set.
 fn drained(s: &mut Sender, sack: bool) {
+    crate::writer::drained(s);
     let sent = std::mem::take(&mut s.burst);
     let pending = sent > 0 || s.flow.next < s.end();
     if !pending {
@@ -409,8 +449,9 @@ fn drained(s: &mut Sender, sack: bool) {
         }
         timer::probe(s, false, sack);
     } else if s.flow.out == 0 && s.timer.is_none() && s.flow.next < s.end() {
-        // The receiver's window is shut.
-        if s.flow.next + u64::from(s.flow.mss).min(s.end() - s.flow.next) > s.window_end() {
+        // The receiver's window is shut, or a queue of this host took nothing.
+        let shut = s.flow.next + u64::from(s.flow.mss).min(s.end() - s.flow.next) > s.window_end();
+        if shut || s.writer.gate == Gate::Used {
             let ticks = s.rto();
             timer::set(s, Purpose::Window, ticks);
         }

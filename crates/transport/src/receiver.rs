@@ -182,8 +182,8 @@ impl Receiver {
         if n == 0 {
             return 0;
         }
-        // A reader copies segment by segment, and the first one of a new round trip ends the last.
-        let first = n.min(u64::from(self.segment));
+        // A reader copies buffer by buffer, and the first one of a new round trip ends the last.
+        let first = n.min(self.window.shared());
         self.window.read(now, self.read + first, self.readable() - first);
         self.read += n;
         let empty = self.readable() == 0;
@@ -341,7 +341,7 @@ impl Receiver {
         let len = if seg.gso > 0 { u32::from(seg.gso).min(seg.len) } else { seg.len };
         if len >= self.segment {
             if len > self.segment || self.segment == SEGMENT_DEFAULT {
-                self.window.full_segment(u64::from(len));
+                self.window.full_segment(u64::from(seg.len));
             }
             self.segment = len;
             // A super-segment is more than one segment, as a short one is less, and a full one that is pushed may be the last

@@ -46,7 +46,12 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Tol
     }
     let mut known = s.rec.known_sacks;
     known.sort_unstable();
-    for &(start, end) in &blocks[skip.min(blocks.len())..] {
+    let kept = &blocks[skip.min(blocks.len())..];
+    // In the order of their numbers: a lower one that is new as well has not been overtaken.
+    let mut ascending = [(0, 0); 4];
+    ascending[..kept.len()].copy_from_slice(kept);
+    ascending[..kept.len()].sort_unstable();
+    for &(start, end) in &ascending[..kept.len()] {
         let (mut at, end) = (start.max(s.flow.una), end.min(s.flow.next));
         for (known_start, known_end) in known {
             if known_end <= at || known_start >= end {
@@ -58,7 +63,6 @@ pub(crate) fn take(s: &mut Sender, seg: &Segment, prior_una: u64, told: &mut Tol
         mark(s, at, end, told);
     }
     s.rec.known_sacks = [(0, 0); 4];
-    let kept = &blocks[skip.min(blocks.len())..];
     s.rec.known_sacks[..kept.len()].copy_from_slice(kept);
     if (s.flow.state != CaState::Loss || s.rec.undo_marker.is_some())
         && let Some(low) = told.low

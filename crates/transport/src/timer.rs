@@ -123,8 +123,11 @@ pub(crate) fn fired(s: &mut Sender) -> bool {
         Purpose::Retransmit => return timed_out(s),
         Purpose::Window => {
             s.window_probe_due = true;
-            s.window_probes += 1;
-            s.backoff = (s.backoff + 1).min(16);
+            // An open window is not probed: a queue of this host has refused what there is.
+            if !s.can_send_new() {
+                s.window_probes += 1;
+                s.backoff = (s.backoff + 1).min(16);
+            }
         }
     }
     true

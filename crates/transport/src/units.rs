@@ -84,19 +84,33 @@ struct Sent {
     end: u64,
 }
 
+/// What lies below the socket of one transmission.
+#[derive(Clone, Copy, Debug)]
+struct Below {
+    /// The unit's first number.
+    start: u64,
+    /// Bytes that the device has not reported sent.
+    bytes: u32,
+    /// The unit lies there as it left, uncut.
+    whole: bool,
+}
+
 /// The units of a connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Units {
     units: VecDeque<Unit>,
     /// Transmissions in order of time; those of which no unit is listed any more are dropped at the front.
     sent: VecDeque<Sent>,
+    /// Transmissions that lie below the socket, in order.
+    below: VecDeque<Below>,
     /// What was before the unit left that was handed out last.
     pub(crate) before: Option<Before>,
 }
 
 impl Blank for Units {
     fn blank() -> &'static Self {
-        static NONE: Units = Units { units: VecDeque::new(), sent: VecDeque::new(), before: None };
+        static NONE: Units =
+            Units { units: VecDeque::new(), sent: VecDeque::new(), below: VecDeque::new(), before: None };
         &NONE
     }
 }
@@ -152,6 +166,38 @@ impl Units {
             u.marks.set(Marks::LISTED);
             self.sent.push_back(Sent { at, start: u.start, end: u.end });
         }
+    }
+
+    /// A transmission of the unit from `start` on goes below the socket, where it counts for so many bytes.
+    pub(crate) fn goes_below(&mut self, start: u64, bytes: u32) {
+        self.below.push_back(Below { start, bytes, whole: true });
+    }
+    /// The last transmission has been cut there, and counts for so many bytes more.
+    pub(crate) fn cut_below(&mut self, more: u32) {
+        if let Some(last) = self.below.back_mut() {
+            (last.bytes, last.whole) = (last.bytes.saturating_add(more), false);
+        }
+    }
+    /// The last transmission was not taken: its bytes are the next ones reported.
+    pub(crate) fn refused_below(&mut self) {
+        if let Some(last) = self.below.pop_back() {
+            self.below.push_front(Below { whole: false, ..last });
+        }
+    }
+    /// The device has reported so many bytes sent, which are the oldest.
+    pub(crate) fn released(&mut self, mut bytes: u32) {
+        while let Some(first) = self.below.front_mut() {
+            if first.bytes > bytes {
+                first.bytes -= bytes;
+                return;
+            }
+            bytes -= first.bytes;
+            self.below.pop_front();
+        }
+    }
+    /// A transmission of unit `i` still lies below the socket as it left.
+    pub(crate) fn is_below(&self, i: usize) -> bool {
+        self.units.get(i).is_some_and(|u| self.below.iter().any(|b| b.whole && b.start == u.start))
     }
 
     /// Cuts unit `i` at `seq`, which lies inside it. Segments are counted anew with `mss` bytes each.

@@ -12,7 +12,7 @@ use crate::rare::{Blank, Rare};
 use crate::sender::Sender;
 
 /// Memory of a packet beside its payload, bytes, before its buffer is rounded up to a power of two.
-const HEADROOM: u32 = 640;
+const HEADROOM: u32 = 512;
 /// Memory of the description of a packet, bytes.
 const DESCRIPTION: u64 = 256;
 /// Least window, in segments, that a buffer is made for.
@@ -55,6 +55,8 @@ pub(crate) struct Writer {
     waits: bool,
     /// A segment has come since the application was last considered.
     pub(crate) heard: bool,
+    /// New units that have left since the first segment of this instant came.
+    pub(crate) units: u8,
     pub(crate) gate: Gate,
 }
 
@@ -121,14 +123,19 @@ fn queued(s: &Sender) -> u64 {
     s.flow.write.saturating_sub(s.flow.una.max(1)) + units as u64 * UNIT_MEMORY
 }
 
-/// A writer that found no room goes on once a third of the buffer is free. A buffer that leaves the window unused grows.
+/// What an acknowledgement let leave has left. A buffer that leaves the window unused grows, if a writer waits for room. The
+/// window counts as unused after a second unit of one instant as well, which leaves behind the look at the buffer.
+pub(crate) fn drained(s: &mut Sender) {
+    if s.writer.waits && s.writer.heard && (s.flow.in_flight() < s.flow.cwnd || s.writer.units > 1) {
+        expand(s);
+    }
+}
+
+/// A writer that found no room goes on once a third of the buffer is free.
 fn goes_on(s: &mut Sender) -> bool {
     if s.writer.waits && s.flow.config.send_buffer == 0 {
         if !std::mem::take(&mut s.writer.heard) {
             return false;
-        }
-        if s.flow.in_flight() < s.flow.cwnd {
-            expand(s);
         }
         let queued = queued(s);
         s.writer.waits = queued + (queued >> 1) > u64::from(s.writer.buffer);

@@ -1,7 +1,9 @@
 //! Drops on the sender's own host: what a queue did not take has not been sent.
 
 use txweir_core::{Instant, Nanos};
-use txweir_transport::{Algorithm, CaState, Config, Connection, Flags, Segment, below_socket_cut};
+use txweir_transport::{
+    Algorithm, CaState, Config, Connection, Flags, Segment, below_socket, below_socket_cut,
+};
 
 /// Payload of a full segment.
 const MSS: u64 = 1448;
@@ -105,4 +107,46 @@ fn released_before_the_third(cut: bool) -> u32 {
 fn segments_of_a_unit_that_was_cut_count_more_than_their_share_of_it() {
     let (whole, cut) = (released_before_the_third(false), released_before_the_third(true));
     assert!(whole == 1 && cut > 5, "{whole} {cut}");
+}
+
+/// A timeout while the first transmission lies in a queue of the host: the segment goes again when that has left.
+#[test]
+fn nothing_goes_again_while_it_lies_in_a_queue_of_the_host() {
+    let config = Config { algorithm: Algorithm::Reno, gso_segs: 1, ..Config::default() };
+    let (mut end, mut now) = established(&config);
+    let first = end.transmit(now).expect("data");
+    while end.transmit(now).is_some() {}
+    while end.counters().timeouts == 0 {
+        now = end.deadline().expect("a timer runs");
+        end.on_time(now);
+        assert_eq!(end.transmit(now), None, "its queue has sent nothing");
+    }
+    assert_eq!(end.counters().retransmitted, 0);
+    now += Nanos::from_millis(3);
+    assert!(end.released(below_socket(first.len)), "it waits for that");
+    let again = end.transmit(now).expect("it has left");
+    assert_eq!((again.seq, again.again), (first.seq, true));
+}
+
+/// With nothing in flight no acknowledgement can bring a sender on whose host took nothing: after a timeout one segment
+/// goes, and where that is refused as well, another half a second later.
+#[test]
+fn a_sender_whose_first_unit_was_refused_tries_again_with_one_segment() {
+    let config = Config { algorithm: Algorithm::Reno, small_queues: false, ..Config::default() };
+    let (mut end, now) = established(&config);
+    assert!(end.transmit(now).is_some_and(|unit| unit.len > MSS as u32));
+    end.dropped();
+    assert_eq!((end.transmit(now), end.flow().out), (None, 0));
+    let mut fires = vec![now];
+    for _ in 0..3 {
+        let now = end.deadline().expect("a timer runs");
+        end.on_time(now);
+        let one = end.transmit(now).expect("one segment");
+        assert_eq!((one.seq, one.len, one.again), (1, MSS as u32, false));
+        end.dropped();
+        assert_eq!(end.transmit(now), None);
+        fires.push(now);
+    }
+    let ms: Vec<u64> = fires.windows(2).map(|w| w[1].saturating_since(w[0]).0 / 1_000_000).collect();
+    assert!((210..=224).contains(&ms[0]) && ms[1..].iter().all(|ms| (500..=508).contains(ms)), "{ms:?}");
 }

@@ -9,6 +9,6 @@ use crate::rows::assert_drawn;
 fn bql_cuts_queue_and_latency_by_the_published_factors() {
     let rows = run(Some("bql"), &mut |_| {}).unwrap();
     let misses: Vec<&str> = rows.iter().filter(|r| r.within() != Some(true)).map(|r| &*r.row).collect();
-    assert_eq!(misses, ["priority: BQL, TSO", "sizes: 1400 B, no BQL", "sizes: 1400 B, BQL"]);
+    assert_eq!(misses, ["priority: no BQL, TSO", "sizes: 1400 B, no BQL", "sizes: 1400 B, BQL"]);
     assert_drawn(&rows, "bql-2011.svg", include_str!("../../../../docs/bql-2011.svg"));
 }
