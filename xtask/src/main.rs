@@ -2,6 +2,7 @@
 
 mod binaries;
 mod docs;
+mod errors;
 mod gate;
 mod layers;
 mod planted;

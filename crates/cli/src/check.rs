@@ -64,7 +64,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 fn link(text: &str) -> Result<Rate, Failure> {
     let words = [text];
     let wrong = || Failure::usage(format!("--link {text}: expected {}, at least 8bit", Rate::EXPECTED));
-    Rate::take(&mut Words::new(&words)).filter(|r| r.0 > 0).ok_or_else(wrong)
+    Rate::take(&mut Words::new(&words)).ok().filter(|r| r.0 > 0).ok_or_else(wrong)
 }
 
 fn object(report: &Report) -> String {

@@ -105,7 +105,7 @@ impl Samples {
         let max = match &self.samples_max {
             None => SAMPLES_MAX,
             Some(text) => match Bytes::take(&mut Words::new(&[text])) {
-                Some(size) if size.0 > 0 => size.0,
+                Ok(size) if size.0 > 0 => size.0,
                 _ => {
                     let expected = "a size (64mb, 500kb)";
                     return Err(Failure::usage(format!(
@@ -300,14 +300,14 @@ fn known(policy: &Policy, devices: &[&str]) -> Result<(), Failure> {
 }
 
 fn on_off(text: &str) -> Result<bool, String> {
-    bool::take(&mut Words::new(&[text])).ok_or_else(|| "expected on or off".to_owned())
+    bool::take(&mut Words::new(&[text])).map_err(|_| "expected on or off".to_owned())
 }
 
 /// A time with its unit: a bare number would be microseconds to tc and seconds to most people.
 fn time(option: &str, text: &str) -> Result<Nanos, Failure> {
     let bare = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match Nanos::take(&mut Words::new(&[text])) {
-        Some(time) if !bare && time > Nanos::ZERO => Ok(time),
+        Ok(time) if !bare && time > Nanos::ZERO => Ok(time),
         _ => {
             let expected = "a time with its unit (10s, 500ms)";
             Err(Failure::usage(format!("{option}: expected {expected}, given \"{text}\"")))

@@ -142,6 +142,7 @@ fn algorithm(name: &str) -> Result<&'static Algorithm, Failure> {
 fn with_unit<T: Value>(option: &str, text: &str, expected: &str) -> Result<T, Failure> {
     let bare = text != "0" && text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     T::take(&mut Words::new(&[text]))
+        .ok()
         .filter(|_| !bare)
         .ok_or_else(|| Failure::usage(format!("{option}: expected {expected}, given \"{text}\"")))
 }

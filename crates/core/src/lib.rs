@@ -42,7 +42,7 @@ pub use model::testing;
 pub use packet::detail::Detail;
 pub use packet::meta::{Ecn, Meta};
 pub use packet::pool::Pkt;
-pub use packet::reason::{DropReason, MarkReason, WakeReason};
+pub use packet::reason::{DropReason, MarkReason, Reasons, WakeReason};
 pub use path::device::{Completed, DeviceError, TxQueue};
 pub use path::dql::{Dql, DqlConfig, Unit};
 pub use path::tree::Tree;

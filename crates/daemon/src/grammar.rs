@@ -193,12 +193,12 @@ fn within<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
 }
 
 fn on_off(text: &str) -> Result<bool, String> {
-    bool::take(&mut Words::new(&[text])).ok_or_else(|| "expected on or off".to_owned())
+    bool::take(&mut Words::new(&[text])).map_err(|_| "expected on or off".to_owned())
 }
 
 fn rate(text: &str) -> Result<Rate, String> {
     match Rate::take(&mut Words::new(&[text])) {
-        Some(rate) if rate.0 > 0 => Ok(rate),
+        Ok(rate) if rate.0 > 0 => Ok(rate),
         _ => Err(format!("expected {}, at least 8bit", Rate::EXPECTED)),
     }
 }

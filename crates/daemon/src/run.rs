@@ -5,8 +5,8 @@ use std::io;
 
 use txweir_core::{Instant, Nanos};
 
-/// How the loop runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How the loop runs. The default: until the caller stops it, without reports, in any state of the interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunOptions {
     /// The loop ends at this time; `None` for never.
     pub end: Option<Instant>,
@@ -14,13 +14,6 @@ pub struct RunOptions {
     pub stats_interval: Option<Nanos>,
     /// The loop ends once an interface does not work any more. A daemon goes on without it.
     pub needs_all_links: bool,
-}
-
-impl Default for RunOptions {
-    /// Until the caller stops the loop, without reports, whatever becomes of the interfaces.
-    fn default() -> Self {
-        Self { end: None, stats_interval: None, needs_all_links: false }
-    }
 }
 
 /// Why the loop ended as it should.

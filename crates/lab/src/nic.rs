@@ -301,15 +301,15 @@ impl Nic {
             probe.restart(now, self.paths[0].tree());
         }
     }
-    /// Puts a probe in, before the run and after the last change of the tree. `marking`: some packets take marks. It sees the
-    /// first ring, so there is to be one only.
-    pub fn watch(&mut self, now: Instant, marking: bool) {
-        self.device.probe = Some(Box::new(Probe::new(self.paths[0].tree(), now, marking)));
+    /// Puts a probe in, before the run and after the last change of the tree. It changes nothing of what it sees, which is the
+    /// first ring: there is to be one only.
+    pub fn watch(&mut self, now: Instant) {
+        self.device.probe = Some(Box::new(Probe::new(self.paths[0].tree(), now)));
     }
     /// Brings what the probe knows of the qdiscs to the present.
     pub fn look(&mut self, now: Instant) {
         if let Some(probe) = &mut self.device.probe {
-            probe.walk(now, self.paths[0].tree());
+            probe.ask(now, self.paths[0].tree());
         }
     }
     /// The probe, if there is one.
@@ -378,10 +378,12 @@ impl Nic {
         now: Instant,
         queue: usize,
         frame: Frame,
-        m: Meta,
+        mut m: Meta,
         detail: impl FnOnce(Detail) -> Detail,
     ) -> Admitted<Frame> {
-        self.device.begin_submit(now);
+        self.device.begin(now);
+        // The path notes it of packets that it queues; a probe reads it of those too that go to the device directly.
+        m.enqueued = now;
         // A wire has at most as many rings as there are numbers for them.
         self.device.ring = queue as u16;
         let path = &mut self.paths[queue];
@@ -390,17 +392,7 @@ impl Nic {
         if let Admitted::Dropped(reason) = admitted {
             self.dropped_newcomer = Some(reason);
         }
-        self.device.end_submit();
-        self.settle();
         admitted
-    }
-
-    /// Lets the probe see what a call into the path did.
-    #[inline]
-    fn settle(&mut self) {
-        if let Some(probe) = &mut self.device.probe {
-            probe.settle(self.paths[0].tree(), self.paths[0].cx());
-        }
     }
 
     /// A unit that a qdisc wants in pieces goes as segments; the rest of it comes back if there is no room.
@@ -453,17 +445,9 @@ impl Nic {
 
     /// Moves what can move of a queue; gives the time before which nothing more may.
     fn drain(&mut self, queue: usize, now: Instant) -> Option<Instant> {
-        // Under a probe packet by packet, so that what one call does is one qdisc's doing.
-        let budget = if let Some(probe) = &mut self.device.probe {
-            probe.now = now;
-            1
-        } else {
-            BULK
-        };
+        self.device.begin(now);
         loop {
-            let wake = self.paths[queue].drain(now, budget, &mut self.device);
-            self.settle();
-            match wake {
+            match self.paths[queue].drain(now, BULK, &mut self.device) {
                 Wake::More => {}
                 Wake::At(at, _) => return Some(at),
                 Wake::Idle | Wake::Device => return None,

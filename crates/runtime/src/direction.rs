@@ -22,6 +22,7 @@ use txweir_core::path::select::Sender;
 use txweir_core::path::txpath::{BULK, Swapped};
 use txweir_core::qdisc::mqprio;
 use txweir_core::sched::cx::Cx;
+use txweir_core::text::error::Object;
 use txweir_core::turns::Load;
 use txweir_core::{Admitted, ConfigError, Detail, Env, ErrorKind, Instant, Meta, Nanos};
 use txweir_core::{PathConfig, Rate, Role, Tree, TxPath, Wake};
@@ -176,7 +177,7 @@ impl Direction {
             bql: config.bql,
             trace: 0,
         };
-        let refused = |e| ConfigError::new(ErrorKind::OutOfRange, "wire", e, "").key("bql");
+        let refused = |e| ConfigError::new(ErrorKind::OutOfRange, Object::Wire, e, "").key("bql");
         let mut line = Line::new(config.wire, config.memory)?;
         line.add_queues(queues)?;
         let mut way = Self {

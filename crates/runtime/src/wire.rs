@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use txweir_core::model::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
 use txweir_core::path::dql::{Dql, DqlConfig};
+use txweir_core::text::error::Object;
 use txweir_core::text::value::{Value, Words, exact_of, text_of};
 use txweir_core::{Bytes, ConfigError, ErrorKind, Instant, Nanos, Rate};
 
@@ -77,14 +78,14 @@ impl FromStr for WireSpec {
             let (key, value) = item.split_once('=').ok_or_else(|| no_value(item))?;
             let (key, value) = (key.trim(), value.trim());
             if seen.contains(&key) {
-                let err = ConfigError::new(ErrorKind::Conflict, "wire", "each key once", value);
+                let err = ConfigError::new(ErrorKind::Conflict, Object::Wire, "each key once", value);
                 return Err(err.key(key).word(index));
             }
             seen.push(key);
             reader.take(key, value).map_err(|err| err.word(index))?;
         }
         if !seen.contains(&"rate") {
-            let err = ConfigError::new(ErrorKind::Missing, "wire", Rate::EXPECTED, "");
+            let err = ConfigError::new(ErrorKind::Missing, Object::Wire, Rate::EXPECTED, "");
             return Err(err.key("rate").hint("as in rate=1gbit,ring=1024"));
         }
         reader.finish()
@@ -161,7 +162,7 @@ fn write_descriptors(f: &mut fmt::Formatter<'_>, cost: &DescriptorCost) -> fmt::
 fn said<T: Value + PartialEq>(value: &T) -> String {
     let short = text_of(value);
     match T::take(&mut Words::new(&[&short])) {
-        Some(read) if read == *value => short,
+        Ok(read) if read == *value => short,
         _ => exact_of(value),
     }
 }
@@ -204,29 +205,29 @@ impl Reader {
         Wire::<()>::new(self.wire.clone())?;
         if self.limit.limit_min > self.limit.limit_max {
             let expected = format!("at most bql-max, {}", self.limit.limit_max);
-            let err = ConfigError::new(ErrorKind::Conflict, "wire", expected, self.limit.limit_min);
+            let err = ConfigError::new(ErrorKind::Conflict, Object::Wire, expected, self.limit.limit_min);
             return Err(err.key("bql-min"));
         }
         if let Err(e) = Dql::new(&self.limit, Instant::ZERO) {
-            return Err(ConfigError::new(ErrorKind::OutOfRange, "wire", e, "").key("bql"));
+            return Err(ConfigError::new(ErrorKind::OutOfRange, Object::Wire, e, "").key("bql"));
         }
         Ok(WireSpec { wire: self.wire, bql: self.bql.then_some(self.limit) })
     }
 }
 
 fn bad(key: &str, expected: &str, given: &str) -> ConfigError {
-    ConfigError::new(ErrorKind::BadValue, "wire", expected, given).key(key)
+    ConfigError::new(ErrorKind::BadValue, Object::Wire, expected, given).key(key)
 }
 
 fn no_value(item: &str) -> ConfigError {
     let given = item.trim();
-    let err = ConfigError::new(ErrorKind::BadValue, "wire", "key=value pairs between commas", given);
+    let err = ConfigError::new(ErrorKind::BadValue, Object::Wire, "key=value pairs between commas", given);
     if KEYS.contains(&given) { err.hint(format!("write {given}=...")) } else { err }
 }
 
 fn unknown(key: &str) -> ConfigError {
     let expected = format!("one of {}", KEYS.join(", "));
-    let err = ConfigError::new(ErrorKind::UnknownKey, "wire", expected, key);
+    let err = ConfigError::new(ErrorKind::UnknownKey, Object::Wire, expected, key);
     let nearest = KEYS
         .into_iter()
         .map(|known| (strsim::damerau_levenshtein(&key.to_ascii_lowercase(), known), known))
@@ -242,7 +243,7 @@ fn unknown(key: &str) -> ConfigError {
 
 /// One value of a type that tc knows.
 fn read<T: Value>(key: &str, value: &str) -> Result<T, ConfigError> {
-    T::take(&mut Words::new(&[value])).ok_or_else(|| bad(key, T::EXPECTED, value))
+    T::take(&mut Words::new(&[value])).map_err(|_| bad(key, T::EXPECTED, value))
 }
 
 /// A size that a limit can be.

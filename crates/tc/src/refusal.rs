@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use txweir_core::sched::spec::Spec;
+use txweir_core::text::error::{Object, Reason};
 use txweir_core::text::params::Param;
 use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind};
@@ -72,7 +73,7 @@ pub(crate) fn of<'a>(source: &Arc<Source>, said: impl Into<Said<'a>>, err: &Conf
     let Described { code, message, expected } = describe(err, key);
     let span = span_of(cmd, err, key);
     let mut d = Diagnostic::error(code, source, span, message).expected(expected).hint(err.hint.clone());
-    if err.given.is_empty() {
+    if err.is_given_nothing() {
         d.given.clear();
     }
     match (err.kind, cmd.spec(), err.word) {
@@ -94,16 +95,18 @@ struct Described {
 /// The message of an error, and what of `expected` it does not say.
 fn describe(err: &ConfigError, key: &str) -> Described {
     let ConfigError { object, expected, given, .. } = err;
+    let of_class = matches!(object, Object::Class(Some(_)));
+    if let Some(described) = described_by_reason(err) {
+        return described;
+    }
     let (code, message) = match (err.kind, key) {
         (ErrorKind::UnknownKind, _) => (code::UNKNOWN_KIND, format!("there is no qdisc kind \"{given}\"")),
         (ErrorKind::UnknownKey, _) => (code::UNKNOWN_KEY, format!("{object} has no parameter \"{given}\"")),
-        (ErrorKind::BadValue, _) if given.is_empty() => {
+        (ErrorKind::BadValue, _) if err.is_given_nothing() => {
             (code::BAD_VALUE, format!("{object} {key} needs a value"))
         }
         (ErrorKind::BadValue, _) => {
-            // "a rate (10mbit, ...)" is a rate.
-            let what = expected.split([' ', '(', ',']).take(2).collect::<Vec<_>>().join(" ");
-            let what = if what.starts_with("a ") { what.as_str() } else { "a value for it" };
+            let what = err.expected_noun().unwrap_or("a value for it");
             (code::BAD_VALUE, format!("{object} {key}: \"{given}\" is not {what}"))
         }
         (ErrorKind::OutOfRange, _) => {
@@ -120,34 +123,35 @@ fn describe(err: &ConfigError, key: &str) -> Described {
                 expected: String::new(),
             };
         }
-        (ErrorKind::Conflict, "shared") => (code::CONFLICT, format!("{object} cannot share: it has {given}")),
         (ErrorKind::Conflict, _) => (code::CONFLICT, format!("{object} {key} cannot be {given}")),
-        (ErrorKind::Unsupported, "parent") if expected == "root" => {
-            let message = format!("{given} is for the root of a device");
-            return Described { code: code::UNSUPPORTED, message, expected: expected.clone() };
-        }
-        (ErrorKind::Unsupported, "") if given == "a change" => {
-            (code::UNSUPPORTED, format!("{object} cannot be changed"))
-        }
         (ErrorKind::NotFound, "classid") => (code::NOT_FOUND, format!("there is no qdisc {given}")),
-        (ErrorKind::Exists, _) if object.starts_with("class ") && *object == *given => {
-            return Described {
-                code: code::EXISTS,
-                message: format!("{object} is there already"),
-                expected: String::new(),
-            };
-        }
-        (ErrorKind::NotFound, "") if object.starts_with("class ") => {
-            (code::NOT_FOUND, format!("there is no {object}"))
-        }
+        (ErrorKind::NotFound, "") if of_class => (code::NOT_FOUND, format!("there is no {object}")),
         (ErrorKind::NotFound, "parent") => (code::NOT_FOUND, format!("there is no class {given}")),
-        (ErrorKind::NotFound, _) if given.is_empty() => (code::NOT_FOUND, format!("{object} has no qdisc")),
+        (ErrorKind::NotFound, _) if err.is_given_nothing() => {
+            (code::NOT_FOUND, format!("{object} has no qdisc"))
+        }
         (ErrorKind::NotFound, _) => (code::NOT_FOUND, format!("there is no {object}")),
         (ErrorKind::Exists, "handle") => (code::EXISTS, format!("handle {given} is in use")),
         (ErrorKind::Exists, _) => (code::EXISTS, format!("{object} has a qdisc already: {given}")),
         _ => (code::UNSUPPORTED, format!("{object} takes {expected}, given {given}")),
     };
     Described { code, message, expected: expected.clone() }
+}
+
+/// As `describe`, for the errors that say their reason.
+fn described_by_reason(err: &ConfigError) -> Option<Described> {
+    let ConfigError { object, expected, given, .. } = err;
+    let (code, message) = match err.reason? {
+        Reason::RootOnly => (code::UNSUPPORTED, format!("{given} is for the root of a device")),
+        Reason::Unchangeable => (code::UNSUPPORTED, format!("{object} cannot be changed")),
+        Reason::SharedRate => (code::CONFLICT, format!("{object} cannot share: it has {given}")),
+        Reason::AlreadyThere => {
+            let message = format!("{object} is there already");
+            return Some(Described { code: code::EXISTS, message, expected: String::new() });
+        }
+        _ => return None,
+    };
+    Some(Described { code, message, expected: expected.clone() })
 }
 
 /// The word that an error is about.
@@ -161,23 +165,23 @@ fn span_of(cmd: &Said<'_>, err: &ConfigError, key: &str) -> Range<usize> {
         (_, "parent") => place(),
         (_, "handle" | "classid") => name(),
         (ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Conflict, "")
-            if err.object.starts_with("class ") =>
+            if matches!(err.object, Object::Class(Some(_))) =>
         {
             name().or_else(place)
         }
         (ErrorKind::NotFound | ErrorKind::Exists | ErrorKind::Unsupported, _) => place(),
         (_, "") => err.word.and_then(option).or_else(kind),
-        (_, key) => err.word.or_else(|| value_of(cmd, key, &err.given)).and_then(option).or_else(kind),
+        (_, key) => err.word.or_else(|| value_of(cmd, key, err)).and_then(option).or_else(kind),
     };
     said.unwrap_or_else(|| cmd.span.clone())
 }
 
-/// The index of the value that is given to `key`; of several, the one that reads as `given`.
-fn value_of(cmd: &Said<'_>, key: &str, given: &str) -> Option<usize> {
+/// The index of the value that is given to `key`; of several, the one that was given.
+fn value_of(cmd: &Said<'_>, key: &str, err: &ConfigError) -> Option<usize> {
     let param = cmd.params.iter().find(|p| p.key == key)?;
     let at = cmd.options.iter().position(|w| param.words.contains(&w.text.as_str()))?;
     let values = cmd.options.get(at + 1..).filter(|values| !param.flag && !values.is_empty());
-    Some(values.map_or(at, |values| at + 1 + values.iter().position(|w| w.text == given).unwrap_or(0)))
+    Some(values.map_or(at, |values| at + 1 + values.iter().position(|w| err.is_given(&w.text)).unwrap_or(0)))
 }
 
 /// All words that a kind knows.

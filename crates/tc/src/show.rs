@@ -27,7 +27,7 @@ use txweir_core::sched::node::{Books, Node};
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::params::Shown;
 use txweir_core::text::value::{Json, PrioMap, Show, Value, exact_of, text_of};
-use txweir_core::{Bytes, Handle, Rate};
+use txweir_core::{Bytes, Handle, Rate, Reasons};
 use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
 use crate::json::{self, Object};
@@ -395,8 +395,27 @@ fn object(place: Place, node: &Node, below: Below<'_, '_>, form: &Form) -> Strin
     }
     if form.statistics {
         o = counters(books(o, node, below), node.qdisc());
+        o = reasons(o, &queues::reasons(node, below));
     }
     o.finish()
+}
+
+/// Why packets were dropped and marked, which Linux does not tell: behind all that it does, and only reasons that have
+/// counted something.
+fn reasons(o: Object, reasons: &Reasons) -> Object {
+    let drops = reasons.each_drop().map(|(reason, n)| (reason.name(), n));
+    let marks = reasons.each_mark().map(|(reason, n)| (reason.name(), n));
+    let o = counts(o, "drop_reasons", drops);
+    counts(o, "mark_reasons", marks)
+}
+
+/// With an object of counts, if there are any.
+fn counts(o: Object, key: &str, all: impl Iterator<Item = (&'static str, u64)>) -> Object {
+    let mut all = all.peekable();
+    if all.peek().is_none() {
+        return o;
+    }
+    o.raw(key, &all.fold(Object::new(), |inner, (name, n)| inner.uint(name, n)).finish())
 }
 
 /// The counters that every qdisc has.

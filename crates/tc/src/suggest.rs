@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn mistyped_units() {
-        let rate = |w: &str| Rate::take(&mut Words::new(&[w])).is_some();
-        let time = |w: &str| Nanos::take(&mut Words::new(&[w])).is_some();
+        let rate = |w: &str| Rate::take(&mut Words::new(&[w])).is_ok();
+        let time = |w: &str| Nanos::take(&mut Words::new(&[w])).is_ok();
         for (given, meant) in [
             ("10mbitt", Some("10mbit")),
             ("10m", Some("10mbit")),
@@ -107,7 +107,7 @@ mod tests {
         ] {
             assert_eq!(value(given, rate).as_deref(), meant, "{given:?}");
         }
-        let size = |w: &str| Bytes::take(&mut Words::new(&[w])).is_some();
+        let size = |w: &str| Bytes::take(&mut Words::new(&[w])).is_ok();
         assert_eq!(value("5kbytes", size).as_deref(), Some("5kb"));
         assert_eq!(value("5mss", time).as_deref(), Some("5ms"));
         assert_eq!(value("5m", time).as_deref(), Some("5ms"));

@@ -222,6 +222,11 @@ impl Pool {
     pub fn meta_mut(&mut self, p: &Pkt) -> &mut Meta {
         &mut self.slots[p.index()].meta
     }
+    /// The metadata of the packet in this slot, to change.
+    #[inline]
+    pub(crate) fn meta_at_mut(&mut self, index: usize) -> &mut Meta {
+        &mut self.slots[index].meta
+    }
 }
 
 /// A first-in first-out list of packets: two indexes, 8 bytes.
@@ -340,9 +345,39 @@ impl List {
     }
     /// The metadata of its packets, oldest first.
     pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
-        let slot = |index: u32| pool.slots.get(index as usize);
-        core::iter::successors(slot(self.head), move |s| slot(s.next)).map(|s| &s.meta)
+        metas_from(self.head, pool)
     }
+    /// Where it ends now.
+    #[inline]
+    pub(crate) const fn end(&self) -> End {
+        End(if self.is_empty() { NIL } else { self.tail })
+    }
+    /// The metadata of the packets that were appended since it ended there, oldest first. Of it nothing was taken since.
+    pub(crate) fn metas_since<'a>(
+        &self,
+        end: End,
+        pool: &'a Pool,
+    ) -> impl Iterator<Item = &'a Meta> + use<'a> {
+        let head = pool.slots.get(end.0 as usize).map_or(self.head, |last| last.next);
+        metas_from(head, pool)
+    }
+}
+
+/// Where a `List` ended at some time: its last packet, if it had one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End(u32);
+
+impl Default for End {
+    /// That of an empty list.
+    fn default() -> Self {
+        Self(NIL)
+    }
+}
+
+/// The metadata of the packets on a list from this one on.
+fn metas_from(head: u32, pool: &Pool) -> impl Iterator<Item = &Meta> {
+    let slot = |index: u32| pool.slots.get(index as usize);
+    core::iter::successors(slot(head), move |s| slot(s.next)).map(|s| &s.meta)
 }
 
 /// A `List` whose newest packet can be taken too, in O(1).

@@ -92,9 +92,62 @@ reasons! {
     }
 }
 
+/// Packets dropped and packets marked, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reasons {
+    /// Packets dropped: the count of a [`DropReason`] is at its number.
+    pub drops: [u64; DropReason::COUNT],
+    /// Packets marked: the count of a [`MarkReason`] is at its number.
+    pub marks: [u64; MarkReason::COUNT],
+}
+
+impl Reasons {
+    /// The sums of both.
+    #[must_use]
+    pub fn plus(&self, o: &Self) -> Self {
+        Self {
+            drops: core::array::from_fn(|i| self.drops[i] + o.drops[i]),
+            marks: core::array::from_fn(|i| self.marks[i] + o.marks[i]),
+        }
+    }
+    /// The packets counted since `earlier`, which is an earlier state of the same counters.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            drops: core::array::from_fn(|i| self.drops[i] - earlier.drops[i]),
+            marks: core::array::from_fn(|i| self.marks[i] - earlier.marks[i]),
+        }
+    }
+    /// All packets dropped.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+    /// The reasons for which packets were dropped, each with its count, which is not 0.
+    pub fn each_drop(&self) -> impl Iterator<Item = (DropReason, u64)> + '_ {
+        DropReason::ALL.iter().copied().zip(self.drops).filter(|(_, n)| *n > 0)
+    }
+    /// The reasons for which packets were marked, each with its count, which is not 0.
+    pub fn each_mark(&self) -> impl Iterator<Item = (MarkReason, u64)> + '_ {
+        MarkReason::ALL.iter().copied().zip(self.marks).filter(|(_, n)| *n > 0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_are_summed_and_those_without_packets_left_out() {
+        let mut one = Reasons::default();
+        one.drops[DropReason::Purged as usize] = 3;
+        one.marks[MarkReason::Lost as usize] = 1;
+        let mut both = one.plus(&one);
+        both.drops[DropReason::Overlimit as usize] += 1;
+        assert_eq!(both.dropped(), 7);
+        assert!(both.each_drop().eq([(DropReason::Overlimit, 1), (DropReason::Purged, 6)]));
+        assert!(both.since(&one).each_mark().eq([(MarkReason::Lost, 1)]));
+        assert!(Reasons::default().each_mark().next().is_none());
+    }
 
     #[test]
     fn names_are_distinct_and_numbers_dense() {

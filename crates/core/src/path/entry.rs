@@ -94,7 +94,7 @@ pub enum Passed {
 
 /// What the hooks have made of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum HookVerdict {
     /// It goes on.
     Go,
     /// Filters dropped it.
@@ -114,9 +114,9 @@ impl<'a> Entry<'a> {
     #[inline]
     pub fn pass(&mut self, packet: &mut Packet<'_>, ways: &mut impl Ways) -> Passed {
         match self.ask_hooks(packet) {
-            Asked::Go => {}
-            Asked::Dropped => return Passed::Dropped,
-            Asked::Stolen => return Passed::Stolen,
+            HookVerdict::Go => {}
+            HookVerdict::Dropped => return Passed::Dropped,
+            HookVerdict::Stolen => return Passed::Stolen,
         }
         let asked = packet.queue_chosen.then_some(packet.meta.queue);
         let queue = ways.choose(packet.meta, asked);
@@ -130,7 +130,7 @@ impl<'a> Entry<'a> {
     }
 
     /// Asks the hooks alone.
-    pub fn ask_hooks(&mut self, packet: &mut Packet<'_>) -> Asked {
+    pub fn ask_hooks(&mut self, packet: &mut Packet<'_>) -> HookVerdict {
         let hooks = [(self.from, Way::Ingress), (self.to, Way::Egress)];
         for (side, (hooked, way)) in hooks.into_iter().enumerate() {
             let Some(Hooked { port, block }) = hooked else { continue };
@@ -154,12 +154,12 @@ impl<'a> Entry<'a> {
                 Verdict::Class(class) => packet.meta.class = class,
                 Verdict::Drop => {
                     self.counted[side].drops += u64::from(counts);
-                    return Asked::Dropped;
+                    return HookVerdict::Dropped;
                 }
-                Verdict::Stolen => return Asked::Stolen,
+                Verdict::Stolen => return HookVerdict::Stolen,
             }
         }
-        Asked::Go
+        HookVerdict::Go
     }
 
     fn run(&mut self) -> Run<'_> {

@@ -37,7 +37,7 @@ use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::detail::Detail;
 use crate::packet::meta::{Meta, Note};
-use crate::packet::reason::{DropReason, MarkReason};
+use crate::packet::reason::{DropReason, MarkReason, Reasons};
 use crate::path::device::TxQueue;
 use crate::path::dql::DqlError;
 use crate::path::select::{Cached, NoSuchQueue, Selector, Sender};
@@ -410,6 +410,12 @@ impl<F> Port<F> {
     pub fn books(&self) -> Books {
         let roots = self.paths.iter().map(|path| path.tree().root().books());
         roots.fold(Books::default(), |sum, b| sum.plus(&b))
+    }
+
+    /// The packets dropped and marked in the root's qdiscs, by reason, likewise.
+    pub fn reasons(&self) -> Reasons {
+        let roots = self.paths.iter().map(|path| path.tree().root().reasons());
+        roots.fold(Reasons::default(), |sum, reasons| sum.plus(reasons))
     }
 
     /// Counters of all queues together, those of paths that are no more included.

@@ -19,7 +19,7 @@ use crate::law::lease::{Lease, SharedRate};
 use crate::path::tree::Tree;
 use crate::sched::node::Node;
 use crate::sched::share::Share;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Name, text_of};
 
 /// A name that is in use.
@@ -166,12 +166,12 @@ fn conflict(handle: Handle, share: &Share<'_>, rate: Rate, burst: Bytes) -> Conf
         format!("rate {} and a bucket of {} bytes", text_of(&rate), burst.0)
     };
     let object = match share.minor {
-        0 => format!("qdisc {handle}"),
-        minor => format!("class {}", Handle::new(handle.major(), minor)),
+        0 => Object::Qdisc(Some(handle)),
+        minor => Object::Class(Some(Handle::new(handle.major(), minor))),
     };
     let expected = format!("{}, as others have that share {}", said(rate, burst), share.name.as_str());
     let err = ConfigError::new(ErrorKind::Conflict, object, expected, said(share.rate, share.burst));
-    err.key("shared").hint("change all of them in one step, or take another name")
+    err.key("shared").reason(Reason::SharedRate).hint("change all of them in one step, or take another name")
 }
 
 fn each(tree: &Tree, f: &mut dyn FnMut(Handle, Share<'_>)) {

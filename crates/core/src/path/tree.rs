@@ -25,14 +25,14 @@ use crate::sched::cx::Cx;
 use crate::sched::erased::Qdisc;
 use crate::sched::node::{Class, Node};
 use crate::sched::stab::{SizeTable, Stab};
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Words, exact_of};
 
 /// The first handle given out to qdiscs that were added without one, as in the reference.
 pub(crate) const AUTO_MAJOR: u16 = 0x8001;
 
 /// Does something to the classes of a qdisc, given the name of the class that it is about.
-type OnClasses<'a> = &'a mut dyn FnMut(&str, &mut dyn UserClasses, &mut Cx) -> Result<(), ConfigError>;
+type OnClasses<'a> = &'a mut dyn FnMut(Object, &mut dyn UserClasses, &mut Cx) -> Result<(), ConfigError>;
 
 /// A tree of qdiscs. There is always a root; the default one has no handle.
 #[derive(Debug)]
@@ -237,11 +237,12 @@ impl Tree {
         let (node, _) = self.at_mut(parent)?;
         let present = node.qdisc().spec().kind;
         if node.handle().is_none() {
-            let err = ConfigError::new(ErrorKind::NotFound, place_name(parent), "a qdisc that was added", "");
+            let err =
+                ConfigError::new(ErrorKind::NotFound, Object::place(parent), "a qdisc that was added", "");
             return Err(err.hint("the default qdisc cannot be changed: add one"));
         }
         if let Some(given) = kind_name.filter(|k| *k != present) {
-            let object = format!("qdisc {}", node.handle());
+            let object = Object::Qdisc(Some(node.handle()));
             let err = ConfigError::new(ErrorKind::Conflict, object, format!("its kind, {present}"), given);
             return Err(err.hint("a change keeps the kind: use replace"));
         }
@@ -264,7 +265,8 @@ impl Tree {
         let parent = self.named(parent);
         let (node, _) = self.at_mut(parent)?;
         if node.handle().is_none() {
-            let err = ConfigError::new(ErrorKind::NotFound, place_name(parent), "a qdisc that was added", "");
+            let err =
+                ConfigError::new(ErrorKind::NotFound, Object::place(parent), "a qdisc that was added", "");
             return Err(err.hint("the default qdisc has no size table: add one"));
         }
         let mine = node.handle();
@@ -285,7 +287,7 @@ impl Tree {
         if let (Some(other), Some(_)) = (other, stab) {
             let expected = "at most one size table from the root to a leaf";
             let given = format!("a second one, beside that of qdisc {other}");
-            let object = format!("qdisc {mine}");
+            let object = Object::Qdisc(Some(mine));
             let err = ConfigError::new(ErrorKind::Conflict, object, expected, given).key("stab");
             return Err(err.hint("the last one would win, and charge those above sizes that are not theirs"));
         }
@@ -306,7 +308,7 @@ impl Tree {
         if node.handle().is_none() {
             return Err(ConfigError::new(
                 ErrorKind::NotFound,
-                place_name(parent),
+                Object::place(parent),
                 "a qdisc that was added",
                 "",
             ));
@@ -361,17 +363,19 @@ impl Tree {
         let (node, depth) = self.at_mut(parent)?;
         let present = node.handle();
         if !over && !present.is_none() {
-            let err = ConfigError::new(ErrorKind::Exists, place_name(parent), "no qdisc there yet", present);
+            let err =
+                ConfigError::new(ErrorKind::Exists, Object::place(parent), "no qdisc there yet", present);
             return Err(err.hint("use replace, or delete it first"));
         }
         let spec = kind(kind_name)?;
         if depth + 1 >= DEPTH_MAX && spec.flags.classful {
             let expected = format!("at most {DEPTH_MAX} levels of qdiscs");
-            return Err(ConfigError::new(ErrorKind::Unsupported, place_name(parent), expected, kind_name));
+            return Err(ConfigError::new(ErrorKind::Unsupported, Object::place(parent), expected, kind_name));
         }
         if spec.root_only && parent != Handle::ROOT {
-            let err =
-                ConfigError::new(ErrorKind::Unsupported, place_name(parent), "root", kind_name).key("parent");
+            let err = ConfigError::new(ErrorKind::Unsupported, Object::place(parent), "root", kind_name)
+                .key("parent")
+                .reason(Reason::RootOnly);
             return Err(err.hint(format!("the classes of {kind_name} are the device's transmit queues")));
         }
         let handle = self.free_handle(handle, parent)?;
@@ -392,19 +396,25 @@ impl Tree {
         let taken = |major: u16| used.contains(&major);
         if let Some(h) = asked.filter(|h| h.major() != 0) {
             if h.minor() != 0 || h == Handle::ROOT {
-                let err = ConfigError::new(ErrorKind::BadValue, "qdisc", "a qdisc handle, minor 0", h)
-                    .key("handle");
+                let err =
+                    ConfigError::new(ErrorKind::BadValue, Object::Qdisc(None), "a qdisc handle, minor 0", h)
+                        .key("handle");
                 return Err(err.hint(format!("did you mean {}?", h.qdisc())));
             }
             if taken(h.major()) {
-                let err =
-                    ConfigError::new(ErrorKind::Exists, "qdisc", "a handle not in use", h).key("handle");
+                let err = ConfigError::new(ErrorKind::Exists, Object::Qdisc(None), "a handle not in use", h)
+                    .key("handle");
                 return Err(err);
             }
             return Ok(h);
         }
         (AUTO_MAJOR..u16::MAX).find(|m| !taken(*m)).map(|m| Handle::new(m, 0)).ok_or_else(|| {
-            ConfigError::new(ErrorKind::Exists, "qdisc", "a free handle from 8001: to fffe:", "none")
+            ConfigError::new(
+                ErrorKind::Exists,
+                Object::Qdisc(None),
+                "a free handle from 8001: to fffe:",
+                "none",
+            )
         })
     }
 
@@ -417,7 +427,7 @@ impl Tree {
             }
         });
         found.ok_or_else(|| {
-            ConfigError::new(ErrorKind::NotFound, format!("qdisc {handle}"), "a qdisc of this tree", handle)
+            ConfigError::new(ErrorKind::NotFound, Object::Qdisc(Some(handle)), "a qdisc of this tree", handle)
         })
     }
 
@@ -429,7 +439,7 @@ impl Tree {
             return Err(self.no_place(parent));
         }
         find(&mut self.root, Handle::ROOT, parent, 0).ok_or_else(|| {
-            ConfigError::new(ErrorKind::NotFound, "qdisc", "root or a class that exists", parent)
+            ConfigError::new(ErrorKind::NotFound, Object::Qdisc(None), "root or a class that exists", parent)
         })
     }
 
@@ -437,7 +447,8 @@ impl Tree {
     fn no_place(&self, parent: Handle) -> ConfigError {
         if self.has_class(parent) {
             let expected = "a class without classes below";
-            return ConfigError::new(ErrorKind::Conflict, "qdisc", expected, parent).key("parent");
+            return ConfigError::new(ErrorKind::Conflict, Object::Qdisc(None), expected, parent)
+                .key("parent");
         }
         let (mut have, mut more) = (String::new(), 0);
         self.visit(&mut |place, _| match place.parent {
@@ -449,8 +460,9 @@ impl Tree {
                 have.push_str(&class.to_string());
             }
         });
-        let err = ConfigError::new(ErrorKind::NotFound, "qdisc", "root or a class that exists", parent)
-            .key("parent");
+        let err =
+            ConfigError::new(ErrorKind::NotFound, Object::Qdisc(None), "root or a class that exists", parent)
+                .key("parent");
         match (have.as_str(), more) {
             ("", _) => err.hint("there are no classes"),
             (have, 0) => err.hint(format!("there are: {have}")),
@@ -464,10 +476,6 @@ fn options_of(qdisc: &dyn Qdisc) -> String {
     let mut all = String::new();
     qdisc.options(&mut |s| all.push_str(&format!("{} {} ", s.param.key, exact_of(s.value))));
     all
-}
-
-fn place_name(parent: Handle) -> String {
-    if parent == Handle::ROOT { "root".into() } else { format!("class {parent}") }
 }
 
 fn find(node: &mut Node, here: Handle, parent: Handle, depth: usize) -> Option<(&mut Node, usize)> {

@@ -21,7 +21,7 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// The standing delay that is acceptable on the Internet: 5 ms (RFC 8289 section 4.3).
 pub const TARGET: Ticks = Ticks::span(Nanos::from_millis(5));
@@ -75,7 +75,7 @@ pub(super) fn interval_in_range(interval: &Ticks) -> bool {
 
 /// The law's parameters; `resolve` has already found them good.
 pub(super) fn law_params(
-    kind: &str,
+    kind: &'static str,
     [target, interval]: [Ticks; 2],
     ce_threshold: Option<Ticks>,
     ecn: bool,
@@ -84,7 +84,14 @@ pub(super) fn law_params(
     CodelParams::new(target.as_nanos(), interval.as_nanos(), env.frame_max())
         .map(|p| p.with_ecn(ecn).with_ce_threshold(ce_threshold.map(Ticks::as_nanos)))
         .map(|p| p.with_strict_linux(env.strict_linux))
-        .map_err(|e| ConfigError::new(ErrorKind::OutOfRange, kind, "times that the law's clock can hold", e))
+        .map_err(|e| {
+            ConfigError::new(
+                ErrorKind::OutOfRange,
+                Object::Kind(kind),
+                "times that the law's clock can hold",
+                e,
+            )
+        })
 }
 
 /// Takes packets until the law delivers one. `pop` gives the next one with the backlog it leaves behind.

@@ -30,7 +30,7 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
 use crate::sched::node::{Class, Passed};
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::stats::Counter;
 
 crate::params! {
@@ -139,7 +139,7 @@ impl Classful for Drr {
 
     fn resolve_class(
         &self,
-        name: &str,
+        class: Object,
         _at: ClassAt,
         cfg: &mut ClassConfig,
         old: Option<&ClassConfig>,
@@ -147,7 +147,7 @@ impl Classful for Drr {
     ) -> Result<(), ConfigError> {
         if old.is_none() && self.free.is_empty() && self.classes.len() >= Round::MEMBERS_MAX {
             let expected = alloc::format!("at most {} classes", Round::MEMBERS_MAX);
-            return Err(ConfigError::new(ErrorKind::OutOfRange, name, expected, "one more"));
+            return Err(ConfigError::new(ErrorKind::OutOfRange, class, expected, "one more"));
         }
         cfg.quantum = Bytes(quantum(cfg).into());
         Ok(())

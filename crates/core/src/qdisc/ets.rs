@@ -31,8 +31,8 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
-use crate::text::value::{Json, PrioMap, Show, Value, Words};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
+use crate::text::value::{Json, PrioMap, Refusal, Show, Value, Words};
 
 crate::params! {
     /// Parameters of ets.
@@ -81,17 +81,16 @@ impl Show for Quanta {
 impl Value for Quanta {
     const EXPECTED: &'static str = "numbers of bytes, at least 1, one for each band";
     /// Takes words while they are numbers.
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let mut quanta = Vec::new();
         while let Some(quantum) = words.peek().and_then(|w| w.parse().ok()) {
             if quantum == 0 {
-                words.refuse(ErrorKind::OutOfRange, "at least 1 byte for each band", None);
-                return None;
+                return Err(Refusal::because(ErrorKind::OutOfRange, "at least 1 byte for each band", None));
             }
             quanta.push(quantum);
             words.take();
         }
-        (!quanta.is_empty()).then_some(Self(quanta))
+        if quanta.is_empty() { Err(Refusal::NotSuch) } else { Ok(Self(quanta)) }
     }
 }
 
@@ -142,14 +141,14 @@ impl Show for BandMap {
 impl Value for BandMap {
     const EXPECTED: &'static str = PrioMap::EXPECTED;
     /// Takes words while they are numbers, at most 16.
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let mut bands = Vec::new();
         while bands.len() < 16 {
             let Some(band) = words.peek().and_then(|w| w.parse().ok()) else { break };
             bands.push(band);
             words.take();
         }
-        (!bands.is_empty()).then(|| Self::new(&bands))
+        if bands.is_empty() { Err(Refusal::NotSuch) } else { Ok(Self::new(&bands)) }
     }
 }
 
@@ -188,9 +187,12 @@ impl Discipline for Ets {
         let said = strict as usize + cfg.quanta.0.len();
         if cfg.bands.is_none() && cfg.strict.is_none() && !cfg.quanta.is_set() {
             let expected = "at least one of bands, strict and quanta";
-            return Err(ConfigError::new(ErrorKind::Missing, Self::KIND, expected, "").key("bands"));
+            return Err(
+                ConfigError::new(ErrorKind::Missing, Object::Kind(Self::KIND), expected, "").key("bands")
+            );
         }
-        let error = |kind, expected, given: usize| ConfigError::new(kind, Self::KIND, expected, given);
+        let error =
+            |kind, expected, given: usize| ConfigError::new(kind, Object::Kind(Self::KIND), expected, given);
         let bands = cfg.bands.unwrap_or(said as u32);
         if said > bands as usize {
             let expected = format!("at least {said}, for those that are strict or have a quantum");
@@ -198,7 +200,8 @@ impl Discipline for Ets {
         }
         if !(1..=BANDS_MAX).contains(&bands) {
             let expected = "1 to 16 bands, strict ones and those with a quantum together".into();
-            return Err(error(ErrorKind::OutOfRange, expected, said).key("quanta"));
+            let err = error(ErrorKind::OutOfRange, expected, said).key("quanta");
+            return Err(if bands > BANDS_MAX { err.reason(Reason::TooMany) } else { err });
         }
         if let Some(bad) = cfg.priomap.given().iter().find(|b| u32::from(**b) >= bands) {
             let expected = format!("bands 0 to {}", bands - 1);
@@ -352,7 +355,7 @@ impl Classful for Ets {
 
     fn resolve_class(
         &self,
-        name: &str,
+        class: Object,
         _at: ClassAt,
         cfg: &mut ClassConfig,
         old: Option<&ClassConfig>,
@@ -360,7 +363,7 @@ impl Classful for Ets {
     ) -> Result<(), ConfigError> {
         if let (Some(quantum), Some(ClassConfig { quantum: None })) = (cfg.quantum, old) {
             let err =
-                ConfigError::new(ErrorKind::Conflict, name, "none: a strict band has no quantum", quantum);
+                ConfigError::new(ErrorKind::Conflict, class, "none: a strict band has no quantum", quantum);
             return Err(err.key("quantum"));
         }
         cfg.quantum = cfg.quantum.map(quantum_in_range);

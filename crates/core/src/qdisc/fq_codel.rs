@@ -35,7 +35,7 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered, FlowShown};
 use crate::sched::erased::Qdisc;
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 crate::params! {
     /// Parameters of fq_codel.
@@ -175,7 +175,8 @@ impl Discipline for FqCodel {
     fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
         if let Some(old) = old.filter(|old| old.flows != cfg.flows) {
             let expected = format!("{}, as it is (it cannot change while running)", old.flows);
-            return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, cfg.flows).key("flows"));
+            return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, cfg.flows)
+                .key("flows"));
         }
         // A frame above the upper bound would make a default that cannot be said.
         cfg.quantum = cfg.quantum.clamp(256, 1 << 20);

@@ -35,7 +35,7 @@ use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
 use crate::sched::share::Share;
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::stats::Counter;
 use crate::text::value::{Hex, Name};
 
@@ -162,7 +162,8 @@ impl Discipline for Htb {
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         if cfg.offload {
-            let err = ConfigError::new(ErrorKind::Unsupported, Self::KIND, "no offload", "offload");
+            let err =
+                ConfigError::new(ErrorKind::Unsupported, Object::Kind(Self::KIND), "no offload", "offload");
             return Err(err.key("offload").hint("there is no hardware here that could shape: leave it out"));
         }
         cfg.r2q = cfg.r2q.max(1);
@@ -407,8 +408,8 @@ fn wake_by(wake: &mut Option<(Instant, WakeReason)>, t: Instant, why: WakeReason
     }
 }
 
-fn conflict(name: &str, expected: impl alloc::string::ToString, given: &str) -> ConfigError {
-    ConfigError::new(ErrorKind::Conflict, name, expected, given)
+fn conflict(class: Object, expected: impl alloc::string::ToString, given: &str) -> ConfigError {
+    ConfigError::new(ErrorKind::Conflict, class, expected, given)
 }
 
 impl Classful for Htb {
@@ -427,9 +428,9 @@ impl Classful for Htb {
     ];
     const CLASS_CHANGE: ChangeRule = ChangeRule::Replace;
 
-    fn complete_class(name: &str, cfg: &mut ClassConfig, _env: &Env) -> Result<(), ConfigError> {
+    fn complete_class(class: Object, cfg: &mut ClassConfig, _env: &Env) -> Result<(), ConfigError> {
         if cfg.rate.0 == 0 {
-            return Err(ConfigError::new(ErrorKind::Missing, name, "a rate, at least 8bit", "").key("rate"));
+            return Err(ConfigError::new(ErrorKind::Missing, class, "a rate, at least 8bit", "").key("rate"));
         }
         if cfg.ceil == Some(Rate(0)) {
             cfg.ceil = None;
@@ -442,7 +443,7 @@ impl Classful for Htb {
     }
     fn resolve_class(
         &self,
-        name: &str,
+        class: Object,
         at: ClassAt,
         cfg: &mut ClassConfig,
         old: Option<&ClassConfig>,
@@ -454,7 +455,7 @@ impl Classful for Htb {
             let asked = parent.map_or(0, |_| at.parent);
             if here != asked {
                 let expected = format!("below class {here:x}, where it is");
-                let err = conflict(name, expected, &format!("{asked:x}")).key("parent");
+                let err = conflict(class, expected, &format!("{asked:x}")).key("parent");
                 return Err(err.hint("a class cannot be moved: delete it, and add it there"));
             }
             if self.law.slot(at.minor).is_some_and(|i| !self.law.is_leaf(i)) {
@@ -465,11 +466,11 @@ impl Classful for Htb {
         }
         if self.law.is_full() {
             let expected = format!("at most {CLASSES_MAX} classes");
-            return Err(ConfigError::new(ErrorKind::OutOfRange, name, expected, "one more"));
+            return Err(ConfigError::new(ErrorKind::OutOfRange, class, expected, "one more"));
         }
         if parent.is_some_and(|p| self.law.is_deepest(p)) {
             let expected = format!("at most {LEVELS} levels of classes");
-            return Err(ConfigError::new(ErrorKind::Unsupported, name, expected, "one more").key("parent"));
+            return Err(ConfigError::new(ErrorKind::Unsupported, class, expected, "one more").key("parent"));
         }
         Ok(())
     }
@@ -499,11 +500,11 @@ impl Classful for Htb {
             self.configs[slot] = cfg;
         }
     }
-    fn may_delete(&self, name: &str, minor: u16) -> Result<(), ConfigError> {
+    fn may_delete(&self, class: Object, minor: u16) -> Result<(), ConfigError> {
         match self.law.slot(minor) {
             Some(i) if !self.law.is_leaf(i) => {
                 let below = self.law.children(i).len();
-                let err = conflict(name, "a class without classes below", &format!("{below} of them"));
+                let err = conflict(class, "a class without classes below", &format!("{below} of them"));
                 Err(err.hint("delete those first"))
             }
             _ => Ok(()),

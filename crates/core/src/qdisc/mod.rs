@@ -27,7 +27,7 @@ pub mod tbf;
 pub mod turns;
 
 use crate::sched::spec::Spec;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Every kind, in alphabetical order.
 pub static KINDS: &[&Spec] = &[
@@ -64,6 +64,6 @@ pub fn kind(name: &str) -> Result<&'static Spec, ConfigError> {
             known.push_str(if i > 0 { ", " } else { "" });
             known.push_str(s.kind);
         }
-        ConfigError::new(ErrorKind::UnknownKind, "qdisc", known, name)
+        ConfigError::new(ErrorKind::UnknownKind, Object::Qdisc(None), known, name)
     })
 }

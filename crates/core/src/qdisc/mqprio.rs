@@ -30,9 +30,9 @@ use crate::sched::node::Node;
 use crate::sched::schedule::{ClassConfig, LineConfig, Service};
 use crate::sched::spec::Flags;
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Params, apply};
-use crate::text::value::{Json, PrioMap, Show, Value, Words, exact_of, text_of};
+use crate::text::value::{Json, PrioMap, Refusal, Show, Value, Words, exact_of, text_of};
 
 /// Its word.
 pub(crate) const KIND: &str = Mqprio::KIND;
@@ -105,7 +105,7 @@ impl Config {
     fn check(&self, env: &Env) -> Result<(), ConfigError> {
         let num_tc = self.num_tc as usize;
         let bad = |kind, key: &str, expected: &dyn core::fmt::Display, given: &dyn core::fmt::Display| {
-            Err(ConfigError::new(kind, Mqprio::KIND, expected, given).key(key))
+            Err(ConfigError::new(kind, Object::Kind(Mqprio::KIND), expected, given).key(key))
         };
         if let Some((priority, tc)) =
             self.map.0.iter().enumerate().find(|(_, tc)| usize::from(**tc) >= num_tc)
@@ -152,13 +152,14 @@ impl Config {
         let caps = Caps { queues: env.queues, offload: env.offload };
         let rate = env.link_rate.unwrap_or(Rate(u64::MAX));
         let err = self.line(env.queues).check(&caps, rate);
-        err.map_err(|err| ConfigError { object: KIND.into(), ..err })
+        err.map_err(|err| ConfigError { object: Object::Kind(KIND), ..err })
     }
 
     /// The device does it: what it must be able to do.
     fn check_offload(&self, env: &Env) -> Result<(), ConfigError> {
         let cannot = |key: &str, expected: &str, given: &dyn core::fmt::Display| {
-            let err = ConfigError::new(ErrorKind::Unsupported, Mqprio::KIND, expected, given).key(key);
+            let err = ConfigError::new(ErrorKind::Unsupported, Object::Kind(Mqprio::KIND), expected, given)
+                .key(key);
             Err(err.hint("hw 0 serves the queues in turn, on any device"))
         };
         let offload = &env.offload;
@@ -199,7 +200,8 @@ impl Config {
     /// Every class has queues that are there, and no two share one.
     fn check_queues(&self, env: &Env) -> Result<(), ConfigError> {
         let bad = |expected: &dyn core::fmt::Display, given: &dyn core::fmt::Display| {
-            Err(ConfigError::new(ErrorKind::OutOfRange, Mqprio::KIND, expected, given).key("queues"))
+            Err(ConfigError::new(ErrorKind::OutOfRange, Object::Kind(Mqprio::KIND), expected, given)
+                .key("queues"))
         };
         for tc in 0..self.num_tc as usize {
             let range = self.queues.0.get(tc).copied().unwrap_or_default();
@@ -272,7 +274,9 @@ impl Discipline for Mqprio {
                 return Ok(());
             }
             let expected = "what it was made with";
-            let err = ConfigError::new(ErrorKind::Unsupported, Self::KIND, expected, "a change");
+            let err =
+                ConfigError::new(ErrorKind::Unsupported, Object::Kind(Self::KIND), expected, "a change")
+                    .reason(Reason::Unchangeable);
             return Err(err.hint("delete it and add it anew"));
         }
         several_queues(Self::KIND, env)?;
@@ -294,15 +298,18 @@ impl Discipline for Mqprio {
 }
 
 /// Reads words while `one` takes them, at most as many as there are traffic classes; `None` if not even the first.
-fn several<T>(words: &mut Words<'_>, one: impl Fn(&mut Words<'_>) -> Option<T>) -> Option<Vec<T>> {
+fn several<T>(
+    words: &mut Words<'_>,
+    one: impl Fn(&mut Words<'_>) -> Result<T, Refusal>,
+) -> Result<Vec<T>, Refusal> {
     let mut all = Vec::new();
     while all.len() <= CLASSES_MAX {
         let mut ahead = words.clone();
-        let Some(value) = one(&mut ahead) else { break };
+        let Ok(value) = one(&mut ahead) else { break };
         all.push(value);
         *words = ahead;
     }
-    (!all.is_empty() && all.len() <= CLASSES_MAX).then_some(all)
+    if all.is_empty() || all.len() > CLASSES_MAX { Err(Refusal::NotSuch) } else { Ok(all) }
 }
 
 fn spaced<T>(
@@ -350,12 +357,14 @@ impl Show for Ranges {
 
 impl Value for Ranges {
     const EXPECTED: &'static str = "up to 16 ranges of queues, COUNT@OFFSET (2@0 2@2 1@4)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let one = |words: &mut Words<'_>| {
-            let (count, offset) = words.take()?.split_once('@')?;
+            let (count, offset) = words.value()?.split_once('@').ok_or(Refusal::NotSuch)?;
             let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-            (digits(count) && digits(offset)).then_some(())?;
-            Some(Range { count: count.parse().ok()?, offset: offset.parse().ok()? })
+            if !(digits(count) && digits(offset)) {
+                return Err(Refusal::NotSuch);
+            }
+            Ok(Range { count: count.parse()?, offset: offset.parse()? })
         };
         several(words, one).map(Self)
     }
@@ -382,7 +391,7 @@ impl Show for Rates {
 
 impl Value for Rates {
     const EXPECTED: &'static str = "up to 16 rates (1gbit 2gbit)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         several(words, Rate::take).map(Self)
     }
 }
@@ -405,11 +414,11 @@ impl Show for Preemption {
 
 impl Value for Preemption {
     const EXPECTED: &'static str = "up to 16 letters, E or P (E E P)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let one = |words: &mut Words<'_>| match words.take()? {
-            "E" => Some(false),
-            "P" => Some(true),
-            _ => None,
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        let one = |words: &mut Words<'_>| match words.value()? {
+            "E" => Ok(false),
+            "P" => Ok(true),
+            _ => Err(Refusal::NotSuch),
         };
         several(words, one).map(Self)
     }
@@ -442,11 +451,11 @@ macro_rules! two_words {
 
         impl Value for $name {
             const EXPECTED: &'static str = concat!($a, " or ", $b);
-            fn take(words: &mut Words<'_>) -> Option<Self> {
-                match words.take()? {
-                    $a => Some(Self::$first),
-                    $b => Some(Self::$second),
-                    _ => None,
+            fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+                match words.value()? {
+                    $a => Ok(Self::$first),
+                    $b => Ok(Self::$second),
+                    _ => Err(Refusal::NotSuch),
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::qdisc::leaf;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 crate::params! {
     /// Parameters of multiq: it has none, its classes are the device's transmit queues.
@@ -51,10 +51,10 @@ impl Discipline for Multiq {
 }
 
 /// Refuses a device with one transmit queue.
-pub(crate) fn several_queues(kind: &str, env: &Env) -> Result<(), ConfigError> {
+pub(crate) fn several_queues(kind: &'static str, env: &Env) -> Result<(), ConfigError> {
     if env.queues > 1 {
         return Ok(());
     }
     let expected = "a device with several transmit queues";
-    Err(ConfigError::new(ErrorKind::Unsupported, kind, expected, "one queue"))
+    Err(ConfigError::new(ErrorKind::Unsupported, Object::Kind(kind), expected, "one queue"))
 }

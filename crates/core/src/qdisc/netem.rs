@@ -31,7 +31,7 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::Class;
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot, SlotGap};
 
 crate::params! {
@@ -231,7 +231,7 @@ impl Discipline for Netem {
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         let conflict = |key: &str, expected: &str, given: &str| {
-            Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, given).key(key))
+            Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, given).key(key))
         };
         let delay = cfg.delay.map_or(0, |d| in_grains(d.time));
         let jitter = cfg.delay.map_or(0, |d| in_grains(d.jitter));

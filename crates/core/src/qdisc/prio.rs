@@ -30,7 +30,7 @@ use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::erased::Qdisc;
 use crate::sched::node::{Class, Peek};
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::PrioMap;
 
 crate::params! {
@@ -71,7 +71,8 @@ impl Discipline for Prio {
             None => Ok(()),
             Some(bad) => {
                 let expected = alloc::format!("bands 0 to {}", cfg.bands - 1);
-                Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, bad).key("priomap"))
+                Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, bad)
+                    .key("priomap"))
             }
         }
     }

@@ -31,8 +31,8 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
-use crate::text::value::{Json, Show, Value, Words, exact_of};
+use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::value::{Json, Refusal, Show, Value, Words, exact_of};
 
 crate::params! {
     /// Parameters of red.
@@ -79,13 +79,14 @@ impl Show for Qevent {
 
 impl Value for Qevent {
     const EXPECTED: &'static str = "early_drop or mark, then block and its number";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let named = matches!(words.take(), Some("early_drop" | "mark")) && words.take() == Some("block");
         if named && words.take().is_some_and(|n| n.parse::<u32>().is_ok_and(|n| n > 0)) {
             let hint = "early drops and marks are counted; act on them with a filter behind the queue";
-            words.refuse(ErrorKind::Unsupported, "no qevent: red hands no packets to filters", Some(hint));
+            let expected = "no qevent: red hands no packets to filters";
+            return Err(Refusal::because(ErrorKind::Unsupported, expected, Some(hint)));
         }
-        None
+        Err(Refusal::NotSuch)
     }
 }
 
@@ -137,7 +138,7 @@ fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
             "max" => exact_of(&cfg.max),
             _ => exact_of(&cfg.probability),
         };
-        ConfigError::new(kind, Red::KIND, e, given).key(key)
+        ConfigError::new(kind, Object::Kind(Red::KIND), e, given).key(key)
     };
     let (min, max, avpkt) = (bits32(cfg.min), bits32(cfg.max), bits32(cfg.avpkt));
     let wlog =
@@ -182,7 +183,7 @@ impl Discipline for Red {
             ("avpkt", cfg.avpkt, "a size, that of an average packet"),
         ] {
             if size.0 == 0 {
-                return Err(ConfigError::new(ErrorKind::Missing, Self::KIND, what, "").key(key));
+                return Err(ConfigError::new(ErrorKind::Missing, Object::Kind(Self::KIND), what, "").key(key));
             }
         }
         // The defaults of tc-red(8).
@@ -202,7 +203,8 @@ impl Discipline for Red {
         let params = law(cfg)?;
         if cfg.nodrop && !cfg.ecn {
             let expected = "ecn with it: without marks every packet would pass";
-            return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, "nodrop").key("nodrop"));
+            return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, "nodrop")
+                .key("nodrop"));
         }
         cfg.probability = Probability(params.probability().into());
         Ok(())

@@ -36,7 +36,7 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::sched::spec::Flags;
 use crate::text::error::ConfigError;
-use crate::text::value::{Json, Show, Value, Words};
+use crate::text::value::{Json, Refusal, Show, Value, Words};
 
 /// What happens when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,11 +61,11 @@ impl Show for Profile {
 
 impl Value for Profile {
     const EXPECTED: &'static str = "df2013 or df2017";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        match words.take()? {
-            "df2013" => Some(Self::Df2013),
-            "df2017" => Some(Self::Df2017),
-            _ => None,
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        match words.value()? {
+            "df2013" => Ok(Self::Df2013),
+            "df2017" => Ok(Self::Df2017),
+            _ => Err(Refusal::NotSuch),
         }
     }
 }
@@ -102,7 +102,7 @@ impl Show for ByteLimit {
 
 impl Value for ByteLimit {
     const EXPECTED: &'static str = Bytes::EXPECTED;
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         Bytes::take(words).map(Self::Given)
     }
 }

@@ -37,8 +37,8 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered, FlowShown};
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
-use crate::text::value::{Json, Show, Value, Words};
+use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::value::{Json, Refusal, Show, Value, Words};
 use flows::Flows;
 use red::Red;
 
@@ -133,8 +133,8 @@ impl Show for Seconds {
 
 impl Value for Seconds {
     const EXPECTED: &'static str = "a whole number of seconds";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        words.take()?.parse().ok().map(Self)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        Ok(Self(words.value()?.parse()?))
     }
 }
 
@@ -178,14 +178,15 @@ impl Discipline for Sfq {
             if limit.0 < 2 {
                 let given = format!("{} x {}", cfg.depth, cfg.flows);
                 let expected = "depth x flows of at least 2 packets, as the limit must be";
-                return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, given).key("limit"));
+                return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, given)
+                    .key("limit"));
             }
         }
         red::resolve(cfg)?;
         if old.is_some_and(|old| old != cfg) {
             let err = ConfigError::new(
                 ErrorKind::Conflict,
-                Self::KIND,
+                Object::Kind(Self::KIND),
                 "no change while it runs",
                 "another option",
             );

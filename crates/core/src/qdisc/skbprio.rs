@@ -23,7 +23,7 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, FlowShown};
 use crate::sched::spec::Flags;
-use crate::text::value::{Show, Value, Words};
+use crate::text::value::{Refusal, Show, Value, Words};
 
 /// A number of packets that tc reads and prints without its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Show for Limit {
 
 impl Value for Limit {
     const EXPECTED: &'static str = Packets::EXPECTED;
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         Packets::take(words).map(|p| Self(p.0))
     }
 }

@@ -32,7 +32,7 @@ use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
 use crate::sched::share::Share;
 use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::{Name, Words};
 
 crate::params! {
@@ -152,7 +152,7 @@ impl Discipline for Tbf {
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         let missing = |key: &str, expected: &str| {
-            Err(ConfigError::new(ErrorKind::Missing, Self::KIND, expected, "").key(key))
+            Err(ConfigError::new(ErrorKind::Missing, Object::Kind(Self::KIND), expected, "").key(key))
         };
         if cfg.rate.0 == 0 {
             return missing("rate", "a rate");
@@ -164,9 +164,8 @@ impl Discipline for Tbf {
             if peak <= cfg.rate {
                 let expected = format!("more than rate, {} bit/s", cfg.rate.bits());
                 let given = format!("{} bit/s", peak.bits());
-                return Err(
-                    ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, given).key("peakrate")
-                );
+                return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, given)
+                    .key("peakrate"));
             }
             if cfg.mtu.is_none() {
                 return missing("mtu", "a size of at least one frame, because peakrate is given");
@@ -175,7 +174,12 @@ impl Discipline for Tbf {
         cfg.limit = match (cfg.limit, cfg.latency.take()) {
             (Some(_), Some(_)) => {
                 let expected = "either limit or latency";
-                return Err(ConfigError::new(ErrorKind::Conflict, Self::KIND, expected, "both"));
+                return Err(ConfigError::new(
+                    ErrorKind::Conflict,
+                    Object::Kind(Self::KIND),
+                    expected,
+                    "both",
+                ));
             }
             (None, None) => return missing("limit", "either limit or latency"),
             (limit, None) => limit,

@@ -10,7 +10,7 @@ use crate::base::tally::Tally;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node};
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Param, Params, Shown, apply};
 use crate::text::stats::Counter;
 use crate::text::value::Words;
@@ -43,7 +43,7 @@ impl ClassSpec {
                 let mut cfg = D::Class::defaults(env);
                 words.know_link_rate(env.link_rate);
                 apply(&mut cfg, D::KIND, words)?;
-                D::complete_class(D::KIND, &mut cfg, env)
+                D::complete_class(Object::Kind(D::KIND), &mut cfg, env)
             },
             defaults: |env, f| D::Class::defaults(env).visit(f),
         }
@@ -125,7 +125,7 @@ pub trait Classful: Discipline {
     const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
 
     /// Brings the parameters of a class by themselves to one form, and refuses those that lack something.
-    fn complete_class(_name: &str, _cfg: &mut Self::Class, _env: &Env) -> Result<(), ConfigError> {
+    fn complete_class(_class: Object, _cfg: &mut Self::Class, _env: &Env) -> Result<(), ConfigError> {
         Ok(())
     }
     /// Brings parameters to one form, and refuses what cannot be: an impossible place, parameters that contradict each
@@ -133,7 +133,7 @@ pub trait Classful: Discipline {
     /// for a new class; `name` is the class, for errors. After it nothing can fail.
     fn resolve_class(
         &self,
-        name: &str,
+        class: Object,
         at: ClassAt,
         cfg: &mut Self::Class,
         old: Option<&Self::Class>,
@@ -144,7 +144,7 @@ pub trait Classful: Discipline {
     /// Gives a class that is there new parameters.
     fn change_class(&mut self, minor: u16, cfg: Self::Class, env: &Env, cx: &mut Cx);
     /// Refuses to delete a class that others need.
-    fn may_delete(&self, _name: &str, _minor: u16) -> Result<(), ConfigError> {
+    fn may_delete(&self, _class: Object, _minor: u16) -> Result<(), ConfigError> {
         Ok(())
     }
     /// Deletes a class that is there; what waits in it is dropped.
@@ -168,7 +168,7 @@ pub trait UserClasses {
     /// Adds a class that is not there yet, all or nothing. `name` is the class, for errors.
     fn add(
         &mut self,
-        name: &str,
+        class: Object,
         at: ClassAt,
         words: &mut Words<'_>,
         env: &Env,
@@ -177,7 +177,7 @@ pub trait UserClasses {
     /// Changes a class, all or nothing; `parent`, if given, must be the class above it.
     fn change(
         &mut self,
-        name: &str,
+        class: Object,
         minor: u16,
         parent: Option<u16>,
         words: &mut Words<'_>,
@@ -185,15 +185,15 @@ pub trait UserClasses {
         cx: &mut Cx,
     ) -> Result<(), ConfigError>;
     /// Deletes a class.
-    fn delete(&mut self, name: &str, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
+    fn delete(&mut self, class: Object, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
     /// Shows every parameter of a class with its present value.
     fn options(&self, minor: u16, f: &mut dyn FnMut(Shown<'_>));
     /// See `Classful::list_classes`.
     fn list(&self, f: &mut dyn FnMut(ClassShown<'_>));
 }
 
-fn no_class(name: &str) -> ConfigError {
-    ConfigError::new(ErrorKind::NotFound, name, "a class that is there", "")
+fn no_class(class: Object) -> ConfigError {
+    ConfigError::new(ErrorKind::NotFound, class, "a class that is there", "")
 }
 
 impl<D: Classful> UserClasses for D {
@@ -205,7 +205,7 @@ impl<D: Classful> UserClasses for D {
     }
     fn add(
         &mut self,
-        name: &str,
+        class: Object,
         at: ClassAt,
         words: &mut Words<'_>,
         env: &Env,
@@ -213,29 +213,30 @@ impl<D: Classful> UserClasses for D {
     ) -> Result<(), ConfigError> {
         if !D::MADE {
             let expected = format!("the classes that come with {}", D::KIND);
-            return Err(ConfigError::new(ErrorKind::Unsupported, name, expected, "another one"));
+            return Err(ConfigError::new(ErrorKind::Unsupported, class, expected, "another one"));
         }
         if self.has(at.minor) {
-            return Err(ConfigError::new(ErrorKind::Exists, name, "a class that is not there yet", name));
+            let err = ConfigError::new(ErrorKind::Exists, class, "a class that is not there yet", class);
+            return Err(err.reason(Reason::AlreadyThere));
         }
         let mut cfg = D::Class::defaults(env);
         words.know_link_rate(env.link_rate);
         apply(&mut cfg, D::KIND, words)?;
-        D::complete_class(name, &mut cfg, env)?;
-        self.resolve_class(name, at, &mut cfg, None, env)?;
+        D::complete_class(class, &mut cfg, env)?;
+        self.resolve_class(class, at, &mut cfg, None, env)?;
         self.add_class(at, cfg, env, cx);
         Ok(())
     }
     fn change(
         &mut self,
-        name: &str,
+        class: Object,
         minor: u16,
         parent: Option<u16>,
         words: &mut Words<'_>,
         env: &Env,
         cx: &mut Cx,
     ) -> Result<(), ConfigError> {
-        let old = self.class_config(minor).ok_or_else(|| no_class(name))?.clone();
+        let old = self.class_config(minor).ok_or_else(|| no_class(class))?.clone();
         let at = ClassAt { minor, parent: parent.unwrap_or_else(|| self.class_parent(minor)) };
         let mut cfg = match D::CLASS_CHANGE {
             ChangeRule::Merge => old.clone(),
@@ -243,22 +244,22 @@ impl<D: Classful> UserClasses for D {
         };
         words.know_link_rate(env.link_rate);
         apply(&mut cfg, D::KIND, words)?;
-        D::complete_class(name, &mut cfg, env)?;
-        self.resolve_class(name, at, &mut cfg, Some(&old), env)?;
+        D::complete_class(class, &mut cfg, env)?;
+        self.resolve_class(class, at, &mut cfg, Some(&old), env)?;
         if !(cx.swapping() && cfg == old) {
             self.change_class(minor, cfg, env, cx);
         }
         Ok(())
     }
-    fn delete(&mut self, name: &str, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
+    fn delete(&mut self, class: Object, minor: u16, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
         if !self.has(minor) {
-            return Err(no_class(name));
+            return Err(no_class(class));
         }
         if !D::MADE {
             let expected = "a class that a command has made: this one comes with its qdisc";
-            return Err(ConfigError::new(ErrorKind::Unsupported, name, expected, "del"));
+            return Err(ConfigError::new(ErrorKind::Unsupported, class, expected, "del"));
         }
-        self.may_delete(name, minor)?;
+        self.may_delete(class, minor)?;
         self.delete_class(minor, env, cx);
         Ok(())
     }

@@ -7,8 +7,8 @@ use crate::base::rng::Rng;
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::{Ecn, Meta, Note};
-use crate::packet::pool::{List, Pkt, Pool};
-use crate::packet::reason::{DropReason, MarkReason, WakeReason};
+use crate::packet::pool::{End, List, Pkt, Pool};
+use crate::packet::reason::{DropReason, MarkReason, Reasons, WakeReason};
 use crate::sched::answer::Next;
 use crate::sched::trace::{Event, Record, Trace};
 
@@ -17,12 +17,21 @@ use crate::sched::trace::{Event, Record, Trace};
 pub(crate) struct Before {
     pub(crate) dropped: Tally,
     pub(crate) overlimits: u64,
+    /// The packets behind it on the list of dropped ones were dropped since: their reasons are read there, so that
+    /// the counters by reason need not be copied.
+    last_dropped: End,
+    marks: [u64; MarkReason::COUNT],
 }
 
 impl Before {
     #[inline(always)]
     pub(crate) const fn of(cx: &Cx) -> Self {
-        Self { dropped: cx.dropped, overlimits: cx.overlimits }
+        Self {
+            dropped: cx.dropped,
+            overlimits: cx.overlimits,
+            last_dropped: cx.dropped_list.end(),
+            marks: cx.reasons.marks,
+        }
     }
 }
 
@@ -84,8 +93,7 @@ pub struct Cx {
     pub(crate) requeueing: bool,
     /// Transmit queues that may not transmit.
     pub(crate) stopped: QueueSet,
-    drops: [u64; DropReason::COUNT],
-    marks: [u64; MarkReason::COUNT],
+    reasons: Reasons,
 }
 
 impl Cx {
@@ -113,8 +121,7 @@ impl Cx {
             copying: false,
             requeueing: false,
             stopped: QueueSet::new(),
-            drops: [0; DropReason::COUNT],
-            marks: [0; MarkReason::COUNT],
+            reasons: Reasons::default(),
         }
     }
 
@@ -237,8 +244,8 @@ impl Cx {
         self.requests.pop()
     }
 
-    /// Whether anything was dropped, counted as an overlimit, or asked of the owner of the frames, since `pay_up` or
-    /// `begin_call`: the one thing that is looked at after a call in which nothing of the kind happened.
+    /// Whether anything was dropped, marked, counted as an overlimit, or asked of the owner of the frames, since `pay_up`
+    /// or `begin_call`: the one thing that is looked at after a call in which nothing of the kind happened.
     #[inline(always)]
     pub(crate) const fn owing(&self) -> bool {
         self.owing
@@ -308,21 +315,44 @@ impl Cx {
 
     #[inline]
     fn count_drop(&mut self, hash: u32, wire_len: u32, reason: DropReason) {
-        self.drops[reason as usize] += 1;
+        self.reasons.drops[reason as usize] += 1;
         self.trace.record(Record { at: self.now, event: Event::Dropped(reason), hash, wire_len });
     }
 
     /// CE-marks a packet if its transport takes marks; false if it does not (then drop it instead).
     #[inline]
     pub fn mark(&mut self, p: &Pkt, reason: MarkReason) -> bool {
-        let meta = self.pool.meta_mut(p);
+        self.mark_at(p.index(), reason)
+    }
+
+    /// Apart, and by the slot's number, so that an AQM keeps in registers the many packets that it does not mark.
+    #[inline(never)]
+    fn mark_at(&mut self, index: usize, reason: MarkReason) -> bool {
+        let meta = self.pool.meta_at_mut(index);
         if !meta.ecn.capable() {
             return false;
         }
         meta.marked |= meta.ecn != Ecn::Ce;
         meta.ecn = Ecn::Ce;
-        self.marks[reason as usize] += 1;
+        self.owe();
+        self.reasons.marks[reason as usize] += 1;
         true
+    }
+
+    /// Adds to `sum` the packets dropped since, by reason.
+    pub(crate) fn add_drops(&self, before: &Before, sum: &mut Reasons) {
+        let dropped = self.dropped_list.metas_since(before.last_dropped, &self.pool);
+        dropped.filter_map(Meta::dropped_for).for_each(|reason| sum.drops[reason as usize] += 1);
+    }
+
+    /// Adds to `sum` the packets marked since, by reason.
+    #[inline]
+    pub(crate) fn add_marks(&self, before: &Before, sum: &mut Reasons) {
+        if self.reasons.marks != before.marks {
+            for (i, sum) in sum.marks.iter_mut().enumerate() {
+                *sum += self.reasons.marks[i] - before.marks[i];
+            }
+        }
     }
 
     /// Clears a packet's DSCP (RFC 2474); its ECN field stays.
@@ -349,11 +379,11 @@ impl Cx {
 
     /// Packets dropped for `reason` since the start.
     pub const fn drops(&self, reason: DropReason) -> u64 {
-        self.drops[reason as usize]
+        self.reasons.drops[reason as usize]
     }
     /// Packets marked for `reason` since the start.
     pub const fn marks(&self, reason: MarkReason) -> u64 {
-        self.marks[reason as usize]
+        self.reasons.marks[reason as usize]
     }
     /// All packets and bytes dropped since the start.
     pub const fn dropped(&self) -> Tally {

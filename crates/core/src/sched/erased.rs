@@ -18,7 +18,7 @@ use crate::sched::discipline::{ChangeRule, Discipline, FlowShown};
 use crate::sched::node::{Account, Class, Node, Peek};
 use crate::sched::share::Share;
 use crate::sched::spec::Spec;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Params, Shown, apply};
 use crate::text::stats::{Counter, Counters};
 use crate::text::value::Words;
@@ -104,7 +104,8 @@ impl<D: Discipline> Erased<D> {
     /// One with these parameters.
     pub fn new(mut cfg: D::Config, env: &Env) -> Result<Self, ConfigError> {
         if let Some((param, given)) = cfg.out_of_range(env) {
-            return Err(ConfigError::new(ErrorKind::OutOfRange, D::KIND, param.range, given).key(param.key));
+            let err = ConfigError::new(ErrorKind::OutOfRange, Object::Kind(D::KIND), param.range, given);
+            return Err(err.key(param.key).reason(Reason::DeclaredRange));
         }
         D::resolve(&mut cfg, None, env)?;
         Ok(Self { inner: D::new(&cfg, env), cfg })

@@ -11,7 +11,7 @@ use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
 use crate::packet::pool::{List, Pkt, Pool};
-use crate::packet::reason::{DropReason, WakeReason};
+use crate::packet::reason::{DropReason, Reasons, WakeReason};
 use crate::packet::route::{Asked, Said};
 use crate::sched::answer::{Next, Verdict, Within};
 use crate::sched::cx::Before;
@@ -73,19 +73,8 @@ pub enum Offer {
 pub struct Node {
     qdisc: Box<dyn Qdisc>,
     account: Account,
-    /// What few nodes have.
-    rest: Option<Box<Rest>>,
     /// At most one packet. A list and not a `Pkt`, so that a tree with packets in it can be let go.
     held: List,
-}
-
-/// What few nodes have, and few packets touch.
-#[derive(Debug, Default)]
-struct Rest {
-    /// `None` without a size table, and once it was taken away; what it has charged may wait still (`SIZED`).
-    table: Option<SizeTable>,
-    /// See `Node::passed`: what is to be added to the books.
-    former: Passed,
 }
 
 /// What has left through a place in a tree.
@@ -102,7 +91,7 @@ impl Node {
     pub fn new(handle: Handle, qdisc: Box<dyn Qdisc>) -> Self {
         let class_major = if qdisc.takes_class() { handle.major() } else { 0 };
         let account = Account { handle, class_major, ..Account::default() };
-        Self { qdisc, account, rest: None, held: List::new() }
+        Self { qdisc, account, held: List::new() }
     }
 
     /// A node around a discipline with these parameters.
@@ -137,6 +126,12 @@ impl Node {
             overlimits: a.overlimits,
         }
     }
+    /// The packets dropped in it or in anything below it, and those marked there, by reason. The drops are together those
+    /// of [`Books::dropped`]: a packet that was refused before any qdisc saw it (`Admitted::Dropped` with `PoolFull`, or with
+    /// `Oversize` above the largest object of a byte limit) is dropped at no node.
+    pub const fn reasons(&self) -> &Reasons {
+        &self.account.rest.reasons
+    }
     /// Packets and bytes in it now, all levels below included.
     #[inline]
     pub const fn backlog(&self) -> Tally {
@@ -144,7 +139,7 @@ impl Node {
     }
     /// Its size table, if it has one. Its books, and those below, then count what the table charges.
     pub fn stab(&self) -> Option<&Stab> {
-        self.rest.as_ref()?.table.as_ref().map(SizeTable::stab)
+        self.account.rest.table.as_ref().map(SizeTable::stab)
     }
     /// True if packets in it are, or may be, charged by a size table of its own.
     #[inline]
@@ -155,7 +150,7 @@ impl Node {
     pub(crate) fn set_sizes(&mut self, table: Option<SizeTable>) {
         if table.is_some() || self.has_sizes() {
             self.account.special |= SIZED;
-            self.rest.get_or_insert_default().table = table;
+            self.account.rest.table = table;
             self.forget_sizes();
         }
     }
@@ -163,7 +158,7 @@ impl Node {
     /// also of packets that are charged another size.
     pub fn passed(&self) -> Passed {
         let Books { sent, sent_segs, .. } = self.books();
-        let former = self.rest.as_ref().map(|rest| rest.former).unwrap_or_default();
+        let former = self.account.rest.former;
         Passed {
             sent: Tally {
                 packets: sent.packets + former.sent.packets,
@@ -175,10 +170,7 @@ impl Node {
     }
     /// It takes the place of another node.
     pub(crate) fn follow(&mut self, other: &Self) {
-        let former = other.passed();
-        if former != Passed::default() {
-            self.rest.get_or_insert_default().former = former;
-        }
+        self.account.rest.former = other.passed();
     }
     /// True if nothing is queued in it or below.
     #[inline]
@@ -255,9 +247,8 @@ impl Node {
     /// As `admit`; sizes that the qdiscs below name are charged ones, those in the answer wire bytes.
     #[cold]
     fn admit_sized(&self, m: &Asked<'_>) -> Verdict {
-        let table = self.rest.as_ref().and_then(|rest| rest.table);
         let class = self.classify_asked(m);
-        let Some(table) = table else { return self.qdisc.admit(m, class) };
+        let Some(table) = self.account.rest.table else { return self.qdisc.admit(m, class) };
         let mut charged = *m.meta;
         charged.wire_len = table.charge(m);
         match self.qdisc.admit(&Asked { meta: &charged, ..*m }, class) {
@@ -307,7 +298,7 @@ impl Node {
     #[cold]
     #[inline(never)]
     fn enqueue_sized(&mut self, p: Pkt, cx: &mut Cx) {
-        if let Some(table) = self.rest.as_ref().and_then(|rest| rest.table.as_ref()) {
+        if let Some(table) = &self.account.rest.table {
             let charged = table.charge(cx.pool.meta(&p));
             cx.pool.charge(&p, charged);
         }
@@ -402,7 +393,7 @@ impl Node {
     #[inline(never)]
     fn leave_sizes(&mut self, index: usize, cx: &mut Cx) {
         let (charged, wire_len) = cx.pool.uncharge(index);
-        let bytes = &mut self.rest.get_or_insert_default().former.sent.bytes;
+        let bytes = &mut self.account.rest.former.sent.bytes;
         *bytes = bytes.wrapping_add(wire_len.into()).wrapping_sub(charged.into());
         self.forget_sizes();
     }
@@ -435,7 +426,7 @@ impl Node {
         if self.held.is_empty() {
             let before = Before::of(cx);
             let answer = self.qdisc.peek(cx);
-            self.account.settle_drops(cx.dropped.since(before.dropped));
+            self.account.settle_drops(&before, cx);
             if let Some(answer) = answer {
                 return answer;
             }
@@ -500,7 +491,7 @@ impl Node {
 
     /// Drops everything queued, here and below.
     pub fn purge(&mut self, cx: &mut Cx) {
-        let before = (cx.dropped, cx.aside);
+        let before = (Before::of(cx), cx.aside);
         if let Some(p) = self.held.pop_front(&cx.pool) {
             self.let_go(&p, cx);
             cx.drop(p, DropReason::Purged);
@@ -541,7 +532,7 @@ impl Node {
 
     /// Runs `f` on the qdisc and settles what it dropped.
     pub(crate) fn with<R>(&mut self, cx: &mut Cx, f: impl FnOnce(&mut dyn Qdisc, &mut Cx) -> R) -> R {
-        let before = (cx.dropped, cx.aside);
+        let before = (Before::of(cx), cx.aside);
         let outer = core::mem::replace(&mut cx.peeked, core::mem::take(&mut self.held));
         let r = f(&mut *self.qdisc, cx);
         if !self.qdisc.fits() {
@@ -554,9 +545,9 @@ impl Node {
     }
 
     /// Takes note of what was dropped since; what was set aside is forgotten, as if it had never been admitted.
-    fn settle_all(&mut self, (dropped, aside): (Tally, Tally), cx: &mut Cx) {
+    fn settle_all(&mut self, (before, aside): (Before, Tally), cx: &mut Cx) {
         self.account.forget(cx.aside.since(aside));
-        self.account.settle_drops(cx.dropped.since(dropped));
+        self.account.settle_drops(&before, cx);
         if self.has_sizes() {
             self.settle_sizes(cx);
         }

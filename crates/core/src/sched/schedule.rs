@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::base::env::{Caps, Offload};
 use crate::base::units::Rate;
 use crate::sched::traffic::CLASSES_MAX;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Greatest weight: shares in percent (IEEE 802.1Q, the bandwidth table of enhanced transmission selection).
 pub(crate) const WEIGHT_MAX: u32 = 100;
@@ -174,7 +174,7 @@ impl LineConfig {
 impl ClassConfig {
     fn check(&self, index: usize, offload: &Offload) -> Result<(), ConfigError> {
         let refuse = |kind, key: &str, expected: &str, given: u64| {
-            let class = format!("wire class {index}");
+            let class = Object::WireClass(index);
             Err(ConfigError::new(kind, class, expected, given).key(key))
         };
         let (no, range) = (ErrorKind::Unsupported, ErrorKind::OutOfRange);
@@ -203,7 +203,7 @@ impl ClassConfig {
             return refuse(ErrorKind::Conflict, "min_rate", &expected, min.0);
         }
         if self.preemptible && !offload.fp {
-            let class = format!("wire class {index}");
+            let class = Object::WireClass(index);
             let expected = "a device that interrupts frames";
             return Err(ConfigError::new(no, class, expected, "P").key("fp"));
         }
@@ -212,5 +212,5 @@ impl ClassConfig {
 }
 
 fn error(kind: ErrorKind, key: &str, expected: impl ToString, given: impl ToString) -> ConfigError {
-    ConfigError::new(kind, "wire", expected, given).key(key)
+    ConfigError::new(kind, Object::Wire, expected, given).key(key)
 }

@@ -16,7 +16,7 @@ use crate::base::link::CELL;
 use crate::base::link::CELL_PAYLOAD;
 use crate::base::link::LinkLayer;
 use crate::packet::meta::Meta;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// A size table as it is configured. The default changes no size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +66,9 @@ impl SizeTable {
     pub fn new(mut stab: Stab) -> Result<Self, ConfigError> {
         if stab.tsize > TSIZE_MAX {
             let expected = alloc::format!("at most {TSIZE_MAX} slots");
-            return Err(ConfigError::new(ErrorKind::OutOfRange, "stab", expected, stab.tsize).key("tsize"));
+            return Err(
+                ConfigError::new(ErrorKind::OutOfRange, Object::SizeTable, expected, stab.tsize).key("tsize")
+            );
         }
         if stab.linklayer != Some(LinkLayer::Atm) && stab.mpu == 0 {
             (stab.mtu, stab.tsize) = (0, 0);

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Traffic classes of a port, at most (IEEE 802.1Q has 8; Linux has room for 16).
 pub const CLASSES_MAX: usize = 16;
@@ -28,12 +28,19 @@ impl TrafficClasses {
     pub fn new(map: [u8; 16], ranges: &[Range]) -> Result<Self, ConfigError> {
         if !(1..=CLASSES_MAX).contains(&ranges.len()) {
             let expected = "1 to 16 traffic classes";
-            return Err(ConfigError::new(ErrorKind::OutOfRange, "traffic classes", expected, ranges.len())
-                .key("num_tc"));
+            return Err(ConfigError::new(
+                ErrorKind::OutOfRange,
+                Object::TrafficClasses,
+                expected,
+                ranges.len(),
+            )
+            .key("num_tc"));
         }
         if let Some(bad) = map.iter().find(|tc| usize::from(**tc) >= ranges.len()) {
             let expected = alloc::format!("traffic classes below {}", ranges.len());
-            return Err(ConfigError::new(ErrorKind::OutOfRange, "traffic classes", expected, bad).key("map"));
+            return Err(
+                ConfigError::new(ErrorKind::OutOfRange, Object::TrafficClasses, expected, bad).key("map")
+            );
         }
         Ok(Self { map, ranges: ranges.to_vec() })
     }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::base::chance::{Percent, Probability};
-use crate::text::value::{Json, Show, Value, Words, decimal, exact_of, fraction};
+use crate::text::value::{Json, Refusal, Show, Value, Words, decimal, exact_of, fraction};
 
 /// Decimal places that tell every multiple of 2^-32 from the next.
 const PLACES: u32 = 12;
@@ -28,10 +28,11 @@ impl Show for Probability {
 
 impl Value for Probability {
     const EXPECTED: &'static str = "a probability (0.02)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let (mantissa, den) = fraction(words.take()?)?;
-        let units = mantissa.checked_mul(1 << 32)? / den;
-        u64::try_from(units).ok().map(Self)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        fraction(words.value()?)
+            .and_then(|(mantissa, den)| Some(mantissa.checked_mul(1 << 32)? / den))
+            .and_then(|units| u64::try_from(units).ok().map(Self))
+            .ok_or(Refusal::NotSuch)
     }
 }
 
@@ -59,11 +60,12 @@ impl Show for Percent {
 
 impl Value for Percent {
     const EXPECTED: &'static str = "a percentage (1%, 0.5%), at most 100%";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let word = words.take()?;
-        let (mantissa, den) = fraction(word.strip_suffix('%').unwrap_or(word))?;
-        let (mantissa, den) = (mantissa.checked_mul(u128::from(u32::MAX))?, den * 100);
-        u32::try_from((mantissa + den / 2) / den).ok().map(Self)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        let word = words.value()?;
+        fraction(word.strip_suffix('%').unwrap_or(word))
+            .and_then(|(mantissa, den)| Some((mantissa.checked_mul(u128::from(u32::MAX))?, den * 100)))
+            .and_then(|(mantissa, den)| u32::try_from((mantissa + den / 2) / den).ok().map(Self))
+            .ok_or(Refusal::NotSuch)
     }
 }
 
@@ -73,7 +75,7 @@ mod tests {
     use crate::text::value::text_of;
 
     fn read(word: &str) -> Option<u64> {
-        Probability::take(&mut Words::new(&[word])).map(|p| p.0)
+        Probability::take(&mut Words::new(&[word])).ok().map(|p| p.0)
     }
 
     #[test]
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn percentages_are_rounded_as_tc_does_and_read_back_the_same() {
-        let read = |word: &str| Percent::take(&mut Words::new(&[word])).map(|p| p.0);
+        let read = |word: &str| Percent::take(&mut Words::new(&[word])).ok().map(|p| p.0);
         for (word, units) in [
             ("1%", Some(42_949_673)),
             ("1", Some(42_949_673)),

@@ -1,8 +1,13 @@
 //! The one control-plane error: what kind, which object, which key, what was expected, what was given.
 //! Mishaps on the data path are counted reasons, not errors.
+//!
+//! `kind`, `object` and `reason` are for programs; `expected`, `given` and `hint` are texts for people, by which no program
+//! decides.
 
 use alloc::string::{String, ToString};
 use core::fmt;
+
+use crate::base::handle::Handle;
 
 /// The kind of a configuration error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +35,106 @@ pub enum ErrorKind {
     Unsupported,
 }
 
+/// The finer reason of an error, where a program does different things for errors of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The kind of qdisc stands only at the root of a device (`Unsupported`).
+    RootOnly,
+    /// The qdisc cannot be changed while it runs (`Unsupported`).
+    Unchangeable,
+    /// The object itself is there already (`Exists`); without this reason, another one holds its place or its name.
+    AlreadyThere,
+    /// Other qdiscs share the rate of that name at another rate or burst (`Conflict`).
+    SharedRate,
+    /// The value is outside the range that its parameter declares (`OutOfRange`); without this reason, it does not fit
+    /// the values of other parameters, or its type refuses it.
+    DeclaredRange,
+    /// There are more elements than the object can have (`OutOfRange`); without this reason, there are too few.
+    TooMany,
+}
+
+/// The object that an error is about. Its text begins the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Object {
+    /// The options of a kind of qdisc, or of its classes: `fq_codel`.
+    Kind(&'static str),
+    /// A qdisc, named by its handle if it has one: `qdisc 1:`, `qdisc`.
+    Qdisc(Option<Handle>),
+    /// A class, or the place in it, named as far as it is known: `class 1:4`, `class`.
+    Class(Option<Handle>),
+    /// The root of a device: `root`.
+    Root,
+    /// A tree of qdiscs: `a tree`.
+    Tree,
+    /// A size table: `stab`.
+    SizeTable,
+    /// The traffic classes of a device: `traffic classes`.
+    TrafficClasses,
+    /// Several transmit queues together: `port`.
+    Port,
+    /// A modelled device: `wire`.
+    Wire,
+    /// A traffic class of a modelled device, counted from 0: `wire class 1`.
+    WireClass(usize),
+    /// A filter, of a kind if that is known: `filter u32`, `filter`.
+    Filter(Option<&'static str>),
+    /// A chain of filters: `chain`.
+    Chain,
+    /// A block of chains: `block`.
+    Block,
+    /// An action, of a kind if that is known: `action gact`, `action`.
+    Action(Option<&'static str>),
+    /// An action of a kind by its index: `action gact index 1`.
+    ActionAt(&'static str, u32),
+    /// The options of a kind of action: `police`.
+    ActionOptions(&'static str),
+}
+
+impl Object {
+    /// The place of a qdisc: `Root`, or the class that `parent` names.
+    pub fn place(parent: Handle) -> Self {
+        if parent == Handle::ROOT { Self::Root } else { Self::Class(Some(parent)) }
+    }
+}
+
+impl fmt::Display for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Kind(kind) | Self::ActionOptions(kind) => kind,
+            Self::Qdisc(Some(handle)) => return write!(f, "qdisc {handle}"),
+            Self::Qdisc(None) => "qdisc",
+            Self::Class(Some(class)) => return write!(f, "class {class}"),
+            Self::Class(None) => "class",
+            Self::Root => "root",
+            Self::Tree => "a tree",
+            Self::SizeTable => "stab",
+            Self::TrafficClasses => "traffic classes",
+            Self::Port => "port",
+            Self::Wire => "wire",
+            Self::WireClass(index) => return write!(f, "wire class {index}"),
+            Self::Filter(Some(kind)) => return write!(f, "filter {kind}"),
+            Self::Filter(None) => "filter",
+            Self::Chain => "chain",
+            Self::Block => "block",
+            Self::Action(Some(kind)) => return write!(f, "action {kind}"),
+            Self::Action(None) => "action",
+            Self::ActionAt(kind, index) => return write!(f, "action {kind} index {index}"),
+        };
+        f.write_str(text)
+    }
+}
+
 /// A configuration was refused; nothing of it was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The kind.
     pub kind: ErrorKind,
+    /// The finer reason, where programs tell errors of one kind apart.
+    pub reason: Option<Reason>,
     /// The object: `fq_codel`, `qdisc 1:`, `class 1:4`.
-    pub object: String,
+    pub object: Object,
     /// The parameter, if the error is about one.
     pub key: Option<String>,
     /// What was expected.
@@ -51,21 +149,23 @@ pub struct ConfigError {
 
 impl ConfigError {
     /// An error about `object`.
-    pub fn new(
-        kind: ErrorKind,
-        object: impl ToString,
-        expected: impl ToString,
-        given: impl ToString,
-    ) -> Self {
+    pub fn new(kind: ErrorKind, object: Object, expected: impl ToString, given: impl ToString) -> Self {
         Self {
             kind,
-            object: object.to_string(),
+            reason: None,
+            object,
             key: None,
             expected: expected.to_string(),
             given: given.to_string(),
             hint: None,
             word: None,
         }
+    }
+    /// With the finer reason.
+    #[must_use]
+    pub const fn reason(mut self, reason: Reason) -> Self {
+        self.reason = Some(reason);
+        self
     }
     /// With the parameter it is about.
     #[must_use]
@@ -85,13 +185,27 @@ impl ConfigError {
         self.word = Some(word);
         self
     }
+    /// True if nothing was given where something was expected.
+    pub fn is_given_nothing(&self) -> bool {
+        self.given.is_empty()
+    }
+    /// True of the word that was given.
+    pub fn is_given(&self, word: &str) -> bool {
+        self.given == word
+    }
+    /// The noun of what was expected: `a rate` of `a rate (10mbit, 1.5gbit)`. `None` where it does not begin with one.
+    pub fn expected_noun(&self) -> Option<&str> {
+        let noun = self.expected.strip_prefix("a ")?;
+        let end = noun.find([' ', '(', ',']).unwrap_or(noun.len());
+        self.expected.get(.."a ".len() + end)
+    }
 }
 
 impl fmt::Display for ConfigError {
     /// `fq_codel limit: expected at least 1 packet, given "0" (hint)`; of a share of an unknown rate,
     /// `tbf rate: 50% of a link whose rate is not known (hint)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.object)?;
+        write!(f, "{}", self.object)?;
         if let Some(key) = &self.key {
             write!(f, " {key}")?;
         }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::law::pi2::{GAIN_UNITS, Gain};
-use crate::text::value::{Json, Show, Value, Words, decimal, exact_of, fraction};
+use crate::text::value::{Json, Refusal, Show, Value, Words, decimal, exact_of, fraction};
 
 impl Show for Gain {
     fn text(&self, f: &mut dyn fmt::Write) -> fmt::Result {
@@ -17,9 +17,11 @@ impl Show for Gain {
 
 impl Value for Gain {
     const EXPECTED: &'static str = "a gain in Hz (0.16, 3.2), in steps of 1/256";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let (mantissa, den) = fraction(words.take()?)?;
-        u32::try_from(mantissa.checked_mul(u128::from(GAIN_UNITS))? / den).ok().map(Self)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        fraction(words.value()?)
+            .and_then(|(mantissa, den)| Some(mantissa.checked_mul(u128::from(GAIN_UNITS))? / den))
+            .and_then(|units| u32::try_from(units).ok().map(Self))
+            .ok_or(Refusal::NotSuch)
     }
 }
 
@@ -30,7 +32,7 @@ mod tests {
 
     #[test]
     fn gains_are_read_cut_off_and_printed_exactly() {
-        let read = |word: &str| Gain::take(&mut Words::new(&[word])).map(|g| g.0);
+        let read = |word: &str| Gain::take(&mut Words::new(&[word])).ok().map(|g| g.0);
         for (word, units) in [
             ("0.16", Some(40)),
             ("3.2", Some(819)),

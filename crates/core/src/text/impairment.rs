@@ -1,6 +1,5 @@
 //! What a bad link does, as tc writes it: delays, chances of loss, rates in cells, slots (tc-netem(8)).
 
-use alloc::string::ToString;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -10,12 +9,12 @@ use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Rate};
 use crate::law::impair::{Distribution, TABLE_MAX, normal, pareto, pareto_normal, shared};
 use crate::text::error::ErrorKind;
-use crate::text::value::{Json, Show, Value, Words, exact_of};
+use crate::text::value::{Json, Refusal, Show, Value, Words, exact_of};
 
 /// What `read` makes of the next word, taken if it makes anything of it.
-fn may<T>(words: &mut Words<'_>, read: impl Fn(&mut Words<'_>) -> Option<T>) -> Option<T> {
+fn may<T>(words: &mut Words<'_>, read: impl Fn(&mut Words<'_>) -> Result<T, Refusal>) -> Option<T> {
     let mut ahead = words.clone();
-    let value = read(&mut ahead)?;
+    let value = read(&mut ahead).ok()?;
     words.rewind(ahead.at());
     Some(value)
 }
@@ -48,15 +47,18 @@ impl fmt::Display for Places {
 
 impl Value for Places {
     const EXPECTED: &'static str = "a number of packets (1000, 1k)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        Bytes::take(words).and_then(|b| u32::try_from(b.0).ok()).map(Self)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        u32::try_from(Bytes::take(words)?.0).map(Self).map_err(|_| Refusal::NotSuch)
     }
 }
 
 /// A time of whole microseconds, below the 274 s that tc can say.
-fn micros(words: &mut Words<'_>) -> Option<Nanos> {
+fn micros(words: &mut Words<'_>) -> Result<Nanos, Refusal> {
     let time = Nanos::take(words)?;
-    (time.as_micros() <= MICROS_MAX).then(|| Nanos::from_micros(time.as_micros()))
+    match time.as_micros() {
+        us @ 0..=MICROS_MAX => Ok(Nanos::from_micros(us)),
+        _ => Err(Refusal::NotSuch),
+    }
 }
 
 /// What 32 bits of 64 ns hold.
@@ -82,11 +84,11 @@ impl fmt::Display for Delay {
 
 impl Value for Delay {
     const EXPECTED: &'static str = "a time (5ms), its jitter if any, and a correlation in percent";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let time = micros(words)?;
         let jitter = may(words, micros);
         let correlation = jitter.and_then(|_| may(words, Percent::take));
-        Some(Self { time, jitter: jitter.unwrap_or_default(), correlation })
+        Ok(Self { time, jitter: jitter.unwrap_or_default(), correlation })
     }
 }
 
@@ -108,9 +110,9 @@ impl fmt::Display for Chance {
 
 impl Value for Chance {
     const EXPECTED: &'static str = "a percentage (1%), and its correlation if any";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let share = Percent::take(words)?;
-        Some(Self { share, correlation: may(words, Percent::take) })
+        Ok(Self { share, correlation: may(words, Percent::take) })
     }
 }
 
@@ -141,21 +143,21 @@ impl fmt::Display for Loss {
 fn percents<const N: usize>(
     words: &mut Words<'_>,
     defaults: fn(Percent) -> [Percent; N],
-) -> Option<[Percent; N]> {
+) -> Result<[Percent; N], Refusal> {
     let mut values = defaults(Percent::take(words)?);
     for value in &mut values[1..] {
         let Some(given) = may(words, Percent::take) else { break };
         *value = given;
     }
-    Some(values)
+    Ok(values)
 }
 
 impl Value for Loss {
     const EXPECTED: &'static str =
         "random P, state P13 [P31 [P32 [P23 [P14]]]], or gemodel P [R [1-H [1-K]]]";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         const NONE: Percent = Percent(0);
-        match words.peek()? {
+        match words.peek().ok_or(Refusal::NotSuch)? {
             "state" => {
                 words.take();
                 percents(words, |p| [p, p.rest(), NONE, Percent::ALL, NONE]).map(Self::State)
@@ -193,19 +195,19 @@ impl fmt::Display for LinkRate {
     }
 }
 
-fn parsed<T: core::str::FromStr>(words: &mut Words<'_>) -> Option<T> {
-    words.take()?.parse().ok()
+fn parsed<T: core::str::FromStr>(words: &mut Words<'_>) -> Result<T, Refusal> {
+    words.value()?.parse().map_err(|_| Refusal::NotSuch)
 }
 
 impl Value for LinkRate {
     const EXPECTED: &'static str = "a rate (1mbit), then bytes for each packet, of a cell, and for each cell";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let rate = Rate::take(words)?;
         let overhead = may(words, parsed::<i32>);
         let cell = overhead.and_then(|_| may(words, parsed::<u32>));
         let cell_overhead = cell.and_then(|_| may(words, parsed::<i32>));
         let [overhead, cell_overhead] = [overhead, cell_overhead].map(Option::unwrap_or_default);
-        Some(Self { rate, overhead, cell: cell.unwrap_or_default(), cell_overhead })
+        Ok(Self { rate, overhead, cell: cell.unwrap_or_default(), cell_overhead })
     }
 }
 
@@ -258,22 +260,21 @@ impl fmt::Display for Shape {
 
 impl Value for Shape {
     const EXPECTED: &'static str = "uniform, normal, pareto, paretonormal, or numbers with commas";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let word = words.take()?;
-        Some(match word {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        let word = words.value()?;
+        Ok(match word {
             "uniform" => Self::Uniform,
             "normal" => Self::Normal,
             "pareto" => Self::Pareto,
             "paretonormal" => Self::ParetoNormal,
             numbers if numbers.starts_with(|c: char| c.is_ascii_digit() || c == '-') => {
                 let entries: Option<Vec<i16>> = numbers.split(',').map(|n| n.parse().ok()).collect();
-                let entries = entries.filter(|e| (2..=TABLE_MAX).contains(&e.len()))?;
-                Self::Table(entries.into())
+                let entries = entries.filter(|e| (2..=TABLE_MAX).contains(&e.len()));
+                Self::Table(entries.ok_or(Refusal::NotSuch)?.into())
             }
             _ => {
                 let hint = "tc reads a table from a file of that name: give its numbers, as in -8192,0,8192";
-                words.refuse(ErrorKind::Unsupported, Self::EXPECTED.to_string(), Some(hint));
-                return None;
+                return Err(Refusal::because(ErrorKind::Unsupported, Self::EXPECTED, Some(hint)));
             }
         })
     }
@@ -318,22 +319,27 @@ impl fmt::Display for Slot {
 }
 
 /// The longest time that is taken: 292 years, so that sums of two stay in range.
-fn slot_time(words: &mut Words<'_>) -> Option<Nanos> {
-    Nanos::take(words).filter(|t| i64::try_from(t.0).is_ok())
+fn slot_time(words: &mut Words<'_>) -> Result<Nanos, Refusal> {
+    let time = Nanos::take(words)?;
+    if i64::try_from(time.0).is_ok() { Ok(time) } else { Err(Refusal::NotSuch) }
 }
 
 impl Value for Slot {
     const EXPECTED: &'static str = "MIN [MAX] or distribution NAME DELAY JITTER, then packets N, bytes N";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let gap = if words.peek() == Some("distribution") {
             words.take();
             let shape = Shape::take(words)?;
-            SlotGap::Shaped(shape, slot_time(words)?, slot_time(words).filter(|jitter| jitter.0 > 0)?)
+            let (delay, jitter) = (slot_time(words)?, slot_time(words)?);
+            if jitter.0 == 0 {
+                return Err(Refusal::NotSuch);
+            }
+            SlotGap::Shaped(shape, delay, jitter)
         } else {
             let min = slot_time(words)?;
             let max = may(words, slot_time).unwrap_or(min);
             if max < min {
-                return None;
+                return Err(Refusal::NotSuch);
             }
             SlotGap::Between(min, max)
         };
@@ -342,9 +348,9 @@ impl Value for Slot {
                 words.take();
                 parsed::<u32>(words)
             }
-            false => Some(0),
+            false => Ok(0),
         };
-        Some(Self { gap, packets: count(words, "packets")?, bytes: count(words, "bytes")? })
+        Ok(Self { gap, packets: count(words, "packets")?, bytes: count(words, "bytes")? })
     }
 }
 
@@ -356,11 +362,11 @@ mod tests {
     fn back<V: Value + fmt::Debug>(text: &str) -> (Option<V>, usize) {
         let split: Vec<&str> = text.split(' ').collect();
         let mut words = Words::new(&split);
-        let value = V::take(&mut words);
+        let value = V::take(&mut words).ok();
         if let Some(value) = &value {
             let exact = exact_of(value);
             let again: Vec<&str> = exact.split(' ').collect();
-            assert_eq!(V::take(&mut Words::new(&again)).as_ref(), Some(value), "{exact}");
+            assert_eq!(V::take(&mut Words::new(&again)).as_ref(), Ok(value), "{exact}");
         }
         (value, words.at())
     }

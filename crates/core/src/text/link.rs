@@ -1,7 +1,7 @@
 //! A link layer as tc writes it.
 
 use crate::base::link::LinkLayer;
-use crate::text::value::{Json, Show, Value, Words};
+use crate::text::value::{Json, Refusal, Show, Value, Words};
 
 impl Show for LinkLayer {
     fn text(&self, f: &mut dyn core::fmt::Write) -> core::fmt::Result {
@@ -17,11 +17,11 @@ impl Show for LinkLayer {
 
 impl Value for LinkLayer {
     const EXPECTED: &'static str = "ethernet, atm or adsl";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        match words.take()? {
-            "ethernet" => Some(Self::Ethernet),
-            "atm" | "adsl" => Some(Self::Atm),
-            _ => None,
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        match words.value()? {
+            "ethernet" => Ok(Self::Ethernet),
+            "atm" | "adsl" => Ok(Self::Atm),
+            _ => Err(Refusal::NotSuch),
         }
     }
 }

@@ -5,8 +5,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use crate::base::env::Env;
-use crate::text::error::{ConfigError, ErrorKind};
-use crate::text::value::{Show, Words};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
+use crate::text::value::{Refusal, Show, Words};
 
 /// The text of a value, for the macro below.
 #[doc(hidden)]
@@ -50,8 +50,8 @@ pub enum SetOutcome {
     Set,
     /// It is not a key.
     UnknownKey,
-    /// What follows is not such a value.
-    BadValue(&'static Param),
+    /// What follows was not taken as its value.
+    BadValue(&'static Param, Refusal),
     /// The value is outside the range.
     OutOfRange(&'static Param),
 }
@@ -74,25 +74,25 @@ pub trait Params: Send + Sync + Clone + PartialEq + core::fmt::Debug + 'static {
 }
 
 /// Reads `words` into `cfg` until they end. On an error `cfg` is half-read and to be thrown away.
-pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Result<(), ConfigError> {
+pub fn apply<P: Params>(cfg: &mut P, kind: &'static str, words: &mut Words<'_>) -> Result<(), ConfigError> {
     while let Some(key) = words.take() {
         let at = words.at() - 1;
-        words.take_refusal();
         let refused = match cfg.set(key, words) {
             SetOutcome::Set => continue,
             SetOutcome::UnknownKey => {
-                let err = ConfigError::new(ErrorKind::UnknownKey, kind, known_keys(P::TABLE), key);
+                let err =
+                    ConfigError::new(ErrorKind::UnknownKey, Object::Kind(kind), known_keys(P::TABLE), key);
                 return Err(err.word(at));
             }
-            SetOutcome::BadValue(param) => (ErrorKind::BadValue, param),
-            SetOutcome::OutOfRange(param) => (ErrorKind::OutOfRange, param),
+            SetOutcome::BadValue(param, refusal) => (Some(refusal), param),
+            SetOutcome::OutOfRange(param) => (None, param),
         };
-        let (error, param) = refused;
-        let (error, expected, hint) = match (words.take_refusal(), error, param.range) {
-            (Some(why), ..) => (why.kind, why.expected, why.hint),
-            (_, ErrorKind::OutOfRange, range) => (error, range.to_string(), None),
-            (_, _, "") => (error, param.expected.to_string(), None),
-            (_, _, range) => (error, format!("{}, {range}", param.expected), None),
+        let (refusal, param) = refused;
+        let (error, expected, hint, reason) = match (refusal, param.range) {
+            (Some(Refusal::Because { kind, expected, hint }), _) => (kind, expected, hint, None),
+            (None, range) => (ErrorKind::OutOfRange, range.to_string(), None, Some(Reason::DeclaredRange)),
+            (_, "") => (ErrorKind::BadValue, param.expected.to_string(), None, None),
+            (_, range) => (ErrorKind::BadValue, format!("{}, {range}", param.expected), None, None),
         };
         // The words as given; the caret goes under the first of the value, or the key if there is none.
         let mut rest = Words::clone(words);
@@ -101,8 +101,8 @@ pub fn apply<P: Params>(cfg: &mut P, kind: &str, words: &mut Words<'_>) -> Resul
             Some(w) => (w, at + 1),
             None => ("", at),
         };
-        let err = ConfigError::new(error, kind, expected, given).key(key).word(caret);
-        return Err(ConfigError { hint, ..err });
+        let err = ConfigError::new(error, Object::Kind(kind), expected, given).key(key).word(caret);
+        return Err(ConfigError { hint, reason, ..err });
     }
     Ok(())
 }
@@ -124,8 +124,11 @@ fn known_keys(table: &'static [Param]) -> String {
 pub trait Group: Show + Clone + PartialEq {
     /// What follows a key, for error messages and tables.
     const EXPECTED: &'static str;
-    /// Takes what `key` says, which is one of those declared. `None`: what follows is not such a value.
-    fn read(&mut self, key: &str, words: &mut Words<'_>) -> Option<()>;
+    /// Takes what `key` says, which is one of those declared.
+    ///
+    /// # Errors
+    /// What follows is not such a value.
+    fn read(&mut self, key: &str, words: &mut Words<'_>) -> Result<(), Refusal>;
 }
 
 /// Declares parameters. Each line: documentation, field, type, default (may use the environment), then
@@ -225,8 +228,8 @@ macro_rules! params {
     (@set group ([$($key:literal),*], [$($word:literal),*]), $field:expr, $type:ty, $given:ident, $words:ident, $at:ident) => {
         if [$($key,)* $($word),*].contains(&$given) {
             return match $crate::text::params::Group::read(&mut $field, $given, $words) {
-                Some(()) => SetOutcome::Set,
-                None => SetOutcome::BadValue(&Self::TABLE[$at]),
+                Ok(()) => SetOutcome::Set,
+                Err(refusal) => SetOutcome::BadValue(&Self::TABLE[$at], refusal),
             };
         }
     };
@@ -252,10 +255,10 @@ macro_rules! params {
     (@take $take:ident, [$($key:literal),+], $field:expr, $type:ty, $given:ident, $words:ident, $at:ident $(, $check:expr)?) => {
         if [$($key),+].contains(&$given) {
             return match $take($words) {
-                None => SetOutcome::BadValue(&Self::TABLE[$at]),
-                $( Some(v) if !{ let check: fn(&$type) -> bool = $check; check(&v) } =>
+                Err(refusal) => SetOutcome::BadValue(&Self::TABLE[$at], refusal),
+                $( Ok(v) if !{ let check: fn(&$type) -> bool = $check; check(&v) } =>
                     SetOutcome::OutOfRange(&Self::TABLE[$at]), )?
-                Some(v) => { $field = v; SetOutcome::Set }
+                Ok(v) => { $field = v; SetOutcome::Set }
             };
         }
     };

@@ -20,7 +20,7 @@ macro_rules! time_in_ticks {
 
         impl Value for $ticks {
             const EXPECTED: &'static str = crate::base::time::Nanos::EXPECTED;
-            fn take(words: &mut crate::text::value::Words<'_>) -> Option<Self> {
+            fn take(words: &mut crate::text::value::Words<'_>) -> Result<Self, crate::text::value::Refusal> {
                 crate::base::time::Nanos::take(words).map(Self::span)
             }
         }
@@ -40,7 +40,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read(s: &str) -> Option<Ticks> {
-        Ticks::take(&mut Words::new(&[s]))
+        Ticks::take(&mut Words::new(&[s])).ok()
     }
 
     #[test]

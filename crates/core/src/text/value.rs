@@ -8,6 +8,7 @@ mod name;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use core::num::ParseIntError;
 
 use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Packets, Rate};
@@ -59,19 +60,40 @@ pub trait Show {
 pub trait Value: Show + Clone + PartialEq + Sized {
     /// What is expected, for error messages and tables: "a time (5ms, 100us; bare: microseconds)".
     const EXPECTED: &'static str;
-    /// Takes as many words as the value needs. `None`: the words there are not such a value.
-    fn take(words: &mut Words<'_>) -> Option<Self>;
+    /// Takes as many words as the value needs.
+    ///
+    /// # Errors
+    /// The words there are not such a value, or the type states why it refuses them.
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal>;
 }
 
-/// Why a value was refused, where its type can say more than that it is not such a value.
+/// Why words were not taken as a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// The kind of error.
-    pub kind: ErrorKind,
-    /// What was expected.
-    pub expected: String,
-    /// What to do about it.
-    pub hint: Option<String>,
+pub enum Refusal {
+    /// They are not such a value.
+    NotSuch,
+    /// The type of the value states more.
+    Because {
+        /// The kind of error.
+        kind: ErrorKind,
+        /// What was expected.
+        expected: String,
+        /// What to do about it.
+        hint: Option<String>,
+    },
+}
+
+impl Refusal {
+    /// With its kind, what was expected, and what to do about it.
+    pub fn because(kind: ErrorKind, expected: impl ToString, hint: Option<&str>) -> Self {
+        Self::Because { kind, expected: expected.to_string(), hint: hint.map(ToString::to_string) }
+    }
+}
+
+impl From<ParseIntError> for Refusal {
+    fn from(_: ParseIntError) -> Self {
+        Self::NotSuch
+    }
 }
 
 /// A cursor over the words of a command, with what values may refer to.
@@ -80,13 +102,12 @@ pub struct Words<'a> {
     words: &'a [&'a str],
     at: usize,
     link_rate: Option<Rate>,
-    refusal: Option<Refusal>,
 }
 
 impl<'a> Words<'a> {
     /// A cursor at the first of `words`, for a link whose rate is not known.
     pub fn new(words: &'a [&'a str]) -> Self {
-        Self { words, at: 0, link_rate: None, refusal: None }
+        Self { words, at: 0, link_rate: None }
     }
     /// For a link of this rate, to which rates in percent refer. `None` leaves it as it is.
     #[must_use]
@@ -97,15 +118,6 @@ impl<'a> Words<'a> {
     /// As `link_rate`, in place.
     pub(crate) fn know_link_rate(&mut self, rate: Option<Rate>) {
         self.link_rate = rate.or(self.link_rate);
-    }
-    /// Says why the value that is being read is refused: for `Value::take`, before it gives `None`.
-    pub fn refuse(&mut self, kind: ErrorKind, expected: impl ToString, hint: Option<&str>) {
-        let (expected, hint) = (expected.to_string(), hint.map(ToString::to_string));
-        self.refusal = Some(Refusal { kind, expected, hint });
-    }
-    /// Why the value read last was refused, if its type said so; taken.
-    pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
-        self.refusal.take()
     }
     /// The index of the word that `take` gives next.
     pub fn at(&self) -> usize {
@@ -124,6 +136,13 @@ impl<'a> Words<'a> {
         let w = self.peek()?;
         self.at += 1;
         Some(w)
+    }
+    /// The next word of a value, taken.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn value(&mut self) -> Result<&'a str, Refusal> {
+        self.take().ok_or(Refusal::NotSuch)
     }
 }
 
@@ -252,44 +271,43 @@ impl Show for Rate {
 impl Value for Rate {
     const EXPECTED: &'static str = "a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s)";
     /// `50%` is that part of the link's rate, which must be known; at most all of it.
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let word = words.take()?;
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        let word = words.value()?;
         match word.strip_suffix('%') {
-            Some(share) => share_of_link(share, words),
-            None => scaled(word, rate_factor).map(Self),
+            Some(share) => share_of_link(share, words.link_rate),
+            None => scaled(word, rate_factor).map(Self).ok_or(Refusal::NotSuch),
         }
     }
 }
 
 /// So many percent of the link's rate, rounded to the nearest byte per second.
-fn share_of_link(percent: &str, words: &mut Words<'_>) -> Option<Rate> {
-    let (mantissa, places, suffix) = number(percent)?;
+fn share_of_link(percent: &str, link: Option<Rate>) -> Result<Rate, Refusal> {
+    let (mantissa, places, suffix) = number(percent).ok_or(Refusal::NotSuch)?;
     if !suffix.is_empty() {
-        return None;
+        return Err(Refusal::NotSuch);
     }
     let whole = 100 * 10u128.pow(places);
     if mantissa > whole {
-        words.refuse(ErrorKind::OutOfRange, "at most 100% of the link's rate", None);
-        return None;
+        return Err(Refusal::because(ErrorKind::OutOfRange, "at most 100% of the link's rate", None));
     }
-    let Some(link) = words.link_rate else {
+    let Some(link) = link else {
         let hint = "say it absolutely, as in 10mbit, or say how fast the link is";
-        words.refuse(ErrorKind::NoLinkRate, "a link whose rate is known", Some(hint));
-        return None;
+        return Err(Refusal::because(ErrorKind::NoLinkRate, "a link whose rate is known", Some(hint)));
     };
-    u64::try_from((u128::from(link.0) * mantissa + whole / 2) / whole).ok().map(Rate)
+    let rate = (u128::from(link.0) * mantissa + whole / 2) / whole;
+    u64::try_from(rate).map(Rate).map_err(|_| Refusal::NotSuch)
 }
 
 /// A size that may be followed by a cell, `5kb/8` (tc-tbf(8), "burst"): a power of two up to 128. The cell only
 /// shaped the table of transmission times that tc once gave to the kernel; it is checked and has no effect.
 #[doc(hidden)]
-pub(crate) fn take_with_cell<V: Value>(words: &mut Words<'_>) -> Option<V> {
-    let word = words.take()?;
+pub(crate) fn take_with_cell<V: Value>(words: &mut Words<'_>) -> Result<V, Refusal> {
+    let word = words.value()?;
     let Some((size, cell)) = word.split_once('/') else { return V::take(&mut Words::new(&[word])) };
     let is_cell = |n: u32| n.is_power_of_two() && n <= CELL_MAX;
     if !cell.parse().is_ok_and(is_cell) {
-        words.refuse(ErrorKind::BadValue, "a cell that is a power of two from 1 to 128", None);
-        return None;
+        let expected = "a cell that is a power of two from 1 to 128";
+        return Err(Refusal::because(ErrorKind::BadValue, expected, None));
     }
     V::take(&mut Words::new(&[size]))
 }
@@ -320,8 +338,8 @@ impl Show for Bytes {
 
 impl Value for Bytes {
     const EXPECTED: &'static str = "a size (1600, 32kb, 4mb; bare: bytes)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        scaled(words.take()?, size_factor).map(Self)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        scaled(words.value()?, size_factor).map(Self).ok_or(Refusal::NotSuch)
     }
 }
 
@@ -336,9 +354,9 @@ impl Show for Packets {
 
 impl Value for Packets {
     const EXPECTED: &'static str = "a number of packets";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let w = words.take()?;
-        w.strip_suffix('p').unwrap_or(w).parse().ok().map(Self)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        let w = words.value()?;
+        Ok(Self(w.strip_suffix('p').unwrap_or(w).parse()?))
     }
 }
 
@@ -363,8 +381,8 @@ impl Show for Nanos {
 
 impl Value for Nanos {
     const EXPECTED: &'static str = "a time (5ms, 100us, 2s; bare: microseconds)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        scaled(words.take()?, time_factor).map(Self)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        scaled(words.value()?, time_factor).map(Self).ok_or(Refusal::NotSuch)
     }
 }
 
@@ -382,8 +400,8 @@ macro_rules! whole {
 
         impl Value for $number {
             const EXPECTED: &'static str = $expected;
-            fn take(words: &mut Words<'_>) -> Option<Self> {
-                words.take()?.parse().ok()
+            fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+                Ok(words.value()?.parse()?)
             }
         }
     )* };
@@ -407,11 +425,11 @@ impl Show for bool {
 
 impl Value for bool {
     const EXPECTED: &'static str = "on or off";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        match words.take()? {
-            "on" => Some(true),
-            "off" => Some(false),
-            _ => None,
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        match words.value()? {
+            "on" => Ok(true),
+            "off" => Ok(false),
+            _ => Err(Refusal::NotSuch),
         }
     }
 }
@@ -433,7 +451,7 @@ impl<T: Show> Show for Option<T> {
 
 impl<T: Value> Value for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         T::take(words).map(Some)
     }
 }
@@ -460,7 +478,7 @@ impl Show for PrioMap {
 impl Value for PrioMap {
     const EXPECTED: &'static str = "up to 16 band numbers";
     /// Takes words while they are numbers, at most 16; those left out are band 0.
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let mut map = [0; 16];
         let mut given = 0;
         while given < 16 {
@@ -469,7 +487,7 @@ impl Value for PrioMap {
             given += 1;
             words.take();
         }
-        (given > 0).then_some(Self(map))
+        if given > 0 { Ok(Self(map)) } else { Err(Refusal::NotSuch) }
     }
 }
 
@@ -488,14 +506,13 @@ impl Show for Mask {
 
 impl Value for Mask {
     const EXPECTED: &'static str = "a mask (1023, 0x3ff)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let w = words.take()?;
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        let w = words.value()?;
         match w.strip_prefix("0x") {
-            Some(hex) if !hex.starts_with('+') => u32::from_str_radix(hex, 16).ok(),
-            Some(_) => None,
-            None => w.parse().ok(),
+            Some(hex) if !hex.starts_with('+') => Ok(Self(u32::from_str_radix(hex, 16)?)),
+            Some(_) => Err(Refusal::NotSuch),
+            None => Ok(Self(w.parse()?)),
         }
-        .map(Self)
     }
 }
 
@@ -524,9 +541,11 @@ impl Show for NanosBare {
 
 impl Value for NanosBare {
     const EXPECTED: &'static str = "a time (5ms, 100us, 2s; bare: nanoseconds)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let word = words.take()?;
-        scaled(word, |suffix| if suffix.is_empty() { Some((1, 1)) } else { time_factor(suffix) }).map(Self)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        let word = words.value()?;
+        scaled(word, |suffix| if suffix.is_empty() { Some((1, 1)) } else { time_factor(suffix) })
+            .map(Self)
+            .ok_or(Refusal::NotSuch)
     }
 }
 
@@ -546,12 +565,12 @@ impl Show for Triple {
 
 impl Value for Triple {
     const EXPECTED: &'static str = "three numbers";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let mut numbers = [0; 3];
         for n in &mut numbers {
-            *n = words.take()?.parse().ok()?;
+            *n = words.value()?.parse()?;
         }
-        Some(Self(numbers))
+        Ok(Self(numbers))
     }
 }
 
@@ -577,7 +596,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn read<T: Value>(s: &str) -> Option<T> {
-        T::take(&mut Words::new(&[s]))
+        T::take(&mut Words::new(&[s])).ok()
     }
 
     #[test]
@@ -605,7 +624,7 @@ mod tests {
 
     #[test]
     fn shares_of_the_link_as_tc_reads_them() {
-        let of = |link: u64, s: &str| Rate::take(&mut Words::new(&[s]).link_rate(Rate(link)));
+        let of = |link: u64, s: &str| Rate::take(&mut Words::new(&[s]).link_rate(Rate(link))).ok();
         for (link, given, bytes) in [
             (125_000_000, "50%", 62_500_000),
             (125_000_000, "100%", 125_000_000),
@@ -620,11 +639,10 @@ mod tests {
         for bad in ["%", "50%%", "50mbit%", "-1%", "1e1%", "100.1%", "99999999999999999999%"] {
             assert_eq!(of(1000, bad), None, "{bad}");
         }
-        let why = |s: &str| {
-            let words = [s];
-            let mut words = Words::new(&words);
-            assert_eq!(Rate::take(&mut words), None);
-            words.take_refusal().map(|r| r.kind)
+        let why = |s: &str| match Rate::take(&mut Words::new(&[s])) {
+            Err(Refusal::Because { kind, .. }) => Some(kind),
+            Err(Refusal::NotSuch) => None,
+            Ok(rate) => panic!("{s} is {rate:?}"),
         };
         assert_eq!(why("50%"), Some(ErrorKind::NoLinkRate));
         assert_eq!(why("101%"), Some(ErrorKind::OutOfRange));
@@ -633,7 +651,7 @@ mod tests {
 
     #[test]
     fn a_cell_is_checked_and_has_no_effect() {
-        let size = |s: &str| take_with_cell::<Bytes>(&mut Words::new(&[s]));
+        let size = |s: &str| take_with_cell::<Bytes>(&mut Words::new(&[s])).ok();
         for given in ["5kb", "5kb/1", "5kb/8", "5kb/128"] {
             assert_eq!(size(given), Some(Bytes(5120)), "{given}");
         }
@@ -694,7 +712,7 @@ mod tests {
     fn priomap_takes_only_its_numbers() {
         let words = ["1", "2", "2", "bands"];
         let mut w = Words::new(&words);
-        assert_eq!(PrioMap::take(&mut w).map(|m| m.0[..4].to_vec()), Some([1, 2, 2, 0].to_vec()));
+        assert_eq!(PrioMap::take(&mut w).map(|m| m.0[..4].to_vec()), Ok([1, 2, 2, 0].to_vec()));
         assert_eq!(w.peek(), Some("bands"));
     }
 
@@ -718,7 +736,7 @@ mod tests {
             let t = read::<NanosBare>(given).unwrap_or_else(|| panic!("{given}"));
             assert_eq!((t.0, text_of(&t).as_str(), t.json()), (ns, shown, Json::Uint(ns)), "{given}");
         }
-        let triple = |words: &[&str]| Triple::take(&mut Words::new(words));
+        let triple = |words: &[&str]| Triple::take(&mut Words::new(words)).ok();
         assert_eq!(triple(&["1", "2", "3", "4"]), Some(Triple([1, 2, 3])));
         assert_eq!((triple(&["1", "2"]), triple(&["1", "x", "3"])), (None, None));
     }

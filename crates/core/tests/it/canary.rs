@@ -97,11 +97,11 @@ impl Params for Limit {
     }
     fn set(&mut self, key: &str, words: &mut Words<'_>) -> SetOutcome {
         match (key, Packets::take(words)) {
-            ("limit", Some(limit)) => {
+            ("limit", Ok(limit)) => {
                 (self.limit, self.given) = (limit, true);
                 SetOutcome::Set
             }
-            ("limit", None) => SetOutcome::BadValue(LIMIT),
+            ("limit", Err(refusal)) => SetOutcome::BadValue(LIMIT, refusal),
             _ => SetOutcome::UnknownKey,
         }
     }

@@ -41,6 +41,7 @@ mod parity;
 mod pie;
 mod port;
 mod port_laws;
+mod reasons;
 mod red;
 mod rough;
 mod route;

@@ -189,6 +189,7 @@ fn actions_drop_steal_and_change() {
     let books = lane.path.tree().root().books();
     assert_eq!((books.admitted.packets, books.dropped.packets), (1, 1));
     assert_eq!(lane.path.cx().drops(DropReason::Filtered), 1);
+    assert_eq!(lane.path.tree().root().reasons().drops[DropReason::Filtered as usize], 1);
 }
 
 #[test]
@@ -259,6 +260,7 @@ fn nothing_is_lost_whatever_filters_say() {
             lane.path.tree().visit(&mut |_, node| {
                 let b = node.books();
                 assert_eq!(b.admitted.packets, b.sent.packets + b.dropped.packets + b.queued.packets);
+                assert_eq!(b.dropped.packets, node.reasons().dropped(), "seed {seed}");
                 if node.qdisc().classes().is_empty() && !node.handle().is_none() {
                     let own: Vec<u32> =
                         below.iter().filter(|(at, _)| *at == node.handle()).map(|(_, l)| *l).collect();

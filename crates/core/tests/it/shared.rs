@@ -192,7 +192,7 @@ fn who_shares_a_name_has_its_rate() {
         .change(Instant::ZERO, Handle::ROOT, "rate 2gbit burst 125000 limit 1mb shared up")
         .expect("a tbf");
     let trees = [lanes[0].path.tree()];
-    assert_eq!(rates.check(&trees, &trees).map_err(|e| e.object), Err("qdisc 8001:".into()));
+    assert_eq!(rates.check(&trees, &trees).map_err(|e| e.object.to_string()), Err("qdisc 8001:".into()));
     // All of them can, in one step; and then the other is welcome.
     lanes[1]
         .change(Instant::ZERO, Handle::ROOT, "rate 2gbit burst 125000 limit 1mb shared up")

@@ -87,7 +87,7 @@ fn rate_of(options: &mut Options<'_>, keys: &[&str]) -> Option<Rate> {
         if found.is_none() && keys.contains(&shown.param.key) && shown.value.is_set() {
             let text = exact_of(shown.value);
             // Some values have their key in front.
-            let rate = |word| Rate::take(&mut Words::new(&[word]));
+            let rate = |word| Rate::take(&mut Words::new(&[word])).ok();
             found = text.split_whitespace().find_map(rate).filter(|rate| rate.bits() > 0);
         }
     });

@@ -14,29 +14,21 @@ pub(super) struct Device {
     pub(super) probe: Option<Box<Probe>>,
     /// The ring that it is now.
     pub(super) ring: u16,
-    /// It promises nothing: what is submitted meanwhile enters the qdiscs.
-    shut: bool,
     /// What has left or was dropped and lay below a socket: the end that sent it, and how much it counts.
     pub(super) released: Vec<(u32, u32)>,
 }
 
 impl Device {
     pub(super) const fn new(wire: Wire<Frame>) -> Self {
-        Self { wire, probe: None, ring: 0, shut: false, released: Vec::new() }
+        Self { wire, probe: None, ring: 0, released: Vec::new() }
     }
 
-    /// Before a packet is submitted at `now`. Under a probe none goes to the device directly, because such a packet is
-    /// charged to the root qdisc only; through the qdiscs it leaves at the same instant.
+    /// What is pushed from here on is pushed at `now`.
     #[inline]
-    pub(super) fn begin_submit(&mut self, now: Instant) {
+    pub(super) fn begin(&mut self, now: Instant) {
         if let Some(probe) = &mut self.probe {
-            self.shut = true;
             probe.now = now;
         }
-    }
-    #[inline]
-    pub(super) const fn end_submit(&mut self) {
-        self.shut = false;
     }
 
     /// Brings the wire to the present, see [`Wire::advance`].
@@ -57,10 +49,7 @@ impl TxQueue for Device {
 
     #[inline]
     fn reserve(&mut self, want: u32) -> u32 {
-        match self.wire.ring(self.ring) {
-            Some(mut ring) if !self.shut => ring.reserve(want),
-            _ => 0,
-        }
+        self.wire.ring(self.ring).map_or(0, |mut ring| ring.reserve(want))
     }
     #[inline]
     fn push(&mut self, mut frame: Frame, m: &Meta) {
@@ -92,11 +81,8 @@ impl TxQueue for Device {
         // One wrong bit is one that every checksum of the Internet finds; which one makes no difference.
         frame.damaged = true;
     }
-    fn discard(&mut self, mut frame: Frame, _m: &Meta, reason: DropReason) {
+    fn discard(&mut self, mut frame: Frame, _m: &Meta, _reason: DropReason) {
         release(&mut self.released, &mut frame);
-        if let Some(probe) = &mut self.probe {
-            probe.discarded(reason);
-        }
     }
 }
 

@@ -5,10 +5,7 @@ use std::collections::VecDeque;
 use txweir_core::model::wire::Departure;
 use txweir_core::path::tree::Place;
 use txweir_core::sched::node::Node;
-use txweir_core::{
-    DropReason, Handle, Instant, MarkReason, Nanos, Tally, Tree,
-    sched::{cx::Cx, node::Books},
-};
+use txweir_core::{Handle, Instant, Nanos, Reasons, Tally, Tree, sched::node::Books};
 
 use super::Gauge;
 use crate::dist::Dist;
@@ -55,18 +52,14 @@ pub struct NodeProbe {
     pub kind: &'static str,
     /// Qdiscs above it.
     pub depth: usize,
-    /// It has no classes.
-    pub leaf: bool,
-    /// Packets that it dropped itself, not one below it, by [`DropReason`].
-    pub drops: [u64; DropReason::COUNT],
-    /// Packets marked in it, by [`MarkReason`]; counted at leaves.
-    pub marks: [u64; MarkReason::COUNT],
+    /// Packets that it dropped and marked itself, not one below it, by reason; as last asked.
+    pub own: Reasons,
     /// Bytes in it, all below included.
     pub backlog: Gauge,
     /// Its books as last seen.
     pub books: Books,
-    /// Its books, drops and marks when measuring began.
-    before: (Books, [u64; DropReason::COUNT], [u64; MarkReason::COUNT]),
+    /// Its books, and what it had dropped and marked itself, when measuring began.
+    before: (Books, Reasons),
 }
 
 impl NodeProbe {
@@ -78,9 +71,7 @@ impl NodeProbe {
             handle: node.handle(),
             kind: node.qdisc().spec().kind,
             depth: place.depth,
-            leaf: node.qdisc().classes().is_empty(),
-            drops: [0; DropReason::COUNT],
-            marks: [0; MarkReason::COUNT],
+            own: Reasons::default(),
             backlog,
             books: node.books(),
             before: Default::default(),
@@ -94,13 +85,9 @@ impl NodeProbe {
     pub fn admitted(&self) -> Tally {
         self.books.admitted.since(self.before.0.admitted)
     }
-    /// Packets that it dropped itself since measuring began, by reason.
-    pub fn dropped(&self) -> [u64; DropReason::COUNT] {
-        std::array::from_fn(|i| self.drops[i] - self.before.1[i])
-    }
-    /// Packets marked in it since measuring began, by reason.
-    pub fn marked(&self) -> [u64; MarkReason::COUNT] {
-        std::array::from_fn(|i| self.marks[i] - self.before.2[i])
+    /// Packets that it dropped and marked itself since measuring began, by reason.
+    pub fn reasons(&self) -> Reasons {
+        self.own.since(&self.before.1)
     }
 }
 
@@ -112,38 +99,19 @@ pub struct Probe {
     /// When each packet in the ring was pushed: they leave in order.
     in_ring: VecDeque<Instant>,
     stages: [Dist; 3],
-    /// What the present call dropped.
-    discards: VecDeque<DropReason>,
-    /// Drops of packets that no qdisc saw.
-    unseen: u64,
     nodes: Vec<NodeProbe>,
-    marks_seen: [u64; MarkReason::COUNT],
-    /// Packets may be marked: then each call is looked at, to know in which leaf.
-    marking: bool,
-    /// Books were brought up to date and backlogs not.
-    stale: bool,
     walked_at: Instant,
+    /// While nodes are asked: the one at hand and those above it, by their numbers.
+    above: Vec<usize>,
 }
 
 impl Probe {
-    /// A probe of a tree that is not changed any more. `marking`: some packets take marks.
-    pub fn new(tree: &Tree, now: Instant, marking: bool) -> Self {
+    /// A probe of a tree that is not changed any more.
+    pub fn new(tree: &Tree, now: Instant) -> Self {
         let mut nodes = Vec::new();
         tree.visit(&mut |place, node| nodes.push(NodeProbe::new(place, node, now)));
-        let (discards, in_ring) = (VecDeque::new(), VecDeque::new());
-        let (stages, marks_seen) = (Default::default(), Default::default());
-        Self {
-            now,
-            in_ring,
-            stages,
-            discards,
-            unseen: 0,
-            nodes,
-            marks_seen,
-            marking,
-            stale: false,
-            walked_at: now,
-        }
+        let (in_ring, stages) = (VecDeque::new(), Default::default());
+        Self { now, in_ring, stages, nodes, walked_at: now, above: Vec::new() }
     }
 
     /// Where the time of the packets went that left the wire since measuring began: one distribution per [`Stage`].
@@ -154,16 +122,9 @@ impl Probe {
     pub fn nodes(&self) -> &[NodeProbe] {
         &self.nodes
     }
-    /// Packets dropped since the start before any qdisc saw them.
-    pub const fn unseen(&self) -> u64 {
-        self.unseen
-    }
 
     pub(super) fn pushed(&mut self) {
         self.in_ring.push_back(self.now);
-    }
-    pub(super) fn discarded(&mut self, reason: DropReason) {
-        self.discards.push_back(reason);
     }
     pub(super) fn departed(&mut self, d: &Departure<Frame>) {
         let Some(pushed) = self.in_ring.pop_front() else { return };
@@ -173,69 +134,19 @@ impl Probe {
         self.stages[Stage::Ring as usize].add(d.finish.saturating_since(pushed));
     }
 
-    /// After a call into the transmit path: whose were the drops and marks?
-    #[inline]
-    pub(super) fn settle(&mut self, tree: &Tree, cx: &Cx) {
-        if !self.discards.is_empty() || self.marking {
-            self.attribute(tree, cx);
-        }
-    }
-
-    #[cold]
-    fn attribute(&mut self, tree: &Tree, cx: &Cx) {
-        let Self { nodes, discards, marks_seen, unseen, stale, .. } = self;
-        *stale = true;
-        // What each node dropped since it was last looked at, those below it included.
-        let mut dropped: Vec<u64> = Vec::with_capacity(nodes.len());
-        let mut busy = None;
-        let mut i = 0;
-        tree.visit(&mut |_, node| {
-            let Some(seen) = nodes.get_mut(i) else { return };
-            let books = node.books();
-            dropped.push(books.dropped.packets - seen.books.dropped.packets);
-            let moved = (books.sent, books.admitted) != (seen.books.sent, seen.books.admitted);
-            if seen.leaf && moved {
-                busy = Some(i);
-            }
-            seen.books = books;
-            i += 1;
-        });
-        for n in (0..dropped.len()).filter(|n| dropped[*n] > 0) {
-            let below: u64 = (n + 1..dropped.len())
-                .take_while(|c| nodes[*c].depth > nodes[n].depth)
-                .filter(|c| nodes[*c].depth == nodes[n].depth + 1)
-                .map(|c| dropped[c])
-                .sum();
-            for _ in below..dropped[n] {
-                // One call drops in one qdisc, for one reason; where it drops in several, in the order of the tree.
-                let Some(reason) = discards.pop_front() else { break };
-                nodes[n].drops[reason as usize] += 1;
-            }
-        }
-        *unseen += discards.len() as u64;
-        discards.clear();
-        // A packet that was marked and is still held belongs to the leaf that will let it go.
-        let Some(node) = busy.and_then(|leaf| nodes.get_mut(leaf)) else { return };
-        for (reason, seen) in MarkReason::ALL.iter().zip(marks_seen.iter_mut()) {
-            let marks = cx.marks(*reason);
-            node.marks[*reason as usize] += marks - *seen;
-            *seen = marks;
-        }
-    }
-
     /// At the end of everything that happens at one instant: how much waits where.
     pub(super) fn look(&mut self, now: Instant, tree: &Tree) {
         let due = self.nodes.len() <= EXACT_NODES || now >= self.walked_at + SAMPLE;
         let (Some(root), true) = (self.nodes.first(), due) else { return };
         let books = tree.root().books();
-        if self.stale || (root.books.queued, root.books.admitted) != (books.queued, books.admitted) {
+        if (root.books.queued, root.books.admitted) != (books.queued, books.admitted) {
             self.walk(now, tree);
         }
     }
 
-    /// Looks at every node.
-    pub(super) fn walk(&mut self, now: Instant, tree: &Tree) {
-        (self.walked_at, self.stale) = (now, false);
+    /// Looks at what waits in every node.
+    fn walk(&mut self, now: Instant, tree: &Tree) {
+        self.walked_at = now;
         let mut nodes = self.nodes.iter_mut();
         tree.visit(&mut |_, node| {
             if let Some(seen) = nodes.next() {
@@ -245,12 +156,33 @@ impl Probe {
         });
     }
 
+    /// Looks at every node, and asks for its reasons.
+    pub(super) fn ask(&mut self, now: Instant, tree: &Tree) {
+        self.walk(now, tree);
+        let Self { nodes, above, .. } = self;
+        above.clear();
+        let mut i = 0;
+        tree.visit(&mut |place, node| {
+            let reasons = *node.reasons();
+            above.truncate(place.depth);
+            // What those below have counted is in it.
+            if let Some(parent) = above.last().and_then(|parent: &usize| nodes.get_mut(*parent)) {
+                parent.own = parent.own.since(&reasons);
+            }
+            if let Some(seen) = nodes.get_mut(i) {
+                seen.own = reasons;
+            }
+            above.push(i);
+            i += 1;
+        });
+    }
+
     /// Starts measuring.
     pub(super) fn restart(&mut self, now: Instant, tree: &Tree) {
-        self.walk(now, tree);
+        self.ask(now, tree);
         self.stages.iter_mut().for_each(Dist::reset);
         for n in &mut self.nodes {
-            n.before = (n.books, n.drops, n.marks);
+            n.before = (n.books, n.own);
             n.backlog.restart(now);
         }
     }

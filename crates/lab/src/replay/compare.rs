@@ -265,10 +265,15 @@ fn listed(there: &[Value], here: &[Value], what: &str, wrong: &mut Vec<Wrong>) {
     }
 }
 
+/// Whether a key is txweir's own: Linux does not tell it (PARITY.md, reasons-json).
+fn is_own(key: &str) -> bool {
+    ["drop_reasons", "mark_reasons"].contains(&key)
+}
+
 fn values(key: &str, there: &Value, here: &Value, place: &str, wrong: &mut Vec<Wrong>) {
     match (there, here) {
         (Value::Object(a), Value::Object(b)) => {
-            let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            let keys: BTreeSet<&String> = a.keys().chain(b.keys().filter(|key| !is_own(key))).collect();
             for key in keys {
                 let none = Value::Null;
                 let (a, b) = (a.get(key).unwrap_or(&none), b.get(key).unwrap_or(&none));

@@ -25,7 +25,7 @@ impl<'de, T: Value> Deserialize<'de> for Text<T> {
                 let words = [s];
                 T::take(&mut Words::new(&words))
                     .map(Text)
-                    .ok_or_else(|| E::invalid_value(de::Unexpected::Str(s), &self))
+                    .map_err(|_| E::invalid_value(de::Unexpected::Str(s), &self))
             }
         }
         d.deserialize_str(OfText(std::marker::PhantomData))
@@ -56,7 +56,7 @@ pub struct CompletionText(pub Completion);
 impl CompletionText {
     /// Reads the text form.
     pub fn read(s: &str) -> Option<Completion> {
-        let time = |s: &str| Nanos::take(&mut Words::new(&[s])).filter(|t| t.0 > 0);
+        let time = |s: &str| Nanos::take(&mut Words::new(&[s])).ok().filter(|t| t.0 > 0);
         if s == "immediate" {
             return Some(Completion::Immediate);
         }

@@ -1,5 +1,8 @@
 //! The runs of each policy: the net, the walk through its steps, and the numbers at the end.
 
+#[cfg(test)]
+mod probed;
+
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -169,7 +172,6 @@ fn build(setup: &Setup, traffic: &Traffic, entry: &Entry) -> Result<Net, TrialEr
     if let Some(policy) = &entry.policy {
         net.apply(TRIED, policy).map_err(|d| TrialError::Policy(Box::new(d)))?;
     }
-    let mut marking = false;
     match &traffic.load {
         Loads::Groups(groups) => {
             for (i, (group, pace)) in groups.iter().enumerate() {
@@ -178,12 +180,10 @@ fn build(setup: &Setup, traffic: &Traffic, entry: &Entry) -> Result<Net, TrialEr
             }
         }
         Loads::Replay(frames) => {
-            marking = frames.iter().any(|f| f.ecn().capable());
             net.replay(NEAR, FAR, Arc::clone(frames)).map_err(wrong)?;
         }
     }
     net.watch();
-    net.nic_mut(TRIED).watch(Instant::ZERO, marking);
     Ok(net)
 }
 
@@ -196,7 +196,19 @@ fn one(
     advanced: &mut dyn FnMut(Nanos),
 ) -> Result<PolicyTrial, TrialError> {
     let mut net = build(setup, traffic, entry)?;
-    let mut series = Series::new(&net, clock.step);
+    net.nic_mut(TRIED).watch(Instant::ZERO);
+    Ok(measured(&mut net, setup, clock, entry, advanced))
+}
+
+/// Runs it to the end and gives the results; those of classes and stages are there only with a probe.
+fn measured(
+    net: &mut Net,
+    setup: &Setup,
+    clock: &Clock,
+    entry: &Entry,
+    advanced: &mut dyn FnMut(Nanos),
+) -> PolicyTrial {
+    let mut series = Series::new(net, clock.step);
     for n in 1..=STEPS {
         let at = Instant(clock.step.0 * (n - 1));
         if at.0 == clock.warmup.0 {
@@ -205,7 +217,7 @@ fn one(
         }
         net.next_step();
         net.run(at + clock.step);
-        series.sample(&mut net);
+        series.sample(net);
         advanced(clock.step);
     }
     let Series { groups, classes, ring, .. } = series;
@@ -216,8 +228,8 @@ fn one(
         .into_iter()
         .enumerate()
         .map(|(i, s)| match net.groups().get(i) {
-            Some(_) => group(&net, i, clock.measured(), s.series),
-            None => replay(&net, clock.measured(), s.series),
+            Some(_) => group(net, i, clock.measured(), s.series),
+            None => replay(net, clock.measured(), s.series),
         })
         .collect();
     let streams: Vec<u64> = net
@@ -228,14 +240,14 @@ fn one(
         .flat_map(|(i, _)| net.bytes(i))
         .collect();
     let [ring_gauge, _] = nic.gauges();
-    Ok(PolicyTrial {
+    PolicyTrial {
         name: entry.name.clone(),
         policy: entry.policy.as_ref().map_or(String::new(), |p| p.source().text.clone()),
         shown_seed: setup.seed,
         measures: Vec::new(),
         groups: reports,
         leaves: leaves(nic.path().tree(), setup.link, &mut |node| node.books().sent.packets > 0),
-        classes: self::classes(&net, clock.measured(), classes),
+        classes: self::classes(net, clock.measured(), classes),
         device: DeviceTrial {
             ring_bytes: range(ring_gauge, net.engine().now()),
             bql_limit: nic.path().dql().map(|d| d.stats().limit),
@@ -245,11 +257,11 @@ fn one(
             sent_bytes: counts.tx.bytes,
             series: DeviceSeries { ring_bytes: ring.values },
         },
-        stages: stages(&net),
+        stages: stages(net),
         drops: by_reason(&counts.drops, named),
         marks: by_reason(&counts.marks, |i| MarkReason::ALL[i].name()),
         jain: jain(&streams),
-    })
+    }
 }
 
 /// Counts that are not zero, by name.
@@ -341,7 +353,7 @@ fn classes(net: &Net, time: Nanos, series: Vec<ClassSampler>) -> Vec<ClassTrial>
         above.truncate(node.depth);
         let parent = above.last().cloned().unwrap_or_else(|| "root".into());
         above.push(handle.clone());
-        let sent = node.sent();
+        let (sent, reasons) = (node.sent(), node.reasons());
         all.push(ClassTrial {
             handle,
             parent,
@@ -350,8 +362,8 @@ fn classes(net: &Net, time: Nanos, series: Vec<ClassSampler>) -> Vec<ClassTrial>
             sent_packets: sent.packets,
             sent_bytes: sent.bytes,
             throughput_bit_s: per_second(u128::from(sent.bytes) * 8, time),
-            drops: by_reason(&node.dropped(), |i| DropReason::ALL[i].name()),
-            marks: by_reason(&node.marked(), |i| MarkReason::ALL[i].name()),
+            drops: by_reason(&reasons.drops, |i| DropReason::ALL[i].name()),
+            marks: by_reason(&reasons.marks, |i| MarkReason::ALL[i].name()),
             backlog_bytes: range(&node.backlog, now),
             series: ClassSeries { backlog_bytes: sampler.backlog.values, ..sampler.series },
         });
@@ -457,7 +469,7 @@ impl Series {
         self.ring.sample(nic.gauges()[0], now, step);
         let nodes: &[NodeProbe] = nic.probe().map_or(&[], |p| p.nodes());
         for (node, c) in nodes.iter().zip(&mut self.classes) {
-            let (bytes, drops) = (node.books.sent.bytes, node.drops.iter().sum::<u64>());
+            let (bytes, drops) = (node.books.sent.bytes, node.own.dropped());
             c.backlog.sample(&node.backlog, now, step);
             c.series.throughput_bit_s.push(per_second(u128::from(bytes - c.bytes) * 8, step));
             c.series.drops.push(drops - c.drops);

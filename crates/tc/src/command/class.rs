@@ -138,7 +138,7 @@ fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &ClassSpec) 
     let Err(err) = classes.read(&mut Words::new(&words), &Env::default()) else { return Ok(()) };
     let status = match err.kind {
         ErrorKind::NoLinkRate => return Ok(()),
-        ErrorKind::BadValue if err.given.is_empty() => USAGE,
+        ErrorKind::BadValue if err.is_given_nothing() => USAGE,
         ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing => UNPARSABLE,
         ErrorKind::OutOfRange if classes.kind == "ets" => UNPARSABLE,
         _ => return Ok(()),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use txweir_core::sched::spec::Spec;
+use txweir_core::text::error::Reason;
 use txweir_core::text::params::Param;
 use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind, Handle};
@@ -283,26 +284,25 @@ fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
         let at = |key: &str| words.iter().position(|w| *w == key);
         at("priomap").is_some_and(|map| at("bands").is_none_or(|bands| bands < map))
     };
+    let zero = err.word.and_then(|at| words.get(at)) == Some(&"0");
     match (err.kind, spec.kind, key) {
-        (ErrorKind::BadValue, ..) if err.given.is_empty() => USAGE,
+        (ErrorKind::BadValue, ..) if err.is_given_nothing() => USAGE,
         (ErrorKind::UnknownKey, "pfifo_fast", _) => USAGE,
         (ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing, ..) => UNPARSABLE,
         // tc makes something of any number here.
-        (ErrorKind::OutOfRange, "red", "probability") if err.expected == "at most 1" => REFUSED,
+        (ErrorKind::OutOfRange, "red", "probability") if err.reason == Some(Reason::DeclaredRange) => REFUSED,
         // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
         (ErrorKind::OutOfRange, "cake", "overhead" | "mpu") => UNPARSABLE,
         (ErrorKind::OutOfRange, "pie", "alpha" | "beta") => UNPARSABLE,
         // The kernel refuses what is too small, tc what is too large and what contradicts itself.
-        (ErrorKind::OutOfRange, "dualpi2", "alpha" | "beta" | "coupling_factor") if err.given == "0" => {
-            REFUSED
-        }
+        (ErrorKind::OutOfRange, "dualpi2", "alpha" | "beta" | "coupling_factor") if zero => REFUSED,
         (ErrorKind::OutOfRange | ErrorKind::Conflict, "dualpi2", _) => UNPARSABLE,
         (ErrorKind::OutOfRange, "bfifo" | "red" | "tbf", _) => UNPARSABLE,
         (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
         // tc itself wants these together; that one which duplicates is alone is the kernel's rule.
         (ErrorKind::Conflict, "netem", key) if !key.is_empty() => UNPARSABLE,
         // tc knows all bounds but that on strict bands and quanta together.
-        (ErrorKind::OutOfRange, "ets", "quanta") if err.given.parse().is_ok_and(|n: u32| n > 16) => REFUSED,
+        (ErrorKind::OutOfRange, "ets", "quanta") if err.reason == Some(Reason::TooMany) => REFUSED,
         (ErrorKind::OutOfRange | ErrorKind::Conflict, "ets", _) => UNPARSABLE,
         (ErrorKind::Conflict, "prio", "priomap") if seen(words) => UNPARSABLE,
         _ => REFUSED,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use txweir_core::path::port::Qdiscs;
 use txweir_core::sched::stab::Stab;
+use txweir_core::text::error::Object;
 use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, ErrorKind, Handle};
 
@@ -84,11 +85,13 @@ fn qdisc(cmd: &QdiscCommand, qdiscs: &mut dyn Qdiscs) -> Result<(), ConfigError>
         (Some(Place::Handle(handle)), _) | (None, Some(handle)) => qdiscs.parent_of(handle)?,
         (Some(Place::Ingress | Place::Clsact | Place::Egress), _) => {
             let expected = "root, or parent MAJOR:MINOR";
-            return Err(ConfigError::new(ErrorKind::Unsupported, "a tree", expected, "a hook").key("parent"));
+            return Err(
+                ConfigError::new(ErrorKind::Unsupported, Object::Tree, expected, "a hook").key("parent")
+            );
         }
         (None, None) => {
             let expected = "root, or parent MAJOR:MINOR";
-            return Err(ConfigError::new(ErrorKind::Missing, "qdisc", expected, "").key("parent"));
+            return Err(ConfigError::new(ErrorKind::Missing, Object::Qdisc(None), expected, "").key("parent"));
         }
     };
     let kind = cmd.kind.as_ref().map(|k| k.text.as_str());
@@ -113,7 +116,7 @@ fn qdisc(cmd: &QdiscCommand, qdiscs: &mut dyn Qdiscs) -> Result<(), ConfigError>
             qdiscs.delete(parent)
         }
         (Verb::Add | Verb::Replace | Verb::Get | Verb::Show | Verb::Flush, _) => {
-            Err(ConfigError::new(ErrorKind::Missing, "qdisc", "a kind", "").key("kind"))
+            Err(ConfigError::new(ErrorKind::Missing, Object::Qdisc(None), "a kind", "").key("kind"))
         }
     };
     // As Linux has it: what a line does not say again about sizes is gone.
@@ -127,7 +130,8 @@ fn qdisc(cmd: &QdiscCommand, qdiscs: &mut dyn Qdiscs) -> Result<(), ConfigError>
         }
         (Ok(()), Some(_)) => {
             let expected = "a size table at the root only";
-            Err(ConfigError::new(ErrorKind::Unsupported, "qdisc", expected, "another place").key("stab"))
+            Err(ConfigError::new(ErrorKind::Unsupported, Object::Qdisc(None), expected, "another place")
+                .key("stab"))
         }
         (done, _) => done,
     }
@@ -149,14 +153,19 @@ fn present(
     // Where nothing is, the tree itself says so.
     let Some((handle, present_kind)) = present else { return Ok(false) };
     if let Some(At { value: given, .. }) = cmd.handle.as_ref().filter(|h| h.value.qdisc() != handle) {
-        let err = ConfigError::new(ErrorKind::Conflict, "qdisc", format!("{handle}, which is there"), given);
+        let err = ConfigError::new(
+            ErrorKind::Conflict,
+            Object::Qdisc(None),
+            format!("{handle}, which is there"),
+            given,
+        );
         return Err(err.key("handle"));
     }
     match kind.filter(|k| *k != present_kind) {
         None => Ok(true),
         Some(given) => {
             let expected = format!("{present_kind}, which is there");
-            Err(ConfigError::new(ErrorKind::Conflict, "qdisc", expected, given).key("kind"))
+            Err(ConfigError::new(ErrorKind::Conflict, Object::Qdisc(None), expected, given).key("kind"))
         }
     }
 }

@@ -76,7 +76,7 @@ pub(super) fn estimator(
     let mut time = |expected: &str| {
         let word = reader.argument(key, expected)?;
         let ns = Nanos::take(&mut Words::new(&[&word.text]));
-        let ns = ns.ok_or_else(|| reader.bad_value(key, word, expected))?;
+        let ns = ns.map_err(|_| reader.bad_value(key, word, expected))?;
         Ok((ns.as_micros(), word.span.end))
     };
     let (interval, _) = time("an interval (1s)")?;

@@ -9,7 +9,7 @@ use super::table::Arg;
 
 /// A value of core's that one word holds.
 pub(super) fn one<T: Value>(word: &str) -> Option<T> {
-    T::take(&mut Words::new(&[word]))
+    T::take(&mut Words::new(&[word])).ok()
 }
 
 /// A whole number as C reads it: `10`, `0x0a`, `012`.

@@ -32,7 +32,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
 fn value<V: Value>(o: &Shown<'_>) -> Option<V> {
     let exact = exact_of(o.value);
     let words: Vec<&str> = exact.split(' ').collect();
-    V::take(&mut Words::new(&words)).filter(|_| o.value.is_set())
+    V::take(&mut Words::new(&words)).ok().filter(|_| o.value.is_set())
 }
 
 fn option(o: &Shown<'_>, form: &Form) -> Option<Printed> {

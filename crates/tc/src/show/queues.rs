@@ -5,7 +5,7 @@ use txweir_core::path::port::Trees;
 use txweir_core::sched::node::{Books, Node};
 use txweir_core::sched::traffic::Range;
 use txweir_core::text::value::{Json, Show, exact_of, text_of};
-use txweir_core::{Handle, Rate};
+use txweir_core::{Handle, Rate, Reasons};
 use txweir_core::{qdisc::mqprio, sched::erased::Qdisc};
 
 use super::class::{Classes, name_object, name_of, write_name};
@@ -40,6 +40,14 @@ fn sums(below: Below<'_, '_>, range: Range) -> Books {
 /// The books of a qdisc as tc shows them.
 pub(super) fn books(node: &Node, below: Below<'_, '_>) -> Books {
     if stand(node) { sums(below, Range { count: u16::MAX, offset: 0 }) } else { node.books() }
+}
+
+/// Why packets were dropped and marked in a qdisc and below: of a root that stands for those of queues, the sums over these.
+pub(super) fn reasons(node: &Node, below: Below<'_, '_>) -> Reasons {
+    match stand(node) {
+        true => below.iter().fold(Reasons::default(), |sum, node| sum.plus(node.reasons())),
+        false => *node.reasons(),
+    }
 }
 
 /// The options of mqprio.

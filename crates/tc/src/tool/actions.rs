@@ -145,16 +145,19 @@ fn found(
 
 fn delete(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) -> Result<(), Failure> {
     let all = named(source, cmd)?;
-    for (kind, index, at) in &all {
-        let id = found(session, source, kind, *index, at)?;
-        let binds = session.devices.filters().actions.entry(id).map_or(0, |e| e.binds);
+    let mut due = Vec::with_capacity(all.len());
+    for (kind, index, at) in all {
+        let id = found(session, source, kind, index, at)?;
+        let entry = session.devices.filters().actions.entry(id);
+        let binds = entry.map_or(0, |e| e.binds);
+        due.extend(entry.map(|e| (e.action.kind.name(), index, at)));
         if binds > 0 {
             let message = format!("action {} index {index} is held by {binds} filters", kind.text);
             return Err(refused(source, &at.span, code::CONFLICT, message));
         }
     }
-    for (kind, index, at) in all {
-        let done = session.devices.filters_mut().actions.delete(&kind.text, index);
+    for (kind, index, at) in due {
+        let done = session.devices.filters_mut().actions.delete(kind, index);
         done.map_err(|err| refused(source, &at.span, code::NOT_FOUND, err.to_string()))?;
     }
     Ok(())

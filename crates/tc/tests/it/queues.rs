@@ -63,6 +63,33 @@ fn a_traffic_class_counts_what_its_queues_do_and_the_root_what_all_do() {
 /// As the reference kernel lists them: by the hash of their handles, of one hash the later ones first; what queues have at first
 /// has the handle 0:, whose hash 2: has too.
 #[test]
+fn a_root_of_queues_tells_their_reasons() {
+    for root in [MQPRIO, "qdisc add dev e root handle 1: mq"] {
+        let mut all = device(4, Offload::default());
+        good(&mut all, root);
+        good(&mut all, "qdisc add dev e parent 1:1 handle 10: pfifo limit 1");
+        good(&mut all, "qdisc add dev e parent 1:3 handle 30: pfifo_head_drop limit 2");
+        for queue in [0, 0, 0, 2, 2, 2, 3] {
+            let mut meta = Meta::new(100);
+            meta.queue = queue;
+            all.get("e").expect("there").enqueue(meta);
+        }
+        let told = |all: &mut Memory, handle: &str| {
+            let shown = good(all, &format!("-s -j qdisc show dev e handle {handle}"));
+            shown.split_once(r#""drop_reasons":"#).map(|(_, told)| told.trim_end().to_string())
+        };
+        let of = |text: &str| Some(text.to_string());
+        assert_eq!(told(&mut all, "1:"), of(r#"{"overlimit":2,"head_drop":1}}]"#));
+        assert_eq!(told(&mut all, "10:"), of(r#"{"overlimit":2}}]"#));
+        assert_eq!(told(&mut all, "30:"), of(r#"{"head_drop":1}}]"#));
+        // As what is counted: over what is there now.
+        good(&mut all, "qdisc replace dev e parent 1:3 handle 31: pfifo");
+        assert_eq!(told(&mut all, "1:"), of(r#"{"overlimit":2}}]"#));
+        assert_eq!(told(&mut all, "31:"), None);
+    }
+}
+
+#[test]
 fn what_queues_have_at_first_is_listed_as_linux_lists_it() {
     let mut all = device(4, Offload::default());
     good(&mut all, "qdisc add dev e root handle 1: mq");

@@ -231,6 +231,36 @@ fn statistics_count_what_happened() {
     assert!(show::json(path.tree(), None, true).contains(r#""bytes":6162,"packets":6,"drops":2,"#));
 }
 
+/// Linux does not tell why packets were dropped or marked: behind what it tells, and only where something was.
+#[test]
+fn drops_and_marks_are_told_by_reason_in_json() {
+    let policy = "qdisc add root handle 1: prio bands 2 priomap 0 1\n\
+                  qdisc add parent 1:1 handle 10: pfifo limit 3\n\
+                  qdisc add parent 1:2 handle 20: codel ecn ce_threshold 1ms";
+    let (mut path, mut device) = stalled(policy);
+    let untouched = show::json(path.tree(), None, true);
+    assert!(!untouched.contains("reasons"), "{untouched}");
+    for n in 0..5 {
+        let _ = path.submit(Instant::ZERO, n, Meta::new(1000).priority(0x10001), &mut device);
+        let _ =
+            path.submit(Instant::ZERO, 10 + n, Meta::new(1000).priority(0x10002).ecn(Ecn::Ect0), &mut device);
+    }
+    device.set_slots(99);
+    assert_eq!(path.drain(Instant(5_000_000), 64, &mut device), Wake::Idle);
+    let shown = show::json(path.tree(), None, true);
+    let qdiscs: Vec<&str> = shown.split(r#"{"kind":"#).skip(1).collect();
+    let end = |s: &str| s.trim_end_matches([',', ']']).to_string();
+    let (overlimit, threshold) =
+        (r#""drop_reasons":{"overlimit":2}"#, r#""mark_reasons":{"ce_threshold":5}"#);
+    assert!(end(qdiscs[0]).ends_with(&format!(r#""qlen":0,{overlimit},{threshold}}}"#)), "{shown}");
+    assert!(end(qdiscs[1]).ends_with(&format!(r#""qlen":0,{overlimit}}}"#)), "{shown}");
+    assert!(end(qdiscs[2]).ends_with(&format!("{threshold}}}")), "{shown}");
+    assert!(!end(qdiscs[2]).contains("drop_reasons"), "{shown}");
+    // Neither without statistics nor in text.
+    assert!(!show::json(path.tree(), None, false).contains("reasons"));
+    assert!(!show::text(path.tree(), None, true).contains("reason"));
+}
+
 #[test]
 fn overlimits_are_those_of_the_shaper() {
     let (mut path, mut device) = stalled("qdisc add root handle 1: tbf rate 8kbit burst 1000 limit 9000");
@@ -267,7 +297,8 @@ fn counters_of_the_kinds_that_have_some() {
     );
     assert!(show::json(path.tree(), None, true).ends_with(concat!(
         r#""backlog":4000,"qlen":4,"maxpacket":0,"drop_overlimit":1,"new_flow_count":5,"ecn_mark":0,"#,
-        r#""memory_used":4256,"new_flows_len":5,"old_flows_len":0}]"#
+        r#""memory_used":4256,"new_flows_len":5,"old_flows_len":0,"#,
+        r#""drop_reasons":{"flow_overlimit":1}}]"#
     )));
 
     let (mut path, mut device) = stalled("qdisc add root handle 1: codel ecn");
@@ -458,7 +489,8 @@ fn fq_counts_as_tc_does() {
     );
     assert!(show::json(path.tree(), None, true).ends_with(concat!(
         r#""qlen":2,"flows":2,"inactive":1,"throttled":1,"next_packet_delay":949987840,"gc":0,"highprio":0,"#,
-        r#""throttled":1,"flows_plimit":1,"pkts_too_long":1,"horizon_drops":1}]"#
+        r#""throttled":1,"flows_plimit":1,"pkts_too_long":1,"horizon_drops":1,"#,
+        r#""drop_reasons":{"flow_limit":1,"horizon":1}}]"#
     )));
     let _ = path.drain(Instant(1_000_000_129), 64, &mut device);
     assert_eq!(

@@ -41,6 +41,12 @@ fn exit_status_as_tc_has_it() {
             1,
             "error[split-value]: \"5 ms\" is two words: a value and its unit are one",
         ),
+        ("qdisc add dev eth0 root ets quanta 20 0", 1, "error[out-of-range]: ets quanta: 20 is out of range"),
+        (
+            "qdisc add dev eth0 root ets strict 9 quanta 1 2 3 4 5 6 7 8",
+            2,
+            "error[out-of-range]: ets quanta: 17 is out of range",
+        ),
         ("qdisc add dev eth9 root pfifo", 1, "error[not-found]: Cannot find device \"eth9\""),
         ("qdisc add root pfifo", 2, "error[missing]: this does not say on which device"),
         ("qdisc add dev eth0 pfifo", 2, "error[missing]: this does not say where"),

@@ -33,7 +33,7 @@ use crate::base::free::FreeNumbers;
 use crate::base::time::Instant;
 use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 pub use csum::Csum;
 pub use gact::Gact;
@@ -281,8 +281,8 @@ impl Actions {
     }
 
     /// Takes one out of the table; refused while filters hold it.
-    pub fn delete(&mut self, kind: &str, index: u32) -> Result<(), ConfigError> {
-        let object = format!("action {kind} index {index}");
+    pub fn delete(&mut self, kind: &'static str, index: u32) -> Result<(), ConfigError> {
+        let object = Object::ActionAt(kind, index);
         let Some(id) = self.find(kind, index) else {
             return Err(
                 ConfigError::new(ErrorKind::NotFound, object, "an action that exists", index).key("index")
@@ -313,9 +313,13 @@ impl Actions {
     pub(crate) fn bind(&mut self, wanted: &[Wanted], now: Instant) -> Result<Box<[ActionId]>, ConfigError> {
         if wanted.len() > ACTIONS_MAX {
             let expected = format!("at most {ACTIONS_MAX} actions");
-            return Err(
-                ConfigError::new(ErrorKind::OutOfRange, "filter", expected, wanted.len()).key("action")
-            );
+            return Err(ConfigError::new(
+                ErrorKind::OutOfRange,
+                Object::Filter(None),
+                expected,
+                wanted.len(),
+            )
+            .key("action"));
         }
         let mut bound = Vec::with_capacity(wanted.len());
         for one in wanted {
@@ -333,7 +337,7 @@ impl Actions {
     fn bind_one(&mut self, wanted: &Wanted, now: Instant) -> Result<ActionId, ConfigError> {
         let there = match wanted {
             Wanted::There(kind, index) => Some(self.find(kind, *index).ok_or_else(|| {
-                let object = format!("action {kind} index {index}");
+                let object = Object::ActionAt(kind, *index);
                 ConfigError::new(ErrorKind::NotFound, object, "an action that exists", index).key("index")
             })?),
             Wanted::New(Some(index), action) => self.find(action.kind.name(), *index),
@@ -350,7 +354,9 @@ impl Actions {
                 }
                 id
             }
-            (None, Wanted::There(..)) => return Err(ConfigError::new(ErrorKind::NotFound, "action", "", "")),
+            (None, Wanted::There(..)) => {
+                return Err(ConfigError::new(ErrorKind::NotFound, Object::Action(None), "", ""));
+            }
         };
         if let Some(Some(entry)) = self.slots.get_mut(id.0 as usize) {
             entry.refs += 1;
@@ -375,7 +381,7 @@ impl Actions {
         let kind = action.kind.name();
         match index.filter(|i| *i != 0) {
             Some(index) if self.find(kind, index).is_some() => {
-                let object = format!("action {kind}");
+                let object = Object::Action(Some(kind));
                 Err(ConfigError::new(ErrorKind::Exists, object, "an index not in use", index).key("index"))
             }
             Some(index) => Ok(index),

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use super::{Control, Memory};
 use crate::classify::action::Run;
 use crate::classify::packet::Packet;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Words that one action changes, at most, as tc has it.
 pub const KEYS_MAX: usize = 128;
@@ -86,7 +86,8 @@ impl Pedit {
             1..=KEYS_MAX => Ok(Self { keys: keys.into(), extended }),
             n => {
                 let expected = alloc::format!("1 to {KEYS_MAX} words");
-                Err(ConfigError::new(ErrorKind::OutOfRange, "pedit", expected, n).key("munge"))
+                Err(ConfigError::new(ErrorKind::OutOfRange, Object::ActionOptions("pedit"), expected, n)
+                    .key("munge"))
             }
         }
     }

@@ -23,7 +23,7 @@ use crate::classify::action::Run;
 use crate::classify::packet::Packet;
 use crate::law::bucket::{Buckets, Sizing, Spent, TICK_NS, cost, ticks};
 use crate::packet::meta::Meta;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// What is measured, and what becomes of packets that conform.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Police {
     /// Nothing that is measured; both bytes and packets; a rate without a burst, or a peak rate without a rate or `mtu`.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let err = |key: &str, kind, expected: &str, given: &str| {
-            Err(ConfigError::new(kind, "police", expected, given).key(key))
+            Err(ConfigError::new(kind, Object::ActionOptions("police"), expected, given).key(key))
         };
         let bytes = config.rate.0 > 0;
         match config.packets {

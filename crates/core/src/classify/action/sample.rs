@@ -6,7 +6,7 @@
 use super::{Control, Memory};
 use crate::classify::action::Run;
 use crate::classify::packet::Packet;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Parameters of sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,13 @@ impl Sample {
     /// One of none.
     pub fn new(rate: u32, group: u32, trunc: Option<u32>) -> Result<Self, ConfigError> {
         match rate {
-            0 => Err(ConfigError::new(ErrorKind::OutOfRange, "sample", "at least 1", rate).key("rate")),
+            0 => Err(ConfigError::new(
+                ErrorKind::OutOfRange,
+                Object::ActionOptions("sample"),
+                "at least 1",
+                rate,
+            )
+            .key("rate")),
             _ => Ok(Self { rate, group, trunc }),
         }
     }

@@ -6,7 +6,7 @@ use alloc::string::String;
 use super::{Control, Memory};
 use crate::classify::action::Run;
 use crate::classify::packet::Packet;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Bytes of a line, at most, as in the reference.
 pub const TEXT_MAX: usize = 31;
@@ -26,7 +26,8 @@ impl Simple {
         match text.len() > TEXT_MAX {
             true => {
                 let expected = alloc::format!("at most {TEXT_MAX} bytes");
-                Err(ConfigError::new(ErrorKind::OutOfRange, "simple", expected, text).key("sdata"))
+                Err(ConfigError::new(ErrorKind::OutOfRange, Object::ActionOptions("simple"), expected, text)
+                    .key("sdata"))
             }
             false => Ok(Self { text }),
         }

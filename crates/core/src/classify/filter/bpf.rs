@@ -28,7 +28,7 @@ use crate::classify::action::Control;
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 pub use machine::{Instruction, PROGRAM_MAX, check};
 use machine::{MATCH, run as run_program};
@@ -89,7 +89,7 @@ impl Filtering for Table {
         let checked = check(&rule.program).and_then(|()| match rule.direct && !goal.actions.is_empty() {
             true => Err(ConfigError::new(
                 ErrorKind::Conflict,
-                "filter bpf",
+                Object::Filter(Some("bpf")),
                 "a program or actions to decide",
                 "both",
             )
@@ -163,5 +163,5 @@ fn direct(filter: &Filter, answer: u32) -> Decision {
 fn refused(at: usize, expected: &str, instruction: Instruction) -> ConfigError {
     let Instruction { code, jt, jf, k } = instruction;
     let given = alloc::format!("{code} {jt} {jf} {k}, instruction {at}");
-    ConfigError::new(ErrorKind::BadValue, "filter bpf", expected, given).key("bytecode")
+    ConfigError::new(ErrorKind::BadValue, Object::Filter(Some("bpf")), expected, given).key("bytecode")
 }

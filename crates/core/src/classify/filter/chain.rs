@@ -14,7 +14,7 @@ use crate::classify::action::Run;
 use crate::classify::action::{ActionId, Actions, Control, State};
 use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// The first priority that a filter gets which was added without one, as in the reference; each further one is asked before.
 const AUTO_PRIO: u16 = 0xc000;
@@ -127,10 +127,10 @@ pub struct Filters {
 }
 
 /// A filter of that handle is there already.
-pub(super) fn exists(kind: &str, handle: u32) -> ConfigError {
+pub(super) fn exists(kind: &'static str, handle: u32) -> ConfigError {
     ConfigError::new(
         ErrorKind::Exists,
-        format!("filter {kind}"),
+        Object::Filter(Some(kind)),
         "no such filter yet",
         format!("{handle:#x}"),
     )
@@ -138,10 +138,10 @@ pub(super) fn exists(kind: &str, handle: u32) -> ConfigError {
 }
 
 /// There is none of that handle.
-pub(super) fn not_found(kind: &str, handle: u32) -> ConfigError {
+pub(super) fn not_found(kind: &'static str, handle: u32) -> ConfigError {
     ConfigError::new(
         ErrorKind::NotFound,
-        format!("filter {kind}"),
+        Object::Filter(Some(kind)),
         "a filter that exists",
         format!("{handle:#x}"),
     )
@@ -149,13 +149,13 @@ pub(super) fn not_found(kind: &str, handle: u32) -> ConfigError {
 }
 
 fn no_block(block: BlockId) -> ConfigError {
-    ConfigError::new(ErrorKind::NotFound, "block", "a block that exists", block.0)
+    ConfigError::new(ErrorKind::NotFound, Object::Block, "a block that exists", block.0)
 }
 
 /// A table has filters of one kind.
 pub(super) fn other_kind(given: &str) -> ConfigError {
     let expected = "the kind of the filters with this priority";
-    ConfigError::new(ErrorKind::Conflict, "filter", expected, given).key("kind")
+    ConfigError::new(ErrorKind::Conflict, Object::Filter(None), expected, given).key("kind")
 }
 
 impl Filters {
@@ -262,7 +262,9 @@ impl Filters {
         let tables = chain.map_or(&[][..], |c| &c.tables);
         let Some(prio) = named.prio.filter(|p| *p != 0) else {
             if what == What::Change {
-                return Err(ConfigError::new(ErrorKind::Missing, "filter", "a priority", "").key("prio"));
+                return Err(
+                    ConfigError::new(ErrorKind::Missing, Object::Filter(None), "a priority", "").key("prio")
+                );
             }
             // Below 1 there is none: it begins anew, as in the reference.
             let before = tables.first().map_or(0, |t| t.prio.saturating_sub(1));
@@ -270,16 +272,22 @@ impl Filters {
         };
         let Some(table) = tables.iter().find(|t| t.prio == prio) else {
             if what == What::Change {
-                return Err(
-                    ConfigError::new(ErrorKind::NotFound, "filter", "a priority in use", prio).key("prio")
-                );
+                return Err(ConfigError::new(
+                    ErrorKind::NotFound,
+                    Object::Filter(None),
+                    "a priority in use",
+                    prio,
+                )
+                .key("prio"));
             }
             return Ok(prio);
         };
         if named.protocol.is_some_and(|p| p != table.protocol) {
             let expected = format!("protocol {:#06x}, which priority {prio} has", table.protocol);
             let given = format!("{:#06x}", named.protocol.unwrap_or(0));
-            return Err(ConfigError::new(ErrorKind::Conflict, "filter", expected, given).key("protocol"));
+            return Err(
+                ConfigError::new(ErrorKind::Conflict, Object::Filter(None), expected, given).key("protocol")
+            );
         }
         if table.kind() != rule.kind() {
             return Err(other_kind(rule.kind()).hint(format!("priority {prio} has {}", table.kind())));
@@ -292,7 +300,7 @@ impl Filters {
     pub fn delete(&mut self, block: BlockId, named: Named, kind: Option<&str>) -> Result<(), ConfigError> {
         let Some(prio) = named.prio.filter(|p| *p != 0) else {
             if named.handle.is_some() || named.protocol.is_some() || kind.is_some() {
-                let err = ConfigError::new(ErrorKind::Missing, "filter", "a priority", "");
+                let err = ConfigError::new(ErrorKind::Missing, Object::Filter(None), "a priority", "");
                 return Err(err
                     .key("prio")
                     .hint("without one all filters of the chain go, and nothing else is to be said"));
@@ -303,20 +311,31 @@ impl Filters {
         };
         let found = self.block_mut(block)?;
         let Some(chain_at) = found.chains.iter().position(|c| c.index == named.chain) else {
-            return Err(ConfigError::new(ErrorKind::NotFound, "filter", "a chain that exists", named.chain)
-                .key("chain"));
+            return Err(ConfigError::new(
+                ErrorKind::NotFound,
+                Object::Filter(None),
+                "a chain that exists",
+                named.chain,
+            )
+            .key("chain"));
         };
         let chain = &found.chains[chain_at];
         let Some(at) = chain.tables.iter().position(|t| t.prio == prio) else {
-            return Err(
-                ConfigError::new(ErrorKind::NotFound, "filter", "a priority in use", prio).key("prio")
-            );
+            return Err(ConfigError::new(
+                ErrorKind::NotFound,
+                Object::Filter(None),
+                "a priority in use",
+                prio,
+            )
+            .key("prio"));
         };
         let table = &chain.tables[at];
         if named.protocol.is_some_and(|p| p != table.protocol) {
             let expected = format!("protocol {:#06x}, which priority {prio} has", table.protocol);
             let given = format!("{:#06x}", named.protocol.unwrap_or(0));
-            return Err(ConfigError::new(ErrorKind::NotFound, "filter", expected, given).key("protocol"));
+            return Err(
+                ConfigError::new(ErrorKind::NotFound, Object::Filter(None), expected, given).key("protocol")
+            );
         }
         if let Some(given) = kind.filter(|k| *k != table.kind()) {
             return Err(other_kind(given));
@@ -338,14 +357,18 @@ impl Filters {
         template: Option<Template>,
     ) -> Result<(), ConfigError> {
         if let Some(kind) = template.as_ref().map(|t| t.rule.kind()).filter(|kind| *kind != "flower") {
-            let err = ConfigError::new(ErrorKind::Unsupported, "chain", "a template of flower", kind);
+            let err = ConfigError::new(ErrorKind::Unsupported, Object::Chain, "a template of flower", kind);
             return Err(err.key("kind"));
         }
         let found = self.block_mut(block)?;
         match found.chains.binary_search_by_key(&index, |c| c.index) {
             Ok(_) => {
-                let err =
-                    ConfigError::new(ErrorKind::Exists, "chain", "a chain that is not there yet", index);
+                let err = ConfigError::new(
+                    ErrorKind::Exists,
+                    Object::Chain,
+                    "a chain that is not there yet",
+                    index,
+                );
                 Err(err.key("chain"))
             }
             Err(at) => {
@@ -366,7 +389,7 @@ impl Filters {
                 Ok(())
             }
             None => {
-                let err = ConfigError::new(ErrorKind::NotFound, "chain", "a chain that exists", index);
+                let err = ConfigError::new(ErrorKind::NotFound, Object::Chain, "a chain that exists", index);
                 Err(err.key("chain"))
             }
         }

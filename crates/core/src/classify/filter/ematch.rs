@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use crate::classify::action::Run;
 use crate::classify::packet::{Packet, Way};
 use crate::packet::headers::{Fragment, L3};
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Groups within groups, at most: the depth that Linux evaluates.
 pub const DEPTH_MAX: usize = 32;
@@ -193,7 +193,8 @@ impl Expr {
             true => Ok(()),
             false => {
                 let expected = alloc::format!("at most {DEPTH_MAX} groups within each other");
-                Err(ConfigError::new(ErrorKind::OutOfRange, "filter", expected, "more").key("match"))
+                Err(ConfigError::new(ErrorKind::OutOfRange, Object::Filter(None), expected, "more")
+                    .key("match"))
             }
         }
     }

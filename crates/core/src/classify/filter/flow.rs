@@ -20,7 +20,7 @@ use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
 use crate::packet::hash::FlowHasher;
 use crate::packet::headers::{Fragment, L3};
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// What a filter may look at, in the order in which it is hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +197,7 @@ impl Flow {
 
     fn check(&self) -> Result<(), ConfigError> {
         let wrong = |kind, key, expected, given: &str| {
-            Err(ConfigError::new(kind, "filter flow", expected, given).key(key))
+            Err(ConfigError::new(kind, Object::Filter(Some("flow")), expected, given).key(key))
         };
         let map = self.mode != Some(Mode::Hash);
         match self.keys.unwrap_or_default().iter().count() {
@@ -268,7 +268,7 @@ impl Filtering for Table {
         _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         if handle.is_none_or(|h| h == 0) {
-            let err = ConfigError::new(ErrorKind::Missing, "filter flow", "a handle", "");
+            let err = ConfigError::new(ErrorKind::Missing, Object::Filter(Some("flow")), "a handle", "");
             return Err((err.key("handle"), goal));
         }
         self.list.put("flow", handle, goal, what, |old| {

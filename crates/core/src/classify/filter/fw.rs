@@ -16,7 +16,7 @@ use super::{Bound, Decision, Filtering, What};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::{Packet, PortId};
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Parameters of fw.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,17 +65,25 @@ impl Table {
     }
     fn check(&self, handle: Option<u32>, rule: &Fw, goal: &Bound) -> Result<u32, ConfigError> {
         let Some(mark) = handle.filter(|mark| *mark != 0) else {
-            return Err(ConfigError::new(ErrorKind::Missing, "filter fw", "a mark", "").key("handle"));
+            return Err(
+                ConfigError::new(ErrorKind::Missing, Object::Filter(Some("fw")), "a mark", "").key("handle")
+            );
         };
         if self.filters > 0 && self.mask != rule.mask {
             let expected = format!("mask {:#x}, which the filters of this priority have", self.mask);
-            let err =
-                ConfigError::new(ErrorKind::Conflict, "filter fw", expected, format!("{:#x}", rule.mask));
+            let err = ConfigError::new(
+                ErrorKind::Conflict,
+                Object::Filter(Some("fw")),
+                expected,
+                format!("{:#x}", rule.mask),
+            );
             return Err(err.key("handle"));
         }
         if goal.class.is_none() && goal.actions.is_empty() && rule.indev.is_none() {
             let expected = "a class or an action";
-            return Err(ConfigError::new(ErrorKind::Missing, "filter fw", expected, "").key("classid"));
+            return Err(
+                ConfigError::new(ErrorKind::Missing, Object::Filter(Some("fw")), expected, "").key("classid")
+            );
         }
         Ok(mark)
     }

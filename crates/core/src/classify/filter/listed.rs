@@ -69,7 +69,7 @@ impl<R> List<R> {
         }
     }
 
-    pub(super) fn delete(&mut self, kind: &str, handle: u32) -> Result<Vec<Bound>, ConfigError> {
+    pub(super) fn delete(&mut self, kind: &'static str, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         match self.handles.remove(&handle) {
             Some(number) => {
                 self.free.give(handle);

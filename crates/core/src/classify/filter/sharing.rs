@@ -5,7 +5,7 @@ use alloc::format;
 use super::Rule;
 use super::chain::{Block, BlockId, Filters};
 use crate::packet::headers::ethertype;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// That a block is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +78,12 @@ impl Block {
         match rule {
             Rule::Flow(_) => {
                 let expected = "a qdisc whose classes are reckoned";
-                let err =
-                    ConfigError::new(ErrorKind::Conflict, "filter flow", expected, format!("block {number}"));
+                let err = ConfigError::new(
+                    ErrorKind::Conflict,
+                    Object::Filter(Some("flow")),
+                    expected,
+                    format!("block {number}"),
+                );
                 Err(err.key("kind"))
             }
             _ => Ok(()),
@@ -104,11 +108,15 @@ impl Block {
             }
             (template, rule) => {
                 let expected = format!("{}, for which chain {chain} was made", template.kind());
-                return Err(
-                    ConfigError::new(ErrorKind::Conflict, "filter", expected, rule.kind()).key("kind")
-                );
+                return Err(ConfigError::new(
+                    ErrorKind::Conflict,
+                    Object::Filter(None),
+                    expected,
+                    rule.kind(),
+                )
+                .key("kind"));
             }
         };
-        Err(ConfigError::new(ErrorKind::Conflict, "filter flower", expected, given))
+        Err(ConfigError::new(ErrorKind::Conflict, Object::Filter(Some("flower")), expected, given))
     }
 }

@@ -8,7 +8,7 @@ use crate::base::queues::QueueSet;
 use crate::base::time::Nanos;
 use crate::base::units::Rate;
 use crate::sched::schedule::LineConfig;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Most rings of a wire: as many as a device has queues in Linux.
 pub const RINGS_MAX: u16 = QueueSet::QUEUES_MAX;
@@ -65,7 +65,7 @@ impl DescriptorCost {
         let bad = |given: &str| {
             let expected =
                 "one or more points (bytes, hundredths of a descriptor) of distinct sizes, each at least 100";
-            Err(ConfigError::new(ErrorKind::BadValue, "wire", expected, given).key("descriptors"))
+            Err(ConfigError::new(ErrorKind::BadValue, Object::Wire, expected, given).key("descriptors"))
         };
         if points.is_empty() {
             return bad("none");
@@ -123,7 +123,7 @@ pub struct RingConfig {
 impl RingConfig {
     fn check(&self) -> Result<(), ConfigError> {
         let refuse = |key: &str, expected: &str, given: u64| {
-            Err(ConfigError::new(ErrorKind::OutOfRange, "wire", expected, given).key(key))
+            Err(ConfigError::new(ErrorKind::OutOfRange, Object::Wire, expected, given).key(key))
         };
         let worst = self.descriptors.worst();
         if self.ring < worst || self.ring > RING_MAX {
@@ -217,7 +217,7 @@ impl WireConfig {
     /// The rings, checked.
     pub(super) fn checked_rings(&self) -> Result<Vec<RingConfig>, ConfigError> {
         let refuse = |key: &str, expected: &str, given: u64| {
-            Err(ConfigError::new(ErrorKind::OutOfRange, "wire", expected, given).key(key))
+            Err(ConfigError::new(ErrorKind::OutOfRange, Object::Wire, expected, given).key(key))
         };
         if self.rate.0 == 0 {
             return refuse("rate", "at least 8 bit/s", self.rate.bits());

@@ -19,7 +19,7 @@ use crate::qdisc::mq::default_shell;
 use crate::sched::cx::Cx;
 use crate::sched::node::Node;
 use crate::sched::traffic::TrafficClasses;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::{Words, exact_of};
 
 /// Cuts a super-packet and gives each piece to a function: see `TxPath::swap`.
@@ -198,7 +198,7 @@ impl<F> Port<F> {
     fn shell_of(&self, queues: u16) -> Result<Option<Node>, ConfigError> {
         if !(1..=QueueSet::QUEUES_MAX).contains(&queues) {
             let expected = format!("1 to {} transmit queues", QueueSet::QUEUES_MAX);
-            return Err(ConfigError::new(ErrorKind::OutOfRange, "port", expected, queues).key("queues"));
+            return Err(ConfigError::new(ErrorKind::OutOfRange, Object::Port, expected, queues).key("queues"));
         }
         let env = Env { queues, ..self.config.env };
         let first = self.paths.first().map(|path| path.tree().root().handle());

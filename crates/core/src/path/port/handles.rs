@@ -18,7 +18,7 @@ use crate::qdisc::mqprio;
 use crate::sched::cx::Cx;
 use crate::sched::node::Node;
 use crate::sched::stab::Stab;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::Words;
 
 /// Operations on qdiscs by handle, whether they are in one tree or in those of a port's queues. Each applies whole or not at
@@ -201,7 +201,8 @@ impl<'a, F, D: Queues<Frame = F>> Handles<'a, F, D> {
             Some(at) => Ok(Spot::Path(at, parent)),
             None => {
                 let expected = "root or a class that exists";
-                Err(ConfigError::new(ErrorKind::NotFound, "qdisc", expected, parent).key("parent"))
+                Err(ConfigError::new(ErrorKind::NotFound, Object::Qdisc(None), expected, parent)
+                    .key("parent"))
             }
         }
     }
@@ -219,7 +220,8 @@ impl<'a, F, D: Queues<Frame = F>> Handles<'a, F, D> {
         });
         match asked.filter(|h| h.major() != 0) {
             Some(h) if used.contains(&h.major()) => {
-                Err(ConfigError::new(ErrorKind::Exists, "qdisc", "a handle not in use", h).key("handle"))
+                Err(ConfigError::new(ErrorKind::Exists, Object::Qdisc(None), "a handle not in use", h)
+                    .key("handle"))
             }
             Some(h) => Ok(Some(h)),
             None => Ok((AUTO_MAJOR..u16::MAX).find(|m| !used.contains(m)).map(|m| Handle::new(m, 0))),
@@ -300,7 +302,7 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
                 found = Some(place.parent);
             }
         });
-        let object = format!("qdisc {handle}");
+        let object = Object::Qdisc(Some(handle));
         found.ok_or_else(|| ConfigError::new(ErrorKind::NotFound, object, "a qdisc of this port", handle))
     }
     fn add(
@@ -313,7 +315,7 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
         if self.is_about_shell(parent, kind) {
             let there = self.root_handle();
             if !there.is_none() {
-                let err = ConfigError::new(ErrorKind::Exists, "root", "no qdisc there yet", there);
+                let err = ConfigError::new(ErrorKind::Exists, Object::Root, "no qdisc there yet", there);
                 return Err(err.hint("use replace, or delete it first"));
             }
             return self.set_root(handle, kind, words);
@@ -376,11 +378,12 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
                 let Some(shell) = &mut self.port.shell else { return Ok(()) };
                 let present = shell.qdisc().spec().kind;
                 if shell.handle().is_none() {
-                    let err = ConfigError::new(ErrorKind::NotFound, "root", "a qdisc that was added", "");
+                    let err =
+                        ConfigError::new(ErrorKind::NotFound, Object::Root, "a qdisc that was added", "");
                     return Err(err.hint("the default qdisc cannot be changed: add one"));
                 }
                 if let Some(given) = kind.filter(|k| *k != present) {
-                    let object = format!("qdisc {}", shell.handle());
+                    let object = Object::Qdisc(Some(shell.handle()));
                     let err =
                         ConfigError::new(ErrorKind::Conflict, object, format!("its kind, {present}"), given);
                     return Err(err.hint("a change keeps the kind: use replace"));
@@ -397,8 +400,12 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
             (Spot::Root, None) => Ok(()),
             (Spot::Root, Some(_)) => {
                 let expected = "a size table at a root that packets meet";
-                let err =
-                    ConfigError::new(ErrorKind::Unsupported, "root", expected, "one that stands for queues");
+                let err = ConfigError::new(
+                    ErrorKind::Unsupported,
+                    Object::Root,
+                    expected,
+                    "one that stands for queues",
+                );
                 Err(err.key("stab").hint("put it at the qdisc of each queue"))
             }
         }
@@ -412,7 +419,12 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
             }
             _ => {
                 if self.root_handle().is_none() {
-                    return Err(ConfigError::new(ErrorKind::NotFound, "root", "a qdisc that was added", ""));
+                    return Err(ConfigError::new(
+                        ErrorKind::NotFound,
+                        Object::Root,
+                        "a qdisc that was added",
+                        "",
+                    ));
                 }
                 let root =
                     default_shell(&env).map_or(NewRoot::One(None), |shell| NewRoot::Shell(shell, None));
@@ -436,13 +448,13 @@ impl<F, D: Queues<Frame = F>> Qdiscs for Handles<'_, F, D> {
         if owner == shell.handle() {
             let kind = shell.qdisc().spec().kind;
             let expected = format!("a qdisc whose classes commands make: {kind} is not one");
-            let object = format!("class {class}");
+            let object = Object::Class(Some(class));
             return Err(ConfigError::new(ErrorKind::Unsupported, object, expected, "this"));
         }
         match self.port.paths.iter().position(|p| has(p.tree(), owner)) {
             Some(at) => self.on_path(at, f),
             None => {
-                let object = format!("qdisc {owner}");
+                let object = Object::Qdisc(Some(owner));
                 Err(ConfigError::new(ErrorKind::NotFound, object, "a qdisc of this port", owner)
                     .key("classid"))
             }
@@ -468,6 +480,8 @@ fn refuse_shell(kind: &str, parent: Handle) -> Result<(), ConfigError> {
     if !stands_for_queues(kind) || parent == Handle::ROOT {
         return Ok(());
     }
-    let err = ConfigError::new(ErrorKind::Unsupported, format!("class {parent}"), "root", kind).key("parent");
+    let err =
+        ConfigError::new(ErrorKind::Unsupported, Object::Class(Some(parent)), "root", kind).key("parent");
+    let err = err.reason(Reason::RootOnly);
     Err(err.hint(format!("the classes of {kind} are the device's transmit queues")))
 }

@@ -6,7 +6,7 @@ use super::{OnClasses, Tree, at_place};
 use crate::base::handle::Handle;
 use crate::sched::classful::ClassAt;
 use crate::sched::cx::Cx;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::Words;
 
 impl Tree {
@@ -23,9 +23,13 @@ impl Tree {
         let (class, above, place) = self.class_owner(Some(parent), class, kind_name)?;
         let at = ClassAt { minor: class.minor(), parent: above.unwrap_or(0) };
         if at.minor == 0 {
-            return Err(
-                ConfigError::new(ErrorKind::Missing, "class", "a class, MAJOR:MINOR", "").key("classid")
-            );
+            return Err(ConfigError::new(
+                ErrorKind::Missing,
+                Object::Class(None),
+                "a class, MAJOR:MINOR",
+                "",
+            )
+            .key("classid"));
         }
         let env = self.env;
         self.with_classes(class, place, cx, &mut |name, classes, cx| classes.add(name, at, options, &env, cx))
@@ -99,7 +103,7 @@ impl Tree {
         let major =
             [Some(class), below, Some(root)].into_iter().flatten().map(Handle::major).find(|m| *m != 0);
         let class = Handle::new(major.unwrap_or(0), class.minor());
-        let object = format!("class {class}");
+        let object = Object::Class(Some(class));
         if let Some(p) = below.filter(|p| p.major() != 0 && p.major() != class.major()) {
             let expected = format!("{}, its qdisc, or a class of that", class.qdisc());
             return Err(ConfigError::new(ErrorKind::Conflict, object, expected, p).key("parent"));
@@ -114,7 +118,7 @@ impl Tree {
             let given = class.qdisc();
             let err = ConfigError::new(
                 ErrorKind::NotFound,
-                format!("qdisc {given}"),
+                Object::Qdisc(Some(given)),
                 "a qdisc of this tree",
                 given,
             );
@@ -139,12 +143,12 @@ impl Tree {
         cx: &mut Cx,
         f: OnClasses<'_>,
     ) -> Result<(), ConfigError> {
-        let name = format!("class {class}");
+        let name = Object::Class(Some(class));
         let mut done = Ok(());
         at_place(&mut self.root, Handle::ROOT, place, cx, &mut |node, cx| {
             node.with(cx, |qdisc, cx| {
                 if let Some(classes) = qdisc.user_classes_mut() {
-                    done = f(&name, classes, cx);
+                    done = f(name, classes, cx);
                 }
             });
         });

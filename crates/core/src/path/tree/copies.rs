@@ -3,7 +3,7 @@
 use crate::base::handle::Handle;
 use crate::path::tree::Tree;
 use crate::qdisc::kind;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::Words;
 
 impl Tree {
@@ -32,10 +32,16 @@ impl Tree {
         if others == 0 {
             return Ok(());
         }
-        let candidate = kind(kind_name)?.build(&mut options.clone(), &self.env)?;
+        let spec = kind(kind_name)?;
+        let candidate = spec.build(&mut options.clone(), &self.env)?;
         if copies || candidate.copies() {
             let expected = "no other one in the tree: one that duplicates is alone";
-            return Err(ConfigError::new(ErrorKind::Conflict, kind_name, expected, "a second one"));
+            return Err(ConfigError::new(
+                ErrorKind::Conflict,
+                Object::Kind(spec.kind),
+                expected,
+                "a second one",
+            ));
         }
         Ok(())
     }

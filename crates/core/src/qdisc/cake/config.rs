@@ -7,7 +7,7 @@ use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Rate};
 use crate::text::error::ErrorKind;
 use crate::text::params::Group;
-use crate::text::value::{Json, Show, Value, Words, exact_of};
+use crate::text::value::{Json, Refusal, Show, Value, Words, exact_of};
 
 crate::params! {
     /// Parameters of cake.
@@ -72,8 +72,8 @@ macro_rules! words {
 
         impl Value for $name {
             const EXPECTED: &'static str = concat!("one of", $(" ", $word),*);
-            fn take(words: &mut Words<'_>) -> Option<Self> {
-                match words.take()? { $($word => Some(Self::$variant),)* _ => None }
+            fn take(words: &mut Words<'_>) -> core::result::Result<Self, Refusal> {
+                match words.value()? { $($word => Ok(Self::$variant),)* _ => Err(Refusal::NotSuch) }
             }
         }
     };
@@ -158,13 +158,13 @@ impl Show for Bandwidth {
 
 impl Group for Bandwidth {
     const EXPECTED: &'static str = Rate::EXPECTED;
-    fn read(&mut self, key: &str, words: &mut Words<'_>) -> Option<()> {
+    fn read(&mut self, key: &str, words: &mut Words<'_>) -> core::result::Result<(), Refusal> {
         *self = match key {
             "bandwidth" => Self { rate: Rate::take(words)?, autorate: false },
             "unlimited" => Self::UNLIMITED,
             _ => Self { autorate: true, ..*self },
         };
-        Some(())
+        Ok(())
     }
 }
 
@@ -199,7 +199,7 @@ impl Show for Rtt {
 
 impl Group for Rtt {
     const EXPECTED: &'static str = Nanos::EXPECTED;
-    fn read(&mut self, key: &str, words: &mut Words<'_>) -> Option<()> {
+    fn read(&mut self, key: &str, words: &mut Words<'_>) -> core::result::Result<(), Refusal> {
         let micros = match key {
             "datacentre" => 100,
             "lan" => 1_000,
@@ -212,17 +212,15 @@ impl Group for Rtt {
             "interplanetary" => 1_000_000_000,
             _ => {
                 let given = Nanos::take(words)?.as_micros();
-                u32::try_from(given).ok().or_else(|| {
-                    words.refuse(ErrorKind::OutOfRange, "at most 4294967295us", None);
-                    None
-                })?
+                u32::try_from(given)
+                    .map_err(|_| Refusal::because(ErrorKind::OutOfRange, "at most 4294967295us", None))?
             }
         };
         // tc does not pass on a time of 0.
         if micros > 0 {
             self.0 = micros;
         }
-        Some(())
+        Ok(())
     }
 }
 
@@ -319,7 +317,7 @@ impl Show for Framing {
 
 impl Group for Framing {
     const EXPECTED: &'static str = "a number of bytes: overhead -64 to 256, mpu 0 to 256";
-    fn read(&mut self, key: &str, words: &mut Words<'_>) -> Option<()> {
+    fn read(&mut self, key: &str, words: &mut Words<'_>) -> core::result::Result<(), Refusal> {
         match key {
             "overhead" => self.say(bytes(words, -64)?),
             // tc does not pass on one of 0.
@@ -349,18 +347,18 @@ impl Group for Framing {
                 self.mpu = mpu.unwrap_or(self.mpu);
             }
         }
-        Some(())
+        Ok(())
     }
 }
 
 /// A number of bytes from `least` to 256.
-fn bytes(words: &mut Words<'_>, least: i32) -> Option<i32> {
-    let n = words.take()?.parse().ok()?;
+fn bytes(words: &mut Words<'_>, least: i32) -> core::result::Result<i32, Refusal> {
+    let n = words.value()?.parse()?;
     if !(least..=256).contains(&n) {
-        words.refuse(ErrorKind::OutOfRange, alloc::format!("{least} to 256 bytes"), None);
-        return None;
+        let expected = alloc::format!("{least} to 256 bytes");
+        return Err(Refusal::because(ErrorKind::OutOfRange, expected, None));
     }
-    Some(n)
+    Ok(n)
 }
 
 /// Most memory that waiting packets take, if it was said.
@@ -381,15 +379,14 @@ impl Show for MemLimit {
 
 impl Group for MemLimit {
     const EXPECTED: &'static str = Bytes::EXPECTED;
-    fn read(&mut self, _key: &str, words: &mut Words<'_>) -> Option<()> {
+    fn read(&mut self, _key: &str, words: &mut Words<'_>) -> core::result::Result<(), Refusal> {
         let limit = Bytes::take(words)?;
         if limit.0 > u64::from(u32::MAX) {
-            words.refuse(ErrorKind::OutOfRange, "at most 4294967295 bytes", None);
-            return None;
+            return Err(Refusal::because(ErrorKind::OutOfRange, "at most 4294967295 bytes", None));
         }
         // tc does not pass on one of 0.
         self.0 = if limit.0 > 0 { Some(limit) } else { self.0 };
-        Some(())
+        Ok(())
     }
 }
 
@@ -411,17 +408,17 @@ impl Show for Mask {
 
 impl Group for Mask {
     const EXPECTED: &'static str = "a mask of 32 bits (0xff, 255, 0377)";
-    fn read(&mut self, _key: &str, words: &mut Words<'_>) -> Option<()> {
-        let word = words.take()?;
+    fn read(&mut self, _key: &str, words: &mut Words<'_>) -> core::result::Result<(), Refusal> {
+        let word = words.value()?;
         let lower = word.to_ascii_lowercase();
         let mask = match (lower.strip_prefix("0x"), lower.strip_prefix('0')) {
             (Some(hex), _) => u32::from_str_radix(hex, 16),
             (_, Some(octal)) if !octal.is_empty() => u32::from_str_radix(octal, 8),
             _ => lower.parse(),
         };
-        let mask = mask.ok()?;
+        let mask = mask?;
         // tc does not pass on one of 0.
         self.0 = if mask > 0 { mask } else { self.0 };
-        Some(())
+        Ok(())
     }
 }

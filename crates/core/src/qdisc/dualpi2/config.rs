@@ -6,8 +6,8 @@ use crate::base::env::Env;
 use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Packets};
 use crate::law::pi2::Gain;
-use crate::text::error::{ConfigError, ErrorKind};
-use crate::text::value::{Json, Show, Value, Words, exact_of};
+use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::value::{Json, Refusal, Show, Value, Words, exact_of};
 
 /// The delay to hold: 15 ms (RFC 9332 figure 2, target).
 pub const TARGET: Nanos = Nanos::from_millis(15);
@@ -164,7 +164,8 @@ fn for_round_trips(
     if typical_us > max_us {
         let (expected, given) = (exact_us(max_us), exact_us(typical_us));
         let expected = alloc::format!("at most max_rtt, {expected}");
-        return Err(ConfigError::new(ErrorKind::Conflict, "dualpi2", expected, given).key("typical_rtt"));
+        return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind("dualpi2"), expected, given)
+            .key("typical_rtt"));
     }
     let tupdate_us = typical_us.min(max_us / 3).max(1);
     let squared = u128::from(max_us) * u128::from(max_us);
@@ -174,7 +175,9 @@ fn for_round_trips(
     if !gain_in_range(&alpha) || !gain_in_range(&beta) {
         let expected = "a time for which alpha and beta are at least 1/256";
         let given = exact_us(max_us);
-        return Err(ConfigError::new(ErrorKind::OutOfRange, "dualpi2", expected, given).key("max_rtt"));
+        return Err(
+            ConfigError::new(ErrorKind::OutOfRange, Object::Kind("dualpi2"), expected, given).key("max_rtt")
+        );
     }
     (cfg.target, cfg.tupdate) = (Nanos::from_micros(typical_us), Nanos::from_micros(tupdate_us));
     (cfg.alpha, cfg.beta) = (alpha, beta);
@@ -217,7 +220,7 @@ impl Show for MemoryLimit {
 
 impl Value for MemoryLimit {
     const EXPECTED: &'static str = Bytes::EXPECTED;
-    fn take(words: &mut Words<'_>) -> Option<Self> {
+    fn take(words: &mut Words<'_>) -> core::result::Result<Self, Refusal> {
         Bytes::take(words).map(Self::Given)
     }
 }
@@ -261,14 +264,14 @@ impl Show for Step {
 impl Value for Step {
     const EXPECTED: &'static str =
         "a time (1ms, 500us; bare: microseconds) or a number of packets (3p, 3packets)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let word = words.peek()?;
+    fn take(words: &mut Words<'_>) -> core::result::Result<Self, Refusal> {
+        let word = words.peek().ok_or(Refusal::NotSuch)?;
         // The longest first: each ends in another.
         let packets = ["packets", "packet", "pkt", "p"].iter().find_map(|unit| word.strip_suffix(unit));
         match packets {
             Some(number) => {
                 words.take();
-                number.parse().ok().map(Self::Packets)
+                Ok(Self::Packets(number.parse()?))
             }
             None => Nanos::take(words).map(Self::Time),
         }
@@ -290,8 +293,8 @@ impl Show for Share {
 
 impl Value for Share {
     const EXPECTED: &'static str = "a whole percentage (10, 10%)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let word = words.take()?;
-        word.strip_suffix('%').unwrap_or(word).parse().ok().map(Self)
+    fn take(words: &mut Words<'_>) -> core::result::Result<Self, Refusal> {
+        let word = words.value()?;
+        Ok(Self(word.strip_suffix('%').unwrap_or(word).parse()?))
     }
 }

@@ -8,7 +8,7 @@ use crate::base::units::{Packets, Rate};
 use crate::packet::meta::Meta;
 use crate::qdisc::control;
 use crate::qdisc::pfifo_fast::PRIOMAP;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::{Mask, NanosBare, PrioMap, Triple};
 
 crate::params! {
@@ -129,7 +129,7 @@ const GOLDEN: u32 = 0x9e37_79b9;
 
 impl Config {
     /// Brings it to one form; see `Discipline::resolve`.
-    pub(super) fn resolve(&mut self, kind: &str) -> Result<(), ConfigError> {
+    pub(super) fn resolve(&mut self, kind: &'static str) -> Result<(), ConfigError> {
         let cfg = self;
         control::resolve(&mut cfg.tcpctl);
         cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
@@ -141,13 +141,13 @@ impl Config {
         let offload = cfg.offload_horizon.unwrap_or_default();
         if offload > cfg.horizon {
             let expected = format!("at most horizon, {}", cfg.horizon);
-            let err = ConfigError::new(ErrorKind::Conflict, kind, expected, offload);
+            let err = ConfigError::new(ErrorKind::Conflict, Object::Kind(kind), expected, offload);
             return Err(err.key("offload_horizon"));
         }
         if let Some(PrioMap(map)) = cfg.priomap
             && let Some(band) = map.iter().find(|band| usize::from(**band) >= BANDS)
         {
-            let err = ConfigError::new(ErrorKind::OutOfRange, kind, "bands 0 to 2", band);
+            let err = ConfigError::new(ErrorKind::OutOfRange, Object::Kind(kind), "bands 0 to 2", band);
             return Err(err.key("priomap"));
         }
         // What is the default is not said.

@@ -12,7 +12,7 @@ use crate::law::red::{
 };
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::exact_of;
 
 /// Size of an average packet unless it is said (tc-sfq(8)).
@@ -66,7 +66,8 @@ pub fn resolve(cfg: &mut Config) -> Result<(), ConfigError> {
             None => Ok(()),
             Some((key, _)) => {
                 let expected = alloc::format!("a size, because {key} is of RED, which it turns on");
-                Err(ConfigError::new(ErrorKind::Missing, Sfq::KIND, expected, "").key("redflowlimit"))
+                Err(ConfigError::new(ErrorKind::Missing, Object::Kind(Sfq::KIND), expected, "")
+                    .key("redflowlimit"))
             }
         };
     };
@@ -75,7 +76,8 @@ pub fn resolve(cfg: &mut Config) -> Result<(), ConfigError> {
     let min = *cfg.min.get_or_insert(Bytes(max.0 / 3));
     let avpkt = *cfg.avpkt.get_or_insert(AVPKT);
     let conflict = |key: &str, expected: &str, given: Bytes| {
-        Err(ConfigError::new(ErrorKind::Conflict, Sfq::KIND, expected, exact_of(&given)).key(key))
+        Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Sfq::KIND), expected, exact_of(&given))
+            .key(key))
     };
     if max > limit {
         return conflict("max", "at most redflowlimit", max);
@@ -104,7 +106,7 @@ fn params(cfg: &Config) -> Option<Result<RedParams, ConfigError>> {
             "probability" => exact_of(&probability),
             _ => exact_of(&Bytes(max.into())),
         };
-        ConfigError::new(ErrorKind::OutOfRange, Sfq::KIND, e, given).key(key)
+        ConfigError::new(ErrorKind::OutOfRange, Object::Kind(Sfq::KIND), e, given).key(key)
     };
     let wlog = match weight_for_burst(min, burst, avpkt) {
         Ok(wlog) => wlog,

@@ -1,10 +1,15 @@
 //! `Account`: what a node counts, and `Books`, how it is shown.
 
+use alloc::boxed::Box;
+
 use crate::base::handle::{ClassId, Handle};
 use crate::base::tally::Tally;
 use crate::packet::meta::Meta;
+use crate::packet::reason::Reasons;
 use crate::sched::cx::Before;
 use crate::sched::cx::Cx;
+use crate::sched::node::Passed;
+use crate::sched::stab::SizeTable;
 
 /// The books of a node. `admitted = sent + dropped + queued` holds after every call, in packets and in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +78,18 @@ pub struct Account {
     /// Only packets that a peek has taken out count here, and of those that a change has dropped the remains: 32 bits do.
     pub(super) peeked: u32,
     pub(super) peeked_segs: u32,
+    pub(super) rest: Box<Rest>,
+}
+
+/// What few packets touch, apart: what most do is to fill no more than two cache lines.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rest {
+    /// `None` without a size table, and once it was taken away; what it has charged may wait still (`SIZED`).
+    pub(super) table: Option<SizeTable>,
+    /// See `Node::passed`: what is to be added to the books.
+    pub(super) former: Passed,
+    /// Of `dropped`, and of the packets marked in it or in anything below it.
+    pub(super) reasons: Reasons,
 }
 
 /// It has, or had, a size table.
@@ -129,23 +146,26 @@ impl Account {
         }
         Some(m.class).filter(|class| named(*class))
     }
-    /// Takes note of what was dropped and delayed since.
+    /// Takes note of what was dropped, marked and delayed since.
     #[inline(never)]
     pub(crate) fn settle(&mut self, before: Before, cx: &mut Cx) {
         if cx.overlimits != before.overlimits {
             // Those of the nodes below are taken off already: what is left is this node's own.
             self.overlimits += core::mem::replace(&mut cx.overlimits, before.overlimits) - before.overlimits;
         }
-        if cx.dropped.packets != before.dropped.packets {
-            self.settle_drops(cx.dropped.since(before.dropped));
-        }
+        self.settle_drops(&before, cx);
     }
-    /// Takes what was dropped off the backlog.
+    /// Takes what was dropped since off the backlog, and notes its reasons and those of the marks.
     #[inline]
-    pub(super) fn settle_drops(&mut self, d: Tally) {
-        self.dropped.packets += d.packets;
-        self.dropped.bytes += d.bytes;
-        self.out_packets += d.packets;
-        self.out_bytes += d.bytes;
+    pub(super) fn settle_drops(&mut self, before: &Before, cx: &Cx) {
+        if cx.dropped.packets != before.dropped.packets {
+            let d = cx.dropped.since(before.dropped);
+            self.dropped.packets += d.packets;
+            self.dropped.bytes += d.bytes;
+            self.out_packets += d.packets;
+            self.out_bytes += d.bytes;
+            cx.add_drops(before, &mut self.rest.reasons);
+        }
+        cx.add_marks(before, &mut self.rest.reasons);
     }
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Json, Show, Value, Words, text_of};
+use super::{Json, Refusal, Show, Value, Words, text_of};
 
 /// A number that tc reads and prints in hexadecimal, with `0x` in front or without.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,11 +29,11 @@ impl Show for Hex {
 
 impl Value for Hex {
     const EXPECTED: &'static str = "a hexadecimal number";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        let word = words.take()?;
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        let word = words.value()?;
         let digits = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")).unwrap_or(word);
         // What `from_str_radix` would take as well: a sign.
         let plain = digits.bytes().all(|b| b.is_ascii_hexdigit());
-        u32::from_str_radix(digits, 16).ok().filter(|_| plain).map(Self)
+        if plain { Ok(Self(u32::from_str_radix(digits, 16)?)) } else { Err(Refusal::NotSuch) }
     }
 }

@@ -3,7 +3,7 @@
 use alloc::string::String;
 use core::fmt;
 
-use super::{Json, Show, Value, Words};
+use super::{Json, Refusal, Show, Value, Words};
 
 /// A name: 1 to 32 letters, digits, `_`, `.` or `-`, the first neither of the last two.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +39,7 @@ impl Show for Name {
 
 impl Value for Name {
     const EXPECTED: &'static str = "a name (1 to 32 letters, digits, _ . -, first no . or -)";
-    fn take(words: &mut Words<'_>) -> Option<Self> {
-        Self::new(words.take()?)
+    fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
+        Self::new(words.value()?).ok_or(Refusal::NotSuch)
     }
 }

@@ -14,6 +14,7 @@ use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Meta, Packets, TxPath
 use crate::common::Law;
 use crate::common::device::{Device, Fate, Frame};
 use crate::common::options::{agree, build, classes_of, printed, shown, with_words};
+use crate::common::reasons::Told;
 use crate::common::world::{Known, Seen};
 
 /// Classful kinds that also queue packets of their own, beside those in their classes.
@@ -76,6 +77,8 @@ pub struct Checker {
     last_of_flow: HashMap<(u32, u32, Handle, Option<u32>, u32), u64>,
     discards: [u64; DropReason::COUNT],
     largest: u32,
+    /// The reasons that nodes tell.
+    pub told: Told,
 }
 
 /// What is checked.
@@ -193,6 +196,7 @@ impl Checker {
         waiting_below(path, path.tree().root(), &mut |m| charged |= path.cx().pool.wire_len(m) != m.wire_len);
         self.sized = path.tree().root().stab().is_some() || self.sized && charged;
         (self.rules, self.places) = (rules, places);
+        self.told.learn(path);
         deepest
     }
 
@@ -228,6 +232,7 @@ impl Checker {
     pub fn check(&mut self, v: &View<'_>, called: Called) -> Verdict {
         let pushed = self.flow_order(v)?;
         self.nodes(v.path)?;
+        self.told.check(v.path)?;
         // To look at every packet after each of a burst would take most of the time.
         self.frames(v, !matches!(called, Called::Submit))?;
         self.in_flight(v, pushed)?;

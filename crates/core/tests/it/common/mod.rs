@@ -10,6 +10,7 @@ pub mod lane;
 pub mod ops;
 pub mod options;
 pub mod port;
+pub mod reasons;
 pub mod reconfigure;
 pub mod run;
 pub mod setup;
@@ -61,6 +62,8 @@ pub enum Law {
     InFlight = 18,
     /// What the queues of a port count is what the port counts, and what its device has seen (I7).
     Sums = 19,
+    /// Every node knows for which reasons packets were dropped and marked in it and below: all that its books count.
+    Reasons = 20,
 }
 
 impl fmt::Display for Violation {

@@ -587,6 +587,10 @@ impl Swarm {
             return self.fail(Law::Sums, what);
         }
         let Books { admitted, sent, dropped, queued, .. } = books;
+        let reasons = self.port.reasons();
+        if reasons.dropped() != dropped.packets {
+            return self.fail(Law::Reasons, format!("{reasons:?}, and the port's books are {books:?}"));
+        }
         let sum = Tally {
             packets: sent.packets + dropped.packets + queued.packets,
             bytes: sent.bytes + dropped.bytes + queued.bytes,

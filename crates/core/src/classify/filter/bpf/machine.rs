@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::vec;
 
 use crate::classify::packet::Packet;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Instructions of a program, at most.
 pub const PROGRAM_MAX: usize = 4096;
@@ -95,7 +95,8 @@ const fn load(code: u16) -> u16 {
 pub fn check(program: &[Instruction]) -> Result<(), ConfigError> {
     if program.is_empty() || program.len() > PROGRAM_MAX {
         let expected = format!("1 to {PROGRAM_MAX} instructions");
-        let err = ConfigError::new(ErrorKind::OutOfRange, "filter bpf", expected, program.len());
+        let err =
+            ConfigError::new(ErrorKind::OutOfRange, Object::Filter(Some("bpf")), expected, program.len());
         return Err(err.key("bytecode"));
     }
     for (at, instruction) in program.iter().enumerate() {

@@ -14,7 +14,7 @@ use crate::classify::filter::chain::{exists, not_found};
 use crate::classify::filter::{Bound, Decision, Filtering, Visit, What};
 use crate::classify::packet::Packet;
 use crate::packet::hash::FlowHasher;
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Filters of a mask that are compared one after the other: a hash costs more.
 const FEW: usize = 3;
@@ -284,7 +284,10 @@ impl Table {
         let (mask, words) = (&mut self.masks[at], words_of(rule));
         if mask.bits != bits_of(rule) {
             let expected = "the fields and masks that this filter has";
-            return Err((ConfigError::new(ErrorKind::Conflict, "filter flower", expected, "others"), goal));
+            return Err((
+                ConfigError::new(ErrorKind::Conflict, Object::Filter(Some("flower")), expected, "others"),
+                goal,
+            ));
         }
         if mask.find(&words, &self.hasher).is_some_and(|there| there != slot) {
             return Err((twin(), goal));
@@ -304,7 +307,12 @@ impl Table {
 
 /// Another filter has the same fields and values.
 fn twin() -> ConfigError {
-    ConfigError::new(ErrorKind::Exists, "filter flower", "values that no filter of this priority has", "")
+    ConfigError::new(
+        ErrorKind::Exists,
+        Object::Filter(Some("flower")),
+        "values that no filter of this priority has",
+        "",
+    )
 }
 
 impl Filtering for Table {

@@ -11,7 +11,7 @@ use super::{BUCKET, DIVISOR_MAX, KEYS_MAX, Match, NODE, Place, Selector, TABLE, 
 use crate::classify::counters::Counters;
 use crate::classify::filter::chain::{exists, not_found};
 use crate::classify::filter::{Bound, What};
-use crate::text::error::{ConfigError, ErrorKind};
+use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Numbers of tables that are made up begin here, and those of filters.
 const FIRST: u32 = 0x800;
@@ -76,7 +76,7 @@ impl Node {
 }
 
 fn refused(kind: ErrorKind, key: &str, expected: impl ToString, given: u32) -> ConfigError {
-    ConfigError::new(kind, "filter u32", expected, text(given)).key(key)
+    ConfigError::new(kind, Object::Filter(Some("u32")), expected, text(given)).key(key)
 }
 
 /// A handle as tc writes it.
@@ -224,7 +224,7 @@ impl Common {
         }
         if !divisor.is_power_of_two() || divisor > DIVISOR_MAX {
             let expected = format!("a power of two up to {DIVISOR_MAX}");
-            let err = ConfigError::new(ErrorKind::OutOfRange, "filter u32", expected, divisor);
+            let err = ConfigError::new(ErrorKind::OutOfRange, Object::Filter(Some("u32")), expected, divisor);
             return Err(err.key("divisor"));
         }
         let id = handle >> 20;
@@ -417,8 +417,12 @@ impl Common {
         }
         if table.refs > 0 {
             let given = format!("{}, held by {}", text(handle), table.refs);
-            let err =
-                ConfigError::new(ErrorKind::Conflict, "filter u32", "a table that no filter links to", given);
+            let err = ConfigError::new(
+                ErrorKind::Conflict,
+                Object::Filter(Some("u32")),
+                "a table that no filter links to",
+                given,
+            );
             return Err(err.key("handle"));
         }
         Ok(self.remove(slot))
@@ -480,20 +484,29 @@ fn counters(selector: &Selector, ids: &mut Counters) -> u32 {
 }
 
 fn nothing() -> ConfigError {
-    ConfigError::new(ErrorKind::Missing, "filter u32", "what to match", "").key("match")
+    ConfigError::new(ErrorKind::Missing, Object::Filter(Some("u32")), "what to match", "").key("match")
 }
 
 fn check(selector: Option<&Selector>) -> Result<(), ConfigError> {
     let Some(selector) = selector else { return Ok(()) };
     if selector.keys.len() > KEYS_MAX {
         let expected = format!("at most {KEYS_MAX} words of a packet");
-        return Err(
-            ConfigError::new(ErrorKind::OutOfRange, "filter u32", expected, selector.keys.len()).key("match")
-        );
+        return Err(ConfigError::new(
+            ErrorKind::OutOfRange,
+            Object::Filter(Some("u32")),
+            expected,
+            selector.keys.len(),
+        )
+        .key("match"));
     }
     match selector.offset.and_then(|o| o.read).filter(|read| read.shift > 15) {
         Some(read) => {
-            let err = ConfigError::new(ErrorKind::OutOfRange, "filter u32", "a shift below 16", read.shift);
+            let err = ConfigError::new(
+                ErrorKind::OutOfRange,
+                Object::Filter(Some("u32")),
+                "a shift below 16",
+                read.shift,
+            );
             Err(err.key("offset"))
         }
         None => Ok(()),

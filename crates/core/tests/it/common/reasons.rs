@@ -1,0 +1,127 @@
+//! The law of reasons: every node knows why packets were dropped and marked in it and below.
+
+use txweir_core::sched::node::Node;
+use txweir_core::{DropReason, MarkReason, Reasons, TxPath};
+
+use crate::common::Law;
+use crate::common::device::Frame;
+
+/// A fault in the reasons as the checker reads them, to see that it finds that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Planted {
+    #[default]
+    Nothing,
+    /// One drop in ten is counted by none of the reasons.
+    Forgets,
+    /// Packets dropped because a limit was reached count as dropped by an AQM.
+    Confuses,
+    /// A node below another forgets every second drop, books and all.
+    LosesOnTheWayUp,
+    /// Marks are counted in no node but a leaf.
+    MarksStayBelow,
+    /// Every mark is counted at the root twice.
+    MarksTwice,
+}
+
+impl Planted {
+    /// The reasons of a node, with what is planted in them, and what its books say was dropped.
+    fn read(self, node: &Node, root: bool) -> (Reasons, u64) {
+        let (mut reasons, mut dropped) = (*node.reasons(), node.books().dropped.packets);
+        let leaf = node.qdisc().classes().is_empty();
+        match self {
+            Self::Nothing => {}
+            Self::Forgets => reasons.drops.iter_mut().for_each(|n| *n -= *n / 10),
+            Self::Confuses => {
+                let limit = std::mem::take(&mut reasons.drops[DropReason::Overlimit as usize]);
+                reasons.drops[DropReason::Congested as usize] += limit;
+            }
+            Self::LosesOnTheWayUp if !leaf => {
+                reasons.drops.iter_mut().for_each(|n| *n /= 2);
+                dropped = reasons.dropped();
+            }
+            Self::MarksStayBelow if !leaf => reasons.marks = Default::default(),
+            Self::MarksTwice if root => reasons.marks.iter_mut().for_each(|n| *n *= 2),
+            Self::LosesOnTheWayUp | Self::MarksStayBelow | Self::MarksTwice => {}
+        }
+        (reasons, dropped)
+    }
+}
+
+/// The state of the law between calls.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub planted: Planted,
+    /// Counts of the path that its root does not have: packets refused before any qdisc, and counts of roots that are gone.
+    outside: Reasons,
+}
+
+/// Reasons for which a path refuses packets that no qdisc has seen; qdiscs drop for the second one too.
+const REFUSED: [DropReason; 2] = [DropReason::PoolFull, DropReason::Oversize];
+
+impl Told {
+    /// The tree was changed: its root may be another one.
+    pub fn learn(&mut self, path: &TxPath<Frame>) {
+        self.outside = outside(path, &self.planted.read(path.tree().root(), true).0);
+    }
+
+    /// After every call, every node.
+    pub fn check(&mut self, path: &TxPath<Frame>) -> Result<(), (Law, String)> {
+        let root = path.tree().root();
+        let (was, is) = (self.outside, outside(path, &self.planted.read(root, true).0));
+        let may_grow = |reason| REFUSED.contains(&reason);
+        for reason in DropReason::ALL {
+            let [was, is] = [was, is].map(|o| o.drops[*reason as usize]);
+            if was != is && !(may_grow(*reason) && was < is) {
+                return Err(broken(format!("{reason} drops outside of the root were {was} and are {is}")));
+            }
+        }
+        for reason in MarkReason::ALL {
+            let [was, is] = [was, is].map(|o| o.marks[*reason as usize]);
+            if was != is {
+                return Err(broken(format!("{reason} marks outside of the root were {was} and are {is}")));
+            }
+        }
+        self.outside = is;
+        let mut verdict = Ok(());
+        path.tree().visit(&mut |place, node| {
+            if verdict.is_ok() {
+                let kind = node.qdisc().spec().kind;
+                verdict = self
+                    .node(node, place.depth == 0)
+                    .map_err(|what| broken(format!("{kind} at {}: {what}", place.parent)));
+            }
+        });
+        verdict
+    }
+
+    fn node(&self, node: &Node, root: bool) -> Result<(), String> {
+        let (reasons, dropped) = self.planted.read(node, root);
+        if reasons.dropped() != dropped {
+            return Err(format!("{dropped} dropped by the books, {:?} by reason", reasons.drops));
+        }
+        let classes = node.qdisc().classes().iter().map(|class| self.planted.read(&class.node, false).0);
+        let below = classes.fold(Reasons::default(), |sum, reasons| sum.plus(&reasons));
+        let all = |r: &Reasons| r.drops.into_iter().chain(r.marks).collect::<Vec<u64>>();
+        match all(&below).iter().zip(all(&reasons)).all(|(below, all)| *below <= all) {
+            true => Ok(()),
+            false => Err(format!("its classes say {below:?}, it says {reasons:?}")),
+        }
+    }
+}
+
+fn broken(what: String) -> (Law, String) {
+    (Law::Reasons, what)
+}
+
+/// Counts of the path that its root does not have.
+fn outside(path: &TxPath<Frame>, root: &Reasons) -> Reasons {
+    let cx = path.cx();
+    let mut outside = Reasons::default();
+    for reason in DropReason::ALL {
+        outside.drops[*reason as usize] = cx.drops(*reason).wrapping_sub(root.drops[*reason as usize]);
+    }
+    for reason in MarkReason::ALL {
+        outside.marks[*reason as usize] = cx.marks(*reason).wrapping_sub(root.marks[*reason as usize]);
+    }
+    outside
+}
