@@ -1,20 +1,22 @@
 //! One end of a connection: the handshake, the two halves, and what its driver calls.
 
+mod below;
+
 use std::sync::Arc;
 
 use txweir_core::{Ecn, Instant};
 
-use crate::accecn;
 use crate::cc::{Congestion, Wants};
 use crate::config::{Config, EcnMode, Pacing, STAMP_BYTES};
+use crate::ecn::accecn;
 use crate::flow::Flow;
-use crate::local;
-use crate::output;
 use crate::receiver::{Due, Receiver};
 use crate::segment::{Flags, Sacks, Segment, SynOptions};
+use crate::sender::local;
+use crate::sender::output;
+use crate::sender::timer::{self, Purpose};
+use crate::sender::writer::{self, Gate};
 use crate::sender::{Counters, Sender};
-use crate::timer::{self, Purpose};
-use crate::writer::{self, Gate};
 
 /// SYNs sent again at a steady pace before the pace falls.
 const SYN_LINEAR: u32 = 4;
@@ -275,7 +277,7 @@ impl Connection {
             return;
         }
         if seg.flags.has(Flags::ACK) {
-            crate::ack::take(&mut self.tx, seg, self.peer_scale, self.sack);
+            crate::sender::ack::take(&mut self.tx, seg, self.peer_scale, self.sack);
         }
         let done = self.tx.closing && self.tx.flow.una == self.tx.end() && self.rx.closed();
         if done {
@@ -411,7 +413,7 @@ impl Connection {
         }
         tx.cc.start(&mut tx.flow);
         if !tx.cc.owns_window() {
-            crate::ack::pace(&mut tx.flow, tx.cc.pacing_percent());
+            crate::sender::ack::pace(&mut tx.flow, tx.cc.pacing_percent());
         }
     }
 

@@ -1,15 +1,18 @@
 //! The receiving half of a connection: what has come, what is missing, and when to acknowledge.
 
+pub(crate) mod gaps;
+pub(crate) mod window;
+
 use std::sync::Arc;
 
 use txweir_core::{Ecn, Instant, Nanos};
 
 use crate::config::{Acks, Config};
 use crate::ecn::{EcnReceiver, Reaction};
-use crate::gaps::{Added, Gaps};
 use crate::rare::{Blank, Maybe, Rare};
+use crate::receiver::gaps::{Added, Gaps};
+use crate::receiver::window::Window;
 use crate::segment::{Flags, Sacks, Segment};
-use crate::window::Window;
 
 /// Acknowledgements in a row without delay, at most.
 const QUICK_MAX: u32 = 16;

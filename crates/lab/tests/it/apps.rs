@@ -1,12 +1,11 @@
 //! Applications against arithmetic on idle links, and against their bounds on busy ones: short flows, calls, video, questions,
 //! flent's mix, and QUIC.
 
-mod common;
-
-use common::{MS, US, close, played, report, scenario, two_hosts};
 use txweir_lab::report::Report;
 use txweir_lab::run::{Options, run};
 use txweir_lab::scenario::Scenario;
+
+use crate::common::{self, MS, US, close, played, report, scenario, two_hosts};
 
 /// `a` to `b` over 10 Mbit/s and 5 ms.
 fn over(seconds: u32, host: &str, link: &str, traffic: &str) -> String {

@@ -1,10 +1,9 @@
 //! Two ends over a wire: throughput, repair, closing.
 
-mod common;
-
-use common::{Net, Wire};
 use txweir_core::{Instant, Nanos};
 use txweir_transport::{Algorithm, Config, State};
+
+use crate::common::{Net, Wire};
 
 fn config(algorithm: Algorithm) -> Config {
     Config { algorithm, ..Config::default() }
@@ -60,7 +59,7 @@ fn one_loss_is_repaired_after_a_round_trip() {
 }
 
 /// What an end takes while nothing is in flight, beside its congestion control and the configuration, which ends share.
-/// `lab/tests/size.rs` counts everything that a flow takes.
+/// `lab/tests/it/size.rs` counts everything that a flow takes.
 #[test]
 fn an_idle_end_is_small() {
     let bytes = size_of::<txweir_transport::Connection>();

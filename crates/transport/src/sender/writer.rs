@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 
-use crate::output::{UNIT_MEMORY, chunk};
 use crate::rare::{Blank, Rare};
 use crate::sender::Sender;
+use crate::sender::output::{UNIT_MEMORY, chunk};
 
 /// Memory of a packet beside its payload, bytes, before its buffer is rounded up to a power of two.
 const HEADROOM: u32 = 512;

@@ -3,12 +3,12 @@
 use txweir_core::{Instant, Nanos};
 
 use crate::flow::{CaState, Event};
-use crate::local::Before;
 use crate::rare::Maybe;
 use crate::sender::Sender;
-use crate::timer::{self, Purpose};
-use crate::units::{Marks, UNITS_MAX, Unit, segments};
-use crate::writer::Gate;
+use crate::sender::local::Before;
+use crate::sender::timer::{self, Purpose};
+use crate::sender::units::{Marks, UNITS_MAX, Unit, segments};
+use crate::sender::writer::Gate;
 
 /// Segments that are never paced (RFC 6928's window).
 const UNPACED: u64 = 10;
@@ -432,7 +432,7 @@ pub(crate) fn cut(s: &mut Sender, segments: u32) {
 
 /// Nothing more can leave now: what was sent is judged, and a probe is set.
 fn drained(s: &mut Sender, sack: bool) {
-    crate::writer::drained(s);
+    crate::sender::writer::drained(s);
     let sent = std::mem::take(&mut s.burst);
     let pending = sent > 0 || s.flow.next < s.end();
     if !pending {

@@ -1,13 +1,13 @@
 //! The scenarios of the repository give the tables beside them, to the last digit. After a change that is meant to
-//! change them: `TXWEIR_EXPECTED=write cargo test -p txweir-lab --test stories`, and look at the difference.
-
-mod common;
+//! change them: `TXWEIR_EXPECTED=write cargo test -p txweir-lab --test it stories::`, and look at the difference.
 
 use std::fs;
 use std::path::Path;
 
 use txweir_lab::run::{Options, run};
 use txweir_lab::scenario::Scenario;
+
+use crate::common;
 
 #[track_caller]
 fn story(name: &str) {
@@ -132,7 +132,7 @@ fn the_stories_of_the_kinds_show_what_they_say() {
         let packets = report.traffic[call].packets.unwrap();
         assert!(packets.lost == 0 && (249..=251).contains(&packets.received), "{packets:?}");
     }
-    let text = include_str!("../../../scenarios/rough.toml");
+    let text = include_str!("../../../../scenarios/rough.toml");
     let rough = of("rough");
     let behind = common::report(&text.replace("rough ack_budget 20%", "pfifo"));
     assert!(rate(&rough, 1) > 4.0 * rate(&behind, 1), "{} {}", rate(&rough, 1), rate(&behind, 1));
@@ -146,7 +146,7 @@ fn the_stories_of_the_kinds_show_what_they_say() {
 /// What the comments of the stories promise.
 #[test]
 fn the_stories_show_what_they_say() {
-    let text = include_str!("../../../scenarios/first.toml");
+    let text = include_str!("../../../../scenarios/first.toml");
     let first = common::report(text);
     let changed = text.replace("policy = \"qdisc add root pfifo_fast\"\n# policy", "policy");
     assert_ne!(changed, text);
@@ -156,7 +156,7 @@ fn the_stories_show_what_they_say() {
     assert!(wait(&first) > 10 * wait(&fair), "{} {}", wait(&first), wait(&fair));
     common::close(fair.traffic[0].throughput_bit_s as f64, first.traffic[0].throughput_bit_s as f64, 3.0);
 
-    let text = include_str!("../../../scenarios/home-uplink.toml");
+    let text = include_str!("../../../../scenarios/home-uplink.toml");
     let home = common::report(text);
     let unmanaged = common::report(
         &text.replace("\nqdisc add root handle 1: tbf", "\n# ").replace("\nqdisc add parent", "\n#"),

@@ -4,15 +4,15 @@ use txweir_core::Instant;
 
 use crate::config::EcnMode;
 use crate::flow::{Ack, CaState, Flow, RateSample};
-use crate::rack::{REORDERING, Rack};
 use crate::rare::Maybe;
-use crate::rate::Gather;
-use crate::recovery;
-use crate::sack::{self, Told};
 use crate::segment::{Flags, Segment};
 use crate::sender::Sender;
-use crate::timer::{self, Purpose};
-use crate::units::Marks;
+use crate::sender::rack::{REORDERING, Rack};
+use crate::sender::rate::Gather;
+use crate::sender::recovery;
+use crate::sender::sack::{self, Told};
+use crate::sender::timer::{self, Purpose};
+use crate::sender::units::Marks;
 
 /// What the units that an acknowledgement took off the queue told.
 #[derive(Clone, Copy, Debug, Default)]
@@ -220,7 +220,7 @@ fn clean(s: &mut Sender, prior_una: u64, gather: &mut Gather) -> Taken {
 }
 
 /// One unit is acknowledged by number.
-fn one(s: &mut Sender, t: &mut Taken, mut unit: crate::units::Unit, gather: &mut Gather) {
+fn one(s: &mut Sender, t: &mut Taken, mut unit: crate::sender::units::Unit, gather: &mut Gather) {
     let n = u32::from(unit.segments);
     let marks = unit.marks;
     if marks.any(Marks::AGAIN | Marks::EVER_AGAIN) {

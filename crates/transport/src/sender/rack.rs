@@ -6,8 +6,8 @@ use txweir_core::Instant;
 use crate::cc::Congestion;
 use crate::flow::{CaState, Flow, Lost};
 use crate::rare::Blank;
-use crate::rate::sent_after;
-use crate::units::{Marks, Unit, Units};
+use crate::sender::rate::sent_after;
+use crate::sender::units::{Marks, Unit, Units};
 
 /// Recoveries for which a widened window is kept (RFC 8985 section 6.2, step 4).
 const PERSIST: u8 = 16;

@@ -1,10 +1,9 @@
 //! The same scenario and seed give the same event log, byte for byte; another seed gives another.
 
-mod common;
-
-use common::{Log, two_hosts};
 use txweir_lab::run::{Options, run};
 use txweir_lab::scenario::Scenario;
+
+use crate::common::{self, Log, two_hosts};
 
 /// The event log and the report of a run.
 fn log(s: &Scenario, seed: u64) -> (Vec<u8>, String) {
@@ -30,17 +29,17 @@ fn story(text: &str) -> Scenario {
 
 #[test]
 fn first() {
-    deterministic(&story(include_str!("../../../scenarios/first.toml")));
+    deterministic(&story(include_str!("../../../../scenarios/first.toml")));
 }
 
 #[test]
 fn home_uplink_with_a_router() {
-    deterministic(&story(include_str!("../../../scenarios/home-uplink.toml")));
+    deterministic(&story(include_str!("../../../../scenarios/home-uplink.toml")));
 }
 
 #[test]
 fn lossy_with_jitter_and_reordering() {
-    deterministic(&story(include_str!("../../../scenarios/lossy.toml")));
+    deterministic(&story(include_str!("../../../../scenarios/lossy.toml")));
 }
 
 #[test]
@@ -56,7 +55,7 @@ fn tso_without_bql_with_fractions_of_descriptors_and_a_late_handler() {
 /// What is observed does not change what happens: with a log and captures or without, the report is the same.
 #[test]
 fn observing_changes_nothing() {
-    let s = story(include_str!("../../../scenarios/lossy.toml"));
+    let s = story(include_str!("../../../../scenarios/lossy.toml"));
     let dir = std::env::temp_dir().join(format!("txweir-observe-{}", std::process::id()));
     let options = Options { pcap_dir: Some(dir.clone()), ..Options::default() };
     let seen = run(&s, options, |_| {}).unwrap();
@@ -68,7 +67,7 @@ fn observing_changes_nothing() {
 #[test]
 fn progress_is_told_every_tenth_of_a_simulated_second() {
     let mut told = Vec::new();
-    let s = story(include_str!("../../../scenarios/first.toml"));
+    let s = story(include_str!("../../../../scenarios/first.toml"));
     run(&s, Options::default(), |now| told.push(now.0)).unwrap();
     assert_eq!(told, (1..=30).map(|n| n * 100 * common::MS).collect::<Vec<_>>());
 }

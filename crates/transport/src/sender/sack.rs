@@ -3,10 +3,10 @@
 use txweir_core::Instant;
 
 use crate::flow::CaState;
-use crate::rate::Gather;
 use crate::segment::Segment;
 use crate::sender::Sender;
-use crate::units::{Marks, Unit};
+use crate::sender::rate::Gather;
+use crate::sender::units::{Marks, Unit};
 
 /// What the blocks of one acknowledgement told.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,9 +2,9 @@
 //! looks only at units above the place up to which the last one has judged, so that each unit is
 //! judged once. The rescue retransmission of RFC 6675 section 4, rule (4), is left out.
 
-use crate::rack::{self, REORDERING};
 use crate::sender::Sender;
-use crate::units::Marks;
+use crate::sender::rack::{self, REORDERING};
+use crate::sender::units::Marks;
 
 /// Least threshold, segments (RFC 5681 section 3.1, equation 4).
 const THRESHOLD_MIN: u32 = 2;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use txweir_core::Instant;
 
-use crate::local::Before;
 use crate::rare::Blank;
+use crate::sender::local::Before;
 
 /// Most units in flight: a window of 1 GiB in segments of 1 KiB.
 pub const UNITS_MAX: usize = 1 << 20;

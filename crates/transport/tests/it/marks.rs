@@ -1,11 +1,10 @@
 //! Congestion marks between two ends: what a handshake agrees on, what reductions and counters make
 //! of a queue that marks.
 
-mod common;
-
-use common::{Net, Wire};
 use txweir_core::{Ecn, Instant, Nanos};
 use txweir_transport::{Algorithm, Config, EcnMode, Flags, Segment};
+
+use crate::common::{Net, Wire};
 
 const PRAGUE: Algorithm = Algorithm::Prague;
 

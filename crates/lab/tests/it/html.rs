@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use txweir_lab::trial::html::html;
 
-#[path = "html/sha256.rs"]
 mod sha256;
 
 const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets");

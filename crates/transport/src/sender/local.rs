@@ -7,14 +7,12 @@
 
 use txweir_core::Instant;
 
-use crate::connection::Connection;
-use crate::output;
 use crate::rare::Maybe;
-use crate::recovery;
 use crate::sender::Sender;
-use crate::timer::{self, Purpose, Timer};
-use crate::units::{Marks, Unit};
-use crate::writer::Gate;
+use crate::sender::recovery;
+use crate::sender::timer::{self, Purpose, Timer};
+use crate::sender::units::{Marks, Unit};
+use crate::sender::writer::Gate;
 
 /// How long a timeout waits for the queue below to take its retransmission, microseconds.
 const AGAIN_US: u64 = 500_000;
@@ -128,27 +126,5 @@ fn not_sent_again(s: &mut Sender, before: &Before) {
         if s.flow.reducing() {
             s.rec.prr_out = s.rec.prr_out.saturating_sub(n);
         }
-    }
-}
-
-impl Connection {
-    /// The path has cut the unit that left last into so many segments: each of them takes memory of its own below the
-    /// socket, and is released by itself (see [`below_socket_cut`](crate::below_socket_cut)).
-    pub fn cut(&mut self, segments: u32) {
-        output::cut(&mut self.tx, segments);
-    }
-
-    /// The device has sent what this end had handed out: so many bytes less lie below the socket (small queues, see
-    /// [`below_socket`](crate::below_socket)). True if this end waited for that, so that it is to be asked for segments.
-    pub fn released(&mut self, bytes: u32) -> bool {
-        self.tx.below = self.tx.below.saturating_sub(bytes);
-        if let Some(units) = self.tx.units.made() {
-            units.released(bytes);
-        }
-        let waited = std::mem::replace(&mut self.tx.throttled, false);
-        if waited {
-            self.tx.writer.gate = Gate::Open;
-        }
-        waited
     }
 }

@@ -1,11 +1,10 @@
 //! Whole nets against arithmetic and laws: latency on an idle path, a router with a policy, senders that wait,
 //! forwarders that drop, the byte limit, and where every packet is.
 
-mod common;
-
-use common::{MS, close, played, report, scenario, two_hosts};
 use txweir_lab::net::Totals;
 use txweir_lab::{Instant, Nanos};
+
+use crate::common::{MS, close, played, report, scenario, two_hosts};
 
 const LOAD: &str = "[[traffic]]\nname = 's'\nfrom = 'a'\nto = 'b'\nkind = 'stream'\n";
 const ASK: &str = "[[traffic]]\nname = 'r'\nfrom = 'a'\nto = 'b'\nkind = 'rr'\nsize = '100'\n";

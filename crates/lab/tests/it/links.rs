@@ -1,8 +1,6 @@
 //! What a link does to packets, against arithmetic: delay, jitter, loss, reordering, the time on the line.
 
-mod common;
-
-use common::{MS, US, close, played, report, two_hosts};
+use crate::common::{self, MS, US, close, played, report, two_hosts};
 
 /// 100 packets of 1000 bytes per second, from `a` to `b`.
 const CALL: &str = "[[traffic]]\nname = 'call'\nfrom = 'a'\nto = 'b'\nkind = 'cbr'\nsize = '1000'\nrate = '800kbit'\n\

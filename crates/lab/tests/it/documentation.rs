@@ -1,12 +1,12 @@
 //! `docs/scenarios.md` names every key of a scenario and of a report.
 
-mod common;
-
 use std::collections::BTreeSet;
 
 use txweir_lab::scenario::Scenario;
 
-const DOCS: &str = include_str!("../../../docs/scenarios.md");
+use crate::common;
+
+const DOCS: &str = include_str!("../../../../docs/scenarios.md");
 
 #[track_caller]
 fn documented(keys: impl IntoIterator<Item = String>) -> usize {

@@ -1,11 +1,10 @@
 //! The profile of RFC 6675: losses by number, a window that is halved at once, acknowledgements for
 //! every so many segments.
 
-mod common;
-
-use common::{Net, Wire};
 use txweir_core::{Instant, Nanos};
 use txweir_transport::{Acks, Config, Connection, Flags, Segment, State};
+
+use crate::common::{Net, Wire};
 
 /// Both ends with buffers that limit nothing here.
 fn config() -> Config {

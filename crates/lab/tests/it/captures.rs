@@ -1,7 +1,5 @@
 //! Captures, read back by a reader that shares nothing with the writer, and by tshark where it is installed.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +8,8 @@ use std::process::Command;
 use txweir_lab::report::Report;
 use txweir_lab::run::{Options, RunError, run};
 use txweir_lab::scenario::Scenario;
+
+use crate::common;
 
 /// A packet as read.
 struct Packet {
@@ -125,7 +125,8 @@ fn short(text: &str) -> String {
 
 #[test]
 fn every_packet_that_left_a_wire_is_there() {
-    let (report, files, dir) = capture(&short(include_str!("../../../scenarios/home-uplink.toml")), "home");
+    let (report, files, dir) =
+        capture(&short(include_str!("../../../../scenarios/home-uplink.toml")), "home");
     let names: Vec<&str> = files.keys().map(String::as_str).collect();
     assert_eq!(
         names,
@@ -176,7 +177,7 @@ fn check_headers(p: &Packet) {
 
 #[test]
 fn what_the_link_did_is_in_the_comments() {
-    let (report, files, dir) = capture(&short(include_str!("../../../scenarios/lossy.toml")), "lossy");
+    let (report, files, dir) = capture(&short(include_str!("../../../../scenarios/lossy.toml")), "lossy");
     let interfaces = read(&files["0-station-base.pcapng"]);
     for (i, l) in interfaces.iter().zip(&report.links) {
         let count =
@@ -214,7 +215,7 @@ fn tshark_reads_it() {
         println!("captures: reading with tshark skipped, because it is not installed");
         return;
     }
-    let (_, files, dir) = capture(&short(include_str!("../../../scenarios/home-uplink.toml")), "tshark");
+    let (_, files, dir) = capture(&short(include_str!("../../../../scenarios/home-uplink.toml")), "tshark");
     for path in files.values() {
         let out = Command::new("tshark")
             .args(["-o", "ip.check_checksum:TRUE", "-r"])
@@ -247,7 +248,7 @@ fn tshark_reads_it() {
 
 #[test]
 fn a_directory_that_cannot_be_made_is_an_error() {
-    let scenario = Scenario::parse(include_str!("../../../scenarios/first.toml"), "first").unwrap();
+    let scenario = Scenario::parse(include_str!("../../../../scenarios/first.toml"), "first").unwrap();
     let options = Options { pcap_dir: Some("/dev/null/there".into()), ..Options::default() };
     match run(&scenario, options, |_| {}) {
         Err(e @ RunError::Open(..)) => assert!(e.to_string().starts_with("/dev/null/there: "), "{e}"),

@@ -1,7 +1,5 @@
 //! Trials: the same every time, and true to physics.
 
-mod common;
-
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::sync::Mutex;
@@ -14,6 +12,8 @@ use txweir_lab::trial::{
     run_on,
 };
 use txweir_tc::Policy;
+
+use crate::common;
 
 const MS: u64 = common::MS;
 
@@ -540,7 +540,7 @@ fn json_has_its_keys_in_order() {
     assert_eq!(policy["policy"], "qdisc add root fq_codel");
     let mut all = Vec::new();
     collect(&value, &mut all);
-    let docs = include_str!("../../../docs/try.md");
+    let docs = include_str!("../../../../docs/try.md");
     let missing: Vec<_> = all.iter().filter(|key| !docs.contains(&format!("`{key}`"))).collect();
     assert!(missing.is_empty(), "docs/try.md does not name {missing:?}");
 }

@@ -3,7 +3,7 @@
 use txweir_core::Instant;
 
 use crate::flow::{Flow, RateSample};
-use crate::units::{Marks, Unit};
+use crate::sender::units::{Marks, Unit};
 
 /// What a connection remembers between samples.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,14 +2,14 @@
 //! when a reduction proves needless (RFC 3522, 5682, 2883).
 
 use crate::config::Detection;
-use crate::dupthresh;
 use crate::flow::{Ack, CaState, Event};
-use crate::rack::{self, REORDERING};
 use crate::rare::{Blank, Maybe};
-use crate::sack::Told;
 use crate::sender::Sender;
-use crate::timer::{self, Purpose};
-use crate::units::Marks;
+use crate::sender::dupthresh;
+use crate::sender::rack::{self, REORDERING};
+use crate::sender::sack::Told;
+use crate::sender::timer::{self, Purpose};
+use crate::sender::units::Marks;
 
 /// What a recovery needs to know.
 #[derive(Clone, Copy, Debug)]

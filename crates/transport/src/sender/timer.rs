@@ -116,7 +116,7 @@ pub(crate) fn fired(s: &mut Sender) -> bool {
             let (_, lowest) = s.rack.find_lost(&mut s.flow, &mut s.units, &mut *s.cc);
             s.rec.lost_from = lowest.map_or(s.rec.lost_from, |low| low.min(s.rec.lost_from));
             if prior != s.flow.in_flight() && s.flow.state != CaState::Recovery {
-                crate::recovery::late_losses(s);
+                crate::sender::recovery::late_losses(s);
             }
             restart(s, true);
         }
@@ -138,7 +138,7 @@ fn timed_out(s: &mut Sender) -> bool {
         // Only a refusal by the host's own queue leaves this timer on with nothing in flight. In
         // 4.4BSD its timeout is one like any other.
         if !s.cc.owns_window() {
-            s.flow.ssthresh = crate::dupthresh::threshold(s);
+            s.flow.ssthresh = crate::sender::dupthresh::threshold(s);
             (s.flow.cwnd, s.flow.growth) = (1, 0);
         }
         s.backoff += 1;
@@ -149,7 +149,7 @@ fn timed_out(s: &mut Sender) -> bool {
     }
     s.tlp_end = Maybe::NONE;
     s.counters.timeouts += 1;
-    crate::recovery::enter_loss(s);
+    crate::sender::recovery::enter_loss(s);
     s.retransmits += 1;
     s.timeout_due = true;
     s.backoff = s.backoff.saturating_add(1);

@@ -1,11 +1,10 @@
 //! Both versions of BBR over a wire: throughput with losses, the queue, the round trip that is
 //! looked for, two flows.
 
-mod common;
-
-use common::{Net, Wire};
 use txweir_core::{Instant, Nanos};
 use txweir_transport::{Algorithm, Config};
+
+use crate::common::{Net, Wire};
 
 const BOTH: [Algorithm; 2] = [Algorithm::Bbr, Algorithm::Bbr3];
 

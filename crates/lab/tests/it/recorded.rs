@@ -53,7 +53,7 @@ fn segments_leave_when_linux_sent_them() {
 /// As many runs are inside as the documents say, and the table in the binary says which.
 #[test]
 fn runs_come_out_as_linux_had_them() {
-    let table = include_str!("../assets/tcp/summary.jsonl");
+    let table = include_str!("../../assets/tcp/summary.jsonl");
     let table = txweir_lab::fidelity::Table::parse(table).unwrap();
     let known: BTreeMap<&str, bool> = table.rows().iter().map(|r| (r.name.as_str(), r.inside)).collect();
     let mut seen = 0;
