@@ -433,7 +433,7 @@ fn at(ns: i64) -> Instant {
     Instant(ns.unsigned_abs())
 }
 
-const _: () = assert!(size_of::<SharedRate>() == 256 && size_of::<Lease>() == 88, "the module header states these sizes");
+const _: () = assert!(size_of::<SharedRate>() == 256 && size_of::<Lease>() == 88, "the header states these");
 
 #[cfg(test)]
 mod tests {

@@ -145,15 +145,15 @@ fn what_is_no_program_is_refused() {
         (vec![(0, 0, 0, 1)], "expected a return at the end, given \"0 0 0 1, instruction 0\""),
         (
             vec![(5, 0, 0, 1), ret],
-            "expected a jump forward, to an instruction that there is, given \"5 0 0 1, instruction 0\"",
+            "expected a jump forward, to an instruction of the program, given \"5 0 0 1, instruction 0\"",
         ),
         (
             vec![(5, 0, 0, u32::MAX), ret],
-            "expected a jump forward, to an instruction that there is, given \"5 0 0 4294967295, instruction 0\"",
+            "expected a jump forward, to an instruction of the program, given \"5 0 0 4294967295, instruction 0\"",
         ),
         (
             vec![(21, 0, 1, 0), ret],
-            "expected jumps forward, to an instruction that there is, given \"21 0 1 0, instruction 0\"",
+            "expected jumps forward, to an instruction of the program, given \"21 0 1 0, instruction 0\"",
         ),
         (
             vec![(52, 0, 0, 0), ret],

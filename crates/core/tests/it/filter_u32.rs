@@ -402,7 +402,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
             handle(1, 0x0050_0001),
             keys(&[]),
             "filter u32 handle: expected a handle in table 800:, given \"5::1\" (ht chooses the table; without it a \
-             filter is in the first of its priority)",
+             filter is in the root of its priority)",
         ),
         (prio(1), within(6, 0, keys(&[])), "filter u32 ht: expected a table that exists, given \"6:\""),
         (

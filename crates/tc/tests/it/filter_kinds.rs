@@ -52,7 +52,7 @@ fn what_is_not_known_is_refused() {
         (
             "flow map key dst perturb 3",
             2,
-            "filter flow perturb: expected hash, which it is for, given \"map\"",
+            "filter flow perturb: expected mode hash, given \"map\"",
         ),
     ] {
         let mut devices = set_up();

@@ -1,9 +1,9 @@
 //! basic: conditions, joined by and, or, not (tc-basic(8), [`super::ematch`]).
 //!
-//! The filter that was added last is asked first, as in Linux. A filter whose actions say `continue` leaves the packet to the
-//! next.
+//! The filter that was added last is tried first, as in Linux. A filter whose actions return
+//! `continue` leaves the packet to the next.
 //!
-//! - Cost: each filter is asked until one decides. Memory: the filters, and an index of their handles.
+//! - Cost: filters are tried until one decides. Memory: the filters, and an index of their handles.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ use crate::text::error::ConfigError;
 /// Parameters of basic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Basic {
-    /// What must hold; everything matches where there is none.
+    /// Condition for a match; `None` matches every packet.
     pub expr: Option<Expr>,
 }
 

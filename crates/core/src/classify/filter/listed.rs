@@ -1,4 +1,4 @@
-//! Filters in the order in which they came, by handle: for kinds that ask one after the other.
+//! Filters in the order of their addition, by handle: for kinds that try one after the other.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,13 +16,13 @@ pub(super) struct One<R> {
     pub(super) goal: Bound,
 }
 
-/// Filters in their order.
+/// A list of filters, in order.
 #[derive(Clone, Debug)]
 pub(super) struct List<R> {
-    /// By number, which grows.
+    /// The filters, by a growing number.
     all: BTreeMap<u64, One<R>>,
     made: u64,
-    /// The number of each handle.
+    /// Number of each handle's filter.
     handles: BTreeMap<u32, u64>,
     free: FreeNumbers,
 }
@@ -34,7 +34,8 @@ impl<R> Default for List<R> {
 }
 
 impl<R> List<R> {
-    /// As `Filtering::put`; `make` gives the parameters, from those that were there.
+    /// Does the work of `Filtering::put`; `make` returns the parameters, from the old ones if there
+    /// are any.
     pub(super) fn put(
         &mut self,
         kind: &'static str,
@@ -87,7 +88,7 @@ impl<R> List<R> {
         self.all.get(self.handles.get(&handle)?)
     }
 
-    /// All, the first that came first.
+    /// Returns all filters, in the order of their addition.
     #[inline]
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &One<R>> {
         self.all.values()

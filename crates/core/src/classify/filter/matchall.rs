@@ -1,4 +1,4 @@
-//! matchall: every packet (tc-matchall(8)). One filter in a table.
+//! matchall: matches every packet (tc-matchall(8)). A table has one filter.
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use crate::text::error::ConfigError;
 /// Parameters of matchall.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Matchall {
-    /// It was said not to be done in hardware; it never is.
+    /// True if the command asked not to offload to hardware; nothing is ever offloaded.
     pub skip_hw: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The one filter of a table, for kinds that have no more.
+//! A table with at most one filter, for kinds that have no more.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use super::{Bound, Visit, What};
 use crate::classify::counters::Counters;
 use crate::text::error::ConfigError;
 
-/// A filter, or none yet.
+/// At most one filter.
 #[derive(Clone, Debug)]
 pub(super) struct Only<R>(Option<One<R>>);
 
@@ -17,7 +17,7 @@ pub(super) struct Only<R>(Option<One<R>>);
 pub(super) struct One<R> {
     handle: u32,
     rule: R,
-    /// What follows; its counters are the table's.
+    /// The goal; its counters are the table's.
     pub(super) goal: Bound,
 }
 
@@ -28,7 +28,7 @@ impl<R> Default for Only<R> {
 }
 
 impl<R: Copy> Only<R> {
-    /// As `Filtering::put`, with so many counters for the filter.
+    /// Does the work of `Filtering::put`, with `counters` counters for the filter.
     pub(super) fn put(
         &mut self,
         kind: &'static str,
@@ -56,7 +56,7 @@ impl<R: Copy> Only<R> {
         }
     }
 
-    /// As `Filtering::delete`.
+    /// Does the work of `Filtering::delete`.
     pub(super) fn delete(&mut self, kind: &'static str, handle: u32) -> Result<Vec<Bound>, ConfigError> {
         match self.0.take_if(|only| only.handle == handle) {
             Some(only) => Ok(vec![only.goal]),
@@ -64,13 +64,13 @@ impl<R: Copy> Only<R> {
         }
     }
 
-    /// The filter.
+    /// Returns the filter.
     #[inline]
     pub(super) const fn get(&self) -> Option<&One<R>> {
         self.0.as_ref()
     }
 
-    /// As `Filtering::visit`.
+    /// Does the work of `Filtering::visit`.
     pub(super) fn visit(&self, f: Visit<'_, R>) {
         if let Some(only) = &self.0 {
             f(only.handle, &only.rule, &only.goal, only.goal.hits);

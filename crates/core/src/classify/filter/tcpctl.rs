@@ -1,11 +1,11 @@
-//! tcpctl: TCP segments that carry control and no data (`Headers::is_tcp_control`): SYN, SYN-ACK, pure ACK. One filter
-//! in a table.
-//! Linux has no such kind; its u32 and flower can match flags, but not that a segment is empty where headers vary.
+//! tcpctl: matches TCP segments that carry control and no data (`Headers::is_tcp_control`): SYN,
+//! SYN-ACK, pure ACK. A table has one filter. Linux has no such kind; its u32 and flower can match
+//! flags, but not empty segments behind headers of any length.
 //!
-//! It looks at the packet's bytes as the actions before have left them, not at its mark (`Meta::tcp_control`): where marking is
-//! switched off, a policy can still say what becomes of such segments.
+//! The filter reads the bytes of the packet after the changes of earlier actions, not the mark
+//! (`Meta::tcp_control`): where marking is switched off, a policy can still select such segments.
 //!
-//! Cost: what has been read of the headers already. Memory: a class and a number for each action.
+//! Cost: reads headers that are already parsed. Memory: a class and a number for each action.
 //!
 //! Differs from Linux: `tcpctl-filter`.
 
