@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::ematch::Expr;
 use super::listed::List;
-use super::{Bound, Decision, Filtering, Visit, What};
+use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
@@ -36,13 +36,13 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Basic,
         goal: Bound,
-        what: What,
+        existence: Existence,
         _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         if let Err(err) = rule.expr.as_ref().map_or(Ok(()), Expr::check) {
             return Err((err, goal));
         }
-        self.list.put("basic", handle, goal, what, |_| Ok(rule.clone()))
+        self.list.put("basic", handle, goal, existence, |_| Ok(rule.clone()))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {

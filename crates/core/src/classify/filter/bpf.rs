@@ -26,7 +26,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
-use super::{Bound, Decision, Filtering, What};
+use super::{Bound, Decision, Existence, Filtering};
 use crate::base::handle::Handle;
 use crate::classify::action::Control;
 use crate::classify::action::Run;
@@ -81,14 +81,14 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Bpf,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let handle = handle.filter(|h| *h != 0);
         let there = handle.and_then(|h| self.filters.iter().position(|f| f.handle == h));
-        match (there, what) {
-            (Some(_), What::Add) => return Err((exists("bpf", handle.unwrap_or(0)), goal)),
-            (None, What::Change) => return Err((not_found("bpf", handle.unwrap_or(0)), goal)),
+        match (there, existence) {
+            (Some(_), Existence::Add) => return Err((exists("bpf", handle.unwrap_or(0)), goal)),
+            (None, Existence::Change) => return Err((not_found("bpf", handle.unwrap_or(0)), goal)),
             _ => {}
         }
         let checked = check(&rule.program).and_then(|()| match rule.direct && !goal.actions.is_empty() {

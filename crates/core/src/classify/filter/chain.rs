@@ -26,7 +26,7 @@ pub struct BlockId(pub(super) u32);
 
 /// Requirement of a command on the existence of its object: add, replace or change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Existence {
     /// The object must not exist.
     Add,
     /// The object may exist.
@@ -230,17 +230,17 @@ impl Filters {
         named: Named,
         rule: &Rule,
         goal: &Goal,
-        what: What,
+        existence: Existence,
         now: Instant,
     ) -> Result<Named, ConfigError> {
-        let prio = self.place(block, &named, rule, what)?;
+        let prio = self.place(block, &named, rule, existence)?;
         let protocol = named.protocol.unwrap_or(ANY_PROTOCOL);
         self.block(block).map_or(Ok(()), |found| found.fits(named.chain, protocol, rule))?;
         let actions = self.actions.bind(&goal.actions, now)?;
         let bound = Bound { class: goal.class, hits: 0, actions };
         let (seed, found) = (self.seed, self.blocks.get_mut(block.0 as usize).and_then(Option::as_mut));
-        let done =
-            found.map(|found| found.put(named, prio, protocol, rule, bound, what, &mut self.counters, seed));
+        let done = found
+            .map(|found| found.put(named, prio, protocol, rule, bound, existence, &mut self.counters, seed));
         match done.ok_or_else(|| no_block(block))? {
             Ok((handle, old)) => {
                 self.release(old.as_slice());
@@ -259,13 +259,19 @@ impl Filters {
     }
 
     /// Returns the priority of the table for a filter, if the filter may be there.
-    fn place(&mut self, block: BlockId, named: &Named, rule: &Rule, what: What) -> Result<u16, ConfigError> {
+    fn place(
+        &mut self,
+        block: BlockId,
+        named: &Named,
+        rule: &Rule,
+        existence: Existence,
+    ) -> Result<u16, ConfigError> {
         let found = self.block_mut(block)?;
         found.takes(rule)?;
         let chain = found.chains.iter().find(|c| c.index == named.chain);
         let tables = chain.map_or(&[][..], |c| &c.tables);
         let Some(prio) = named.prio.filter(|p| *p != 0) else {
-            if what == What::Change {
+            if existence == Existence::Change {
                 return Err(
                     ConfigError::new(ErrorKind::Missing, Object::Filter(None), "a priority", "").key("prio")
                 );
@@ -275,7 +281,7 @@ impl Filters {
             return Ok(if before == 0 { AUTO_PRIO } else { before });
         };
         let Some(table) = tables.iter().find(|t| t.prio == prio) else {
-            if what == What::Change {
+            if existence == Existence::Change {
                 return Err(ConfigError::new(
                     ErrorKind::NotFound,
                     Object::Filter(None),
@@ -453,7 +459,7 @@ impl Block {
         protocol: u16,
         rule: &Rule,
         goal: Bound,
-        what: What,
+        existence: Existence,
         counters: &mut Counters,
         seed: u64,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
@@ -470,12 +476,12 @@ impl Block {
             Ok(at) => {
                 let tables = Arc::make_mut(&mut chain.tables[at].tables);
                 tables.settle(shared);
-                (tables.put(named.handle, rule, goal, what, counters), tables.lift())
+                (tables.put(named.handle, rule, goal, existence, counters), tables.lift())
             }
             Err(at) => {
                 let mut tables = Tables::for_rule(rule, seed);
                 tables.join(shared, named.chain, prio);
-                let done = tables.put(named.handle, rule, goal, what, counters);
+                let done = tables.put(named.handle, rule, goal, existence, counters);
                 if done.is_err() {
                     tables.leave();
                 }

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use super::ematch::Expr;
 use super::listed::List;
-use super::{Bound, Decision, Filtering, Visit, What};
+use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Nanos;
 use crate::classify::action::Run;
@@ -268,14 +268,14 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Flow,
         goal: Bound,
-        what: What,
+        existence: Existence,
         _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         if handle.is_none_or(|h| h == 0) {
             let err = ConfigError::new(ErrorKind::Missing, Object::Filter(Some("flow")), "a handle", "");
             return Err((err.key("handle"), goal));
         }
-        self.list.put("flow", handle, goal, what, |old| {
+        self.list.put("flow", handle, goal, existence, |old| {
             let whole = old.map_or_else(|| rule.clone(), |old| rule.over(old));
             whole.check().map(|()| whole)
         })

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
 use super::u32::Device;
-use super::{Bound, Decision, Filtering, What};
+use super::{Bound, Decision, Existence, Filtering};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::{Packet, PortId};
@@ -98,13 +98,13 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Fw,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let there = handle.and_then(|mark| self.at(mark));
-        let mark = match (self.check(handle, rule, &goal), there, what) {
-            (_, Some(_), What::Add) => return Err((exists("fw", handle.unwrap_or(0)), goal)),
-            (_, None, What::Change) => return Err((not_found("fw", handle.unwrap_or(0)), goal)),
+        let mark = match (self.check(handle, rule, &goal), there, existence) {
+            (_, Some(_), Existence::Add) => return Err((exists("fw", handle.unwrap_or(0)), goal)),
+            (_, None, Existence::Change) => return Err((not_found("fw", handle.unwrap_or(0)), goal)),
             (Err(err), ..) => return Err((err, goal)),
             (Ok(mark), ..) => mark,
         };

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
-use super::{Bound, What};
+use super::{Bound, Existence};
 use crate::base::free::FreeNumbers;
 use crate::text::error::ConfigError;
 
@@ -41,13 +41,13 @@ impl<R> List<R> {
         kind: &'static str,
         handle: Option<u32>,
         goal: Bound,
-        what: What,
+        existence: Existence,
         make: impl FnOnce(Option<&R>) -> Result<R, ConfigError>,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let handle = handle.filter(|h| *h != 0);
         let there = handle.and_then(|h| self.handles.get(&h));
         match there.and_then(|number| self.all.get_mut(number)) {
-            Some(one) if what == What::Add => Err((exists(kind, one.handle), goal)),
+            Some(one) if existence == Existence::Add => Err((exists(kind, one.handle), goal)),
             Some(one) => match make(Some(&one.rule)) {
                 Ok(rule) => {
                     one.rule = rule;
@@ -55,7 +55,7 @@ impl<R> List<R> {
                 }
                 Err(err) => Err((err, goal)),
             },
-            None if what == What::Change => Err((not_found(kind, handle.unwrap_or(0)), goal)),
+            None if existence == Existence::Change => Err((not_found(kind, handle.unwrap_or(0)), goal)),
             None => match make(None) {
                 Ok(rule) => {
                     let handle = handle.unwrap_or_else(|| self.free.lowest());

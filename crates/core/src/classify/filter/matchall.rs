@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::only::Only;
-use super::{Bound, Decision, Filtering, Visit, What};
+use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::Packet;
@@ -30,10 +30,10 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Matchall,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        self.only.put("matchall", handle, rule, goal, what, (ids, 1))
+        self.only.put("matchall", handle, rule, goal, existence, (ids, 1))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {

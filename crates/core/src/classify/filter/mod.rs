@@ -41,7 +41,7 @@ use crate::classify::packet::Packet;
 
 pub use basic::Basic;
 pub use bpf::Bpf;
-pub use chain::{Block, BlockId, Chain, Filters, Named, Table, Template, What};
+pub use chain::{Block, BlockId, Chain, Existence, Filters, Named, Table, Template};
 pub use flow::Flow;
 pub use flower::Flower;
 pub use fw::Fw;
@@ -166,11 +166,11 @@ macro_rules! kinds {
                 handle: Option<u32>,
                 rule: &Rule,
                 goal: Bound,
-                what: What,
+                existence: Existence,
                 ids: &mut Counters,
             ) -> Result<(u32, Option<Bound>), (crate::text::error::ConfigError, Bound)> {
                 match (self, rule) {
-                    $((Self::$variant(table), Rule::$variant(rule)) => table.put(handle, rule, goal, what, ids),)*
+                    $((Self::$variant(table), Rule::$variant(rule)) => table.put(handle, rule, goal, existence, ids),)*
                     #[allow(unreachable_patterns)]
                     _ => Err((chain::other_kind(rule.kind()), goal)),
                 }
@@ -232,16 +232,16 @@ pub(crate) trait Filtering: Default + Clone + core::fmt::Debug {
         let _ = seed;
         Self::default()
     }
-    /// Adds a filter, or changes the one with that handle, as `what` allows. Returns the handle,
-    /// and the filter's old goal. On an error nothing has changed and the goal comes back. A kind
-    /// that counts takes the numbers that it needs from `ids` and stores them in its goal, with
-    /// which they move (`Bound::replace`).
+    /// Adds a filter, or changes the one with that handle, as `existence` allows. Returns the
+    /// handle, and the filter's old goal. On an error nothing has changed and the goal comes back.
+    /// A kind that counts takes the numbers that it needs from `ids` and stores them in its goal,
+    /// with which they move (`Bound::replace`).
     fn put(
         &mut self,
         handle: Option<u32>,
         rule: &Self::Rule,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (crate::text::error::ConfigError, Bound)>;
     /// Removes a filter. Returns the goals that die with it.

@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
-use super::{Bound, Visit, What};
+use super::{Bound, Existence, Visit};
 use crate::classify::counters::Counters;
 use crate::text::error::ConfigError;
 
@@ -35,18 +35,18 @@ impl<R: Copy> Only<R> {
         handle: Option<u32>,
         rule: &R,
         goal: Bound,
-        what: What,
+        existence: Existence,
         (ids, counters): (&mut Counters, u16),
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         match &mut self.0 {
-            Some(there) if what == What::Add || handle.is_some_and(|h| h != there.handle) => {
+            Some(there) if existence == Existence::Add || handle.is_some_and(|h| h != there.handle) => {
                 Err((exists(kind, there.handle), goal))
             }
             Some(there) => {
                 there.rule = *rule;
                 Ok((there.handle, Some(there.goal.replace(goal))))
             }
-            None if what == What::Change => Err((not_found(kind, handle.unwrap_or(1)), goal)),
+            None if existence == Existence::Change => Err((not_found(kind, handle.unwrap_or(1)), goal)),
             None => {
                 let handle = handle.filter(|h| *h != 0).unwrap_or(1);
                 let goal = Bound { hits: ids.take(counters), ..goal };

@@ -30,7 +30,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use super::{Bound, Decision, Filtering, Visit, What};
+use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::packet::{Packet, PortId};
@@ -200,10 +200,10 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &U32,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        Arc::make_mut(&mut self.common).put(self.root, handle.unwrap_or(0), rule, goal, what, ids)
+        Arc::make_mut(&mut self.common).put(self.root, handle.unwrap_or(0), rule, goal, existence, ids)
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {

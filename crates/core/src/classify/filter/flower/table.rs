@@ -11,7 +11,7 @@ use crate::base::free::FreeNumbers;
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
 use crate::classify::filter::chain::{exists, not_found};
-use crate::classify::filter::{Bound, Decision, Filtering, Visit, What};
+use crate::classify::filter::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::packet::Packet;
 use crate::packet::hash::FlowHasher;
 use crate::text::error::{ConfigError, ErrorKind, Object};
@@ -334,14 +334,14 @@ impl Filtering for Table {
         handle: Option<u32>,
         rule: &Flower,
         goal: Bound,
-        what: What,
+        existence: Existence,
         _: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let handle = handle.filter(|h| *h != 0);
         match handle.and_then(|h| Some((h, *self.handles.get(&h)?))) {
-            Some((handle, _)) if what == What::Add => Err((exists("flower", handle), goal)),
+            Some((handle, _)) if existence == Existence::Add => Err((exists("flower", handle), goal)),
             Some((handle, there)) => self.replace(there, rule, goal).map(|old| (handle, old)),
-            None if what == What::Change => Err((not_found("flower", handle.unwrap_or(0)), goal)),
+            None if existence == Existence::Change => Err((not_found("flower", handle.unwrap_or(0)), goal)),
             None => self.add(handle, rule, goal).map(|handle| (handle, None)),
         }
     }

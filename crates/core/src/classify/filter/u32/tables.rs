@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use super::{BUCKET, DIVISOR_MAX, KEYS_MAX, Match, NODE, Place, Selector, TABLE, U32};
 use crate::classify::counters::Counters;
 use crate::classify::filter::chain::{exists, not_found};
-use crate::classify::filter::{Bound, What};
+use crate::classify::filter::{Bound, Existence};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// Automatic numbers of tables and of filters begin here.
@@ -196,7 +196,7 @@ impl Common {
         handle: u32,
         rule: &U32,
         goal: Bound,
-        what: What,
+        existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         match rule {
@@ -205,11 +205,11 @@ impl Common {
                 Err((refused(ErrorKind::Unsupported, "handle", expected, handle), goal))
             }
             // A table has no goal.
-            U32::Table(divisor) => match self.put_table(root, handle, *divisor, what) {
+            U32::Table(divisor) => match self.put_table(root, handle, *divisor, existence) {
                 Ok(id) => Ok((id << 20, Some(goal))),
                 Err(err) => Err((err, goal)),
             },
-            U32::Filter(rule) => match self.there(handle, what) {
+            U32::Filter(rule) => match self.there(handle, existence) {
                 Ok(Some(at)) => self.change(at, handle, rule, goal, ids),
                 Ok(None) => self.insert(root, handle, rule, goal, ids).map(|handle| (handle, None)),
                 Err(err) => Err((err, goal)),
@@ -217,7 +217,13 @@ impl Common {
         }
     }
 
-    fn put_table(&mut self, root: u32, handle: u32, divisor: u16, what: What) -> Result<u32, ConfigError> {
+    fn put_table(
+        &mut self,
+        root: u32,
+        handle: u32,
+        divisor: u16,
+        existence: Existence,
+    ) -> Result<u32, ConfigError> {
         if handle & !TABLE != 0 {
             let expected = "the handle of a table, as divisor makes one";
             return Err(refused(ErrorKind::Conflict, "handle", expected, handle));
@@ -228,11 +234,11 @@ impl Common {
             return Err(err.key("divisor"));
         }
         let id = handle >> 20;
-        let id = match (self.slot(id).filter(|_| id != 0), what) {
+        let id = match (self.slot(id).filter(|_| id != 0), existence) {
             // The last number stands for the root.
             (None, _) if id == LAST => return Err(exists("u32", handle)),
             (Some(_), _) => return Err(exists("u32", handle)),
-            (None, What::Change) => return Err(not_found("u32", handle)),
+            (None, Existence::Change) => return Err(not_found("u32", handle)),
             (None, _) if id != 0 => id,
             (None, _) => self.free_id().ok_or_else(|| {
                 refused(ErrorKind::OutOfRange, "divisor", "a number that is free for a table", handle)
@@ -243,16 +249,16 @@ impl Common {
         Ok(id)
     }
 
-    /// Returns the place of the filter that a command names, `None` for a new one, if `what` allows
-    /// it.
-    fn there(&self, handle: u32, what: What) -> Result<Option<At>, ConfigError> {
+    /// Returns the place of the filter that a command names, `None` for a new one, if `existence`
+    /// allows it.
+    fn there(&self, handle: u32, existence: Existence) -> Result<Option<At>, ConfigError> {
         if handle & TABLE != 0 && handle & NODE == 0 && self.slot(handle >> 20).is_some() {
             return Err(exists("u32", handle));
         }
-        match (self.at(handle), what) {
-            (Some(_), What::Add) => Err(exists("u32", handle)),
+        match (self.at(handle), existence) {
+            (Some(_), Existence::Add) => Err(exists("u32", handle)),
             (Some(at), _) => Ok(Some(at)),
-            (None, What::Change) => Err(not_found("u32", handle)),
+            (None, Existence::Change) => Err(not_found("u32", handle)),
             (None, _) => Ok(None),
         }
     }
