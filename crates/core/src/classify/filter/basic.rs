@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use super::ematch::Expr;
-use super::listed::List;
+use super::ordered::Ordered;
 use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
@@ -25,7 +25,7 @@ pub struct Basic {
 /// The filters of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    list: List<Basic>,
+    filters: Ordered<Basic>,
 }
 
 impl Filtering for Table {
@@ -42,36 +42,36 @@ impl Filtering for Table {
         if let Err(err) = rule.expr.as_ref().map_or(Ok(()), Expr::check) {
             return Err((err, goal));
         }
-        self.list.put("basic", handle, goal, existence, |_| Ok(rule.clone()))
+        self.filters.put("basic", handle, goal, existence, |_| Ok(rule.clone()))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        self.list.delete("basic", handle)
+        self.filters.delete("basic", handle)
     }
 
     fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.filters.is_empty()
     }
 
     fn visit(&self, f: Visit<'_, Basic>) {
-        self.list.iter().rev().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
+        self.filters.iter().rev().for_each(|filter| f(filter.handle, &filter.rule, &filter.goal, 0));
     }
 
     fn visit_made(&self, f: Visit<'_, Basic>) {
-        self.list.iter().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
+        self.filters.iter().for_each(|filter| f(filter.handle, &filter.rule, &filter.goal, 0));
     }
 
     fn find(&self, handle: u32, f: &mut dyn FnMut(&Basic, &Bound, u32)) {
-        if let Some(one) = self.list.get(handle) {
-            f(&one.rule, &one.goal, 0);
+        if let Some(filter) = self.filters.get(handle) {
+            f(&filter.rule, &filter.goal, 0);
         }
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        for one in self.list.iter().rev() {
-            if one.rule.expr.as_ref().is_none_or(|expr| expr.holds(packet, run)) {
-                match one.goal.decide(packet, run) {
+        for filter in self.filters.iter().rev() {
+            if filter.rule.expr.as_ref().is_none_or(|expr| expr.holds(packet, run)) {
+                match filter.goal.decide(packet, run) {
                     Decision::Next => {}
                     made => return made,
                 }

@@ -13,7 +13,7 @@
 use alloc::vec::Vec;
 
 use super::ematch::Expr;
-use super::listed::List;
+use super::ordered::Ordered;
 use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Nanos;
@@ -246,7 +246,7 @@ impl Flow {
 /// The filters of a table.
 #[derive(Clone, Debug)]
 pub struct Table {
-    list: List<Flow>,
+    filters: Ordered<Flow>,
     hasher: FlowHasher,
 }
 
@@ -260,7 +260,7 @@ impl Filtering for Table {
     type Rule = Flow;
 
     fn new(seed: u64) -> Self {
-        Self { list: List::default(), hasher: FlowHasher::new(seed) }
+        Self { filters: Ordered::default(), hasher: FlowHasher::new(seed) }
     }
 
     fn put(
@@ -275,38 +275,38 @@ impl Filtering for Table {
             let err = ConfigError::new(ErrorKind::Missing, Object::Filter(Some("flow")), "a handle", "");
             return Err((err.key("handle"), goal));
         }
-        self.list.put("flow", handle, goal, existence, |old| {
+        self.filters.put("flow", handle, goal, existence, |old| {
             let whole = old.map_or_else(|| rule.clone(), |old| rule.over(old));
             whole.check().map(|()| whole)
         })
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        self.list.delete("flow", handle)
+        self.filters.delete("flow", handle)
     }
 
     fn is_empty(&self) -> bool {
-        self.list.is_empty()
+        self.filters.is_empty()
     }
 
     fn visit(&self, f: Visit<'_, Flow>) {
-        self.list.iter().for_each(|one| f(one.handle, &one.rule, &one.goal, 0));
+        self.filters.iter().for_each(|filter| f(filter.handle, &filter.rule, &filter.goal, 0));
     }
 
     fn find(&self, handle: u32, f: &mut dyn FnMut(&Flow, &Bound, u32)) {
-        if let Some(one) = self.list.get(handle) {
-            f(&one.rule, &one.goal, 0);
+        if let Some(filter) = self.filters.get(handle) {
+            f(&filter.rule, &filter.goal, 0);
         }
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        for one in self.list.iter() {
-            if !one.rule.expr.as_ref().is_none_or(|expr| expr.holds(packet, run)) {
+        for filter in self.filters.iter() {
+            if !filter.rule.expr.as_ref().is_none_or(|expr| expr.holds(packet, run)) {
                 continue;
             }
-            let class = one.rule.class(packet, &self.hasher, run);
-            match one.goal.decide_to(class, packet, run) {
+            let class = filter.rule.class(packet, &self.hasher, run);
+            match filter.goal.decide_to(class, packet, run) {
                 Decision::Next => {}
                 made => return made,
             }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::only::Only;
+use super::single::Single;
 use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
@@ -19,7 +19,7 @@ pub struct Matchall {
 /// The one filter of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    only: Only<Matchall>,
+    filter: Single<Matchall>,
 }
 
 impl Filtering for Table {
@@ -33,25 +33,25 @@ impl Filtering for Table {
         existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        self.only.put("matchall", handle, rule, goal, existence, (ids, 1))
+        self.filter.put("matchall", handle, rule, goal, existence, (ids, 1))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        self.only.delete("matchall", handle)
+        self.filter.delete("matchall", handle)
     }
 
     fn is_empty(&self) -> bool {
-        self.only.get().is_none()
+        self.filter.get().is_none()
     }
 
     fn visit(&self, f: Visit<'_, Matchall>) {
-        self.only.visit(f);
+        self.filter.visit(f);
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        let Some(only) = self.only.get() else { return Decision::Next };
-        run.state.hit(only.goal.hits);
-        only.goal.decide(packet, run)
+        let Some(filter) = self.filter.get() else { return Decision::Next };
+        run.state.hit(filter.goal.hits);
+        filter.goal.decide(packet, run)
     }
 }

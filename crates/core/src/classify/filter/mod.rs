@@ -21,11 +21,11 @@ pub mod ematch;
 pub mod flow;
 pub mod flower;
 pub mod fw;
-mod listed;
 pub mod matchall;
-mod only;
+mod ordered;
 mod shared;
 mod sharing;
+mod single;
 pub mod tcpctl;
 pub mod u32;
 

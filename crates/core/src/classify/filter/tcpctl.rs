@@ -11,7 +11,7 @@
 
 use alloc::vec::Vec;
 
-use super::only::Only;
+use super::single::Single;
 use super::{Bound, Decision, Existence, Filtering, Visit};
 use crate::classify::action::Run;
 use crate::classify::counters::Counters;
@@ -25,7 +25,7 @@ pub struct Tcpctl {}
 /// The one filter of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    only: Only<Tcpctl>,
+    filter: Single<Tcpctl>,
 }
 
 impl Filtering for Table {
@@ -39,29 +39,29 @@ impl Filtering for Table {
         existence: Existence,
         ids: &mut Counters,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
-        self.only.put("tcpctl", handle, rule, goal, existence, (ids, 2))
+        self.filter.put("tcpctl", handle, rule, goal, existence, (ids, 2))
     }
 
     fn delete(&mut self, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        self.only.delete("tcpctl", handle)
+        self.filter.delete("tcpctl", handle)
     }
 
     fn is_empty(&self) -> bool {
-        self.only.get().is_none()
+        self.filter.get().is_none()
     }
 
     fn visit(&self, f: Visit<'_, Tcpctl>) {
-        self.only.visit(f);
+        self.filter.visit(f);
     }
 
     #[inline]
     fn classify(&self, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Decision {
-        let Some(only) = self.only.get() else { return Decision::Next };
-        run.state.hit(only.goal.hits);
+        let Some(filter) = self.filter.get() else { return Decision::Next };
+        run.state.hit(filter.goal.hits);
         if !packet.headers.is_tcp_control() {
             return Decision::Next;
         }
-        run.state.hit(only.goal.hits + 1);
-        only.goal.decide(packet, run)
+        run.state.hit(filter.goal.hits + 1);
+        filter.goal.decide(packet, run)
     }
 }

@@ -10,7 +10,7 @@ use crate::text::error::ConfigError;
 
 /// A filter.
 #[derive(Clone, Debug)]
-pub(super) struct One<R> {
+pub(super) struct Entry<R> {
     pub(super) handle: u32,
     pub(super) rule: R,
     pub(super) goal: Bound,
@@ -18,22 +18,22 @@ pub(super) struct One<R> {
 
 /// A list of filters, in order.
 #[derive(Clone, Debug)]
-pub(super) struct List<R> {
+pub(super) struct Ordered<R> {
     /// The filters, by a growing number.
-    all: BTreeMap<u64, One<R>>,
+    all: BTreeMap<u64, Entry<R>>,
     made: u64,
     /// Number of each handle's filter.
     handles: BTreeMap<u32, u64>,
     free: FreeNumbers,
 }
 
-impl<R> Default for List<R> {
+impl<R> Default for Ordered<R> {
     fn default() -> Self {
         Self { all: BTreeMap::new(), made: 0, handles: BTreeMap::new(), free: FreeNumbers::default() }
     }
 }
 
-impl<R> List<R> {
+impl<R> Ordered<R> {
     /// Does the work of `Filtering::put`; `make` returns the parameters, from the old ones if there
     /// are any.
     pub(super) fn put(
@@ -47,11 +47,11 @@ impl<R> List<R> {
         let handle = handle.filter(|h| *h != 0);
         let there = handle.and_then(|h| self.handles.get(&h));
         match there.and_then(|number| self.all.get_mut(number)) {
-            Some(one) if existence == Existence::Add => Err((exists(kind, one.handle), goal)),
-            Some(one) => match make(Some(&one.rule)) {
+            Some(filter) if existence == Existence::Add => Err((exists(kind, filter.handle), goal)),
+            Some(filter) => match make(Some(&filter.rule)) {
                 Ok(rule) => {
-                    one.rule = rule;
-                    Ok((one.handle, Some(one.goal.replace(goal))))
+                    filter.rule = rule;
+                    Ok((filter.handle, Some(filter.goal.replace(goal))))
                 }
                 Err(err) => Err((err, goal)),
             },
@@ -61,7 +61,7 @@ impl<R> List<R> {
                     let handle = handle.unwrap_or_else(|| self.free.lowest());
                     self.free.take(handle);
                     self.handles.insert(handle, self.made);
-                    self.all.insert(self.made, One { handle, rule, goal });
+                    self.all.insert(self.made, Entry { handle, rule, goal });
                     self.made += 1;
                     Ok((handle, None))
                 }
@@ -74,7 +74,7 @@ impl<R> List<R> {
         match self.handles.remove(&handle) {
             Some(number) => {
                 self.free.give(handle);
-                Ok(self.all.remove(&number).map(|one| one.goal).into_iter().collect())
+                Ok(self.all.remove(&number).map(|filter| filter.goal).into_iter().collect())
             }
             None => Err(not_found(kind, handle)),
         }
@@ -84,13 +84,13 @@ impl<R> List<R> {
         self.all.is_empty()
     }
 
-    pub(super) fn get(&self, handle: u32) -> Option<&One<R>> {
+    pub(super) fn get(&self, handle: u32) -> Option<&Entry<R>> {
         self.all.get(self.handles.get(&handle)?)
     }
 
     /// Returns all filters, in the order of their addition.
     #[inline]
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &One<R>> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry<R>> {
         self.all.values()
     }
 }

@@ -10,24 +10,24 @@ use crate::text::error::ConfigError;
 
 /// At most one filter.
 #[derive(Clone, Debug)]
-pub(super) struct Only<R>(Option<One<R>>);
+pub(super) struct Single<R>(Option<Entry<R>>);
 
 /// The filter.
 #[derive(Clone, Debug)]
-pub(super) struct One<R> {
+pub(super) struct Entry<R> {
     handle: u32,
     rule: R,
     /// The goal; its counters are the table's.
     pub(super) goal: Bound,
 }
 
-impl<R> Default for Only<R> {
+impl<R> Default for Single<R> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<R: Copy> Only<R> {
+impl<R: Copy> Single<R> {
     /// Does the work of `Filtering::put`, with `counters` counters for the filter.
     pub(super) fn put(
         &mut self,
@@ -50,7 +50,7 @@ impl<R: Copy> Only<R> {
             None => {
                 let handle = handle.filter(|h| *h != 0).unwrap_or(1);
                 let goal = Bound { hits: ids.take(counters), ..goal };
-                self.0 = Some(One { handle, rule: *rule, goal });
+                self.0 = Some(Entry { handle, rule: *rule, goal });
                 Ok((handle, None))
             }
         }
@@ -58,22 +58,22 @@ impl<R: Copy> Only<R> {
 
     /// Does the work of `Filtering::delete`.
     pub(super) fn delete(&mut self, kind: &'static str, handle: u32) -> Result<Vec<Bound>, ConfigError> {
-        match self.0.take_if(|only| only.handle == handle) {
-            Some(only) => Ok(vec![only.goal]),
+        match self.0.take_if(|filter| filter.handle == handle) {
+            Some(filter) => Ok(vec![filter.goal]),
             None => Err(not_found(kind, handle)),
         }
     }
 
     /// Returns the filter.
     #[inline]
-    pub(super) const fn get(&self) -> Option<&One<R>> {
+    pub(super) const fn get(&self) -> Option<&Entry<R>> {
         self.0.as_ref()
     }
 
     /// Does the work of `Filtering::visit`.
     pub(super) fn visit(&self, f: Visit<'_, R>) {
-        if let Some(only) = &self.0 {
-            f(only.handle, &only.rule, &only.goal, only.goal.hits);
+        if let Some(filter) = &self.0 {
+            f(filter.handle, &filter.rule, &filter.goal, filter.goal.hits);
         }
     }
 }
