@@ -13,8 +13,15 @@ const OPENERS: [&str; 7] = ["What", "Who", "Whoever", "Nobody", "Somebody", "So 
 /// Phrases that no prose has.
 const PHRASES: [&str; 1] = ["hardly meant"];
 /// Rust sources whose comments follow the rules: a folder or a file, and the comments in it that are checked.
-const RUST: [(&str, Comments); 2] =
-    [("crates/cli/src", Comments::Help), ("crates/daemon/src/grammar.rs", Comments::Help)];
+const RUST: [(&str, Comments); 7] = [
+    ("crates/cli/src", Comments::Help),
+    ("crates/core/src/base", Comments::All),
+    ("crates/core/src/classify", Comments::All),
+    ("crates/core/src/law", Comments::All),
+    ("crates/core/src/model", Comments::All),
+    ("crates/core/src/turns", Comments::All),
+    ("crates/daemon/src/grammar.rs", Comments::Help),
+];
 /// Macros whose doc comments the command line prints as its help.
 const HELP: [&str; 4] = ["Args", "Parser", "Subcommand", "ValueEnum"];
 

@@ -14,7 +14,7 @@ use txweir_core::classify::filter::{
 use txweir_core::classify::packet::{NoOutlet, Packet};
 use txweir_core::classify::{
     action::Run as FilterRun,
-    filter::{Basic, BlockId, Bpf, Filters, Flower, Goal, Named, Rule, U32, What},
+    filter::{Basic, BlockId, Bpf, Existence, Filters, Flower, Goal, Named, Rule, U32},
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::{Handle, Instant, Meta};
@@ -38,7 +38,7 @@ impl Bench {
     fn add(&mut self, handle: Option<u32>, rule: &Rule, class: u32) {
         let named = Named { prio: Some(1), protocol: Some(0x0800), handle, ..Named::default() };
         let goal = Goal { class: Handle(class), ..Goal::default() };
-        if let Err(e) = self.filters.put(self.block, named, rule, &goal, What::Add, Instant::ZERO) {
+        if let Err(e) = self.filters.put(self.block, named, rule, &goal, Existence::Add, Instant::ZERO) {
             unreachable!("a benchmark's own filters are right: {e}");
         }
     }

@@ -16,7 +16,9 @@ use txweir_core::classify::filter::flower::Field;
 use txweir_core::classify::packet::{FrameBytes, NoOutlet, Packet, PortId, Way};
 use txweir_core::classify::{
     action::Run,
-    filter::{Basic, Filters, Flow, Flower, Goal, Matchall, Named, Rule, Verdict as FilterVerdict, What},
+    filter::{
+        Basic, Existence, Filters, Flow, Flower, Goal, Matchall, Named, Rule, Verdict as FilterVerdict,
+    },
 };
 use txweir_core::packet::headers::Headers;
 use txweir_core::packet::pool::{List, Pkt, Pool, Queue};
@@ -430,7 +432,7 @@ fn actions_allocate_nothing() {
         one_of_each().into_iter().map(|kind| Wanted::New(None, Box::new(Action::new(kind, Control::Pipe))));
     let goal = Goal { actions: actions.collect(), ..Goal::default() };
     let rule = Rule::Matchall(Matchall::default());
-    filters.put(block, Named::default(), &rule, &goal, What::Add, Instant::ZERO).unwrap();
+    filters.put(block, Named::default(), &rule, &goal, Existence::Add, Instant::ZERO).unwrap();
     let mut state = State::new(1);
     filters.fit(&mut state);
     let mut passed = 0;
@@ -467,7 +469,7 @@ fn filters_allocate_nothing() {
     let mut put = |prio, handle, rule: Rule, class| {
         let named = Named { prio: Some(prio), handle, ..Named::default() };
         let goal = Goal { class: Handle(class), ..Goal::default() };
-        filters.put(block, named, &rule, &goal, What::Add, Instant::ZERO).unwrap();
+        filters.put(block, named, &rule, &goal, Existence::Add, Instant::ZERO).unwrap();
     };
     let filter = |table, link, selector: Selector| {
         Rule::U32(U32::Filter(Box::new(Match { table, link, selector: Some(selector), ..Match::default() })))
@@ -540,7 +542,7 @@ fn filters_that_look_at_packets_allocate_nothing() {
     for (n, rule) in (1..).zip(&rules) {
         let prio = if matches!(rule, Rule::Flower(_)) { 1 } else { n };
         let named = Named { prio: Some(prio), handle: Some(n.into()), ..Named::default() };
-        filters.put(block, named, rule, &Goal::default(), What::Add, Instant::ZERO).unwrap();
+        filters.put(block, named, rule, &Goal::default(), Existence::Add, Instant::ZERO).unwrap();
     }
     let mut state = State::new(1);
     filters.fit(&mut state);

@@ -4,7 +4,7 @@ use txweir_core::classify::action::{Action, Control, Gact, Kind, State, Wanted};
 use txweir_core::classify::packet::{NoOutlet, Packet};
 use txweir_core::classify::{
     action::Run,
-    filter::{Filters, Goal, Matchall, Named, Rule, What},
+    filter::{Existence, Filters, Goal, Matchall, Named, Rule},
 };
 use txweir_core::model::testing::VecDevice;
 use txweir_core::packet::headers::{Headers, ethertype};
@@ -54,7 +54,9 @@ impl Lane {
         let action = Wanted::New(None, Box::new(Action::new(Kind::Gact(Gact::default()), control)));
         let goal = Goal { class, actions: vec![action] };
         let named = Named { protocol: Some(protocol), ..Named::default() };
-        self.filters.put(block, named, &Rule::Matchall(Matchall::default()), &goal, What::Add, T0).unwrap();
+        self.filters
+            .put(block, named, &Rule::Matchall(Matchall::default()), &goal, Existence::Add, T0)
+            .unwrap();
         self.filters.fit(&mut self.state);
     }
     fn route(&mut self, protocol: u16, meta: &mut Meta) -> Routed {

@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::common::clock;
 use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, Vlan, Wanted};
-use txweir_core::classify::filter::{Goal, Matchall, Named, Rule, What};
+use txweir_core::classify::filter::{Existence, Goal, Matchall, Named, Rule};
 use txweir_core::classify::packet::NoOutlet;
 use txweir_core::path::device::{Completed, DeviceError, TxQueue};
 use txweir_core::{Admitted, ConfigError, Handle, Instant, Meta, PathConfig, TxPath};
@@ -62,7 +62,7 @@ fn set(policy: &mut Policy, version: u32) -> Result<(), ConfigError> {
             named,
             &Rule::Matchall(Matchall { skip_hw: false }),
             &goal,
-            What::Replace,
+            Existence::Replace,
             Instant(1),
         )?;
     }
@@ -134,7 +134,7 @@ fn filters_drop_and_give_back_and_count_for_each_sender() {
         let goal = Goal { class: Handle(0), actions: vec![action] };
         let named = Named { prio: Some(1), ..Named::default() };
         let all = Rule::Matchall(Matchall { skip_hw: false });
-        policy.filters.put(block, named, &all, &goal, What::Add, Instant(1)).map(drop)
+        policy.filters.put(block, named, &all, &goal, Existence::Add, Instant(1)).map(drop)
     })
     .unwrap();
     let mut sender = port.sender();
@@ -220,7 +220,7 @@ fn the_switch_of_marks_is_for_the_packets_after_it() {
         let goal = Goal { class: Handle(0), actions: vec![action] };
         let named = Named { prio: Some(1), ..Named::default() };
         let all = Rule::Matchall(Matchall { skip_hw: false });
-        policy.filters.put(block, named, &all, &goal, What::Add, Instant(1)).map(drop)
+        policy.filters.put(block, named, &all, &goal, Existence::Add, Instant(1)).map(drop)
     })
     .unwrap();
     send(&mut first, 5, true);

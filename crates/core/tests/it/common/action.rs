@@ -4,7 +4,7 @@ use txweir_core::classify::action::{Action, ActionId, Control, Kind, Memory, Sta
 use txweir_core::classify::packet::{FrameBytes, Outlet, Packet, PortId, Way};
 use txweir_core::classify::{
     action::Run,
-    filter::{BlockId, Filters, Goal, Matchall, Named, Rule, Verdict, What},
+    filter::{BlockId, Existence, Filters, Goal, Matchall, Named, Rule, Verdict},
 };
 use txweir_core::packet::checksum::Sum;
 use txweir_core::packet::headers::Headers;
@@ -61,7 +61,7 @@ impl Bench {
         let action = Wanted::New(Some(1), Box::new(Action::new(kind, control)));
         let goal = Goal { actions: vec![action], ..Goal::default() };
         let rule = Rule::Matchall(Matchall::default());
-        filters.put(block, Named::default(), &rule, &goal, What::Add, now).unwrap();
+        filters.put(block, Named::default(), &rule, &goal, Existence::Add, now).unwrap();
         let mut state = State::new(1);
         filters.fit(&mut state);
         let id = filters.actions.find(name, 1).unwrap();

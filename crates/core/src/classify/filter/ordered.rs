@@ -1,66 +1,67 @@
-//! Filters in the order in which they came, by handle: for kinds that ask one after the other.
+//! Filters in the order of their addition, by handle: for kinds that try one after the other.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::chain::{exists, not_found};
-use super::{Bound, What};
+use super::{Bound, Existence};
 use crate::base::free::FreeNumbers;
 use crate::text::error::ConfigError;
 
 /// A filter.
 #[derive(Clone, Debug)]
-pub(super) struct One<R> {
+pub(super) struct Entry<R> {
     pub(super) handle: u32,
     pub(super) rule: R,
     pub(super) goal: Bound,
 }
 
-/// Filters in their order.
+/// A list of filters, in order.
 #[derive(Clone, Debug)]
-pub(super) struct List<R> {
-    /// By number, which grows.
-    all: BTreeMap<u64, One<R>>,
+pub(super) struct Ordered<R> {
+    /// The filters, by a growing number.
+    all: BTreeMap<u64, Entry<R>>,
     made: u64,
-    /// The number of each handle.
+    /// Number of each handle's filter.
     handles: BTreeMap<u32, u64>,
     free: FreeNumbers,
 }
 
-impl<R> Default for List<R> {
+impl<R> Default for Ordered<R> {
     fn default() -> Self {
         Self { all: BTreeMap::new(), made: 0, handles: BTreeMap::new(), free: FreeNumbers::default() }
     }
 }
 
-impl<R> List<R> {
-    /// As `Filtering::put`; `make` gives the parameters, from those that were there.
+impl<R> Ordered<R> {
+    /// Does the work of `Filtering::put`; `make` returns the parameters, from the old ones if there
+    /// are any.
     pub(super) fn put(
         &mut self,
         kind: &'static str,
         handle: Option<u32>,
         goal: Bound,
-        what: What,
+        existence: Existence,
         make: impl FnOnce(Option<&R>) -> Result<R, ConfigError>,
     ) -> Result<(u32, Option<Bound>), (ConfigError, Bound)> {
         let handle = handle.filter(|h| *h != 0);
         let there = handle.and_then(|h| self.handles.get(&h));
         match there.and_then(|number| self.all.get_mut(number)) {
-            Some(one) if what == What::Add => Err((exists(kind, one.handle), goal)),
-            Some(one) => match make(Some(&one.rule)) {
+            Some(filter) if existence == Existence::Add => Err((exists(kind, filter.handle), goal)),
+            Some(filter) => match make(Some(&filter.rule)) {
                 Ok(rule) => {
-                    one.rule = rule;
-                    Ok((one.handle, Some(one.goal.replace(goal))))
+                    filter.rule = rule;
+                    Ok((filter.handle, Some(filter.goal.replace(goal))))
                 }
                 Err(err) => Err((err, goal)),
             },
-            None if what == What::Change => Err((not_found(kind, handle.unwrap_or(0)), goal)),
+            None if existence == Existence::Change => Err((not_found(kind, handle.unwrap_or(0)), goal)),
             None => match make(None) {
                 Ok(rule) => {
                     let handle = handle.unwrap_or_else(|| self.free.lowest());
                     self.free.take(handle);
                     self.handles.insert(handle, self.made);
-                    self.all.insert(self.made, One { handle, rule, goal });
+                    self.all.insert(self.made, Entry { handle, rule, goal });
                     self.made += 1;
                     Ok((handle, None))
                 }
@@ -73,7 +74,7 @@ impl<R> List<R> {
         match self.handles.remove(&handle) {
             Some(number) => {
                 self.free.give(handle);
-                Ok(self.all.remove(&number).map(|one| one.goal).into_iter().collect())
+                Ok(self.all.remove(&number).map(|filter| filter.goal).into_iter().collect())
             }
             None => Err(not_found(kind, handle)),
         }
@@ -83,13 +84,13 @@ impl<R> List<R> {
         self.all.is_empty()
     }
 
-    pub(super) fn get(&self, handle: u32) -> Option<&One<R>> {
+    pub(super) fn get(&self, handle: u32) -> Option<&Entry<R>> {
         self.all.get(self.handles.get(&handle)?)
     }
 
-    /// All, the first that came first.
+    /// Returns all filters, in the order of their addition.
     #[inline]
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &One<R>> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry<R>> {
         self.all.values()
     }
 }
