@@ -439,7 +439,7 @@ const _: () = assert!(size_of::<SharedRate>() == 256 && size_of::<Lease>() == 88
 mod tests {
     use super::*;
 
-    /// 1 Gbit/s: a packet of 1250 bytes takes 10 us.
+    /// Returns a shared rate of 1 Gbit/s: a packet of 1250 bytes takes 10 us.
     fn gigabit(burst: u64) -> Arc<SharedRate> {
         Arc::new(SharedRate::new(Rate(125_000_000), Bytes(burst)))
     }

@@ -9,7 +9,7 @@ fn defaults() -> CodelParams {
     CodelParams::new(Nanos::from_millis(5), Nanos::from_millis(100), MTU).unwrap()
 }
 
-/// Far above any target, with a backlog.
+/// Returns a packet far above any target, with a backlog.
 fn bad() -> Head {
     Head::new(Ticks(40_000), 100_000)
 }
@@ -164,7 +164,7 @@ fn below_target_or_within_one_packet_nothing_is_dropped() {
     assert!(dropped > 100);
 }
 
-/// The law armed at tick 0 and about to enter the dropping state at `97 657`.
+/// Returns the law armed at tick 0 and about to enter the dropping state at `97 657`.
 fn armed(p: &CodelParams) -> CodelState {
     let mut law = CodelState::default();
     assert_eq!(law.on_dequeue(p, &bad(), Ticks(0)), SENT);
@@ -271,8 +271,8 @@ fn ce_threshold_marks_beside_the_law() {
     assert_eq!(armed(&p).on_dequeue(&p, &head, Ticks(97_657)), MARKED);
 }
 
-/// The law dropping since tick 97 657, with `drops` drops, and then a good packet at the time of
-/// the last drop.
+/// Returns the law dropping since tick 97 657, with `drops` drops, and then a good packet at the
+/// time of the last drop.
 fn ended_after(p: &CodelParams, drops: u32) -> (CodelState, Ticks) {
     let (mut law, mut now) = (armed(p), Ticks(97_657));
     loop {
