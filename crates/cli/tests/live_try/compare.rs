@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(wrong.said(&["a", "b", "c"]), "no: b is not better than a");
     }
 
-    /// More is better for the one, less for the other.
+    /// More is better for one policy, less for the other.
     #[test]
     fn the_better_one_comes_first() {
         let (few, many) = ([1e6, 1e6, 1e6], [9e6, 9e6, 9e6]);
