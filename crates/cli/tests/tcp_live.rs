@@ -513,8 +513,8 @@ fn fairsend_steadies_what_comes_in_where_a_byte_limit_is_below() {
     assert!(m(&on_bare.mean) <= 0.6 * m(&on.mean) && m(&off_bare.mean) <= 0.6 * m(&on.mean));
     // Twice the windows.
     assert!(m(&off_16.mean) > m(&off.mean));
-    // Windows that fit into the gate lose no packet there. Where they do not fit, the sender with
-    // the largest share loses most, and no acknowledgement is lost.
+    // Windows that fit into the gate lose no packet there. Where they do not fit, the flow with the
+    // most packets loses some, and no acknowledgement is lost.
     assert_eq!(of[..4].iter().map(|of| of.dropped).sum::<u64>(), 0);
     assert!(over.dropped > 0 && m(&over.mean) >= 0.9 * m(&on.mean));
 }

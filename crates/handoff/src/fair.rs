@@ -12,10 +12,11 @@
 //! that is pushed or dropped there is no longer charged to its worker. The path of a packet has no
 //! lock: one addition and one subtraction on a word of the worker's own.
 //!
-//! T1: a worker has less than the quota in the queue when it sends: at most the quota and one unit.
-//! T2: a worker that got `Wait` and asks to be woken ([`Worker::when_turn`]) is woken once it may
-//! send; at once if it may already.
-//! T3: a worker gets back every segment that it was charged, whatever the fate of the packet.
+//! - T1: a worker has less than the quota in the queue when it sends: at most the quota and one
+//!   unit.
+//! - T2: a worker that got `Wait` and asks to be woken ([`Worker::when_turn`]) is woken once it may
+//!   send; at once if it may already.
+//! - T3: a worker gets back every segment that it was charged, whatever the fate of the packet.
 //!
 //! `tests/loom_handoff.rs` runs every interleaving of a worker that waits and a thread that gives
 //! segments back.

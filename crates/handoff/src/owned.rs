@@ -63,7 +63,7 @@ pub struct Owned<D: TxQueue> {
     pub(crate) cut: Option<Cutter<D::Frame>>,
     /// The time of the last run.
     pub(crate) now: Instant,
-    /// True if no waiting packet was refused room since then.
+    /// True if the path has refused a packet for want of room, and has had no room since.
     pub(crate) path_full: bool,
     /// The time at which the queue is to be run again, as the last run said.
     pub(crate) timer: u64,

@@ -12,11 +12,11 @@
 //! the device has finished a packet, and the service waits for a time
 //! ([`deadline`](Queue::deadline)).
 //!
-//! H1: no packet is in the list or in the path, with the queue free to transmit, and no thread
-//! about to come for it.
-//! H2: the packets of one sender leave admission in the order in which they were sent, directly or
-//! through the list.
-//! H3: a sender that was told `Full` and has asked for it is woken once there is room.
+//! - H1: no packet is in the list or in the path, with the queue free to transmit, and no thread
+//!   about to come for it.
+//! - H2: the packets of one sender leave admission in the order in which they were sent, directly
+//!   or through the list.
+//! - H3: a sender that was told `Full` and has asked for it is woken once there is room.
 
 mod owner;
 mod run;

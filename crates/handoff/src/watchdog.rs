@@ -7,11 +7,11 @@
 //! (completions are still taken from it): packets sent meanwhile wait in the qdiscs, or find no
 //! room.
 //!
-//! W1: while the handler runs, no thread is sending by any of the queues, and none begins to.
-//! W2: afterwards every queue is run, so that waiting packets go on without a new send; also if the
-//! handler has panicked.
-//! W3: the handler is called without a lock and with no queue taken: senders go on, and the handler
-//! itself may send, post and look.
+//! - W1: while the handler runs, no thread is sending by any of the queues, and none begins to.
+//! - W2: afterwards every queue is run, so that waiting packets go on without a new send; also if
+//!   the handler has panicked.
+//! - W3: the handler is called without a lock and with no queue taken: senders go on, and the
+//!   handler itself may send, post and look.
 //!
 //! For the difference to Linux see PARITY.md, watchdog-once.
 //!

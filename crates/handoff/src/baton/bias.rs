@@ -8,13 +8,13 @@
 //! process pass a full barrier, so that a compiler barrier is enough for the owner. (In the models
 //! each is a sequentially consistent fence.) So at least one of the two sees the other:
 //!
-//! A thread that knocks at a biased baton sets `TAKEN` beside `BIASED` and sees whether the owner
-//! is inside. If not, the owner will see `TAKEN` and stay out: the knocking thread clears `BIASED`
-//! and has the baton.
-//! If the owner is inside, or is just entering or leaving, the first of the two that clears
-//! `BIASED` decides. The knocking thread replaces it by `YOURS`: the owner has an ordinary turn,
-//! sees the flags, and puts the baton down as every thread does. The owner, on its way out,
-//! replaces it by nothing: the knocking thread has the baton.
+//! - A thread that knocks at a biased baton sets `TAKEN` beside `BIASED` and sees whether the owner
+//!   is inside. If not, the owner will see `TAKEN` and stay out: the knocking thread clears
+//!   `BIASED` and has the baton.
+//! - If the owner is inside, or is just entering or leaving, the first of the two that clears
+//!   `BIASED` decides. The knocking thread replaces it by `YOURS`: the owner has an ordinary turn,
+//!   sees the flags, and puts the baton down as every thread does. The owner, on its way out,
+//!   replaces it by nothing: the knocking thread has the baton.
 //!
 //! No thread waits for another. The owner gets the bias back by an atomic exchange of its own
 //! ([`Baton::bias`]).
