@@ -57,7 +57,7 @@ impl TxQueue for Socket {
     }
 }
 
-/// A packet socket on a veth whose other end nobody listens at.
+/// Opens a packet socket on a veth at whose other end no socket listens.
 pub(super) fn socket() -> Result<(Socket, Shown), String> {
     let opened = within_new(|| {
         run(&["link", "add", "out", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "sink"])?;

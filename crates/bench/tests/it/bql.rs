@@ -4,7 +4,8 @@ use txweir_bench::reproduce::run;
 
 use crate::rows::assert_drawn;
 
-/// What the table says is a regression test: direction and size of the effect, and the rows that miss.
+/// A regression test of the published table: direction and size of the effect, and the rows that
+/// miss.
 #[test]
 fn bql_cuts_queue_and_latency_by_the_published_factors() {
     let rows = run(Some("bql"), &mut |_| {}).unwrap();
