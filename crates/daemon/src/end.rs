@@ -1,4 +1,4 @@
-//! `End`: where the frames of a link go.
+//! `End`: the device of a link: none, an interface, or an interface that has gone.
 
 use std::io;
 

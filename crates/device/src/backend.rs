@@ -1,5 +1,5 @@
-//! What a live path needs of a device: a transmit queue that owns its frames ([`Backend`]), the store that they are
-//! in ([`Store`]), and where frames come from ([`Source`]).
+//! The parts of a live device: a transmit queue that owns its frames ([`Backend`]), the store that they are in
+//! ([`Store`]), and the origin of frames ([`Source`]).
 //!
 //! Bytes are written once: by the sender's kernel, or its process, into a frame of the device that they leave by.
 //! Whether that frame is a buffer, a place in an area shared with a card, or a number, is the store's own business:
@@ -14,21 +14,21 @@ use txweir_core::path::device::{Completed, TxQueue};
 
 use crate::vnet::VnetHdr;
 
-/// Where frames come from: an interface, a capture, a generator.
+/// An origin of frames: an interface, a capture, a generator.
 pub trait Source {
     /// Writes the next frame into the front of `room`: its header and its length; `None` if there is none now.
     ///
     /// # Errors
-    /// The source is gone. What concerns one frame only is no error.
+    /// The source is gone. A fault of one frame is no error.
     fn recv(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>>;
 }
 
-/// What is known of a frame beside its bytes, and travels with it.
+/// Facts about a frame that travel beside its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beside {
     /// Checksum and segmentation left undone.
     pub hdr: VnetHdr,
-    /// Where its network header is: a CE mark and a cleared DSCP go there.
+    /// The place of its network header, for a CE mark and a cleared DSCP.
     pub network: Network,
 }
 
@@ -106,7 +106,7 @@ pub trait Store: Default + Send {
     /// The same, to change it.
     fn bytes_mut<'a>(&'a mut self, frame: &'a mut Self::Frame) -> &'a mut [u8];
 
-    /// What is known of a frame beside its bytes.
+    /// The facts beside a frame's bytes.
     fn beside<'a>(&'a self, frame: &'a Self::Frame) -> &'a Beside;
 
     /// The same, to change it.

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 
 use crate::vnet::VnetHdr;
 
-/// What becomes of a frame that the kernel did not take.
+/// The fate of a frame that the kernel did not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
     /// No room now: the frame is still the caller's, to be offered again when the link is writable.
@@ -15,7 +15,7 @@ pub(crate) enum NotTaken {
     Lost,
 }
 
-/// What became of frames that were handed to a link together, in order: the first `taken + lost` of them are gone.
+/// The fates of frames that were handed to a link together, in order: the first `taken + lost` of them are gone.
 #[derive(Debug)]
 #[must_use]
 pub struct Batch {
@@ -23,11 +23,11 @@ pub struct Batch {
     pub taken: usize,
     /// Frames that the kernel refused for good, in between or last.
     pub lost: usize,
-    /// Why the rest is still the caller's.
+    /// The reason for which the rest is still the caller's.
     pub rest: Rest,
 }
 
-/// Why frames of a batch are still the caller's.
+/// The reason for which frames of a batch are still the caller's.
 #[derive(Debug)]
 pub enum Rest {
     /// None is.

@@ -34,7 +34,7 @@ impl Frame {
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[..self.len]
     }
-    /// What is known of it beside its bytes.
+    /// The facts beside its bytes.
     #[must_use]
     pub const fn beside(&self) -> &Beside {
         &self.beside

@@ -100,8 +100,8 @@ impl Packet {
 
 impl Source for Packet {
     /// A VLAN tag that the kernel took out is put back where it was. An error is the interface's (`ENODEV`: it is
-    /// gone) or the system's: an interface that merely went down gives nothing until it is up again, and what concerns
-    /// one frame only is counted.
+    /// gone) or the system's: an interface that merely went down gives nothing until it is up again, and a fault of one
+    /// frame is counted.
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let mut raw = [0; HDR_LEN_SHORT];
         for _ in 0..SKIP_MAX {

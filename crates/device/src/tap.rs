@@ -117,7 +117,7 @@ impl Tap {
 impl Source for Tap {
     /// The room has to be [`MAX_FRAME`](crate::MAX_FRAME) bytes: a frame that fills it to the last byte counts as too
     /// long and is left out, because the driver does not say whether it cut one short. An error is the device's
-    /// (`EBADFD`: it is gone) or the system's; what concerns one frame only is counted instead.
+    /// (`EBADFD`: it is gone) or the system's; a fault of one frame is counted instead.
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let mut raw = [0; HDR_LEN];
         for _ in 0..SKIP_MAX {

@@ -9,7 +9,7 @@ use txweir_core::packet::route::Route;
 pub struct Arrival<F> {
     pub(crate) frame: F,
     pub(crate) meta: Meta,
-    /// What its bytes say.
+    /// Read from its bytes.
     pub(crate) headers: Headers,
     pub(crate) route: Route,
     /// Its transmit queue is chosen already.

@@ -21,7 +21,7 @@ pub struct Control<'a, D: Backend> {
     pub(crate) now: Instant,
 }
 
-/// What cuts super-frames while a port is changed.
+/// A function that cuts super-frames while a port is changed.
 type Cutter<'a, F> = &'a mut dyn FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta));
 
 impl<D: Backend> Control<'_, D> {

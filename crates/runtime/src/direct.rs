@@ -25,8 +25,9 @@ pub struct Direct<D: Backend> {
     queues: Vec<Queue<D::Frame>>,
     /// Queues with frames for the next doorbell, in the order of their turns.
     turns: VecDeque<u16>,
-    /// What waits for the next doorbell: frames, and their bytes.
+    /// Frames that wait for the next doorbell.
     gathered: usize,
+    /// Their bytes.
     gathered_bytes: u64,
     /// The queue and the bytes of each frame that the device has, in the order in which it got them.
     given: VecDeque<(u16, u32)>,
@@ -93,7 +94,7 @@ impl<D: Backend> Direct<D> {
         self.held_bytes += u64::from(m.wire_len);
     }
 
-    /// Whether enough is gathered that the doorbell is worth its cost, and the device may have room.
+    /// True if enough is gathered that a doorbell is worth its cost, and the device may have room.
     pub fn batch_is_due(&self) -> bool {
         is_batch(self.gathered, self.gathered_bytes) && !self.output.device.is_full()
     }
@@ -161,7 +162,7 @@ impl<D: Backend> Direct<D> {
         }
     }
 
-    /// Whether a queue has finished something that was not reaped.
+    /// True if a queue has finished something that was not reaped.
     pub fn reported(&self, index: u16) -> bool {
         self.queues.get(usize::from(index)).is_some_and(|queue| queue.packets > 0)
     }

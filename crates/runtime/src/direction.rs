@@ -99,7 +99,7 @@ impl<D: Backend> Direction<D> {
         Control { drain: &mut self.drain, now }
     }
 
-    /// Whether it could have so many transmit queues.
+    /// Checks that it can have so many transmit queues.
     ///
     /// # Errors
     /// As [`Control::set_queues`].
@@ -108,7 +108,8 @@ impl<D: Backend> Direction<D> {
         self.drain.exit.line.check_queues(queues)
     }
 
-    /// Receives one frame into the device's store and reads its headers. What cannot be forwarded is counted and left out.
+    /// Receives one frame into the device's store and reads its headers. A frame that cannot be forwarded is counted and
+    /// left out.
     ///
     /// # Errors
     /// The source is gone.
@@ -137,9 +138,9 @@ impl<D: Backend> Direction<D> {
         Received::Frame(Arrival { frame, meta, headers, route: Route::default(), queue_chosen: false })
     }
 
-    /// Asks the filters about a frame that is to be admitted, which they may change, and chooses its queue; what is to be
-    /// admitted. A frame that they drop before it is queued, or that an action takes, is counted and is none. `depth` is the
-    /// redirections behind it.
+    /// Asks the filters about a frame that is to be admitted, and chooses its queue. The filters may change the frame.
+    /// `None` for a frame that they drop before it is queued, or that an action takes: it is counted. `depth` is the
+    /// number of redirections behind it.
     pub fn classify(
         &mut self,
         mut arrival: Arrival<D::Frame>,
@@ -205,7 +206,7 @@ impl<D: Backend> Direction<D> {
         self.drain.deadline(now)
     }
 
-    /// Whether [`advance`](Self::advance) is to be called when the device is writable.
+    /// True if [`advance`](Self::advance) is to be called when the device is writable.
     #[must_use]
     pub fn waits_for_device(&self) -> bool {
         self.device().is_busy()
@@ -226,17 +227,17 @@ impl<D: Backend> Direction<D> {
     pub const fn wire(&self) -> Option<&Wire<D::Frame>> {
         self.drain.exit.line.wire()
     }
-    /// What stands ahead of its qdiscs, if flows take turns.
+    /// The gate ahead of its qdiscs, if flows take turns.
     #[must_use]
     pub fn gate(&self) -> Option<&Gate<Arrival<D::Frame>>> {
         self.drain.exit.gate.as_deref()
     }
-    /// What a flow may have in the qdiscs.
+    /// The share of the qdiscs that a flow may have.
     #[must_use]
     pub fn fairsend(&self) -> Quota {
         self.gate().map_or(Quota::OFF, Gate::quota)
     }
-    /// What reads its frames.
+    /// The reader of its frames' headers.
     #[must_use]
     pub const fn classifier(&self) -> &Classifier {
         &self.classifier

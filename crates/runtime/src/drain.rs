@@ -20,7 +20,7 @@ use crate::timers::Timers;
 /// second does not mean a million wake-ups: a fifth of the default completion interval.
 const COALESCE: Nanos = Nanos::from_micros(50);
 
-/// The paths of a direction, and what they send into.
+/// The paths of a direction, and the line that they send into.
 #[derive(Debug)]
 pub struct Drain<D: Backend> {
     pub port: TxPort<D::Frame>,

@@ -1,5 +1,5 @@
 //! `Line`: between the paths of a direction and its device: a wire over the device ([`Paced`]), or the device as it is
-//! ([`Direct`]). `Exit`: the line's queues as the paths see them, and whoever is to be told of what leaves the qdiscs.
+//! ([`Direct`]). `Exit`: the line's queues as the paths see them, and the gate that hears of departures from the qdiscs.
 
 use txweir_core::model::wire::{Wire, WireConfig};
 use txweir_core::path::device::{Completed, DeviceError, TxQueue, flip_bit};
@@ -14,7 +14,7 @@ use crate::output::Output;
 use crate::paced::Paced;
 use crate::stats::DirectionStats;
 
-/// What is between the paths and the device, and the device.
+/// The device, and the model or the turns ahead of it.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "one a direction, and the wire is on the path of every packet")]
 pub enum Line<D: Backend> {
@@ -57,7 +57,7 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Whether it can have so many queues.
+    /// Checks that it can have so many queues.
     pub fn check_queues(&self, queues: u16) -> Result<(), ConfigError> {
         self.wire().map_or(Ok(()), |wire| wire.check_rings(queues))
     }
@@ -82,7 +82,7 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Whether a queue has finished something that was not reaped.
+    /// True if a queue has finished something that was not reaped.
     pub fn reported(&self, queue: u16) -> bool {
         match self {
             Self::Paced(paced) => paced.wire.ring_stats(queue).reported,
@@ -119,7 +119,7 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Shows the device what it was given, and what it had no room for before. True if there are completions to reap.
+    /// Shows the device the frames that it was given, and those that it had no room for before. True if there are completions to reap.
     pub fn ring(&mut self, stats: &mut DirectionStats) -> bool {
         match self {
             Self::Paced(paced) => {
@@ -130,7 +130,7 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Whether frames wait for the doorbell, and the device may have room.
+    /// True if frames wait for the doorbell, and the device may have room.
     pub fn has_news(&self) -> bool {
         match self {
             Self::Paced(paced) => paced.output.has_news(),
@@ -138,8 +138,7 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Whether enough waits for the doorbell that it is worth its cost, and the device may have room. A wire sees to that
-    /// itself.
+    /// True if the frames that wait are worth a doorbell, and the device may have room. A wire sees to that itself.
     pub fn batch_is_due(&self) -> bool {
         matches!(self, Self::Direct(direct) if direct.batch_is_due())
     }
@@ -151,7 +150,7 @@ pub struct Exit<D: Backend> {
     pub line: Line<D>,
     /// Frames that were dropped.
     pub dropped: u64,
-    /// What stands ahead of the paths, and is told of what leaves them.
+    /// The turns ahead of the paths. The gate hears of each packet that leaves the qdiscs.
     pub gate: Option<Box<Gate<Arrival<D::Frame>>>>,
 }
 

@@ -7,10 +7,10 @@ use txweir_device::{BATCH_MAX, Backend, Store};
 use crate::stats::DirectionStats;
 
 /// Bytes of frames that are worth a doorbell of their own. A system call costs some hundred nanoseconds, the copy of
-/// so many bytes some ten microseconds; and what waits for a doorbell is still in the processor's cache by then.
+/// 128 KiB some ten microseconds; and the frames are still in the processor's cache by then.
 const BATCH_BYTES: u64 = 128 << 10;
 
-/// A device, and what it was given since the last doorbell.
+/// A device, and the amount that it was given since the last doorbell.
 #[derive(Debug)]
 pub struct Output<D> {
     pub device: D,
@@ -46,7 +46,7 @@ impl<D: Backend> Output<D> {
         }
     }
 
-    /// Whether the device has frames that no doorbell has shown.
+    /// True if the device has frames that no doorbell has shown.
     pub const fn has_news(&self) -> bool {
         self.frames > 0
     }
@@ -61,7 +61,7 @@ impl<D: Backend> Output<D> {
         }
     }
 
-    /// Counts what has become of frames that the device was given; `done` hears how many it has finished.
+    /// Counts the fates of frames that the device was given; `done` hears how many it has finished.
     pub fn settle(&mut self, stats: &mut DirectionStats, mut done: impl FnMut(u32)) {
         self.device.reap(&mut |completed| done(completed.packets));
         let fates = self.device.take_fates();
@@ -69,13 +69,13 @@ impl<D: Backend> Output<D> {
         stats.lost += fates.lost;
     }
 
-    /// Why the device is gone, once.
+    /// The error with which the device went, once.
     pub const fn take_error(&mut self) -> Option<DeviceError> {
         self.error.take()
     }
 }
 
-/// Whether so much is worth a doorbell.
+/// True if frames of this number and sum are worth a doorbell.
 pub const fn is_batch(frames: usize, bytes: u64) -> bool {
     frames >= BATCH_MAX || bytes >= BATCH_BYTES
 }

@@ -1,4 +1,4 @@
-//! `Timers`: when the qdiscs of each path want to be asked again.
+//! `Timers`: the times at which the qdiscs of each path want to be asked again.
 
 use txweir_core::Instant;
 
@@ -38,7 +38,7 @@ impl Timers {
         };
     }
 
-    /// There are so many paths from now on; those that are gone want nothing.
+    /// Forgets the times of all but the first `paths` paths.
     pub fn truncate(&mut self, paths: usize) {
         for path in paths..self.each.len() {
             self.set(path, None);

@@ -373,6 +373,42 @@ fn without_a_wire_the_qdisc_feels_a_full_output() {
     assert_eq!(stats.received, stats.delivered + stats.dropped + stats.lost);
 }
 
+/// A full device keeps what it was given, in order; its completions stop, and so does the path, at its byte limit.
+#[test]
+fn a_full_device_stops_the_path_at_its_byte_limit_and_loses_nothing() {
+    let bql = DirectionConfig::default().bql;
+    let config = DirectionConfig { wire: None, bql, packets: 4096, ..DirectionConfig::default() };
+    let mut way = Direction::new(config, Out::new(FRAME_MEMORY)).unwrap();
+    let mut port = List::default();
+    let (mut came, mut now) = (0, 0);
+    // The limit learns from bursts of twenty, which the device finishes one doorbell later.
+    for round in 0..200 {
+        port.full = round % 2 == 0;
+        port.incoming.extend((0..20).map(|i| udp(0, came + i, 1000)));
+        came += 20;
+        now += 100_000;
+        feed(&mut way, Instant(now), &mut port);
+        way.advance_to(Instant(now), &mut port).unwrap();
+    }
+    port.full = true;
+    port.incoming.extend((0..300).map(|i| udp(0, came + i, 1000)));
+    came += 300;
+    feed(&mut way, Instant(now), &mut port);
+    way.advance_to(Instant(now), &mut port).unwrap();
+    let limit = way.path().dql().unwrap().limit();
+    // One packet beyond the limit at most, and the rest where the qdiscs can still choose.
+    assert!(way.in_flight() <= u64::from(limit) + 1000, "{} of {limit}", way.in_flight());
+    assert!(way.path().backlog().packets > 230, "{} wait", way.path().backlog().packets);
+    assert!(way.path().stats().stop_stack > 0 && way.waits_for_device());
+    port.full = false;
+    way.advance_to(Instant(now + 1), &mut port).unwrap();
+    run_out(&mut way, &mut port, Instant(now + 1));
+    let order: Vec<_> = port.sent.iter().map(|(_, f)| u16::from_be_bytes([f[34], f[35]])).collect();
+    assert_eq!(order, (0..came).collect::<Vec<_>>());
+    let stats = way.stats();
+    assert_eq!((stats.delivered, stats.lost, stats.dropped), (u64::from(came), 0, 0));
+}
+
 #[test]
 fn without_a_wire_a_shaper_still_paces_and_an_output_that_is_gone_loses_what_it_was_given() {
     let mut way = passage(4096);
