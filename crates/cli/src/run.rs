@@ -231,9 +231,10 @@ impl Plan {
         let mut links = Links::between([input, output]);
         links.set_now(now);
         for link in links.all_mut() {
-            link.way.set_fairsend(now, self.fairsend);
-            link.way.set_prio_synack(args.prio_synack);
-            link.way.set_direct(!args.no_direct);
+            link.way.classifier_mut().set_prio_synack(args.prio_synack);
+            let mut way = link.way.control(now);
+            way.set_fairsend(self.fairsend);
+            way.set_direct(!args.no_direct);
         }
         for (policy, at) in self.policies.iter().zip([OUT, IN]) {
             let Some(policy) = policy else { continue };

@@ -1,9 +1,10 @@
 //! The words of `txweir link ...`.
 
+use clap::builder::PossibleValue;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use txweir_core::Rate;
 use txweir_core::text::value::{Value, Words};
-use txweir_device::IfName;
+use txweir_device::{IfName, Kind};
 use txweir_runtime::WireSpec;
 
 /// Most transmit queues of a link.
@@ -43,17 +44,41 @@ pub enum Verb {
 }
 
 /// What is behind a link's transmit path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkType {
-    /// No device: packets are gone as soon as they are sent
+    /// No device.
     #[default]
     Null,
-    /// A model of a device in time (rate, ring, completions), and no device behind it
+    /// A model of a device in time, and no device behind it.
     Wire,
-    /// A TAP device
-    Tap,
-    /// A packet socket on any Ethernet interface
-    Packet,
+    /// An interface of this kind.
+    Live(Kind),
+}
+
+/// Every type: the two without an interface, and the kinds of interfaces.
+const LINK_TYPES: [LinkType; 2 + Kind::ALL.len()] = {
+    let mut types = [LinkType::Null; 2 + Kind::ALL.len()];
+    types[1] = LinkType::Wire;
+    let mut at = 0;
+    while at < Kind::ALL.len() {
+        types[2 + at] = LinkType::Live(Kind::ALL[at]);
+        at += 1;
+    }
+    types
+};
+
+impl ValueEnum for LinkType {
+    fn value_variants<'a>() -> &'a [Self] {
+        &LINK_TYPES
+    }
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self {
+            Self::Null => "No device: packets are gone as soon as they are sent",
+            Self::Wire => "A model of a device in time (rate, ring, completions), and no device behind it",
+            Self::Live(kind) => kind.about(),
+        };
+        Some(PossibleValue::new(self.name()).help(help))
+    }
 }
 
 impl LinkType {
@@ -63,14 +88,13 @@ impl LinkType {
         match self {
             Self::Null => "null",
             Self::Wire => "wire",
-            Self::Tap => "tap",
-            Self::Packet => "packet",
+            Self::Live(kind) => kind.word(),
         }
     }
     /// True if frames come in and go out.
     #[must_use]
     pub const fn is_live(self) -> bool {
-        matches!(self, Self::Tap | Self::Packet)
+        matches!(self, Self::Live(_))
     }
 }
 

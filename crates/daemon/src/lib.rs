@@ -20,6 +20,7 @@
 
 pub mod client;
 mod daemon;
+mod end;
 pub mod grammar;
 mod link;
 mod links;

@@ -1,7 +1,6 @@
 //! `Link`: a name, a transmit path, and what is behind it.
 
 use std::hash::{BuildHasher, RandomState};
-use std::io;
 
 use txweir_core::base::queues::QueueSet;
 use txweir_core::base::tally::Tally;
@@ -10,10 +9,11 @@ use txweir_core::path::entry::HookCounts;
 use txweir_core::text::value::text_of;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Instant, Rate};
-use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions, Loss, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, FrameIo, WireSpec};
+use txweir_device::{Counters, Endpoint, IfName, Kind, LinkIo, LinkOptions};
+use txweir_runtime::{Direction, DirectionConfig, E1000_DESCRIPTORS, WireSpec};
 use txweir_tc::tool::Hook;
 
+use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Send};
 use crate::traffic::{HEADERS, Traffic};
 
@@ -25,34 +25,6 @@ const NO_RATE: &str = "a null link takes what it is sent at once: expected type 
 const TXQUEUELEN: u32 = 1000;
 /// MTU of Ethernet (RFC 894).
 const MTU: u32 = 1500;
-
-/// Where the frames of a link go.
-#[derive(Debug)]
-pub enum End {
-    /// Nowhere: they are taken.
-    Null,
-    /// To an interface.
-    Live(Box<LinkIo>),
-    /// To an interface that has gone; what the system said.
-    Gone(String),
-}
-
-impl FrameIo for End {
-    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        match self {
-            Self::Live(link) => link.recv(frame),
-            Self::Null | Self::Gone(_) => Ok(None),
-        }
-    }
-
-    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        match self {
-            Self::Null => Ok(Sent::Taken),
-            Self::Live(link) => link.send(hdr, frame),
-            Self::Gone(_) => Ok(Sent::Lost(Loss::LinkDown)),
-        }
-    }
-}
 
 /// A link of the daemon.
 #[derive(Debug)]
@@ -67,10 +39,8 @@ pub struct Link {
     pub endpoint: Option<Endpoint>,
     /// The link that frames which come in here leave by.
     pub peer: Option<IfName>,
-    /// What is sent here.
-    pub way: Direction,
-    /// Where it goes.
-    pub end: End,
+    /// Its transmit path, to where the frames go.
+    pub way: Direction<End>,
     /// Frames that came in and had no peer to leave by.
     pub unclaimed: Tally,
     /// The hook that tc has put on it.
@@ -119,13 +89,13 @@ impl Link {
         };
         let endpoint = endpoint(make, kind)?;
         let (end, found_mtu) = match &endpoint {
-            None => (End::Null, None),
+            None => (End::null(), None),
             Some(endpoint) => {
                 let link = endpoint
                     .open(&LinkOptions::default())
                     .map_err(|e| format!("link {}: {e}", change.name))?;
                 let mtu = link.mtu().ok().and_then(|mtu| u32::try_from(mtu).ok());
-                (End::Live(Box::new(link)), mtu)
+                (End::Live(link), mtu)
             }
         };
         let env = Env {
@@ -138,10 +108,10 @@ impl Link {
             seed: RandomState::new().hash_one(change.name.as_str()),
             ..Env::default()
         };
-        let mut link = Self::with(change.name.clone(), kind, env, wire)?;
-        (link.endpoint, link.end) = (endpoint, end);
-        link.way.set_prio_synack(change.prio_synack.unwrap_or(true));
-        link.way.set_fairsend(Instant::ZERO, Quota::segs(change.fairsend.unwrap_or(0)));
+        let mut link = Self::with(change.name.clone(), kind, env, wire, end)?;
+        link.endpoint = endpoint;
+        link.way.classifier_mut().set_prio_synack(change.prio_synack.unwrap_or(true));
+        link.way.control(Instant::ZERO).set_fairsend(Quota::segs(change.fairsend.unwrap_or(0)));
         Ok(link)
     }
 
@@ -158,23 +128,26 @@ impl Link {
             seed: RandomState::new().hash_one(name.as_str()),
             ..Env::default()
         };
-        let kind = match io {
-            LinkIo::Tap(_) => LinkType::Tap,
-            LinkIo::Packet(_) => LinkType::Packet,
-        };
-        let mut link = Self::with(name, kind, env, Some(wire))?;
-        (link.endpoint, link.end) = (Some(endpoint), End::Live(Box::new(io)));
+        let kind = LinkType::Live(Kind::of(io.kind()).unwrap_or(Kind::Auto));
+        let mut link = Self::with(name, kind, env, Some(wire), End::Live(io))?;
+        link.endpoint = Some(endpoint);
         Ok(link)
     }
 
-    /// One without anything behind it.
-    fn with(name: IfName, kind: LinkType, env: Env, wire: Option<WireSpec>) -> Result<Self, String> {
+    /// One whose frames go to this end.
+    fn with(
+        name: IfName,
+        kind: LinkType,
+        env: Env,
+        wire: Option<WireSpec>,
+        end: End,
+    ) -> Result<Self, String> {
         let (model, bql) = match wire.clone() {
             Some(WireSpec { wire, bql }) => (Some(wire), bql),
             None => (None, None),
         };
         let config = DirectionConfig { wire: model, bql, env, ..DirectionConfig::default() };
-        let way = Direction::new(config).map_err(|e| format!("link {name}: {e}"))?;
+        let way = Direction::new(config, end).map_err(|e| format!("link {name}: {e}"))?;
         Ok(Self {
             name,
             kind,
@@ -182,7 +155,6 @@ impl Link {
             endpoint: None,
             peer: None,
             way,
-            end: End::Null,
             unclaimed: Tally::default(),
             hook: None,
             hook_counts: HookCounts::default(),
@@ -283,7 +255,7 @@ impl Link {
         let len = env.tx_queue_len;
         differs("txqueuelen", number(len), number(change.txqueuelen.unwrap_or(len)));
         differs("queues", number(self.queues), number(change.queues.unwrap_or(self.queues)));
-        let is = self.way.prio_synack();
+        let is = self.way.classifier().prio_synack();
         let word = |on: bool| if on { "on" } else { "off" }.to_owned();
         differs("prio-synack", word(is), word(change.prio_synack.unwrap_or(is)));
         let fairsend = self.way.fairsend().segs;
@@ -302,19 +274,19 @@ impl Link {
         if let (Some(rate), Some(spec)) = (change.rate, &mut self.wire) {
             spec.wire.rate = rate;
             env.link_rate = Some(rate);
-            self.way.set_rate(rate);
+            self.way.control(now).set_rate(rate);
         }
         if let Some(on) = change.prio_synack {
-            self.way.set_prio_synack(on);
+            self.way.classifier_mut().set_prio_synack(on);
         }
         if let Some(segs) = change.fairsend.filter(|segs| *segs != self.way.fairsend().segs) {
-            self.way.set_fairsend(now, Quota::segs(segs));
+            self.way.control(now).set_fairsend(Quota::segs(segs));
         }
         if env != *self.env() {
-            self.way.set_env(now, env);
+            self.way.control(now).set_env(env);
         }
         if let Some(queues) = change.queues.filter(|queues| *queues != self.queues) {
-            let done = self.way.set_queues(now, number_of(queues));
+            let done = self.way.control(now).set_queues(number_of(queues));
             // What was checked is done.
             self.queues = if done.is_ok() { queues } else { self.queues };
         }
@@ -344,36 +316,36 @@ impl Link {
 
     /// Runs what is due at `now`.
     pub fn advance(&mut self, now: Instant) {
-        if let Err(error) = self.way.advance(now, &mut self.end) {
+        if let Err(error) = self.way.advance(now) {
             self.lost(&error);
             // The second time nothing can fail: what is sent to an interface that is gone is lost.
-            let _ = self.way.advance(now, &mut self.end);
+            let _ = self.way.advance(now);
         }
     }
 
     /// Its interface does not work any more.
-    pub fn lost(&mut self, error: &io::Error) {
-        self.end = End::Gone(error.to_string());
+    pub fn lost(&mut self, error: &impl ToString) {
+        self.way.device_mut().go(error.to_string());
     }
 
     /// `up`; for an interface also `down`, or `gone` once it does not work any more.
     #[must_use]
     pub fn state(&self) -> &'static str {
-        match &self.end {
-            End::Null => "up",
+        match self.way.device() {
+            End::Null(_) => "up",
             End::Live(link) => match link.is_up() {
                 Ok(false) => "down",
                 _ => "up",
             },
-            End::Gone(_) => "gone",
+            End::Gone(..) => "gone",
         }
     }
 
     /// What its interface has counted.
     pub fn counters(&mut self) -> Option<Counters> {
-        match &mut self.end {
+        match self.way.device_mut() {
             End::Live(link) => Some(link.counters()),
-            End::Null | End::Gone(_) => None,
+            End::Null(_) | End::Gone(..) => None,
         }
     }
 
@@ -390,7 +362,7 @@ impl Link {
             words.push_str(&format!(" --if {}", protected(&bare.to_string())));
         }
         words.push_str(&format!(" --mtu {} --txqueuelen {}", env.mtu, env.tx_queue_len));
-        if !self.way.prio_synack() {
+        if !self.way.classifier().prio_synack() {
             words.push_str(" --prio-synack off");
         }
         let fairsend = self.way.fairsend().segs;
@@ -421,8 +393,7 @@ const LARGEST_FRAME: u32 = 65_535 + LINK_HEADER;
 fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
     let name = &make.change.name;
     let kind = match (kind, &make.interface) {
-        (LinkType::Tap, _) => Kind::Tap,
-        (LinkType::Packet, _) => Kind::Packet,
+        (LinkType::Live(kind), _) => kind,
         (_, None) => return Ok(None),
         (other, Some(given)) => {
             return Err(format!(

@@ -9,12 +9,13 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::path::rates::SharedRates;
 use txweir_device::poll::{PollFd, PollFlags};
-use txweir_device::{IfName, MAX_FRAME};
+use txweir_device::{IfName, MAX_FRAME, Source};
 use txweir_runtime::{Notes, Received};
 use txweir_tc::tool::Ports;
 
+use crate::end::End;
 use crate::grammar::{Change, LinkType, Make, Verb};
-use crate::link::{End, Link};
+use crate::link::Link;
 use pass::admit;
 
 /// Most links: each takes some 2 MiB for the packets that can wait on it.
@@ -101,9 +102,9 @@ impl Links {
 
     /// The first interface that does not work any more: its name, and what the system said.
     pub(crate) fn gone(&self) -> Option<(String, String)> {
-        self.all.iter().find_map(|link| match &link.end {
-            End::Gone(why) => Some((link.interface(), why.clone())),
-            End::Null | End::Live(_) => None,
+        self.all.iter().find_map(|link| match link.way.device() {
+            End::Gone(why, _) => Some((link.interface(), why.clone())),
+            End::Null(_) | End::Live(_) => None,
         })
     }
 
@@ -209,7 +210,7 @@ impl Links {
             self.set_peer(at, peer);
             self.all[at].change(now, change);
             self.all[at].advance(now);
-            for block in self.all[at].way.take_orphans() {
+            for block in self.all[at].way.control(now).take_orphans() {
                 self.filters.delete_block(block);
                 self.fitted = false;
             }
@@ -281,10 +282,10 @@ impl Links {
     /// The interfaces, for waiting: in the order of the links, live ones only.
     pub fn poll<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
         for link in &self.all {
-            if let End::Live(io) = &link.end {
+            if let End::Live(io) = link.way.device() {
                 let mut events = PollFlags::IN;
-                events.set(PollFlags::OUT, link.way.waits_for_output());
-                fds.push(PollFd::new(&**io, events));
+                events.set(PollFlags::OUT, link.way.waits_for_device());
+                fds.push(PollFd::new(io, events));
             }
         }
     }
@@ -294,7 +295,7 @@ impl Links {
     pub fn turn(&mut self, clock: &dyn Fn() -> Instant, ready: &[bool]) -> bool {
         let mut more = false;
         let mut ready = ready.iter();
-        let is_live = |link: &Link| matches!(link.end, End::Live(_));
+        let is_live = |link: &Link| matches!(link.way.device(), End::Live(_));
         let due: Vec<usize> = (0..self.all.len())
             .filter(|at| is_live(&self.all[*at]) && ready.next().copied().unwrap_or(true))
             .collect();
@@ -319,7 +320,7 @@ impl Links {
         let Ok([mut from, mut to]) = self.all.get_disjoint_mut([at, peer]) else { return false };
         let asks = !self.filters.is_empty();
         for _ in 0..BURST {
-            match to.way.receive(&mut from.end) {
+            match to.way.receive(from.way.device_mut()) {
                 Ok(Received::Frame(arrival)) if asks => {
                     self.pass(clock(), Some(at), peer, arrival);
                     let Ok(again) = self.all.get_disjoint_mut([at, peer]) else { return false };
@@ -338,10 +339,9 @@ impl Links {
     }
 
     fn receive_unclaimed(&mut self, at: usize) -> bool {
-        use txweir_runtime::FrameIo;
         let link = &mut self.all[at];
         for _ in 0..BURST {
-            match link.end.recv(&mut self.scratch) {
+            match link.way.device_mut().recv(&mut self.scratch) {
                 Ok(Some((_, len))) => link.unclaimed.add(u32::try_from(len).unwrap_or(u32::MAX)),
                 Ok(None) => return false,
                 Err(error) => {

@@ -11,6 +11,7 @@ use txweir_runtime::Direction;
 use txweir_tc::json::{self, Object};
 use txweir_tc::show;
 
+use crate::end::End;
 use crate::links::Links;
 
 /// Everything about each way from a link to its peer, for people.
@@ -42,7 +43,7 @@ struct Ends {
 }
 
 /// Shows each way from a link to its peer.
-fn each_way(links: &mut Links, mut f: impl FnMut(&Direction, &Ends)) {
+fn each_way(links: &mut Links, mut f: impl FnMut(&Direction<End>, &Ends)) {
     let counted: Vec<Counters> =
         links.all_mut().iter_mut().map(|l| l.counters().unwrap_or_default()).collect();
     let all = links.all();
@@ -56,7 +57,7 @@ fn each_way(links: &mut Links, mut f: impl FnMut(&Direction, &Ends)) {
     }
 }
 
-fn write_direction(out: &mut String, way: &Direction, ends: &Ends, elapsed: Nanos) -> fmt::Result {
+fn write_direction(out: &mut String, way: &Direction<End>, ends: &Ends, elapsed: Nanos) -> fmt::Result {
     let s = way.stats();
     let rate = |bytes: u64| per_second(u128::from(bytes) * 8, elapsed);
     writeln!(out, "{} -> {}", ends.from, ends.to)?;
@@ -134,7 +135,7 @@ fn write_direction(out: &mut String, way: &Direction, ends: &Ends, elapsed: Nano
     writeln!(out, "  out    {} frames, marked {}, full {full}, lost {lost}", s.delivered, s.marked)
 }
 
-fn direction(way: &Direction, ends: &Ends) -> String {
+fn direction(way: &Direction<End>, ends: &Ends) -> String {
     let mut o = Object::new().text("from", &ends.from).text("to", &ends.to);
     if let Some(gate) = gate(way) {
         o = o.raw("gate", &gate);
@@ -190,7 +191,7 @@ pub(crate) enum Why {
 }
 
 /// The reasons of drops, or of marks, that have counted anything.
-pub(crate) fn reasons(way: &Direction, wanted: Why) -> String {
+pub(crate) fn reasons(way: &Direction<End>, wanted: Why) -> String {
     let mut o = Some(Object::new());
     each_reason(way, &mut |why, name, n| {
         if why == wanted {
@@ -202,7 +203,7 @@ pub(crate) fn reasons(way: &Direction, wanted: Why) -> String {
 
 /// What waits ahead of a direction's qdiscs, as JSON; `None` if flows do not take turns.
 #[must_use]
-pub fn gate(way: &Direction) -> Option<String> {
+pub fn gate(way: &Direction<End>) -> Option<String> {
     let gate = way.gate()?;
     let mut o = Some(
         Object::new()
@@ -213,7 +214,7 @@ pub fn gate(way: &Direction) -> Option<String> {
     o.map(Object::finish)
 }
 
-pub(crate) fn bql(way: &Direction) -> String {
+pub(crate) fn bql(way: &Direction<End>) -> String {
     let Some(dql) = way.path().dql() else { return "null".to_owned() };
     let d = dql.stats();
     let o = Object::new()
@@ -231,7 +232,7 @@ pub(crate) fn bql(way: &Direction) -> String {
     }
 }
 
-pub(crate) fn wire(way: &Direction) -> String {
+pub(crate) fn wire(way: &Direction<End>) -> String {
     let Some(wire) = way.wire() else { return "null".to_owned() };
     Object::new()
         .uint("rate_bit_s", wire.config().rate.bits())
@@ -244,7 +245,7 @@ pub(crate) fn wire(way: &Direction) -> String {
 }
 
 /// Shows each reason that has counted anything: what it is one of, its name, its count.
-fn each_reason(way: &Direction, f: &mut dyn FnMut(Why, &str, u64)) {
+fn each_reason(way: &Direction<End>, f: &mut dyn FnMut(Why, &str, u64)) {
     let port = way.port();
     let drops = DropReason::ALL.iter().map(|r| (Why::Drop, r.name(), port.drops(*r)));
     let marks = MarkReason::ALL.iter().map(|r| (Why::Mark, r.name(), port.marks(*r)));

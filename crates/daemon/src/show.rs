@@ -2,10 +2,11 @@
 
 use txweir_core::TxPath;
 use txweir_core::text::value::text_of;
-use txweir_runtime::Frame;
+use txweir_device::Frame;
 use txweir_tc::json::{self, Object};
 
-use crate::link::{End, Link};
+use crate::end::End;
+use crate::link::Link;
 use crate::report::{self, Why};
 
 /// The columns of the table.
@@ -79,7 +80,7 @@ fn object(link: &mut Link) -> String {
         .uint("queues", u64::from(link.queues))
         .uint("mtu", u64::from(env.mtu))
         .uint("txqueuelen", u64::from(env.tx_queue_len))
-        .bool("prio_synack", link.way.prio_synack());
+        .bool("prio_synack", link.way.classifier().prio_synack());
     if let Some(rate) = env.link_rate {
         o = o.uint("rate_bit_s", rate.bits());
     }
@@ -93,7 +94,7 @@ fn object(link: &mut Link) -> String {
         o = o.text("peer", peer.as_str());
     }
     o = o.text("state", link.state());
-    if let End::Gone(why) = &link.end {
+    if let End::Gone(why, _) = link.way.device() {
         o = o.text("why", why);
     }
     o = o

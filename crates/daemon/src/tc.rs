@@ -59,7 +59,7 @@ impl Devices for Links {
         let trees: Vec<&Tree> = self.all.iter().filter(|l| is_meant(l)).flat_map(trees_of).collect();
         let agreed = self.rates.agree(&trees)?;
         for link in self.all.iter_mut().filter(|l| is_meant(l)) {
-            link.way.configure_each(self.now, |tree, _| agreed.join(tree));
+            link.way.control(self.now).configure_each(|tree, _| agreed.join(tree));
             link.advance(self.now);
         }
         Ok(())
@@ -119,13 +119,13 @@ impl Device for Link {
 
     fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
         let now = self.now;
-        self.way.change(now, f);
+        self.way.control(now).change(f);
         self.advance(now);
     }
 
     fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
         let now = self.now;
-        let ((), done) = self.way.swap(now, f);
+        let ((), done) = self.way.control(now).swap(f);
         self.advance(now);
         SwapDone { kept: done.kept, moved: done.moved, dropped: done.dropped }
     }

@@ -4,8 +4,7 @@
 use std::io;
 
 use txweir_core::packet::checksum::Sum;
-use txweir_device::{Sent, VnetHdr};
-use txweir_runtime::FrameIo;
+use txweir_device::{Source, VnetHdr};
 
 /// Bytes of the headers: Ethernet 14, IPv4 20, UDP 8.
 pub const HEADERS: usize = 42;
@@ -66,17 +65,13 @@ impl Traffic {
     }
 }
 
-impl FrameIo for Traffic {
+impl Source for Traffic {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let Some(frame) = frame.get_mut(..self.size).filter(|_| self.left > 0) else { return Ok(None) };
         self.write(frame);
         self.left -= 1;
         self.next_flow = (self.next_flow + 1) % self.flows;
         Ok(Some((VnetHdr::default(), self.size)))
-    }
-
-    fn send(&mut self, _: &VnetHdr, _: &[u8]) -> io::Result<Sent> {
-        Ok(Sent::Taken)
     }
 }
 

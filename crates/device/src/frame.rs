@@ -1,4 +1,4 @@
-//! A frame to send, and the bounds of what one call does with frames.
+//! A frame as a system call takes it, and the bounds of what one call does with frames.
 
 use crate::vnet::VnetHdr;
 
@@ -14,9 +14,9 @@ pub const BATCH_MAX: usize = 64;
 /// Most frames that one receive leaves out before it returns, so that a flood of them cannot hold the caller.
 pub(crate) const SKIP_MAX: usize = 64;
 
-/// A frame to send.
+/// A frame to send, wherever its bytes are.
 #[derive(Clone, Copy, Debug)]
-pub struct Frame<'a> {
+pub struct FrameRef<'a> {
     /// What is left to do on it.
     pub hdr: VnetHdr,
     /// From the Ethernet header on.

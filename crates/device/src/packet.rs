@@ -10,11 +10,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
-use crate::counters::{Counters, Sent};
+use crate::backend::Source;
+use crate::counters::{Batch, Counters};
 use crate::error::{OpenCause, OpenError};
-use crate::frame::{BATCH_MAX, Frame, SKIP_MAX};
+use crate::frame::{BATCH_MAX, FrameRef, SKIP_MAX};
 use crate::iface::Control;
 use crate::name::IfName;
+use crate::nic::{Calls, Nic};
 use crate::sys;
 use crate::vnet::{HDR_LEN_SHORT, VnetHdr};
 
@@ -94,43 +96,13 @@ impl Packet {
             .map_err(|errno| OpenCause::system("receive all frames of", errno))?;
         Ok(Self { fd, control, name: name.clone(), counters: Counters::default() })
     }
+}
 
-    /// The interface's name, as it was when opened.
-    #[must_use]
-    pub fn name(&self) -> &IfName {
-        &self.name
-    }
-
-    /// Tallies since it was opened; asks the kernel for the frames it dropped before the socket.
-    pub fn counters(&mut self) -> Counters {
-        // A socket that cannot say what it missed still has its other tallies.
-        self.counters.rx_missed += u64::from(sys::packet_missed(self.fd.as_fd()).unwrap_or(0));
-        self.counters
-    }
-
-    /// Whether the interface is administratively up.
-    ///
-    /// # Errors
-    /// The interface is gone, or was moved to another namespace after opening.
-    pub fn is_up(&self) -> io::Result<bool> {
-        Ok(self.control.is_up(&self.name)?)
-    }
-
-    /// The interface's MTU in bytes, Ethernet header not counted.
-    ///
-    /// # Errors
-    /// As [`is_up`](Self::is_up).
-    pub fn mtu(&self) -> io::Result<usize> {
-        Ok(self.control.mtu(&self.name)?)
-    }
-
-    /// Reads one frame into the front of `frame`: its header and its length. `None` when nothing waits. A VLAN tag
-    /// that the kernel took out is put back where it was.
-    ///
-    /// # Errors
-    /// The interface is gone (`ENODEV`), or the system is in trouble. An interface that merely went down gives
-    /// nothing until it is up again; what concerns one frame only is counted.
-    pub fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+impl Source for Packet {
+    /// A VLAN tag that the kernel took out is put back where it was. An error is the interface's (`ENODEV`: it is
+    /// gone) or the system's: an interface that merely went down gives nothing until it is up again, and a fault of one
+    /// frame is counted.
+    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let mut raw = [0; HDR_LEN_SHORT];
         for _ in 0..SKIP_MAX {
             match sys::packet_recv(self.fd.as_fd(), &mut raw, frame) {
@@ -160,49 +132,55 @@ impl Packet {
         }
         Ok(None)
     }
+}
 
-    /// Sends one frame, whole; the kernel cuts super-frames for a device that cannot.
-    ///
-    /// # Errors
-    /// The interface is gone. What concerns one frame only is [`Sent::Lost`], and counted.
-    pub fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        let (_, last) = self.send_batch(&[Frame { hdr: *hdr, bytes: frame }])?;
-        Ok(last)
+impl Nic for Packet {
+    fn kind(&self) -> &'static str {
+        "packet"
     }
+    fn name(&self) -> &IfName {
+        &self.name
+    }
+    /// Asks the kernel for the frames that it dropped before the socket.
+    fn counters(&mut self) -> Counters {
+        // A socket that cannot say what it missed still has its other tallies.
+        self.counters.rx_missed += u64::from(sys::packet_missed(self.fd.as_fd()).unwrap_or(0));
+        self.counters
+    }
+    fn is_up(&self) -> io::Result<bool> {
+        Ok(self.control.is_up(&self.name)?)
+    }
+    fn mtu(&self) -> io::Result<usize> {
+        Ok(self.control.mtu(&self.name)?)
+    }
+}
 
-    /// Sends frames in order, by as few system calls as possible, until all are gone or the socket is full. Returns
-    /// how many are gone, taken or lost, and what became of the last one that was tried; `Taken` for no frames.
-    ///
-    /// # Errors
-    /// The interface is gone. The frames before the error were sent and counted.
-    pub fn send_batch(&mut self, frames: &[Frame<'_>]) -> io::Result<(usize, Sent)> {
-        let (mut gone, mut last) = (0, Sent::Taken);
+impl Calls for Packet {
+    /// By as few system calls as possible. The kernel cuts super-frames for a device that cannot.
+    fn send_batch(&mut self, frames: &[FrameRef<'_>]) -> Batch {
+        let mut done = Batch::new();
         let mut hdrs = [[0; HDR_LEN_SHORT]; BATCH_MAX];
         let mut bytes: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
-        while gone < frames.len() {
-            let batch = &frames[gone..frames.len().min(gone + BATCH_MAX)];
+        while done.gone() < frames.len() {
+            let batch = &frames[done.gone()..frames.len().min(done.gone() + BATCH_MAX)];
             for ((hdr, bytes), frame) in hdrs.iter_mut().zip(&mut bytes).zip(batch) {
                 *hdr = frame.hdr.encode_short();
                 *bytes = frame.bytes;
             }
+            self.counters.tx_calls += 1;
             match sys::packet_send(self.fd.as_fd(), &hdrs, &bytes[..batch.len()]) {
                 Ok(count) => {
+                    done.taken += count;
                     for frame in &batch[..count] {
-                        last = self.counters.taken(&frame.hdr, frame.bytes.len());
+                        self.counters.taken(&frame.hdr, frame.bytes.len());
                     }
-                    gone += count;
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => {
-                    last = self.counters.not_taken(errno)?;
-                    if last == Sent::Full {
-                        break;
-                    }
-                    gone += 1;
-                }
+                Err(errno) if done.goes_on_after(self.counters.not_taken(errno)) => {}
+                Err(_) => break,
             }
         }
-        Ok((gone, last))
+        done
     }
 }
 

@@ -123,8 +123,9 @@ impl Shape {
 
 /// Cuts one super-frame into its segments, one [`next_into`](Self::next_into) after the other.
 #[derive(Clone, Debug)]
-pub struct Segmenter<'a> {
-    frame: &'a [u8],
+pub struct Segmenter {
+    /// Bytes of the super-frame.
+    len: usize,
     layers: Layers,
     header_len: usize,
     /// First byte of the transport checksum field.
@@ -136,13 +137,13 @@ pub struct Segmenter<'a> {
     index: usize,
 }
 
-impl<'a> Segmenter<'a> {
+impl Segmenter {
     /// Checks a super-frame. Reads headers only.
     ///
     /// # Errors
     /// [`SegmentError`], all but `Room`, when frame and header do not describe a TCP or UDP super-frame whose
     /// checksum was left to the device.
-    pub fn new(hdr: &VnetHdr, frame: &'a [u8]) -> Result<Self, SegmentError> {
+    pub fn new(hdr: &VnetHdr, frame: &[u8]) -> Result<Self, SegmentError> {
         let layers = parse(frame)?;
         let (proto, csum_offset) = match (hdr.gso, layers.v6) {
             (Gso::TcpV4, false) | (Gso::TcpV6, true) => (PROTO_TCP, 16),
@@ -174,42 +175,45 @@ impl<'a> Segmenter<'a> {
             return Err(SegmentError::Size);
         }
         let csum_at = layers.l4 + csum_offset;
-        Ok(Self { frame, layers, header_len, csum_at, gso_size, sent: 0, index: 0 })
+        Ok(Self { len: frame.len(), layers, header_len, csum_at, gso_size, sent: 0, index: 0 })
     }
 
     /// How many segments the whole super-frame makes, at least 1; those given out already included.
     #[must_use]
     pub fn segments(&self) -> usize {
-        (self.frame.len() - self.header_len).div_ceil(self.gso_size).max(1)
+        (self.len - self.header_len).div_ceil(self.gso_size).max(1)
     }
 
     /// Bytes of the longest segment: the room that [`next_into`](Self::next_into) needs.
     #[must_use]
     pub fn longest(&self) -> usize {
-        self.header_len + self.gso_size.min(self.frame.len() - self.header_len)
+        self.header_len + self.gso_size.min(self.len - self.header_len)
     }
 
-    /// Writes the next segment to the front of `out`: a complete ordinary frame, whose vnet header is
-    /// `VnetHdr::default()`. Returns its length, or `None` after the last.
+    /// Writes the next segment of `frame`, the one that `new` has seen, to the front of `out`: a complete ordinary frame,
+    /// whose vnet header is `VnetHdr::default()`. Returns its length, or `None` after the last.
     ///
     /// # Errors
-    /// `Room` when `out` is shorter than [`longest`](Self::longest); nothing was written then, and no segment is
-    /// skipped.
-    pub fn next_into(&mut self, out: &mut [u8]) -> Result<Option<usize>, SegmentError> {
+    /// `Room` when `out` is shorter than [`longest`](Self::longest), `Truncated` for a frame of another length; nothing
+    /// was written then, and no segment is skipped.
+    pub fn next_into(&mut self, frame: &[u8], out: &mut [u8]) -> Result<Option<usize>, SegmentError> {
         if self.index == self.segments() {
             return Ok(None);
+        }
+        if frame.len() != self.len {
+            return Err(SegmentError::Truncated);
         }
         let longest = self.longest();
         if out.len() < longest {
             return Err(SegmentError::Room(longest));
         }
         let from = self.header_len + self.sent;
-        let to = self.frame.len().min(from + self.gso_size);
-        let last = to == self.frame.len();
+        let to = self.len.min(from + self.gso_size);
+        let last = to == self.len;
         let len = self.header_len + (to - from);
         let out = &mut out[..len];
-        out[..self.header_len].copy_from_slice(&self.frame[..self.header_len]);
-        out[self.header_len..].copy_from_slice(&self.frame[from..to]);
+        out[..self.header_len].copy_from_slice(&frame[..self.header_len]);
+        out[self.header_len..].copy_from_slice(&frame[from..to]);
         self.write_ip(out);
         self.write_transport(out, last);
         self.sent += to - from;
@@ -237,7 +241,7 @@ impl<'a> Segmenter<'a> {
     fn write_transport(&self, out: &mut [u8], last: bool) {
         let l4 = self.layers.l4;
         let seed = u16::from_be_bytes([out[self.csum_at], out[self.csum_at + 1]]);
-        let (old_len, new_len) = (self.frame.len() - l4, out.len() - l4);
+        let (old_len, new_len) = (self.len - l4, out.len() - l4);
         if self.layers.proto == PROTO_TCP {
             let seq = u32::from_be_bytes([out[l4 + 4], out[l4 + 5], out[l4 + 6], out[l4 + 7]]);
             let seq = seq.wrapping_add(self.sent as u32); // modulo 2^32 by definition (RFC 9293 section 3.4)

@@ -12,11 +12,13 @@ use libc::{TUN_F_CSUM, TUN_F_TSO_ECN, TUN_F_TSO4, TUN_F_TSO6, TUN_F_USO4, TUN_F_
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::counters::{Counters, Sent};
+use crate::backend::Source;
+use crate::counters::{Batch, Counters};
 use crate::error::{OpenCause, OpenError};
-use crate::frame::SKIP_MAX;
+use crate::frame::{FrameRef, SKIP_MAX};
 use crate::iface::{Control, Found};
 use crate::name::IfName;
+use crate::nic::{Calls, Nic};
 use crate::sys;
 use crate::vnet::{HDR_LEN, VnetHdr};
 
@@ -94,47 +96,29 @@ impl Tap {
         Ok(Self { fd, control, name: name.clone(), offload, counters: Counters::default() })
     }
 
-    /// The interface's name, as it was when opened.
-    #[must_use]
-    pub fn name(&self) -> &IfName {
-        &self.name
-    }
-
     /// What the kernel agreed to leave undone.
     #[must_use]
     pub fn offload(&self) -> Offload {
         self.offload
     }
 
-    /// Tallies since it was opened.
-    #[must_use]
-    pub fn counters(&self) -> Counters {
-        self.counters
+    /// Writes one frame, whole; super-frames need no room in the MTU.
+    fn write(&mut self, frame: &FrameRef<'_>) -> Result<(), Errno> {
+        let raw = frame.hdr.encode();
+        rustix::io::retry_on_intr(|| {
+            self.counters.tx_calls += 1;
+            rustix::io::writev(&self.fd, &[IoSlice::new(&raw), IoSlice::new(frame.bytes)])
+        })?;
+        self.counters.taken(&frame.hdr, frame.bytes.len());
+        Ok(())
     }
+}
 
-    /// Whether the interface is administratively up.
-    ///
-    /// # Errors
-    /// The interface is gone, or was moved to another namespace after opening.
-    pub fn is_up(&self) -> io::Result<bool> {
-        Ok(self.control.is_up(&self.name)?)
-    }
-
-    /// The interface's MTU in bytes, Ethernet header not counted.
-    ///
-    /// # Errors
-    /// As [`is_up`](Self::is_up).
-    pub fn mtu(&self) -> io::Result<usize> {
-        Ok(self.control.mtu(&self.name)?)
-    }
-
-    /// Reads one frame into the front of `frame`: its header and its length. `None` when nothing waits. Give it
-    /// [`MAX_FRAME`](crate::MAX_FRAME) bytes: a frame that fills the buffer to the last byte counts as too long
-    /// and is left out, because the driver does not say whether it cut one short.
-    ///
-    /// # Errors
-    /// The device is gone (`EBADFD`), or the system is in trouble. What concerns one frame only is counted instead.
-    pub fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
+impl Source for Tap {
+    /// The room has to be [`MAX_FRAME`](crate::MAX_FRAME) bytes: a frame that fills it to the last byte counts as too
+    /// long and is left out, because the driver does not say whether it cut one short. An error is the device's
+    /// (`EBADFD`: it is gone) or the system's; a fault of one frame is counted instead.
+    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let mut raw = [0; HDR_LEN];
         for _ in 0..SKIP_MAX {
             let got = rustix::io::retry_on_intr(|| {
@@ -155,20 +139,37 @@ impl Tap {
         }
         Ok(None)
     }
+}
 
-    /// Writes one frame, whole; super-frames need no room in the MTU.
-    ///
-    /// # Errors
-    /// The device is gone. What concerns one frame only is [`Sent::Lost`], and counted.
-    pub fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        let raw = hdr.encode();
-        let sent = rustix::io::retry_on_intr(|| {
-            rustix::io::writev(&self.fd, &[IoSlice::new(&raw), IoSlice::new(frame)])
-        });
-        match sent {
-            Ok(_) => Ok(self.counters.taken(hdr, frame.len())),
-            Err(errno) => Ok(self.counters.not_taken(errno)?),
+impl Nic for Tap {
+    fn kind(&self) -> &'static str {
+        "tap"
+    }
+    fn name(&self) -> &IfName {
+        &self.name
+    }
+    fn counters(&mut self) -> Counters {
+        self.counters
+    }
+    fn is_up(&self) -> io::Result<bool> {
+        Ok(self.control.is_up(&self.name)?)
+    }
+    fn mtu(&self) -> io::Result<usize> {
+        Ok(self.control.mtu(&self.name)?)
+    }
+}
+
+impl Calls for Tap {
+    fn send_batch(&mut self, frames: &[FrameRef<'_>]) -> Batch {
+        let mut done = Batch::new();
+        for frame in frames {
+            match self.write(frame) {
+                Ok(()) => done.taken += 1,
+                Err(errno) if done.goes_on_after(self.counters.not_taken(errno)) => {}
+                Err(_) => break,
+            }
         }
+        done
     }
 }
 

@@ -4,22 +4,20 @@ use txweir_core::Meta;
 use txweir_core::packet::headers::Headers;
 use txweir_core::packet::route::Route;
 
-use crate::frame::Frame;
-
-/// A frame on its way in.
+/// A frame on its way in, in the store of the device that it leaves by.
 #[derive(Debug)]
-pub struct Arrival {
-    pub(crate) frame: Frame,
+pub struct Arrival<F> {
+    pub(crate) frame: F,
     pub(crate) meta: Meta,
-    /// What its bytes say.
+    /// Read from its bytes.
     pub(crate) headers: Headers,
     pub(crate) route: Route,
     /// Its transmit queue is chosen already.
     pub(crate) queue_chosen: bool,
 }
 
-impl Arrival {
-    /// What the qdiscs will know of it, to be changed by who knows more than the headers say.
+impl<F> Arrival<F> {
+    /// The metadata that the qdiscs will see, for a caller that knows more of the frame than its headers say.
     pub const fn meta_mut(&mut self) -> &mut Meta {
         &mut self.meta
     }

@@ -1,8 +1,8 @@
 //! From bytes to [`Meta`]: what a qdisc may know of a frame. One pass over the headers, total on any bytes.
 
+use txweir_core::Meta;
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::Headers;
-use txweir_core::{Detail, Meta};
 use txweir_device::{SegmentError, Shape, VnetHdr};
 
 /// Reads frames.
@@ -35,12 +35,6 @@ impl Classifier {
     #[must_use]
     pub const fn headers_read(&self) -> u64 {
         self.read
-    }
-
-    /// What few qdiscs want to know beyond its metadata, of a frame whose headers were read.
-    #[must_use]
-    pub fn detail(&self, headers: &Headers, frame: &[u8]) -> Detail {
-        Detail::of(headers, frame, &self.hasher)
     }
 
     /// Reads a frame. The priority is what Linux gives a forwarded packet, from the TOS field (tc-prio(8)): 0x10,

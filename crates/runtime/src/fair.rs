@@ -12,9 +12,10 @@ use txweir_core::path::select::Sender;
 use txweir_core::sched::answer::Verdict;
 use txweir_core::turns::{Gate, Load, Offered, Quota};
 
+use txweir_device::Backend;
+
 use crate::arrival::Arrival;
-use crate::direction::Direction;
-use crate::frame::Frame;
+use crate::drain::Drain;
 
 /// Buckets for flows: with a hundred flows that have much to send, a new one shares a bucket with one of them once in 41 times.
 const FLOWS: u32 = 4096;
@@ -24,11 +25,11 @@ const PLACES: u32 = 1024;
 /// time.
 const LOOKS: usize = 16;
 
-impl Direction {
+impl<D: Backend> Drain<D> {
     /// From now on a flow has at most this in the qdiscs at a time, and one unit; what is more waits its turn. With
     /// [`Quota::OFF`] what waits goes into the qdiscs at once.
     pub fn set_fairsend(&mut self, now: Instant, quota: Quota) {
-        match &mut self.line.gate {
+        match &mut self.exit.gate {
             Some(gate) => gate.set_quota(quota),
             None if quota.is_off() => return,
             gate => *gate = Some(Box::new(Gate::new(FLOWS, PLACES, quota))),
@@ -36,46 +37,34 @@ impl Direction {
         self.drain_all(now);
         // Where the qdiscs are full they go on taking from it.
         if quota.is_off() {
-            self.line.gate.take_if(|gate| gate.waiting() == 0);
+            self.exit.gate.take_if(|gate| gate.waiting() == 0);
         }
-    }
-
-    /// Its gate, if flows take turns.
-    #[must_use]
-    pub fn gate(&self) -> Option<&Gate<Arrival>> {
-        self.line.gate.as_deref()
-    }
-
-    /// What a flow may have in the qdiscs.
-    #[must_use]
-    pub fn fairsend(&self) -> Quota {
-        self.gate().map_or(Quota::OFF, Gate::quota)
     }
 
     /// A frame on its way to the qdiscs; `None` if it has to wait.
-    pub(crate) fn offer(&mut self, now: Instant, mut arrival: Arrival) -> Option<Arrival> {
-        if self.line.gate.is_none() {
+    pub fn offer(&mut self, now: Instant, mut arrival: Arrival<D::Frame>) -> Option<Arrival<D::Frame>> {
+        if self.exit.gate.is_none() {
             return Some(arrival);
         }
         if !arrival.queue_chosen {
-            self.choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
+            self.port.choose_for(&mut arrival.meta, Choice::By(&Sender::default(), None), now);
             arrival.queue_chosen = true;
         }
         let room = has_room(&self.port, &arrival);
-        let gate = self.line.gate.as_mut()?;
+        let gate = self.exit.gate.as_mut()?;
         match gate.offer(arrival.meta.hash, Load::of(&arrival.meta), room, arrival) {
             Offered::Pass(arrival) => Some(arrival),
             Offered::Held => None,
             Offered::Instead(other) => {
-                self.line.discard(other.frame);
+                self.exit.discard(other.frame);
                 None
             }
         }
     }
 
     /// From the gate to the qdiscs and on to the device, as much as turns allow and finds room.
-    pub(crate) fn feed(&mut self, now: Instant) {
-        match &mut self.line.gate {
+    pub fn feed(&mut self, now: Instant) {
+        match &mut self.exit.gate {
             Some(gate) if gate.waiting() > 0 => {
                 if gate.ready() == 0 && self.port.backlog().packets == 0 {
                     // What was cut and lost on the way is not in a path, whatever was counted.
@@ -86,7 +75,7 @@ impl Direction {
         }
         let mut passed_over = 0;
         // Bounded: each round takes a frame of those that wait, or passes over one flow more of those that are ready.
-        while let Some(gate) = &mut self.line.gate {
+        while let Some(gate) = &mut self.exit.gate {
             let most = gate.ready().min(LOOKS);
             let Some(front) = gate.front() else { break };
             if !has_room(&self.port, front) {
@@ -108,7 +97,7 @@ impl Direction {
 }
 
 /// Whether the qdiscs would take it without dropping anything for it. Where nothing waits nothing is waited for.
-fn has_room(port: &TxPort<Frame>, arrival: &Arrival) -> bool {
+fn has_room<F>(port: &TxPort<F>, arrival: &Arrival<F>) -> bool {
     let asked = Asked { meta: &arrival.meta, route: Some(&arrival.route) };
     port.path(arrival.meta.queue)
         .is_none_or(|path| path.tree().admit_asked(&asked) != Verdict::Full || path.backlog().packets == 0)

@@ -4,9 +4,8 @@ use std::io;
 
 use txweir_core::classify::packet::{FrameBytes, Outlet, PortId, Way};
 use txweir_core::{Instant, Meta};
-use txweir_device::{Sent, VnetHdr};
+use txweir_device::{Source, VnetHdr};
 
-use crate::io::FrameIo;
 use crate::notes::Notes;
 
 /// Most copies that wait while a frame and what comes of it is passed on; what is beyond is refused, which the action counts.
@@ -66,14 +65,11 @@ impl Outlet for Outlets<'_> {
 #[derive(Debug)]
 pub struct One<'a>(pub Option<&'a Copy>);
 
-impl FrameIo for One<'_> {
+impl Source for One<'_> {
     fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
         let Some(Copy { hdr, frame: bytes, .. }) = self.0.take() else { return Ok(None) };
         let Some(room) = frame.get_mut(..bytes.len()) else { return Ok(None) };
         room.copy_from_slice(bytes);
         Ok(Some((*hdr, bytes.len())))
-    }
-    fn send(&mut self, _: &VnetHdr, _: &[u8]) -> io::Result<Sent> {
-        Ok(Sent::Taken)
     }
 }

@@ -1,5 +1,6 @@
 //! `TxQueue`: a device's transmit queue, which promises slots before a packet leaves its qdisc.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
@@ -46,30 +47,37 @@ pub trait TxQueue {
     }
 }
 
-impl<Q: TxQueue + ?Sized> TxQueue for &mut Q {
-    type Frame = Q::Frame;
-    fn reserve(&mut self, want: u32) -> u32 {
-        (**self).reserve(want)
-    }
-    fn push(&mut self, frame: Q::Frame, m: &Meta) {
-        (**self).push(frame, m);
-    }
-    fn commit(&mut self) -> Result<(), DeviceError> {
-        (**self).commit()
-    }
-    fn reap(&mut self, sink: &mut dyn FnMut(Completed<Q::Frame>)) {
-        (**self).reap(sink);
-    }
-    fn copy(&mut self, frame: &Q::Frame) -> Option<Q::Frame> {
-        (**self).copy(frame)
-    }
-    fn corrupt(&mut self, frame: &mut Q::Frame, bit: u32) {
-        (**self).corrupt(frame, bit);
-    }
-    fn discard(&mut self, frame: Q::Frame, m: &Meta, reason: DropReason) {
-        (**self).discard(frame, m, reason);
-    }
+/// A queue that is reached through something else is that queue.
+macro_rules! reached_through {
+    ($($Through:ty),*) => {$(
+        impl<Q: TxQueue + ?Sized> TxQueue for $Through {
+            type Frame = Q::Frame;
+            fn reserve(&mut self, want: u32) -> u32 {
+                (**self).reserve(want)
+            }
+            fn push(&mut self, frame: Q::Frame, m: &Meta) {
+                (**self).push(frame, m);
+            }
+            fn commit(&mut self) -> Result<(), DeviceError> {
+                (**self).commit()
+            }
+            fn reap(&mut self, sink: &mut dyn FnMut(Completed<Q::Frame>)) {
+                (**self).reap(sink);
+            }
+            fn copy(&mut self, frame: &Q::Frame) -> Option<Q::Frame> {
+                (**self).copy(frame)
+            }
+            fn corrupt(&mut self, frame: &mut Q::Frame, bit: u32) {
+                (**self).corrupt(frame, bit);
+            }
+            fn discard(&mut self, frame: Q::Frame, m: &Meta, reason: DropReason) {
+                (**self).discard(frame, m, reason);
+            }
+        }
+    )*};
 }
+
+reached_through!(&mut Q, Box<Q>);
 
 /// Turns over one bit of a frame, counted from its first; none where it has not so many.
 pub fn flip_bit(frame: &mut [u8], bit: u32) {

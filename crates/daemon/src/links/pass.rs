@@ -5,12 +5,14 @@ use txweir_core::Instant;
 use txweir_core::classify::filter::BlockId;
 use txweir_core::classify::packet::{PortId, Way};
 use txweir_core::path::entry::{Entry, Hooked};
+use txweir_device::Frame;
 use txweir_runtime::{Arrival, Copy, One, Outlets, Received};
 use txweir_tc::tool::Hook;
 
 use super::Links;
+use crate::end::End;
 use crate::grammar::Send;
-use crate::link::{End, Link};
+use crate::link::Link;
 
 /// The filters at a hook of a link, if it has them.
 fn hook_of(link: &Link, at: Hook, place: txweir_core::Handle) -> Option<BlockId> {
@@ -28,14 +30,14 @@ impl Links {
     }
 
     /// Passes a frame on that came in by a link, or is sent from here, to the link at `to`, and whatever its actions send.
-    pub(crate) fn pass(&mut self, now: Instant, from: Option<usize>, to: usize, arrival: Arrival) {
+    pub(crate) fn pass(&mut self, now: Instant, from: Option<usize>, to: usize, arrival: Arrival<Frame>) {
         if self.filters.is_empty() {
             return admit(now, &mut self.all[to], arrival);
         }
         self.fit_filters();
         let mut up = Vec::new();
         for link in &self.all {
-            if !matches!(link.end, End::Gone(_)) {
+            if !matches!(link.way.device(), End::Gone(..)) {
                 up.push(self.ports.of(link.name.as_str()));
             }
         }
@@ -53,7 +55,7 @@ impl Links {
         now: Instant,
         from: Option<usize>,
         to: usize,
-        arrival: Arrival,
+        arrival: Arrival<Frame>,
         depth: u8,
         up: &[PortId],
         copies: &mut Vec<Copy>,
@@ -142,8 +144,8 @@ impl Links {
 }
 
 /// Takes a frame into a link.
-pub(crate) fn admit(now: Instant, link: &mut Link, arrival: Arrival) {
-    if let Err(error) = link.way.admit(now, arrival, &mut link.end) {
+pub(crate) fn admit(now: Instant, link: &mut Link, arrival: Arrival<Frame>) {
+    if let Err(error) = link.way.admit(now, arrival) {
         link.lost(&error);
     }
 }

@@ -137,11 +137,11 @@ fn cut(hdr: &VnetHdr, frame: &[u8]) -> Vec<Vec<u8>> {
     let mut cutter = Segmenter::new(hdr, frame).unwrap();
     let mut out = vec![0xee; cutter.longest()];
     let mut segments = Vec::new();
-    while let Some(len) = cutter.next_into(&mut out).unwrap() {
+    while let Some(len) = cutter.next_into(frame, &mut out).unwrap() {
         segments.push(out[..len].to_vec());
     }
     assert_eq!(segments.len(), cutter.segments());
-    assert_eq!(cutter.next_into(&mut out).unwrap(), None);
+    assert_eq!(cutter.next_into(frame, &mut out).unwrap(), None);
     segments
 }
 
@@ -249,8 +249,8 @@ fn what_cannot_be_cut_says_why() {
     other[20] = 0x20; // more fragments
     assert_eq!(refused(&hdr, &other), SegmentError::Fragment);
     let mut cutter = Segmenter::new(&hdr, &frame).unwrap();
-    assert_eq!(cutter.next_into(&mut [0; 1513]), Err(SegmentError::Room(1514)));
-    assert_eq!(cutter.next_into(&mut [0; 1514]), Ok(Some(1514)));
+    assert_eq!(cutter.next_into(&frame, &mut [0; 1513]), Err(SegmentError::Room(1514)));
+    assert_eq!(cutter.next_into(&frame, &mut [0; 1514]), Ok(Some(1514)));
 }
 
 /// Nine extension headers are refused, eight are not.
@@ -346,7 +346,7 @@ proptest! {
         if let Ok(mut cutter) = Segmenter::new(&hdr, &frame) {
             let mut out = vec![0; cutter.longest()];
             let mut count = 0;
-            while cutter.next_into(&mut out).unwrap().is_some() {
+            while cutter.next_into(&frame, &mut out).unwrap().is_some() {
                 count += 1;
             }
             prop_assert!(count <= frame.len());
@@ -363,7 +363,7 @@ proptest! {
         frame[at] = value;
         if let Ok(mut cutter) = Segmenter::new(&hdr, &frame) {
             let mut out = vec![0; cutter.longest()];
-            while cutter.next_into(&mut out).unwrap().is_some() {}
+            while cutter.next_into(&frame, &mut out).unwrap().is_some() {}
         }
     }
 }

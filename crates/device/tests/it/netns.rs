@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use txweir_core::Meta;
+use txweir_core::path::device::DeviceError;
 use txweir_device::poll::{PollFd, PollFlags, wait};
 use txweir_device::testnet::{NetNs, skip_reason};
-use txweir_device::{Counters, Endpoint, LinkIo, LinkOptions, Loss, MAX_FRAME, Offload, OpenCause, Sent};
-use txweir_device::{Frame, Gso, Segmenter, Shape, TapOptions, VnetHdr, clock, segment};
+use txweir_device::{Backend as _, Fates, Landed, Source, Store as _};
+use txweir_device::{Counters, Endpoint, LinkIo, LinkOptions, MAX_FRAME, Offload, OpenCause};
+use txweir_device::{Gso, Segmenter, Shape, Tap, TapOptions, VnetHdr, clock, segment};
 
 /// Leaves a test that cannot run here, and says why.
 macro_rules! skip_unless_possible {
@@ -126,7 +129,7 @@ fn some(
         } else if hdr.is_gso() {
             let mut cutter = Segmenter::new(&hdr, bytes).expect("cut");
             let mut total = 0;
-            while let Some(len) = cutter.next_into(segment).expect("cut") {
+            while let Some(len) = cutter.next_into(bytes, segment).expect("cut") {
                 deliver(to, &VnetHdr::default(), &segment[..len]);
                 total += len;
             }
@@ -139,10 +142,54 @@ fn some(
 }
 
 fn deliver(to: &mut LinkIo, hdr: &VnetHdr, bytes: &[u8]) {
-    while to.send(hdr, bytes).expect("send") == Sent::Full {
+    push(to, *hdr, bytes);
+    loop {
+        to.commit().expect("send");
+        if !to.is_full() {
+            return;
+        }
         let mut fds = [PollFd::new(to, PollFlags::OUT)];
         wait(&mut fds, Some(clock::now_ns() + 10_000_000), 0).expect("wait");
     }
+}
+
+/// One frame, to be received.
+struct Once<'a>(VnetHdr, &'a [u8]);
+
+impl Source for Once<'_> {
+    fn recv(&mut self, room: &mut [u8]) -> std::io::Result<Option<(VnetHdr, usize)>> {
+        room[..self.1.len()].copy_from_slice(self.1);
+        Ok(Some((self.0, self.1.len())))
+    }
+}
+
+/// Puts a frame into the link's batch.
+fn push(to: &mut LinkIo, hdr: VnetHdr, bytes: &[u8]) {
+    let Landed::Frame(frame) = to.store().receive(&mut Once(hdr, bytes)).expect("a frame") else {
+        panic!("no room")
+    };
+    assert_eq!(to.reserve(1), 1);
+    to.push(frame, &Meta::new(bytes.len() as u32));
+}
+
+/// Sends one frame without a header; what has become of it.
+fn send(to: &mut LinkIo, bytes: &[u8]) -> Result<Fates, DeviceError> {
+    push(to, VnetHdr::default(), bytes);
+    to.commit()?;
+    let mut finished = 0;
+    to.reap(&mut |done| finished += done.packets);
+    assert_eq!((finished, to.is_full()), (1, false));
+    Ok(to.take_fates())
+}
+
+const DELIVERED: Fates = Fates { delivered: 1, lost: 0 };
+const LOST: Fates = Fates { delivered: 0, lost: 1 };
+
+/// What the kernel leaves undone on a new TAP device with these options.
+fn offload_of(options: TapOptions) -> Offload {
+    let name = "tap0".parse().expect("a name");
+    let options = TapOptions { create: true, ..options };
+    NetNs::new("offload").enter(|| Tap::open(&name, &options).expect("open").offload())
 }
 
 /// One transfer from `client` to `server`; prints its rate, asserts that all bytes came.
@@ -218,7 +265,7 @@ fn without_offloads_frames_are_ordinary() {
     let mut options = create();
     options.tap.offload = false;
     let (client, server, a, b) = two_taps(&options);
-    assert!(matches!(&a, LinkIo::Tap(tap) if tap.offload() == Offload::None));
+    assert_eq!(offload_of(options.tap), Offload::None);
     let forwarder = Forwarder::start(a, b, Pass::Whole);
     transfer(&client, &server, SERVER_V4, 16, "TAP to TAP, no offload");
     let seen = forwarder.stop();
@@ -230,7 +277,7 @@ fn without_offloads_frames_are_ordinary() {
 fn udp_super_frames_are_cut() {
     skip_unless_possible!();
     let (client, server, a, b) = two_taps(&create());
-    if matches!(&a, LinkIo::Tap(tap) if tap.offload() != Offload::TcpUdp) {
+    if offload_of(TapOptions::default()) != Offload::TcpUdp {
         println!("skipped, because this kernel has no UDP segmentation for TAP devices");
         return;
     }
@@ -280,7 +327,7 @@ fn packet_sockets_forward_between_veths() {
         options.packet.qdisc_bypass = bypass;
         let a = open(&format!("{}/m0", middle.name()), &options);
         let b = open(&format!("packet:{}/m1", middle.name()), &options);
-        assert!(matches!(a, LinkIo::Packet(_)), "a veth is opened by a packet socket");
+        assert_eq!(a.kind(), "packet", "a veth is opened by a packet socket");
         let forwarder = Forwarder::start(a, b, Pass::Whole);
         let what = if bypass { "veth to veth, bypass" } else { "veth to veth" };
         transfer(&client, &server, &format!("10.77.0.2:{port}"), 128, what);
@@ -379,9 +426,11 @@ fn tags_and_batches_survive_a_veth() {
     let frames: Vec<Vec<u8>> = (0..150).map(experimental).collect();
     // A checksum left undone is described from the start of the frame, the tag counted.
     let hdr = VnetHdr { needs_csum: true, csum_start: 30, csum_offset: 6, ..VnetHdr::default() };
-    let batch: Vec<Frame<'_>> = frames.iter().map(|bytes| Frame { hdr, bytes }).collect();
-    assert_eq!(a.send_batch(&batch).unwrap(), (150, Sent::Taken));
-    assert_eq!(a.counters().tx_frames, 150);
+    frames.iter().for_each(|bytes| push(&mut a, hdr, bytes));
+    a.commit().unwrap();
+    assert_eq!(a.take_fates(), Fates { delivered: 150, lost: 0 });
+    // 64, 64 and 22.
+    assert_eq!((a.counters().tx_frames, a.counters().tx_calls), (150, 3));
     let got = collect(&mut b, 150);
     assert_eq!(got.len(), 150);
     assert!(got.iter().map(|(_, bytes)| bytes).eq(&frames), "order, tags and bytes");
@@ -392,9 +441,15 @@ fn tags_and_batches_survive_a_veth() {
 
     // A frame that the kernel refuses is lost alone, in the middle of a batch, at its end, or by itself.
     let long = vec![0x02; 5000];
-    let mixed = [&frames[1], &long, &frames[3], &long].map(|bytes| Frame { hdr: VnetHdr::default(), bytes });
-    assert_eq!(a.send_batch(&mixed).unwrap(), (4, Sent::Lost(Loss::Refused)));
-    assert_eq!(a.send(&VnetHdr::default(), &long).unwrap(), Sent::Lost(Loss::Refused));
+    for bytes in [&frames[1], &long, &frames[3], &long] {
+        push(&mut a, VnetHdr::default(), bytes);
+    }
+    a.commit().unwrap();
+    let mut finished = (0, 0);
+    a.reap(&mut |done| finished = (done.packets, done.bytes as usize));
+    let bytes = 150 * (frames[0].len() + frames[1].len()) / 2 + 2 * (frames[1].len() + long.len());
+    assert_eq!((a.take_fates(), finished), (Fates { delivered: 2, lost: 2 }, (154, bytes)));
+    assert_eq!(send(&mut a, &long), Ok(LOST));
     assert_eq!((a.counters().tx_frames, a.counters().tx_lost_refused), (152, 3));
     let got: Vec<Vec<u8>> = collect(&mut b, 2).into_iter().map(|(_, bytes)| bytes).collect();
     assert_eq!(got, [frames[1].clone(), frames[3].clone()]);
@@ -409,7 +464,7 @@ fn frames_beyond_the_buffer_are_left_out() {
     let mut b = open(&format!("{}/v2", two.name()), &LinkOptions::default());
     let frames = [2, 1].map(experimental);
     for frame in &frames {
-        assert_eq!(a.send(&VnetHdr::default(), frame).unwrap(), Sent::Taken);
+        assert_eq!(send(&mut a, frame), Ok(DELIVERED));
     }
     let mut small = vec![0; frames[1].len()]; // the untagged one fits, the tagged one does not
     let ready = wait(&mut [PollFd::new(&b, PollFlags::IN)], Some(clock::now_ns() + 10_000_000_000), 0);
@@ -442,7 +497,7 @@ fn a_link_that_is_down_or_gone() {
     let mut buffer = vec![0; MAX_FRAME];
     for link in [&mut tap, &mut packet] {
         assert!(!link.is_up().unwrap());
-        assert_eq!(link.send(&VnetHdr::default(), &frame).unwrap(), Sent::Lost(Loss::LinkDown));
+        assert_eq!(send(link, &frame), Ok(LOST));
         assert_eq!(link.recv(&mut buffer).unwrap(), None);
         assert_eq!(link.counters().tx_lost_down, 1);
     }
@@ -452,18 +507,18 @@ fn a_link_that_is_down_or_gone() {
     one.wait_for_carrier("v1");
     for link in [&mut tap, &mut packet] {
         assert!(link.is_up().unwrap());
-        assert_eq!(link.send(&VnetHdr::default(), &frame).unwrap(), Sent::Taken);
+        assert_eq!(send(link, &frame), Ok(DELIVERED));
         // 64 KiB are no ordinary frame for an MTU of 1500; a TAP device, which receives it, has no such limit.
-        let long = link.send(&VnetHdr::default(), &vec![0x02; 60_000]).unwrap();
-        let expected = if matches!(link, LinkIo::Tap(_)) { Sent::Taken } else { Sent::Lost(Loss::Refused) };
-        assert_eq!(long, expected);
+        let expected = if link.kind() == "tap" { DELIVERED } else { LOST };
+        assert_eq!(send(link, &vec![0x02; 60_000]), Ok(expected));
     }
     one.run(&["ip", "link", "del", "dev", "v1"]);
     one.run(&["ip", "link", "del", "dev", "tap0"]);
     for link in [&mut tap, &mut packet] {
         let drained = (0..1000).find_map(|_| link.recv(&mut buffer).err());
         assert!(drained.is_some(), "receiving on a removed interface is an error");
-        assert!(link.send(&VnetHdr::default(), &frame).is_err());
+        assert!(send(link, &frame).is_err());
+        assert_eq!(link.take_fates(), LOST, "what it held is lost");
     }
 }
 
@@ -512,7 +567,7 @@ fn what_cannot_be_opened_says_why() {
     let endpoint: Endpoint = format!("{name}/tap0").parse().unwrap();
     eventually("the device is free again", || endpoint.open(&LinkOptions::default()).is_ok());
     let queues = [(); 2].map(|()| open(&format!("{name}/tapm"), &LinkOptions::default()));
-    assert!(queues.iter().all(|queue| matches!(queue, LinkIo::Tap(_))));
+    assert!(queues.iter().all(|queue| queue.kind() == "tap"));
     // A new device is asked for its queues by whoever makes it.
     let mut several = create();
     several.tap.multi_queue = true;

@@ -1,8 +1,5 @@
 //! Filters and actions on a direction's frames.
 
-use std::collections::VecDeque;
-use std::io;
-
 use txweir_core::classify::packet::{NoOutlet, PortId};
 use txweir_core::packet::checksum::Sum;
 use txweir_core::path::entry::{Entry, Hooked};
@@ -10,31 +7,13 @@ use txweir_core::text::value::Words;
 use txweir_core::turns::Quota;
 use txweir_core::{Env, Handle, Instant};
 use txweir_device::segment::complete_checksum;
-use txweir_device::{Gso, Sent, VnetHdr};
-use txweir_runtime::{Direction, DirectionConfig, FrameIo, Notes, One, Outlets, Received};
+use txweir_device::{FRAME_MEMORY, Gso, Source as _, VnetHdr};
+use txweir_runtime::{Direction, DirectionConfig, Notes, One, Outlets, Received};
 use txweir_tc::Source;
 use txweir_tc::memory::Memory;
 use txweir_tc::tool::{Devices as _, Hook, Request, run};
 
-/// A port with frames to be received, and one that remembers what was sent.
-#[derive(Default)]
-struct List {
-    incoming: VecDeque<(VnetHdr, Vec<u8>)>,
-    sent: Vec<(VnetHdr, Vec<u8>)>,
-}
-
-impl FrameIo for List {
-    fn recv(&mut self, frame: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>> {
-        Ok(self.incoming.pop_front().map(|(hdr, bytes)| {
-            frame[..bytes.len()].copy_from_slice(&bytes);
-            (hdr, bytes.len())
-        }))
-    }
-    fn send(&mut self, hdr: &VnetHdr, frame: &[u8]) -> io::Result<Sent> {
-        self.sent.push((*hdr, frame.to_vec()));
-        Ok(Sent::Taken)
-    }
-}
+use crate::list::{List, Out, To as _};
 
 /// What leaves a device with these filters on its egress hook when a frame is sent by it.
 fn through(lines: &str, frame: (VnetHdr, Vec<u8>)) -> (VnetHdr, Vec<u8>) {
@@ -45,15 +24,15 @@ fn through(lines: &str, frame: (VnetHdr, Vec<u8>)) -> (VnetHdr, Vec<u8>) {
     let block = devices.get("a").and_then(|a| a.block(Hook::EGRESS));
     let (filters, state) = devices.classify();
     let config = DirectionConfig { wire: None, bql: None, env: Env::default(), ..DirectionConfig::default() };
-    let mut way = Direction::new(config).unwrap();
-    let mut port = List { incoming: [frame].into(), sent: Vec::new() };
+    let mut way = Direction::new(config, Out::new(FRAME_MEMORY)).unwrap();
+    let mut port = List { incoming: [frame].into(), ..List::default() };
     let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
     let mut outlet = NoOutlet;
     let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
     entry.to = Some(Hooked { port: PortId(1), block });
     let arrival = way.classify(arrival, 0, &mut entry).expect("it goes on");
-    way.admit(Instant(1), arrival, &mut port).unwrap();
-    way.advance(Instant(2), &mut port).unwrap();
+    way.admit_to(Instant(1), arrival, &mut port).unwrap();
+    way.advance_to(Instant(2), &mut port).unwrap();
     port.sent.pop().expect("it has left")
 }
 
@@ -133,10 +112,10 @@ fn a_copy_takes_along_what_is_left_to_the_device() {
     let to = devices.port("b").expect("a port");
     let (filters, state) = devices.classify();
     let config = DirectionConfig { wire: None, bql: None, env: Env::default(), ..DirectionConfig::default() };
-    let mut way = Direction::new(config).unwrap();
+    let mut way = Direction::new(config, Out::new(FRAME_MEMORY)).unwrap();
     let (mut hdr, frame) = left_to_the_device([10, 0, 0, 2], &[5; 3000]);
     (hdr.gso, hdr.gso_size) = (Gso::TcpV4, 1000);
-    let mut port = List { incoming: [(hdr, frame.clone())].into(), sent: Vec::new() };
+    let mut port = List { incoming: [(hdr, frame.clone())].into(), ..List::default() };
     let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
     let (mut copies, mut notes) = (Vec::new(), Notes::default());
     let mut outlet = Outlets { up: &[to], copies: &mut copies, notes: &mut notes, now: Instant(1) };
@@ -164,25 +143,25 @@ fn headers_are_read_once_and_a_queue_is_chosen_once() {
     let (filters, state) = devices.classify();
     let env = Env { queues: 4, ..Env::default() };
     let config = DirectionConfig { wire: None, bql: None, env, ..DirectionConfig::default() };
-    let mut way = Direction::new(config).unwrap();
-    way.change(Instant(1), |qdiscs| {
+    let mut way = Direction::new(config, Out::new(FRAME_MEMORY)).unwrap();
+    way.control(Instant(1)).change(|qdiscs| {
         qdiscs.add(Handle::ROOT, Some(Handle::new(1, 0)), "cake", &mut Words::new(&[])).expect("a root");
     });
-    way.set_fairsend(Instant(1), Quota::segs(2));
+    way.control(Instant(1)).set_fairsend(Quota::segs(2));
     let frames = 200;
     let incoming = (0..frames).map(|i| left_to_the_device([10, 0, 0, i as u8], b"payload")).collect();
-    let mut port = List { incoming, sent: Vec::new() };
+    let mut port = List { incoming, ..List::default() };
     for _ in 0..frames {
         let Ok(Received::Frame(arrival)) = way.receive(&mut port) else { panic!("nothing received") };
         let mut outlet = NoOutlet;
         let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
         entry.to = Some(Hooked { port: PortId(1), block });
         let arrival = way.classify(arrival, 0, &mut entry).expect("it goes on");
-        way.admit(Instant(1), arrival, &mut port).unwrap();
+        way.admit_to(Instant(1), arrival, &mut port).unwrap();
     }
-    way.advance(Instant(2), &mut port).unwrap();
+    way.advance_to(Instant(2), &mut port).unwrap();
     assert_eq!(port.sent.len(), frames);
-    assert_eq!((way.headers_read(), way.port().stats().chosen), (frames as u64, frames as u64));
+    assert_eq!((way.classifier().headers_read(), way.port().stats().chosen), (frames as u64, frames as u64));
 }
 
 /// The count above is of all readings: nothing else of the live loop reads headers.

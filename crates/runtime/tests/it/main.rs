@@ -3,3 +3,6 @@
 mod direction;
 mod fairsend;
 mod filtering;
+mod list;
+mod live;
+mod umem;

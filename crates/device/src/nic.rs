@@ -1,0 +1,40 @@
+//! `Nic`: a network interface, to receive from and to ask; `Calls`: one that sends by system calls.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::backend::Source;
+use crate::counters::{Batch, Counters};
+use crate::frame::FrameRef;
+use crate::name::IfName;
+
+/// A network interface of this machine, of whatever kind. It is readable when it has frames to receive.
+pub trait Nic: Source + AsFd + Debug + Send {
+    /// The word of its kind, as an endpoint has it: `tap`, `packet`.
+    fn kind(&self) -> &'static str;
+
+    /// The interface's name, as it was when opened.
+    fn name(&self) -> &IfName;
+
+    /// Tallies since it was opened.
+    fn counters(&mut self) -> Counters;
+
+    /// Whether the interface is administratively up.
+    ///
+    /// # Errors
+    /// The interface is gone, or was moved to another namespace after opening.
+    fn is_up(&self) -> io::Result<bool>;
+
+    /// The interface's MTU in bytes, Ethernet header not counted.
+    ///
+    /// # Errors
+    /// As [`is_up`](Self::is_up).
+    fn mtu(&self) -> io::Result<usize>;
+}
+
+/// An interface that takes frames out of any memory, by system calls.
+pub trait Calls: Nic {
+    /// Sends frames in order until all are gone or the interface is full, and tells what has become of them.
+    fn send_batch(&mut self, frames: &[FrameRef<'_>]) -> Batch;
+}
