@@ -29,7 +29,7 @@ use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClass
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
 use crate::sched::node::{Class, Passed};
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::stats::Counter;
 
@@ -64,16 +64,22 @@ pub(crate) struct Drr {
 impl Discipline for Drr {
     const KIND: &'static str = "drr";
     const ABOUT: &'static str = "Classes that take turns, each by its quantum of bytes.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::Made;
+    const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
-    fn new(_cfg: &Config, _env: &Env) -> Self {
+    fn resolve(_cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    fn new(_cfg: &Config, (): (), _env: &Env) -> Self {
         Self::default()
     }
-    fn change(&mut self, _cfg: &Config, _env: &Env, _cx: &mut Cx) {}
+    fn change(&mut self, _cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {}
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         match self.slot(class) {
             Some(i) => self.classes[i].node.admit(m),
@@ -135,7 +141,7 @@ impl Drr {
 impl Classful for Drr {
     type Class = ClassConfig;
     const COUNTERS: &'static [Counter] =
-        &[Counter { key: "deficit", about: "Bytes that the class may still send in this round." }];
+        &[Counter::new("deficit", "Bytes that the class may still send in this round.")];
 
     fn resolve_class(
         &self,

@@ -30,13 +30,15 @@ use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClass
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Json, PrioMap, Refusal, Show, Value, Words};
 
 crate::params! {
     /// Parameters of ets.
-    pub struct Config(env) {
+    pub struct Config(env)
+        once ["bands", "strict", "quanta", "priomap"]
+    {
         /// Number of bands; as many as are strict or have a quantum, unless given. This, `strict` or `quanta` must be given.
         bands: Option<u32> = None, keys ["bands"], "1 to 16": |b| b.is_none_or(|b| (1..=BANDS_MAX).contains(&b));
         /// How many bands, from the first, are served in strict order.
@@ -51,7 +53,9 @@ crate::params! {
 
 crate::params! {
     /// Parameters of a band of ets.
-    pub struct ClassConfig(env) {
+    pub struct ClassConfig(env)
+        once ["quantum"]
+    {
         /// Bytes that the band may send in one round; a strict band has none. Below 256 it counts as 256, above 1 MiB as
         /// 1 MiB.
         quantum: Option<u32> = None, keys ["quantum"], "1 to 4294967295": |q| q.is_none_or(|q| q > 0);
@@ -174,11 +178,20 @@ impl Discipline for Ets {
     const KIND: &'static str = "ets";
     const ABOUT: &'static str =
         "Bands in strict order, then bands that take turns, each by its quantum of bytes.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::Bands;
+    const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
+    // tc knows all bounds but that on strict bands and quanta together.
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, Some("quanta")) if err.reason == Some(Reason::TooMany) => None,
+        (ErrorKind::OutOfRange | ErrorKind::Conflict, _) => Some(Refuser::Tool),
+        _ => None,
+    };
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
     /// Makes every band, quantum and priority explicit.
@@ -215,7 +228,7 @@ impl Discipline for Ets {
         cfg.priomap = cfg.priomap.filled(bands as u8 - 1);
         Ok(())
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let most = BANDS_MAX as usize;
         let mut round = Round::new();
         (0..most).for_each(|_| round.add(0));
@@ -224,7 +237,7 @@ impl Discipline for Ets {
         ets.set(cfg, env);
         ets
     }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         let count = cfg.bands.unwrap_or(0) as usize;
         for (band, class) in self.bands.iter_mut().enumerate().skip(count) {
             class.node.purge(cx);
@@ -351,7 +364,7 @@ impl Ets {
 
 impl Classful for Ets {
     type Class = ClassConfig;
-    const MADE: bool = false;
+    const CLASS_REFUSED_BY: RefusedBy = |err, _| (err.kind == ErrorKind::OutOfRange).then_some(Refuser::Tool);
 
     fn resolve_class(
         &self,

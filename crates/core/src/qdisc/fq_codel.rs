@@ -14,7 +14,6 @@
 //!   limit whatever it takes; values out of range are refused; the law as in codel; the hash is keyed by a seed that is
 //!   given.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -29,17 +28,18 @@ use crate::packet::pool::{List, Pkt, Pool};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::{Asked, Found, Said};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
-use crate::qdisc::control::{self, HasBand};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered, FlowShown};
-use crate::sched::erased::Qdisc;
-use crate::sched::spec::Flags;
+use crate::sched::node::band_share;
+use crate::sched::spec::{Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 crate::params! {
     /// Parameters of fq_codel.
-    pub struct Config(env) {
+    pub struct Config(env)
+        own ["tcpctl"]
+    {
         /// Most packets that wait, in all flows together.
         limit: Packets = Packets(10_240), keys ["limit"], "at least 1 packet": |l| l.0 > 0;
         /// Number of flows that packets are hashed into; fixed once running.
@@ -75,13 +75,13 @@ crate::stats! {
         /// Packets marked instead of dropped.
         ecn_mark: u64,
         /// Packets marked for `ce_threshold`.
-        ce_mark: u64,
+        ce_mark: u64 [nonzero],
         /// Memory that waiting packets take now, bytes.
-        memory_used: u64,
+        memory_used: u64 [nonzero],
         /// Packets dropped because the memory limit was exceeded (also in `drop_overlimit`).
-        drop_overmemory: u64,
+        drop_overmemory: u64 [nonzero],
         /// Flows on the list of new flows.
-        new_flows_len: u32,
+        new_flows_len: u32 [line],
         /// Flows on the list of old flows.
         old_flows_len: u32,
     }
@@ -166,13 +166,16 @@ pub struct FqCodel {
 impl Discipline for FqCodel {
     const KIND: &'static str = "fq_codel";
     const ABOUT: &'static str = "Fair queueing among flows, each under CoDel; new flows first.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
+    const BAND: fn(&Config) -> Option<Percent> = |cfg| cfg.tcpctl;
     type Config = Config;
+    type Rules = CodelParams;
     type Stats = Stats;
 
-    fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
+    fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<CodelParams, ConfigError> {
         if let Some(old) = old.filter(|old| old.flows != cfg.flows) {
             let expected = format!("{}, as it is (it cannot change while running)", old.flows);
             return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, cfg.flows)
@@ -180,16 +183,10 @@ impl Discipline for FqCodel {
         }
         // A frame above the upper bound would make a default that cannot be said.
         cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
-        control::resolve(&mut cfg.tcpctl);
-        law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env).map(|_| ())
+        cfg.tcpctl = band_share(cfg.tcpctl);
+        law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env)
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
-        let params = match law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env)
-        {
-            Ok(params) => params,
-            // `resolve` has accepted the same values.
-            Err(e) => unreachable!("{e}"),
-        };
+    fn new(cfg: &Config, params: CodelParams, _env: &Env) -> Self {
         let mut flows = Vec::new();
         flows.resize_with(cfg.flows as usize, Flow::default);
         Self {
@@ -210,16 +207,8 @@ impl Discipline for FqCodel {
             stats: Stats::default(),
         }
     }
-    fn fits(&self, cfg: &Config) -> bool {
-        cfg.tcpctl.is_none()
-    }
-    fn boxed(self, cfg: Config) -> Box<dyn Qdisc> {
-        control::boxed(self, cfg)
-    }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
-        if let Ok(p) = law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env) {
-            self.params = p;
-        }
+    fn change(&mut self, cfg: &Config, params: CodelParams, _env: &Env, cx: &mut Cx) {
+        self.params = params;
         self.limit = cfg.limit.0;
         self.memory_limit = cfg.memory_limit.0;
         self.quantum = cfg.quantum as i32;
@@ -337,12 +326,6 @@ impl Discipline for FqCodel {
             old_flows_len: self.old.len,
             ..self.stats
         }
-    }
-}
-
-impl HasBand for FqCodel {
-    fn band(cfg: &Config) -> Option<Percent> {
-        cfg.tcpctl
     }
 }
 

@@ -34,14 +34,16 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
 use crate::sched::share::Share;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::stats::Counter;
 use crate::text::value::{Hex, Name};
 
 crate::params! {
     /// Parameters of htb.
-    pub struct Config(env) {
+    pub struct Config(env)
+        cut ["r2q", "default", "debug", "direct_qlen", "offload"]
+    {
         /// A quantum that is not given is the class's rate in bytes per second divided by this; 0 is 1.
         r2q: u32 = 10, keys ["r2q"];
         /// Minor number of the class for packets that name none; without such a leaf they are sent at once, unshaped.
@@ -55,7 +57,11 @@ crate::params! {
 
 crate::params! {
     /// Parameters of a class of htb.
-    pub struct ClassConfig(env) {
+    pub struct ClassConfig(env)
+        once ["rate", "ceil"]
+        cut ["prio", "mtu", "mpu", "overhead", "linklayer", "quantum", "burst", "cburst"]
+        own ["shared"]
+    {
         /// What the class may send by its own right. Must be given.
         rate: Rate = Rate(0), keys ["rate"];
         /// What it may send at most, with what it borrows. Without it, the rate.
@@ -154,10 +160,13 @@ pub(crate) struct Htb {
 impl Discipline for Htb {
     const KIND: &'static str = "htb";
     const ABOUT: &'static str = "A tree of classes with rates and ceilings, which borrow from those above.";
-    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: true, reorders: false };
+    const SHAPE: ClassShape = ClassShape::Made;
+    const STYLE: Style = Style { counters_in_options: true, ..Style::PLAIN };
     const FILTERS: Filtered = Filtered::Classes;
     const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
@@ -169,7 +178,7 @@ impl Discipline for Htb {
         cfg.r2q = cfg.r2q.max(1);
         Ok(())
     }
-    fn new(cfg: &Config, _env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), _env: &Env) -> Self {
         Self {
             law: Borrow::new(),
             classes: Vec::new(),
@@ -181,7 +190,7 @@ impl Discipline for Htb {
             r2q: cfg.r2q,
         }
     }
-    fn change(&mut self, cfg: &Config, _env: &Env, _cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {
         self.direct_qlen = cfg.direct_qlen;
         self.default = cfg.default.minor();
         self.r2q = cfg.r2q;
@@ -415,16 +424,16 @@ fn conflict(class: Object, expected: impl alloc::string::ToString, given: &str) 
 impl Classful for Htb {
     type Class = ClassConfig;
     const COUNTERS: &'static [Counter] = &[
-        Counter { key: "lended", about: "Packets that it sent, or let send, with its own tokens." },
-        Counter { key: "borrowed", about: "Packets that it sent, or let send, with those of a class above." },
-        Counter { key: "giants", about: "Always 0: no packet is too large." },
-        Counter { key: "tokens", about: "Tokens of its rate, in ticks of 64 ns." },
-        Counter { key: "ctokens", about: "Tokens of its ceiling, in ticks of 64 ns." },
-        Counter { key: "quantum", about: "Bytes of its turn, as given or reckoned." },
-        Counter {
-            key: "level",
-            about: "0 for a leaf; 7 for a root class with classes below, and one less for each level.",
-        },
+        Counter::new("lended", "Packets that it sent, or let send, with its own tokens."),
+        Counter::new("borrowed", "Packets that it sent, or let send, with those of a class above."),
+        Counter::new("giants", "Always 0: no packet is too large."),
+        Counter::new("tokens", "Tokens of its rate, in ticks of 64 ns."),
+        Counter::new("ctokens", "Tokens of its ceiling, in ticks of 64 ns."),
+        Counter::new("quantum", "Bytes of its turn, as given or reckoned."),
+        Counter::new(
+            "level",
+            "0 for a leaf; 7 for a root class with classes below, and one less for each level.",
+        ),
     ];
     const CLASS_CHANGE: ChangeRule = ChangeRule::Replace;
 

@@ -28,11 +28,11 @@ use crate::sched::discipline::Discipline;
 use crate::sched::erased::Qdisc;
 use crate::sched::node::Node;
 use crate::sched::schedule::{ClassConfig, LineConfig, Service};
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags};
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Params, apply};
-use crate::text::value::{Json, PrioMap, Refusal, Show, Value, Words, exact_of, text_of};
+use crate::text::value::{Json, PrioMap, Refusal, Show, Unit, Value, Words, exact_of, text_of};
 
 /// Its word.
 pub(crate) const KIND: &str = Mqprio::KIND;
@@ -262,10 +262,12 @@ impl Discipline for Mqprio {
     const KIND: &'static str = "mqprio";
     const ABOUT: &'static str =
         "Traffic classes of transmit queues, chosen by priority; a qdisc for each queue.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::ByQueue;
     const TAKES_CLASS: bool = false;
     const ROOT_ONLY: bool = true;
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
@@ -285,10 +287,10 @@ impl Discipline for Mqprio {
         }
         cfg.check(env)
     }
-    fn new(_cfg: &Config, env: &Env) -> Self {
+    fn new(_cfg: &Config, (): (), env: &Env) -> Self {
         Self(ByQueue::new(env, default_child))
     }
-    fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, _cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         self.0.change(env, default_child, cx);
     }
     by_queue::hand_on!();
@@ -391,6 +393,7 @@ impl Show for Rates {
 
 impl Value for Rates {
     const EXPECTED: &'static str = "up to 16 rates (1gbit 2gbit)";
+    const UNIT: Unit = Unit::Rates;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         several(words, Rate::take).map(Self)
     }

@@ -14,7 +14,7 @@ use core::fmt;
 
 use crate::base::chance::Probability;
 use crate::base::env::Env;
-use crate::base::handle::{ClassId, Handle};
+use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Rate};
 use crate::law::red::{
@@ -30,8 +30,8 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
-use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser, Style};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Json, Refusal, Show, Value, Words, exact_of};
 
 crate::params! {
@@ -171,13 +171,21 @@ impl Discipline for Red {
     const KIND: &'static str = "red";
     const ABOUT: &'static str =
         "Random early detection: drops or marks more often the longer the average queue.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
-    const ONE_CLASS: bool = true;
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::One;
+    const STYLE: Style = Style { counters_end_blank: true, ..Style::PLAIN };
     const CHANGE: ChangeRule = ChangeRule::Replace;
+    // tc makes something of any number as a probability; sizes are read as 32 bits.
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, Some("probability")) if err.reason == Some(Reason::DeclaredRange) => None,
+        (ErrorKind::OutOfRange, _) => Some(Refuser::Tool),
+        _ => None,
+    };
     type Config = Config;
+    type Rules = RedParams;
     type Stats = Stats;
 
-    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<RedParams, ConfigError> {
         for (key, size, what) in [
             ("limit", cfg.limit, "a size, the most that waits"),
             ("avpkt", cfg.avpkt, "a size, that of an average packet"),
@@ -207,32 +215,26 @@ impl Discipline for Red {
                 .key("nodrop"));
         }
         cfg.probability = Probability(params.probability().into());
-        Ok(())
+        Ok(params)
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
-        match law(cfg) {
-            Ok(params) => Self {
-                inner: [Class { minor: 1, node: child(cfg, env) }],
-                law: RedState::new(&params, Instant::ZERO),
-                params,
-                ecn: cfg.ecn,
-                harddrop: cfg.harddrop,
-                nodrop: cfg.nodrop,
-                adaptive: cfg.adaptive,
-                stats: Stats::default(),
-            },
-            // `resolve` has accepted the same values.
-            Err(e) => unreachable!("{e}"),
+    fn new(cfg: &Config, params: RedParams, env: &Env) -> Self {
+        Self {
+            inner: [Class { minor: 1, node: child(cfg, env) }],
+            law: RedState::new(&params, Instant::ZERO),
+            params,
+            ecn: cfg.ecn,
+            harddrop: cfg.harddrop,
+            nodrop: cfg.nodrop,
+            adaptive: cfg.adaptive,
+            stats: Stats::default(),
         }
     }
     fn start(&mut self, now: Instant) {
         self.law = RedState::new(&self.params, now);
         self.law.start_idle(now);
     }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
-        if let Ok(params) = law(cfg) {
-            self.params = params;
-        }
+    fn change(&mut self, cfg: &Config, params: RedParams, env: &Env, cx: &mut Cx) {
+        self.params = params;
         (self.ecn, self.harddrop, self.nodrop, self.adaptive) =
             (cfg.ecn, cfg.harddrop, cfg.nodrop, cfg.adaptive);
         let inner = &mut self.inner[0].node;
@@ -241,10 +243,7 @@ impl Discipline for Red {
             if !cx.swapping() {
                 inner.purge(cx);
             }
-            let limit = exact_of(&cfg.limit);
-            let words = ["limit", limit.as_str()];
-            // A size of at most 32 bits is in bfifo's range, so this cannot be refused.
-            let _ = inner.with(cx, |q, cx| q.change(&mut Words::new(&words), env, cx));
+            inner.change_plain::<Bfifo>(ByteLimit { limit: cfg.limit }, env, cx);
         }
         self.reset(cx);
     }
@@ -313,9 +312,5 @@ impl Discipline for Red {
 
 /// What its class has until something is grafted: as many bytes as its limit says.
 fn child(cfg: &Config, env: &Env) -> Node {
-    match Node::of::<Bfifo>(Handle::NONE, ByteLimit { limit: cfg.limit }, env) {
-        Ok(node) => node,
-        // Bfifo resolves any parameters.
-        Err(e) => unreachable!("{e}"),
-    }
+    Node::plain::<Bfifo>(ByteLimit { limit: cfg.limit }, env)
 }

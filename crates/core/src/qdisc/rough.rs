@@ -34,9 +34,9 @@ use crate::packet::route::Asked;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{Flags, Limit};
 use crate::text::error::ConfigError;
-use crate::text::value::{Json, Refusal, Show, Value, Words};
+use crate::text::value::{Json, Refusal, Show, Unit, Value, Words};
 
 /// What happens when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +102,7 @@ impl Show for ByteLimit {
 
 impl Value for ByteLimit {
     const EXPECTED: &'static str = Bytes::EXPECTED;
+    const UNIT: Unit = Unit::Bytes;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         Bytes::take(words).map(Self::Given)
     }
@@ -173,9 +174,12 @@ impl Discipline for Rough {
     const KIND: &'static str = "rough";
     const ABOUT: &'static str =
         "TCP control segments first, in one limit with everything else (not in Linux).";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const LIMIT: Limit = Limit { keys: &["bytes", "limit"], ..Limit::KEY };
+    const IN_LINUX: bool = false;
     const CONTROL_FIRST: bool = true;
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
@@ -185,7 +189,7 @@ impl Discipline for Rough {
         cfg.ack_budget = cfg.ack_budget.filter(|share| *share < Percent::ALL);
         Ok(())
     }
-    fn new(cfg: &Config, _env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), _env: &Env) -> Self {
         let mut rough = Self {
             prio: Queue::new(),
             normal: Queue::new(),
@@ -200,7 +204,7 @@ impl Discipline for Rough {
         rough.take_limits(cfg);
         rough
     }
-    fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), _env: &Env, cx: &mut Cx) {
         let before = (self.packets_max, self.bytes_max);
         self.take_limits(cfg);
         self.profile = cfg.profile;

@@ -36,7 +36,7 @@ use crate::packet::route::{Asked, Found, Said};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered, FlowShown};
-use crate::sched::spec::Flags;
+use crate::sched::spec::{Flags, Limit, Style, Unset};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::{Json, Refusal, Show, Value, Words};
 use flows::Flows;
@@ -162,10 +162,13 @@ pub(crate) struct Sfq {
 impl Discipline for Sfq {
     const KIND: &'static str = "sfq";
     const ABOUT: &'static str = "Flows take turns by deficit round robin; the longest makes room (McKenney).";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const LIMIT: Limit = Limit { unset: Unset::Packets(LIMIT), ..Limit::KEY };
+    const STYLE: Style = Style { counters_in_options: true, ..Style::PLAIN };
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
@@ -194,7 +197,7 @@ impl Discipline for Sfq {
         }
         Ok(())
     }
-    fn new(cfg: &Config, _env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), _env: &Env) -> Self {
         Self {
             flows: Flows::new(cfg.flows, 2 * cfg.divisor),
             packets: 0,
@@ -214,7 +217,7 @@ impl Discipline for Sfq {
     fn start(&mut self, now: Instant) {
         self.next_perturb = now + self.perturb;
     }
-    fn change(&mut self, _cfg: &Config, _env: &Env, _cx: &mut Cx) {}
+    fn change(&mut self, _cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {}
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         let room = match self.flows.of(self.bucket(m, class)) {
             Some(f) => self.flows.flow(f).len < self.depth,

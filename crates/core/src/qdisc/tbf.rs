@@ -15,7 +15,7 @@
 use alloc::format;
 
 use crate::base::env::Env;
-use crate::base::handle::{ClassId, Handle};
+use crate::base::handle::ClassId;
 use crate::base::link::LinkLayer;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Rate, RateMul};
@@ -31,13 +31,17 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
 use crate::sched::share::Share;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
-use crate::text::value::{Name, Words};
+use crate::text::value::Name;
 
 crate::params! {
     /// Parameters of tbf.
-    pub struct Config(env) {
+    pub struct Config(env)
+        once ["rate", "burst", "limit", "latency", "peakrate", "mtu"]
+        cut ["limit", "latency", "burst", "peakrate", "overhead", "linklayer"]
+        own ["shared"]
+    {
         /// Long-term rate. Must be given.
         rate: Rate = Rate(0), keys ["rate"], "at least 8bit": |r| r.0 > 0;
         /// Size of the bucket: the most that leaves back to back. Must be given.
@@ -144,10 +148,17 @@ fn at_rate(tokens: i64, old: Rate, new: Rate) -> i64 {
 impl Discipline for Tbf {
     const KIND: &'static str = "tbf";
     const ABOUT: &'static str = "Token bucket: a rate, a burst, and optionally a peak rate.";
-    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: true };
-    const ONE_CLASS: bool = true;
+    const FLAGS: Flags = Flags { shapes: true, reorders: false };
+    const SHAPE: ClassShape = ClassShape::One;
+    const STYLE: Style = Style::BLANK;
     const CHANGE: ChangeRule = ChangeRule::Replace;
+    // Sizes are read as 32 bits, and one of limit and latency is needed.
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, _) | (ErrorKind::Conflict, None) => Some(Refuser::Tool),
+        _ => None,
+    };
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
@@ -187,7 +198,7 @@ impl Discipline for Tbf {
         };
         Ok(())
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let mut tbf = Self {
             inner: [Class { minor: 1, node: child(cfg, env) }],
             charge: Charge::of(cfg),
@@ -203,7 +214,7 @@ impl Discipline for Tbf {
         tbf.configure(cfg);
         tbf
     }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         let kept = cx.swapping().then(|| self.available(cx.now));
         let rates = core::mem::replace(&mut self.rates, rates(cfg));
         self.shared = Sharing::change(self.shared.take(), cfg);
@@ -219,10 +230,7 @@ impl Discipline for Tbf {
         self.filled = cx.now;
         let inner = &mut self.inner[0].node;
         if inner.handle().is_none() {
-            let limit = crate::text::value::exact_of(&cfg.limit);
-            let words = ["limit", limit.as_str()];
-            // A size of at most 32 bits is in bfifo's range, so this cannot be refused.
-            let _ = inner.with(cx, |q, cx| q.change(&mut Words::new(&words), env, cx));
+            inner.change_plain::<Bfifo>(limit_of(cfg), env, cx);
         }
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
@@ -313,12 +321,12 @@ impl Discipline for Tbf {
 
 /// What its class has until something is grafted: as many bytes as its limit says.
 fn child(cfg: &Config, env: &Env) -> Node {
-    let limit = ByteLimit { limit: cfg.limit.unwrap_or_default() };
-    match Node::of::<Bfifo>(Handle::NONE, limit, env) {
-        Ok(node) => node,
-        // Bfifo resolves any parameters.
-        Err(e) => unreachable!("{e}"),
-    }
+    Node::plain::<Bfifo>(limit_of(cfg), env)
+}
+
+/// The limit that the FIFO in it has.
+fn limit_of(cfg: &Config) -> ByteLimit {
+    ByteLimit { limit: cfg.limit.unwrap_or_default() }
 }
 
 impl Tbf {

@@ -1,8 +1,8 @@
 //! `Discipline`: what the author of a qdisc writes.
 
-use alloc::boxed::Box;
 use core::fmt::Debug;
 
+use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
 use crate::base::tally::Tally;
@@ -14,10 +14,9 @@ use crate::packet::route::{Asked, Found, Said};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::classful::{ClassSpec, UserClasses};
 use crate::sched::cx::Cx;
-use crate::sched::erased::{Erased, Qdisc};
 use crate::sched::node::{Class, Node, Peek};
 use crate::sched::share::Share;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, Limit, RefusedBy, Style};
 use crate::text::error::ConfigError;
 use crate::text::params::Params;
 use crate::text::stats::{Counter, Counters};
@@ -63,50 +62,64 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     const ABOUT: &'static str;
     /// What it does to packets.
     const FLAGS: Flags;
+    /// Its classes.
+    const SHAPE: ClassShape = ClassShape::Leaf;
     /// What a change does to options not named.
     const CHANGE: ChangeRule = ChangeRule::Merge;
     /// True if it looks at the class that a packet names in it. If not, nobody works it out.
-    const TAKES_CLASS: bool = Self::FLAGS.classful;
+    const TAKES_CLASS: bool = Self::SHAPE.is_classful();
     /// True if it stands at the root of a device only: its classes are the device's transmit queues.
     const ROOT_ONLY: bool = false;
     /// Where filters can be put: at it, and at its classes.
     const FILTERS: Filtered = Filtered::No;
     /// What is declared of its classes, if commands make or change them: `Some(&ClassSpec::of::<Self>())`.
     const CLASSES: Option<&'static ClassSpec> = None;
-    /// True if it has one class, number 1, which any other number names as well.
-    const ONE_CLASS: bool = false;
+    /// The most that waits in it.
+    const LIMIT: Limit = Limit::KEY;
+    /// How tc prints it, beyond its parameters and counters.
+    const STYLE: Style = Style::PLAIN;
+    /// The program that refuses options of it, where that is not as for most kinds.
+    const REFUSED_BY: RefusedBy = |_, _| None;
+    /// True if Linux has the kind.
+    const IN_LINUX: bool = true;
+    /// The parameter that, while it is set, may have it ask for copies of packets. Of all qdiscs in a tree that emulate a
+    /// link the one that copies must be the only one, so that copies are not copied again, here or further on.
+    const COPIES: Option<&'static str> = None;
     /// True if it wants to know more of a packet than its metadata (`crate::packet::detail`).
     const WANTS_DETAIL: bool = false;
     /// True if it may send TCP control segments (`Meta::tcp_control`) before other packets of their flows that came earlier.
     const CONTROL_FIRST: bool = false;
+    /// The share of what leaves that its parameters give to TCP control segments in a band before it
+    /// (`crate::sched::node::BAND_PACKETS`); `None`: they ask for no band.
+    const BAND: fn(&Self::Config) -> Option<Percent> = |_| None;
     /// The counters of each of its `parts`, if it has any: the table of a `stats!`.
     const PARTS: &'static [Counter] = &[];
     /// Its parameters, from `params!`.
     type Config: Params;
+    /// What `resolve` makes of the parameters for `new` and `change`, beyond the parameters themselves: the law that they
+    /// choose. `()` if there is nothing.
+    type Rules;
     /// Its counters, from `stats!`.
     type Stats: Counters;
 
     /// Brings parameters that can be said in several ways to one form, and refuses those that contradict each
     /// other, or (with `old`, the present ones) cannot be changed while running. After it nothing can fail.
-    fn resolve(_cfg: &mut Self::Config, _old: Option<&Self::Config>, _env: &Env) -> Result<(), ConfigError> {
-        Ok(())
-    }
+    ///
+    /// # Errors
+    /// The parameters do not go together.
+    fn resolve(
+        cfg: &mut Self::Config,
+        old: Option<&Self::Config>,
+        env: &Env,
+    ) -> Result<Self::Rules, ConfigError>;
     /// Makes one from resolved parameters. All memory it will need is taken here.
-    fn new(cfg: &Self::Config, env: &Env) -> Self;
-    /// Whether it is what its parameters ask for, or a change of them wants it made anew around what it is: see `boxed`.
-    fn fits(&self, _cfg: &Self::Config) -> bool {
-        true
-    }
-    /// The qdisc that these parameters ask for, made of this one.
-    fn boxed(self, cfg: Self::Config) -> Box<dyn Qdisc> {
-        Box::new(Erased { inner: self, cfg })
-    }
+    fn new(cfg: &Self::Config, rules: Self::Rules, env: &Env) -> Self;
     /// It is part of a tree from `now` on: what it does at times of its own, packets or not, counts from here. A kind that
     /// is never told counts from zero.
     fn start(&mut self, _now: Instant) {}
     /// Takes new, resolved parameters; may drop packets to obey them. Not called while `Cx::swapping` if nothing
     /// changes.
-    fn change(&mut self, cfg: &Self::Config, env: &Env, cx: &mut Cx);
+    fn change(&mut self, cfg: &Self::Config, rules: Self::Rules, env: &Env, cx: &mut Cx);
     /// Whether this packet would be queued without a drop.
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict;
     /// What it makes of what its filters have found: this class, or nothing (`None`), at a qdisc with this handle. The default
@@ -151,11 +164,6 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     /// trace in here: then it may go to the device directly. Asked by its size alone, because a reference to
     /// metadata that is still in registers would cost more than the rest of the direct path.
     fn transparent(&self, _wire_len: u32) -> bool {
-        false
-    }
-    /// True if it may ask for copies of packets. Of all qdiscs in a tree that emulate a link it must be the only one, so
-    /// that copies are not copied again, here or further on.
-    fn copies(&self) -> bool {
         false
     }
     /// Brings its parameters up to date, where commands to its classes change them.

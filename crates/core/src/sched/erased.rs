@@ -1,8 +1,10 @@
 //! `Qdisc`, a qdisc of any kind, and `Erased`, which makes one of every `Discipline`.
 
 use alloc::boxed::Box;
+use core::any::Any;
 use core::fmt::Debug;
 
+use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Instant;
@@ -24,15 +26,13 @@ use crate::text::stats::{Counter, Counters};
 use crate::text::value::Words;
 
 /// A qdisc of any kind. Implemented once, for every `Discipline`.
-pub trait Qdisc: Debug + Send + Sync {
+pub trait Qdisc: Any + Debug + Send + Sync {
     /// Its entry in the registry.
     fn spec(&self) -> &'static Spec;
     /// See `Discipline::TAKES_CLASS`.
     fn takes_class(&self) -> bool;
-    /// See `Discipline`.
-    fn fits(&self) -> bool;
-    /// The qdisc that its parameters ask for, with everything that waits in this one, which is empty and of no use then.
-    fn refit(&mut self) -> Box<dyn Qdisc>;
+    /// See `Discipline::BAND`.
+    fn band(&self) -> Option<Percent>;
     /// See `Discipline`.
     fn start(&mut self, now: Instant);
     /// See `Discipline`.
@@ -61,7 +61,7 @@ pub trait Qdisc: Debug + Send + Sync {
     fn purge(&mut self, cx: &mut Cx);
     /// See `Discipline`.
     fn transparent(&self, wire_len: u32) -> bool;
-    /// See `Discipline`.
+    /// See `Discipline::COPIES`.
     fn copies(&self) -> bool;
     /// Reads and applies new parameters, all or nothing.
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
@@ -101,20 +101,88 @@ pub struct Erased<D: Discipline> {
 impl<D: Discipline> Erased<D> {
     const SPEC: &'static Spec = &Spec::of::<D>();
 
-    /// One with these parameters.
-    pub fn new(mut cfg: D::Config, env: &Env) -> Result<Self, ConfigError> {
-        if let Some((param, given)) = cfg.out_of_range(env) {
-            let err = ConfigError::new(ErrorKind::OutOfRange, Object::Kind(D::KIND), param.range, given);
-            return Err(err.key(param.key).reason(Reason::DeclaredRange));
-        }
-        D::resolve(&mut cfg, None, env)?;
-        Ok(Self { inner: D::new(&cfg, env), cfg })
+    /// One with these parameters, which are resolved.
+    fn of(cfg: D::Config, rules: D::Rules, env: &Env) -> Self {
+        Self { inner: D::new(&cfg, rules, env), cfg }
     }
+}
 
-    /// The qdisc that the parameters ask for.
-    pub fn boxed(self) -> Box<dyn Qdisc> {
-        self.inner.boxed(self.cfg)
+impl<D: Discipline<Rules = ()>> Erased<D> {
+    /// One of a kind that refuses no parameters in their ranges.
+    pub(crate) fn plain(cfg: D::Config, env: &Env) -> Self {
+        Self::of(cfg, (), env)
     }
+    /// Gives it new parameters.
+    pub(crate) fn change_plain(&mut self, cfg: D::Config, env: &Env, cx: &mut Cx) {
+        if !(cx.swapping() && cfg == self.cfg) {
+            self.inner.change(&cfg, (), env, cx);
+            self.cfg = cfg;
+        }
+    }
+}
+
+/// Resolves parameters.
+///
+/// # Errors
+/// One is out of its range, or the kind refuses them.
+pub(crate) fn resolved<D: Discipline>(
+    mut cfg: D::Config,
+    env: &Env,
+) -> Result<Box<dyn Resolved>, ConfigError> {
+    let rules = rules_of::<D>(&mut cfg, env)?;
+    Ok(Box::new(Parameters::<D> { cfg, rules }))
+}
+
+fn rules_of<D: Discipline>(cfg: &mut D::Config, env: &Env) -> Result<D::Rules, ConfigError> {
+    if let Some((param, given)) = cfg.out_of_range(env) {
+        let err = ConfigError::new(ErrorKind::OutOfRange, Object::Kind(D::KIND), param.range, given);
+        return Err(err.key(param.key).reason(Reason::DeclaredRange));
+    }
+    D::resolve(cfg, None, env)
+}
+
+/// A qdisc with these parameters.
+///
+/// # Errors
+/// One is out of its range, or the kind refuses them.
+pub(crate) fn made<D: Discipline>(mut cfg: D::Config, env: &Env) -> Result<Box<dyn Qdisc>, ConfigError> {
+    let rules = rules_of::<D>(&mut cfg, env)?;
+    Ok(Box::new(Erased::<D>::of(cfg, rules, env)))
+}
+
+/// The parameters of a qdisc that is not made yet, of any kind: read, held to everything that the kind asks of them, and
+/// in the form that it gives them.
+pub trait Resolved {
+    /// Shows every parameter with its value.
+    fn options(&self, f: &mut dyn FnMut(Shown<'_>));
+    /// See `Discipline::COPIES`.
+    fn copies(&self) -> bool;
+    /// Makes the qdisc, which takes all the memory that it will need.
+    fn make(self: Box<Self>, env: &Env) -> Box<dyn Qdisc>;
+}
+
+struct Parameters<D: Discipline> {
+    cfg: D::Config,
+    rules: D::Rules,
+}
+
+impl<D: Discipline> Resolved for Parameters<D> {
+    fn options(&self, f: &mut dyn FnMut(Shown<'_>)) {
+        self.cfg.visit(f);
+    }
+    fn copies(&self) -> bool {
+        copies::<D>(&self.cfg)
+    }
+    fn make(self: Box<Self>, env: &Env) -> Box<dyn Qdisc> {
+        Box::new(Erased::<D>::of(self.cfg, self.rules, env))
+    }
+}
+
+fn copies<D: Discipline>(cfg: &D::Config) -> bool {
+    let Some(key) = D::COPIES else { return false };
+    let mut set = false;
+    cfg.visit(&mut |o| set |= o.param.key == key && o.value.is_set());
+    set
 }
 
 impl<D: Discipline> Erased<D> {
@@ -150,12 +218,8 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn takes_class(&self) -> bool {
         D::TAKES_CLASS
     }
-    fn fits(&self) -> bool {
-        self.inner.fits(&self.cfg)
-    }
-    fn refit(&mut self) -> Box<dyn Qdisc> {
-        let inner = core::mem::replace(&mut self.inner, D::new(&self.cfg, &Env::default()));
-        inner.boxed(self.cfg.clone())
+    fn band(&self) -> Option<Percent> {
+        (D::BAND)(&self.cfg)
     }
     fn start(&mut self, now: Instant) {
         self.inner.start(now);
@@ -239,7 +303,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
         self.inner.transparent(wire_len)
     }
     fn copies(&self) -> bool {
-        self.inner.copies()
+        copies::<D>(&self.cfg)
     }
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
         self.inner.refresh(&mut self.cfg);
@@ -249,12 +313,12 @@ impl<D: Discipline> Qdisc for Erased<D> {
         };
         words.know_link_rate(env.link_rate);
         apply(&mut cfg, D::KIND, words)?;
-        D::resolve(&mut cfg, Some(&self.cfg), env)?;
+        let rules = D::resolve(&mut cfg, Some(&self.cfg), env)?;
         if cx.swapping() && cfg == self.cfg {
             // The new policy has it as it is.
             return Ok(());
         }
-        self.inner.change(&cfg, env, cx);
+        self.inner.change(&cfg, rules, env, cx);
         self.cfg = cfg;
         Ok(())
     }

@@ -82,6 +82,7 @@ const LIMIT: &Param = &Param {
     flag: false,
     about: "Most packets that wait.",
     expected: Packets::EXPECTED,
+    unit: Packets::UNIT,
     range: "",
     default: "Packets(20)",
 };
@@ -147,8 +148,9 @@ impl<B> Bugged<B> {
 impl<B: Bug> Discipline for Bugged<B> {
     const KIND: &'static str = B::KIND;
     const ABOUT: &'static str = "A FIFO with a bug.";
-    const FLAGS: Flags = Flags { shapes: B::SHAPES, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: B::SHAPES, reorders: false };
     type Config = Limit;
+    type Rules = ();
     type Stats = NoStats;
 
     fn resolve(cfg: &mut Limit, old: Option<&Limit>, _env: &Env) -> Result<(), ConfigError> {
@@ -156,11 +158,11 @@ impl<B: Bug> Discipline for Bugged<B> {
         B::resolve(cfg, old.is_none());
         Ok(())
     }
-    fn new(cfg: &Limit, _env: &Env) -> Self {
+    fn new(cfg: &Limit, (): (), _env: &Env) -> Self {
         let (queue, aside) = (Queue::new(), List::new());
         Self { queue, aside, limit: B::limit(cfg), count: 0, bug: PhantomData }
     }
-    fn change(&mut self, cfg: &Limit, _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Limit, (): (), _env: &Env, cx: &mut Cx) {
         B::change(self, cfg, cx);
     }
     fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {

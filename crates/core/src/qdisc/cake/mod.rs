@@ -44,8 +44,8 @@ use crate::packet::route::{Asked, Found, Said};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered, FlowShown};
-use crate::sched::spec::Flags;
-use crate::text::error::ConfigError;
+use crate::sched::spec::{Flags, Limit, RefusedBy, Refuser, Style};
+use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::stats::{Counter, Counters};
 
 use autorate::Estimate;
@@ -112,19 +112,26 @@ pub struct Cake {
 impl Discipline for Cake {
     const KIND: &'static str = "cake";
     const ABOUT: &'static str = "Shaper, tins by DSCP, fairness among hosts and flows, and an AQM, in one.";
-    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: true, reorders: false };
+    const LIMIT: Limit = Limit { keys: &["memlimit"], ..Limit::KEY };
+    const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
     const WANTS_DETAIL: bool = true;
     const PARTS: &'static [Counter] = TinStats::TABLE;
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, Some("overhead" | "mpu")) => Some(Refuser::Tool),
+        _ => None,
+    };
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         cfg.framing.end();
         Ok(())
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let mut cake = Self {
             tins: Vec::new(),
             plan: cfg.diffserv.plan(),
@@ -149,7 +156,7 @@ impl Discipline for Cake {
         cake.set_rate();
         cake
     }
-    fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), _env: &Env, cx: &mut Cx) {
         let old = core::mem::replace(&mut self.cfg, cfg.clone());
         if old.bandwidth.rate != cfg.bandwidth.rate || !cfg.bandwidth.autorate {
             self.rate = cfg.bandwidth.rate;

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use txweir_core::base::tally::Tally;
 use txweir_core::path::dql::Unit;
 use txweir_core::path::txpath::BULK;
-use txweir_core::qdisc::control::BAND_PACKETS;
 use txweir_core::sched::classful::ClassAt;
+use txweir_core::sched::node::BAND_PACKETS;
 use txweir_core::sched::node::Books;
 use txweir_core::text::value::{Json, Value};
 use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Meta, Packets, TxPath, Wake};
@@ -146,14 +146,14 @@ impl Checker {
             deepest = deepest.max(place.depth);
             places.push(place.parent);
             reorders |= spec.flags.reorders;
-            if spec.control_first {
+            if spec.control_first || node.has_band() {
                 controlled.push((place.parent, node.handle()));
             }
             self.timed |= spec.kind == "fq";
             let classes = qdisc.classes();
-            let band = spec.control_first && spec.kind != "rough";
+            let band = node.has_band();
             let mut rule = NodeRule {
-                leaf: classes.is_empty() && !spec.flags.classful,
+                leaf: classes.is_empty() && !spec.shape.is_classful(),
                 shaped,
                 kind: spec.kind,
                 band,
