@@ -178,10 +178,10 @@ impl Tree {
     /// shown at the qdisc that it came from; `wire_len` are the bytes on the wire, whatever is charged.
     pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
         self.visit(&mut |place, node| {
-            node.queued(pool, &mut |m| match pool.wire_len(m) {
-                wire_len if wire_len == m.wire_len => f(place.parent, node.handle(), m),
+            node.queued(pool, &mut |w| match pool.wire_len(w) {
+                wire_len if wire_len == w.meta.wire_len => f(place.parent, node.handle(), w.meta),
                 wire_len => {
-                    let mut real = *m;
+                    let mut real = *w.meta;
                     real.wire_len = wire_len;
                     f(place.parent, node.handle(), &real);
                 }

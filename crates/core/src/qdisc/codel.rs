@@ -12,8 +12,7 @@ use crate::base::handle::ClassId;
 use crate::base::time::Nanos;
 use crate::base::units::Packets;
 use crate::law::codel::{CodelParams, CodelState, Decision, Head, Ticks};
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::trim;
@@ -205,8 +204,8 @@ impl Discipline for Codel {
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.queue.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.queue.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.queue.waiting(pool).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         self.law = CodelState::default();

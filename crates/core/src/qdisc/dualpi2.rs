@@ -28,8 +28,8 @@ use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::law::pi2::{Pi2Params, Pi2State, Signal};
 use crate::law::turn::Turn;
-use crate::packet::meta::{Ecn, Meta};
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::Ecn;
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Asked;
 use crate::qdisc::cake::memory;
@@ -276,8 +276,8 @@ impl Discipline for Dualpi2 {
         self.parts.clear();
         self.memory = 0;
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.queues.iter().flat_map(|q| q.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.queues.iter().flat_map(|q| q.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, cx: &mut Cx) {
         self.catch_up(cx.now);

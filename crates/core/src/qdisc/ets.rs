@@ -20,13 +20,14 @@ use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::law::deficit::Round;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
 use crate::qdisc::turns::{earlier, quantum_in_range, take_strictly, take_turn};
 use crate::sched::answer::{Next, Verdict};
-use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
+use crate::sched::capability::{Capability, Classes, MadeClasses};
+use crate::sched::classful::{ClassAt, ClassShown, Classful};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
@@ -183,13 +184,14 @@ impl Discipline for Ets {
     const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
-    const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
+    const MADE: Option<MadeClasses<Self>> = Some(MadeClasses::of());
     // tc knows all bounds but that on strict bands and quanta together.
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::OutOfRange, Some("quanta")) if err.reason == Some(Reason::TooMany) => None,
         (ErrorKind::OutOfRange | ErrorKind::Conflict, _) => Some(Refuser::Tool),
         _ => None,
     };
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -249,10 +251,6 @@ impl Discipline for Ets {
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         self.bands[self.band(m, class)].node.admit(m)
     }
-    #[inline]
-    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.bands.get(self.band(m, class))
-    }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let band = self.band(cx.meta(&p), class);
@@ -278,29 +276,26 @@ impl Discipline for Ets {
         // Whoever drains takes out what waits in the bands next.
         self.round.clear();
     }
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, _cx: &mut Cx) {
         self.active = 0;
         self.round.clear();
     }
-    fn refresh(&self, cfg: &mut Config) {
-        cfg.quanta.0.clear();
-        cfg.quanta.0.extend(self.configs.iter().filter_map(|c| c.quantum));
-    }
     fn stats(&self) -> NoStats {
         NoStats {}
     }
+}
+
+impl Classes for Ets {
     fn classes(&self) -> &[Class] {
         &self.bands
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.bands
     }
-    fn user_classes(&self) -> Option<&dyn UserClasses> {
-        Some(self)
-    }
-    fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
-        Some(self)
+    #[inline]
+    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.bands.get(self.band(m, class))
     }
 }
 
@@ -366,6 +361,10 @@ impl Classful for Ets {
     type Class = ClassConfig;
     const CLASS_REFUSED_BY: RefusedBy = |err, _| (err.kind == ErrorKind::OutOfRange).then_some(Refuser::Tool);
 
+    fn refresh(&self, cfg: &mut Config) {
+        cfg.quanta.0.clear();
+        cfg.quanta.0.extend(self.configs.iter().filter_map(|c| c.quantum));
+    }
     fn resolve_class(
         &self,
         class: Object,

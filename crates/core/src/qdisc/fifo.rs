@@ -10,8 +10,7 @@
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::units::{Bytes, Packets};
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::sched::answer::{Next, Verdict};
@@ -111,14 +110,14 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
-        self.queue.front(pool)
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
+        self.queue.first(pool)
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.queue.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.queue.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.queue.waiting(pool).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, _wire_len: u32) -> bool {
@@ -171,14 +170,14 @@ impl Discipline for Bfifo {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
-        self.queue.front(pool)
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
+        self.queue.first(pool)
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.queue.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.queue.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.queue.waiting(pool).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, wire_len: u32) -> bool {

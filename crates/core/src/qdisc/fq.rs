@@ -32,7 +32,7 @@ use crate::base::time::{Instant, Nanos};
 use crate::base::wheel::PackedWheel;
 use crate::law::pace;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
 use crate::packet::route::Asked;
 use crate::sched::answer::{Next, Verdict};
@@ -239,9 +239,9 @@ impl Discipline for Fq {
         }
         (self.packets, self.busy, self.active) = (0, 0, 0);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.fast.metas(pool).for_each(&mut *f);
-        self.flows.iter().flat_map(|flow| flow.packets.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.fast.waiting(pool).for_each(&mut *f);
+        self.flows.iter().flat_map(|flow| flow.packets.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         self.flows.fill_with(Flow::default);

@@ -24,13 +24,14 @@ use crate::base::tally::Tally;
 use crate::base::units::{Bytes, Packets};
 use crate::law::codel::{CodelParams, CodelState, Ticks};
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::{Asked, Found, Said};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{FlowShown, Flows};
 use crate::sched::cx::Cx;
-use crate::sched::discipline::{Discipline, Filtered, FlowShown};
+use crate::sched::discipline::{Discipline, Filtered};
 use crate::sched::node::band_share;
 use crate::sched::spec::{Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
@@ -228,11 +229,6 @@ impl Discipline for FqCodel {
         let fits = self.packets + self.held < self.limit && self.memory + memory_of(m) <= self.memory_limit;
         if fits { Verdict::Accept } else { Verdict::Full }
     }
-    /// Filters decide of every packet: what they name no flow for is dropped.
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
-        let flow = class.filter(|c| (1..=self.flows.len() as u32).contains(&u32::from(c.minor())));
-        Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
-    }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let m = cx.meta(&p);
         let (wire_len, memory) = (m.wire_len, memory_of(m));
@@ -291,8 +287,8 @@ impl Discipline for FqCodel {
         self.backlogs.fill(0);
         (self.packets, self.bytes, self.memory) = (0, 0, 0);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.flows.iter().flat_map(|flow| flow.packets.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.flows.iter().flat_map(|flow| flow.packets.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         self.flows.fill_with(Flow::default);
@@ -301,6 +297,20 @@ impl Discipline for FqCodel {
     fn transparent(&self, wire_len: u32) -> bool {
         self.new.head == NIL && self.old.head == NIL && u64::from(wire_len) + SLOT_BYTES <= self.memory_limit
     }
+    fn stats(&self) -> Stats {
+        Stats {
+            memory_used: self.memory,
+            new_flows_len: self.new.len,
+            old_flows_len: self.old.len,
+            ..self.stats
+        }
+    }
+    fn as_flows(&self) -> Option<&dyn Flows> {
+        Some(self)
+    }
+}
+
+impl Flows for FqCodel {
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         let flows = (1..).zip(self.flows.iter().zip(&self.backlogs));
         for (minor, (flow, bytes)) in flows.filter(|(_, (flow, _))| flow.listed || !flow.packets.is_empty()) {
@@ -319,13 +329,10 @@ impl Discipline for FqCodel {
             f(FlowShown { minor, backlog: Tally { packets, bytes: *bytes }, values: &values });
         }
     }
-    fn stats(&self) -> Stats {
-        Stats {
-            memory_used: self.memory,
-            new_flows_len: self.new.len,
-            old_flows_len: self.old.len,
-            ..self.stats
-        }
+    /// Filters decide of every packet: what they name no flow for is dropped.
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        let flow = class.filter(|c| (1..=self.flows.len() as u32).contains(&u32::from(c.minor())));
+        Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
     }
 }
 

@@ -24,12 +24,13 @@ use crate::law::borrow::{Borrow, CLASSES_MAX, LEVELS, PRIOS, Shape, Shown};
 use crate::law::bucket::{Sizing, ticks};
 use crate::law::lease::Lease;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, WakeReason};
 use crate::packet::route::{Asked, Found, Said};
 use crate::qdisc::leaf::vacant;
 use crate::sched::answer::{Next, Verdict};
-use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
+use crate::sched::capability::{Capability, Classes, MadeClasses, Shares};
+use crate::sched::classful::{ClassAt, ClassShown, Classful};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
@@ -164,7 +165,9 @@ impl Discipline for Htb {
     const SHAPE: ClassShape = ClassShape::Made;
     const STYLE: Style = Style { counters_in_options: true, ..Style::PLAIN };
     const FILTERS: Filtered = Filtered::Classes;
-    const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
+    const MADE: Option<MadeClasses<Self>> = Some(MadeClasses::of());
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    const SHARES: Option<Capability<Self, dyn Shares>> = crate::capability!();
     type Config = Config;
     type Rules = ();
     type Stats = Stats;
@@ -204,21 +207,6 @@ impl Discipline for Htb {
             None if self.direct.packets() < self.direct_qlen => Verdict::Accept,
             None => Verdict::Full,
         }
-    }
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
-        let Some(class) = class.filter(|c| c.major() == own.major()) else {
-            return Found::Said(Said::Nothing);
-        };
-        match class.minor() {
-            // The qdisc itself: unshaped.
-            0 => Found::Said(Said::Class(class)),
-            minor if self.law.leaf_slot(minor).is_some() => Found::Said(Said::Class(class)),
-            minor if self.law.slot(minor).is_some() => Found::Inner(class),
-            _ => Found::Said(Said::Nothing),
-        }
-    }
-    fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.classes.get(self.leaf(class)?)
     }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
@@ -272,8 +260,8 @@ impl Discipline for Htb {
         // Whoever drains takes out what waits in the classes next.
         self.law.rest();
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.direct.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.direct.waiting(pool).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         self.law.reset();
@@ -281,12 +269,9 @@ impl Discipline for Htb {
     fn stats(&self) -> Stats {
         Stats { direct_packets_stat: self.direct_packets }
     }
-    fn classes(&self) -> &[Class] {
-        &self.classes
-    }
-    fn classes_mut(&mut self) -> &mut [Class] {
-        &mut self.classes
-    }
+}
+
+impl Shares for Htb {
     fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
         for (minor, slot) in self.law.iter() {
             if let (Some((name, rate, burst)), Some(lease)) =
@@ -301,11 +286,29 @@ impl Discipline for Htb {
             self.law.share(slot, Some(lease));
         }
     }
-    fn user_classes(&self) -> Option<&dyn UserClasses> {
-        Some(self)
+}
+
+impl Classes for Htb {
+    fn classes(&self) -> &[Class] {
+        &self.classes
     }
-    fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
-        Some(self)
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut self.classes
+    }
+    fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.classes.get(self.leaf(class)?)
+    }
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        let Some(class) = class.filter(|c| c.major() == own.major()) else {
+            return Found::Said(Said::Nothing);
+        };
+        match class.minor() {
+            // The qdisc itself: unshaped.
+            0 => Found::Said(Said::Class(class)),
+            minor if self.law.leaf_slot(minor).is_some() => Found::Said(Said::Class(class)),
+            minor if self.law.slot(minor).is_some() => Found::Inner(class),
+            _ => Found::Said(Said::Nothing),
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::multiq::several_queues;
 use crate::qdisc::pfifo_fast;
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::Node;
@@ -56,6 +57,7 @@ impl Discipline for Mq {
     const CHANGE: ChangeRule = ChangeRule::Merge;
     const TAKES_CLASS: bool = false;
     const ROOT_ONLY: bool = true;
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -70,7 +72,6 @@ impl Discipline for Mq {
         self.0.change(env, default_child, cx);
     }
     by_queue::hand_on!();
-    fn default_child(_cfg: &Config, env: &Env) -> Option<Node> {
-        Some(default_child(env))
-    }
 }
+
+by_queue::classes!(Mq, default_child);

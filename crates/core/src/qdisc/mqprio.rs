@@ -23,10 +23,10 @@ use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::mq::default_child;
 use crate::qdisc::multiq::several_queues;
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::sched::erased::Qdisc;
-use crate::sched::node::Node;
 use crate::sched::schedule::{ClassConfig, LineConfig, Service};
 use crate::sched::spec::{ClassShape, Flags};
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
@@ -266,6 +266,7 @@ impl Discipline for Mqprio {
     const SHAPE: ClassShape = ClassShape::ByQueue;
     const TAKES_CLASS: bool = false;
     const ROOT_ONLY: bool = true;
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -294,10 +295,9 @@ impl Discipline for Mqprio {
         self.0.change(env, default_child, cx);
     }
     by_queue::hand_on!();
-    fn default_child(_cfg: &Config, env: &Env) -> Option<Node> {
-        Some(default_child(env))
-    }
 }
+
+by_queue::classes!(Mqprio, default_child);
 
 /// Reads words while `one` takes them, at most as many as there are traffic classes; `None` if not even the first.
 fn several<T>(

@@ -10,6 +10,7 @@ use crate::base::env::Env;
 use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::spec::{ClassShape, Flags, Style};
@@ -37,6 +38,7 @@ impl Discipline for Multiq {
     const CHANGE: ChangeRule = ChangeRule::Replace;
     /// The queue alone says which class.
     const TAKES_CLASS: bool = false;
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -52,6 +54,8 @@ impl Discipline for Multiq {
     }
     by_queue::hand_on!();
 }
+
+by_queue::classes!(Multiq, leaf::default_child);
 
 /// Refuses a device with one transmit queue.
 pub(crate) fn several_queues(kind: &'static str, env: &Env) -> Result<(), ConfigError> {

@@ -19,14 +19,14 @@ use crate::base::rng::Rng;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::Rate;
 use crate::law::impair::{CellRate, Correlated, Dice, Distribution, LossModel, MarkovState};
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
 use crate::packet::route::Asked;
 use crate::packet::timeline::Timeline;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::Class;
@@ -238,6 +238,7 @@ impl Discipline for Netem {
         (ErrorKind::Conflict, Some(_)) => Some(Refuser::Tool),
         _ => None,
     };
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -390,8 +391,8 @@ impl Discipline for Netem {
         self.ahead.drain(out, pool);
         self.delayed.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.ahead.metas(pool).chain(self.delayed.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.ahead.waiting(pool).chain(self.delayed.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         let Rules { jitters, loss, corrupt, duplicate, reorder, .. } = &mut self.rules;
@@ -407,6 +408,9 @@ impl Discipline for Netem {
     fn stats(&self) -> NoStats {
         NoStats {}
     }
+}
+
+impl Classes for Netem {
     fn classes(&self) -> &[Class] {
         &self.inner
     }

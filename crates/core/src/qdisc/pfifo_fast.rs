@@ -11,7 +11,7 @@
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
@@ -84,16 +84,16 @@ impl Discipline for PfifoFast {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.bands.iter_mut().find_map(|b| b.pop_front(&cx.pool)).map_or(Next::Empty, Next::Packet)
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
-        self.bands.iter().find_map(|b| b.front(pool))
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
+        self.bands.iter().find_map(|b| b.first(pool))
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         for band in &mut self.bands {
             band.drain(out, pool);
         }
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.bands.iter().flat_map(|b| b.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.bands.iter().flat_map(|b| b.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, _wire_len: u32) -> bool {

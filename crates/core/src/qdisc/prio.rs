@@ -16,13 +16,14 @@ use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
 use crate::qdisc::pfifo_fast::PRIOMAP;
 use crate::qdisc::turns::take_strictly;
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::{Class, Peek, band_share};
@@ -70,6 +71,7 @@ impl Discipline for Prio {
         (err.kind == ErrorKind::Conflict && err.key.as_deref() == Some("priomap") && seen)
             .then_some(Refuser::Tool)
     };
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -102,10 +104,6 @@ impl Discipline for Prio {
     }
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         self.bands[self.band(m, class)].node.admit(m)
-    }
-    #[inline]
-    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.bands.get(self.band(m, class))
     }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
@@ -141,18 +139,25 @@ impl Discipline for Prio {
         Some(earliest)
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, _cx: &mut Cx) {
         self.active = 0;
     }
     fn stats(&self) -> NoStats {
         NoStats {}
     }
+}
+
+impl Classes for Prio {
     fn classes(&self) -> &[Class] {
         &self.bands
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.bands
+    }
+    #[inline]
+    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.bands.get(self.band(m, class))
     }
 }
 

@@ -20,13 +20,13 @@ use crate::base::units::{Bytes, Rate};
 use crate::law::red::{
     IdleTable, RedAction, RedError, RedParams, RedState, probability_of_one, weight_for_burst,
 };
-use crate::packet::meta::Meta;
 use crate::packet::pool::Pkt;
-use crate::packet::pool::{List, Pool};
+use crate::packet::pool::{List, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::{Bfifo, ByteLimit};
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
@@ -122,6 +122,8 @@ pub struct Red {
     nodrop: bool,
     adaptive: bool,
     stats: Stats,
+    /// That of the FIFO that its class has until something is grafted.
+    limit: ByteLimit,
 }
 
 /// 32 bits of a size: the declared range.
@@ -181,6 +183,7 @@ impl Discipline for Red {
         (ErrorKind::OutOfRange, _) => Some(Refuser::Tool),
         _ => None,
     };
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
     type Rules = RedParams;
     type Stats = Stats;
@@ -219,13 +222,14 @@ impl Discipline for Red {
     }
     fn new(cfg: &Config, params: RedParams, env: &Env) -> Self {
         Self {
-            inner: [Class { minor: 1, node: child(cfg, env) }],
+            inner: [Class { minor: 1, node: Node::plain::<Bfifo>(ByteLimit { limit: cfg.limit }, env) }],
             law: RedState::new(&params, Instant::ZERO),
             params,
             ecn: cfg.ecn,
             harddrop: cfg.harddrop,
             nodrop: cfg.nodrop,
             adaptive: cfg.adaptive,
+            limit: ByteLimit { limit: cfg.limit },
             stats: Stats::default(),
         }
     }
@@ -235,6 +239,7 @@ impl Discipline for Red {
     }
     fn change(&mut self, cfg: &Config, params: RedParams, env: &Env, cx: &mut Cx) {
         self.params = params;
+        self.limit = ByteLimit { limit: cfg.limit };
         (self.ecn, self.harddrop, self.nodrop, self.adaptive) =
             (cfg.ecn, cfg.harddrop, cfg.nodrop, cfg.adaptive);
         let inner = &mut self.inner[0].node;
@@ -243,7 +248,7 @@ impl Discipline for Red {
             if !cx.swapping() {
                 inner.purge(cx);
             }
-            inner.change_plain::<Bfifo>(ByteLimit { limit: cfg.limit }, env, cx);
+            inner.change_plain::<Bfifo>(self.limit.clone(), env, cx);
         }
         self.reset(cx);
     }
@@ -286,7 +291,7 @@ impl Discipline for Red {
         Some(self.inner[0].node.peek(cx))
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, cx: &mut Cx) {
         self.law = RedState::new(&self.params, cx.now);
         if self.inner[0].node.is_empty() {
@@ -299,18 +304,16 @@ impl Discipline for Red {
     fn stats(&self) -> Stats {
         self.stats
     }
+}
+
+impl Classes for Red {
     fn classes(&self) -> &[Class] {
         &self.inner
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.inner
     }
-    fn default_child(cfg: &Config, env: &Env) -> Option<Node> {
-        Some(child(cfg, env))
+    fn default_child(&self, env: &Env) -> Option<Node> {
+        Some(Node::plain::<Bfifo>(self.limit.clone(), env))
     }
-}
-
-/// What its class has until something is grafted: as many bytes as its limit says.
-fn child(cfg: &Config, env: &Env) -> Node {
-    Node::plain::<Bfifo>(ByteLimit { limit: cfg.limit }, env)
 }

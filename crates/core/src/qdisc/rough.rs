@@ -27,8 +27,7 @@ use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::units::{Bytes, Packets};
 use crate::law::budget::Budget;
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::sched::answer::{Next, Verdict};
@@ -265,16 +264,16 @@ impl Discipline for Rough {
         self.review();
         Next::Packet(p)
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
-        if self.control_goes() { self.prio.front(pool) } else { self.normal.front(pool) }
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
+        if self.control_goes() { self.prio.first(pool) } else { self.normal.first(pool) }
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.prio.drain(out, pool);
         self.normal.drain(out, pool);
         self.review();
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.prio.metas(pool).chain(self.normal.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.prio.waiting(pool).chain(self.normal.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         self.review();

@@ -15,13 +15,14 @@ use crate::base::handle::ClassId;
 use crate::base::tally::Tally;
 use crate::base::units::Packets;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{Deque, List, Pkt, Pool};
+use crate::packet::pool::{Deque, List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{FlowShown, Flows};
 use crate::sched::cx::Cx;
-use crate::sched::discipline::{Discipline, FlowShown};
+use crate::sched::discipline::Discipline;
 use crate::sched::spec::{Flags, Style};
 use crate::text::error::ConfigError;
 use crate::text::value::{Refusal, Show, Unit, Value, Words};
@@ -147,21 +148,27 @@ impl Discipline for Skbprio {
         }
         (self.active, self.packets) = (0, 0);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.levels.iter().rev().flat_map(|l| l.packets.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.levels.iter().rev().flat_map(|l| l.packets.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, _wire_len: u32) -> bool {
         self.limit > 0
     }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+    fn as_flows(&self) -> Option<&dyn Flows> {
+        Some(self)
+    }
+}
+
+impl Flows for Skbprio {
     fn flows(&self, _pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         for (minor, level) in (1..).zip(&self.levels) {
             let drops = i64::from(level.drops);
             f(FlowShown { minor, backlog: level.queued, values: &[("drops", drops), ("overlimits", drops)] });
         }
-    }
-    fn stats(&self) -> NoStats {
-        NoStats {}
     }
 }
 

@@ -21,12 +21,12 @@ use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Rate, RateMul};
 use crate::law::bucket::{Sizing, cost, to_i64};
 use crate::law::lease::Lease;
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, WakeReason};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{Capability, Classes, Shares};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
@@ -86,6 +86,8 @@ pub struct Tbf {
     /// Rate and peak rate (0 without one) as given, for a change that keeps the tokens.
     rates: (Rate, Rate),
     shared: Option<Sharing>,
+    /// That of the FIFO that its class has until something is grafted.
+    limit: ByteLimit,
 }
 
 /// In place of a bucket of its own for `rate`: a part in one.
@@ -157,6 +159,8 @@ impl Discipline for Tbf {
         (ErrorKind::OutOfRange, _) | (ErrorKind::Conflict, None) => Some(Refuser::Tool),
         _ => None,
     };
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    const SHARES: Option<Capability<Self, dyn Shares>> = crate::capability!();
     type Config = Config;
     type Rules = ();
     type Stats = NoStats;
@@ -200,7 +204,7 @@ impl Discipline for Tbf {
     }
     fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let mut tbf = Self {
-            inner: [Class { minor: 1, node: child(cfg, env) }],
+            inner: [Class { minor: 1, node: Node::plain::<Bfifo>(limit_of(cfg), env) }],
             charge: Charge::of(cfg),
             depth: 0,
             peak_depth: 0,
@@ -210,6 +214,7 @@ impl Discipline for Tbf {
             max_size: 0,
             rates: rates(cfg),
             shared: Sharing::of(cfg),
+            limit: limit_of(cfg),
         };
         tbf.configure(cfg);
         tbf
@@ -219,6 +224,7 @@ impl Discipline for Tbf {
         let rates = core::mem::replace(&mut self.rates, rates(cfg));
         self.shared = Sharing::change(self.shared.take(), cfg);
         self.configure(cfg);
+        self.limit = limit_of(cfg);
         if let Some((tokens, peak_tokens)) = kept {
             // The bytes that could have left, not the time that they would have taken.
             self.tokens = at_rate(tokens, rates.0, self.rates.0).min(self.depth);
@@ -230,7 +236,7 @@ impl Discipline for Tbf {
         self.filled = cx.now;
         let inner = &mut self.inner[0].node;
         if inner.handle().is_none() {
-            inner.change_plain::<Bfifo>(limit_of(cfg), env, cx);
+            inner.change_plain::<Bfifo>(self.limit.clone(), env, cx);
         }
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
@@ -286,7 +292,7 @@ impl Discipline for Tbf {
         self.inner[0].node.dequeue(cx)
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, cx: &mut Cx) {
         if let Some(shared) = &mut self.shared {
             shared.lease.restart();
@@ -298,12 +304,9 @@ impl Discipline for Tbf {
     fn stats(&self) -> NoStats {
         NoStats {}
     }
-    fn classes(&self) -> &[Class] {
-        &self.inner
-    }
-    fn classes_mut(&mut self) -> &mut [Class] {
-        &mut self.inner
-    }
+}
+
+impl Shares for Tbf {
     fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
         if let Some(Sharing { name, rate, burst, lease }) = &self.shared {
             f(Share { minor: 0, name, rate: *rate, burst: *burst, lease });
@@ -314,14 +317,18 @@ impl Discipline for Tbf {
             shared.lease = lease;
         }
     }
-    fn default_child(cfg: &Config, env: &Env) -> Option<Node> {
-        Some(child(cfg, env))
-    }
 }
 
-/// What its class has until something is grafted: as many bytes as its limit says.
-fn child(cfg: &Config, env: &Env) -> Node {
-    Node::plain::<Bfifo>(limit_of(cfg), env)
+impl Classes for Tbf {
+    fn classes(&self) -> &[Class] {
+        &self.inner
+    }
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut self.inner
+    }
+    fn default_child(&self, env: &Env) -> Option<Node> {
+        Some(Node::plain::<Bfifo>(self.limit.clone(), env))
+    }
 }
 
 /// The limit that the FIFO in it has.

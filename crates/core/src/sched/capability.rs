@@ -16,7 +16,6 @@ use crate::sched::share::Share;
 use crate::text::stats::Counter;
 
 /// A capability `T` of the kind `D`: how its qdiscs show it, to read and to change.
-#[derive(Debug)]
 pub struct Capability<D, T: ?Sized> {
     /// To read.
     pub of: fn(&D) -> &T,
@@ -62,7 +61,6 @@ pub fn found_by_minor(class: Option<ClassId>, own: Handle) -> Found {
 
 /// What is declared of classes that commands make or change: `const MADE: Option<MadeClasses<Self>> =
 /// Some(MadeClasses::of());`
-#[derive(Debug)]
 pub struct MadeClasses<D: Discipline> {
     /// Their parameters and counters.
     pub spec: &'static ClassSpec,

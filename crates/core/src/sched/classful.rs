@@ -129,7 +129,7 @@ impl<'a> ClassShown<'a> {
 }
 
 /// What the author of a kind writes whose classes commands make, or only change. Beside it, the kind names its
-/// declarations in `Discipline::CLASSES` and answers `Discipline::user_classes` with itself.
+/// declarations in `Discipline::MADE`.
 pub trait Classful: Discipline {
     /// The parameters of a class, from `params!`.
     type Class: Params;
@@ -155,6 +155,8 @@ pub trait Classful: Discipline {
         old: Option<&Self::Class>,
         env: &Env,
     ) -> Result<(), ConfigError>;
+    /// Brings the parameters of the qdisc up to date, where commands to its classes change them.
+    fn refresh(&self, _cfg: &mut Self::Config) {}
     /// Makes a class, of which there is none of this number. What a class above it held is dropped.
     fn add_class(&mut self, at: ClassAt, cfg: Self::Class, env: &Env, cx: &mut Cx);
     /// Gives a class that is there new parameters.
@@ -177,7 +179,7 @@ pub trait Classful: Discipline {
 
 /// The classes of a qdisc of any kind. Implemented once, for every `Classful`.
 pub trait UserClasses {
-    /// See `Discipline::CLASSES`.
+    /// See `Discipline::MADE`.
     fn class_spec(&self) -> &'static ClassSpec;
     /// Whether there is such a class.
     fn has(&self, minor: u16) -> bool;

@@ -10,13 +10,14 @@ use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Instant;
 use crate::law::lease::Lease;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::{Asked, Found};
 use crate::sched::answer::{Next, Verdict, Within};
+use crate::sched::capability::{FlowShown, found_by_minor};
 use crate::sched::classful::UserClasses;
 use crate::sched::cx::Cx;
-use crate::sched::discipline::{ChangeRule, Discipline, FlowShown};
+use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Account, Class, Node, Peek};
 use crate::sched::share::Share;
 use crate::sched::spec::Spec;
@@ -48,7 +49,7 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     /// As `dequeue`, if `head` can tell the next packet and it has at most so many wire bytes. Then nothing is dropped.
     fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within;
     /// See `Discipline`.
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>>;
     /// See `Discipline`.
     fn peek(&mut self, cx: &mut Cx) -> Option<Peek>;
     /// See `Discipline`.
@@ -56,7 +57,7 @@ pub trait Qdisc: Any + Debug + Send + Sync {
     /// See `Discipline`.
     fn drain(&mut self, out: &mut List, pool: &mut Pool);
     /// See `Discipline`.
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta));
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>));
     /// Drops every packet, here and below, and forgets everything but parameters and counters.
     fn purge(&mut self, cx: &mut Cx);
     /// See `Discipline`.
@@ -178,6 +179,26 @@ impl<D: Discipline> Resolved for Parameters<D> {
     }
 }
 
+fn refresh<D: Discipline>(inner: &D, cfg: &mut D::Config) {
+    if let Some(made) = &D::MADE {
+        (made.refresh)(inner, cfg);
+    }
+}
+
+fn classes<D: Discipline>(inner: &D) -> &[Class] {
+    match &D::CLASSES {
+        Some(classes) => (classes.of)(inner).classes(),
+        None => &[],
+    }
+}
+
+fn classes_mut<D: Discipline>(inner: &mut D) -> &mut [Class] {
+    match &D::CLASSES {
+        Some(classes) => (classes.of_mut)(inner).classes_mut(),
+        None => &mut [],
+    }
+}
+
 fn copies<D: Discipline>(cfg: &D::Config) -> bool {
     let Some(key) = D::COPIES else { return false };
     let mut set = false;
@@ -228,10 +249,14 @@ impl<D: Discipline> Qdisc for Erased<D> {
         self.inner.admit(m, class)
     }
     fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
-        self.inner.found(class, own)
+        match (&D::CLASSES, self.inner.as_flows()) {
+            (Some(classes), _) => (classes.of)(&self.inner).found(class, own),
+            (None, Some(flows)) => flows.found(class, own),
+            (None, None) => found_by_minor(class, own),
+        }
     }
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.inner.select(m, class)
+        (D::CLASSES.as_ref()?.of)(&self.inner).select(m, class)
     }
     #[inline]
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {
@@ -264,7 +289,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     #[inline]
     fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within {
-        match self.inner.head(&cx.pool).map(|m| m.wire_len) {
+        match self.inner.head(&cx.pool).map(|w| w.meta.wire_len) {
             Some(wire_len) if u64::from(wire_len) > most => Within::Larger(wire_len),
             Some(_) => match self.dequeue(account, cx) {
                 None => Within::Unknown,
@@ -273,7 +298,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
             None => Within::Unknown,
         }
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         self.inner.head(pool)
     }
     fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
@@ -285,7 +310,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.inner.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.inner.queued(pool, f);
     }
     fn purge(&mut self, cx: &mut Cx) {
@@ -294,7 +319,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
         while let Some(p) = own.pop_front(&cx.pool) {
             cx.drop(p, DropReason::Purged);
         }
-        for class in self.inner.classes_mut() {
+        for class in classes_mut(&mut self.inner) {
             class.node.purge(cx);
         }
         self.inner.reset(cx);
@@ -306,7 +331,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
         copies::<D>(&self.cfg)
     }
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
-        self.inner.refresh(&mut self.cfg);
+        refresh(&self.inner, &mut self.cfg);
         let mut cfg = match D::CHANGE {
             ChangeRule::Merge => self.cfg.clone(),
             ChangeRule::Replace => D::Config::defaults(env),
@@ -324,40 +349,54 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     fn options(&self, f: &mut dyn FnMut(Shown<'_>)) {
         let mut cfg = self.cfg.clone();
-        self.inner.refresh(&mut cfg);
+        refresh(&self.inner, &mut cfg);
         cfg.visit(f);
     }
     fn counters(&self, f: &mut dyn FnMut(&'static Counter, u64)) {
         self.inner.stats().visit(f);
     }
     fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {
-        self.inner.parts(f);
+        if let Some(flows) = self.inner.as_flows() {
+            flows.parts(f);
+        }
     }
     fn wants_detail(&self) -> bool {
         D::WANTS_DETAIL
     }
     fn classes(&self) -> &[Class] {
-        self.inner.classes()
+        classes(&self.inner)
     }
     fn classes_mut(&mut self) -> &mut [Class] {
-        self.inner.classes_mut()
+        classes_mut(&mut self.inner)
     }
     fn user_classes(&self) -> Option<&dyn UserClasses> {
-        self.inner.user_classes()
+        match &D::MADE {
+            Some(made) => Some((made.classes.of)(&self.inner)),
+            None => None,
+        }
     }
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
-        self.inner.user_classes_mut()
+        match &D::MADE {
+            Some(made) => Some((made.classes.of_mut)(&mut self.inner)),
+            None => None,
+        }
     }
     fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
-        self.inner.shares(f);
+        if let Some(shares) = &D::SHARES {
+            (shares.of)(&self.inner).shares(f);
+        }
     }
     fn share(&mut self, minor: u16, lease: Lease) {
-        self.inner.share(minor, lease);
+        if let Some(shares) = &D::SHARES {
+            (shares.of_mut)(&mut self.inner).share(minor, lease);
+        }
     }
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
-        self.inner.flows(pool, f);
+        if let Some(flows) = self.inner.as_flows() {
+            flows.flows(pool, f);
+        }
     }
     fn default_child(&self, env: &Env) -> Option<Node> {
-        D::default_child(&self.cfg, env)
+        (D::CLASSES.as_ref()?.of)(&self.inner).default_child(env)
     }
 }

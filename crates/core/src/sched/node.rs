@@ -12,7 +12,7 @@ use crate::base::handle::{ClassId, Handle};
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, Reasons, WakeReason};
 use crate::packet::route::{Asked, Said};
 use crate::sched::answer::{Next, Verdict, Within};
@@ -434,7 +434,7 @@ impl Node {
     #[inline]
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
         if self.account.special == 0
-            && let Some(m) = self.qdisc.head(&cx.pool)
+            && let Some(Waiting { meta: m, .. }) = self.qdisc.head(&cx.pool)
         {
             return Peek::Ready { wire_len: m.wire_len, segs: m.segs };
         }
@@ -452,7 +452,7 @@ impl Node {
                 return answer;
             }
         }
-        self.look(cx, |_, m| m.wire_len)
+        self.look(cx, |_, w| w.meta.wire_len)
     }
 
     /// As `peek`, with a size table: those above see the packet's wire bytes.
@@ -463,11 +463,12 @@ impl Node {
     }
 
     #[inline(always)]
-    fn look(&mut self, cx: &mut Cx, wire_len: impl Fn(&Pool, &Meta) -> u32) -> Peek {
-        let ready = |m: &Meta, pool: &Pool| Peek::Ready { wire_len: wire_len(pool, m), segs: m.segs };
+    fn look(&mut self, cx: &mut Cx, wire_len: impl Fn(&Pool, Waiting<'_>) -> u32) -> Peek {
+        let ready =
+            |w: Waiting<'_>, pool: &Pool| Peek::Ready { wire_len: wire_len(pool, w), segs: w.meta.segs };
         if self.held.is_empty() {
-            if let Some(m) = self.head(&cx.pool) {
-                return ready(m, &cx.pool);
+            if let Some(w) = self.head(&cx.pool) {
+                return ready(w, &cx.pool);
             }
             match self.ask(cx) {
                 Some(p) => self.hold(p, cx),
@@ -477,8 +478,8 @@ impl Node {
                 },
             }
         }
-        match self.held(&cx.pool) {
-            Some(m) => ready(m, &cx.pool),
+        match self.held.first(&cx.pool) {
+            Some(w) => ready(w, &cx.pool),
             None => Peek::Empty,
         }
     }
@@ -555,8 +556,8 @@ impl Node {
     }
 
     /// Shows every packet that waits in this node itself, the held one first; `wire_len` is what it is charged here.
-    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.held.metas(pool).for_each(&mut *f);
+    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.held.waiting(pool).for_each(&mut *f);
         self.band_queued(pool, f);
         self.qdisc.queued(pool, f);
     }

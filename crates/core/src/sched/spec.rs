@@ -171,7 +171,10 @@ impl Spec {
             style: D::STYLE,
             refused_by: D::REFUSED_BY,
             filters: D::FILTERS,
-            classes: D::CLASSES,
+            classes: match D::MADE {
+                Some(made) => Some(made.spec),
+                None => None,
+            },
             control_first: D::CONTROL_FIRST,
             parts: D::PARTS,
             read: |words, env| {

@@ -19,7 +19,7 @@ use txweir_core::classify::{
     filter::{Basic, Filters, Flow, Flower, Goal, Matchall, Named, Rule, Verdict as FilterVerdict, What},
 };
 use txweir_core::packet::headers::Headers;
-use txweir_core::packet::pool::{List, Pkt, Pool, Queue};
+use txweir_core::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use txweir_core::packet::route::Asked;
 use txweir_core::path::device::{Completed, DeviceError};
 use txweir_core::qdisc::fifo::NoStats;
@@ -344,8 +344,8 @@ impl Discipline for Allocates {
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.0.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.0.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.0.waiting(pool).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn stats(&self) -> NoStats {

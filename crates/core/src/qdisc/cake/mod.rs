@@ -38,12 +38,13 @@ use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::base::units::Rate;
 use crate::packet::meta::{Ecn, Meta};
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
 use crate::packet::route::{Asked, Found, Said};
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{FlowShown, Flows};
 use crate::sched::cx::Cx;
-use crate::sched::discipline::{Discipline, Filtered, FlowShown};
+use crate::sched::discipline::{Discipline, Filtered};
 use crate::sched::spec::{Flags, Limit, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::stats::{Counter, Counters};
@@ -188,10 +189,6 @@ impl Discipline for Cake {
             Verdict::Full
         }
     }
-    /// The major number of the class is a host, the minor a flow.
-    fn found(&self, class: Option<ClassId>, _own: Handle) -> Found {
-        Found::Said(class.map_or(Said::Nothing, Said::Class))
-    }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let now = cx.now;
         self.seen = now;
@@ -254,8 +251,8 @@ impl Discipline for Cake {
             self.drain_tin(tin, out, pool);
         }
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.tins.iter().flat_map(|t| &t.flows.flows).flat_map(|flow| flow.packets.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.tins.iter().flat_map(|t| &t.flows.flows).flat_map(|flow| flow.packets.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         for tin in &mut self.tins {
@@ -270,6 +267,24 @@ impl Discipline for Cake {
         self.current = 0;
         self.set_rate();
     }
+    fn stats(&self) -> Stats {
+        Stats {
+            memory_used: self.memory_max,
+            memory_limit: self.memory_limit,
+            capacity_estimate: self.estimate.peak().0,
+            min_network_size: self.sizes.net.0,
+            max_network_size: self.sizes.net.1,
+            min_adj_size: self.sizes.charged.0,
+            max_adj_size: self.sizes.charged.1,
+            avg_hdr_offset: self.sizes.mean_offset(),
+        }
+    }
+    fn as_flows(&self) -> Option<&dyn Flows> {
+        Some(self)
+    }
+}
+
+impl Flows for Cake {
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         for (i, tin) in (0u32..).zip(self.plan.order) {
             let flows = &self.tins[usize::from(*tin)].flows.flows;
@@ -291,17 +306,9 @@ impl Discipline for Cake {
             }
         }
     }
-    fn stats(&self) -> Stats {
-        Stats {
-            memory_used: self.memory_max,
-            memory_limit: self.memory_limit,
-            capacity_estimate: self.estimate.peak().0,
-            min_network_size: self.sizes.net.0,
-            max_network_size: self.sizes.net.1,
-            min_adj_size: self.sizes.charged.0,
-            max_adj_size: self.sizes.charged.1,
-            avg_hdr_offset: self.sizes.mean_offset(),
-        }
+    /// The major number of the class is a host, the minor a flow.
+    fn found(&self, class: Option<ClassId>, _own: Handle) -> Found {
+        Found::Said(class.map_or(Said::Nothing, Said::Class))
     }
     fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {
         for (name, tin) in self.plan.names.iter().zip(self.plan.order) {

@@ -17,7 +17,7 @@ use crate::base::chance::Percent;
 use crate::base::time::Instant;
 use crate::law::budget::Budget;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{Pkt, Pool, Queue};
+use crate::packet::pool::{Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::{Before, Cx};
@@ -173,9 +173,9 @@ impl Node {
         }
     }
     /// As `Qdisc::head`, of the band or of the qdisc.
-    pub(super) fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+    pub(super) fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         match &self.account.rest.band {
-            Some(band) if band.goes_first() => band.queue.front(pool),
+            Some(band) if band.goes_first() => band.queue.first(pool),
             // Which of the two goes first shows when the qdisc is asked.
             Some(band) if !band.queue.is_empty() => None,
             _ => self.qdisc.head(pool),
@@ -204,9 +204,9 @@ impl Node {
         self.account.rest.band.as_mut().map(|band| &mut band.queue)
     }
     /// Shows every packet of the band.
-    pub(super) fn band_queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+    pub(super) fn band_queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         if let Some(band) = &self.account.rest.band {
-            band.queue.metas(pool).for_each(f);
+            band.queue.waiting(pool).for_each(f);
         }
     }
     /// The band is like new.
