@@ -136,8 +136,11 @@ fn defaults(spec: &Spec) -> (Vec<Told>, Vec<Told>) {
 
 /// Returns the abilities of a kind beside queueing, in words.
 fn flags(spec: &Spec) -> Vec<&'static str> {
-    let all =
-        [(spec.flags.classful, "classful"), (spec.flags.shapes, "shapes"), (spec.flags.reorders, "reorders")];
+    let all = [
+        (spec.shape.is_classful(), "classful"),
+        (spec.flags.shapes, "shapes"),
+        (spec.flags.reorders, "reorders"),
+    ];
     all.into_iter().filter_map(|(on, word)| on.then_some(word)).collect()
 }
 

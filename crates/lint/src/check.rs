@@ -17,6 +17,7 @@
 mod apply;
 mod facts;
 mod filters;
+mod kinds;
 mod matching;
 mod model;
 mod queues;
@@ -134,36 +135,13 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
     Report { diagnostics, facts }
 }
 
-/// What the engine has and Linux has not: kinds, and keys of kinds that it has too.
-const OWN: [(&str, &str, &[&str]); 7] = [
-    ("qdisc", "rough", &[]),
-    ("classifier", "tcpctl", &[]),
-    ("qdisc", "fq", &["tcpctl"]),
-    ("qdisc", "fq_codel", &["tcpctl"]),
-    ("qdisc", "prio", &["tcpctl"]),
-    ("qdisc", "tbf", &["shared"]),
-    ("class", "htb", &["shared"]),
-];
-
-/// Kinds without classes, below which nothing hangs.
-const LEAVES: [&str; 11] = [
-    "bfifo",
-    "cake",
-    "codel",
-    "dualpi2",
-    "fq",
-    "fq_codel",
-    "fq_pie",
-    "pfifo",
-    "pfifo_head_drop",
-    "pie",
-    "rough",
-];
+/// The classifier that the engine has and Linux has not.
+const OWN_CLASSIFIER: &str = "tcpctl";
 
 /// Whether classes or filters of other lines may hang on what a line would have made. Not on a leaf without a handle.
 fn may_make_classes(line: &Line) -> bool {
     let says = |word: &str| line.words.iter().any(|w| w.text == word);
-    let leaf = LEAVES.into_iter().any(says);
+    let leaf = line.words.iter().any(|w| kinds::is_leaf(&w.text));
     !(leaf && says("parent") && !says("handle"))
 }
 
@@ -220,15 +198,19 @@ impl Check<'_> {
             _ => return,
         };
         let Some(kind) = kind else { return };
-        let (at, message) = match OWN.iter().find(|(of, name, _)| *of == what && *name == kind.text) {
-            None => return,
-            Some((.., [])) => (kind, format!("{what} {} is txweir's own: Linux has none", kind.text)),
-            Some((.., keys)) => match options.iter().find(|word| keys.contains(&word.text.as_str())) {
-                None => return,
-                Some(word) => {
-                    (word, format!("{} of {} is txweir's own: Linux has none", word.text, kind.text))
-                }
-            },
+        let spec = kinds::spec_of(&kind.text);
+        let (linux, keys) = match what {
+            "qdisc" => (spec.is_none_or(|s| s.in_linux), spec.map_or(&[][..], |s| s.own)),
+            "class" => (true, spec.and_then(|s| s.classes).map_or(&[][..], |c| c.own)),
+            _ => (kind.text != OWN_CLASSIFIER, &[][..]),
+        };
+        let key = options.iter().find(|word| keys.contains(&word.text.as_str()));
+        let (at, message) = match (linux, key) {
+            (false, _) => (kind, format!("{what} {} is txweir's own: Linux has none", kind.text)),
+            (true, Some(word)) => {
+                (word, format!("{} of {} is txweir's own: Linux has none", word.text, kind.text))
+            }
+            (true, None) => return,
         };
         let d = self.error(code::NOT_IN_LINUX, &at.span, message).warning();
         self.say(d);
@@ -247,8 +229,7 @@ impl Check<'_> {
             _ => filter::KINDS.contains(&kind.text.as_str()),
         };
         let name = format!("{what} {}", kind.text);
-        let own = OWN.contains(&(what, kind.text.as_str(), &[]));
-        if known || own || self.notes.contains(&name) {
+        if known || self.notes.contains(&name) {
             return;
         }
         let object = if what == "qdisc" { language::Object::Qdisc } else { language::Object::Filter };

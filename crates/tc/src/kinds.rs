@@ -16,7 +16,12 @@ pub(crate) const BEFORE_KIND: [&str; 4] = ["dev", "root", "parent", "handle"];
 
 /// The entry of a kind that the engine has.
 pub(crate) fn spec_of(kind: &Word) -> Option<&'static Spec> {
-    KINDS.iter().copied().find(|s| s.kind == kind.text)
+    named(&kind.text)
+}
+
+/// The same, by its name.
+pub(crate) fn named(kind: &str) -> Option<&'static Spec> {
+    KINDS.iter().copied().find(|s| s.kind == kind)
 }
 
 /// Every kind, for "expected".

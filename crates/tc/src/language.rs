@@ -1,4 +1,4 @@
-//! What the words after a kind may be, for everything that tc knows and the engine has no kind for (yet): qdiscs, classes,
+//! What the words after a kind may be, for everything that tc knows and the engine has no kind for: qdiscs, classes,
 //! filters and actions of Linux. Checking a policy needs them; running one needs the engine.
 //!
 //! Each kind is a static table of keys; one walker reads words by any of them. Where a page of tc(8) leaves open what a
@@ -8,6 +8,7 @@ mod actions;
 mod cake;
 mod classes;
 mod ematch;
+mod engine;
 mod filters;
 mod qdiscs;
 mod settings;
@@ -43,18 +44,19 @@ pub enum Object {
     Action,
 }
 
-fn tables(object: Object) -> &'static [Grammar] {
-    match object {
-        Object::Qdisc => qdiscs::TABLE,
-        Object::Class => classes::TABLE,
-        Object::Filter => filters::TABLE,
-        Object::Action => actions::TABLE,
-    }
+fn grammars(object: Object) -> impl Iterator<Item = &'static Grammar> {
+    let (table, more): (_, &[Grammar]) = match object {
+        Object::Qdisc => (qdiscs::TABLE, &*cake::CAKE_MQ),
+        Object::Class => (classes::TABLE, &[]),
+        Object::Filter => (filters::TABLE, &[]),
+        Object::Action => (actions::TABLE, &[]),
+    };
+    table.iter().chain(more)
 }
 
 /// The kinds of an object that tc has and the engine has not; of filters and actions all that tc has.
 pub fn kinds(object: Object) -> impl Iterator<Item = &'static str> {
-    tables(object).iter().flat_map(|g| g.kinds.iter().copied())
+    grammars(object).flat_map(|g| g.kinds.iter().copied())
 }
 
 /// Whether it is one of [`kinds`].
@@ -83,13 +85,8 @@ fn walk(
     source: &Arc<Source>,
     words: &[Word],
 ) -> Result<(Vec<Setting>, Listed), Diagnostic> {
-    let engine = match object {
-        Object::Qdisc => qdiscs::ENGINE,
-        Object::Class => classes::ENGINE,
-        Object::Filter | Object::Action => &[],
-    };
-    let Some(grammar) = tables(object).iter().chain(engine).find(|g| g.kinds.contains(&kind)) else {
-        return Ok((Vec::new(), Vec::new()));
+    let Some(grammar) = grammars(object).find(|g| g.kinds.contains(&kind)) else {
+        return Ok((engine::settings(object, kind, words).unwrap_or_default(), Vec::new()));
     };
     let mut walk = Walk::new(source, called(object, kind), words);
     if object == Object::Action {

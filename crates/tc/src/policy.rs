@@ -256,7 +256,7 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
         return Ok(());
     };
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
-    match spec.build(&mut Words::new(&options), &Env::default()) {
+    match spec.read(&mut Words::new(&options), &Env::default()) {
         Ok(_) => Ok(()),
         // A part of the rate of a link that is not known yet, or what only some devices can.
         Err(e) if matches!(e.kind, ErrorKind::NoLinkRate | ErrorKind::Unsupported) => Ok(()),

@@ -38,7 +38,7 @@ impl<'a> From<&'a QdiscCommand> for Said<'a> {
             place: cmd.place.as_ref().map(|p| &p.span),
             span: &cmd.span,
             params: cmd.kind.as_ref().and_then(spec_of).map_or(&[], |spec| spec.params),
-            accepts: |spec, words| spec.build(words, &Env::default()).map(|_| ()),
+            accepts: |spec, words| spec.read(words, &Env::default()).map(|_| ()),
         }
     }
 }

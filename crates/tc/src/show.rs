@@ -1,7 +1,7 @@
 //! The qdiscs of a device as `tc qdisc show` prints them, in text and JSON, and as the commands that would make it.
 //!
-//! What is printed comes from the declarations of parameters and counters; the few things that tc prints
-//! otherwise than declared are in `STYLES` and in the modules of kinds.
+//! What is printed comes from the declarations of kinds, parameters and counters; the few things that tc prints otherwise are
+//! in the modules of kinds.
 
 mod cake;
 mod class;
@@ -19,14 +19,14 @@ mod tbf;
 
 use std::fmt::Write;
 
-use txweir_core::base::time::Nanos;
 use txweir_core::packet::pool::Pool;
 use txweir_core::path::port::Trees;
 use txweir_core::path::tree::Place;
 use txweir_core::sched::node::{Books, Node};
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::params::Shown;
-use txweir_core::text::value::{Json, PrioMap, Show, Value, exact_of, text_of};
+use txweir_core::text::stats::{Counter, Form as CounterForm};
+use txweir_core::text::value::{Json, PrioMap, Show, Unit, exact_of, text_of};
 use txweir_core::{Bytes, Handle, Rate, Reasons};
 use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
@@ -39,86 +39,6 @@ pub use made::commands;
 pub(crate) use made::copy;
 pub(crate) use number::rate_text;
 use number::{general, three_digits, time_text};
-
-/// How tc prints a kind where its declarations do not say it.
-struct Style {
-    kind: &'static str,
-    /// Its options end in a blank.
-    trailing: bool,
-    /// Counters that begin a line.
-    breaks: &'static [&'static str],
-    /// Counters that are left out while they are zero.
-    hidden: &'static [&'static str],
-    /// Counters that are microseconds.
-    times: &'static [&'static str],
-    /// Counters that are printed as a word alone, while they are not zero.
-    words: &'static [&'static str],
-    /// Counters that are parts of 2^64.
-    parts: &'static [&'static str],
-    /// Counters that are printed only with an option, and that option.
-    with: &'static [(&'static str, &'static str)],
-    /// Its counters are printed with its options.
-    early: bool,
-    /// Its counters end in a blank.
-    ends: bool,
-}
-
-const PLAIN: Style = Style {
-    kind: "",
-    trailing: false,
-    breaks: &[],
-    hidden: &[],
-    times: &[],
-    words: &[],
-    parts: &[],
-    with: &[],
-    early: false,
-    ends: false,
-};
-
-const STYLES: [Style; 15] = [
-    Style { kind: "cake", trailing: true, ..PLAIN },
-    Style {
-        kind: "codel",
-        trailing: true,
-        breaks: &["maxpacket"],
-        hidden: &["ce_mark"],
-        times: &["ldelay", "drop_next"],
-        words: &["dropping"],
-        ..PLAIN
-    },
-    Style { kind: "drr", trailing: true, ..PLAIN },
-    Style { kind: "dualpi2", trailing: true, ..PLAIN },
-    Style { kind: "ets", trailing: true, ..PLAIN },
-    Style {
-        kind: "fq_codel",
-        trailing: true,
-        breaks: &["new_flows_len"],
-        hidden: &["ce_mark", "memory_used", "drop_overmemory"],
-        ..PLAIN
-    },
-    Style { kind: "fq", trailing: true, ..PLAIN },
-    Style { kind: "htb", early: true, ..PLAIN },
-    Style { kind: "mq", trailing: true, ..PLAIN },
-    Style { kind: "multiq", trailing: true, ..PLAIN },
-    Style {
-        kind: "pie",
-        trailing: true,
-        breaks: &["pkts_in"],
-        times: &["delay"],
-        parts: &["prob"],
-        with: &[("avg_dq_rate", "dq_rate_estimator")],
-        ..PLAIN
-    },
-    Style { kind: "red", ends: true, ..PLAIN },
-    Style { kind: "sfq", early: true, ..PLAIN },
-    Style { kind: "skbprio", trailing: true, ..PLAIN },
-    Style { kind: "tbf", trailing: true, ..PLAIN },
-];
-
-fn style(kind: &str) -> &'static Style {
-    STYLES.iter().find(|s| s.kind == kind).unwrap_or(&PLAIN)
-}
 
 /// How to print: what tc's options ask for, and what it knows of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -315,7 +235,7 @@ fn write_text(
             write!(out, " {text}")?;
         }
     }
-    writeln!(out, "{}", if style(kind).trailing { " " } else { "" })?;
+    writeln!(out, "{}", if node.qdisc().spec().style.options_end_blank { " " } else { "" })?;
     if let Some(stab) = node.stab().filter(|_| form.details) {
         writeln!(out, " {} ", stab::text(stab))?;
     }
@@ -353,25 +273,23 @@ fn write_stats(out: &mut String, node: &Node, below: Below<'_, '_>, form: &Form)
         "cake" => return cake::write_stats(out, node.qdisc(), form),
         _ => {}
     }
-    let style = style(node.qdisc().spec().kind);
     let mut line = String::new();
-    own_counters(node.qdisc(), &mut |key, n| {
-        if style.breaks.contains(&key) {
+    own_counters(node.qdisc(), &mut |counter, n| {
+        if counter.print.line {
             line.push_str("\n ");
         } else if line.is_empty() {
             line.push(' ');
         }
         line.push(' ');
-        line.push_str(key);
-        if style.times.contains(&key) {
-            line.push_str(&format!(" {}", time_text(n)));
-        } else if style.parts.contains(&key) {
-            line.push_str(&format!(" {}", part(n)));
-        } else if !style.words.contains(&key) {
-            line.push_str(&format!(" {n}"));
+        line.push_str(counter.key);
+        match counter.print.form {
+            CounterForm::Number => line.push_str(&format!(" {n}")),
+            CounterForm::Micros => line.push_str(&format!(" {}", time_text(n))),
+            CounterForm::Part => line.push_str(&format!(" {}", part(n))),
+            CounterForm::Word => {}
         }
     });
-    let end = if style.ends { " " } else { "" };
+    let end = if node.qdisc().spec().style.counters_end_blank { " " } else { "" };
     if line.is_empty() { Ok(()) } else { writeln!(out, "{line}{end}") }
 }
 
@@ -443,13 +361,12 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
         "dualpi2" => return dualpi2::counters_json(o, qdisc),
         _ => {}
     }
-    let style = style(qdisc.spec().kind);
     let mut o = Some(o);
-    own_counters(qdisc, &mut |key, n| {
-        o = o.take().map(|o| match () {
-            () if style.words.contains(&key) => o.bool(key, true),
-            () if style.parts.contains(&key) => o.raw(key, &part(n)),
-            () => o.uint(key, n),
+    own_counters(qdisc, &mut |counter, n| {
+        o = o.take().map(|o| match counter.print.form {
+            CounterForm::Word => o.bool(counter.key, true),
+            CounterForm::Part => o.raw(counter.key, &part(n)),
+            CounterForm::Number | CounterForm::Micros => o.uint(counter.key, n),
         });
     });
     let o = o.unwrap_or_default();
@@ -457,18 +374,16 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
 }
 
 /// Shows the counters of a kind's own that are printed behind those of every qdisc.
-fn own_counters(qdisc: &dyn Qdisc, f: &mut dyn FnMut(&'static str, u64)) {
-    let style = style(qdisc.spec().kind);
-    let mut on = Vec::new();
-    if !style.with.is_empty() {
-        qdisc.options(&mut |o| on.extend((o.value.json() == Json::Bool(true)).then_some(o.param.key)));
+fn own_counters(qdisc: &dyn Qdisc, f: &mut dyn FnMut(&'static Counter, u64)) {
+    if qdisc.spec().style.counters_in_options {
+        return;
     }
+    let mut on = Vec::new();
+    qdisc.options(&mut |o| on.extend((o.value.json() == Json::Bool(true)).then_some(o.param.key)));
     qdisc.counters(&mut |counter, n| {
-        let key = counter.key;
-        let silent = n == 0 && (style.hidden.contains(&key) || style.words.contains(&key));
-        let off = style.with.iter().any(|(counter, option)| *counter == key && !on.contains(option));
-        if !silent && !off && !style.early {
-            f(key, n);
+        let off = counter.print.with.is_some_and(|flag| !on.contains(&flag));
+        if !off && !(n == 0 && counter.print.nonzero) {
+            f(counter, n);
         }
     });
 }
@@ -532,8 +447,8 @@ fn option(o: &Shown<'_>, form: &Form) -> Option<Printed> {
     let key = o.param.key;
     Some(match (o.param.flag, &json) {
         (true, _) => Printed { key, text: o.word.map(String::from), json: Some(json) },
-        (false, Json::Uint(n)) if o.param.expected == <Rate as Value>::EXPECTED => rate(key, Rate(*n), form),
-        (false, Json::Uint(us)) if o.param.expected == <Nanos as Value>::EXPECTED => time(key, *us),
+        (false, Json::Uint(n)) if o.param.unit == Unit::Rate => rate(key, Rate(*n), form),
+        (false, Json::Uint(us)) if o.param.unit == Unit::Time => time(key, *us),
         (false, _) => Printed::new(key, o.value),
     })
 }

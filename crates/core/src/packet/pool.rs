@@ -70,6 +70,15 @@ pub struct Pool {
     live: u32,
 }
 
+/// A packet that waits in a pool, as visitors are shown it: they can read it and not take it.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting<'a> {
+    /// Its metadata. `wire_len` is what it is charged where it waits; [`Pool::wire_len`] tells its bytes on the wire.
+    pub meta: &'a Meta,
+    /// Its slot in the pool.
+    index: u32,
+}
+
 impl Pool {
     /// Room for `capacity` packets (at least 1, at most 2^31).
     pub fn new(capacity: usize) -> Self {
@@ -182,8 +191,9 @@ impl Pool {
     }
     /// What the packet in slot `index` was when it came: its metadata without what a size table charges.
     pub(crate) fn as_it_came(&self, index: usize) -> Meta {
-        let m = &self.slots[index].meta;
-        Meta { wire_len: self.wire_len(m), ..*m }
+        let meta = &self.slots[index].meta;
+        // Capacities are at most 2^31.
+        Meta { wire_len: self.wire_len(Waiting { meta, index: index as u32 }), ..*meta }
     }
     /// Charges the packet so many bytes from here on, in place of its wire bytes.
     pub(crate) fn charge(&mut self, p: &Pkt, charged: u32) {
@@ -208,13 +218,11 @@ impl Pool {
         }
         (charged, meta.wire_len)
     }
-    /// The wire bytes of a packet of this pool, whatever it is charged.
-    pub fn wire_len(&self, m: &Meta) -> u32 {
-        // A visitor is shown metadata, not the packet: where it lies tells which packet it is.
-        let offset = core::ptr::from_ref(m).addr().wrapping_sub(self.slots.as_ptr().addr());
-        match self.wires.get(offset / size_of::<Slot>()) {
+    /// The wire bytes of a packet of this pool that waits, whatever it is charged.
+    pub fn wire_len(&self, waiting: Waiting<'_>) -> u32 {
+        match self.wires.get(waiting.index as usize) {
             Some(wire) if *wire != NIL => *wire,
-            _ => m.wire_len,
+            _ => waiting.meta.wire_len,
         }
     }
     /// The packet's metadata, to change.
@@ -302,6 +310,11 @@ impl List {
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         pool.slots.get(self.head as usize).map(|s| &s.meta)
     }
+    /// The oldest packet.
+    #[inline]
+    pub fn first<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
+        pool.slots.get(self.head as usize).map(|s| Waiting { meta: &s.meta, index: self.head })
+    }
     /// Appends all packets of `other`, which is empty then. O(1).
     pub fn append(&mut self, pool: &mut Pool, other: &mut Self) {
         let other = core::mem::take(other);
@@ -345,7 +358,11 @@ impl List {
     }
     /// The metadata of its packets, oldest first.
     pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
-        metas_from(self.head, pool)
+        self.waiting(pool).map(|w| w.meta)
+    }
+    /// Its packets, oldest first.
+    pub fn waiting<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = Waiting<'a>> + use<'a> {
+        waiting_from(self.head, pool)
     }
     /// Where it ends now.
     #[inline]
@@ -359,7 +376,7 @@ impl List {
         pool: &'a Pool,
     ) -> impl Iterator<Item = &'a Meta> + use<'a> {
         let head = pool.slots.get(end.0 as usize).map_or(self.head, |last| last.next);
-        metas_from(head, pool)
+        waiting_from(head, pool).map(|w| w.meta)
     }
 }
 
@@ -374,10 +391,11 @@ impl Default for End {
     }
 }
 
-/// The metadata of the packets on a list from this one on.
-fn metas_from(head: u32, pool: &Pool) -> impl Iterator<Item = &Meta> {
-    let slot = |index: u32| pool.slots.get(index as usize);
-    core::iter::successors(slot(head), move |s| slot(s.next)).map(|s| &s.meta)
+/// The packets on a list from this one on.
+fn waiting_from(head: u32, pool: &Pool) -> impl Iterator<Item = Waiting<'_>> {
+    let at = |index: u32| pool.slots.get(index as usize).map(|slot| (index, slot));
+    core::iter::successors(at(head), move |(_, slot)| at(slot.next))
+        .map(|(index, slot)| Waiting { meta: &slot.meta, index })
 }
 
 /// A `List` whose newest packet can be taken too, in O(1).
@@ -446,6 +464,10 @@ impl Deque {
     pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
         self.list.metas(pool)
     }
+    /// Its packets, oldest first.
+    pub fn waiting<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = Waiting<'a>> + use<'a> {
+        self.list.waiting(pool)
+    }
 }
 
 /// A `List` that knows its length: what most disciplines queue in.
@@ -503,6 +525,11 @@ impl Queue {
     pub fn front<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
         self.list.front(pool)
     }
+    /// The oldest packet.
+    #[inline]
+    pub fn first<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
+        self.list.first(pool)
+    }
     /// Appends all its packets to `out`, and is empty then. O(1).
     pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         out.append(pool, &mut self.list);
@@ -511,6 +538,10 @@ impl Queue {
     /// The metadata of its packets, oldest first.
     pub fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
         self.list.metas(pool)
+    }
+    /// Its packets, oldest first.
+    pub fn waiting<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = Waiting<'a>> + use<'a> {
+        self.list.waiting(pool)
     }
 }
 

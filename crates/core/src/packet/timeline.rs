@@ -7,8 +7,7 @@ use alloc::vec::Vec;
 
 use crate::base::time::Instant;
 use crate::base::wheel::Wheel;
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 
 /// No place.
 const NIL: u32 = u32::MAX;
@@ -85,7 +84,7 @@ impl Timeline {
     }
     /// The packet that has waited longest.
     #[cfg(test)]
-    pub fn oldest<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+    pub fn oldest<'a>(&self, pool: &'a Pool) -> Option<&'a crate::packet::meta::Meta> {
         self.places.get(self.oldest as usize)?.packet.front(pool)
     }
 
@@ -147,22 +146,23 @@ impl Timeline {
         self.wheel.clear();
     }
 
-    /// The metadata of every packet, by arrival.
-    pub fn metas<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> {
+    /// Every packet, by arrival.
+    pub fn waiting<'a>(&'a self, pool: &'a Pool) -> impl Iterator<Item = Waiting<'a>> {
         let place = |at: u32| self.places.get(at as usize);
         core::iter::successors(place(self.oldest), move |p| place(p.next))
-            .filter_map(|p| p.packet.front(pool))
+            .filter_map(|p| p.packet.first(pool))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::meta::Meta;
     use std::vec;
     use std::vec::Vec;
 
     fn waiting(line: &Timeline, pool: &Pool) -> Vec<u32> {
-        line.metas(pool).map(|m| m.len).collect()
+        line.waiting(pool).map(|w| w.meta.len).collect()
     }
 
     #[test]

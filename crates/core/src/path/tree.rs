@@ -24,6 +24,7 @@ use crate::sched::classful::UserClasses;
 use crate::sched::cx::Cx;
 use crate::sched::erased::Qdisc;
 use crate::sched::node::{Class, Node};
+use crate::sched::spec::ClassShape;
 use crate::sched::stab::{SizeTable, Stab};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Words, exact_of};
@@ -177,10 +178,10 @@ impl Tree {
     /// shown at the qdisc that it came from; `wire_len` are the bytes on the wire, whatever is charged.
     pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
         self.visit(&mut |place, node| {
-            node.queued(pool, &mut |m| match pool.wire_len(m) {
-                wire_len if wire_len == m.wire_len => f(place.parent, node.handle(), m),
+            node.queued(pool, &mut |w| match pool.wire_len(w) {
+                wire_len if wire_len == w.meta.wire_len => f(place.parent, node.handle(), w.meta),
                 wire_len => {
-                    let mut real = *m;
+                    let mut real = *w.meta;
                     real.wire_len = wire_len;
                     f(place.parent, node.handle(), &real);
                 }
@@ -246,10 +247,14 @@ impl Tree {
             let err = ConfigError::new(ErrorKind::Conflict, object, format!("its kind, {present}"), given);
             return Err(err.hint("a change keeps the kind: use replace"));
         }
-        self.check_copies(parent, false, present, options)?;
+        let spec = node.qdisc().spec();
+        // What cannot be read is refused below.
+        if let Ok(candidate) = spec.read(&mut options.clone(), &env) {
+            self.check_copies(parent, false, spec, &*candidate)?;
+        }
         let (mut changed, mut disturbed) = (Ok(()), false);
         at_place(&mut self.root, Handle::ROOT, parent, cx, &mut |node, cx| {
-            let classful = node.qdisc().spec().flags.classful;
+            let classful = node.qdisc().spec().shape.is_classful();
             let before = classful.then(|| options_of(node.qdisc()));
             changed = node.with(cx, |qdisc, cx| qdisc.change(options, &env, cx));
             disturbed = before.is_some_and(|before| before != options_of(node.qdisc()));
@@ -341,12 +346,12 @@ impl Tree {
     }
 
     /// The place that a handle names: itself, but that any number names the one class of a kind that has no more
-    /// (`Spec::one_class`), as in the reference.
+    /// (`ClassShape::One`), as in the reference.
     pub fn named(&self, parent: Handle) -> Handle {
         let mut one = false;
         self.visit(&mut |_, node| {
             let owner = !node.handle().is_none() && node.handle() == parent.qdisc() && parent.minor() != 0;
-            one |= owner && node.qdisc().spec().one_class;
+            one |= owner && node.qdisc().spec().shape == ClassShape::One;
         });
         if one { Handle::new(parent.major(), 1) } else { parent }
     }
@@ -368,7 +373,7 @@ impl Tree {
             return Err(err.hint("use replace, or delete it first"));
         }
         let spec = kind(kind_name)?;
-        if depth + 1 >= DEPTH_MAX && spec.flags.classful {
+        if depth + 1 >= DEPTH_MAX && spec.shape.is_classful() {
             let expected = format!("at most {DEPTH_MAX} levels of qdiscs");
             return Err(ConfigError::new(ErrorKind::Unsupported, Object::place(parent), expected, kind_name));
         }
@@ -379,9 +384,9 @@ impl Tree {
             return Err(err.hint(format!("the classes of {kind_name} are the device's transmit queues")));
         }
         let handle = self.free_handle(handle, parent)?;
-        self.check_copies(parent, true, kind_name, options)?;
-        let qdisc = spec.build(options, &self.env)?;
-        self.graft(parent, Node::new(handle, qdisc), cx)?;
+        let candidate = spec.read(options, &self.env)?;
+        self.check_copies(parent, true, spec, &*candidate)?;
+        self.graft(parent, Node::new(handle, candidate.make(&self.env)), cx)?;
         Ok(handle)
     }
 

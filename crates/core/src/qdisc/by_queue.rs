@@ -141,14 +141,6 @@ macro_rules! hand_on {
         ) -> $crate::sched::answer::Verdict {
             self.0.admit(m)
         }
-        #[inline]
-        fn select(
-            &self,
-            m: &$crate::packet::meta::Meta,
-            _class: Option<$crate::base::handle::ClassId>,
-        ) -> Option<&$crate::sched::node::Class> {
-            self.0.select(m)
-        }
         fn enqueue(
             &mut self,
             p: $crate::packet::pool::Pkt,
@@ -169,7 +161,7 @@ macro_rules! hand_on {
         fn queued(
             &self,
             _pool: &$crate::packet::pool::Pool,
-            _f: &mut dyn FnMut(&$crate::packet::meta::Meta),
+            _f: &mut dyn FnMut($crate::packet::pool::Waiting<'_>),
         ) {
         }
         fn reset(&mut self, _cx: &mut $crate::sched::cx::Cx) {
@@ -178,15 +170,34 @@ macro_rules! hand_on {
         fn stats(&self) -> $crate::qdisc::fifo::NoStats {
             $crate::qdisc::fifo::NoStats {}
         }
-        fn classes(&self) -> &[$crate::sched::node::Class] {
-            self.0.classes()
-        }
-        fn classes_mut(&mut self) -> &mut [$crate::sched::node::Class] {
-            self.0.classes_mut()
-        }
     };
 }
 pub(crate) use hand_on;
+
+/// The classes of such a kind; each has what `child` makes until something is grafted.
+macro_rules! classes {
+    ($kind:ty, $child:path) => {
+        impl $crate::sched::capability::Classes for $kind {
+            fn classes(&self) -> &[$crate::sched::node::Class] {
+                self.0.classes()
+            }
+            fn classes_mut(&mut self) -> &mut [$crate::sched::node::Class] {
+                self.0.classes_mut()
+            }
+            fn select(
+                &self,
+                m: &$crate::packet::meta::Meta,
+                _class: Option<$crate::base::handle::ClassId>,
+            ) -> Option<&$crate::sched::node::Class> {
+                self.0.select(m)
+            }
+            fn default_child(&self, env: &Env) -> Option<$crate::sched::node::Node> {
+                Some($child(env))
+            }
+        }
+    };
+}
+pub(crate) use classes;
 
 /// How many classes there are.
 fn count(env: &Env) -> usize {

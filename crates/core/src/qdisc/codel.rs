@@ -12,15 +12,14 @@ use crate::base::handle::ClassId;
 use crate::base::time::Nanos;
 use crate::base::units::Packets;
 use crate::law::codel::{CodelParams, CodelState, Decision, Head, Ticks};
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::trim;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// The standing delay that is acceptable on the Internet: 5 ms (RFC 8289 section 4.3).
@@ -52,19 +51,19 @@ crate::stats! {
         /// `count` when dropping last began.
         lastcount: u32,
         /// Time that the last delivered packet waited, microseconds.
-        ldelay: u64,
+        ldelay: u64 [micros],
         /// 1 while the law is dropping.
-        dropping: bool,
+        dropping: bool [word],
         /// Time to the next drop, seen from the last dequeue, microseconds; 0 if it is due.
-        drop_next: u64,
+        drop_next: u64 [micros],
         /// Largest packet seen, bytes.
-        maxpacket: u32,
+        maxpacket: u32 [line],
         /// Packets marked instead of dropped.
         ecn_mark: u64,
         /// Packets dropped at the limit.
         drop_overlimit: u64,
         /// Packets marked for `ce_threshold`.
-        ce_mark: u64,
+        ce_mark: u64 [nonzero],
     }
 }
 
@@ -141,31 +140,27 @@ pub(crate) struct Codel {
 impl Discipline for Codel {
     const KIND: &'static str = "codel";
     const ABOUT: &'static str = "One FIFO whose standing delay is controlled (CoDel).";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const STYLE: Style = Style::BLANK;
     type Config = Config;
+    type Rules = CodelParams;
     type Stats = Stats;
 
-    fn resolve(cfg: &mut Config, _old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
-        law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env).map(|_| ())
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, env: &Env) -> Result<CodelParams, ConfigError> {
+        law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env)
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
-        match law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env) {
-            Ok(params) => Self {
-                queue: Queue::new(),
-                law: CodelState::default(),
-                params,
-                limit: cfg.limit.0,
-                held: 0,
-                stats: Stats::default(),
-            },
-            // `resolve` has accepted the same values.
-            Err(e) => unreachable!("{e}"),
+    fn new(cfg: &Config, params: CodelParams, _env: &Env) -> Self {
+        Self {
+            queue: Queue::new(),
+            law: CodelState::default(),
+            params,
+            limit: cfg.limit.0,
+            held: 0,
+            stats: Stats::default(),
         }
     }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
-        if let Ok(p) = law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env) {
-            self.params = p;
-        }
+    fn change(&mut self, cfg: &Config, params: CodelParams, _env: &Env, cx: &mut Cx) {
+        self.params = params;
         self.limit = cfg.limit.0;
         if self.queue.packets() + self.held > self.limit
             && let Some(p) = cx.take_peeked()
@@ -209,8 +204,8 @@ impl Discipline for Codel {
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.queue.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.queue.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.queue.waiting(pool).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         self.law = CodelState::default();

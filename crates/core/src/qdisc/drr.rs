@@ -18,18 +18,19 @@ use crate::base::units::Bytes;
 use crate::law::deficit::Round;
 use crate::law::minors::Minors;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::{Asked, Found, Said};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf::vacant;
 use crate::qdisc::turns::{quantum_in_range, take_turn};
 use crate::sched::answer::{Next, Verdict};
-use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
+use crate::sched::capability::{Capability, Classes, MadeClasses};
+use crate::sched::classful::{ClassAt, ClassShown, Classful};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
 use crate::sched::node::{Class, Passed};
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::stats::Counter;
 
@@ -64,28 +65,28 @@ pub(crate) struct Drr {
 impl Discipline for Drr {
     const KIND: &'static str = "drr";
     const ABOUT: &'static str = "Classes that take turns, each by its quantum of bytes.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::Made;
+    const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
-    const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
+    const MADE: Option<MadeClasses<Self>> = Some(MadeClasses::of());
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
-    fn new(_cfg: &Config, _env: &Env) -> Self {
+    fn resolve(_cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    fn new(_cfg: &Config, (): (), _env: &Env) -> Self {
         Self::default()
     }
-    fn change(&mut self, _cfg: &Config, _env: &Env, _cx: &mut Cx) {}
+    fn change(&mut self, _cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {}
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         match self.slot(class) {
             Some(i) => self.classes[i].node.admit(m),
             None => Verdict::Full,
         }
-    }
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
-        let here = class.filter(|c| c.major() == own.major() && self.slot(Some(*c)).is_some());
-        Found::Said(here.map_or(Said::Drop, Said::Class))
-    }
-    fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.classes.get(self.slot(class)?)
     }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
@@ -105,24 +106,28 @@ impl Discipline for Drr {
         // Whoever drains takes out what waits in the classes next.
         self.round.clear();
     }
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, _cx: &mut Cx) {
         self.round.clear();
     }
     fn stats(&self) -> NoStats {
         NoStats {}
     }
+}
+
+impl Classes for Drr {
     fn classes(&self) -> &[Class] {
         &self.classes
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.classes
     }
-    fn user_classes(&self) -> Option<&dyn UserClasses> {
-        Some(self)
+    fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.classes.get(self.slot(class)?)
     }
-    fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
-        Some(self)
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        let here = class.filter(|c| c.major() == own.major() && self.slot(Some(*c)).is_some());
+        Found::Said(here.map_or(Said::Drop, Said::Class))
     }
 }
 
@@ -135,7 +140,7 @@ impl Drr {
 impl Classful for Drr {
     type Class = ClassConfig;
     const COUNTERS: &'static [Counter] =
-        &[Counter { key: "deficit", about: "Bytes that the class may still send in this round." }];
+        &[Counter::new("deficit", "Bytes that the class may still send in this round.")];
 
     fn resolve_class(
         &self,

@@ -28,16 +28,16 @@ use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::law::pi2::{Pi2Params, Pi2State, Signal};
 use crate::law::turn::Turn;
-use crate::packet::meta::{Ecn, Meta};
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::meta::Ecn;
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Asked;
 use crate::qdisc::cake::memory;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
-use crate::sched::spec::Flags;
-use crate::text::error::ConfigError;
+use crate::sched::spec::{Flags, RefusedBy, Refuser, Style};
+use crate::text::error::{ConfigError, ErrorKind};
 
 pub use config::{ALPHA, BETA, Config, MemoryLimit, STEP, Share, Stats, Step, TARGET, TUPDATE};
 use parts::{Part, Parts};
@@ -133,16 +133,28 @@ impl Discipline for Dualpi2 {
     const KIND: &'static str = "dualpi2";
     const ABOUT: &'static str =
         "A queue for low-latency traffic beside a Classic one, coupled by one law (L4S, DualQ PI2).";
-    const FLAGS: Flags = Flags { shapes: false, reorders: true, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: true };
+    const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
+    // The kernel refuses what is too small, tc what is too large and what contradicts itself.
+    const REFUSED_BY: RefusedBy = |err, words| match (err.kind, err.key.as_deref()) {
+        (_, Some("alpha" | "beta" | "coupling_factor"))
+            if err.word.and_then(|at| words.get(at)) == Some(&"0") =>
+        {
+            None
+        }
+        (ErrorKind::OutOfRange | ErrorKind::Conflict, _) => Some(Refuser::Tool),
+        _ => None,
+    };
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
         config::resolve(cfg, old, env)
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         Self {
             queues: [Queue::new(), Queue::new()],
             oldest: [Instant::ZERO; 2],
@@ -161,7 +173,7 @@ impl Discipline for Dualpi2 {
     fn start(&mut self, now: Instant) {
         self.next = now + self.rules.law.tupdate;
     }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         self.catch_up(cx.now);
         let old = core::mem::replace(&mut self.rules, Rules::of(cfg, env));
         if old.protection != self.rules.protection {
@@ -264,8 +276,8 @@ impl Discipline for Dualpi2 {
         self.parts.clear();
         self.memory = 0;
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.queues.iter().flat_map(|q| q.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.queues.iter().flat_map(|q| q.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, cx: &mut Cx) {
         self.catch_up(cx.now);

@@ -20,23 +20,26 @@ use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::law::deficit::Round;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
 use crate::qdisc::turns::{earlier, quantum_in_range, take_strictly, take_turn};
 use crate::sched::answer::{Next, Verdict};
-use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
+use crate::sched::capability::{Capability, Classes, MadeClasses};
+use crate::sched::classful::{ClassAt, ClassShown, Classful};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Json, PrioMap, Refusal, Show, Value, Words};
 
 crate::params! {
     /// Parameters of ets.
-    pub struct Config(env) {
+    pub struct Config(env)
+        once ["bands", "strict", "quanta", "priomap"]
+    {
         /// Number of bands; as many as are strict or have a quantum, unless given. This, `strict` or `quanta` must be given.
         bands: Option<u32> = None, keys ["bands"], "1 to 16": |b| b.is_none_or(|b| (1..=BANDS_MAX).contains(&b));
         /// How many bands, from the first, are served in strict order.
@@ -51,7 +54,9 @@ crate::params! {
 
 crate::params! {
     /// Parameters of a band of ets.
-    pub struct ClassConfig(env) {
+    pub struct ClassConfig(env)
+        once ["quantum"]
+    {
         /// Bytes that the band may send in one round; a strict band has none. Below 256 it counts as 256, above 1 MiB as
         /// 1 MiB.
         quantum: Option<u32> = None, keys ["quantum"], "1 to 4294967295": |q| q.is_none_or(|q| q > 0);
@@ -174,11 +179,21 @@ impl Discipline for Ets {
     const KIND: &'static str = "ets";
     const ABOUT: &'static str =
         "Bands in strict order, then bands that take turns, each by its quantum of bytes.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::Bands;
+    const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
-    const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
+    const MADE: Option<MadeClasses<Self>> = Some(MadeClasses::of());
+    // tc knows all bounds but that on strict bands and quanta together.
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, Some("quanta")) if err.reason == Some(Reason::TooMany) => None,
+        (ErrorKind::OutOfRange | ErrorKind::Conflict, _) => Some(Refuser::Tool),
+        _ => None,
+    };
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
     /// Makes every band, quantum and priority explicit.
@@ -215,7 +230,7 @@ impl Discipline for Ets {
         cfg.priomap = cfg.priomap.filled(bands as u8 - 1);
         Ok(())
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let most = BANDS_MAX as usize;
         let mut round = Round::new();
         (0..most).for_each(|_| round.add(0));
@@ -224,7 +239,7 @@ impl Discipline for Ets {
         ets.set(cfg, env);
         ets
     }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         let count = cfg.bands.unwrap_or(0) as usize;
         for (band, class) in self.bands.iter_mut().enumerate().skip(count) {
             class.node.purge(cx);
@@ -235,10 +250,6 @@ impl Discipline for Ets {
     }
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         self.bands[self.band(m, class)].node.admit(m)
-    }
-    #[inline]
-    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.bands.get(self.band(m, class))
     }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
@@ -265,29 +276,26 @@ impl Discipline for Ets {
         // Whoever drains takes out what waits in the bands next.
         self.round.clear();
     }
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, _cx: &mut Cx) {
         self.active = 0;
         self.round.clear();
     }
-    fn refresh(&self, cfg: &mut Config) {
-        cfg.quanta.0.clear();
-        cfg.quanta.0.extend(self.configs.iter().filter_map(|c| c.quantum));
-    }
     fn stats(&self) -> NoStats {
         NoStats {}
     }
+}
+
+impl Classes for Ets {
     fn classes(&self) -> &[Class] {
         &self.bands
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.bands
     }
-    fn user_classes(&self) -> Option<&dyn UserClasses> {
-        Some(self)
-    }
-    fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
-        Some(self)
+    #[inline]
+    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.bands.get(self.band(m, class))
     }
 }
 
@@ -351,8 +359,12 @@ impl Ets {
 
 impl Classful for Ets {
     type Class = ClassConfig;
-    const MADE: bool = false;
+    const CLASS_REFUSED_BY: RefusedBy = |err, _| (err.kind == ErrorKind::OutOfRange).then_some(Refuser::Tool);
 
+    fn refresh(&self, cfg: &mut Config) {
+        cfg.quanta.0.clear();
+        cfg.quanta.0.extend(self.configs.iter().filter_map(|c| c.quantum));
+    }
     fn resolve_class(
         &self,
         class: Object,

@@ -10,15 +10,15 @@
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::units::{Bytes, Packets};
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::sched::erased::Erased;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{Flags, RefusedBy, Refuser};
+use crate::text::error::{ConfigError, ErrorKind};
 
 crate::params! {
     /// Parameters of pfifo and pfifo_head_drop.
@@ -65,11 +65,7 @@ pub(crate) struct Bfifo {
 /// The qdisc that a new class starts with.
 pub(crate) fn default_pfifo(env: &Env) -> Erased<Pfifo> {
     use crate::text::params::Params;
-    match Erased::new(PacketLimit::defaults(env), env) {
-        Ok(q) => q,
-        // Pfifo resolves any parameters.
-        Err(e) => unreachable!("{e}"),
-    }
+    Erased::plain(PacketLimit::defaults(env), env)
 }
 
 impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
@@ -78,14 +74,18 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
         true => "First in first out, bounded in packets, drops the oldest packet when full.",
         false => "First in first out, bounded in packets.",
     };
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
     type Config = PacketLimit;
+    type Rules = ();
     type Stats = NoStats;
 
-    fn new(cfg: &PacketLimit, _env: &Env) -> Self {
+    fn resolve(_cfg: &mut PacketLimit, _old: Option<&PacketLimit>, _env: &Env) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    fn new(cfg: &PacketLimit, (): (), _env: &Env) -> Self {
         Self { queue: Queue::new(), limit: cfg.limit.0 }
     }
-    fn change(&mut self, cfg: &PacketLimit, _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &PacketLimit, (): (), _env: &Env, cx: &mut Cx) {
         self.limit = cfg.limit.0;
         trim(&mut self.queue, cx, |q| q.packets() > self.limit);
     }
@@ -110,14 +110,14 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
-        self.queue.front(pool)
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
+        self.queue.first(pool)
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.queue.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.queue.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.queue.waiting(pool).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, _wire_len: u32) -> bool {
@@ -131,14 +131,23 @@ impl<const HEAD_DROP: bool> Discipline for PacketFifo<HEAD_DROP> {
 impl Discipline for Bfifo {
     const KIND: &'static str = "bfifo";
     const ABOUT: &'static str = "First in first out, bounded in bytes.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    // A size is read as 32 bits.
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, _) => Some(Refuser::Tool),
+        _ => None,
+    };
     type Config = ByteLimit;
+    type Rules = ();
     type Stats = NoStats;
 
-    fn new(cfg: &ByteLimit, _env: &Env) -> Self {
+    fn resolve(_cfg: &mut ByteLimit, _old: Option<&ByteLimit>, _env: &Env) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    fn new(cfg: &ByteLimit, (): (), _env: &Env) -> Self {
         Self { queue: Queue::new(), limit: cfg.limit.0 }
     }
-    fn change(&mut self, cfg: &ByteLimit, _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &ByteLimit, (): (), _env: &Env, cx: &mut Cx) {
         self.limit = cfg.limit.0;
         trim(&mut self.queue, cx, |q| q.bytes() > self.limit);
     }
@@ -161,14 +170,14 @@ impl Discipline for Bfifo {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.queue.pop_front(&cx.pool).map_or(Next::Empty, Next::Packet)
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
-        self.queue.front(pool)
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
+        self.queue.first(pool)
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.queue.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.queue.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.queue.waiting(pool).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, wire_len: u32) -> bool {

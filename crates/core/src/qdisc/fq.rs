@@ -23,7 +23,6 @@
 mod config;
 mod flow;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::base::chance::Percent;
@@ -33,15 +32,13 @@ use crate::base::time::{Instant, Nanos};
 use crate::base::wheel::PackedWheel;
 use crate::law::pace;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
 use crate::packet::route::Asked;
-use crate::qdisc::control::{self, HasBand};
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
-use crate::sched::erased::Qdisc;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{Flags, Style};
 use crate::text::error::ConfigError;
 
 use config::{BANDS, Limits, weights};
@@ -96,14 +93,17 @@ impl Discipline for Fq {
     const KIND: &'static str = "fq";
     const ABOUT: &'static str =
         "Fair queueing of paced flows: launch times, a rate per flow, three weighted bands.";
-    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: true, reorders: false };
+    const STYLE: Style = Style::BLANK;
+    const BAND: fn(&Config) -> Option<Percent> = |cfg| cfg.tcpctl;
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         cfg.resolve(Self::KIND)
     }
-    fn new(cfg: &Config, _env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), _env: &Env) -> Self {
         let limits = Limits::of(cfg);
         let mut flows = Vec::new();
         flows.resize_with(limits.flows() as usize, Flow::default);
@@ -129,13 +129,7 @@ impl Discipline for Fq {
             band_drops: [0; BANDS],
         }
     }
-    fn fits(&self, cfg: &Config) -> bool {
-        cfg.tcpctl.is_none()
-    }
-    fn boxed(self, cfg: Config) -> Box<dyn Qdisc> {
-        control::boxed(self, cfg)
-    }
-    fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), _env: &Env, cx: &mut Cx) {
         let old = core::mem::replace(&mut self.limits, Limits::of(cfg));
         // Room is only ever added: flows above a smaller mask empty in their own time.
         let flows = self.flows.len().max(self.limits.flows() as usize);
@@ -245,9 +239,9 @@ impl Discipline for Fq {
         }
         (self.packets, self.busy, self.active) = (0, 0, 0);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.fast.metas(pool).for_each(&mut *f);
-        self.flows.iter().flat_map(|flow| flow.packets.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.fast.waiting(pool).for_each(&mut *f);
+        self.flows.iter().flat_map(|flow| flow.packets.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         self.flows.fill_with(Flow::default);
@@ -276,12 +270,6 @@ impl Discipline for Fq {
             band2_drops,
             ..self.stats
         }
-    }
-}
-
-impl HasBand for Fq {
-    fn band(cfg: &Config) -> Option<Percent> {
-        cfg.tcpctl
     }
 }
 

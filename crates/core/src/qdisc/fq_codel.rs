@@ -14,7 +14,6 @@
 //!   limit whatever it takes; values out of range are refused; the law as in codel; the hash is keyed by a seed that is
 //!   given.
 
-use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -25,21 +24,23 @@ use crate::base::tally::Tally;
 use crate::base::units::{Bytes, Packets};
 use crate::law::codel::{CodelParams, CodelState, Ticks};
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::{Asked, Found, Said};
 use crate::qdisc::codel::{INTERVAL, TARGET, interval_in_range, law_params, next};
-use crate::qdisc::control::{self, HasBand};
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{FlowShown, Flows};
 use crate::sched::cx::Cx;
-use crate::sched::discipline::{Discipline, Filtered, FlowShown};
-use crate::sched::erased::Qdisc;
-use crate::sched::spec::Flags;
+use crate::sched::discipline::{Discipline, Filtered};
+use crate::sched::node::band_share;
+use crate::sched::spec::{Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 crate::params! {
     /// Parameters of fq_codel.
-    pub struct Config(env) {
+    pub struct Config(env)
+        own ["tcpctl"]
+    {
         /// Most packets that wait, in all flows together.
         limit: Packets = Packets(10_240), keys ["limit"], "at least 1 packet": |l| l.0 > 0;
         /// Number of flows that packets are hashed into; fixed once running.
@@ -75,13 +76,13 @@ crate::stats! {
         /// Packets marked instead of dropped.
         ecn_mark: u64,
         /// Packets marked for `ce_threshold`.
-        ce_mark: u64,
+        ce_mark: u64 [nonzero],
         /// Memory that waiting packets take now, bytes.
-        memory_used: u64,
+        memory_used: u64 [nonzero],
         /// Packets dropped because the memory limit was exceeded (also in `drop_overlimit`).
-        drop_overmemory: u64,
+        drop_overmemory: u64 [nonzero],
         /// Flows on the list of new flows.
-        new_flows_len: u32,
+        new_flows_len: u32 [line],
         /// Flows on the list of old flows.
         old_flows_len: u32,
     }
@@ -166,13 +167,16 @@ pub struct FqCodel {
 impl Discipline for FqCodel {
     const KIND: &'static str = "fq_codel";
     const ABOUT: &'static str = "Fair queueing among flows, each under CoDel; new flows first.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
+    const BAND: fn(&Config) -> Option<Percent> = |cfg| cfg.tcpctl;
     type Config = Config;
+    type Rules = CodelParams;
     type Stats = Stats;
 
-    fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
+    fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<CodelParams, ConfigError> {
         if let Some(old) = old.filter(|old| old.flows != cfg.flows) {
             let expected = format!("{}, as it is (it cannot change while running)", old.flows);
             return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, cfg.flows)
@@ -180,16 +184,10 @@ impl Discipline for FqCodel {
         }
         // A frame above the upper bound would make a default that cannot be said.
         cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
-        control::resolve(&mut cfg.tcpctl);
-        law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env).map(|_| ())
+        cfg.tcpctl = band_share(cfg.tcpctl);
+        law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env)
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
-        let params = match law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env)
-        {
-            Ok(params) => params,
-            // `resolve` has accepted the same values.
-            Err(e) => unreachable!("{e}"),
-        };
+    fn new(cfg: &Config, params: CodelParams, _env: &Env) -> Self {
         let mut flows = Vec::new();
         flows.resize_with(cfg.flows as usize, Flow::default);
         Self {
@@ -210,16 +208,8 @@ impl Discipline for FqCodel {
             stats: Stats::default(),
         }
     }
-    fn fits(&self, cfg: &Config) -> bool {
-        cfg.tcpctl.is_none()
-    }
-    fn boxed(self, cfg: Config) -> Box<dyn Qdisc> {
-        control::boxed(self, cfg)
-    }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
-        if let Ok(p) = law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env) {
-            self.params = p;
-        }
+    fn change(&mut self, cfg: &Config, params: CodelParams, _env: &Env, cx: &mut Cx) {
+        self.params = params;
         self.limit = cfg.limit.0;
         self.memory_limit = cfg.memory_limit.0;
         self.quantum = cfg.quantum as i32;
@@ -238,11 +228,6 @@ impl Discipline for FqCodel {
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         let fits = self.packets + self.held < self.limit && self.memory + memory_of(m) <= self.memory_limit;
         if fits { Verdict::Accept } else { Verdict::Full }
-    }
-    /// Filters decide of every packet: what they name no flow for is dropped.
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
-        let flow = class.filter(|c| (1..=self.flows.len() as u32).contains(&u32::from(c.minor())));
-        Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let m = cx.meta(&p);
@@ -302,8 +287,8 @@ impl Discipline for FqCodel {
         self.backlogs.fill(0);
         (self.packets, self.bytes, self.memory) = (0, 0, 0);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.flows.iter().flat_map(|flow| flow.packets.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.flows.iter().flat_map(|flow| flow.packets.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         self.flows.fill_with(Flow::default);
@@ -312,6 +297,20 @@ impl Discipline for FqCodel {
     fn transparent(&self, wire_len: u32) -> bool {
         self.new.head == NIL && self.old.head == NIL && u64::from(wire_len) + SLOT_BYTES <= self.memory_limit
     }
+    fn stats(&self) -> Stats {
+        Stats {
+            memory_used: self.memory,
+            new_flows_len: self.new.len,
+            old_flows_len: self.old.len,
+            ..self.stats
+        }
+    }
+    fn as_flows(&self) -> Option<&dyn Flows> {
+        Some(self)
+    }
+}
+
+impl Flows for FqCodel {
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         let flows = (1..).zip(self.flows.iter().zip(&self.backlogs));
         for (minor, (flow, bytes)) in flows.filter(|(_, (flow, _))| flow.listed || !flow.packets.is_empty()) {
@@ -330,19 +329,10 @@ impl Discipline for FqCodel {
             f(FlowShown { minor, backlog: Tally { packets, bytes: *bytes }, values: &values });
         }
     }
-    fn stats(&self) -> Stats {
-        Stats {
-            memory_used: self.memory,
-            new_flows_len: self.new.len,
-            old_flows_len: self.old.len,
-            ..self.stats
-        }
-    }
-}
-
-impl HasBand for FqCodel {
-    fn band(cfg: &Config) -> Option<Percent> {
-        cfg.tcpctl
+    /// Filters decide of every packet: what they name no flow for is dropped.
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        let flow = class.filter(|c| (1..=self.flows.len() as u32).contains(&u32::from(c.minor())));
+        Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
     }
 }
 

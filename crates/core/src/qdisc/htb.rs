@@ -24,24 +24,27 @@ use crate::law::borrow::{Borrow, CLASSES_MAX, LEVELS, PRIOS, Shape, Shown};
 use crate::law::bucket::{Sizing, ticks};
 use crate::law::lease::Lease;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, WakeReason};
 use crate::packet::route::{Asked, Found, Said};
 use crate::qdisc::leaf::vacant;
 use crate::sched::answer::{Next, Verdict};
-use crate::sched::classful::{ClassAt, ClassShown, ClassSpec, Classful, UserClasses};
+use crate::sched::capability::{Capability, Classes, MadeClasses, Shares};
+use crate::sched::classful::{ClassAt, ClassShown, Classful};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
 use crate::sched::node::Class;
 use crate::sched::share::Share;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::stats::Counter;
 use crate::text::value::{Hex, Name};
 
 crate::params! {
     /// Parameters of htb.
-    pub struct Config(env) {
+    pub struct Config(env)
+        cut ["r2q", "default", "debug", "direct_qlen", "offload"]
+    {
         /// A quantum that is not given is the class's rate in bytes per second divided by this; 0 is 1.
         r2q: u32 = 10, keys ["r2q"];
         /// Minor number of the class for packets that name none; without such a leaf they are sent at once, unshaped.
@@ -55,7 +58,11 @@ crate::params! {
 
 crate::params! {
     /// Parameters of a class of htb.
-    pub struct ClassConfig(env) {
+    pub struct ClassConfig(env)
+        once ["rate", "ceil"]
+        cut ["prio", "mtu", "mpu", "overhead", "linklayer", "quantum", "burst", "cburst"]
+        own ["shared"]
+    {
         /// What the class may send by its own right. Must be given.
         rate: Rate = Rate(0), keys ["rate"];
         /// What it may send at most, with what it borrows. Without it, the rate.
@@ -154,10 +161,15 @@ pub(crate) struct Htb {
 impl Discipline for Htb {
     const KIND: &'static str = "htb";
     const ABOUT: &'static str = "A tree of classes with rates and ceilings, which borrow from those above.";
-    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: true, reorders: false };
+    const SHAPE: ClassShape = ClassShape::Made;
+    const STYLE: Style = Style { counters_in_options: true, ..Style::PLAIN };
     const FILTERS: Filtered = Filtered::Classes;
-    const CLASSES: Option<&'static ClassSpec> = Some(&ClassSpec::of::<Self>());
+    const MADE: Option<MadeClasses<Self>> = Some(MadeClasses::of());
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    const SHARES: Option<Capability<Self, dyn Shares>> = crate::capability!();
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
@@ -169,7 +181,7 @@ impl Discipline for Htb {
         cfg.r2q = cfg.r2q.max(1);
         Ok(())
     }
-    fn new(cfg: &Config, _env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), _env: &Env) -> Self {
         Self {
             law: Borrow::new(),
             classes: Vec::new(),
@@ -181,7 +193,7 @@ impl Discipline for Htb {
             r2q: cfg.r2q,
         }
     }
-    fn change(&mut self, cfg: &Config, _env: &Env, _cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {
         self.direct_qlen = cfg.direct_qlen;
         self.default = cfg.default.minor();
         self.r2q = cfg.r2q;
@@ -195,21 +207,6 @@ impl Discipline for Htb {
             None if self.direct.packets() < self.direct_qlen => Verdict::Accept,
             None => Verdict::Full,
         }
-    }
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
-        let Some(class) = class.filter(|c| c.major() == own.major()) else {
-            return Found::Said(Said::Nothing);
-        };
-        match class.minor() {
-            // The qdisc itself: unshaped.
-            0 => Found::Said(Said::Class(class)),
-            minor if self.law.leaf_slot(minor).is_some() => Found::Said(Said::Class(class)),
-            minor if self.law.slot(minor).is_some() => Found::Inner(class),
-            _ => Found::Said(Said::Nothing),
-        }
-    }
-    fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.classes.get(self.leaf(class)?)
     }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
@@ -263,8 +260,8 @@ impl Discipline for Htb {
         // Whoever drains takes out what waits in the classes next.
         self.law.rest();
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.direct.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.direct.waiting(pool).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         self.law.reset();
@@ -272,12 +269,9 @@ impl Discipline for Htb {
     fn stats(&self) -> Stats {
         Stats { direct_packets_stat: self.direct_packets }
     }
-    fn classes(&self) -> &[Class] {
-        &self.classes
-    }
-    fn classes_mut(&mut self) -> &mut [Class] {
-        &mut self.classes
-    }
+}
+
+impl Shares for Htb {
     fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
         for (minor, slot) in self.law.iter() {
             if let (Some((name, rate, burst)), Some(lease)) =
@@ -292,11 +286,29 @@ impl Discipline for Htb {
             self.law.share(slot, Some(lease));
         }
     }
-    fn user_classes(&self) -> Option<&dyn UserClasses> {
-        Some(self)
+}
+
+impl Classes for Htb {
+    fn classes(&self) -> &[Class] {
+        &self.classes
     }
-    fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
-        Some(self)
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut self.classes
+    }
+    fn select(&self, _m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.classes.get(self.leaf(class)?)
+    }
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        let Some(class) = class.filter(|c| c.major() == own.major()) else {
+            return Found::Said(Said::Nothing);
+        };
+        match class.minor() {
+            // The qdisc itself: unshaped.
+            0 => Found::Said(Said::Class(class)),
+            minor if self.law.leaf_slot(minor).is_some() => Found::Said(Said::Class(class)),
+            minor if self.law.slot(minor).is_some() => Found::Inner(class),
+            _ => Found::Said(Said::Nothing),
+        }
     }
 }
 
@@ -415,16 +427,16 @@ fn conflict(class: Object, expected: impl alloc::string::ToString, given: &str) 
 impl Classful for Htb {
     type Class = ClassConfig;
     const COUNTERS: &'static [Counter] = &[
-        Counter { key: "lended", about: "Packets that it sent, or let send, with its own tokens." },
-        Counter { key: "borrowed", about: "Packets that it sent, or let send, with those of a class above." },
-        Counter { key: "giants", about: "Always 0: no packet is too large." },
-        Counter { key: "tokens", about: "Tokens of its rate, in ticks of 64 ns." },
-        Counter { key: "ctokens", about: "Tokens of its ceiling, in ticks of 64 ns." },
-        Counter { key: "quantum", about: "Bytes of its turn, as given or reckoned." },
-        Counter {
-            key: "level",
-            about: "0 for a leaf; 7 for a root class with classes below, and one less for each level.",
-        },
+        Counter::new("lended", "Packets that it sent, or let send, with its own tokens."),
+        Counter::new("borrowed", "Packets that it sent, or let send, with those of a class above."),
+        Counter::new("giants", "Always 0: no packet is too large."),
+        Counter::new("tokens", "Tokens of its rate, in ticks of 64 ns."),
+        Counter::new("ctokens", "Tokens of its ceiling, in ticks of 64 ns."),
+        Counter::new("quantum", "Bytes of its turn, as given or reckoned."),
+        Counter::new(
+            "level",
+            "0 for a leaf; 7 for a root class with classes below, and one less for each level.",
+        ),
     ];
     const CLASS_CHANGE: ChangeRule = ChangeRule::Replace;
 

@@ -3,7 +3,6 @@
 pub mod by_queue;
 pub mod cake;
 pub mod codel;
-pub mod control;
 pub mod drr;
 pub mod dualpi2;
 pub mod ets;

@@ -14,10 +14,11 @@ use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::multiq::several_queues;
 use crate::qdisc::pfifo_fast;
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::Node;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::ConfigError;
 
 crate::params! {
@@ -50,24 +51,27 @@ pub(crate) fn default_shell(env: &Env) -> Option<Node> {
 impl Discipline for Mq {
     const KIND: &'static str = "mq";
     const ABOUT: &'static str = "A qdisc of its own for each transmit queue of the device.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::ByQueue;
+    const STYLE: Style = Style::BLANK;
     const CHANGE: ChangeRule = ChangeRule::Merge;
     const TAKES_CLASS: bool = false;
     const ROOT_ONLY: bool = true;
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
     fn resolve(_cfg: &mut Config, _old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
         several_queues(Self::KIND, env)
     }
-    fn new(_cfg: &Config, env: &Env) -> Self {
+    fn new(_cfg: &Config, (): (), env: &Env) -> Self {
         Self(ByQueue::new(env, default_child))
     }
-    fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, _cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         self.0.change(env, default_child, cx);
     }
     by_queue::hand_on!();
-    fn default_child(_cfg: &Config, env: &Env) -> Option<Node> {
-        Some(default_child(env))
-    }
 }
+
+by_queue::classes!(Mq, default_child);

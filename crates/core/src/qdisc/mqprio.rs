@@ -23,16 +23,16 @@ use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::mq::default_child;
 use crate::qdisc::multiq::several_queues;
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::sched::erased::Qdisc;
-use crate::sched::node::Node;
 use crate::sched::schedule::{ClassConfig, LineConfig, Service};
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags};
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Params, apply};
-use crate::text::value::{Json, PrioMap, Refusal, Show, Value, Words, exact_of, text_of};
+use crate::text::value::{Json, PrioMap, Refusal, Show, Unit, Value, Words, exact_of, text_of};
 
 /// Its word.
 pub(crate) const KIND: &str = Mqprio::KIND;
@@ -262,10 +262,13 @@ impl Discipline for Mqprio {
     const KIND: &'static str = "mqprio";
     const ABOUT: &'static str =
         "Traffic classes of transmit queues, chosen by priority; a qdisc for each queue.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::ByQueue;
     const TAKES_CLASS: bool = false;
     const ROOT_ONLY: bool = true;
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
@@ -285,17 +288,16 @@ impl Discipline for Mqprio {
         }
         cfg.check(env)
     }
-    fn new(_cfg: &Config, env: &Env) -> Self {
+    fn new(_cfg: &Config, (): (), env: &Env) -> Self {
         Self(ByQueue::new(env, default_child))
     }
-    fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, _cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         self.0.change(env, default_child, cx);
     }
     by_queue::hand_on!();
-    fn default_child(_cfg: &Config, env: &Env) -> Option<Node> {
-        Some(default_child(env))
-    }
 }
+
+by_queue::classes!(Mqprio, default_child);
 
 /// Reads words while `one` takes them, at most as many as there are traffic classes; `None` if not even the first.
 fn several<T>(
@@ -391,6 +393,7 @@ impl Show for Rates {
 
 impl Value for Rates {
     const EXPECTED: &'static str = "up to 16 rates (1gbit 2gbit)";
+    const UNIT: Unit = Unit::Rates;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         several(words, Rate::take).map(Self)
     }

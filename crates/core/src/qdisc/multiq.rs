@@ -10,9 +10,10 @@ use crate::base::env::Env;
 use crate::qdisc::by_queue::{self, ByQueue};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 crate::params! {
@@ -30,25 +31,31 @@ pub(crate) const KIND: &str = Multiq::KIND;
 impl Discipline for Multiq {
     const KIND: &'static str = "multiq";
     const ABOUT: &'static str = "A class for each transmit queue of the device; they take turns.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::ByQueue;
+    const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     /// The queue alone says which class.
     const TAKES_CLASS: bool = false;
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
     fn resolve(_cfg: &mut Config, _old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
         several_queues(Self::KIND, env)
     }
-    fn new(_cfg: &Config, env: &Env) -> Self {
+    fn new(_cfg: &Config, (): (), env: &Env) -> Self {
         Self(ByQueue::new(env, leaf::default_child))
     }
-    fn change(&mut self, _cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, _cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         self.0.change(env, leaf::default_child, cx);
     }
     by_queue::hand_on!();
 }
+
+by_queue::classes!(Multiq, leaf::default_child);
 
 /// Refuses a device with one transmit queue.
 pub(crate) fn several_queues(kind: &'static str, env: &Env) -> Result<(), ConfigError> {

@@ -19,24 +19,30 @@ use crate::base::rng::Rng;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::Rate;
 use crate::law::impair::{CellRate, Correlated, Dice, Distribution, LossModel, MarkovState};
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
 use crate::packet::route::Asked;
 use crate::packet::timeline::Timeline;
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::Class;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::impairment::{Chance, Delay, LinkRate, Loss, Places, Shape, Slot, SlotGap};
 
 crate::params! {
     /// Parameters of netem.
-    pub struct Config(env) {
+    pub struct Config(env)
+        once ["loss"]
+        cut [
+            "limit", "latency", "delay", "loss", "drop", "ecn", "reorder", "corrupt", "gap", "duplicate", "distribution",
+            "rate", "slot"
+        ]
+    {
         /// Most packets that wait.
         limit: Places = Places(1000), keys ["limit"];
         /// How long each packet is held, how much that varies, and how much each time is like the last.
@@ -222,11 +228,19 @@ pub(crate) struct Netem {
 impl Discipline for Netem {
     const KIND: &'static str = "netem";
     const ABOUT: &'static str = "An emulated link: delays, losses, duplicates, reordering, rates, slots.";
-    const FLAGS: Flags = Flags { shapes: true, reorders: true, classful: true };
-    const ONE_CLASS: bool = true;
+    const FLAGS: Flags = Flags { shapes: true, reorders: true };
+    const SHAPE: ClassShape = ClassShape::One;
+    const COPIES: Option<&'static str> = Some("duplicate");
     const CHANGE: ChangeRule = ChangeRule::Replace;
     const TAKES_CLASS: bool = false;
+    // tc itself wants these together; that one which duplicates is alone is the rule of the kernel.
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::Conflict, Some(_)) => Some(Refuser::Tool),
+        _ => None,
+    };
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
@@ -268,7 +282,7 @@ impl Discipline for Netem {
         cfg.slot = cfg.slot.take().filter(|s| s.gap != SlotGap::Between(Nanos(0), Nanos(0)));
         Ok(())
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let mut netem = Self {
             inner: [Class { minor: 1, node: leaf::default_child(env) }],
             delayed: Timeline::with_capacity(cfg.limit.0.min(env.packets)),
@@ -284,7 +298,7 @@ impl Discipline for Netem {
         netem.open_slot(Instant::ZERO);
         netem
     }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         let before = core::mem::replace(&mut self.rules, Rules::of(cfg));
         self.delayed.reserve(cfg.limit.0.min(env.packets));
         self.seed = cfg.seed;
@@ -377,8 +391,8 @@ impl Discipline for Netem {
         self.ahead.drain(out, pool);
         self.delayed.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.ahead.metas(pool).chain(self.delayed.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.ahead.waiting(pool).chain(self.delayed.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         let Rules { jitters, loss, corrupt, duplicate, reorder, .. } = &mut self.rules;
@@ -391,12 +405,12 @@ impl Discipline for Netem {
         self.count = 0;
         self.open_slot(Instant::ZERO);
     }
-    fn copies(&self) -> bool {
-        !self.rules.duplicate.is_never()
-    }
     fn stats(&self) -> NoStats {
         NoStats {}
     }
+}
+
+impl Classes for Netem {
     fn classes(&self) -> &[Class] {
         &self.inner
     }

@@ -11,7 +11,7 @@
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
@@ -19,7 +19,8 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::sched::erased::Erased;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{Flags, Limit, RefusedBy, Refuser, Unset};
+use crate::text::error::{ConfigError, ErrorKind};
 
 /// Band of each priority 0..15 (tc-pfifo_fast(8), the table at "priomap"): interactive first, bulk last.
 pub const PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
@@ -38,24 +39,29 @@ pub(crate) struct PfifoFast {
 
 /// The qdisc that a device starts with.
 pub(crate) fn default_root(env: &Env) -> Erased<PfifoFast> {
-    match Erased::new(NoParams {}, env) {
-        Ok(q) => q,
-        // There are no parameters to refuse.
-        Err(e) => unreachable!("{e}"),
-    }
+    Erased::plain(NoParams {}, env)
 }
 
 impl Discipline for PfifoFast {
     const KIND: &'static str = "pfifo_fast";
     const ABOUT: &'static str = "Three FIFO bands by priority, lowest first; the default.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const LIMIT: Limit = Limit { keys: &[], unset: Unset::Queues(3) };
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::UnknownKey, _) => Some(Refuser::Usage),
+        _ => None,
+    };
     type Config = NoParams;
+    type Rules = ();
     type Stats = NoStats;
 
-    fn new(_cfg: &NoParams, env: &Env) -> Self {
+    fn resolve(_cfg: &mut NoParams, _old: Option<&NoParams>, _env: &Env) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    fn new(_cfg: &NoParams, (): (), env: &Env) -> Self {
         Self { bands: Default::default(), limit: env.tx_queue_len }
     }
-    fn change(&mut self, _cfg: &NoParams, env: &Env, _cx: &mut Cx) {
+    fn change(&mut self, _cfg: &NoParams, (): (), env: &Env, _cx: &mut Cx) {
         self.limit = env.tx_queue_len;
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
@@ -78,16 +84,16 @@ impl Discipline for PfifoFast {
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.bands.iter_mut().find_map(|b| b.pop_front(&cx.pool)).map_or(Next::Empty, Next::Packet)
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
-        self.bands.iter().find_map(|b| b.front(pool))
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
+        self.bands.iter().find_map(|b| b.first(pool))
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         for band in &mut self.bands {
             band.drain(out, pool);
         }
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.bands.iter().flat_map(|b| b.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.bands.iter().flat_map(|b| b.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, _wire_len: u32) -> bool {

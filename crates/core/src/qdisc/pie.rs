@@ -16,16 +16,15 @@ use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::Packets;
 use crate::law::pie::{PieParams, PieState, Ticks};
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::trim;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
-use crate::sched::spec::Flags;
-use crate::text::error::ConfigError;
+use crate::sched::spec::{Flags, RefusedBy, Refuser, Style};
+use crate::text::error::{ConfigError, ErrorKind};
 
 /// The delay to hold: 15 ms (RFC 8033 section 4.2, QDELAY_REF).
 pub const TARGET: Ticks = Ticks::span(Nanos::from_millis(15));
@@ -70,13 +69,13 @@ crate::stats! {
     /// Counters of pie.
     pub struct Stats {
         /// Probability of a drop, in parts of 2^64, as of the last packet.
-        prob: u64,
+        prob: u64 [part],
         /// Delay that the law last went by, microseconds.
-        delay: u64,
+        delay: u64 [micros],
         /// Measured rate of departures, bytes per second.
-        avg_dq_rate: u64,
+        avg_dq_rate: u64 [with("dq_rate_estimator")],
         /// Packets queued.
-        pkts_in: u64,
+        pkts_in: u64 [line],
         /// Packets dropped at the limit.
         overlimit: u64,
         /// Packets dropped, at the limit or by the law.
@@ -185,15 +184,21 @@ fn law_params(cfg: &Config, env: &Env) -> PieParams {
 impl Discipline for Pie {
     const KIND: &'static str = "pie";
     const ABOUT: &'static str = "One FIFO whose delay is held near a target, by drops on arrival (PIE).";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const STYLE: Style = Style::BLANK;
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, Some("alpha" | "beta")) => Some(Refuser::Tool),
+        _ => None,
+    };
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         cfg.tupdate = Nanos(ticks(cfg.tupdate) * TICK);
         Ok(())
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         Self {
             queue: Queue::new(),
             law: PieState::default(),
@@ -210,7 +215,7 @@ impl Discipline for Pie {
     fn start(&mut self, now: Instant) {
         self.updates.restart(now);
     }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         self.catch_up(cx.now);
         self.params = law_params(cfg, env);
         self.updates.set_every(cfg.tupdate);
@@ -263,8 +268,8 @@ impl Discipline for Pie {
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.queue.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.queue.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.queue.waiting(pool).for_each(f);
     }
     fn reset(&mut self, cx: &mut Cx) {
         self.catch_up(cx.now);

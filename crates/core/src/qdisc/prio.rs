@@ -10,32 +10,32 @@
 //!   below learns of its empty queue.
 //! - Differs from Linux (PARITY.md: tcpctl-band): `tcpctl` puts a band for TCP control segments before all.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::route::Asked;
-use crate::qdisc::control::{self, HasBand};
 use crate::qdisc::fifo::NoStats;
 use crate::qdisc::leaf;
 use crate::qdisc::pfifo_fast::PRIOMAP;
 use crate::qdisc::turns::take_strictly;
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline, Filtered};
-use crate::sched::erased::Qdisc;
-use crate::sched::node::{Class, Peek};
-use crate::sched::spec::Flags;
+use crate::sched::node::{Class, Peek, band_share};
+use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::PrioMap;
 
 crate::params! {
     /// Parameters of prio.
-    pub struct Config(env) {
+    pub struct Config(env)
+        own ["tcpctl"]
+    {
         /// Number of bands.
         bands: u32 = 3, keys ["bands"], "2 to 16": |b| (2..=BANDS_MAX).contains(b);
         /// Band of each priority 0..15.
@@ -59,14 +59,25 @@ const BANDS_MAX: u32 = 16;
 impl Discipline for Prio {
     const KIND: &'static str = "prio";
     const ABOUT: &'static str = "Classes in strict order of priority.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::Bands;
     const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
+    const BAND: fn(&Config) -> Option<Percent> = |cfg| cfg.tcpctl;
+    // tc holds a map to the number of bands that it has read by then; one that is not given it does not look at.
+    const REFUSED_BY: RefusedBy = |err, words| {
+        let at = |key: &str| words.iter().position(|w| *w == key);
+        let seen = at("priomap").is_some_and(|map| at("bands").is_none_or(|bands| bands < map));
+        (err.kind == ErrorKind::Conflict && err.key.as_deref() == Some("priomap") && seen)
+            .then_some(Refuser::Tool)
+    };
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
-        control::resolve(&mut cfg.tcpctl);
+        cfg.tcpctl = band_share(cfg.tcpctl);
         match cfg.priomap.0.iter().find(|b| u32::from(**b) >= cfg.bands) {
             None => Ok(()),
             Some(bad) => {
@@ -76,19 +87,13 @@ impl Discipline for Prio {
             }
         }
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let mut prio =
             Self { bands: Vec::with_capacity(BANDS_MAX as usize), active: 0, priomap: cfg.priomap.0 };
         prio.grow(cfg.bands, env);
         prio
     }
-    fn fits(&self, cfg: &Config) -> bool {
-        cfg.tcpctl.is_none()
-    }
-    fn boxed(self, cfg: Config) -> Box<dyn Qdisc> {
-        control::boxed(self, cfg)
-    }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         for class in self.bands.iter_mut().skip(cfg.bands as usize) {
             class.node.purge(cx);
         }
@@ -99,10 +104,6 @@ impl Discipline for Prio {
     }
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         self.bands[self.band(m, class)].node.admit(m)
-    }
-    #[inline]
-    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.bands.get(self.band(m, class))
     }
     #[inline(always)]
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
@@ -138,24 +139,25 @@ impl Discipline for Prio {
         Some(earliest)
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, _cx: &mut Cx) {
         self.active = 0;
     }
     fn stats(&self) -> NoStats {
         NoStats {}
     }
+}
+
+impl Classes for Prio {
     fn classes(&self) -> &[Class] {
         &self.bands
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.bands
     }
-}
-
-impl HasBand for Prio {
-    fn band(cfg: &Config) -> Option<Percent> {
-        cfg.tcpctl
+    #[inline]
+    fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        self.bands.get(self.band(m, class))
     }
 }
 

@@ -14,24 +14,24 @@ use core::fmt;
 
 use crate::base::chance::Probability;
 use crate::base::env::Env;
-use crate::base::handle::{ClassId, Handle};
+use crate::base::handle::ClassId;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Rate};
 use crate::law::red::{
     IdleTable, RedAction, RedError, RedParams, RedState, probability_of_one, weight_for_burst,
 };
-use crate::packet::meta::Meta;
 use crate::packet::pool::Pkt;
-use crate::packet::pool::{List, Pool};
+use crate::packet::pool::{List, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::{Bfifo, ByteLimit};
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{Capability, Classes};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
-use crate::sched::spec::Flags;
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser, Style};
+use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Json, Refusal, Show, Value, Words, exact_of};
 
 crate::params! {
@@ -122,6 +122,8 @@ pub struct Red {
     nodrop: bool,
     adaptive: bool,
     stats: Stats,
+    /// That of the FIFO that its class has until something is grafted.
+    limit: ByteLimit,
 }
 
 /// 32 bits of a size: the declared range.
@@ -171,13 +173,22 @@ impl Discipline for Red {
     const KIND: &'static str = "red";
     const ABOUT: &'static str =
         "Random early detection: drops or marks more often the longer the average queue.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: true };
-    const ONE_CLASS: bool = true;
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const SHAPE: ClassShape = ClassShape::One;
+    const STYLE: Style = Style { counters_end_blank: true, ..Style::PLAIN };
     const CHANGE: ChangeRule = ChangeRule::Replace;
+    // tc makes something of any number as a probability; sizes are read as 32 bits.
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, Some("probability")) if err.reason == Some(Reason::DeclaredRange) => None,
+        (ErrorKind::OutOfRange, _) => Some(Refuser::Tool),
+        _ => None,
+    };
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;
+    type Rules = RedParams;
     type Stats = Stats;
 
-    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+    fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<RedParams, ConfigError> {
         for (key, size, what) in [
             ("limit", cfg.limit, "a size, the most that waits"),
             ("avpkt", cfg.avpkt, "a size, that of an average packet"),
@@ -207,32 +218,28 @@ impl Discipline for Red {
                 .key("nodrop"));
         }
         cfg.probability = Probability(params.probability().into());
-        Ok(())
+        Ok(params)
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
-        match law(cfg) {
-            Ok(params) => Self {
-                inner: [Class { minor: 1, node: child(cfg, env) }],
-                law: RedState::new(&params, Instant::ZERO),
-                params,
-                ecn: cfg.ecn,
-                harddrop: cfg.harddrop,
-                nodrop: cfg.nodrop,
-                adaptive: cfg.adaptive,
-                stats: Stats::default(),
-            },
-            // `resolve` has accepted the same values.
-            Err(e) => unreachable!("{e}"),
+    fn new(cfg: &Config, params: RedParams, env: &Env) -> Self {
+        Self {
+            inner: [Class { minor: 1, node: Node::plain::<Bfifo>(ByteLimit { limit: cfg.limit }, env) }],
+            law: RedState::new(&params, Instant::ZERO),
+            params,
+            ecn: cfg.ecn,
+            harddrop: cfg.harddrop,
+            nodrop: cfg.nodrop,
+            adaptive: cfg.adaptive,
+            limit: ByteLimit { limit: cfg.limit },
+            stats: Stats::default(),
         }
     }
     fn start(&mut self, now: Instant) {
         self.law = RedState::new(&self.params, now);
         self.law.start_idle(now);
     }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
-        if let Ok(params) = law(cfg) {
-            self.params = params;
-        }
+    fn change(&mut self, cfg: &Config, params: RedParams, env: &Env, cx: &mut Cx) {
+        self.params = params;
+        self.limit = ByteLimit { limit: cfg.limit };
         (self.ecn, self.harddrop, self.nodrop, self.adaptive) =
             (cfg.ecn, cfg.harddrop, cfg.nodrop, cfg.adaptive);
         let inner = &mut self.inner[0].node;
@@ -241,10 +248,7 @@ impl Discipline for Red {
             if !cx.swapping() {
                 inner.purge(cx);
             }
-            let limit = exact_of(&cfg.limit);
-            let words = ["limit", limit.as_str()];
-            // A size of at most 32 bits is in bfifo's range, so this cannot be refused.
-            let _ = inner.with(cx, |q, cx| q.change(&mut Words::new(&words), env, cx));
+            inner.change_plain::<Bfifo>(self.limit.clone(), env, cx);
         }
         self.reset(cx);
     }
@@ -287,7 +291,7 @@ impl Discipline for Red {
         Some(self.inner[0].node.peek(cx))
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, cx: &mut Cx) {
         self.law = RedState::new(&self.params, cx.now);
         if self.inner[0].node.is_empty() {
@@ -300,22 +304,16 @@ impl Discipline for Red {
     fn stats(&self) -> Stats {
         self.stats
     }
+}
+
+impl Classes for Red {
     fn classes(&self) -> &[Class] {
         &self.inner
     }
     fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.inner
     }
-    fn default_child(cfg: &Config, env: &Env) -> Option<Node> {
-        Some(child(cfg, env))
-    }
-}
-
-/// What its class has until something is grafted: as many bytes as its limit says.
-fn child(cfg: &Config, env: &Env) -> Node {
-    match Node::of::<Bfifo>(Handle::NONE, ByteLimit { limit: cfg.limit }, env) {
-        Ok(node) => node,
-        // Bfifo resolves any parameters.
-        Err(e) => unreachable!("{e}"),
+    fn default_child(&self, env: &Env) -> Option<Node> {
+        Some(Node::plain::<Bfifo>(self.limit.clone(), env))
     }
 }

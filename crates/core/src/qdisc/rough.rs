@@ -27,16 +27,15 @@ use crate::base::env::Env;
 use crate::base::handle::ClassId;
 use crate::base::units::{Bytes, Packets};
 use crate::law::budget::Budget;
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool, Queue};
+use crate::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{Flags, Limit};
 use crate::text::error::ConfigError;
-use crate::text::value::{Json, Refusal, Show, Value, Words};
+use crate::text::value::{Json, Refusal, Show, Unit, Value, Words};
 
 /// What happens when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +101,7 @@ impl Show for ByteLimit {
 
 impl Value for ByteLimit {
     const EXPECTED: &'static str = Bytes::EXPECTED;
+    const UNIT: Unit = Unit::Bytes;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         Bytes::take(words).map(Self::Given)
     }
@@ -173,9 +173,12 @@ impl Discipline for Rough {
     const KIND: &'static str = "rough";
     const ABOUT: &'static str =
         "TCP control segments first, in one limit with everything else (not in Linux).";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const LIMIT: Limit = Limit { keys: &["bytes", "limit"], ..Limit::KEY };
+    const IN_LINUX: bool = false;
     const CONTROL_FIRST: bool = true;
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, env: &Env) -> Result<(), ConfigError> {
@@ -185,7 +188,7 @@ impl Discipline for Rough {
         cfg.ack_budget = cfg.ack_budget.filter(|share| *share < Percent::ALL);
         Ok(())
     }
-    fn new(cfg: &Config, _env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), _env: &Env) -> Self {
         let mut rough = Self {
             prio: Queue::new(),
             normal: Queue::new(),
@@ -200,7 +203,7 @@ impl Discipline for Rough {
         rough.take_limits(cfg);
         rough
     }
-    fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), _env: &Env, cx: &mut Cx) {
         let before = (self.packets_max, self.bytes_max);
         self.take_limits(cfg);
         self.profile = cfg.profile;
@@ -261,16 +264,16 @@ impl Discipline for Rough {
         self.review();
         Next::Packet(p)
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
-        if self.control_goes() { self.prio.front(pool) } else { self.normal.front(pool) }
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
+        if self.control_goes() { self.prio.first(pool) } else { self.normal.first(pool) }
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.prio.drain(out, pool);
         self.normal.drain(out, pool);
         self.review();
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.prio.metas(pool).chain(self.normal.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.prio.waiting(pool).chain(self.normal.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         self.review();

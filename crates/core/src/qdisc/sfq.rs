@@ -30,13 +30,14 @@ use crate::base::units::{Bytes, Packets};
 use crate::law::red::RedAction;
 use crate::packet::hash::reciprocal_scale;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::packet::route::{Asked, Found, Said};
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{self, FlowShown};
 use crate::sched::cx::Cx;
-use crate::sched::discipline::{Discipline, Filtered, FlowShown};
-use crate::sched::spec::Flags;
+use crate::sched::discipline::{Discipline, Filtered};
+use crate::sched::spec::{Flags, Limit, Style, Unset};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::{Json, Refusal, Show, Value, Words};
 use flows::Flows;
@@ -162,10 +163,13 @@ pub(crate) struct Sfq {
 impl Discipline for Sfq {
     const KIND: &'static str = "sfq";
     const ABOUT: &'static str = "Flows take turns by deficit round robin; the longest makes room (McKenney).";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const LIMIT: Limit = Limit { unset: Unset::Packets(LIMIT), ..Limit::KEY };
+    const STYLE: Style = Style { counters_in_options: true, ..Style::PLAIN };
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
@@ -194,7 +198,7 @@ impl Discipline for Sfq {
         }
         Ok(())
     }
-    fn new(cfg: &Config, _env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), _env: &Env) -> Self {
         Self {
             flows: Flows::new(cfg.flows, 2 * cfg.divisor),
             packets: 0,
@@ -214,18 +218,13 @@ impl Discipline for Sfq {
     fn start(&mut self, now: Instant) {
         self.next_perturb = now + self.perturb;
     }
-    fn change(&mut self, _cfg: &Config, _env: &Env, _cx: &mut Cx) {}
+    fn change(&mut self, _cfg: &Config, (): (), _env: &Env, _cx: &mut Cx) {}
     fn admit(&self, m: &Asked<'_>, class: Option<ClassId>) -> Verdict {
         let room = match self.flows.of(self.bucket(m, class)) {
             Some(f) => self.flows.flow(f).len < self.depth,
             None => !self.flows.all_in_use(),
         };
         if room && self.packets + self.held < self.limit { Verdict::Accept } else { Verdict::Full }
-    }
-    /// Filters decide of every packet: what they name no flow for is dropped.
-    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
-        let flow = class.filter(|c| (1..=self.divisor).contains(&u32::from(c.minor())));
-        Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let bucket = self.bucket(cx.meta(&p), class);
@@ -268,13 +267,22 @@ impl Discipline for Sfq {
         self.flows.drain(out, pool);
         self.packets = 0;
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.flows.queued(pool, f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, _wire_len: u32) -> bool {
         self.perturb == Nanos::ZERO
     }
+    fn stats(&self) -> Stats {
+        self.stats
+    }
+    fn as_flows(&self) -> Option<&dyn capability::Flows> {
+        Some(self)
+    }
+}
+
+impl capability::Flows for Sfq {
     fn flows(&self, _pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         for bucket in 0..2 * self.divisor {
             let Some(flow) = self.flows.of(bucket).map(|f| self.flows.flow(f)) else { continue };
@@ -282,8 +290,10 @@ impl Discipline for Sfq {
             f(FlowShown { minor: bucket % self.divisor + 1, backlog, values: &[("allot", flow.allot)] });
         }
     }
-    fn stats(&self) -> Stats {
-        self.stats
+    /// Filters decide of every packet: what they name no flow for is dropped.
+    fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
+        let flow = class.filter(|c| (1..=self.divisor).contains(&u32::from(c.minor())));
+        Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
     }
 }
 

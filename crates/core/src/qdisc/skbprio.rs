@@ -15,15 +15,17 @@ use crate::base::handle::ClassId;
 use crate::base::tally::Tally;
 use crate::base::units::Packets;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{Deque, List, Pkt, Pool};
+use crate::packet::pool::{Deque, List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::NoStats;
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{FlowShown, Flows};
 use crate::sched::cx::Cx;
-use crate::sched::discipline::{Discipline, FlowShown};
-use crate::sched::spec::Flags;
-use crate::text::value::{Refusal, Show, Value, Words};
+use crate::sched::discipline::Discipline;
+use crate::sched::spec::{Flags, Style};
+use crate::text::error::ConfigError;
+use crate::text::value::{Refusal, Show, Unit, Value, Words};
 
 /// A number of packets that tc reads and prints without its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,7 @@ impl Show for Limit {
 
 impl Value for Limit {
     const EXPECTED: &'static str = Packets::EXPECTED;
+    const UNIT: Unit = Unit::Packets;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         Packets::take(words).map(|p| Self(p.0))
     }
@@ -80,11 +83,16 @@ impl Discipline for Skbprio {
     const KIND: &'static str = "skbprio";
     const ABOUT: &'static str =
         "64 levels of priority under one limit; when full, the lowest level makes room.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
+    const STYLE: Style = Style::BLANK;
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
-    fn new(cfg: &Config, _env: &Env) -> Self {
+    fn resolve(_cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
+        Ok(())
+    }
+    fn new(cfg: &Config, (): (), _env: &Env) -> Self {
         Self {
             levels: core::array::from_fn(|_| Level::default()),
             active: 0,
@@ -93,7 +101,7 @@ impl Discipline for Skbprio {
             limit: cfg.limit.0,
         }
     }
-    fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), _env: &Env, cx: &mut Cx) {
         self.limit = cfg.limit.0;
         while self.packets > 0 && self.packets + self.held > self.limit {
             self.drop_lowest(DropReason::Purged, cx);
@@ -140,21 +148,27 @@ impl Discipline for Skbprio {
         }
         (self.active, self.packets) = (0, 0);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.levels.iter().rev().flat_map(|l| l.packets.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.levels.iter().rev().flat_map(|l| l.packets.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn transparent(&self, _wire_len: u32) -> bool {
         self.limit > 0
     }
+    fn stats(&self) -> NoStats {
+        NoStats {}
+    }
+    fn as_flows(&self) -> Option<&dyn Flows> {
+        Some(self)
+    }
+}
+
+impl Flows for Skbprio {
     fn flows(&self, _pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         for (minor, level) in (1..).zip(&self.levels) {
             let drops = i64::from(level.drops);
             f(FlowShown { minor, backlog: level.queued, values: &[("drops", drops), ("overlimits", drops)] });
         }
-    }
-    fn stats(&self) -> NoStats {
-        NoStats {}
     }
 }
 

@@ -15,29 +15,33 @@
 use alloc::format;
 
 use crate::base::env::Env;
-use crate::base::handle::{ClassId, Handle};
+use crate::base::handle::ClassId;
 use crate::base::link::LinkLayer;
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::{Bytes, Rate, RateMul};
 use crate::law::bucket::{Sizing, cost, to_i64};
 use crate::law::lease::Lease;
-use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, WakeReason};
 use crate::packet::route::Asked;
 use crate::qdisc::fifo::{Bfifo, ByteLimit, NoStats};
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{Capability, Classes, Shares};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node, Peek};
 use crate::sched::share::Share;
-use crate::sched::spec::Flags;
+use crate::sched::spec::{ClassShape, Flags, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
-use crate::text::value::{Name, Words};
+use crate::text::value::Name;
 
 crate::params! {
     /// Parameters of tbf.
-    pub struct Config(env) {
+    pub struct Config(env)
+        once ["rate", "burst", "limit", "latency", "peakrate", "mtu"]
+        cut ["limit", "latency", "burst", "peakrate", "overhead", "linklayer"]
+        own ["shared"]
+    {
         /// Long-term rate. Must be given.
         rate: Rate = Rate(0), keys ["rate"], "at least 8bit": |r| r.0 > 0;
         /// Size of the bucket: the most that leaves back to back. Must be given.
@@ -82,6 +86,8 @@ pub struct Tbf {
     /// Rate and peak rate (0 without one) as given, for a change that keeps the tokens.
     rates: (Rate, Rate),
     shared: Option<Sharing>,
+    /// That of the FIFO that its class has until something is grafted.
+    limit: ByteLimit,
 }
 
 /// In place of a bucket of its own for `rate`: a part in one.
@@ -144,10 +150,19 @@ fn at_rate(tokens: i64, old: Rate, new: Rate) -> i64 {
 impl Discipline for Tbf {
     const KIND: &'static str = "tbf";
     const ABOUT: &'static str = "Token bucket: a rate, a burst, and optionally a peak rate.";
-    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: true };
-    const ONE_CLASS: bool = true;
+    const FLAGS: Flags = Flags { shapes: true, reorders: false };
+    const SHAPE: ClassShape = ClassShape::One;
+    const STYLE: Style = Style::BLANK;
     const CHANGE: ChangeRule = ChangeRule::Replace;
+    // Sizes are read as 32 bits, and one of limit and latency is needed.
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, _) | (ErrorKind::Conflict, None) => Some(Refuser::Tool),
+        _ => None,
+    };
+    const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
+    const SHARES: Option<Capability<Self, dyn Shares>> = crate::capability!();
     type Config = Config;
+    type Rules = ();
     type Stats = NoStats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
@@ -187,9 +202,9 @@ impl Discipline for Tbf {
         };
         Ok(())
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let mut tbf = Self {
-            inner: [Class { minor: 1, node: child(cfg, env) }],
+            inner: [Class { minor: 1, node: Node::plain::<Bfifo>(limit_of(cfg), env) }],
             charge: Charge::of(cfg),
             depth: 0,
             peak_depth: 0,
@@ -199,15 +214,17 @@ impl Discipline for Tbf {
             max_size: 0,
             rates: rates(cfg),
             shared: Sharing::of(cfg),
+            limit: limit_of(cfg),
         };
         tbf.configure(cfg);
         tbf
     }
-    fn change(&mut self, cfg: &Config, env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), env: &Env, cx: &mut Cx) {
         let kept = cx.swapping().then(|| self.available(cx.now));
         let rates = core::mem::replace(&mut self.rates, rates(cfg));
         self.shared = Sharing::change(self.shared.take(), cfg);
         self.configure(cfg);
+        self.limit = limit_of(cfg);
         if let Some((tokens, peak_tokens)) = kept {
             // The bytes that could have left, not the time that they would have taken.
             self.tokens = at_rate(tokens, rates.0, self.rates.0).min(self.depth);
@@ -219,10 +236,7 @@ impl Discipline for Tbf {
         self.filled = cx.now;
         let inner = &mut self.inner[0].node;
         if inner.handle().is_none() {
-            let limit = crate::text::value::exact_of(&cfg.limit);
-            let words = ["limit", limit.as_str()];
-            // A size of at most 32 bits is in bfifo's range, so this cannot be refused.
-            let _ = inner.with(cx, |q, cx| q.change(&mut Words::new(&words), env, cx));
+            inner.change_plain::<Bfifo>(self.limit.clone(), env, cx);
         }
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
@@ -278,7 +292,7 @@ impl Discipline for Tbf {
         self.inner[0].node.dequeue(cx)
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {}
-    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(&Meta)) {}
+    fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
     fn reset(&mut self, cx: &mut Cx) {
         if let Some(shared) = &mut self.shared {
             shared.lease.restart();
@@ -290,12 +304,9 @@ impl Discipline for Tbf {
     fn stats(&self) -> NoStats {
         NoStats {}
     }
-    fn classes(&self) -> &[Class] {
-        &self.inner
-    }
-    fn classes_mut(&mut self) -> &mut [Class] {
-        &mut self.inner
-    }
+}
+
+impl Shares for Tbf {
     fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
         if let Some(Sharing { name, rate, burst, lease }) = &self.shared {
             f(Share { minor: 0, name, rate: *rate, burst: *burst, lease });
@@ -306,19 +317,23 @@ impl Discipline for Tbf {
             shared.lease = lease;
         }
     }
-    fn default_child(cfg: &Config, env: &Env) -> Option<Node> {
-        Some(child(cfg, env))
+}
+
+impl Classes for Tbf {
+    fn classes(&self) -> &[Class] {
+        &self.inner
+    }
+    fn classes_mut(&mut self) -> &mut [Class] {
+        &mut self.inner
+    }
+    fn default_child(&self, env: &Env) -> Option<Node> {
+        Some(Node::plain::<Bfifo>(self.limit.clone(), env))
     }
 }
 
-/// What its class has until something is grafted: as many bytes as its limit says.
-fn child(cfg: &Config, env: &Env) -> Node {
-    let limit = ByteLimit { limit: cfg.limit.unwrap_or_default() };
-    match Node::of::<Bfifo>(Handle::NONE, limit, env) {
-        Ok(node) => node,
-        // Bfifo resolves any parameters.
-        Err(e) => unreachable!("{e}"),
-    }
+/// The limit that the FIFO in it has.
+fn limit_of(cfg: &Config) -> ByteLimit {
+    ByteLimit { limit: cfg.limit.unwrap_or_default() }
 }
 
 impl Tbf {

@@ -10,8 +10,9 @@ use crate::base::tally::Tally;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Class, Node};
+use crate::sched::spec::{ClassShape, EachGiven, RefusedBy, ShowDefaults};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
-use crate::text::params::{Param, Params, Shown, apply};
+use crate::text::params::{Given, Param, Params, Shown, apply, each_given};
 use crate::text::stats::Counter;
 use crate::text::value::Words;
 
@@ -22,6 +23,14 @@ pub struct ClassSpec {
     pub kind: &'static str,
     /// The parameters of a class.
     pub params: &'static [Param],
+    /// The keys that tc takes once in a line.
+    pub once: &'static [&'static str],
+    /// The words that tc lets be cut short, in the order in which it tries them.
+    pub cut: &'static [&'static str],
+    /// The keys that Linux has not.
+    pub own: &'static [&'static str],
+    /// The program that refuses options of a class.
+    pub refused_by: RefusedBy,
     /// The counters of a class, beside those that every class has.
     pub counters: &'static [Counter],
     /// True if classes are added and deleted by commands; false if they come with the qdisc and are only changed.
@@ -29,6 +38,7 @@ pub struct ClassSpec {
     /// Reads words as the options of a new class, and forgets them.
     read: fn(&mut Words<'_>, &Env) -> Result<(), ConfigError>,
     defaults: ShowDefaults,
+    each_given: EachGiven,
 }
 
 impl ClassSpec {
@@ -37,8 +47,12 @@ impl ClassSpec {
         Self {
             kind: D::KIND,
             params: D::Class::TABLE,
+            once: D::Class::ONCE,
+            cut: D::Class::CUT,
+            own: D::Class::OWN,
+            refused_by: D::CLASS_REFUSED_BY,
             counters: D::COUNTERS,
-            made: D::MADE,
+            made: matches!(D::SHAPE, ClassShape::Made),
             read: |words, env| {
                 let mut cfg = D::Class::defaults(env);
                 words.know_link_rate(env.link_rate);
@@ -46,20 +60,22 @@ impl ClassSpec {
                 D::complete_class(Object::Kind(D::KIND), &mut cfg, env)
             },
             defaults: |env, f| D::Class::defaults(env).visit(f),
+            each_given: each_given::<D::Class>,
         }
     }
     /// Shows every parameter with its default on a device.
     pub fn defaults(&self, env: &Env, f: &mut dyn FnMut(Shown<'_>)) {
         (self.defaults)(env, f);
     }
+    /// Shows each key of a line and the words that belong to it: see [`each_given`].
+    pub fn each_given(&self, words: &mut Words<'_>, f: &mut dyn FnMut(Given)) -> bool {
+        (self.each_given)(words, f)
+    }
     /// Whether words can be read as the options of a class; what contradicts another class is found when it is added.
     pub fn read(&self, words: &mut Words<'_>, env: &Env) -> Result<(), ConfigError> {
         (self.read)(words, env)
     }
 }
-
-/// Shows the defaults on a device.
-type ShowDefaults = fn(&Env, &mut dyn FnMut(Shown<'_>));
 
 /// Which class, and below which: minor numbers, 0 for the qdisc itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,14 +129,14 @@ impl<'a> ClassShown<'a> {
 }
 
 /// What the author of a kind writes whose classes commands make, or only change. Beside it, the kind names its
-/// declarations in `Discipline::CLASSES` and answers `Discipline::user_classes` with itself.
+/// declarations in `Discipline::MADE`.
 pub trait Classful: Discipline {
     /// The parameters of a class, from `params!`.
     type Class: Params;
     /// The counters of a class, beside those that every class has.
     const COUNTERS: &'static [Counter] = &[];
-    /// See `ClassSpec::made`.
-    const MADE: bool = true;
+    /// The program that refuses options of a class, where that is not as for most kinds.
+    const CLASS_REFUSED_BY: RefusedBy = |_, _| None;
     /// What a change does to options not named.
     const CLASS_CHANGE: ChangeRule = ChangeRule::Merge;
 
@@ -139,6 +155,8 @@ pub trait Classful: Discipline {
         old: Option<&Self::Class>,
         env: &Env,
     ) -> Result<(), ConfigError>;
+    /// Brings the parameters of the qdisc up to date, where commands to its classes change them.
+    fn refresh(&self, _cfg: &mut Self::Config) {}
     /// Makes a class, of which there is none of this number. What a class above it held is dropped.
     fn add_class(&mut self, at: ClassAt, cfg: Self::Class, env: &Env, cx: &mut Cx);
     /// Gives a class that is there new parameters.
@@ -161,7 +179,7 @@ pub trait Classful: Discipline {
 
 /// The classes of a qdisc of any kind. Implemented once, for every `Classful`.
 pub trait UserClasses {
-    /// See `Discipline::CLASSES`.
+    /// See `Discipline::MADE`.
     fn class_spec(&self) -> &'static ClassSpec;
     /// Whether there is such a class.
     fn has(&self, minor: u16) -> bool;
@@ -211,7 +229,7 @@ impl<D: Classful> UserClasses for D {
         env: &Env,
         cx: &mut Cx,
     ) -> Result<(), ConfigError> {
-        if !D::MADE {
+        if D::SHAPE != ClassShape::Made {
             let expected = format!("the classes that come with {}", D::KIND);
             return Err(ConfigError::new(ErrorKind::Unsupported, class, expected, "another one"));
         }
@@ -255,7 +273,7 @@ impl<D: Classful> UserClasses for D {
         if !self.has(minor) {
             return Err(no_class(class));
         }
-        if !D::MADE {
+        if D::SHAPE != ClassShape::Made {
             let expected = "a class that a command has made: this one comes with its qdisc";
             return Err(ConfigError::new(ErrorKind::Unsupported, class, expected, "del"));
         }

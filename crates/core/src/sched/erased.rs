@@ -1,20 +1,23 @@
 //! `Qdisc`, a qdisc of any kind, and `Erased`, which makes one of every `Discipline`.
 
 use alloc::boxed::Box;
+use core::any::Any;
 use core::fmt::Debug;
 
+use crate::base::chance::Percent;
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
 use crate::base::time::Instant;
 use crate::law::lease::Lease;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::DropReason;
 use crate::packet::route::{Asked, Found};
 use crate::sched::answer::{Next, Verdict, Within};
+use crate::sched::capability::{FlowShown, found_by_minor};
 use crate::sched::classful::UserClasses;
 use crate::sched::cx::Cx;
-use crate::sched::discipline::{ChangeRule, Discipline, FlowShown};
+use crate::sched::discipline::{ChangeRule, Discipline};
 use crate::sched::node::{Account, Class, Node, Peek};
 use crate::sched::share::Share;
 use crate::sched::spec::Spec;
@@ -24,15 +27,13 @@ use crate::text::stats::{Counter, Counters};
 use crate::text::value::Words;
 
 /// A qdisc of any kind. Implemented once, for every `Discipline`.
-pub trait Qdisc: Debug + Send + Sync {
+pub trait Qdisc: Any + Debug + Send + Sync {
     /// Its entry in the registry.
     fn spec(&self) -> &'static Spec;
     /// See `Discipline::TAKES_CLASS`.
     fn takes_class(&self) -> bool;
-    /// See `Discipline`.
-    fn fits(&self) -> bool;
-    /// The qdisc that its parameters ask for, with everything that waits in this one, which is empty and of no use then.
-    fn refit(&mut self) -> Box<dyn Qdisc>;
+    /// See `Discipline::BAND`.
+    fn band(&self) -> Option<Percent>;
     /// See `Discipline`.
     fn start(&mut self, now: Instant);
     /// See `Discipline`.
@@ -48,7 +49,7 @@ pub trait Qdisc: Debug + Send + Sync {
     /// As `dequeue`, if `head` can tell the next packet and it has at most so many wire bytes. Then nothing is dropped.
     fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within;
     /// See `Discipline`.
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta>;
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>>;
     /// See `Discipline`.
     fn peek(&mut self, cx: &mut Cx) -> Option<Peek>;
     /// See `Discipline`.
@@ -56,12 +57,12 @@ pub trait Qdisc: Debug + Send + Sync {
     /// See `Discipline`.
     fn drain(&mut self, out: &mut List, pool: &mut Pool);
     /// See `Discipline`.
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta));
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>));
     /// Drops every packet, here and below, and forgets everything but parameters and counters.
     fn purge(&mut self, cx: &mut Cx);
     /// See `Discipline`.
     fn transparent(&self, wire_len: u32) -> bool;
-    /// See `Discipline`.
+    /// See `Discipline::COPIES`.
     fn copies(&self) -> bool;
     /// Reads and applies new parameters, all or nothing.
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError>;
@@ -101,20 +102,108 @@ pub struct Erased<D: Discipline> {
 impl<D: Discipline> Erased<D> {
     const SPEC: &'static Spec = &Spec::of::<D>();
 
-    /// One with these parameters.
-    pub fn new(mut cfg: D::Config, env: &Env) -> Result<Self, ConfigError> {
-        if let Some((param, given)) = cfg.out_of_range(env) {
-            let err = ConfigError::new(ErrorKind::OutOfRange, Object::Kind(D::KIND), param.range, given);
-            return Err(err.key(param.key).reason(Reason::DeclaredRange));
-        }
-        D::resolve(&mut cfg, None, env)?;
-        Ok(Self { inner: D::new(&cfg, env), cfg })
+    /// One with these parameters, which are resolved.
+    fn of(cfg: D::Config, rules: D::Rules, env: &Env) -> Self {
+        Self { inner: D::new(&cfg, rules, env), cfg }
     }
+}
 
-    /// The qdisc that the parameters ask for.
-    pub fn boxed(self) -> Box<dyn Qdisc> {
-        self.inner.boxed(self.cfg)
+impl<D: Discipline<Rules = ()>> Erased<D> {
+    /// One of a kind that refuses no parameters in their ranges.
+    pub(crate) fn plain(cfg: D::Config, env: &Env) -> Self {
+        Self::of(cfg, (), env)
     }
+    /// Gives it new parameters.
+    pub(crate) fn change_plain(&mut self, cfg: D::Config, env: &Env, cx: &mut Cx) {
+        if !(cx.swapping() && cfg == self.cfg) {
+            self.inner.change(&cfg, (), env, cx);
+            self.cfg = cfg;
+        }
+    }
+}
+
+/// Resolves parameters.
+///
+/// # Errors
+/// One is out of its range, or the kind refuses them.
+pub(crate) fn resolved<D: Discipline>(
+    mut cfg: D::Config,
+    env: &Env,
+) -> Result<Box<dyn Resolved>, ConfigError> {
+    let rules = rules_of::<D>(&mut cfg, env)?;
+    Ok(Box::new(Parameters::<D> { cfg, rules }))
+}
+
+fn rules_of<D: Discipline>(cfg: &mut D::Config, env: &Env) -> Result<D::Rules, ConfigError> {
+    if let Some((param, given)) = cfg.out_of_range(env) {
+        let err = ConfigError::new(ErrorKind::OutOfRange, Object::Kind(D::KIND), param.range, given);
+        return Err(err.key(param.key).reason(Reason::DeclaredRange));
+    }
+    D::resolve(cfg, None, env)
+}
+
+/// A qdisc with these parameters.
+///
+/// # Errors
+/// One is out of its range, or the kind refuses them.
+pub(crate) fn made<D: Discipline>(mut cfg: D::Config, env: &Env) -> Result<Box<dyn Qdisc>, ConfigError> {
+    let rules = rules_of::<D>(&mut cfg, env)?;
+    Ok(Box::new(Erased::<D>::of(cfg, rules, env)))
+}
+
+/// The parameters of a qdisc that is not made yet, of any kind: read, held to everything that the kind asks of them, and
+/// in the form that it gives them.
+pub trait Resolved {
+    /// Shows every parameter with its value.
+    fn options(&self, f: &mut dyn FnMut(Shown<'_>));
+    /// See `Discipline::COPIES`.
+    fn copies(&self) -> bool;
+    /// Makes the qdisc, which takes all the memory that it will need.
+    fn make(self: Box<Self>, env: &Env) -> Box<dyn Qdisc>;
+}
+
+struct Parameters<D: Discipline> {
+    cfg: D::Config,
+    rules: D::Rules,
+}
+
+impl<D: Discipline> Resolved for Parameters<D> {
+    fn options(&self, f: &mut dyn FnMut(Shown<'_>)) {
+        self.cfg.visit(f);
+    }
+    fn copies(&self) -> bool {
+        copies::<D>(&self.cfg)
+    }
+    fn make(self: Box<Self>, env: &Env) -> Box<dyn Qdisc> {
+        Box::new(Erased::<D>::of(self.cfg, self.rules, env))
+    }
+}
+
+fn refresh<D: Discipline>(inner: &D, cfg: &mut D::Config) {
+    if let Some(made) = &D::MADE {
+        (made.refresh)(inner, cfg);
+    }
+}
+
+fn classes<D: Discipline>(inner: &D) -> &[Class] {
+    match &D::CLASSES {
+        Some(classes) => (classes.of)(inner).classes(),
+        None => &[],
+    }
+}
+
+fn classes_mut<D: Discipline>(inner: &mut D) -> &mut [Class] {
+    match &D::CLASSES {
+        Some(classes) => (classes.of_mut)(inner).classes_mut(),
+        None => &mut [],
+    }
+}
+
+fn copies<D: Discipline>(cfg: &D::Config) -> bool {
+    let Some(key) = D::COPIES else { return false };
+    let mut set = false;
+    cfg.visit(&mut |o| set |= o.param.key == key && o.value.is_set());
+    set
 }
 
 impl<D: Discipline> Erased<D> {
@@ -150,12 +239,8 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn takes_class(&self) -> bool {
         D::TAKES_CLASS
     }
-    fn fits(&self) -> bool {
-        self.inner.fits(&self.cfg)
-    }
-    fn refit(&mut self) -> Box<dyn Qdisc> {
-        let inner = core::mem::replace(&mut self.inner, D::new(&self.cfg, &Env::default()));
-        inner.boxed(self.cfg.clone())
+    fn band(&self) -> Option<Percent> {
+        (D::BAND)(&self.cfg)
     }
     fn start(&mut self, now: Instant) {
         self.inner.start(now);
@@ -164,10 +249,14 @@ impl<D: Discipline> Qdisc for Erased<D> {
         self.inner.admit(m, class)
     }
     fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
-        self.inner.found(class, own)
+        match (&D::CLASSES, self.inner.as_flows()) {
+            (Some(classes), _) => (classes.of)(&self.inner).found(class, own),
+            (None, Some(flows)) => flows.found(class, own),
+            (None, None) => found_by_minor(class, own),
+        }
     }
     fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
-        self.inner.select(m, class)
+        (D::CLASSES.as_ref()?.of)(&self.inner).select(m, class)
     }
     #[inline]
     fn enqueue(&mut self, p: Pkt, account: &mut Account, cx: &mut Cx) {
@@ -200,7 +289,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
     }
     #[inline]
     fn dequeue_within(&mut self, most: u64, account: &mut Account, cx: &mut Cx) -> Within {
-        match self.inner.head(&cx.pool).map(|m| m.wire_len) {
+        match self.inner.head(&cx.pool).map(|w| w.meta.wire_len) {
             Some(wire_len) if u64::from(wire_len) > most => Within::Larger(wire_len),
             Some(_) => match self.dequeue(account, cx) {
                 None => Within::Unknown,
@@ -209,7 +298,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
             None => Within::Unknown,
         }
     }
-    fn head<'a>(&self, pool: &'a Pool) -> Option<&'a Meta> {
+    fn head<'a>(&self, pool: &'a Pool) -> Option<Waiting<'a>> {
         self.inner.head(pool)
     }
     fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
@@ -221,7 +310,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.inner.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.inner.queued(pool, f);
     }
     fn purge(&mut self, cx: &mut Cx) {
@@ -230,7 +319,7 @@ impl<D: Discipline> Qdisc for Erased<D> {
         while let Some(p) = own.pop_front(&cx.pool) {
             cx.drop(p, DropReason::Purged);
         }
-        for class in self.inner.classes_mut() {
+        for class in classes_mut(&mut self.inner) {
             class.node.purge(cx);
         }
         self.inner.reset(cx);
@@ -239,61 +328,75 @@ impl<D: Discipline> Qdisc for Erased<D> {
         self.inner.transparent(wire_len)
     }
     fn copies(&self) -> bool {
-        self.inner.copies()
+        copies::<D>(&self.cfg)
     }
     fn change(&mut self, words: &mut Words<'_>, env: &Env, cx: &mut Cx) -> Result<(), ConfigError> {
-        self.inner.refresh(&mut self.cfg);
+        refresh(&self.inner, &mut self.cfg);
         let mut cfg = match D::CHANGE {
             ChangeRule::Merge => self.cfg.clone(),
             ChangeRule::Replace => D::Config::defaults(env),
         };
         words.know_link_rate(env.link_rate);
         apply(&mut cfg, D::KIND, words)?;
-        D::resolve(&mut cfg, Some(&self.cfg), env)?;
+        let rules = D::resolve(&mut cfg, Some(&self.cfg), env)?;
         if cx.swapping() && cfg == self.cfg {
             // The new policy has it as it is.
             return Ok(());
         }
-        self.inner.change(&cfg, env, cx);
+        self.inner.change(&cfg, rules, env, cx);
         self.cfg = cfg;
         Ok(())
     }
     fn options(&self, f: &mut dyn FnMut(Shown<'_>)) {
         let mut cfg = self.cfg.clone();
-        self.inner.refresh(&mut cfg);
+        refresh(&self.inner, &mut cfg);
         cfg.visit(f);
     }
     fn counters(&self, f: &mut dyn FnMut(&'static Counter, u64)) {
         self.inner.stats().visit(f);
     }
     fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {
-        self.inner.parts(f);
+        if let Some(flows) = self.inner.as_flows() {
+            flows.parts(f);
+        }
     }
     fn wants_detail(&self) -> bool {
         D::WANTS_DETAIL
     }
     fn classes(&self) -> &[Class] {
-        self.inner.classes()
+        classes(&self.inner)
     }
     fn classes_mut(&mut self) -> &mut [Class] {
-        self.inner.classes_mut()
+        classes_mut(&mut self.inner)
     }
     fn user_classes(&self) -> Option<&dyn UserClasses> {
-        self.inner.user_classes()
+        match &D::MADE {
+            Some(made) => Some((made.classes.of)(&self.inner)),
+            None => None,
+        }
     }
     fn user_classes_mut(&mut self) -> Option<&mut dyn UserClasses> {
-        self.inner.user_classes_mut()
+        match &D::MADE {
+            Some(made) => Some((made.classes.of_mut)(&mut self.inner)),
+            None => None,
+        }
     }
     fn shares(&self, f: &mut dyn FnMut(Share<'_>)) {
-        self.inner.shares(f);
+        if let Some(shares) = &D::SHARES {
+            (shares.of)(&self.inner).shares(f);
+        }
     }
     fn share(&mut self, minor: u16, lease: Lease) {
-        self.inner.share(minor, lease);
+        if let Some(shares) = &D::SHARES {
+            (shares.of_mut)(&mut self.inner).share(minor, lease);
+        }
     }
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
-        self.inner.flows(pool, f);
+        if let Some(flows) = self.inner.as_flows() {
+            flows.flows(pool, f);
+        }
     }
     fn default_child(&self, env: &Env) -> Option<Node> {
-        D::default_child(&self.cfg, env)
+        (D::CLASSES.as_ref()?.of)(&self.inner).default_child(env)
     }
 }

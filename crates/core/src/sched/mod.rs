@@ -1,6 +1,7 @@
 //! The engine around every kind of qdisc: nodes with their books, and the surroundings of a call.
 
 pub mod answer;
+pub mod capability;
 pub mod classful;
 pub mod cx;
 pub mod discipline;

@@ -2,27 +2,31 @@
 //! the held packet of a peek, and the books.
 
 mod account;
+mod band;
 
 use alloc::boxed::Box;
+use core::any::Any;
 
 use crate::base::env::Env;
 use crate::base::handle::{ClassId, Handle};
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, Reasons, WakeReason};
 use crate::packet::route::{Asked, Said};
 use crate::sched::answer::{Next, Verdict, Within};
 use crate::sched::cx::Before;
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
-use crate::sched::erased::{Erased, Qdisc};
+use crate::sched::erased::{self, Erased, Qdisc};
 use crate::sched::stab::{SizeTable, Stab};
 use crate::text::error::ConfigError;
-use account::{HELD, SIZED};
+use account::{BAND, HELD, RATIONED, SIZED};
 
 pub use account::{Account, Books};
+pub use band::BAND_PACKETS;
+pub(crate) use band::share as band_share;
 
 /// A class of a classful qdisc: its minor number and the qdisc that its packets wait in. Two cache lines, of which a packet
 /// touches the first.
@@ -91,12 +95,19 @@ impl Node {
     pub fn new(handle: Handle, qdisc: Box<dyn Qdisc>) -> Self {
         let class_major = if qdisc.takes_class() { handle.major() } else { 0 };
         let account = Account { handle, class_major, ..Account::default() };
-        Self { qdisc, account, held: List::new() }
+        let mut node = Self { qdisc, account, held: List::new() };
+        node.review_band();
+        node
     }
 
     /// A node around a discipline with these parameters.
     pub fn of<D: Discipline>(handle: Handle, cfg: D::Config, env: &Env) -> Result<Self, ConfigError> {
-        Ok(Self::new(handle, Erased::<D>::new(cfg, env)?.boxed()))
+        Ok(Self::new(handle, erased::made::<D>(cfg, env)?))
+    }
+
+    /// A default node around a discipline that refuses no parameters in their ranges.
+    pub(crate) fn plain<D: Discipline<Rules = ()>>(cfg: D::Config, env: &Env) -> Self {
+        Self::new(Handle::NONE, Box::new(Erased::<D>::plain(cfg, env)))
     }
 
     /// Its handle; `NONE` for a default qdisc.
@@ -180,7 +191,7 @@ impl Node {
     /// Whether it holds a packet may have changed.
     fn review(&mut self) {
         let held = if self.held.is_empty() { 0 } else { HELD };
-        self.account.special = self.account.special & SIZED | held;
+        self.account.special = self.account.special & !HELD | held;
     }
     #[inline(always)]
     fn classify_asked(&self, m: &Asked<'_>) -> Option<ClassId> {
@@ -235,12 +246,18 @@ impl Node {
         Some(p)
     }
 
+    /// The class that a packet would wait in, if it has a qdisc; none if the packet would wait in the band.
+    pub(crate) fn select(&self, m: &Meta, class: Option<ClassId>) -> Option<&Class> {
+        if self.band_takes(m) { None } else { self.qdisc.select(m, class) }
+    }
+
     /// Whether the packet would be queued without a drop.
     #[inline]
     pub fn admit(&self, m: &Asked<'_>) -> Verdict {
-        match self.has_sizes() {
-            false => self.qdisc.admit(m, self.classify_asked(m)),
-            true => self.admit_sized(m),
+        match self.account.special & (SIZED | BAND) {
+            0 => self.qdisc.admit(m, self.classify_asked(m)),
+            _ if self.band_takes(m) => self.band_admits(),
+            _ => self.admit_sized(m),
         }
     }
 
@@ -261,7 +278,8 @@ impl Node {
     }
 
     /// True if nothing waits here and a packet of `wire_len` bytes that comes now may go to the device directly. Not
-    /// with a size table: what the packet is charged would have to be reckoned on the direct path.
+    /// with a size table: what the packet is charged would have to be reckoned on the direct path. Nor with a band that has
+    /// a share: a control segment that goes directly spends no credit, one that was queued does.
     #[inline]
     pub fn transparent(&self, wire_len: u32) -> bool {
         self.is_settled() && self.qdisc.transparent(wire_len)
@@ -270,7 +288,7 @@ impl Node {
     /// The part of `transparent` that only changes when a packet passes, or the tree is changed.
     #[inline]
     pub(crate) const fn is_settled(&self) -> bool {
-        self.is_empty() && !self.has_sizes() && !self.is_filtered()
+        self.is_empty() && self.account.special & (SIZED | RATIONED) == 0 && !self.is_filtered()
     }
 
     /// Charges a packet that went to the device directly.
@@ -288,23 +306,25 @@ impl Node {
             let Some(kept) = self.obey(p, cx) else { return };
             p = kept;
         }
-        if self.account.special & SIZED != 0 {
-            return self.enqueue_sized(p, cx);
+        if self.account.special & (SIZED | BAND) != 0 {
+            return self.enqueue_special(p, cx);
         }
         self.qdisc.enqueue(p, &mut self.account, cx);
     }
 
-    /// As `enqueue`, with a size table.
+    /// As `enqueue`, with a size table or a band.
     #[cold]
     #[inline(never)]
-    fn enqueue_sized(&mut self, p: Pkt, cx: &mut Cx) {
+    fn enqueue_special(&mut self, p: Pkt, cx: &mut Cx) {
         if let Some(table) = &self.account.rest.table {
             let charged = table.charge(cx.pool.meta(&p));
             cx.pool.charge(&p, charged);
         }
         let dropped = cx.dropped.packets;
-        self.qdisc.enqueue(p, &mut self.account, cx);
-        if cx.dropped.packets != dropped {
+        if let Some(p) = self.into_band(p, cx) {
+            self.qdisc.enqueue(p, &mut self.account, cx);
+        }
+        if self.has_sizes() && cx.dropped.packets != dropped {
             self.settle_sizes(cx);
         }
     }
@@ -322,7 +342,7 @@ impl Node {
         }
     }
 
-    /// As `dequeue`, with a size table, or when a packet is held.
+    /// As `dequeue`, with a size table or a band, or when a packet is held.
     #[inline(never)]
     fn dequeue_special(&mut self, cx: &mut Cx) -> Option<Pkt> {
         let p = match self.held.pop_front(&cx.pool) {
@@ -342,7 +362,10 @@ impl Node {
     /// Asks the qdisc. A packet that it gives has not left this node yet.
     fn ask(&mut self, cx: &mut Cx) -> Option<Pkt> {
         let dropped = cx.dropped.packets;
-        let next = self.qdisc.dequeue(&mut self.account, cx);
+        let next = match self.has_band() {
+            false => self.qdisc.dequeue(&mut self.account, cx),
+            true => self.dequeue_band(cx),
+        };
         if let Some(p) = &next {
             self.account.stay(cx.pool.meta(p));
         }
@@ -411,7 +434,7 @@ impl Node {
     #[inline]
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
         if self.account.special == 0
-            && let Some(m) = self.qdisc.head(&cx.pool)
+            && let Some(Waiting { meta: m, .. }) = self.qdisc.head(&cx.pool)
         {
             return Peek::Ready { wire_len: m.wire_len, segs: m.segs };
         }
@@ -424,14 +447,12 @@ impl Node {
             return self.peek_sized(cx);
         }
         if self.held.is_empty() {
-            let before = Before::of(cx);
-            let answer = self.qdisc.peek(cx);
-            self.account.settle_drops(&before, cx);
+            let answer = self.peek_own(cx);
             if let Some(answer) = answer {
                 return answer;
             }
         }
-        self.look(cx, |_, m| m.wire_len)
+        self.look(cx, |_, w| w.meta.wire_len)
     }
 
     /// As `peek`, with a size table: those above see the packet's wire bytes.
@@ -442,11 +463,12 @@ impl Node {
     }
 
     #[inline(always)]
-    fn look(&mut self, cx: &mut Cx, wire_len: impl Fn(&Pool, &Meta) -> u32) -> Peek {
-        let ready = |m: &Meta, pool: &Pool| Peek::Ready { wire_len: wire_len(pool, m), segs: m.segs };
+    fn look(&mut self, cx: &mut Cx, wire_len: impl Fn(&Pool, Waiting<'_>) -> u32) -> Peek {
+        let ready =
+            |w: Waiting<'_>, pool: &Pool| Peek::Ready { wire_len: wire_len(pool, w), segs: w.meta.segs };
         if self.held.is_empty() {
-            if let Some(m) = self.qdisc.head(&cx.pool) {
-                return ready(m, &cx.pool);
+            if let Some(w) = self.head(&cx.pool) {
+                return ready(w, &cx.pool);
             }
             match self.ask(cx) {
                 Some(p) => self.hold(p, cx),
@@ -456,8 +478,8 @@ impl Node {
                 },
             }
         }
-        match self.held(&cx.pool) {
-            Some(m) => ready(m, &cx.pool),
+        match self.held.first(&cx.pool) {
+            Some(w) => ready(w, &cx.pool),
             None => Peek::Empty,
         }
     }
@@ -470,7 +492,9 @@ impl Node {
         self.account.peeked_segs = self.account.peeked_segs.wrapping_add(m.segs.into());
         self.held.push_back(&mut cx.pool, p);
         self.review();
-        self.qdisc.holding(true);
+        if self.gave_its_own() {
+            self.qdisc.holding(true);
+        }
     }
 
     /// The held packet was taken out.
@@ -496,6 +520,10 @@ impl Node {
             self.let_go(&p, cx);
             cx.drop(p, DropReason::Purged);
         }
+        while let Some(p) = self.band_queue().and_then(|band| band.pop_front(&cx.pool)) {
+            cx.drop(p, DropReason::Purged);
+        }
+        self.reset_band();
         self.qdisc.purge(cx);
         self.settle_all(before, cx);
     }
@@ -508,6 +536,9 @@ impl Node {
             self.let_go(&p, cx);
             // It came out of the qdisc before everything that is still there.
             own.push_back(&mut cx.pool, p);
+        }
+        if let Some(band) = self.band_queue() {
+            band.drain(&mut own, &mut cx.pool);
         }
         self.qdisc.drain(&mut own, &mut cx.pool);
         for class in self.qdisc.classes_mut() {
@@ -525,8 +556,9 @@ impl Node {
     }
 
     /// Shows every packet that waits in this node itself, the held one first; `wire_len` is what it is charged here.
-    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.held.metas(pool).for_each(&mut *f);
+    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.held.waiting(pool).for_each(&mut *f);
+        self.band_queued(pool, f);
         self.qdisc.queued(pool, f);
     }
 
@@ -535,13 +567,21 @@ impl Node {
         let before = (Before::of(cx), cx.aside);
         let outer = core::mem::replace(&mut cx.peeked, core::mem::take(&mut self.held));
         let r = f(&mut *self.qdisc, cx);
-        if !self.qdisc.fits() {
-            self.qdisc = self.qdisc.refit();
-        }
         self.held = core::mem::replace(&mut cx.peeked, outer);
         self.review();
+        self.review_band();
         self.settle_all(before, cx);
         r
+    }
+
+    /// Gives a node that `plain` has made new parameters; does nothing to one that was not.
+    pub(crate) fn change_plain<D: Discipline<Rules = ()>>(&mut self, cfg: D::Config, env: &Env, cx: &mut Cx) {
+        self.with(cx, |qdisc, cx| {
+            let qdisc: &mut dyn Any = qdisc;
+            if let Some(qdisc) = qdisc.downcast_mut::<Erased<D>>() {
+                qdisc.change_plain(cfg, env, cx);
+            }
+        });
     }
 
     /// Takes note of what was dropped since; what was set aside is forgotten, as if it had never been admitted.

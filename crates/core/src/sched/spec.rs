@@ -1,29 +1,113 @@
-//! `Spec`, a kind's entry in the registry.
+//! `Spec`, a kind's entry in the registry, and the facts that a kind declares of itself for code that knows no kind.
 
 use alloc::boxed::Box;
 
 use crate::base::env::Env;
 use crate::sched::classful::ClassSpec;
 use crate::sched::discipline::{Discipline, Filtered};
-use crate::sched::erased::{Erased, Qdisc};
+use crate::sched::erased::{Qdisc, Resolved, resolved};
 use crate::text::error::ConfigError;
-use crate::text::params::{Param, Params, apply};
+use crate::text::params::{Given, Param, Params, Shown, apply, each_given};
 use crate::text::stats::{Counter, Counters};
 use crate::text::value::Words;
 
-/// What a kind is and does, declared with it.
+/// What a kind does to packets, declared with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// It may hold packets back although the device would take them (it answers `At`).
     pub shapes: bool,
     /// It may send packets of one flow in another order.
     pub reorders: bool,
-    /// It has classes with qdiscs of their own.
-    pub classful: bool,
 }
 
-/// Makes a qdisc from the words after its kind.
-type Build = fn(&mut Words<'_>, &Env) -> Result<Box<dyn Qdisc>, ConfigError>;
+/// The classes of a kind that have qdiscs of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClassShape {
+    /// None: packets wait in the qdisc itself.
+    #[default]
+    Leaf,
+    /// One, number 1, which any other number names as well.
+    One,
+    /// As many as the parameter `bands` says, from number 1 on.
+    Bands,
+    /// Those that commands add.
+    Made,
+    /// One for each transmit queue of the device, from number 1 on.
+    ByQueue,
+}
+
+impl ClassShape {
+    /// True if there are classes.
+    pub const fn is_classful(self) -> bool {
+        !matches!(self, Self::Leaf)
+    }
+}
+
+/// The most that waits in a qdisc of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The parameters that bound it, a number of packets or bytes each: the first that is set counts.
+    pub keys: &'static [&'static str],
+    /// The bound where none of them is set.
+    pub unset: Unset,
+}
+
+/// The bound of a qdisc whose limit is not set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unset {
+    /// So many packets.
+    Packets(u32),
+    /// So many times the length of the device's queue, in packets.
+    Queues(u32),
+}
+
+impl Limit {
+    /// The parameter `limit`; the length of the device's queue, where it is not set.
+    pub const KEY: Self = Self { keys: &["limit"], unset: Unset::Queues(1) };
+}
+
+/// How tc prints a kind, beyond its parameters and counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// A blank ends the options.
+    pub options_end_blank: bool,
+    /// A blank ends the counters.
+    pub counters_end_blank: bool,
+    /// The counters are printed with the options, and not behind the counts of every qdisc.
+    pub counters_in_options: bool,
+}
+
+impl Style {
+    /// Nothing special.
+    pub const PLAIN: Self =
+        Self { options_end_blank: false, counters_end_blank: false, counters_in_options: false };
+    /// A blank ends the options.
+    pub const BLANK: Self = Self { options_end_blank: true, ..Self::PLAIN };
+}
+
+/// The program that refuses options: tc ends with another status than the kernel's refusal gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refuser {
+    /// tc, which prints its usage.
+    Usage,
+    /// tc.
+    Tool,
+    /// The kernel.
+    Kernel,
+}
+
+/// The refuser of options, by the error that the kind has for them and all its words. `None`: as for most kinds, tc
+/// refuses words that it cannot read, and the kernel values that it does not take.
+pub type RefusedBy = fn(&ConfigError, &[&str]) -> Option<Refuser>;
+
+/// Reads the words after a kind.
+type Read = fn(&mut Words<'_>, &Env) -> Result<Box<dyn Resolved>, ConfigError>;
+
+/// Shows the defaults on a device.
+pub(crate) type ShowDefaults = fn(&Env, &mut dyn FnMut(Shown<'_>));
+
+/// Shows each key of a line: see [`each_given`].
+pub(crate) type EachGiven = fn(&mut Words<'_>, &mut dyn FnMut(Given)) -> bool;
 
 /// A kind of qdisc: its name, its declarations, and how to make one.
 pub struct Spec {
@@ -33,23 +117,39 @@ pub struct Spec {
     pub about: &'static str,
     /// What it does to packets.
     pub flags: Flags,
+    /// Its classes.
+    pub shape: ClassShape,
     /// It is for the root only: see `Discipline::ROOT_ONLY`.
     pub root_only: bool,
     /// Its parameters.
     pub params: &'static [Param],
+    /// The keys that tc takes once in a line.
+    pub once: &'static [&'static str],
+    /// The words that tc lets be cut short, in the order in which it tries them.
+    pub cut: &'static [&'static str],
+    /// The keys that Linux has not.
+    pub own: &'static [&'static str],
+    /// True if Linux has the kind.
+    pub in_linux: bool,
     /// Its counters.
     pub counters: &'static [Counter],
+    /// The most that waits in it.
+    pub limit: Limit,
+    /// How tc prints it.
+    pub style: Style,
+    /// The program that refuses options of it.
+    pub refused_by: RefusedBy,
     /// Where filters can be put.
     pub filters: Filtered,
     /// What is declared of its classes, if commands make or change them.
     pub classes: Option<&'static ClassSpec>,
-    /// True if it has one class, which any number names.
-    pub one_class: bool,
     /// It may send TCP control segments before other packets of their flows.
     pub control_first: bool,
     /// The counters of each of its parts; empty if it has none.
     pub parts: &'static [Counter],
-    build: Build,
+    read: Read,
+    defaults: ShowDefaults,
+    each_given: EachGiven,
 }
 
 impl Spec {
@@ -59,27 +159,57 @@ impl Spec {
             kind: D::KIND,
             about: D::ABOUT,
             flags: D::FLAGS,
+            shape: D::SHAPE,
             root_only: D::ROOT_ONLY,
             params: D::Config::TABLE,
+            once: D::Config::ONCE,
+            cut: D::Config::CUT,
+            own: D::Config::OWN,
+            in_linux: D::IN_LINUX,
             counters: D::Stats::TABLE,
+            limit: D::LIMIT,
+            style: D::STYLE,
+            refused_by: D::REFUSED_BY,
             filters: D::FILTERS,
-            classes: D::CLASSES,
-            one_class: D::ONE_CLASS,
+            classes: match D::MADE {
+                Some(made) => Some(made.spec),
+                None => None,
+            },
             control_first: D::CONTROL_FIRST,
             parts: D::PARTS,
-            build: |words, env| {
+            read: |words, env| {
                 let mut cfg = D::Config::defaults(env);
                 words.know_link_rate(env.link_rate);
                 apply(&mut cfg, D::KIND, words)?;
-                Ok(Erased::<D>::new(cfg, env)?.boxed())
+                resolved::<D>(cfg, env)
             },
+            defaults: |env, f| D::Config::defaults(env).visit(f),
+            each_given: each_given::<D::Config>,
         }
     }
 
-    /// Makes one from the words after its kind. Rates in percent are of the environment's link rate, or of that
-    /// of the words where the environment knows none.
+    /// Reads the words after the kind and holds them to everything that the kind asks of its options, without making a
+    /// qdisc. Rates in percent are of the environment's link rate, or of that of the words where the environment knows none.
+    ///
+    /// # Errors
+    /// The kind refuses them; it would refuse them to a qdisc that is made, too.
+    pub fn read(&self, words: &mut Words<'_>, env: &Env) -> Result<Box<dyn Resolved>, ConfigError> {
+        (self.read)(words, env)
+    }
+    /// Makes one from the words after its kind: `read`, and then [`Resolved::make`].
+    ///
+    /// # Errors
+    /// As of `read`.
     pub fn build(&self, words: &mut Words<'_>, env: &Env) -> Result<Box<dyn Qdisc>, ConfigError> {
-        (self.build)(words, env)
+        Ok(self.read(words, env)?.make(env))
+    }
+    /// Shows every parameter with its default on a device.
+    pub fn defaults(&self, env: &Env, f: &mut dyn FnMut(Shown<'_>)) {
+        (self.defaults)(env, f);
+    }
+    /// Shows each key of a line and the words that belong to it: see [`each_given`].
+    pub fn each_given(&self, words: &mut Words<'_>, f: &mut dyn FnMut(Given)) -> bool {
+        (self.each_given)(words, f)
     }
 }
 

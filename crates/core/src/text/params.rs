@@ -3,10 +3,11 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
+use core::ops::Range;
 
 use crate::base::env::Env;
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
-use crate::text::value::{Refusal, Show, Words};
+use crate::text::value::{Refusal, Show, Unit, Words};
 
 /// The text of a value, for the macro below.
 #[doc(hidden)]
@@ -27,6 +28,8 @@ pub struct Param {
     pub about: &'static str,
     /// The type, in words.
     pub expected: &'static str,
+    /// The unit of its words.
+    pub unit: Unit,
     /// The range, in words; empty if the type is the range.
     pub range: &'static str,
     /// The default, as declared.
@@ -60,6 +63,12 @@ pub enum SetOutcome {
 pub trait Params: Send + Sync + Clone + PartialEq + core::fmt::Debug + 'static {
     /// The declarations, in order.
     const TABLE: &'static [Param];
+    /// Keys that tc takes once in a line.
+    const ONCE: &'static [&'static str] = &[];
+    /// Words that tc lets be cut short, in the order in which it tries them.
+    const CUT: &'static [&'static str] = &[];
+    /// Keys that Linux has not.
+    const OWN: &'static [&'static str] = &[];
     /// The defaults on this device.
     fn defaults(env: &Env) -> Self;
     /// Sets the parameter that `key` names from the words after it.
@@ -71,6 +80,44 @@ pub trait Params: Send + Sync + Clone + PartialEq + core::fmt::Debug + 'static {
     }
     /// Shows every parameter, in order.
     fn visit(&self, f: &mut dyn FnMut(Shown<'_>));
+}
+
+/// One key of a line and the words that belong to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The parameter that it sets.
+    pub param: &'static Param,
+    /// The key: of aliases the first; of words that are the value (flags), and of keys of a group, the word itself.
+    pub key: &'static str,
+    /// The indexes of its words, the key first.
+    pub words: Range<usize>,
+}
+
+/// Shows each key of a line with its words, without a device. A value that is only refused for its size, or for what the
+/// device lacks, is shown too. False where a word is no key, or what follows is no such value: the line says nothing then.
+pub fn each_given<P: Params>(words: &mut Words<'_>, f: &mut dyn FnMut(Given)) -> bool {
+    let mut cfg = P::defaults(&Env::default());
+    loop {
+        let from = words.at();
+        let Some(word) = words.take() else { return true };
+        match cfg.set(word, words) {
+            SetOutcome::UnknownKey | SetOutcome::BadValue(_, Refusal::NotSuch) => return false,
+            SetOutcome::Set | SetOutcome::BadValue(..) | SetOutcome::OutOfRange(_) => {}
+        }
+        let Some((param, key)) = P::TABLE.iter().find_map(|p| Some((p, p.key_of(word)?))) else {
+            return false;
+        };
+        f(Given { param, key, words: from..words.at() });
+    }
+}
+
+impl Param {
+    /// The key that `word` stands for, if it sets this parameter: see [`Given::key`].
+    pub fn key_of(&self, word: &str) -> Option<&'static str> {
+        let itself = self.words.iter().chain(self.alone).find(|w| **w == word)?;
+        let alias = !self.flag && self.alone.is_empty();
+        if alias { self.words.first().copied() } else { Some(itself) }
+    }
 }
 
 /// Reads `words` into `cfg` until they end. On an error `cfg` is half-read and to be thrown away.
@@ -124,6 +171,8 @@ fn known_keys(table: &'static [Param]) -> String {
 pub trait Group: Show + Clone + PartialEq {
     /// What follows a key, for error messages and tables.
     const EXPECTED: &'static str;
+    /// The unit of the words after a key.
+    const UNIT: Unit = Unit::Other;
     /// Takes what `key` says, which is one of those declared.
     ///
     /// # Errors
@@ -136,12 +185,15 @@ pub trait Group: Show + Clone + PartialEq {
 /// `flags ["on-word" = value, "off-word" = value]`, or for a type that is a `Group` (and prints its own words)
 /// `group (["key"], ["word"])` with the words that take a value and those that stand alone; then an optional range in
 /// words with its test.
+///
+/// After the name may stand `once ["key"]`, `cut ["word"]` and `own ["key"]`: see `Params::{ONCE, CUT, OWN}`.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! params {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident($env:ident) {
+        pub struct $name:ident($env:ident)
+            $(once [$($once:literal),*])? $(cut [$($cut:literal),*])? $(own [$($own:literal),*])? {
             $(
                 $(#[doc = $doc:literal])+
                 $field:ident : $type:ty = $default:expr, $mode:ident $keys:tt $(, $range:literal : $check:expr)? ;
@@ -161,10 +213,14 @@ macro_rules! params {
                     alone: $crate::params!(@alone $mode $keys),
                     about: concat!($($doc),+).trim_ascii(),
                     expected: $crate::params!(@expected $mode $type),
+                    unit: $crate::params!(@unit $mode $type),
                     range: concat!($($range)?),
                     default: stringify!($default),
                 },
             )* ];
+            $( const ONCE: &'static [&'static str] = &[$($once),*]; )?
+            $( const CUT: &'static [&'static str] = &[$($cut),*]; )?
+            $( const OWN: &'static [&'static str] = &[$($own),*]; )?
 
             #[allow(unused_variables)]
             fn defaults($env: &$crate::base::env::Env) -> Self {
@@ -223,6 +279,8 @@ macro_rules! params {
     (@alone $mode:ident $keys:tt) => { &[] };
     (@expected group $type:ty) => { <$type as $crate::text::params::Group>::EXPECTED };
     (@expected $mode:ident $type:ty) => { <$type as $crate::text::value::Value>::EXPECTED };
+    (@unit group $type:ty) => { <$type as $crate::text::params::Group>::UNIT };
+    (@unit $mode:ident $type:ty) => { <$type as $crate::text::value::Value>::UNIT };
     (@flag group) => { false };
     (@word group $keys:tt, $field:expr) => { None };
     (@set group ([$($key:literal),*], [$($word:literal),*]), $field:expr, $type:ty, $given:ident, $words:ident, $at:ident) => {

@@ -8,6 +8,79 @@ pub struct Counter {
     pub key: &'static str,
     /// One sentence: exactly when it changes.
     pub about: &'static str,
+    /// How tc prints it.
+    pub print: Print,
+}
+
+/// How tc prints a counter: key and number, unless this says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Print {
+    /// It begins a line.
+    pub line: bool,
+    /// It is left out while it is zero.
+    pub nonzero: bool,
+    /// What its number means.
+    pub form: Form,
+    /// It is left out unless this flag is set among the parameters.
+    pub with: Option<&'static str>,
+}
+
+/// What the number of a counter means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Itself.
+    #[default]
+    Number,
+    /// Microseconds.
+    Micros,
+    /// A truth: tc prints the key alone while it is not zero, and JSON `true`.
+    Word,
+    /// Parts of 2^64, which are printed as a fraction.
+    Part,
+}
+
+impl Counter {
+    /// One that tc prints as key and number.
+    pub const fn new(key: &'static str, about: &'static str) -> Self {
+        let print = Print { line: false, nonzero: false, form: Form::Number, with: None };
+        Self { key, about, print }
+    }
+    /// It begins a line.
+    #[must_use]
+    pub const fn line(mut self) -> Self {
+        self.print.line = true;
+        self
+    }
+    /// It is left out while it is zero.
+    #[must_use]
+    pub const fn nonzero(mut self) -> Self {
+        self.print.nonzero = true;
+        self
+    }
+    /// It is microseconds.
+    #[must_use]
+    pub const fn micros(mut self) -> Self {
+        self.print.form = Form::Micros;
+        self
+    }
+    /// It is a word, printed while it is not zero.
+    #[must_use]
+    pub const fn word(mut self) -> Self {
+        self.print.form = Form::Word;
+        self.nonzero()
+    }
+    /// It is parts of 2^64.
+    #[must_use]
+    pub const fn part(mut self) -> Self {
+        self.print.form = Form::Part;
+        self
+    }
+    /// It is left out unless this flag is set among the parameters.
+    #[must_use]
+    pub const fn with(mut self, flag: &'static str) -> Self {
+        self.print.with = Some(flag);
+        self
+    }
 }
 
 /// The counters of a kind. Made by `stats!`.
@@ -20,18 +93,22 @@ pub trait Counters: Clone + core::fmt::Debug + 'static {
     fn read(next: &mut dyn FnMut() -> u64) -> Self;
 }
 
-/// Declares counters: documentation, field and type (anything that widens to `u64`).
+/// Declares counters: documentation, field and type (anything that widens to `u64`); then, if tc does not print it as key and
+/// number, how: one or several of `[line]`, `[nonzero]`, `[micros]`, `[word]`, `[part]`, `[with("flag")]`, the methods of
+/// [`Counter`].
 #[macro_export]
 #[doc(hidden)]
 macro_rules! stats {
-    ($(#[$meta:meta])* pub struct $name:ident { $( $(#[doc = $doc:literal])+ $field:ident : $type:ty, )* }) => {
+    ($(#[$meta:meta])* pub struct $name:ident { $( $(#[doc = $doc:literal])+ $field:ident : $type:ty $([$($how:tt)+])*, )* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $name { $( $(#[doc = $doc])+ pub $field: $type, )* }
 
         impl $crate::text::stats::Counters for $name {
             const TABLE: &'static [$crate::text::stats::Counter] = &[ $(
-                $crate::text::stats::Counter { key: stringify!($field), about: concat!($($doc),+).trim_ascii() },
+                $crate::stats!(@print
+                    $crate::text::stats::Counter::new(stringify!($field), concat!($($doc),+).trim_ascii())
+                    $(, [$($how)+])*),
             )* ];
 
             #[allow(unused_variables, unused_mut)]
@@ -46,4 +123,10 @@ macro_rules! stats {
             }
         }
     };
+
+    (@print $counter:expr) => { $counter };
+    (@print $counter:expr, [with($flag:literal)] $($rest:tt)*) => {
+        $crate::stats!(@print $counter.with($flag) $($rest)*)
+    };
+    (@print $counter:expr, [$how:ident] $($rest:tt)*) => { $crate::stats!(@print $counter.$how() $($rest)*) };
 }

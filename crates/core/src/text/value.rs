@@ -56,10 +56,30 @@ pub trait Show {
     fn json(&self) -> Json;
 }
 
+/// The unit of the words of a parameter, for programs that read a line without its kind: they compare rates, sum sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// None of the following, or several.
+    #[default]
+    Other,
+    /// The first word is a rate.
+    Rate,
+    /// Every word is a rate.
+    Rates,
+    /// A size in bytes.
+    Bytes,
+    /// A number of packets.
+    Packets,
+    /// A time, which JSON has in microseconds.
+    Time,
+}
+
 /// A parameter type: it can also be read from words.
 pub trait Value: Show + Clone + PartialEq + Sized {
     /// What is expected, for error messages and tables: "a time (5ms, 100us; bare: microseconds)".
     const EXPECTED: &'static str;
+    /// The unit of its words.
+    const UNIT: Unit = Unit::Other;
     /// Takes as many words as the value needs.
     ///
     /// # Errors
@@ -270,6 +290,7 @@ impl Show for Rate {
 
 impl Value for Rate {
     const EXPECTED: &'static str = "a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s)";
+    const UNIT: Unit = Unit::Rate;
     /// `50%` is that part of the link's rate, which must be known; at most all of it.
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let word = words.value()?;
@@ -338,6 +359,7 @@ impl Show for Bytes {
 
 impl Value for Bytes {
     const EXPECTED: &'static str = "a size (1600, 32kb, 4mb; bare: bytes)";
+    const UNIT: Unit = Unit::Bytes;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         scaled(words.value()?, size_factor).map(Self).ok_or(Refusal::NotSuch)
     }
@@ -354,6 +376,7 @@ impl Show for Packets {
 
 impl Value for Packets {
     const EXPECTED: &'static str = "a number of packets";
+    const UNIT: Unit = Unit::Packets;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let w = words.value()?;
         Ok(Self(w.strip_suffix('p').unwrap_or(w).parse()?))
@@ -381,6 +404,7 @@ impl Show for Nanos {
 
 impl Value for Nanos {
     const EXPECTED: &'static str = "a time (5ms, 100us, 2s; bare: microseconds)";
+    const UNIT: Unit = Unit::Time;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         scaled(words.value()?, time_factor).map(Self).ok_or(Refusal::NotSuch)
     }
@@ -451,6 +475,7 @@ impl<T: Show> Show for Option<T> {
 
 impl<T: Value> Value for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
+    const UNIT: Unit = T::UNIT;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         T::take(words).map(Some)
     }

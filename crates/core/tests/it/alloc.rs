@@ -21,7 +21,7 @@ use txweir_core::classify::{
     },
 };
 use txweir_core::packet::headers::Headers;
-use txweir_core::packet::pool::{List, Pkt, Pool, Queue};
+use txweir_core::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use txweir_core::packet::route::Asked;
 use txweir_core::path::device::{Completed, DeviceError};
 use txweir_core::qdisc::fifo::NoStats;
@@ -220,7 +220,7 @@ fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind
 fn nothing_is_allocated_after_start() {
     let mut met = Met::default();
     let classful: Vec<&str> =
-        KINDS.iter().filter(|s| s.flags.classful && !s.root_only).map(|s| s.kind).collect();
+        KINDS.iter().filter(|s| s.shape.is_classful() && !s.root_only).map(|s| s.kind).collect();
     for spec in KINDS {
         for seed in 0..24 {
             let mut rng = Rng::new(seed);
@@ -317,14 +317,22 @@ struct Allocates(Queue, Option<Box<u64>>);
 impl Discipline for Allocates {
     const KIND: &'static str = "allocates";
     const ABOUT: &'static str = "A FIFO with a bug.";
-    const FLAGS: Flags = Flags { shapes: false, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: false, reorders: false };
     type Config = NoParams;
+    type Rules = ();
     type Stats = NoStats;
 
-    fn new(_cfg: &NoParams, _env: &Env) -> Self {
+    fn resolve(
+        _cfg: &mut NoParams,
+        _old: Option<&NoParams>,
+        _env: &Env,
+    ) -> Result<(), txweir_core::ConfigError> {
+        Ok(())
+    }
+    fn new(_cfg: &NoParams, (): (), _env: &Env) -> Self {
         Self(Queue::new(), None)
     }
-    fn change(&mut self, _cfg: &NoParams, _env: &Env, _cx: &mut Cx) {}
+    fn change(&mut self, _cfg: &NoParams, (): (), _env: &Env, _cx: &mut Cx) {}
     fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         Verdict::Accept
     }
@@ -338,8 +346,8 @@ impl Discipline for Allocates {
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.0.drain(out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.0.metas(pool).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.0.waiting(pool).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {}
     fn stats(&self) -> NoStats {

@@ -11,7 +11,7 @@ use crate::common;
 use crate::common::Law;
 use crate::common::ops::Scope;
 use crate::common::run::{Plan, direct_is_queued, printed_is_used, purged_is_fresh, swarm};
-use txweir_core::packet::pool::{List, Pkt, Pool, Queue};
+use txweir_core::packet::pool::{List, Pkt, Pool, Queue, Waiting};
 use txweir_core::packet::route::Asked;
 use txweir_core::qdisc::fifo::NoStats;
 use txweir_core::sched::cx::Cx;
@@ -22,7 +22,7 @@ use txweir_core::sched::{
 };
 use txweir_core::text::params::{Param, Params, SetOutcome, Shown};
 use txweir_core::text::value::{Show, Value, Words};
-use txweir_core::{ClassId, ConfigError, DropReason, Env, MarkReason, Meta, Nanos, Packets, WakeReason};
+use txweir_core::{ClassId, ConfigError, DropReason, Env, MarkReason, Nanos, Packets, WakeReason};
 
 /// What may be wrong with a FIFO; the default is right.
 trait Bug: Send + Sync + Debug + Sized + 'static {
@@ -41,8 +41,8 @@ trait Bug: Send + Sync + Debug + Sized + 'static {
     fn drain(q: &mut Bugged<Self>, out: &mut List, pool: &mut Pool) {
         q.hand_out(out, pool);
     }
-    fn queued(q: &Bugged<Self>, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        q.queue.metas(pool).chain(q.aside.metas(pool)).for_each(f);
+    fn queued(q: &Bugged<Self>, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        q.queue.waiting(pool).chain(q.aside.waiting(pool)).for_each(f);
     }
     fn reset(q: &mut Bugged<Self>) {
         q.count = 0;
@@ -82,6 +82,7 @@ const LIMIT: &Param = &Param {
     flag: false,
     about: "Most packets that wait.",
     expected: Packets::EXPECTED,
+    unit: Packets::UNIT,
     range: "",
     default: "Packets(20)",
 };
@@ -147,8 +148,9 @@ impl<B> Bugged<B> {
 impl<B: Bug> Discipline for Bugged<B> {
     const KIND: &'static str = B::KIND;
     const ABOUT: &'static str = "A FIFO with a bug.";
-    const FLAGS: Flags = Flags { shapes: B::SHAPES, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: B::SHAPES, reorders: false };
     type Config = Limit;
+    type Rules = ();
     type Stats = NoStats;
 
     fn resolve(cfg: &mut Limit, old: Option<&Limit>, _env: &Env) -> Result<(), ConfigError> {
@@ -156,11 +158,11 @@ impl<B: Bug> Discipline for Bugged<B> {
         B::resolve(cfg, old.is_none());
         Ok(())
     }
-    fn new(cfg: &Limit, _env: &Env) -> Self {
+    fn new(cfg: &Limit, (): (), _env: &Env) -> Self {
         let (queue, aside) = (Queue::new(), List::new());
         Self { queue, aside, limit: B::limit(cfg), count: 0, bug: PhantomData }
     }
-    fn change(&mut self, cfg: &Limit, _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Limit, (): (), _env: &Env, cx: &mut Cx) {
         B::change(self, cfg, cx);
     }
     fn admit(&self, _m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
@@ -175,7 +177,7 @@ impl<B: Bug> Discipline for Bugged<B> {
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         B::drain(self, out, pool);
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         B::queued(self, pool, f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
@@ -317,8 +319,8 @@ bug!(RemembersOverAPurge {
 });
 
 bug!(HidesTheNewest {
-    fn queued(q: &Bugged<Self>, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        q.queue.metas(pool).take(9).for_each(f);
+    fn queued(q: &Bugged<Self>, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        q.queue.waiting(pool).take(9).for_each(f);
     }
 });
 

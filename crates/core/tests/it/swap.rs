@@ -54,7 +54,7 @@ fn what_is_taken_out_is_what_was_shown() {
                 tree.add(Handle::ROOT, Some(Handle::new(1, 0)), spec.kind, w, &mut cx)
             });
             root.unwrap();
-            if spec.flags.classful {
+            if spec.shape.is_classful() {
                 let words = legal(KINDS[seed as usize % KINDS.len()], &env, &mut rng);
                 let kind = KINDS[seed as usize % KINDS.len()].kind;
                 let _ = with_words(&words, |w| tree.add(Handle::new(1, 1), None, kind, w, &mut cx));

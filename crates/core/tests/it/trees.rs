@@ -7,6 +7,7 @@ use txweir_core::packet::route::DEPTH_MAX;
 use txweir_core::qdisc::KINDS;
 use txweir_core::sched::cx::Cx;
 use txweir_core::sched::node::Node;
+use txweir_core::sched::spec::ClassShape;
 use txweir_core::sched::spec::Spec;
 use txweir_core::text::value::Words;
 use txweir_core::{
@@ -40,7 +41,7 @@ impl Lane {
         let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
         let path = TxPath::new(config).unwrap();
         let mut lane = Self { path, dev: VecDevice::with_slots(0), now: Instant::from_secs(1), next: 0 };
-        if spec.one_class {
+        if spec.shape == ClassShape::One {
             return None;
         }
         lane.add(Handle::ROOT, 1, spec.kind, root).unwrap();
@@ -132,7 +133,7 @@ impl Lane {
 /// Runs `test` on every kind with several classes, and says how many there were.
 fn every_kind(test: impl Fn(&'static str, Lane)) {
     let mut met = 0;
-    for spec in KINDS.iter().filter(|s| s.flags.classful) {
+    for spec in KINDS.iter().filter(|s| s.shape.is_classful()) {
         if let Some(lane) = Lane::new(spec) {
             met += 1;
             test(spec.kind, lane);
@@ -377,7 +378,7 @@ fn class_commands_that_are_refused() {
 #[test]
 fn any_number_names_the_only_class() {
     let mut kinds = Vec::new();
-    for spec in KINDS.iter().filter(|s| s.flags.classful && s.classes.is_none_or(|c| !c.made)) {
+    for spec in KINDS.iter().filter(|s| s.shape.is_classful() && s.classes.is_none_or(|c| !c.made)) {
         let env = Env { queues: 4, ..Env::default() };
         let config = PathConfig { env, role: Role::Forwarder, bql: None, ..PathConfig::default() };
         let path = TxPath::new(config).unwrap();
@@ -389,8 +390,8 @@ fn any_number_names_the_only_class() {
         };
         // Beyond the bands of prio, ets and multiq.
         let added = lane.add(class(0xfff0), 10, "pfifo", &["limit", "5"]);
-        assert_eq!(added.is_ok(), spec.one_class, "{}: {added:?}", spec.kind);
-        if !spec.one_class {
+        assert_eq!(added.is_ok(), spec.shape == ClassShape::One, "{}: {added:?}", spec.kind);
+        if spec.shape != ClassShape::One {
             continue;
         }
         kinds.push(spec.kind);

@@ -3,12 +3,13 @@
 use std::ops::Range;
 
 use txweir_core::Handle;
-use txweir_core::{qdisc::KINDS, sched::discipline::Filtered};
+use txweir_core::sched::discipline::Filtered;
 use txweir_tc::ast::{At, ClassCommand, Command, FilterCommand, Place, QdiscCommand, Verb};
 use txweir_tc::suggest;
 
 use super::Check;
-use super::model::{Attached, Class, Classes, Device, Filter, Qdisc, attached, settings};
+use super::kinds::{Classes, spec_of};
+use super::model::{Attached, Class, Device, Filter, Qdisc, attached, settings};
 use crate::code;
 
 /// Kinds whose qdiscs take no changes once they are there.
@@ -305,7 +306,7 @@ impl Check<'_> {
     /// Says that a qdisc asks no filters, if it does not.
     fn asks_none(&mut self, device: &Device, at: Handle, span: &Range<usize>) -> bool {
         let Some(qdisc) = device.qdisc(at) else { return false };
-        let spec = KINDS.iter().find(|spec| spec.kind == qdisc.kind);
+        let spec = spec_of(&qdisc.kind);
         let Some(spec) = spec.filter(|spec| spec.filters == Filtered::No) else { return false };
         let message = format!("{} asks no filters: this one is refused", qdisc.name());
         let d = self.error(code::NO_FILTERS, span, message);

@@ -5,7 +5,8 @@ use txweir_core::{Bytes, Handle, Nanos, Rate};
 use txweir_tc::json::Object;
 
 use super::Check;
-use super::model::{Class, Classes, Device, Qdisc};
+use super::kinds::{self, Classes};
+use super::model::{Class, Device, Qdisc};
 use super::rates::promised;
 
 /// The latency of one leaf.
@@ -79,7 +80,7 @@ impl Check<'_> {
                 // tbf and its like hold their packets in a queue of their own unless a line gives another.
                 Classes::Upto(1) if device.below(first_class(qdisc)).is_some() => continue,
                 Classes::Upto(1) | Classes::None => facts.push(self.queue(device, qdisc, place)),
-                Classes::Any if !matches!(qdisc.kind.as_str(), "mq" | "multiq") => {
+                Classes::Any if !kinds::is_for_queues(&qdisc.kind) => {
                     facts.push(self.queue(device, qdisc, place));
                 }
                 Classes::Made => {
@@ -147,7 +148,8 @@ impl Check<'_> {
             (None, rate) => rate,
         };
         let held = self.held(qdisc, rate.map(|(r, _)| r));
-        let mut fact = self.fact(device, (place, &qdisc.kind), &held, rate, target(qdisc));
+        let mut fact =
+            self.fact(device, (place, &qdisc.kind), &held, rate, kinds::target(&qdisc.kind, &qdisc.settings));
         if let Some(latency) = qdisc.settings.time("latency").filter(|_| qdisc.kind == "tbf") {
             fact.bound = Some(latency.value);
             fact.because = "its latency".into();
@@ -217,49 +219,17 @@ impl Check<'_> {
         Held { bytes, text: format!("{packets} packets of {} bytes", self.options.frame()) }
     }
 
-    /// What a queue holds at most (the defaults are those of each kind's page in tc(8)).
+    /// What a queue holds at most.
     fn held(&self, qdisc: &Qdisc, rate: Option<Rate>) -> Held {
-        let settings = &qdisc.settings;
-        let limit = settings.number("limit").map(|n| n.value);
-        let queue = u64::from(self.options.txqueuelen);
-        let bytes = |bytes: u64| Held { bytes, text: format!("{} of packets", text_of(&Bytes(bytes))) };
-        match qdisc.kind.as_str() {
-            "bfifo" | "tbf" | "red" | "gred" => match settings.bytes("limit") {
-                Some(limit) => bytes(limit.value.0),
-                None => bytes(queue.saturating_mul(self.options.frame())),
-            },
-            // Three bands of it.
-            "pfifo_fast" => self.packets(queue.saturating_mul(3)),
-            "fq_codel" | "fq_pie" | "fq" => self.packets(limit.unwrap_or(10_240)),
-            "dualpi2" => self.packets(limit.unwrap_or(10_000)),
-            "codel" | "pie" | "choke" | "netem" | "sfb" | "hhf" => self.packets(limit.unwrap_or(1000)),
-            "sfq" => self.packets(limit.unwrap_or(127)),
-            // Full at either; one packet may go beyond the bytes.
-            "rough" => match settings.bytes("bytes") {
-                Some(limit) => bytes(limit.value.0),
-                None => self.packets(limit.unwrap_or(queue)),
-            },
-            "skbprio" => self.packets(limit.unwrap_or(64)),
-            // tc-cake(8): at least 4 MiB, or four times what the rate brings in one round trip.
-            "cake" | "cake_mq" => match (settings.bytes("memlimit"), rate) {
-                (Some(limit), _) => bytes(limit.value.0),
-                (None, rate) => bytes(rate.map_or(0, |r| r.0 / 10 * 4).max(4 << 20)),
-            },
-            _ => self.packets(limit.unwrap_or(queue)),
+        match kinds::held(&qdisc.kind, &qdisc.settings, rate, self.options) {
+            kinds::Held::Bytes(bytes) => {
+                Held { bytes, text: format!("{} of packets", text_of(&Bytes(bytes))) }
+            }
+            kinds::Held::Packets(packets) => self.packets(packets),
         }
     }
 }
 
 fn first_class(qdisc: &Qdisc) -> Handle {
     Handle::new(qdisc.handle.major(), 1)
-}
-
-/// What the AQM of a kind aims at.
-fn target(qdisc: &Qdisc) -> Option<Nanos> {
-    let default = match qdisc.kind.as_str() {
-        "codel" | "fq_codel" | "cake" | "cake_mq" => 5,
-        "pie" | "fq_pie" | "dualpi2" => 15,
-        _ => return None,
-    };
-    Some(qdisc.settings.time("target").map_or(Nanos::from_millis(default), |t| t.value))
 }

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use txweir_core::Handle;
 use txweir_tc::ast::At;
 
+use super::kinds::Classes;
 use super::matching::{Match, of};
-use super::model::{Attached, Classes, Device, Filter};
+use super::model::{Attached, Device, Filter};
 use super::{Check, ends, goes_on};
 use crate::code;
 

@@ -5,11 +5,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use txweir_core::Handle;
-use txweir_core::qdisc::kind;
+use txweir_core::sched::spec::ClassShape;
 use txweir_tc::ast::{Command, Place};
 use txweir_tc::language::{Object, Settings};
 use txweir_tc::lex::Word;
 use txweir_tc::source::Source;
+
+use super::kinds::{self, Classes};
 
 /// A device: what its lines have made of it, from nothing.
 #[derive(Debug)]
@@ -74,19 +76,6 @@ pub(super) enum Attached {
     To(Handle),
     Ingress,
     Egress,
-}
-
-/// What classes a qdisc of a kind has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Classes {
-    /// None that anything could be put in.
-    None,
-    /// Those that lines make.
-    Made,
-    /// From 1 to this.
-    Upto(u64),
-    /// Some, whose number is the device's or the packets'.
-    Any,
 }
 
 impl Device {
@@ -161,8 +150,8 @@ impl Device {
 
     /// The place that a handle names: any number names the one class of a kind that has no more.
     pub(super) fn named(&self, place: Handle) -> Handle {
-        let kind = self.qdisc(place).and_then(|q| kind(&q.kind).ok());
-        match kind.is_some_and(|k| k.one_class) && place.minor() > 0 && place != Handle::ROOT {
+        let spec = self.qdisc(place).and_then(|q| kinds::spec_of(&q.kind));
+        match spec.is_some_and(|s| s.shape == ClassShape::One) && place.minor() > 0 && place != Handle::ROOT {
             true => Handle::new(place.major(), 1),
             false => place,
         }
@@ -216,27 +205,7 @@ impl Device {
 impl Qdisc {
     /// What classes it has.
     pub(super) fn classes(&self) -> Classes {
-        let s = &self.settings;
-        let number = |key: &str| s.number(key).map(|n| n.value);
-        match self.kind.as_str() {
-            "htb" | "hfsc" | "drr" | "qfq" => Classes::Made,
-            "prio" => Classes::Upto(number("bands").unwrap_or(3)),
-            "ets" => {
-                let some = number("strict").unwrap_or(0) + s.list("quanta").len() as u64;
-                Classes::Upto(number("bands").unwrap_or(some))
-            }
-            "tbf" | "netem" | "red" | "sfb" | "cbs" | "plug" => Classes::Upto(1),
-            "mqprio" | "taprio" => {
-                match s.queues("queues").iter().map(|q| q.value.0.saturating_add(q.value.1)).max() {
-                    Some(queues) => Classes::Upto(queues),
-                    None => Classes::Any,
-                }
-            }
-            "mq" | "multiq" | "fq_codel" | "fq_pie" | "sfq" | "cake" | "cake_mq" | "dualpi2" => Classes::Any,
-            "codel" | "pie" | "pfifo" | "bfifo" | "pfifo_fast" | "pfifo_head_drop" | "fq" | "choke"
-            | "rough" | "skbprio" | "gred" | "hhf" | "etf" | "noqueue" | "noop" | "teql0" => Classes::None,
-            _ => Classes::Any,
-        }
+        kinds::classes(&self.kind, &self.settings)
     }
     /// Whether packets go to its classes because of filters, and a class without one gets none.
     pub(super) fn needs_filters(&self) -> bool {

@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use txweir_core::qdisc::KINDS;
 use txweir_core::sched::classful::ClassSpec;
+use txweir_core::sched::spec::{ClassShape, Spec};
 use txweir_core::text::value::Words;
-use txweir_core::{Env, ErrorKind, Handle};
+use txweir_core::{Env, Handle};
 
-use super::qdisc::{options, said_once, write_out};
+use super::qdisc::{options, said_once, status_of, write_out};
 use super::reader::Reader;
 use super::stab::estimator;
 use super::{Part, whole};
 use crate::ast::{At, ClassCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
-use crate::failure::{Failure, UNPARSABLE, USAGE};
+use crate::failure::{Failure, REFUSED};
 use crate::kinds::spec_of;
 use crate::language::{self, Object};
 use crate::lex::Word;
@@ -95,18 +96,9 @@ fn read_word(
     Ok(true)
 }
 
-/// Keys that tc lets be cut short, in the order in which it tries them.
-const KEYS_CUT_SHORT: [(&str, &[&str]); 1] =
-    [("htb", &["prio", "mtu", "mpu", "overhead", "linklayer", "quantum", "burst", "cburst"])];
-
-/// What a class must be told once.
-const ONCE: [(&str, &[&str]); 1] = [("htb", &["rate", "ceil"])];
-
 fn write_out_keys(kind: &Word, cmd: &mut ClassCommand) {
     let Some(classes) = spec_of(kind).and_then(|spec| spec.classes) else { return };
-    if let Some((_, keys)) = KEYS_CUT_SHORT.iter().find(|(of, _)| *of == classes.kind) {
-        write_out(&mut cmd.options, keys, classes.params);
-    }
+    write_out(&mut cmd.options, classes.cut, classes.params);
 }
 
 /// Only some kinds have classes that lines are about; those of the others come with their qdisc.
@@ -117,7 +109,7 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
     match spec_of(kind) {
         None => Err(Failure::unparsable(no_such_kind(part.source, kind))),
         Some(spec) => match spec.classes {
-            None => Err(Failure::unparsable(no_classes(part.source, kind, spec.kind))),
+            None => Err(Failure::unparsable(no_classes(part.source, kind, spec))),
             Some(_) if cmd.verb == Verb::Delete => Ok(()),
             Some(classes) => check_options(part.source, cmd, classes),
         },
@@ -126,31 +118,21 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
 
 /// Whether tc would read the words after the kind; what only the kernel refuses is left to the engine.
 fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &ClassSpec) -> Result<(), Failure> {
-    let once = ONCE.iter().find(|(kind, _)| *kind == classes.kind).map_or(&[][..], |(_, keys)| keys);
-    said_once(source, classes.kind, &cmd.options, once, classes.params)?;
+    said_once(source, classes.kind, &cmd.options, classes.once, classes.params)?;
     let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
-    let mut quanta = cmd.options.iter().filter(|w| classes.kind == "ets" && w.text == "quantum");
-    if let (Some(_), Some(again)) = (quanta.next(), quanta.next()) {
-        let message = "ets quantum is given twice";
-        let err = Diagnostic::error(code::CONFLICT, source, again.span.clone(), message);
-        return Err(Failure::unparsable(err.hint(Some("leave one of them out".into()))));
-    }
     let Err(err) = classes.read(&mut Words::new(&words), &Env::default()) else { return Ok(()) };
-    let status = match err.kind {
-        ErrorKind::NoLinkRate => return Ok(()),
-        ErrorKind::BadValue if err.is_given_nothing() => USAGE,
-        ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing => UNPARSABLE,
-        ErrorKind::OutOfRange if classes.kind == "ets" => UNPARSABLE,
-        _ => return Ok(()),
-    };
-    Err(Failure { status, diagnostic: refusal::of(source, cmd, &err) })
+    match status_of(classes.refused_by, &err, &words) {
+        REFUSED => Ok(()),
+        status => Err(Failure { status, diagnostic: refusal::of(source, cmd, &err) }),
+    }
 }
 
-fn no_classes(source: &Arc<Source>, at: &Word, kind: &str) -> Diagnostic {
+fn no_classes(source: &Arc<Source>, at: &Word, spec: &Spec) -> Diagnostic {
+    let kind = spec.kind;
     let message = format!("{kind} has no classes that can be added, changed or deleted");
-    let hint = match kind {
-        "prio" => "its classes come with it: 1:1 to 1:BANDS",
-        "netem" | "red" | "tbf" => "its class comes with it: 1:1",
+    let hint = match spec.shape {
+        ClassShape::Bands => "its classes come with it: 1:1 to 1:BANDS",
+        ClassShape::One => "its class comes with it: 1:1",
         _ => "it has no classes to put qdiscs in",
     };
     Diagnostic::error(code::UNSUPPORTED, source, at.span.clone(), message).hint(Some(hint.into()))

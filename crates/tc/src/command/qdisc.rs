@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use txweir_core::sched::spec::Spec;
-use txweir_core::text::error::Reason;
+use txweir_core::sched::spec::{RefusedBy, Refuser};
 use txweir_core::text::params::Param;
 use txweir_core::text::value::Words;
 use txweir_core::{ConfigError, Env, ErrorKind, Handle};
@@ -22,30 +21,6 @@ use crate::source::Source;
 
 /// Words before the kind that tc lets be cut short, in the order in which it tries them.
 const CUT_SHORT: [&str; 4] = ["estimator", "stab", "ingress_block", "egress_block"];
-
-/// Keys that tc lets be cut short, in the order in which it tries them.
-const KEYS_CUT_SHORT: [(&str, &[&str]); 3] = [
-    ("htb", &["r2q", "default", "debug", "direct_qlen", "offload"]),
-    (
-        "netem",
-        &[
-            "limit",
-            "latency",
-            "delay",
-            "loss",
-            "drop",
-            "ecn",
-            "reorder",
-            "corrupt",
-            "gap",
-            "duplicate",
-            "distribution",
-            "rate",
-            "slot",
-        ],
-    ),
-    ("tbf", &["limit", "latency", "burst", "peakrate", "overhead", "linklayer"]),
-];
 
 pub(super) fn read(part: &Part<'_>) -> Result<QdiscCommand, Failure> {
     let mut cmd = QdiscCommand {
@@ -191,8 +166,7 @@ fn one_place(
 
 fn write_out_keys(cmd: &mut QdiscCommand) {
     let Some(spec) = cmd.kind.as_ref().and_then(spec_of) else { return };
-    let Some((_, keys)) = KEYS_CUT_SHORT.iter().find(|(kind, _)| *kind == spec.kind) else { return };
-    write_out(&mut cmd.options, keys, spec.params);
+    write_out(&mut cmd.options, spec.cut, spec.params);
     // tc reads a number for it, and the kernel takes no notice.
     if let Some(at) = cmd.options.iter().position(|w| spec.kind == "htb" && w.text == "debug")
         && at + 1 < cmd.options.len()
@@ -234,27 +208,15 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
     if unsaid && cmd.verb == Verb::Change || cmd.verb == Verb::Delete {
         return Ok(());
     }
-    once(source, cmd, spec)?;
+    said_once(source, spec.kind, &cmd.options, spec.once, spec.params)?;
     let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
-    match spec.build(&mut Words::new(&words), &Env::default()) {
+    match spec.read(&mut Words::new(&words), &Env::default()) {
         Ok(_) => Ok(()),
-        Err(err) => match status_of(spec, &err, &words) {
+        Err(err) => match status_of(spec.refused_by, &err, &words) {
             REFUSED => Ok(()),
             status => Err(Failure { status, diagnostic: refusal::of(source, cmd, &err) }),
         },
     }
-}
-
-/// What must be told once: of all kinds that are here, tc minds it with these only.
-const ONCE: [(&str, &[&str]); 3] = [
-    ("ets", &["bands", "strict", "quanta", "priomap"]),
-    ("netem", &["loss"]),
-    ("tbf", &["rate", "burst", "limit", "latency", "peakrate", "mtu"]),
-];
-
-fn once(source: &Arc<Source>, cmd: &QdiscCommand, spec: &Spec) -> Result<(), Failure> {
-    let keys = ONCE.iter().find(|(kind, _)| *kind == spec.kind).map_or(&[][..], |(_, keys)| keys);
-    said_once(source, spec.kind, &cmd.options, keys, spec.params)
 }
 
 /// Refuses to be told twice what `keys` set.
@@ -277,34 +239,16 @@ pub(super) fn said_once(
 }
 
 /// The exit status of tc for options that the engine refuses: most are refused by tc itself, the rest by the kernel.
-fn status_of(spec: &Spec, err: &ConfigError, words: &[&str]) -> u8 {
-    let key = err.key.as_deref().unwrap_or("");
-    // tc holds a map to the number of bands that it has read by then; one that is not said it does not look at.
-    let seen = |words: &[&str]| {
-        let at = |key: &str| words.iter().position(|w| *w == key);
-        at("priomap").is_some_and(|map| at("bands").is_none_or(|bands| bands < map))
-    };
-    let zero = err.word.and_then(|at| words.get(at)) == Some(&"0");
-    match (err.kind, spec.kind, key) {
-        (ErrorKind::BadValue, ..) if err.is_given_nothing() => USAGE,
-        (ErrorKind::UnknownKey, "pfifo_fast", _) => USAGE,
-        (ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing, ..) => UNPARSABLE,
-        // tc makes something of any number here.
-        (ErrorKind::OutOfRange, "red", "probability") if err.reason == Some(Reason::DeclaredRange) => REFUSED,
-        // Sizes are read as 32 bits, and a tbf without one of its numbers is incomplete.
-        (ErrorKind::OutOfRange, "cake", "overhead" | "mpu") => UNPARSABLE,
-        (ErrorKind::OutOfRange, "pie", "alpha" | "beta") => UNPARSABLE,
-        // The kernel refuses what is too small, tc what is too large and what contradicts itself.
-        (ErrorKind::OutOfRange, "dualpi2", "alpha" | "beta" | "coupling_factor") if zero => REFUSED,
-        (ErrorKind::OutOfRange | ErrorKind::Conflict, "dualpi2", _) => UNPARSABLE,
-        (ErrorKind::OutOfRange, "bfifo" | "red" | "tbf", _) => UNPARSABLE,
-        (ErrorKind::Conflict, "tbf", "") => UNPARSABLE,
-        // tc itself wants these together; that one which duplicates is alone is the kernel's rule.
-        (ErrorKind::Conflict, "netem", key) if !key.is_empty() => UNPARSABLE,
-        // tc knows all bounds but that on strict bands and quanta together.
-        (ErrorKind::OutOfRange, "ets", "quanta") if err.reason == Some(Reason::TooMany) => REFUSED,
-        (ErrorKind::OutOfRange | ErrorKind::Conflict, "ets", _) => UNPARSABLE,
-        (ErrorKind::Conflict, "prio", "priomap") if seen(words) => UNPARSABLE,
+pub(super) fn status_of(refused_by: RefusedBy, err: &ConfigError, words: &[&str]) -> u8 {
+    match refused_by(err, words) {
+        Some(Refuser::Usage) => return USAGE,
+        Some(Refuser::Tool) => return UNPARSABLE,
+        Some(Refuser::Kernel) => return REFUSED,
+        None => {}
+    }
+    match err.kind {
+        ErrorKind::BadValue if err.is_given_nothing() => USAGE,
+        ErrorKind::UnknownKey | ErrorKind::BadValue | ErrorKind::Missing => UNPARSABLE,
         _ => REFUSED,
     }
 }

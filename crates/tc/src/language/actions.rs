@@ -1,7 +1,6 @@
 //! The words of actions (tc-actions(8) and the page of each kind), and lists of them as filters have.
 
 use super::Object;
-use super::qdiscs::LINKLAYERS;
 use super::table::{Arg, Grammar, I32, Key, U8, U16, U32, key};
 use super::walk::{Walk, called};
 use crate::diagnostic::{Diagnostic, code};
@@ -14,6 +13,9 @@ type Done = Result<(), Diagnostic>;
 const fn action(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar {
     Grammar::of(kinds, keys).cut()
 }
+
+/// Words for the link layer that a rate is reckoned on.
+const LINKLAYERS: Arg = Arg::Word(&["ethernet", "atm", "adsl"]);
 
 /// What becomes of a packet after an action.
 pub(super) const VERDICTS: &[&str] =

@@ -1,69 +1,39 @@
-//! The words of cake and cake_mq, most of which stand alone.
+//! The words of cake_mq, a cake for each transmit queue: Linux has it, the engine has not. They are cake's, which the engine
+//! has, so that its declarations give them.
 
-use super::table::{Arg, Key, U32, key};
+use std::sync::LazyLock;
 
-use Arg::{Rate, Size, Time, Uint};
+use txweir_core::qdisc::kind;
+use txweir_core::text::params::Param;
+use txweir_core::text::value::Unit;
 
-/// tc-cake(8). A word that stands alone is a key.
-pub(super) const CAKE: &[Key] = &[
-    key(&["bandwidth"], &[Rate]),
-    key(&["unlimited"], &[]),
-    key(&["autorate-ingress"], &[]),
-    key(&["rtt"], &[Time]),
-    key(&["datacentre"], &[]),
-    key(&["lan"], &[]),
-    key(&["metro"], &[]),
-    key(&["regional"], &[]),
-    key(&["internet"], &[]),
-    key(&["oceanic"], &[]),
-    key(&["satellite"], &[]),
-    key(&["interplanetary"], &[]),
-    key(&["besteffort"], &[]),
-    key(&["precedence"], &[]),
-    key(&["diffserv8"], &[]),
-    key(&["diffserv4"], &[]),
-    key(&["diffserv3"], &[]),
-    key(&["diffserv"], &[]),
-    key(&["flowblind"], &[]),
-    key(&["srchost"], &[]),
-    key(&["dsthost"], &[]),
-    key(&["hosts"], &[]),
-    key(&["flows"], &[]),
-    key(&["dual-srchost"], &[]),
-    key(&["dual-dsthost"], &[]),
-    key(&["triple-isolate"], &[]),
-    key(&["nat"], &[]),
-    key(&["nonat"], &[]),
-    key(&["wash"], &[]),
-    key(&["nowash"], &[]),
-    key(&["split-gso"], &[]),
-    key(&["no-split-gso"], &[]),
-    key(&["ack-filter"], &[]),
-    key(&["ack-filter-aggressive"], &[]),
-    key(&["no-ack-filter"], &[]),
-    key(&["memlimit"], &[Size]),
-    key(&["fwmark"], &[U32]),
-    key(&["ptm"], &[]),
-    key(&["atm"], &[]),
-    key(&["noatm"], &[]),
-    key(&["overhead"], &[Arg::Int(-64, 256)]),
-    key(&["mpu"], &[Uint(0, 256)]),
-    key(&["raw"], &[]),
-    key(&["conservative"], &[]),
-    key(&["ingress"], &[]),
-    key(&["egress"], &[]),
-    key(&["via-ethernet"], &[]),
-    key(&["ethernet"], &[]),
-    key(&["ether-vlan"], &[]),
-    key(&["docsis"], &[]),
-    key(&["pppoe-ptm"], &[]),
-    key(&["bridged-ptm"], &[]),
-    key(&["pppoa-vcmux"], &[]),
-    key(&["pppoa-llc"], &[]),
-    key(&["pppoe-vcmux"], &[]),
-    key(&["pppoe-llcsnap"], &[]),
-    key(&["bridged-vcmux"], &[]),
-    key(&["bridged-llcsnap"], &[]),
-    key(&["ipoa-vcmux"], &[]),
-    key(&["ipoa-llcsnap"], &[]),
-];
+use super::table::{Arg, Grammar, Key, U32, key};
+
+/// The grammar of cake_mq.
+pub(super) static CAKE_MQ: LazyLock<[Grammar; 1]> = LazyLock::new(|| {
+    let params = kind("cake").map_or(&[][..], |spec| spec.params);
+    let keys: Vec<Key> = params.iter().flat_map(keys).collect();
+    // Leaked once in the life of the process: grammars are otherwise static.
+    [Grammar::of(&["cake_mq"], Vec::leak(keys))]
+});
+
+/// The keys of a parameter: the words that stand alone, and those that a value follows.
+fn keys(param: &'static Param) -> impl Iterator<Item = Key> {
+    let alone = if param.flag { param.words } else { param.alone };
+    let valued = if param.flag { &[][..] } else { param.words };
+    let one = |word: &'static &'static str| std::slice::from_ref(word);
+    let valued = valued.iter().map(move |word| key(one(word), arg(param, word)));
+    valued.chain(alone.iter().map(move |word| key(one(word), &[])))
+}
+
+/// What follows a key (tc-cake(8)).
+fn arg(param: &Param, word: &str) -> &'static [Arg] {
+    match (param.unit, word) {
+        (Unit::Rate, _) => &[Arg::Rate],
+        (Unit::Bytes, _) => &[Arg::Size],
+        (Unit::Time, _) => &[Arg::Time],
+        (_, "overhead") => &[Arg::Int(-64, 256)],
+        (_, "mpu") => &[Arg::Uint(0, 256)],
+        _ => &[U32],
+    }
+}

@@ -1,11 +1,10 @@
-//! The words of classes.
+//! The words of the classes that Linux has and the engine has not.
 
-use super::qdiscs::LINKLAYERS;
 use super::table::{Arg, Grammar, Key, U32, key};
 use super::walk::Walk;
 use crate::diagnostic::Diagnostic;
 
-use Arg::{Rate, Size, SizeCell, Time};
+use Arg::{Rate, Size, Time};
 
 type Done = Result<(), Diagnostic>;
 
@@ -26,30 +25,6 @@ pub(super) static TABLE: &[Grammar] = &[
     .cut()
     .needs(&[&["rt", "ls", "sc"]]),
     class(&["qfq"], &[key(&["weight"], &[U32]), key(&["maxpkt"], &[U32])]).cut(),
-];
-
-/// Those of kinds that the engine has: it reads the words itself, and a check what they set.
-pub(super) static ENGINE: &[Grammar] = &[
-    class(&["drr"], &[key(&["quantum"], &[Size])]),
-    class(&["ets"], &[key(&["quantum"], &[Arg::Uint(1, u32::MAX as u64)])]).once(&["quantum"]),
-    class(
-        &["htb"],
-        &[
-            key(&["prio"], &[U32]),
-            key(&["mtu"], &[U32]),
-            key(&["mpu"], &[Arg::Uint(0, u16::MAX as u64)]),
-            key(&["overhead"], &[Arg::Uint(0, u16::MAX as u64)]),
-            key(&["linklayer"], &[LINKLAYERS]),
-            key(&["quantum"], &[U32]),
-            key(&["burst", "buffer", "maxburst"], &[SizeCell]),
-            key(&["cburst", "cbuffer", "cmaxburst"], &[SizeCell]),
-            key(&["ceil"], &[Rate]),
-            key(&["rate"], &[Rate]),
-        ],
-    )
-    .cut()
-    .once(&["rate", "ceil"])
-    .needs(&[&["rate"]]),
 ];
 
 /// `[m1 RATE d TIME] m2 RATE` or `[umax SIZE dmax TIME] rate RATE` (tc-hfsc(8)).

@@ -42,6 +42,10 @@ impl Settings {
         Self { words: words.to_vec(), all: Vec::new(), actions }
     }
 
+    /// All the words.
+    pub fn all_words(&self) -> &[Word] {
+        &self.words
+    }
     /// Each key and its words, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&Setting, &[Word])> {
         self.all.iter().filter_map(|s| Some((s, self.words.get(s.words.clone())?)))

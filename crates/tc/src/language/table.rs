@@ -24,8 +24,6 @@ pub(super) enum Arg {
     Hex(u64),
     /// A decimal fraction.
     Decimal,
-    /// A percentage up to 100, with `%` or without.
-    Percent,
     /// A number and, after a slash, a mask: `5/0xff`.
     Masked(u64),
     /// A class: `1:10`, `:10`, `10`, `root`, `none`.
@@ -46,11 +44,10 @@ pub(super) enum Arg {
     Any,
 }
 
-/// Whole numbers of 8, 16, 32 and 64 bits.
+/// Whole numbers of 8, 16 and 32 bits.
 pub(super) const U8: Arg = Arg::Uint(0, u8::MAX as u64);
 pub(super) const U16: Arg = Arg::Uint(0, u16::MAX as u64);
 pub(super) const U32: Arg = Arg::Uint(0, u32::MAX as u64);
-pub(super) const U64: Arg = Arg::Uint(0, u64::MAX);
 /// Whole numbers that may be negative.
 pub(super) const I32: Arg = Arg::Int(i32::MIN as i64, i32::MAX as i64);
 

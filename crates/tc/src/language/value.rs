@@ -80,15 +80,6 @@ fn measure<T: Value>(word: &str, signed: bool) -> bool {
     one::<T>(word).is_some() || (signed || !word.starts_with('-')) && exotic(word).is_some_and(unit)
 }
 
-/// `10%`, `10`, `0.5`: up to a hundred.
-fn percent(word: &str) -> bool {
-    let number = word.strip_suffix('%').unwrap_or(word);
-    match exotic(number) {
-        Some("") if !number.starts_with('-') => number.parse::<f64>().is_ok_and(|n| n <= 100.0),
-        _ => false,
-    }
-}
-
 fn length(bits: &str, most: u32) -> bool {
     bits.parse::<u32>().is_ok_and(|n| n <= most)
 }
@@ -134,7 +125,6 @@ impl Arg {
             Self::Int(min, max) => int(word).is_some_and(|n| (min..=max).contains(&n)),
             Self::Hex(max) => hex(word).is_some_and(|n| n <= max),
             Self::Decimal => exotic(word).is_some_and(str::is_empty),
-            Self::Percent => percent(word),
             Self::Masked(max) => match word.split_once('/') {
                 Some((value, mask)) => [value, mask].iter().all(|w| uint(w).is_some_and(|n| n <= max)),
                 None => uint(word).is_some_and(|n| n <= max),
@@ -163,7 +153,6 @@ impl Arg {
             Self::Int(min, max) => format!("a whole number from {min} to {max}"),
             Self::Hex(max) => format!("a hexadecimal number up to {max:x}"),
             Self::Decimal => "a number".into(),
-            Self::Percent => "a percentage up to 100%".into(),
             Self::Masked(_) => "a number, or number/mask".into(),
             Self::ClassId => "a class (1:10; hexadecimal)".into(),
             Self::Table => "a hash table (2: or 2:a:; hexadecimal)".into(),
@@ -241,7 +230,6 @@ mod tests {
             (Arg::Size, &["10k", "1.5k", "60KB"], &["-5", "10p", "250P"]),
             (Arg::SizeCell, &["10k/8", "10k"], &["10k/x", "/8"]),
             (Arg::Time, &["5ms", "100", "0.1ms"], &["5x", "ms"]),
-            (Arg::Percent, &["1%", "0.1", "100%"], &["110%", "-1%", "x%"]),
             (
                 Arg::Ipv4,
                 &["10/8", "10.1", "1.2.3.4/255.255.255.0", "any"],

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use txweir_core::path::port::Trees;
+use txweir_core::sched::capability::FlowShown;
 use txweir_core::sched::classful::{ClassShown, UserClasses};
-use txweir_core::sched::discipline::FlowShown;
 use txweir_core::sched::node::{Class, Node};
 use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Tally};

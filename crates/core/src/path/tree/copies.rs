@@ -2,9 +2,9 @@
 
 use crate::base::handle::Handle;
 use crate::path::tree::Tree;
-use crate::qdisc::kind;
+use crate::sched::erased::Resolved;
+use crate::sched::spec::Spec;
 use crate::text::error::{ConfigError, ErrorKind, Object};
-use crate::text::value::Words;
 
 impl Tree {
     /// One that makes copies must be the only one of its kind: copies enter at the root, where another one would copy
@@ -13,8 +13,8 @@ impl Tree {
         &self,
         parent: Handle,
         whole: bool,
-        kind_name: &str,
-        options: &Words<'_>,
+        spec: &Spec,
+        candidate: &dyn Resolved,
     ) -> Result<(), ConfigError> {
         let (mut others, mut copies) = (0, false);
         let mut below = None;
@@ -24,17 +24,12 @@ impl Tree {
             if here && whole {
                 below = Some(place.depth);
             }
-            if !here && below.is_none() && node.qdisc().spec().kind == kind_name {
+            if !here && below.is_none() && node.qdisc().spec().kind == spec.kind {
                 others += 1;
                 copies |= node.qdisc().copies();
             }
         });
-        if others == 0 {
-            return Ok(());
-        }
-        let spec = kind(kind_name)?;
-        let candidate = spec.build(&mut options.clone(), &self.env)?;
-        if copies || candidate.copies() {
+        if others > 0 && (copies || candidate.copies()) {
             let expected = "no other one in the tree: one that duplicates is alone";
             return Err(ConfigError::new(
                 ErrorKind::Conflict,

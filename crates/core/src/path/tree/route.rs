@@ -27,7 +27,7 @@ impl Tree {
                 Said::Class(class) => Some(class),
                 Said::Nothing => node.named_class(packet.meta),
             };
-            match node.qdisc().select(packet.meta, class) {
+            match node.select(packet.meta, class) {
                 Some(below) => node = &below.node,
                 None => break,
             }

@@ -38,14 +38,15 @@ use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::base::units::Rate;
 use crate::packet::meta::{Ecn, Meta};
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::packet::reason::{DropReason, MarkReason, WakeReason};
 use crate::packet::route::{Asked, Found, Said};
 use crate::sched::answer::{Next, Verdict};
+use crate::sched::capability::{FlowShown, Flows};
 use crate::sched::cx::Cx;
-use crate::sched::discipline::{Discipline, Filtered, FlowShown};
-use crate::sched::spec::Flags;
-use crate::text::error::ConfigError;
+use crate::sched::discipline::{Discipline, Filtered};
+use crate::sched::spec::{Flags, Limit, RefusedBy, Refuser, Style};
+use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::stats::{Counter, Counters};
 
 use autorate::Estimate;
@@ -112,19 +113,26 @@ pub struct Cake {
 impl Discipline for Cake {
     const KIND: &'static str = "cake";
     const ABOUT: &'static str = "Shaper, tins by DSCP, fairness among hosts and flows, and an AQM, in one.";
-    const FLAGS: Flags = Flags { shapes: true, reorders: false, classful: false };
+    const FLAGS: Flags = Flags { shapes: true, reorders: false };
+    const LIMIT: Limit = Limit { keys: &["memlimit"], ..Limit::KEY };
+    const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
     const WANTS_DETAIL: bool = true;
     const PARTS: &'static [Counter] = TinStats::TABLE;
+    const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
+        (ErrorKind::OutOfRange, Some("overhead" | "mpu")) => Some(Refuser::Tool),
+        _ => None,
+    };
     type Config = Config;
+    type Rules = ();
     type Stats = Stats;
 
     fn resolve(cfg: &mut Config, _old: Option<&Config>, _env: &Env) -> Result<(), ConfigError> {
         cfg.framing.end();
         Ok(())
     }
-    fn new(cfg: &Config, env: &Env) -> Self {
+    fn new(cfg: &Config, (): (), env: &Env) -> Self {
         let mut cake = Self {
             tins: Vec::new(),
             plan: cfg.diffserv.plan(),
@@ -149,7 +157,7 @@ impl Discipline for Cake {
         cake.set_rate();
         cake
     }
-    fn change(&mut self, cfg: &Config, _env: &Env, cx: &mut Cx) {
+    fn change(&mut self, cfg: &Config, (): (), _env: &Env, cx: &mut Cx) {
         let old = core::mem::replace(&mut self.cfg, cfg.clone());
         if old.bandwidth.rate != cfg.bandwidth.rate || !cfg.bandwidth.autorate {
             self.rate = cfg.bandwidth.rate;
@@ -180,10 +188,6 @@ impl Discipline for Cake {
         } else {
             Verdict::Full
         }
-    }
-    /// The major number of the class is a host, the minor a flow.
-    fn found(&self, class: Option<ClassId>, _own: Handle) -> Found {
-        Found::Said(class.map_or(Said::Nothing, Said::Class))
     }
     fn enqueue(&mut self, p: Pkt, class: Option<ClassId>, cx: &mut Cx) {
         let now = cx.now;
@@ -247,8 +251,8 @@ impl Discipline for Cake {
             self.drain_tin(tin, out, pool);
         }
     }
-    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.tins.iter().flat_map(|t| &t.flows.flows).flat_map(|flow| flow.packets.metas(pool)).for_each(f);
+    fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.tins.iter().flat_map(|t| &t.flows.flows).flat_map(|flow| flow.packets.waiting(pool)).for_each(f);
     }
     fn reset(&mut self, _cx: &mut Cx) {
         for tin in &mut self.tins {
@@ -263,6 +267,24 @@ impl Discipline for Cake {
         self.current = 0;
         self.set_rate();
     }
+    fn stats(&self) -> Stats {
+        Stats {
+            memory_used: self.memory_max,
+            memory_limit: self.memory_limit,
+            capacity_estimate: self.estimate.peak().0,
+            min_network_size: self.sizes.net.0,
+            max_network_size: self.sizes.net.1,
+            min_adj_size: self.sizes.charged.0,
+            max_adj_size: self.sizes.charged.1,
+            avg_hdr_offset: self.sizes.mean_offset(),
+        }
+    }
+    fn as_flows(&self) -> Option<&dyn Flows> {
+        Some(self)
+    }
+}
+
+impl Flows for Cake {
     fn flows(&self, pool: &Pool, f: &mut dyn FnMut(FlowShown<'_>)) {
         for (i, tin) in (0u32..).zip(self.plan.order) {
             let flows = &self.tins[usize::from(*tin)].flows.flows;
@@ -284,17 +306,9 @@ impl Discipline for Cake {
             }
         }
     }
-    fn stats(&self) -> Stats {
-        Stats {
-            memory_used: self.memory_max,
-            memory_limit: self.memory_limit,
-            capacity_estimate: self.estimate.peak().0,
-            min_network_size: self.sizes.net.0,
-            max_network_size: self.sizes.net.1,
-            min_adj_size: self.sizes.charged.0,
-            max_adj_size: self.sizes.charged.1,
-            avg_hdr_offset: self.sizes.mean_offset(),
-        }
+    /// The major number of the class is a host, the minor a flow.
+    fn found(&self, class: Option<ClassId>, _own: Handle) -> Found {
+        Found::Said(class.map_or(Said::Nothing, Said::Class))
     }
     fn parts(&self, f: &mut dyn FnMut(&'static str, &'static Counter, u64)) {
         for (name, tin) in self.plan.names.iter().zip(self.plan.order) {

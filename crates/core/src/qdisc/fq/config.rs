@@ -6,14 +6,16 @@ use crate::base::chance::Percent;
 use crate::base::time::Nanos;
 use crate::base::units::{Packets, Rate};
 use crate::packet::meta::Meta;
-use crate::qdisc::control;
 use crate::qdisc::pfifo_fast::PRIOMAP;
+use crate::sched::node::band_share;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::{Mask, NanosBare, PrioMap, Triple};
 
 crate::params! {
     /// Parameters of fq.
-    pub struct Config(env) {
+    pub struct Config(env)
+        own ["tcpctl"]
+    {
         /// Most packets that wait in each band.
         limit: Packets = Packets(10_000), keys ["limit"];
         /// Most packets that wait in one flow.
@@ -131,7 +133,7 @@ impl Config {
     /// Brings it to one form; see `Discipline::resolve`.
     pub(super) fn resolve(&mut self, kind: &'static str) -> Result<(), ConfigError> {
         let cfg = self;
-        control::resolve(&mut cfg.tcpctl);
+        cfg.tcpctl = band_share(cfg.tcpctl);
         cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
         cfg.buckets = cfg.buckets.next_power_of_two();
         // The largest rate that 32 bits hold is none, as in the reference.

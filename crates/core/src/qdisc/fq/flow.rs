@@ -3,7 +3,7 @@
 use super::config::Limits;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
-use crate::packet::pool::{List, Pkt, Pool};
+use crate::packet::pool::{List, Pkt, Pool, Waiting};
 use crate::sched::cx::Cx;
 
 /// "No flow" in a link.
@@ -106,8 +106,8 @@ impl Packets {
         out.append(pool, &mut self.front);
         out.append(pool, &mut self.back);
     }
-    pub(super) fn metas<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = &'a Meta> + use<'a> {
-        self.front.metas(pool).chain(self.back.metas(pool))
+    pub(super) fn waiting<'a>(&self, pool: &'a Pool) -> impl Iterator<Item = Waiting<'a>> + use<'a> {
+        self.front.waiting(pool).chain(self.back.waiting(pool))
     }
 }
 

@@ -3,8 +3,7 @@
 use alloc::vec::Vec;
 
 use super::DEPTH_MAX;
-use crate::packet::meta::Meta;
-use crate::packet::pool::{Deque, List, Pkt, Pool};
+use crate::packet::pool::{Deque, List, Pkt, Pool, Waiting};
 use crate::packet::reason::MarkReason;
 use crate::sched::cx::Cx;
 
@@ -223,8 +222,8 @@ impl Flows {
         self.clear();
     }
     /// The metadata of every packet, in the order of `drain`.
-    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(&Meta)) {
-        self.ring().flat_map(|i| self.slots[i as usize].packets.metas(pool)).for_each(f);
+    pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
+        self.ring().flat_map(|i| self.slots[i as usize].packets.waiting(pool)).for_each(f);
     }
     /// Hands out every packet of the flows whose buckets are below this one, flow by flow from the front of the ring, and
     /// frees their slots; how many. The others keep their places on the ring.

@@ -9,6 +9,7 @@ use crate::packet::reason::Reasons;
 use crate::sched::cx::Before;
 use crate::sched::cx::Cx;
 use crate::sched::node::Passed;
+use crate::sched::node::band::Band;
 use crate::sched::stab::SizeTable;
 
 /// The books of a node. `admitted = sent + dropped + queued` holds after every call, in packets and in bytes.
@@ -56,7 +57,7 @@ impl Books {
 /// What a node counts, as the erased qdisc brings it up to date with each packet. What is queued is what has come in and
 /// has not gone, so that each way counts once. The first 48 bytes are all that a packet touches. In their order no two that
 /// are counted up together are neighbours: two scalar additions are shorter than one of vectors, which has to be put together.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub struct Account {
     pub(super) in_packets: u64,
@@ -66,7 +67,7 @@ pub struct Account {
     pub(super) handle: Handle,
     /// The major in which packets may name a class of this qdisc; 0 if it does not look at it.
     pub(super) class_major: u16,
-    /// `SIZED` and `HELD`.
+    /// `SIZED`, `HELD`, `BAND` and `RATIONED`.
     pub(super) special: u8,
     /// 0 if it has no filters; else one more than the qdiscs above it.
     pub(super) filtered: u8,
@@ -82,10 +83,12 @@ pub struct Account {
 }
 
 /// What few packets touch, apart: what most do is to fill no more than two cache lines.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Rest {
     /// `None` without a size table, and once it was taken away; what it has charged may wait still (`SIZED`).
     pub(super) table: Option<SizeTable>,
+    /// The TCP control segments that wait before the qdisc, if they do.
+    pub(super) band: Option<Band>,
     /// See `Node::passed`: what is to be added to the books.
     pub(super) former: Passed,
     /// Of `dropped`, and of the packets marked in it or in anything below it.
@@ -96,6 +99,10 @@ pub(super) struct Rest {
 pub(super) const SIZED: u8 = 1;
 /// It holds a packet.
 pub(super) const HELD: u8 = 2;
+/// It has a band.
+pub(super) const BAND: u8 = 4;
+/// Its band has less than all of what leaves.
+pub(super) const RATIONED: u8 = 8;
 
 impl Account {
     /// What waits: see `Books::queued`.

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 
 use txweir_core::base::tally::Tally;
+use txweir_core::packet::pool::Waiting;
 use txweir_core::path::dql::Unit;
 use txweir_core::path::txpath::BULK;
-use txweir_core::qdisc::control::BAND_PACKETS;
 use txweir_core::sched::classful::ClassAt;
+use txweir_core::sched::node::BAND_PACKETS;
 use txweir_core::sched::node::Books;
 use txweir_core::text::value::{Json, Value};
-use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Meta, Packets, TxPath, Wake};
+use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Packets, TxPath, Wake};
 
 use crate::common::Law;
 use crate::common::device::{Device, Fate, Frame};
@@ -146,14 +147,14 @@ impl Checker {
             deepest = deepest.max(place.depth);
             places.push(place.parent);
             reorders |= spec.flags.reorders;
-            if spec.control_first {
+            if spec.control_first || node.has_band() {
                 controlled.push((place.parent, node.handle()));
             }
             self.timed |= spec.kind == "fq";
             let classes = qdisc.classes();
-            let band = spec.control_first && spec.kind != "rough";
+            let band = node.has_band();
             let mut rule = NodeRule {
-                leaf: classes.is_empty() && !spec.flags.classful,
+                leaf: classes.is_empty() && !spec.shape.is_classful(),
                 shaped,
                 kind: spec.kind,
                 band,
@@ -193,7 +194,9 @@ impl Checker {
         // One that was taken away charges on until its packets have left.
         let mut charged = false;
         // Each by itself: what some are charged above their bytes others may be charged below.
-        waiting_below(path, path.tree().root(), &mut |m| charged |= path.cx().pool.wire_len(m) != m.wire_len);
+        waiting_below(path, path.tree().root(), &mut |w| {
+            charged |= path.cx().pool.wire_len(w) != w.meta.wire_len
+        });
         self.sized = path.tree().root().stab().is_some() || self.sized && charged;
         (self.rules, self.places) = (rules, places);
         self.told.learn(path);
@@ -435,9 +438,9 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: 
     // `queued` is what was admitted, sent and dropped: it has to be what waits, which nobody counts.
     let queued = node.books().queued;
     let (mut waits, mut wire) = (Tally::default(), Tally::default());
-    waiting_below(path, node, &mut |m| {
-        waits.add(m.wire_len);
-        wire.add(path.cx().pool.wire_len(m));
+    waiting_below(path, node, &mut |w| {
+        waits.add(w.meta.wire_len);
+        wire.add(path.cx().pool.wire_len(w));
     });
     // Above a size table the bytes are those on the wire, and below it those that it charges.
     let alike = queued == waits || queued == wire;
@@ -471,7 +474,11 @@ fn node_laws(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, rule: 
 }
 
 /// Shows what waits in a node and below.
-fn waiting_below(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, f: &mut dyn FnMut(&Meta)) {
+fn waiting_below(
+    path: &TxPath<Frame>,
+    node: &txweir_core::sched::node::Node,
+    f: &mut dyn FnMut(Waiting<'_>),
+) {
     node.queued(&path.cx().pool, f);
     node.qdisc().classes().iter().for_each(|class| waiting_below(path, &class.node, f));
 }
@@ -479,7 +486,7 @@ fn waiting_below(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node, f:
 /// Wire bytes of what waits in a node and below, whatever is charged.
 fn wire_bytes(path: &TxPath<Frame>, node: &txweir_core::sched::node::Node) -> u64 {
     let mut sum = 0;
-    waiting_below(path, node, &mut |m| sum += u64::from(path.cx().pool.wire_len(m)));
+    waiting_below(path, node, &mut |w| sum += u64::from(path.cx().pool.wire_len(w)));
     sum
 }
 

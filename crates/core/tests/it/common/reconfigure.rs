@@ -87,7 +87,7 @@ fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mu
         _ => {
             let own = KINDS.iter().find(|k| k.kind == own && chance(rng, 1, 2)).copied();
             let kind = own.unwrap_or_else(|| *pick(rng, KINDS));
-            let kind = if kind.flags.classful && places.len() > 40 { KINDS[0] } else { kind };
+            let kind = if kind.shape.is_classful() && places.len() > 40 { KINDS[0] } else { kind };
             let handle =
                 chance(rng, 1, 3).then(|| Handle::new(1 + rng.below(u64::from(u16::MAX)) as u16 % 4, 0));
             let words = legal(kind, env, rng);
@@ -161,7 +161,8 @@ impl World {
                     .path
                     .configure(now, dev, |tree, cx| with_words(&words, |w| tree.change(parent, None, w, cx)));
                 self.totals.changed += u64::from(r.is_ok());
-                r.map(|()| spec.flags.classful || ASSIGNS.contains(&spec.kind)).map_err(|e| e.to_string())
+                r.map(|()| spec.shape.is_classful() || ASSIGNS.contains(&spec.kind))
+                    .map_err(|e| e.to_string())
             }
             Op::Illegal { .. } => {
                 let words = illegal(spec, &env, &mut rng);
@@ -174,7 +175,7 @@ impl World {
             Op::Replace { .. } | Op::Graft { .. } => {
                 let own = KINDS.iter().find(|k| k.kind == self.kind && chance(&mut rng, 1, 2));
                 let kind = own.copied().unwrap_or_else(|| *pick(&mut rng, KINDS));
-                let kind = if kind.flags.classful && crowded { KINDS[0] } else { kind };
+                let kind = if kind.shape.is_classful() && crowded { KINDS[0] } else { kind };
                 let handle = chance(&mut rng, 1, 3)
                     .then(|| Handle::new(1 + rng.below(u64::from(u16::MAX)) as u16 % 4, 0));
                 let words = legal(kind, &env, &mut rng);
@@ -182,7 +183,7 @@ impl World {
                     with_words(&words, |w| tree.replace(parent, handle, kind.kind, w, cx))
                 });
                 self.totals.grafted += u64::from(r.is_ok());
-                r.map(|_| kind.flags.classful || ASSIGNS.contains(&kind.kind)).map_err(|e| e.to_string())
+                r.map(|_| kind.shape.is_classful() || ASSIGNS.contains(&kind.kind)).map_err(|e| e.to_string())
             }
             Op::Class { .. } => {
                 let done = self

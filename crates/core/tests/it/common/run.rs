@@ -27,7 +27,7 @@ impl Plan {
         let mut rng = Rng::new(seed);
         let mut setup = Setup::random(spec.kind, &mut rng);
         // Now and then the kind is not the root, but below one that has classes.
-        let classful: Vec<_> = KINDS.iter().filter(|k| k.flags.classful).collect();
+        let classful: Vec<_> = KINDS.iter().filter(|k| k.shape.is_classful()).collect();
         let registered = KINDS.iter().any(|k| k.kind == spec.kind);
         let below = registered && scope == Scope::All && !spec.root_only && chance(&mut rng, 1, 3);
         let spec = if below { **pick(&mut rng, &classful) } else { spec };

@@ -1,0 +1,182 @@
+//! The facts of a kind of qdisc that rules ask for: its classes, the most that it holds, the delay that its AQM aims at. Those
+//! of the engine's kinds come from their declarations, those of the others from their pages of tc(8).
+
+use txweir_core::Nanos;
+use txweir_core::qdisc::kind;
+use txweir_core::sched::discipline::Filtered;
+use txweir_core::sched::spec::{ClassShape, Spec, Unset};
+use txweir_core::text::value::{Json, Show, Unit, Value, Words, text_of};
+use txweir_core::{Env, Rate};
+use txweir_tc::language::Settings;
+
+use super::CheckOptions;
+
+/// What classes a qdisc of a kind has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Classes {
+    /// None that anything could be put in.
+    None,
+    /// Those that lines make.
+    Made,
+    /// From 1 to this.
+    Upto(u64),
+    /// Some, whose number is the device's or the packets'.
+    Any,
+}
+
+/// The most that waits in a qdisc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many packets.
+    Packets(u64),
+}
+
+/// The entry of a kind of the engine.
+pub(super) fn spec_of(name: &str) -> Option<&'static Spec> {
+    kind(name).ok()
+}
+
+/// The classes of a qdisc with these settings.
+pub(super) fn classes(name: &str, settings: &Settings) -> Classes {
+    let queues = || settings.queues("queues").iter().map(|q| q.value.0.saturating_add(q.value.1)).max();
+    let Some(spec) = spec_of(name) else {
+        return match name {
+            "hfsc" | "qfq" => Classes::Made,
+            "sfb" | "cbs" | "plug" => Classes::Upto(1),
+            "taprio" => queues().map_or(Classes::Any, Classes::Upto),
+            "choke" | "gred" | "hhf" | "etf" | "noqueue" | "noop" | "teql0" => Classes::None,
+            _ => Classes::Any,
+        };
+    };
+    match spec.shape {
+        ClassShape::Made => Classes::Made,
+        ClassShape::One => Classes::Upto(1),
+        ClassShape::Bands => {
+            let said = settings.number("bands").map(|n| n.value);
+            let bands = said.or_else(|| resolved(spec, settings, "bands")).or_else(|| default(spec, "bands"));
+            bands.map_or(Classes::Any, Classes::Upto)
+        }
+        ClassShape::ByQueue => queues().map_or(Classes::Any, Classes::Upto),
+        // What filters may choose among has a number, though no qdisc of its own.
+        ClassShape::Leaf if spec.filters != Filtered::No => Classes::Any,
+        ClassShape::Leaf => Classes::None,
+    }
+}
+
+/// Whether a kind has nothing but classes for the device's queues, whose number no line says.
+pub(super) fn is_for_queues(name: &str) -> bool {
+    spec_of(name)
+        .is_some_and(|s| s.shape == ClassShape::ByQueue && !s.params.iter().any(|p| p.key == "queues"))
+}
+
+/// Whether the words of a line may be about a kind below which nothing hangs.
+pub(super) fn is_leaf(name: &str) -> bool {
+    name == "fq_pie" || spec_of(name).is_some_and(|s| s.shape == ClassShape::Leaf)
+}
+
+/// The most that a qdisc holds, at a rate that is known or not.
+pub(super) fn held(name: &str, settings: &Settings, rate: Option<Rate>, options: &CheckOptions) -> Held {
+    let limit = settings.number("limit").map(|n| n.value);
+    let queue = u64::from(options.txqueuelen);
+    let spec = match (name, spec_of(name)) {
+        // tc-cake(8): at least 4 MiB, or four times what the rate brings in one round trip.
+        ("cake" | "cake_mq", _) => {
+            let least = rate.map_or(0, |r| r.0 / 10 * 4).max(4 << 20);
+            return Held::Bytes(settings.bytes("memlimit").map_or(least, |limit| limit.value.0));
+        }
+        (_, Some(spec)) => spec,
+        ("gred", None) => {
+            let all = queue.saturating_mul(options.frame());
+            return Held::Bytes(settings.bytes("limit").map_or(all, |limit| limit.value.0));
+        }
+        ("fq_pie", None) => return Held::Packets(limit.unwrap_or(10_240)),
+        ("choke" | "sfb" | "hhf", None) => return Held::Packets(limit.unwrap_or(1000)),
+        (_, None) => return Held::Packets(limit.unwrap_or(queue)),
+    };
+    let unit = |key: &str| spec.params.iter().find(|p| p.key == key).map(|p| p.unit);
+    for key in spec.limit.keys {
+        match unit(key) {
+            Some(Unit::Bytes) => {
+                if let Some(limit) = settings.bytes(key) {
+                    return Held::Bytes(limit.value.0);
+                }
+            }
+            _ => {
+                if let Some(limit) = settings.number(key) {
+                    return Held::Packets(limit.value);
+                }
+            }
+        }
+    }
+    let last = spec.limit.keys.last().copied();
+    let in_bytes = last.and_then(unit) == Some(Unit::Bytes);
+    let env = Env { mtu: options.mtu, tx_queue_len: options.txqueuelen, ..Env::default() };
+    let default = last.and_then(|key| default_on(spec, key, &env)).filter(|n| *n > 0);
+    match (default, spec.limit.unset) {
+        (Some(n), _) if in_bytes => Held::Bytes(n),
+        (Some(n), _) => Held::Packets(n),
+        (None, Unset::Packets(n)) => Held::Packets(n.into()),
+        (None, Unset::Queues(n)) if in_bytes => {
+            Held::Bytes(queue.saturating_mul(n.into()).saturating_mul(options.frame()))
+        }
+        (None, Unset::Queues(n)) => Held::Packets(queue.saturating_mul(n.into())),
+    }
+}
+
+/// What the AQM of a qdisc aims at.
+pub(super) fn target(name: &str, settings: &Settings) -> Option<Nanos> {
+    let default = match name {
+        // A twentieth of the round trip that is the default.
+        "cake" | "cake_mq" => Nanos::from_millis(5),
+        "fq_pie" => Nanos::from_millis(15),
+        _ => {
+            let spec = spec_of(name)?;
+            let mut target = None;
+            spec.defaults(&Env::default(), &mut |o| {
+                if o.param.key == "target" && o.param.unit == Unit::Time {
+                    // As tc prints it: some laws count in ticks of their own, a little less than what is meant.
+                    target = Nanos::take(&mut Words::new(&[&text_of(o.value)])).ok();
+                }
+            });
+            target?
+        }
+    };
+    Some(settings.time("target").map_or(default, |t| t.value))
+}
+
+/// The number of a parameter after the settings.
+fn resolved(spec: &Spec, settings: &Settings, key: &str) -> Option<u64> {
+    let words: Vec<&str> = settings.all_words().iter().map(|w| w.text.as_str()).collect();
+    let mut n = None;
+    spec.read(&mut Words::new(&words), &Env::default()).ok()?.options(&mut |o| {
+        if o.param.key == key {
+            n = number(o.value);
+        }
+    });
+    n
+}
+
+/// The number that is the default of a parameter.
+fn default(spec: &Spec, key: &str) -> Option<u64> {
+    default_on(spec, key, &Env::default())
+}
+
+fn default_on(spec: &Spec, key: &str, env: &Env) -> Option<u64> {
+    let mut n = None;
+    spec.defaults(env, &mut |o| {
+        if o.param.key == key && o.value.is_set() {
+            n = number(o.value);
+        }
+    });
+    n
+}
+
+fn number(value: &dyn Show) -> Option<u64> {
+    match value.json() {
+        Json::Uint(n) => Some(n),
+        Json::Text(text) => text.parse().ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,36 @@
+//! What lines say of the kinds that the engine has: their own declarations read the words.
+
+use txweir_core::Rate;
+use txweir_core::text::params::Given;
+use txweir_core::text::value::{Unit, Words};
+
+use super::{Object, Setting};
+use crate::kinds;
+use crate::lex::Word;
+
+/// What the words after a kind of the engine set; `None` if the engine has no such kind. Nothing of a line that cannot be
+/// read.
+pub(super) fn settings(object: Object, kind: &str, words: &[Word]) -> Option<Vec<Setting>> {
+    let spec = kinds::named(kind)?;
+    let words: Vec<&str> = words.iter().map(|w| w.text.as_str()).collect();
+    // What a rate in percent is a part of does not matter here.
+    let mut words = Words::new(&words).link_rate(Rate(u64::MAX));
+    let mut all = Vec::new();
+    let mut note = |given: Given| all.push(setting(given));
+    let read = match object {
+        Object::Qdisc => spec.each_given(&mut words, &mut note),
+        Object::Class => spec.classes?.each_given(&mut words, &mut note),
+        Object::Filter | Object::Action => return None,
+    };
+    Some(if read { all } else { Vec::new() })
+}
+
+fn setting(Given { param, key, words }: Given) -> Setting {
+    let values = words.start + 1..words.end;
+    let rates = match param.unit {
+        Unit::Rate => values.take(1).collect(),
+        Unit::Rates => values.collect(),
+        Unit::Other | Unit::Bytes | Unit::Packets | Unit::Time => Vec::new(),
+    };
+    Setting { key, words, rates }
+}
