@@ -17,7 +17,8 @@ use txweir_core::base::queues::QueueSet;
 use txweir_core::classify::filter::BlockId;
 use txweir_core::packet::route::Route;
 use txweir_core::path::dql::DqlConfig;
-use txweir_core::path::port::{Choice, Port as TxPort, Qdiscs};
+use txweir_core::path::port::{Choice, Port as TxPort};
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::select::Sender;
 use txweir_core::path::txpath::{BULK, Swapped};
 use txweir_core::qdisc::mqprio;
@@ -219,7 +220,7 @@ impl Direction {
     }
 
     /// Changes the qdiscs of all paths by their handles, at any time. What waits in those that are removed is dropped.
-    pub fn change<R>(&mut self, now: Instant, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> R {
+    pub fn change<R>(&mut self, now: Instant, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
         let r = self.port.configure(now, &mut self.line, f);
         self.fit_scheduler();
         self.drain_all(now);
@@ -228,7 +229,7 @@ impl Direction {
 
     /// Like [`change`](Self::change), and what waits goes on waiting: see [`TxPort::swap`]. A super-frame that the new tree takes
     /// only in pieces is cut.
-    pub fn swap<R>(&mut self, now: Instant, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> (R, Swapped) {
+    pub fn swap<R>(&mut self, now: Instant, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> (R, Swapped) {
         let done = self.while_cutting(|port, line, cut| port.swap(now, line, f, cut));
         self.fit_scheduler();
         self.drain_all(now);

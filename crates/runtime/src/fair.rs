@@ -111,5 +111,5 @@ impl Direction {
 fn has_room(port: &TxPort<Frame>, arrival: &Arrival) -> bool {
     let asked = Asked { meta: &arrival.meta, route: Some(&arrival.route) };
     port.path(arrival.meta.queue)
-        .is_none_or(|path| path.tree().admit_asked(&asked) != Verdict::Full || path.backlog().packets == 0)
+        .is_none_or(|path| path.tree().root().admit(&asked) != Verdict::Full || path.backlog().packets == 0)
 }

@@ -21,12 +21,10 @@
 //!   the sender's choice is the same.
 //! - P4: class MAJOR:n of the root is queue n - 1, whatever has been grafted.
 
-mod blocks;
 mod change;
 mod device;
-mod handles;
+mod forest;
 mod pass;
-mod trees;
 
 use alloc::vec::Vec;
 
@@ -35,22 +33,21 @@ use crate::base::handle::Handle;
 use crate::base::queues::QueueSet;
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
+use crate::classify::filter::BlockId;
 use crate::packet::detail::Detail;
 use crate::packet::meta::{Meta, Note};
 use crate::packet::reason::{DropReason, MarkReason, Reasons};
+use crate::path::bindings::Bindings;
 use crate::path::device::TxQueue;
 use crate::path::dql::DqlError;
 use crate::path::select::{Cached, NoSuchQueue, Selector, Sender};
 use crate::path::tree::Place;
+use crate::path::trees::Trees;
 use crate::path::txpath::{Admitted, PathConfig, PathStats, TxPath, Wake};
 use crate::qdisc::mq::default_shell;
-use crate::qdisc::{mq, mqprio, multiq};
+use crate::qdisc::multiq;
 use crate::sched::node::{Books, Node};
-use blocks::Places;
 use device::{All, One, Room};
-
-pub use handles::{Handles, InTree, Qdiscs};
-pub use trees::Trees;
 
 /// The transmit queues of a device.
 pub trait Queues {
@@ -123,8 +120,8 @@ pub struct Port<F> {
     owed: Vec<u64>,
     /// Counters of paths that are no more.
     before: Before,
-    /// Where there are filters in no path's tree, and those of trees that are no more.
-    places: Places,
+    /// The filters of places that are in no path's tree, and those of trees that are no more.
+    bindings: Bindings,
     stats: PortStats,
 }
 
@@ -154,7 +151,7 @@ impl<F> Port<F> {
                 drops: [0; DropReason::COUNT],
                 marks: [0; MarkReason::COUNT],
             },
-            places: Places::default(),
+            bindings: Bindings::default(),
             stats: PortStats::default(),
             config: PathConfig { env: Env { queues, ..config.env }, ..config },
         };
@@ -393,7 +390,8 @@ impl<F> Port<F> {
     }
     /// Its qdiscs, to look at.
     pub fn trees(&self) -> Trees<'_> {
-        Trees::of_port(self)
+        let paths = self.paths.iter().map(|path| (path.tree(), Some(&path.cx().pool))).collect();
+        Trees::of_queues(self.shell.as_ref(), paths, self.env(), self.blocks())
     }
     /// Shows every packet that waits, with the place and the handle of the qdisc that it waits in: see `Tree::queued`.
     pub fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
@@ -404,6 +402,28 @@ impl<F> Port<F> {
                 _ => f(parent, handle, m),
             });
         }
+    }
+
+    /// The filters of a qdisc, a class, or another place.
+    pub fn block(&self, at: Handle) -> Option<BlockId> {
+        let in_tree = || self.paths.iter().find_map(|path| path.tree().block(at));
+        self.bindings.block(at).or_else(in_tree)
+    }
+    /// All places that have filters, in the order of their handles.
+    pub fn blocks(&self) -> Vec<(Handle, BlockId)> {
+        let in_trees = self.paths.iter().flat_map(|path| path.tree().blocks());
+        let mut all: Vec<_> = self.bindings.iter().chain(in_trees).collect();
+        all.sort_unstable();
+        all
+    }
+    /// See [`Qdiscs::take_orphans`].
+    #[must_use]
+    pub fn take_orphans(&mut self) -> Vec<BlockId> {
+        let mut all = self.bindings.take_orphans();
+        for path in &mut self.paths {
+            all.extend(path.edit(|tree, _| tree.take_orphans()));
+        }
+        all
     }
 
     /// The books of the root: the sums over the queues where it stands for them.
@@ -455,11 +475,6 @@ impl<F> Port<F> {
     pub fn is_fenced(&self) -> bool {
         self.owed.iter().any(|n| *n > 0)
     }
-}
-
-/// Whether a root of this kind only stands for what each queue has.
-fn stands_for_queues(kind: &str) -> bool {
-    [mq::KIND, mqprio::KIND].contains(&kind)
 }
 
 /// Most packets that can wait on all paths of a port together: of 24 to 170 bytes each, beside their frames, so that 4096

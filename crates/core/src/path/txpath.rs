@@ -174,7 +174,7 @@ impl<F> TxPath<F> {
 
     /// With another root qdisc, before anything is submitted.
     pub fn with_qdisc(mut self, kind: &str, options: &[&str]) -> Result<Self, ConfigError> {
-        self.tree.replace(Handle::ROOT, None, kind, &mut Words::new(options), &mut self.cx)?;
+        self.tree.edit(&mut self.cx).replace(Handle::ROOT, None, kind, &mut Words::new(options))?;
         self.cx.pool.keep_details(self.tree.wants_detail());
         Ok(self)
     }
@@ -241,7 +241,7 @@ impl<F> TxPath<F> {
         let origin = self.role == Role::Origin;
         if origin || m.segs > 1 {
             let asked = m;
-            match self.tree.admit_asked(&Asked { meta: &asked, route: detail.map(|d| &d.route) }) {
+            match self.tree.root().admit(&Asked { meta: &asked, route: detail.map(|d| &d.route) }) {
                 // With nothing queued no departure would ever wake the sender: then it is a drop.
                 Verdict::Full if origin && !self.tree.root().is_empty() => return self.full(frame),
                 Verdict::Cut(max) => {

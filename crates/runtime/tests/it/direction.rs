@@ -93,7 +93,7 @@ fn direction(spec: &str, memory: usize) -> Direction {
 
 fn root(way: &mut Direction, kind: &str, options: &[&str]) {
     way.configure(Instant::ZERO, |tree, cx| {
-        tree.replace(Handle::ROOT, None, kind, &mut Words::new(options), cx).unwrap();
+        tree.edit(cx).replace(Handle::ROOT, None, kind, &mut Words::new(options)).unwrap();
     });
 }
 

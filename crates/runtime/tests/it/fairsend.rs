@@ -66,7 +66,7 @@ fn direction(spec: &str, quota: u32) -> Direction {
 
 fn root(way: &mut Direction, kind: &str, options: &[&str]) {
     way.configure(Instant::ZERO, |tree, cx| {
-        tree.replace(Handle::ROOT, None, kind, &mut Words::new(options), cx).unwrap();
+        tree.edit(cx).replace(Handle::ROOT, None, kind, &mut Words::new(options)).unwrap();
     });
 }
 

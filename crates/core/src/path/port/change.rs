@@ -5,13 +5,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::device::{All, One, Room};
-use super::{Handles, Port, Qdiscs, Queues, SLOTS_MAX};
+use super::forest::Editing;
+use super::{Port, Queues, SLOTS_MAX};
 use crate::base::env::Env;
 use crate::base::queues::QueueSet;
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
 use crate::packet::reason::{DropReason, MarkReason};
+use crate::path::qdiscs::Qdiscs;
 use crate::path::tree::Tree;
 use crate::path::txpath::{PathConfig, Swapped, TxPath, Waiting};
 use crate::qdisc::kind;
@@ -101,11 +103,11 @@ impl<F> Port<F> {
 
     /// Changes the qdiscs, between bursts, by their handles, whatever queue they are of; packets in what is removed are
     /// dropped. Then `drain` all queues.
-    pub fn configure<D, R>(&mut self, now: Instant, dev: &mut D, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> R
+    pub fn configure<D, R>(&mut self, now: Instant, dev: &mut D, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R
     where
         D: Queues<Frame = F>,
     {
-        f(&mut Handles::new(self, dev, now, Fate::Purged))
+        f(&mut Qdiscs::of_port(&mut Editing::new(self, dev, now, Fate::Purged)))
     }
 
     /// Like [`configure`](Self::configure), and packets that wait are kept, for many changes in one step: see `TxPath::swap`.
@@ -114,7 +116,7 @@ impl<F> Port<F> {
         &mut self,
         now: Instant,
         dev: &mut D,
-        f: impl FnOnce(&mut dyn Qdiscs) -> R,
+        f: impl FnOnce(&mut Qdiscs<'_>) -> R,
         mut cut: impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
     ) -> (R, Swapped)
     where
@@ -122,9 +124,9 @@ impl<F> Port<F> {
     {
         let before = dropped(&self.paths);
         let begun: Vec<Tally> = self.paths.iter_mut().map(|path| path.begin_swap(now)).collect();
-        let mut handles = Handles::new(self, dev, now, Fate::Kept);
-        let r = f(&mut handles);
-        let Some(gone) = handles.into_replaced() else { return (r, self.end_swap(&begun, dev, &mut cut)) };
+        let mut editing = Editing::new(self, dev, now, Fate::Kept);
+        let r = f(&mut Qdiscs::of_port(&mut editing));
+        let Some(gone) = editing.into_replaced() else { return (r, self.end_swap(&begun, dev, &mut cut)) };
         let mut waiting = Vec::new();
         for (queue, mut path) in gone {
             path.take_waiting(now, &mut One::of(dev, queue), &mut waiting);
@@ -294,8 +296,8 @@ impl<F> Port<F> {
         before.dropped = plus(before.dropped, path.cx().dropped());
         DropReason::ALL.iter().for_each(|r| before.drops[*r as usize] += path.cx().drops(*r));
         MarkReason::ALL.iter().for_each(|r| before.marks[*r as usize] += path.cx().marks(*r));
-        self.places.orphan_all(path.edit(|tree, _| tree.take_orphans()));
-        self.places.orphan_all(path.tree().blocks().map(|(_, block)| block));
+        self.bindings.orphan(path.edit(|tree, _| tree.take_orphans()));
+        self.bindings.orphan(path.tree().blocks().map(|(_, block)| block));
     }
 
     /// All that was dropped on paths that are there and on those that are no more.

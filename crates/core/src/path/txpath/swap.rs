@@ -131,7 +131,7 @@ impl<F> TxPath<F> {
         let m = *self.cx.meta(&p);
         if m.segs > 1
             && let Verdict::Cut(max) =
-                self.tree.admit_asked(&Asked { meta: &m, route: self.cx.pool.detail(&p).map(|d| &d.route) })
+                self.tree.root().admit(&Asked { meta: &m, route: self.cx.pool.detail(&p).map(|d| &d.route) })
             && let Some(frame) = self.frames[p.index()].take()
         {
             // From the number that the next packet will have: pieces count it on.
@@ -223,7 +223,7 @@ impl<F> TxPath<F> {
         let Waiting { meta, frame, detail } = waiting;
         let asked = Asked { meta: &meta, route: detail.as_ref().map(|d| &d.route) };
         if meta.segs > 1
-            && let Verdict::Cut(max) = self.tree.admit_asked(&asked)
+            && let Verdict::Cut(max) = self.tree.root().admit(&asked)
         {
             let detail = detail.map(Detail::piece);
             cut(frame, &meta, max, &mut |frame, mut piece| {
