@@ -338,7 +338,7 @@ impl<F> Port<F> {
         let mut pieces = 0;
         for mut w in waiting {
             let (queue, note) = self.selector.select_again(&w.meta);
-            (w.meta.queue, w.meta.note) = (queue, note);
+            (w.meta.queue, w.meta.note, w.enters) = (queue, note, true);
             self.stats.moved += 1;
             let at = self.path_of(queue);
             pieces += u64::from(self.paths[at].take_in(now, w, &mut One::of(dev, queue), &mut *cut));

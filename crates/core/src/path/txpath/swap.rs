@@ -87,21 +87,20 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         let mut swapped = Swapped::default();
-        let mut out = self.cx.end_swap();
-        self.cx.pool.keep_details(self.tree.wants_detail());
-        self.settled = false;
-        self.settle(None, dev);
-        if self.tree.take_disturbed() || !out.is_empty() {
-            self.tree.drain(&mut out, &mut self.cx);
-            self.cx.requeueing = true;
-            for p in self.by_arrival(out) {
-                swapped.cut += u64::from(self.move_in(p, dev, &mut cut));
+        let aside = self.cx.end_swap();
+        if self.tree.take_disturbed() || !aside.is_empty() {
+            let mut waiting = Vec::with_capacity(self.cx.pool.live());
+            self.take_out(aside, dev, &mut waiting);
+            self.cx.pool.keep_details(self.tree.wants_detail());
+            let now = self.cx.now;
+            for w in waiting {
+                swapped.cut += u64::from(self.take_in(now, w, dev, &mut cut));
             }
-            self.cx.requeueing = false;
-            // There may be room now where there was none.
-            self.freed = true;
             swapped.moved = self.backlog();
         } else {
+            self.cx.pool.keep_details(self.tree.wants_detail());
+            self.settled = false;
+            self.settle(None, dev);
             swapped.kept = self.backlog();
         }
         swapped.dropped = self.cx.dropped().since(dropped);
@@ -117,72 +116,16 @@ impl<F> TxPath<F> {
         packets.sort_by_key(|p| core::cmp::Reverse(self.cx.pool.age(p)));
         packets
     }
-
-    /// Queues a packet that waited in another tree; true if it was cut.
-    fn move_in<D>(
-        &mut self,
-        p: Pkt,
-        dev: &mut D,
-        cut: &mut impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
-    ) -> bool
-    where
-        D: TxQueue<Frame = F>,
-    {
-        let m = *self.cx.meta(&p);
-        if m.segs > 1
-            && let Verdict::Cut(max) =
-                self.tree.root().admit(&Asked { meta: &m, route: self.cx.pool.detail(&p).map(|d| &d.route) })
-            && let Some(frame) = self.frames[p.index()].take()
-        {
-            // From the number that the next packet will have: pieces count it on.
-            let mut age = self.cx.pool.age(&p);
-            let detail = self.cx.pool.detail(&p).map(|d| d.piece()).unwrap_or_default();
-            self.cx.pool.free(p);
-            let whole = (&m, &detail);
-            cut(frame, &m, max, &mut |frame, piece| self.move_piece_in(frame, piece, whole, &mut age, dev));
-            return true;
-        }
-        self.tree.root_mut().enqueue(p, &mut self.cx);
-        self.settle(None, dev);
-        false
-    }
-
-    /// Queues a piece of a packet that waited, as if it had come when that came.
-    fn move_piece_in<D>(
-        &mut self,
-        frame: F,
-        mut piece: Meta,
-        (whole, detail): (&Meta, &Detail),
-        age: &mut u32,
-        dev: &mut D,
-    ) where
-        D: TxQueue<Frame = F>,
-    {
-        piece.inherit(whole);
-        let why = if piece.wire_len > OBJECT_MAX { DropReason::Oversize } else { DropReason::PoolFull };
-        let room = (why == DropReason::PoolFull).then(|| self.cx.pool.alloc(piece, whole.enqueued));
-        let Some(p) = room.flatten() else {
-            self.cx.refuse(&piece, why);
-            dev.discard(frame, &piece, why);
-            return;
-        };
-        *age = age.wrapping_add(1);
-        self.cx.pool.set_age(&p, *age);
-        self.cx.pool.set_detail(&p, detail);
-        self.frames[p.index()] = Some(frame);
-        self.stats.queued += 1;
-        self.record(Event::Enqueued, &piece);
-        self.tree.root_mut().enqueue(p, &mut self.cx);
-        self.settle(None, dev);
-    }
 }
 
-/// A packet that has waited on a path, on its way to another.
+/// A packet that has waited on a path, on its way to the new tree there, or to another path.
 #[derive(Debug)]
 pub(crate) struct Waiting<F> {
     pub(crate) meta: Meta,
     frame: F,
     detail: Option<Detail>,
+    /// It is counted as a packet that enters: it comes from another path, or is a piece.
+    pub(crate) enters: bool,
 }
 
 impl<F> TxPath<F> {
@@ -193,14 +136,22 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         self.cx.now = now;
+        let aside = self.cx.end_swap();
+        self.take_out(aside, dev, out);
+    }
+
+    /// Takes out every packet that waits, with those of a list, in order of arrival, to the back of `out`.
+    fn take_out<D>(&mut self, mut list: List, dev: &mut D, out: &mut Vec<Waiting<F>>)
+    where
+        D: TxQueue<Frame = F>,
+    {
         self.settle(None, dev);
-        let mut list = self.cx.end_swap();
         self.tree.drain(&mut list, &mut self.cx);
         for p in self.by_arrival(list) {
             let meta = *self.cx.meta(&p);
             let detail = self.cx.pool.detail(&p).copied();
             if let Some(frame) = self.frames[p.index()].take() {
-                out.push(Waiting { meta, frame, detail });
+                out.push(Waiting { meta, frame, detail, enters: false });
             }
             self.cx.pool.free(p);
         }
@@ -208,7 +159,7 @@ impl<F> TxPath<F> {
         self.freed = true;
     }
 
-    /// Queues a packet that has waited on another path, as if it had come here when it came there; true if it was cut.
+    /// Queues a packet that has waited elsewhere, as if it had come here when it came there; true if it was cut.
     pub(crate) fn take_in<D>(
         &mut self,
         now: Instant,
@@ -220,7 +171,7 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         self.cx.now = now;
-        let Waiting { meta, frame, detail } = waiting;
+        let Waiting { meta, frame, detail, enters } = waiting;
         let asked = Asked { meta: &meta, route: detail.as_ref().map(|d| &d.route) };
         if meta.segs > 1
             && let Verdict::Cut(max) = self.tree.root().admit(&asked)
@@ -229,11 +180,11 @@ impl<F> TxPath<F> {
             cut(frame, &meta, max, &mut |frame, mut piece| {
                 piece.inherit(&meta);
                 piece.enqueued = meta.enqueued;
-                self.take_one_in(Waiting { meta: piece, frame, detail }, dev);
+                self.take_one_in(Waiting { meta: piece, frame, detail, enters: true }, dev);
             });
             return true;
         }
-        self.take_one_in(Waiting { meta, frame, detail }, dev);
+        self.take_one_in(Waiting { meta, frame, detail, enters }, dev);
         false
     }
 
@@ -241,7 +192,7 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        let Waiting { meta, frame, detail } = waiting;
+        let Waiting { meta, frame, detail, enters } = waiting;
         let why = if meta.wire_len > OBJECT_MAX { DropReason::Oversize } else { DropReason::PoolFull };
         let room = (why == DropReason::PoolFull).then(|| self.cx.pool.alloc(meta, meta.enqueued));
         let Some(p) = room.flatten() else {
@@ -253,9 +204,11 @@ impl<F> TxPath<F> {
             None => self.cx.pool.clear_detail(&p),
         }
         self.frames[p.index()] = Some(frame);
-        self.stats.queued += 1;
         self.settled = false;
-        self.record(Event::Enqueued, &meta);
+        if enters {
+            self.stats.queued += 1;
+            self.record(Event::Enqueued, &meta);
+        }
         self.cx.requeueing = true;
         self.tree.root_mut().enqueue(p, &mut self.cx);
         self.cx.requeueing = false;
