@@ -421,7 +421,7 @@ impl<F> Port<F> {
     pub fn take_orphans(&mut self) -> Vec<BlockId> {
         let mut all = self.bindings.take_orphans();
         for path in &mut self.paths {
-            all.extend(path.edit(|tree, _| tree.take_orphans()));
+            all.extend(path.held_mut().edit(|tree, _| tree.bind(Bindings::take_orphans)));
         }
         all
     }

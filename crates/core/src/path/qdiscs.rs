@@ -114,14 +114,6 @@ impl<'a> Qdiscs<'a> {
             Over::Port(forest) => forest.trees(),
         }
     }
-    /// Calls `f` on every qdisc, parents first.
-    pub fn visit(&self, f: &mut dyn FnMut(Place, &Node)) {
-        self.trees().visit(&mut |place, node| f(place, node));
-    }
-    /// See [`Trees::named`].
-    pub fn named(&self, parent: Handle) -> Handle {
-        self.trees().named(parent)
-    }
     /// The place below which the qdisc `handle` hangs: its parent class, or `ROOT`.
     pub fn parent_of(&self, handle: Handle) -> Result<Handle, ConfigError> {
         let spot = self.trees().owner(handle).map(|spot| spot.place.parent);
@@ -308,7 +300,7 @@ impl<'a> Qdiscs<'a> {
     /// The handle asked for if no qdisc elsewhere has it, or the next free automatic one.
     fn free_handle(&self, asked: Option<Handle>, parent: Handle) -> Result<Handle, ConfigError> {
         let mut used = BTreeSet::new();
-        self.visit(&mut |place, node| {
+        self.trees().visit(&mut |place, node| {
             if place.parent != parent {
                 used.insert(node.handle().major());
             }

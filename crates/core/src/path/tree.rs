@@ -210,40 +210,37 @@ impl Tree {
         mark_filtered(&mut self.root, 0, &qdiscs);
         r
     }
-    /// See `Qdiscs::take_orphans`.
-    pub(super) fn take_orphans(&mut self) -> Vec<BlockId> {
-        self.bindings.take_orphans()
-    }
     /// The filters below the qdisc at a place, and its own, lose their place: the qdisc goes. Those
     /// of the class that it hangs below stay.
     fn orphan_below(&mut self, place: Handle) {
-        let mut below = self.bound_below(place);
+        let mut below = bound_below(self, place);
         below.retain(|at| *at != place);
         if !below.is_empty() {
             self.bind(|bindings| bindings.orphan_at(&below));
         }
     }
-    /// The places that have filters at and below the qdisc at a place; that place too, if it is a
-    /// class.
-    pub(super) fn bound_below(&self, parent: Handle) -> Vec<Handle> {
-        if self.bindings.is_empty() {
-            return Vec::new();
-        }
-        let mut qdiscs: Vec<Handle> = Vec::new();
-        let mut below = None;
-        self.visit(&mut |place, node| {
-            below = below.filter(|depth| place.depth > *depth);
-            if place.parent == parent {
-                below = Some(place.depth);
-            }
-            if below.is_some() {
-                qdiscs.push(node.handle());
-            }
-        });
-        qdiscs.sort_unstable();
-        let goes = |at: &Handle| *at == parent || qdiscs.binary_search(&at.qdisc()).is_ok();
-        self.blocks().map(|(at, _)| at).filter(goes).collect()
+}
+
+/// The places that have filters at and below the qdisc at a place; that place too, if it is a
+/// class.
+pub(super) fn bound_below(tree: &Tree, parent: Handle) -> Vec<Handle> {
+    if tree.bindings.is_empty() {
+        return Vec::new();
     }
+    let mut qdiscs: Vec<Handle> = Vec::new();
+    let mut below = None;
+    tree.visit(&mut |place, node| {
+        below = below.filter(|depth| place.depth > *depth);
+        if place.parent == parent {
+            below = Some(place.depth);
+        }
+        if below.is_some() {
+            qdiscs.push(node.handle());
+        }
+    });
+    qdiscs.sort_unstable();
+    let goes = |at: &Handle| *at == parent || qdiscs.binary_search(&at.qdisc()).is_ok();
+    tree.blocks().map(|(at, _)| at).filter(goes).collect()
 }
 
 /// Tells each qdisc whether it has filters: those of the sorted list have.

@@ -79,7 +79,7 @@ fn class(cmd: &ClassCommand, qdiscs: &mut Qdiscs<'_>) -> Result<(), ConfigError>
 fn qdisc(cmd: &QdiscCommand, qdiscs: &mut Qdiscs<'_>) -> Result<(), ConfigError> {
     let handle = cmd.handle.as_ref().map(|h| h.value);
     let parent = match (cmd.place.as_ref().map(|p| p.value), handle) {
-        (Some(Place::Below(parent)), _) => qdiscs.named(parent),
+        (Some(Place::Below(parent)), _) => qdiscs.trees().named(parent),
         (Some(Place::Handle(handle)), _) | (None, Some(handle)) => qdiscs.parent_of(handle)?,
         (Some(Place::Ingress | Place::Clsact | Place::Egress), _) => {
             let expected = "root, or parent MAJOR:MINOR";
@@ -143,7 +143,7 @@ fn present(
     kind: Option<&str>,
 ) -> Result<bool, ConfigError> {
     let mut present = None;
-    qdiscs.visit(&mut |place, node| {
+    qdiscs.trees().visit(&mut |place, node| {
         if place.parent == parent && !node.handle().is_none() {
             present = Some((node.handle(), node.qdisc().spec().kind));
         }

@@ -13,6 +13,7 @@ use crate::base::tally::Tally;
 use crate::base::time::Instant;
 use crate::packet::meta::Meta;
 use crate::packet::reason::{DropReason, MarkReason};
+use crate::path::bindings::Bindings;
 use crate::path::qdiscs::Qdiscs;
 use crate::path::tree::Tree;
 use crate::path::txpath::{PathConfig, Swapped, TxPath, Waiting};
@@ -123,17 +124,17 @@ impl<F> Port<F> {
         D: Queues<Frame = F>,
     {
         let before = dropped(&self.paths);
-        let begun: Vec<Tally> = self.paths.iter_mut().map(|path| path.begin_swap(now)).collect();
+        let begun: Vec<Tally> = self.paths.iter_mut().map(|path| path.held_mut().begin_swap(now)).collect();
         let mut editing = Editing::new(self, dev, now, Fate::Kept);
         let r = f(&mut Qdiscs::of_port(&mut editing));
         let Some(gone) = editing.into_replaced() else { return (r, self.end_swap(&begun, dev, &mut cut)) };
         let mut waiting = Vec::new();
         for (queue, mut path) in gone {
-            path.take_waiting(now, &mut One::of(dev, queue), &mut waiting);
+            path.held_mut().take_waiting(now, &mut One::of(dev, queue), &mut waiting);
             self.retire(path);
         }
         for (queue, path) in (0..).zip(&mut self.paths) {
-            path.take_waiting(now, &mut One::of(dev, queue), &mut waiting);
+            path.held_mut().take_waiting(now, &mut One::of(dev, queue), &mut waiting);
         }
         let cut = self.queue_anew(now, waiting, dev, &mut cut);
         let dropped = self.dropped_on_all().since(before);
@@ -150,11 +151,11 @@ impl<F> Port<F> {
         let mut all = Swapped::default();
         for ((queue, path), begun) in (0..).zip(&mut self.paths).zip(begun) {
             let done = match split {
-                true => path.end_swap(*begun, &mut One::of(dev, queue), &mut *cut),
+                true => path.held_mut().end_swap(*begun, &mut One::of(dev, queue), &mut *cut),
                 false => {
                     let mut dev =
                         All { dev: &mut *dev, queues, in_flight: &mut *in_flight, room: Room::InAll };
-                    path.end_swap(*begun, &mut dev, &mut *cut)
+                    path.held_mut().end_swap(*begun, &mut dev, &mut *cut)
                 }
             };
             all.kept = plus(all.kept, done.kept);
@@ -181,7 +182,7 @@ impl<F> Port<F> {
         let queues = self.selector.queues();
         let path = &mut self.paths[at];
         match (fate, split) {
-            (Fate::Kept, _) => path.edit(f),
+            (Fate::Kept, _) => path.held_mut().edit(f),
             // There are at most 65 535 queues.
             (Fate::Purged, true) => path.configure(now, &mut One::of(dev, at as u16), f),
             (Fate::Purged, false) => {
@@ -239,7 +240,7 @@ impl<F> Port<F> {
         }
         let mut waiting = Vec::new();
         for (queue, path) in (0..).zip(&mut self.paths) {
-            path.take_waiting(now, &mut One::of(dev, queue), &mut waiting);
+            path.held_mut().take_waiting(now, &mut One::of(dev, queue), &mut waiting);
         }
         let stay = if self.is_split() == shell.is_some() { usize::from(queues) } else { 0 };
         let gone: Vec<TxPath<F>> = self.paths.drain(stay.min(self.paths.len())..).collect();
@@ -263,7 +264,7 @@ impl<F> Port<F> {
         self.selector.set_classes(classes);
         self.add_paths();
         if let (Some(node), Some(path)) = (one, self.paths.first_mut()) {
-            path.put_root(now, node);
+            path.held_mut().put_root(now, node);
         }
         gone
     }
@@ -296,7 +297,7 @@ impl<F> Port<F> {
         before.dropped = plus(before.dropped, path.cx().dropped());
         DropReason::ALL.iter().for_each(|r| before.drops[*r as usize] += path.cx().drops(*r));
         MarkReason::ALL.iter().for_each(|r| before.marks[*r as usize] += path.cx().marks(*r));
-        self.bindings.orphan(path.edit(|tree, _| tree.take_orphans()));
+        self.bindings.orphan(path.held_mut().edit(|tree, _| tree.bind(Bindings::take_orphans)));
         self.bindings.orphan(path.tree().blocks().map(|(_, block)| block));
     }
 
@@ -332,7 +333,7 @@ impl<F> Port<F> {
         // Also where nothing is owed: what waited is queued before anything leaves.
         self.paths.iter_mut().for_each(TxPath::freeze);
         // Those that stay stopped say so again; what senders remember is of the queues that were.
-        self.paths.iter_mut().for_each(TxPath::start_queues);
+        self.paths.iter_mut().for_each(|path| path.held_mut().start_queues());
         self.selector.renew();
         self.stats.reshaped += 1;
         let mut pieces = 0;
@@ -341,7 +342,8 @@ impl<F> Port<F> {
             (w.meta.queue, w.meta.note, w.enters) = (queue, note, true);
             self.stats.moved += 1;
             let at = self.path_of(queue);
-            pieces += u64::from(self.paths[at].take_in(now, w, &mut One::of(dev, queue), &mut *cut));
+            pieces +=
+                u64::from(self.paths[at].held_mut().take_in(now, w, &mut One::of(dev, queue), &mut *cut));
         }
         if !self.is_fenced() {
             self.paths.iter_mut().for_each(TxPath::thaw);

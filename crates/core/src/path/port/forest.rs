@@ -66,7 +66,7 @@ impl<F, D: Queues<Frame = F>> Forest for Editing<'_, F, D> {
             Fate::Purged => self.port.purge(self.now, gone, self.dev),
             Fate::Kept => {
                 for path in self.port.paths_mut() {
-                    path.begin_swap(self.now);
+                    path.held_mut().begin_swap(self.now);
                 }
                 self.replaced.get_or_insert_default().extend(gone);
             }
@@ -77,8 +77,9 @@ impl<F, D: Queues<Frame = F>> Forest for Editing<'_, F, D> {
     }
     fn take_orphans(&mut self) -> Vec<BlockId> {
         let gone = self.replaced.iter_mut().flatten();
-        let mut all: Vec<BlockId> =
-            gone.flat_map(|(_, path)| path.edit(|tree, _| tree.take_orphans())).collect();
+        let mut all: Vec<BlockId> = gone
+            .flat_map(|(_, path)| path.held_mut().edit(|tree, _| tree.bind(Bindings::take_orphans)))
+            .collect();
         all.extend(self.port.take_orphans());
         all
     }

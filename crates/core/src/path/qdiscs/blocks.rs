@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::{Over, Qdiscs};
 use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
+use crate::path::bindings::Bindings;
 
 impl Qdiscs<'_> {
     /// Gives a qdisc, a class or a hook its filters, or none. The owner of the filters makes blocks
@@ -58,7 +59,7 @@ impl Qdiscs<'_> {
     #[must_use]
     pub fn take_orphans(&mut self) -> Vec<BlockId> {
         match &mut self.0 {
-            Over::Tree(tree, _) => tree.take_orphans(),
+            Over::Tree(tree, _) => tree.bind(Bindings::take_orphans),
             Over::Port(forest) => forest.take_orphans(),
         }
     }

@@ -5,6 +5,7 @@ use alloc::format;
 use super::Qdiscs;
 use crate::base::env::Env;
 use crate::base::handle::Handle;
+use crate::path::tree::bound_below;
 use crate::path::trees::Trees;
 use crate::sched::classful::{ClassAt, UserClasses};
 use crate::sched::cx::Cx;
@@ -79,7 +80,7 @@ impl Qdiscs<'_> {
     pub fn delete_class(&mut self, class: Handle) -> Result<(), ConfigError> {
         let named = self.class(None, class, None)?;
         // The filters below a class whose deletion is refused are still there.
-        let below = self.trees().trees().nth(named.tree).map(|tree| tree.bound_below(named.class));
+        let below = self.trees().trees().nth(named.tree).map(|tree| bound_below(tree, named.class));
         self.on_classes(&named, &mut |name, classes, env, cx| {
             classes.delete(name, named.class.minor(), env, cx)
         })?;

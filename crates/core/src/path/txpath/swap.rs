@@ -15,10 +15,8 @@ use crate::packet::reason::DropReason;
 use crate::packet::route::Asked;
 use crate::path::device::TxQueue;
 use crate::path::dql::OBJECT_MAX;
-use crate::path::tree::Tree;
-use crate::path::txpath::TxPath;
+use crate::path::txpath::Held;
 use crate::sched::answer::Verdict;
-use crate::sched::cx::Cx;
 use crate::sched::trace::Event;
 
 /// What became of the packets that waited when one tree was swapped for another. What waited before is `kept`,
@@ -35,45 +33,13 @@ pub struct Swapped {
     pub cut: u64,
 }
 
-impl<F> TxPath<F> {
-    /// Changes the tree, between bursts, and keeps the packets that wait. `f` gets the tree and what its operations
-    /// need; what it removes is set aside and queued again, with everything else if anything was set aside or the
-    /// tree was disturbed (`Tree::disturb`): in order of arrival, each with the time at which it was first queued,
-    /// classified anew. Packets of one flow stay in order, unless a new qdisc chooses a queue by details (`wants_detail`)
-    /// that were not kept when they came.
-    ///
-    /// What the new tree has no room for it drops, with its own reason. A super-packet that it takes only in pieces
-    /// is given to `cut` with its metadata and the largest size of a piece, and a function that takes each piece in
-    /// turn. Qdiscs that stay keep their counters, what their laws remember, and their tokens. The byte limit and
-    /// the device are not touched. Call `drain` afterwards.
-    ///
-    /// `f` is to be one that cannot fail halfway: what it has removed by then is queued again in what is left.
-    pub fn swap<D, R>(
-        &mut self,
-        now: Instant,
-        dev: &mut D,
-        f: impl FnOnce(&mut Tree, &mut Cx) -> R,
-        mut cut: impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
-    ) -> (R, Swapped)
-    where
-        D: TxQueue<Frame = F>,
-    {
-        let dropped = self.begin_swap(now);
-        let r = f(&mut self.tree, &mut self.cx);
-        (r, self.end_swap(dropped, dev, &mut cut))
-    }
-
+impl<F> Held<F> {
     /// From here on what `edit` removes is set aside. Gives what was dropped so far.
     pub(crate) fn begin_swap(&mut self, now: Instant) -> Tally {
         self.cx.now = now;
         self.tree.take_disturbed();
         self.cx.begin_swap();
         self.cx.dropped()
-    }
-
-    /// Changes the tree within a swap.
-    pub(crate) fn edit<R>(&mut self, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
-        f(&mut self.tree, &mut self.cx)
     }
 
     /// Ends `begin_swap`, which has given what was dropped before it.
@@ -96,12 +62,12 @@ impl<F> TxPath<F> {
             for w in waiting {
                 swapped.cut += u64::from(self.take_in(now, w, dev, &mut cut));
             }
-            swapped.moved = self.backlog();
+            swapped.moved = self.tree.root().backlog();
         } else {
             self.cx.pool.keep_details(self.tree.wants_detail());
             self.settled = false;
             self.settle(None, dev);
-            swapped.kept = self.backlog();
+            swapped.kept = self.tree.root().backlog();
         }
         swapped.dropped = self.cx.dropped().since(dropped);
         swapped
@@ -128,7 +94,7 @@ pub(crate) struct Waiting<F> {
     pub(crate) enters: bool,
 }
 
-impl<F> TxPath<F> {
+impl<F> Held<F> {
     /// Takes out every packet that waits, or that a swap has set aside, in order of arrival, to the back of `out`. The books
     /// forget that they were admitted. It ends a swap.
     pub(crate) fn take_waiting<D>(&mut self, now: Instant, dev: &mut D, out: &mut Vec<Waiting<F>>)
@@ -213,13 +179,5 @@ impl<F> TxPath<F> {
         self.tree.root_mut().enqueue(p, &mut self.cx);
         self.cx.requeueing = false;
         self.settle(None, dev);
-    }
-
-    /// Puts a ready-made root in, on a path where nothing waits.
-    pub(crate) fn put_root(&mut self, now: Instant, node: crate::sched::node::Node) {
-        self.cx.now = now;
-        self.tree.set_root(node, &mut self.cx);
-        self.cx.pool.keep_details(self.tree.wants_detail());
-        self.settled = false;
     }
 }
