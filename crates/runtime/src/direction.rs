@@ -439,7 +439,7 @@ impl Direction {
     pub const fn port(&self) -> &TxPort<Frame> {
         &self.port
     }
-    /// The blocks of filters that are nobody's any more: see `Tree::take_orphans`.
+    /// The blocks of filters that are nobody's any more: see `Qdiscs::take_orphans`.
     #[must_use]
     pub fn take_orphans(&mut self) -> Vec<BlockId> {
         self.port.take_orphans()

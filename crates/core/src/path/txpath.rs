@@ -537,7 +537,7 @@ impl<F> TxPath<F> {
         self.stops.clear(Stops::STACK);
     }
 
-    /// What waits on it.
+    /// The packets that wait on it.
     pub(crate) const fn held_mut(&mut self) -> &mut Held<F> {
         &mut self.held
     }

@@ -37,7 +37,7 @@ impl<'a, F, D: Queues<Frame = F>> Editing<'a, F, D> {
 
 impl<F, D: Queues<Frame = F>> Forest for Editing<'_, F, D> {
     fn env(&self) -> Env {
-        self.port.config.env
+        self.port.lanes.config.env
     }
     fn trees(&self) -> Trees<'_> {
         self.port.trees()
@@ -47,9 +47,9 @@ impl<F, D: Queues<Frame = F>> Forest for Editing<'_, F, D> {
     }
     fn edit_shell(&mut self, f: &mut dyn FnMut(&mut Node, &mut Cx)) {
         // No packet meets that root, so nothing of a path is needed.
-        let mut cx = Cx::new(1, self.port.config.env.seed);
+        let mut cx = Cx::new(1, self.port.lanes.config.env.seed);
         cx.now = self.now;
-        if let Some(shell) = &mut self.port.shell {
+        if let Some(shell) = &mut self.port.lanes.shell {
             f(shell, &mut cx);
         }
     }
@@ -73,7 +73,7 @@ impl<F, D: Queues<Frame = F>> Forest for Editing<'_, F, D> {
         }
     }
     fn bindings(&mut self) -> &mut Bindings {
-        &mut self.port.bindings
+        &mut self.port.lanes.bindings
     }
     fn take_orphans(&mut self) -> Vec<BlockId> {
         let gone = self.replaced.iter_mut().flatten();
