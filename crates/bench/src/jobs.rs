@@ -266,7 +266,7 @@ fn with_classes<'a>(
         for minor in 1..=count {
             let (above, words) = class(minor);
             let (above, id) = (Handle::new(major, above), Handle::new(major, minor));
-            if let Err(e) = tree.add_class(above, id, None, &mut Words::new(words), cx) {
+            if let Err(e) = tree.edit(cx).add_class(above, id, None, &mut Words::new(words)) {
                 unreachable!("a benchmark's own classes are right: {e}");
             }
         }

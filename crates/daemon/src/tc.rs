@@ -4,7 +4,8 @@ use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
 use txweir_core::path::entry::HookCounts;
-use txweir_core::path::port::{Qdiscs, Trees};
+use txweir_core::path::qdiscs::Qdiscs;
+use txweir_core::path::trees::Trees;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree, TxPath};
 use txweir_tc::tool::{Device, Devices, Hook, LOOPBACK, LinkLine, SwapDone};
 
@@ -117,13 +118,13 @@ impl Device for Link {
         self.hook_counts
     }
 
-    fn configure(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) {
+    fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
         let now = self.now;
         self.way.control(now).change(f);
         self.advance(now);
     }
 
-    fn swap(&mut self, f: &mut dyn FnMut(&mut dyn Qdiscs)) -> SwapDone {
+    fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         let now = self.now;
         let ((), done) = self.way.control(now).swap(f);
         self.advance(now);

@@ -1,7 +1,7 @@
 //! `Control`: changes of a direction while frames flow, each at one time, between two bursts.
 
 use txweir_core::classify::filter::BlockId;
-use txweir_core::path::port::Qdiscs;
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::txpath::Swapped;
 use txweir_core::qdisc::mqprio;
 use txweir_core::sched::cx::Cx;
@@ -42,7 +42,7 @@ impl<D: Backend> Control<'_, D> {
     }
 
     /// Changes the qdiscs of all paths by their handles. What waits in those that are removed is dropped.
-    pub fn change<R>(&mut self, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> R {
+    pub fn change<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
         let Drain { port, exit, .. } = &mut *self.drain;
         let r = port.configure(self.now, exit, f);
         fit_scheduler(self.drain);
@@ -52,7 +52,7 @@ impl<D: Backend> Control<'_, D> {
 
     /// Like [`change`](Self::change), and what waits goes on waiting: see `Port::swap` of the core. A super-frame that the
     /// new tree takes only in pieces is cut.
-    pub fn swap<R>(&mut self, f: impl FnOnce(&mut dyn Qdiscs) -> R) -> (R, Swapped) {
+    pub fn swap<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> (R, Swapped) {
         let now = self.now;
         let done = self.while_cutting(|port, exit, cut| port.swap(now, exit, f, cut));
         fit_scheduler(self.drain);
@@ -101,7 +101,7 @@ impl<D: Backend> Control<'_, D> {
         self.drain.port.paths_mut().iter_mut().for_each(|path| path.set_direct(on));
     }
 
-    /// The blocks of filters that are nobody's any more: see `Tree::take_orphans`.
+    /// The blocks of filters that are nobody's any more: see `Qdiscs::take_orphans`.
     #[must_use]
     pub fn take_orphans(&mut self) -> Vec<BlockId> {
         self.drain.port.take_orphans()

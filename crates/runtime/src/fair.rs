@@ -100,5 +100,5 @@ impl<D: Backend> Drain<D> {
 fn has_room<F>(port: &TxPort<F>, arrival: &Arrival<F>) -> bool {
     let asked = Asked { meta: &arrival.meta, route: Some(&arrival.route) };
     port.path(arrival.meta.queue)
-        .is_none_or(|path| path.tree().admit_asked(&asked) != Verdict::Full || path.backlog().packets == 0)
+        .is_none_or(|path| path.tree().root().admit(&asked) != Verdict::Full || path.backlog().packets == 0)
 }

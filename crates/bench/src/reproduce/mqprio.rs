@@ -4,7 +4,7 @@
 mod machine;
 
 use txweir_core::base::env::Offload;
-use txweir_core::path::port::Qdiscs;
+use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::sched::traffic::Range;
 use txweir_core::text::value::Words;
 use txweir_core::{Env, Handle, Instant, Nanos, PathConfig, Rate, Role};
@@ -207,7 +207,7 @@ fn machine(c: &Column, away: [Nanos; 2], seed: u64) -> Result<Machine, String> {
         Way::Mqprio { hw } => {
             let line = format!("{MQPRIO} {}", u8::from(hw));
             let words: Vec<&str> = line.split(' ').collect();
-            let added = port.configure(Instant::ZERO, rings, |q: &mut dyn Qdiscs| {
+            let added = port.configure(Instant::ZERO, rings, |q: &mut Qdiscs<'_>| {
                 q.add(Handle::ROOT, Some(Handle::new(1, 0)), NAME, &mut Words::new(&words))
             });
             added.map_err(|e| e.to_string())?;

@@ -117,11 +117,6 @@ impl Pool {
         Some(Pkt(index))
     }
 
-    /// Gives a packet the place of another in the order of admission: for a piece of one that waited.
-    pub(crate) fn set_age(&mut self, p: &Pkt, age: u32) {
-        self.slots[p.index()].turn = self.turn.wrapping_sub(age);
-    }
-
     /// How many packets have been admitted since this one, itself included: of two, the one with the greater age came
     /// first. Modulo 2^32.
     pub(crate) fn age(&self, p: &Pkt) -> u32 {

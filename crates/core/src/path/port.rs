@@ -21,12 +21,11 @@
 //!   the sender's choice is the same.
 //! - P4: class MAJOR:n of the root is queue n - 1, whatever has been grafted.
 
-mod blocks;
 mod change;
 mod device;
-mod handles;
+mod forest;
+mod lanes;
 mod pass;
-mod trees;
 
 use alloc::vec::Vec;
 
@@ -35,22 +34,21 @@ use crate::base::handle::Handle;
 use crate::base::queues::QueueSet;
 use crate::base::tally::Tally;
 use crate::base::time::Instant;
+use crate::classify::filter::BlockId;
 use crate::packet::detail::Detail;
 use crate::packet::meta::{Meta, Note};
 use crate::packet::reason::{DropReason, MarkReason, Reasons};
+use crate::path::bindings::Bindings;
 use crate::path::device::TxQueue;
 use crate::path::dql::DqlError;
 use crate::path::select::{Cached, NoSuchQueue, Selector, Sender};
 use crate::path::tree::Place;
+use crate::path::trees::Trees;
 use crate::path::txpath::{Admitted, PathConfig, PathStats, TxPath, Wake};
-use crate::qdisc::mq::default_shell;
-use crate::qdisc::{mq, mqprio, multiq};
+use crate::qdisc::multiq;
 use crate::sched::node::{Books, Node};
-use blocks::Places;
 use device::{All, One, Room};
-
-pub use handles::{Handles, InTree, Qdiscs};
-pub use trees::Trees;
+use lanes::Lanes;
 
 /// The transmit queues of a device.
 pub trait Queues {
@@ -112,29 +110,13 @@ pub struct Reaped {
 /// A device with several transmit queues, from the choice of one to the device.
 #[derive(Debug)]
 pub struct Port<F> {
-    config: PathConfig,
-    /// The root where each queue has a path of its own: mq or mqprio. It stands for the paths, and no packet meets it.
-    shell: Option<Node>,
-    paths: Vec<TxPath<F>>,
+    lanes: Lanes<F>,
     selector: Selector,
     /// Of each queue of the device, what was handed over and has not been finished.
     in_flight: Vec<u64>,
     /// Of each queue, what of that is from before the queues were changed; nothing leaves while there is any.
     owed: Vec<u64>,
-    /// Counters of paths that are no more.
-    before: Before,
-    /// Where there are filters in no path's tree, and those of trees that are no more.
-    places: Places,
     stats: PortStats,
-}
-
-/// What paths that are no more have counted.
-#[derive(Clone, Copy, Debug)]
-struct Before {
-    stats: PathStats,
-    dropped: Tally,
-    drops: [u64; DropReason::COUNT],
-    marks: [u64; MarkReason::COUNT],
 }
 
 impl<F> Port<F> {
@@ -142,27 +124,14 @@ impl<F> Port<F> {
     /// of them, as in Linux. `config.pool` packets can wait on each path, but not more than [`SLOTS_MAX`] on all.
     pub fn new(config: PathConfig) -> Result<Self, DqlError> {
         let queues = config.env.queues.clamp(1, QueueSet::QUEUES_MAX);
-        let mut port = Self {
-            paths: Vec::new(),
-            shell: None,
+        let config = PathConfig { env: Env { queues, ..config.env }, ..config };
+        Ok(Self {
+            lanes: Lanes::new(config)?,
             selector: Selector::new(queues),
             in_flight: alloc::vec![0; usize::from(queues)],
             owed: alloc::vec![0; usize::from(queues)],
-            before: Before {
-                stats: PathStats::default(),
-                dropped: Tally::default(),
-                drops: [0; DropReason::COUNT],
-                marks: [0; MarkReason::COUNT],
-            },
-            places: Places::default(),
             stats: PortStats::default(),
-            config: PathConfig { env: Env { queues, ..config.env }, ..config },
-        };
-        port.shell = default_shell(&port.config.env);
-        for _ in 0..port.paths_wanted() {
-            port.paths.push(TxPath::new(port.path_config())?);
-        }
-        Ok(port)
+        })
     }
 
     /// How many queues the device has.
@@ -179,31 +148,27 @@ impl<F> Port<F> {
     }
     /// The paths: one for each queue, or one for all.
     pub fn paths(&self) -> &[TxPath<F>] {
-        &self.paths
+        &self.lanes.paths
     }
     /// The same, to drive them apart from one another.
     pub fn paths_mut(&mut self) -> &mut [TxPath<F>] {
-        &mut self.paths
+        &mut self.lanes.paths
     }
     /// True if each queue has a path of its own.
     pub const fn is_split(&self) -> bool {
-        self.shell.is_some()
+        self.lanes.is_split()
     }
     /// The path of the first queue, which is that of all where they have none of their own. A port has it at all times.
     pub fn first(&self) -> &TxPath<F> {
-        &self.paths[0]
+        &self.lanes.paths[0]
     }
     /// The path of a queue.
     pub fn path(&self, queue: u16) -> Option<&TxPath<F>> {
-        self.paths.get(self.path_of(queue))
+        self.lanes.paths.get(self.lanes.of(queue))
     }
     /// Its counters.
     pub const fn stats(&self) -> &PortStats {
         &self.stats
-    }
-
-    const fn path_of(&self, queue: u16) -> usize {
-        if self.is_split() { queue as usize } else { 0 }
     }
 
     /// The queue that a packet goes to.
@@ -294,10 +259,10 @@ impl<F> Port<F> {
     where
         D: Queues<Frame = F>,
     {
-        let at = self.path_of(queue);
+        let at = self.lanes.of(queue);
         let split = self.is_split();
         let (queues, in_flight) = (self.selector.queues(), &mut self.in_flight);
-        let Some(path) = self.paths.get_mut(at) else { return Admitted::Full(frame) };
+        let Some(path) = self.lanes.paths.get_mut(at) else { return Admitted::Full(frame) };
         if split {
             let before = path.stats().tx_packets;
             let done = path.submit_with(now, frame, m, detail, &mut One::of(dev, queue));
@@ -316,9 +281,9 @@ impl<F> Port<F> {
     where
         D: Queues<Frame = F>,
     {
-        let at = self.path_of(queue);
+        let at = self.lanes.of(queue);
         let (split, queues) = (self.is_split(), self.selector.queues());
-        let Some(path) = self.paths.get_mut(at) else { return Wake::Idle };
+        let Some(path) = self.lanes.paths.get_mut(at) else { return Wake::Idle };
         if split {
             let before = path.stats().tx_packets;
             let wake = path.drain(now, budget, &mut One::of(dev, queue));
@@ -365,9 +330,9 @@ impl<F> Port<F> {
         D: Queues<Frame = F>,
     {
         let at = usize::from(queue);
-        let path = self.path_of(queue);
+        let path = self.lanes.of(queue);
         let Some(mut device) = dev.queue(queue) else { return Reaped::default() };
-        let packets = match self.paths.get_mut(path) {
+        let packets = match self.lanes.paths.get_mut(path) {
             Some(path) => path.reap(now, &mut device, done),
             // A queue that is no more: nobody's byte limit hears of it.
             None => device::reap_alone(&mut device, done),
@@ -381,7 +346,7 @@ impl<F> Port<F> {
         *owed = owed.saturating_sub(packets.into());
         let opened = was_owed && self.owed.iter().all(|n| *n == 0);
         if opened {
-            self.paths.iter_mut().for_each(TxPath::thaw);
+            self.lanes.paths.iter_mut().for_each(TxPath::thaw);
         }
         Reaped { packets, opened }
     }
@@ -393,12 +358,13 @@ impl<F> Port<F> {
     }
     /// Its qdiscs, to look at.
     pub fn trees(&self) -> Trees<'_> {
-        Trees::of_port(self)
+        let paths = self.lanes.paths.iter().map(|path| (path.tree(), Some(&path.cx().pool))).collect();
+        Trees::of_queues(self.lanes.shell.as_ref(), paths, self.env(), self.blocks())
     }
     /// Shows every packet that waits, with the place and the handle of the qdisc that it waits in: see `Tree::queued`.
     pub fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
-        let shell = self.shell.as_ref().map(|shell| shell.handle().major());
-        for (queue, path) in (1..).zip(&self.paths) {
+        let shell = self.lanes.shell.as_ref().map(|shell| shell.handle().major());
+        for (queue, path) in (1..).zip(&self.lanes.paths) {
             path.queued(&mut |parent, handle, m| match (parent, shell) {
                 (Handle::ROOT, Some(major)) => f(Handle::new(major, queue), handle, m),
                 _ => f(parent, handle, m),
@@ -406,43 +372,65 @@ impl<F> Port<F> {
         }
     }
 
+    /// The filters of a qdisc, a class, or another place.
+    pub fn block(&self, at: Handle) -> Option<BlockId> {
+        let in_tree = || self.lanes.paths.iter().find_map(|path| path.tree().block(at));
+        self.lanes.bindings.block(at).or_else(in_tree)
+    }
+    /// All places that have filters, in the order of their handles.
+    pub fn blocks(&self) -> Vec<(Handle, BlockId)> {
+        let in_trees = self.lanes.paths.iter().flat_map(|path| path.tree().blocks());
+        let mut all: Vec<_> = self.lanes.bindings.iter().chain(in_trees).collect();
+        all.sort_unstable();
+        all
+    }
+    /// See [`Qdiscs::take_orphans`].
+    #[must_use]
+    pub fn take_orphans(&mut self) -> Vec<BlockId> {
+        let mut all = self.lanes.bindings.take_orphans();
+        for path in &mut self.lanes.paths {
+            all.extend(path.held_mut().edit(|tree, _| tree.bind(Bindings::take_orphans)));
+        }
+        all
+    }
+
     /// The books of the root: the sums over the queues where it stands for them.
     pub fn books(&self) -> Books {
-        let roots = self.paths.iter().map(|path| path.tree().root().books());
+        let roots = self.lanes.paths.iter().map(|path| path.tree().root().books());
         roots.fold(Books::default(), |sum, b| sum.plus(&b))
     }
 
     /// The packets dropped and marked in the root's qdiscs, by reason, likewise.
     pub fn reasons(&self) -> Reasons {
-        let roots = self.paths.iter().map(|path| path.tree().root().reasons());
+        let roots = self.lanes.paths.iter().map(|path| path.tree().root().reasons());
         roots.fold(Reasons::default(), |sum, reasons| sum.plus(reasons))
     }
 
     /// Counters of all queues together, those of paths that are no more included.
     pub fn path_stats(&self) -> PathStats {
-        self.paths.iter().fold(self.before.stats, |all, path| all.plus(path.stats()))
+        self.lanes.paths.iter().fold(self.lanes.before.stats, |all, path| all.plus(path.stats()))
     }
     /// Packets dropped for `reason` on all paths, those that are no more included.
     pub fn drops(&self, reason: DropReason) -> u64 {
         let of = |path: &TxPath<F>| path.cx().drops(reason);
-        self.before.drops[reason as usize] + self.paths.iter().map(of).sum::<u64>()
+        self.lanes.before.drops[reason as usize] + self.lanes.paths.iter().map(of).sum::<u64>()
     }
     /// Packets marked for `reason`, likewise.
     pub fn marks(&self, reason: MarkReason) -> u64 {
         let of = |path: &TxPath<F>| path.cx().marks(reason);
-        self.before.marks[reason as usize] + self.paths.iter().map(of).sum::<u64>()
+        self.lanes.before.marks[reason as usize] + self.lanes.paths.iter().map(of).sum::<u64>()
     }
     /// The byte limit and what is in flight, sums over all paths; `None` if there is no byte limit.
     pub fn byte_limit(&self) -> Option<(u64, u64)> {
-        self.config.bql.as_ref()?;
-        let stats = self.paths.iter().filter_map(|path| path.dql());
+        self.lanes.config.bql.as_ref()?;
+        let stats = self.lanes.paths.iter().filter_map(|path| path.dql());
         Some(stats.fold((0, 0), |(limit, inflight), dql| {
             (limit + u64::from(dql.limit()), inflight + u64::from(dql.inflight()))
         }))
     }
     /// Packets and bytes that wait in all qdiscs.
     pub fn backlog(&self) -> Tally {
-        self.paths.iter().fold(Tally::default(), |all, path| {
+        self.lanes.paths.iter().fold(Tally::default(), |all, path| {
             let b = path.backlog();
             Tally { packets: all.packets + b.packets, bytes: all.bytes + b.bytes }
         })
@@ -455,11 +443,6 @@ impl<F> Port<F> {
     pub fn is_fenced(&self) -> bool {
         self.owed.iter().any(|n| *n > 0)
     }
-}
-
-/// Whether a root of this kind only stands for what each queue has.
-fn stands_for_queues(kind: &str) -> bool {
-    [mq::KIND, mqprio::KIND].contains(&kind)
 }
 
 /// Most packets that can wait on all paths of a port together: of 24 to 170 bytes each, beside their frames, so that 4096

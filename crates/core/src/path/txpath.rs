@@ -7,6 +7,7 @@
 //! next: nobody (`Idle`), whoever sees the device finish (`Device`), a timer (`At`), or at once (`More`).
 
 mod direct;
+mod held;
 mod requests;
 mod stats;
 mod stops;
@@ -33,6 +34,7 @@ use crate::sched::trace::{Event, Record, Trace};
 use crate::text::error::ConfigError;
 use crate::text::value::Words;
 
+pub(crate) use held::Held;
 pub use stats::PathStats;
 pub use stops::Stops;
 pub use swap::Swapped;
@@ -130,21 +132,14 @@ impl Default for PathConfig {
 /// ```
 #[derive(Debug)]
 pub struct TxPath<F> {
-    tree: Tree,
-    cx: Cx,
-    frames: Vec<Option<F>>,
+    held: Held<F>,
     dql: Option<Dql>,
     role: Role,
     stops: Stops,
     /// Pushed since the last doorbell.
     uncommitted: bool,
-    /// The root has answered `Empty` since a packet last entered it, nothing waits in it, and it has no size table.
-    settled: bool,
     /// A sender was told `Full` and not yet woken.
     waiting: bool,
-    /// Something left the qdiscs since then.
-    freed: bool,
-    stats: PathStats,
     device_error: Option<Box<DeviceError>>,
 }
 
@@ -157,25 +152,27 @@ impl<F> TxPath<F> {
         let mut frames = Vec::new();
         frames.resize_with(cx.pool.capacity(), || None);
         Ok(Self {
-            tree: Tree::new(env),
-            cx,
-            frames,
+            held: Held {
+                tree: Tree::new(env),
+                cx,
+                frames,
+                settled: true,
+                freed: false,
+                stats: PathStats::default(),
+            },
             dql: config.bql.map(|c| Dql::new(&c, Instant::ZERO)).transpose()?,
             role: config.role,
             stops: Stops::NONE,
             uncommitted: false,
-            settled: true,
             waiting: false,
-            freed: false,
-            stats: PathStats::default(),
             device_error: None,
         })
     }
 
     /// With another root qdisc, before anything is submitted.
     pub fn with_qdisc(mut self, kind: &str, options: &[&str]) -> Result<Self, ConfigError> {
-        self.tree.replace(Handle::ROOT, None, kind, &mut Words::new(options), &mut self.cx)?;
-        self.cx.pool.keep_details(self.tree.wants_detail());
+        self.held.tree.edit(&mut self.held.cx).replace(Handle::ROOT, None, kind, &mut Words::new(options))?;
+        self.held.cx.pool.keep_details(self.held.tree.wants_detail());
         Ok(self)
     }
 
@@ -203,11 +200,11 @@ impl<F> TxPath<F> {
     {
         // Copies are made where a reference would have to leave this function: then the metadata itself stays in
         // registers until it is written to its slot. Read back right after it was written in parts, it would stall.
-        self.cx.now = now;
+        self.held.cx.now = now;
         if self.may_go_direct(m.wire_len) && dev.reserve(1) == 1 {
-            self.tree.root_mut().charge_direct(&m);
-            self.stats.direct += 1;
-            self.record(Event::Direct, &m);
+            self.held.tree.root_mut().charge_direct(&m);
+            self.held.stats.direct += 1;
+            self.held.record(Event::Direct, &m);
             let sent = m;
             self.push(frame, &sent, dev);
             return Admitted::Sent;
@@ -219,7 +216,7 @@ impl<F> TxPath<F> {
     /// tree does.
     #[inline]
     pub const fn wants_detail(&self) -> bool {
-        self.cx.pool.keeps_details()
+        self.held.cx.pool.keeps_details()
     }
 
     /// Rule DD: every qdisc on the path transparent and empty, no stop, not switched off, the byte limit not reached. That the
@@ -227,10 +224,10 @@ impl<F> TxPath<F> {
     #[inline]
     fn may_go_direct(&self, wire_len: u32) -> bool {
         self.stops.may_go_direct()
-            && self.settled
+            && self.held.settled
             && wire_len <= OBJECT_MAX
             && self.dql.as_ref().is_none_or(|d| d.available() >= 0)
-            && self.tree.root().qdisc().transparent(wire_len)
+            && self.held.tree.root().qdisc().transparent(wire_len)
     }
 
     #[inline(always)]
@@ -241,11 +238,11 @@ impl<F> TxPath<F> {
         let origin = self.role == Role::Origin;
         if origin || m.segs > 1 {
             let asked = m;
-            match self.tree.admit_asked(&Asked { meta: &asked, route: detail.map(|d| &d.route) }) {
+            match self.held.tree.root().admit(&Asked { meta: &asked, route: detail.map(|d| &d.route) }) {
                 // With nothing queued no departure would ever wake the sender: then it is a drop.
-                Verdict::Full if origin && !self.tree.root().is_empty() => return self.full(frame),
+                Verdict::Full if origin && !self.held.tree.root().is_empty() => return self.full(frame),
                 Verdict::Cut(max) => {
-                    self.stats.cut += 1;
+                    self.held.stats.cut += 1;
                     return Admitted::Cut(frame, max);
                 }
                 Verdict::Accept | Verdict::Full | Verdict::TooLarge(_) => {}
@@ -254,25 +251,25 @@ impl<F> TxPath<F> {
         if m.wire_len > OBJECT_MAX {
             // More than the byte limit can count: no device takes such a unit.
             let refused = m;
-            return self.refuse(frame, &refused, DropReason::Oversize, dev);
+            return self.held.refuse(frame, &refused, DropReason::Oversize, dev);
         }
-        let Some(p) = self.cx.pool.alloc(m, self.cx.now) else {
+        let Some(p) = self.held.cx.pool.alloc(m, self.held.cx.now) else {
             if origin {
                 return self.full(frame);
             }
             let refused = m;
-            return self.refuse(frame, &refused, DropReason::PoolFull, dev);
+            return self.held.refuse(frame, &refused, DropReason::PoolFull, dev);
         };
-        if self.cx.pool.keeps_details() {
-            self.note_detail(&p, detail);
+        if self.held.cx.pool.keeps_details() {
+            self.held.note_detail(&p, detail);
         }
         let index = p.index();
-        self.frames[index] = Some(frame);
-        self.stats.queued += 1;
-        self.record(Event::Enqueued, &m);
-        self.settled = false;
-        self.tree.root_mut().enqueue(p, &mut self.cx);
-        match self.cx.owing() {
+        self.held.frames[index] = Some(frame);
+        self.held.stats.queued += 1;
+        self.held.record(Event::Enqueued, &m);
+        self.held.settled = false;
+        self.held.tree.root_mut().enqueue(p, &mut self.held.cx);
+        match self.held.cx.owing() {
             false => Admitted::Queued,
             true => self.see_to_newcomer(index, dev),
         }
@@ -284,38 +281,18 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.pay_up();
-        self.carry_out(dev);
-        match self.settle(Some(index), dev) {
+        self.held.cx.pay_up();
+        self.held.carry_out(dev);
+        match self.held.settle(Some(index), dev) {
             Some(reason) => Admitted::Dropped(reason),
             None => Admitted::Queued,
         }
     }
 
-    /// Notes what is known of a packet beside its metadata: apart, because few trees ask.
-    #[inline(never)]
-    fn note_detail(&mut self, p: &Pkt, detail: Option<&Detail>) {
-        match detail {
-            Some(detail) => self.cx.pool.set_detail(p, detail),
-            None => self.cx.pool.clear_detail(p),
-        }
-    }
-
-    /// Drops a packet that no qdisc has seen.
-    #[cold]
-    fn refuse<D>(&mut self, frame: F, m: &Meta, reason: DropReason, dev: &mut D) -> Admitted<F>
-    where
-        D: TxQueue<Frame = F>,
-    {
-        self.cx.refuse(m, reason);
-        dev.discard(frame, m, reason);
-        Admitted::Dropped(reason)
-    }
-
     fn full(&mut self, frame: F) -> Admitted<F> {
         self.waiting = true;
-        self.freed = false;
-        self.stats.full += 1;
+        self.held.freed = false;
+        self.held.stats.full += 1;
         Admitted::Full(frame)
     }
 
@@ -326,8 +303,8 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.now = now;
-        self.cx.forget_earlier();
+        self.held.cx.now = now;
+        self.held.cx.forget_earlier();
         let wake = self.run(budget, dev);
         self.doorbell(dev);
         wake
@@ -338,7 +315,7 @@ impl<F> TxPath<F> {
         D: TxQueue<Frame = F>,
     {
         let mut left = budget;
-        while !self.tree.root().is_empty() {
+        while !self.held.tree.root().is_empty() {
             if left == 0 {
                 return Wake::More;
             }
@@ -348,7 +325,7 @@ impl<F> TxPath<F> {
             let promised = dev.reserve(left.min(BULK));
             if promised == 0 {
                 self.stops.set(Stops::DRV);
-                self.stats.stop_drv += 1;
+                self.held.stats.stop_drv += 1;
                 return Wake::Device;
             }
             self.stops.clear(Stops::DRV);
@@ -357,15 +334,15 @@ impl<F> TxPath<F> {
                 return wake;
             }
         }
-        if !self.settled {
+        if !self.held.settled {
             // The root is told that it is empty, so that an AQM forgets what it knew of the standing queue.
-            self.settled = self.tree.root().is_settled();
-            match self.tree.root_mut().dequeue(&mut self.cx) {
+            self.held.settled = self.held.tree.root().is_settled();
+            match self.held.tree.root_mut().dequeue(&mut self.held.cx) {
                 Next::Empty | Next::At(..) => {}
                 // A root without packets has none to give; were one to appear, it is still counted.
-                Next::Packet(p) => self.cx.drop(p, DropReason::Purged),
+                Next::Packet(p) => self.held.cx.drop(p, DropReason::Purged),
             }
-            self.settle(None, dev);
+            self.held.settle(None, dev);
         }
         Wake::Idle
     }
@@ -379,12 +356,12 @@ impl<F> TxPath<F> {
         for _ in 0..n {
             if self.dql.as_ref().is_some_and(|d| d.available() < 0) {
                 self.stops.set(Stops::STACK);
-                self.stats.stop_stack += 1;
+                self.held.stats.stop_stack += 1;
                 return Some(Wake::Device);
             }
-            let next = self.tree.root_mut().dequeue(&mut self.cx);
+            let next = self.held.tree.root_mut().dequeue(&mut self.held.cx);
             match next {
-                Next::Packet(p) if !self.cx.owing() => self.send(p, dev),
+                Next::Packet(p) if !self.held.cx.owing() => self.send(p, dev),
                 other => {
                     let wake = self.see_to(other, dev);
                     if wake.is_some() {
@@ -392,7 +369,7 @@ impl<F> TxPath<F> {
                     }
                 }
             }
-            if self.tree.root().is_empty() {
+            if self.held.tree.root().is_empty() {
                 return None;
             }
         }
@@ -405,8 +382,8 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.pay_up();
-        self.carry_out(dev);
+        self.held.cx.pay_up();
+        self.held.carry_out(dev);
         let wake = match next {
             Next::Packet(p) => {
                 self.send(p, dev);
@@ -414,13 +391,13 @@ impl<F> TxPath<F> {
             }
             // Empty although something was queued: what was queued has just been dropped.
             Next::Empty => {
-                self.settled = self.tree.root().is_settled();
+                self.held.settled = self.held.tree.root().is_settled();
                 Some(Wake::Idle)
             }
             Next::At(_, WakeReason::Queue) => Some(Wake::Device),
             Next::At(t, why) => Some(Wake::At(t, why)),
         };
-        self.settle(None, dev);
+        self.held.settle(None, dev);
         wake
     }
 
@@ -429,16 +406,17 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        self.freed = true;
-        let frame = self.frames[p.index()].take();
+        self.held.freed = true;
+        let frame = self.held.frames[p.index()].take();
         // The metadata is read where it lies: a copy of the cache line would cost as much as the rest.
-        let m = self.cx.pool.release(p);
+        let m = self.held.cx.pool.release(p);
         if let Some(frame) = frame {
-            post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
+            post(self.dql.as_mut(), &mut self.held.stats, m, self.held.cx.now);
             self.uncommitted = true;
-            if self.cx.trace.is_on() {
-                let (at, event, hash, wire_len) = (self.cx.now, Event::Sent(m.marked), m.hash, m.wire_len);
-                self.cx.trace.record(Record { at, event, hash, wire_len });
+            if self.held.cx.trace.is_on() {
+                let (at, event, hash, wire_len) =
+                    (self.held.cx.now, Event::Sent(m.marked), m.hash, m.wire_len);
+                self.held.cx.trace.record(Record { at, event, hash, wire_len });
             }
             dev.push(frame, m);
         }
@@ -449,28 +427,9 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        post(self.dql.as_mut(), &mut self.stats, m, self.cx.now);
+        post(self.dql.as_mut(), &mut self.held.stats, m, self.held.cx.now);
         self.uncommitted = true;
         dev.push(frame, m);
-    }
-
-    /// Gives the frames of dropped packets back; the reason, if `newcomer` was among them.
-    fn settle<D>(&mut self, newcomer: Option<usize>, dev: &mut D) -> Option<DropReason>
-    where
-        D: TxQueue<Frame = F>,
-    {
-        let mut refused = None;
-        while let Some((index, m)) = self.cx.settle_drop() {
-            self.freed = true;
-            let reason = m.dropped_for().unwrap_or(DropReason::Purged);
-            if Some(index) == newcomer {
-                refused = Some(reason);
-            }
-            if let Some(frame) = self.frames[index].take() {
-                dev.discard(frame, &m, reason);
-            }
-        }
-        refused
     }
 
     /// Takes what the device has finished: tells the byte limit, and gives frames back through `done`. Gives the
@@ -494,7 +453,7 @@ impl<F> TxPath<F> {
         self.stops.clear(Stops::DRV);
         if let Some(dql) = &mut self.dql {
             if dql.completed(dql.unit().cost(bytes, packets), now).is_err() {
-                self.stats.dql_errors += 1;
+                self.held.stats.dql_errors += 1;
                 dql.reset(now);
             }
             if dql.available() >= 0 {
@@ -507,10 +466,10 @@ impl<F> TxPath<F> {
     /// True once after a `Full`, when something has left the qdiscs since: senders that wait may try again.
     #[inline]
     pub const fn take_wake(&mut self) -> bool {
-        let wake = self.waiting && self.freed;
+        let wake = self.waiting && self.held.freed;
         if wake {
             self.waiting = false;
-            self.stats.tx_wake += 1;
+            self.held.stats.tx_wake += 1;
         }
         wake
     }
@@ -521,12 +480,34 @@ impl<F> TxPath<F> {
     where
         D: TxQueue<Frame = F>,
     {
-        self.cx.now = now;
-        let r = f(&mut self.tree, &mut self.cx);
-        self.cx.pool.keep_details(self.tree.wants_detail());
-        self.settled = false;
-        self.settle(None, dev);
-        r
+        self.held.configure(now, dev, f)
+    }
+
+    /// Changes the tree, between bursts, and keeps the packets that wait. `f` gets the tree and what its operations
+    /// need; what it removes is set aside and queued again, with everything else if anything was set aside or the
+    /// tree was disturbed (`Tree::disturb`): in order of arrival, each with the time at which it was first queued,
+    /// classified anew. Packets of one flow stay in order, unless a new qdisc chooses a queue by details (`wants_detail`)
+    /// that were not kept when they came.
+    ///
+    /// What the new tree has no room for it drops, with its own reason. A super-packet that it takes only in pieces
+    /// is given to `cut` with its metadata and the largest size of a piece, and a function that takes each piece in
+    /// turn. Qdiscs that stay keep their counters, what their laws remember, and their tokens. The byte limit and
+    /// the device are not touched. Call `drain` afterwards.
+    ///
+    /// `f` is to be one that cannot fail halfway: what it has removed by then is queued again in what is left.
+    pub fn swap<D, R>(
+        &mut self,
+        now: Instant,
+        dev: &mut D,
+        f: impl FnOnce(&mut Tree, &mut Cx) -> R,
+        cut: impl FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta)),
+    ) -> (R, Swapped)
+    where
+        D: TxQueue<Frame = F>,
+    {
+        let dropped = self.held.begin_swap(now);
+        let r = self.held.edit(f);
+        (r, self.held.end_swap(dropped, dev, cut))
     }
 
     /// Stops transmission until `thaw`: packets are queued, none leaves.
@@ -541,15 +522,11 @@ impl<F> TxPath<F> {
     /// queue a packet is (`Meta::queue`) keep what is for it; to the others it means nothing: a device that takes
     /// nothing at all promises no slot. From `QueueSet::QUEUES_MAX` on there is no such queue.
     pub fn stop_queue(&mut self, queue: u16) {
-        self.cx.stopped.insert(queue);
+        self.held.cx.stopped.insert(queue);
     }
     /// Ends `stop_queue`; call `drain` afterwards.
     pub fn start_queue(&mut self, queue: u16) {
-        self.cx.stopped.remove(queue);
-    }
-    /// Ends `stop_queue` of all queues.
-    pub(crate) fn start_queues(&mut self) {
-        self.cx.stopped.clear();
+        self.held.cx.stopped.remove(queue);
     }
     /// The device was reset and has forgotten everything pushed: what was in flight will not be reported.
     pub fn device_reset(&mut self, now: Instant) {
@@ -560,17 +537,21 @@ impl<F> TxPath<F> {
         self.stops.clear(Stops::STACK);
     }
 
+    /// The packets that wait on it.
+    pub(crate) const fn held_mut(&mut self) -> &mut Held<F> {
+        &mut self.held
+    }
     /// The qdiscs.
     pub const fn tree(&self) -> &Tree {
-        &self.tree
+        &self.held.tree
     }
     /// Shows every packet that waits in the qdiscs: see `Tree::queued`.
     pub fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
-        self.tree.queued(&self.cx.pool, f);
+        self.held.tree.queued(&self.held.cx.pool, f);
     }
     /// Packets and bytes waiting in the qdiscs: wire bytes, or what the root's size table charges.
     pub const fn backlog(&self) -> Tally {
-        self.tree.root().backlog()
+        self.held.tree.root().backlog()
     }
     /// The byte queue limit, if there is one.
     pub const fn dql(&self) -> Option<&Dql> {
@@ -586,23 +567,15 @@ impl<F> TxPath<F> {
     }
     /// Its counters.
     pub const fn stats(&self) -> &PathStats {
-        &self.stats
+        &self.held.stats
     }
     /// Drops and marks by reason, and the trace.
     pub const fn cx(&self) -> &Cx {
-        &self.cx
+        &self.held.cx
     }
     /// The last error of a doorbell, taken.
     pub fn take_device_error(&mut self) -> Option<DeviceError> {
         self.device_error.take().map(|e| *e)
-    }
-
-    #[inline]
-    fn record(&mut self, event: Event, m: &Meta) {
-        if self.cx.trace.is_on() {
-            let (at, hash, wire_len) = (self.cx.now, m.hash, m.wire_len);
-            self.cx.trace.record(Record { at, event, hash, wire_len });
-        }
     }
 }
 

@@ -196,7 +196,7 @@ fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind
     };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     path.configure(Instant::ZERO, ring, |tree, cx| {
-        tree.replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(&words), cx)
+        tree.edit(cx).replace(parent, Some(Handle::new(major, 0)), kind, &mut Words::new(&words))
     })
     .unwrap();
     let Some(classes) = spec.classes.filter(|c| c.made) else { return };
@@ -204,12 +204,11 @@ fn put(path: &mut TxPath<u32>, ring: &mut Ring, parent: Handle, major: u16, kind
         let words = legal_class(classes, path.tree().env(), rng);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         path.configure(Instant::ZERO, ring, |tree, cx| {
-            tree.add_class(
+            tree.edit(cx).add_class(
                 Handle::new(major, 0),
                 Handle::new(major, minor),
                 None,
                 &mut Words::new(&words),
-                cx,
             )
         })
         .unwrap();

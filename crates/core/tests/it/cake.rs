@@ -1,13 +1,13 @@
 //! cake: numbers that were measured in Linux, models that were written apart from it, and what the manual page says.
 //! Packet by packet it is compared with the kernel in `spec/traces/cake`.
 
+mod ack_filter;
+mod bytes;
+
 use crate::common::lane::{Lane, Out};
 use proptest::prelude::*;
 use txweir_core::base::rng::Rng;
-use txweir_core::packet::detail::{Detail, SACK_BLOCKS, TcpDetail};
-use txweir_core::packet::hash::FlowHasher;
-use txweir_core::packet::headers::tcp_flag::{ACK, ECE, PSH, SYN};
-use txweir_core::packet::headers::{Headers, clear_dscp};
+use txweir_core::packet::detail::Detail;
 use txweir_core::{Admitted, DropReason, Ecn, Env, Handle, Instant, Meta, Nanos, Rate};
 
 const T0: Instant = Instant::ZERO;
@@ -525,141 +525,6 @@ fn an_overhead_that_is_said_begins_the_sizes_seen_anew() {
     }
 }
 
-// The filter of acknowledgements.
-
-fn ack(ack: u32) -> TcpDetail {
-    TcpDetail {
-        addresses: [[1; 16], [2; 16]],
-        ports: [10, 20],
-        ack,
-        stamps: None,
-        sack: [[0; 2]; SACK_BLOCKS],
-        sacks: 0,
-        flags: ACK,
-        reserved: false,
-        data: false,
-        plain: true,
-    }
-}
-
-fn with_sack(number: u32, blocks: &[[u32; 2]]) -> TcpDetail {
-    let mut tcp = ack(number);
-    tcp.sack[..blocks.len()].copy_from_slice(blocks);
-    tcp.sacks = blocks.len() as u8;
-    tcp
-}
-
-/// Queues these in one flow; which were filtered out.
-fn filtered(options: &str, segments: &[TcpDetail]) -> Vec<u32> {
-    let mut lane = Lane::new("cake", &format!("bandwidth 1mbit besteffort flowblind {options}"));
-    for (i, tcp) in (0..).zip(segments) {
-        let detail = Detail { tcp: Some(*tcp), ..Detail::default() };
-        assert_eq!(lane.put_with(T0, i, Meta::new(66), &detail), Admitted::Queued);
-    }
-    let drops = lane.drops();
-    assert!(drops.iter().all(|(_, reason)| *reason == DropReason::AckFilter));
-    assert_eq!(lane.part("Tin 0", "ack_drops"), drops.len() as u64);
-    drops.into_iter().map(|(id, _)| id).collect()
-}
-
-#[test]
-fn which_acknowledgements_are_needless() {
-    let other = TcpDetail { ports: [11, 20], ..ack(300) };
-    let echo = |n| TcpDetail { flags: ACK | ECE, ..ack(n) };
-    let data = |n| TcpDetail { data: true, ..ack(n) };
-    let push = TcpDetail { flags: ACK | PSH, ..ack(200) };
-    let syn = TcpDetail { flags: ACK | SYN, ..ack(400) };
-    let odd = TcpDetail { plain: false, ..ack(200) };
-    let reserved = TcpDetail { reserved: true, ..ack(200) };
-    let stamped = |n, at| TcpDetail { stamps: Some([at, 5]), ..ack(n) };
-    let none: &[u32] = &[];
-    for (segments, on, aggressive) in [
-        (vec![ack(100), ack(200)], none, &[0][..]),
-        (vec![ack(100), ack(200), ack(300)], &[0], &[0, 1]),
-        (vec![ack(100), ack(200), ack(300), ack(400)], &[0, 1], &[0, 1, 2]),
-        // The same number again is a duplicate, and a signal of loss.
-        (vec![ack(100), ack(100), ack(100)], none, none),
-        (vec![ack(300), ack(200), ack(100)], none, none),
-        (vec![ack(u32::MAX - 50), ack(20), ack(100)], &[0], &[0, 1]),
-        (vec![ack(100), other, ack(300), ack(400)], &[0], &[0]),
-        // What follows directly may let the last one go; not over another connection's.
-        (vec![ack(100), other, ack(200)], none, none),
-        (vec![data(100), data(200), ack(300), ack(400)], none, &[2]),
-        // Data acknowledges too.
-        (vec![ack(100), ack(200), data(300)], &[0], &[0, 1]),
-        (vec![ack(100), push, odd, reserved, ack(300)], none, &[0]),
-        (vec![ack(100), ack(200), syn], none, &[0]),
-        // A change of congestion notification is not lost.
-        (vec![ack(100), echo(200), ack(300)], none, none),
-        (vec![ack(100), echo(200), echo(300), echo(400)], &[1], &[1, 2]),
-        (vec![stamped(100, 10), stamped(200, 11), stamped(300, 12)], &[0], &[0, 1]),
-        (vec![stamped(100, 10), stamped(200, 11), stamped(300, 9)], none, &[0]),
-    ] {
-        assert_eq!(filtered("ack-filter", &segments), on, "{segments:?}");
-        assert_eq!(filtered("ack-filter-aggressive", &segments), aggressive, "{segments:?}");
-        assert_eq!(filtered("no-ack-filter", &segments), none);
-    }
-}
-
-#[test]
-fn selective_acknowledgements_stay_until_later_ones_cover_them() {
-    let plain = ack(100);
-    let one = with_sack(100, &[[200, 300]]);
-    let more = with_sack(100, &[[200, 400]]);
-    let two = with_sack(100, &[[500, 600], [200, 400]]);
-    let duplicate = with_sack(100, &[[50, 80]]);
-    for (segments, dropped) in [
-        (vec![one, one], &[][..]),
-        (vec![one, more], &[0]),
-        (vec![more, one], &[]),
-        (vec![plain, one, two], &[0, 1]),
-        (vec![one, plain], &[]),
-        (vec![one, ack(250)], &[]),
-        (vec![two, with_sack(150, &[[500, 600], [200, 400]])], &[0]),
-        (vec![duplicate, with_sack(150, &[[50, 80]])], &[]),
-    ] {
-        assert_eq!(filtered("ack-filter-aggressive", &segments), dropped, "{segments:?}");
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
-
-    /// Whatever comes: the newest stays, and nothing goes that is not said again by what stays behind it.
-    #[test]
-    fn nothing_is_lost_with_an_acknowledgement(seed in any::<u64>(), aggressive in any::<bool>()) {
-        let mut rng = Rng::new(seed);
-        let mut low = |n: u64| rng.below(n) as u32;
-        let segments: Vec<TcpDetail> = (0..30).map(|_| {
-            let mut tcp = ack(low(8) * 10);
-            tcp.ports[0] = low(2) as u16;
-            tcp.data = low(6) == 0;
-            tcp.plain = low(8) > 0;
-            tcp.flags = [ACK, ACK, ACK, ACK | ECE, ACK | SYN, ACK | PSH, 0][low(7) as usize];
-            tcp.stamps = (low(3) == 0).then(|| [low(4), low(4)]);
-            tcp.sacks = low(3) as u8;
-            for block in &mut tcp.sack[..usize::from(tcp.sacks)] {
-                let left = low(10) * 10;
-                *block = [left, left + 10 + low(3) * 10];
-            }
-            tcp
-        }).collect();
-        let mode = if aggressive { "ack-filter-aggressive" } else { "ack-filter" };
-        let dropped = filtered(mode, &segments);
-        let same = |a: &TcpDetail, b: &TcpDetail| a.ports == b.ports;
-        for id in &dropped {
-            let (gone, behind) = (segments[*id as usize], &segments[*id as usize + 1..]);
-            prop_assert!(!gone.data && gone.plain && gone.flags & !ECE == ACK, "{:?}", gone);
-            let mut later = (*id + 1..).zip(behind).filter(|(i, s)| !dropped.contains(i) && same(s, &gone));
-            let covers = |s: &TcpDetail| {
-                let blocks = |b: &[u32; 2]| s.blocks().iter().any(|c| c[0] <= b[0] && b[1] <= c[1]);
-                s.ack >= gone.ack && gone.blocks().iter().all(blocks) && s.flags & ACK != 0
-            };
-            prop_assert!(later.any(|(_, s)| covers(s)), "{} of {:#?}", id, segments);
-        }
-    }
-}
-
 // Following what arrives.
 
 /// A bottleneck of 4 Mbit/s in front of a shaper that was told 6: after a while it shapes below 4.
@@ -797,77 +662,4 @@ fn an_empty_cake_asks_for_no_wake() {
     run(&mut lane, T0, Instant::MAX);
     assert!(!lane.drops().is_empty(), "its law has something to forget");
     assert_eq!((lane.take(Instant::from_secs(1)), lane.backlog()), (Out::Nothing, 0));
-}
-
-// From bytes.
-
-/// An IPv4 TCP segment with these options and so much payload; its header checksum is right.
-fn segment(options: &[u8], payload: usize) -> Vec<u8> {
-    let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
-    let total = 40 + options.len() + payload;
-    let mut ip = vec![0x45, 46 << 2 | 2, (total >> 8) as u8, total as u8, 0, 1, 0x40, 0, 64, 6, 0, 0];
-    ip.extend([10, 0, 0, 1, 10, 0, 0, 2]);
-    let sum: u32 = ip.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c[1])).sum();
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    f.extend(ip);
-    f.extend([0x30, 0x39, 0, 80, 0, 0, 0, 7, 0, 0, 0x30, 0x39]);
-    f.extend([(5 + options.len() as u8 / 4) << 4, ACK, 1, 0, 0, 0, 0, 0]);
-    f.extend(options);
-    f.resize(f.len() + payload, 0);
-    f
-}
-
-#[test]
-fn details_of_literal_segments() {
-    let hasher = FlowHasher::new(1);
-    let of = |bytes: &[u8]| {
-        let h = Headers::parse_ethernet(bytes);
-        let d = Detail::of(&h, bytes, &hasher);
-        assert_eq!(
-            (d.l3_offset, d.src_host, d.dst_host),
-            (Some(14), hasher.source(&h), hasher.destination(&h))
-        );
-        d.tcp
-    };
-    let tcp = of(&segment(&[], 0)).unwrap();
-    assert_eq!(
-        (tcp.ports, tcp.ack, tcp.flags, tcp.data, tcp.plain),
-        ([12_345, 80], 12_345, ACK, false, true)
-    );
-    assert!(of(&segment(&[], 1)).unwrap().data);
-    let tcp = of(&segment(&[1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9], 0)).unwrap();
-    assert_eq!((tcp.stamps, tcp.plain), (Some([256, 9]), true));
-    let tcp = of(&segment(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2], 0)).unwrap();
-    assert_eq!((tcp.blocks(), tcp.plain), (&[[1, 2]][..], true));
-    // Window scale, a length of nothing, one beyond the end, a block cut short.
-    for options in [[3, 3, 7, 0], [8, 0, 0, 0], [8, 10, 0, 0], [5, 4, 0, 0]] {
-        assert!(!of(&segment(&options, 0)).unwrap().plain, "{options:?}");
-    }
-    let bytes = segment(&[1, 1, 8, 10, 0, 0, 1, 0, 0, 0, 0, 9], 5);
-    for cut in 0..bytes.len() - 5 {
-        let h = Headers::parse_ethernet(&bytes[..cut]);
-        assert_eq!(Detail::of(&h, &bytes[..cut], &hasher).tcp, None, "{cut} bytes");
-    }
-}
-
-#[test]
-fn a_washed_packet_keeps_its_ecn_field_and_a_right_checksum() {
-    let mut bytes = segment(&[], 0);
-    let h = Headers::parse_ethernet(&bytes);
-    clear_dscp(&mut bytes, h.network_header());
-    assert_eq!(bytes[15], 2);
-    let sum: u32 = bytes[14..34].chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c[1])).sum();
-    assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
-    // IPv6: version 6, traffic class ef | ECT(1), flow label abcde.
-    let mut bytes = [&[0; 12][..], &[0x86, 0xdd, 0x6b, 0x9a, 0xbc, 0xde], &[0; 36]].concat();
-    let h = Headers::parse_ethernet(&bytes);
-    assert_eq!(h.ds, 0xb9);
-    clear_dscp(&mut bytes, h.network_header());
-    assert_eq!(bytes[14..18], [0x60, 0x1a, 0xbc, 0xde]);
-    // What is not IP stays.
-    let mut arp = [&[0; 12][..], &[8, 6], &[0xff; 28]].concat();
-    let before = arp.clone();
-    clear_dscp(&mut arp, Headers::parse_ethernet(&before).network_header());
-    assert_eq!(arp, before);
 }

@@ -33,14 +33,14 @@ impl Lane {
         let words: Vec<&str> = options.split_whitespace().collect();
         let handle = Some(Handle::new(major, 0));
         let put = self.path.configure(T0, &mut self.dev, |t, cx| {
-            t.replace(parent, handle, kind, &mut Words::new(&words), cx)
+            t.edit(cx).replace(parent, handle, kind, &mut Words::new(&words))
         });
         put.unwrap();
     }
     fn class(&mut self, parent: Handle, class: Handle, options: &str) {
         let words: Vec<&str> = options.split_whitespace().collect();
         let put = self.path.configure(T0, &mut self.dev, |t, cx| {
-            t.add_class(parent, class, None, &mut Words::new(&words), cx)
+            t.edit(cx).add_class(parent, class, None, &mut Words::new(&words))
         });
         put.unwrap();
     }
@@ -48,7 +48,7 @@ impl Lane {
     fn filter(&mut self, at: Handle, protocol: u16, class: Handle, control: Control) {
         let block = self.path.tree().block(at).unwrap_or_else(|| {
             let block = self.filters.add_block();
-            self.path.configure(T0, &mut self.dev, |t, _| t.set_block(at, Some(block)));
+            self.path.configure(T0, &mut self.dev, |t, cx| t.edit(cx).set_block(at, Some(block)));
             block
         });
         let action = Wanted::New(None, Box::new(Action::new(Kind::Gact(Gact::default()), control)));

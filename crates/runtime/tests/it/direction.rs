@@ -61,7 +61,7 @@ fn direction(spec: &str, memory: usize) -> Direction<Out> {
 
 fn root(way: &mut Direction<Out>, kind: &str, options: &[&str]) {
     way.control(Instant::ZERO).configure(|tree, cx| {
-        tree.replace(Handle::ROOT, None, kind, &mut Words::new(options), cx).unwrap();
+        tree.edit(cx).replace(Handle::ROOT, None, kind, &mut Words::new(options)).unwrap();
     });
 }
 

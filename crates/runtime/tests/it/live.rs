@@ -117,7 +117,7 @@ fn a_burst_is_one_system_call() {
     let config = DirectionConfig { wire: None, bql: None, ..DirectionConfig::default() };
     let mut way = Direction::new(config, open(&one, "v1", &LinkOptions::default())).unwrap();
     way.control(Instant(0)).configure(|tree, cx| {
-        tree.replace(Handle::ROOT, None, "netem", &mut Words::new(&["delay", "1ms"]), cx).unwrap();
+        tree.edit(cx).replace(Handle::ROOT, None, "netem", &mut Words::new(&["delay", "1ms"])).unwrap();
     });
     feed(&mut way, Instant(1), &mut Numbered { next: 0, end: 200, len: 60 });
     way.advance(Instant(1)).unwrap();

@@ -204,7 +204,7 @@ fn direction(wire: Option<&str>) -> Direction<Card> {
     let config = DirectionConfig { wire, bql, env: Env::default(), packets: 256 };
     let mut way = Direction::new(config, Card::new(100)).unwrap();
     way.control(Instant(0)).configure(|tree, cx| {
-        tree.replace(Handle::ROOT, None, "fq_codel", &mut Words::new(&[]), cx).unwrap();
+        tree.edit(cx).replace(Handle::ROOT, None, "fq_codel", &mut Words::new(&[])).unwrap();
     });
     way
 }
@@ -284,7 +284,7 @@ fn a_second_packet_is_a_copy() {
     let mut way = direction(None);
     way.control(Instant(0)).configure(|tree, cx| {
         let words = ["delay", "1us", "duplicate", "100%"];
-        tree.replace(Handle::ROOT, None, "netem", &mut Words::new(&words), cx).unwrap();
+        tree.edit(cx).replace(Handle::ROOT, None, "netem", &mut Words::new(&words)).unwrap();
     });
     let slot = way.device_mut().receive(&frame(7)).expect("a place");
     let Received::Frame(arrival) = way.take_in(slot) else { panic!("a frame") };

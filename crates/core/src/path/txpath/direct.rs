@@ -22,9 +22,9 @@ impl<F> TxPath<F> {
         if timed || !(self.may_go_direct(m.wire_len) && dev.reserve(1) == 1) {
             return Err(frame);
         }
-        self.tree.root_mut().charge_direct(m);
-        self.stats.direct += 1;
-        self.record(Event::Direct, m);
+        self.held.tree.root_mut().charge_direct(m);
+        self.held.stats.direct += 1;
+        self.held.record(Event::Direct, m);
         self.push(frame, m, dev);
         Ok(())
     }
@@ -37,9 +37,9 @@ impl<F> TxPath<F> {
     {
         if self.uncommitted {
             self.uncommitted = false;
-            self.stats.commits += 1;
+            self.held.stats.commits += 1;
             if let Err(e) = dev.commit() {
-                self.stats.device_errors += 1;
+                self.held.stats.device_errors += 1;
                 self.device_error = Some(Box::new(e));
             }
         }

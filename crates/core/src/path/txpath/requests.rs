@@ -2,11 +2,11 @@
 
 use crate::packet::reason::DropReason;
 use crate::path::device::TxQueue;
-use crate::path::txpath::TxPath;
+use crate::path::txpath::Held;
 use crate::sched::cx::Request;
 use crate::sched::trace::Event;
 
-impl<F> TxPath<F> {
+impl<F> Held<F> {
     /// Does what qdiscs have asked of the owner of the frames.
     #[cold]
     pub(super) fn carry_out<D>(&mut self, dev: &mut D)

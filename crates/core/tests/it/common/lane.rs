@@ -103,8 +103,9 @@ impl Lane {
     /// Changes the qdisc at `parent`.
     pub fn change(&mut self, now: Instant, parent: Handle, options: &str) -> Result<(), ConfigError> {
         let words: Vec<&str> = options.split_whitespace().collect();
-        self.path
-            .configure(now, &mut self.dev, |tree, cx| tree.change(parent, None, &mut Words::new(&words), cx))
+        self.path.configure(now, &mut self.dev, |tree, cx| {
+            tree.edit(cx).change(parent, None, &mut Words::new(&words))
+        })
     }
 
     /// Puts a kind at `parent`; gives its handle.
@@ -112,7 +113,7 @@ impl Lane {
         let words: Vec<&str> = options.split_whitespace().collect();
         self.path
             .configure(now, &mut self.dev, |tree, cx| {
-                tree.replace(parent, None, kind, &mut Words::new(&words), cx)
+                tree.edit(cx).replace(parent, None, kind, &mut Words::new(&words))
             })
             .unwrap_or_else(|e| panic!("{kind} {options}: {e}"))
     }

@@ -57,11 +57,14 @@ fn change_class(
     let words = legal_class(spec, env, rng);
     let changed = there.iter().any(|(at, _)| at.minor == minor);
     Some(match rng.below(5) {
-        0 => tree.delete_class(class, cx).map(|()| ClassDone::Deleted),
-        1 => with_words(&words, |w| tree.change_class(None, class, None, w, cx)).map(|()| ClassDone::Changed),
-        2 => with_words(&words, |w| tree.replace_class(above, class, None, w, cx))
+        0 => tree.edit(cx).delete_class(class).map(|()| ClassDone::Deleted),
+        1 => with_words(&words, |w| tree.edit(cx).change_class(None, class, None, w))
+            .map(|()| ClassDone::Changed),
+        2 => with_words(&words, |w| tree.edit(cx).replace_class(above, class, None, w))
             .map(|()| if changed { ClassDone::Changed } else { ClassDone::Added }),
-        _ => with_words(&words, |w| tree.add_class(above, class, None, w, cx)).map(|()| ClassDone::Added),
+        _ => {
+            with_words(&words, |w| tree.edit(cx).add_class(above, class, None, w)).map(|()| ClassDone::Added)
+        }
     })
 }
 
@@ -75,14 +78,14 @@ fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mu
             let _ = change_class(tree, cx, parent, env, rng);
         }
         5 => {
-            let _ = tree.set_stab(parent, random_stab(rng), cx);
+            let _ = tree.edit(cx).set_stab(parent, random_stab(rng));
         }
         0 => {
             let words = legal(spec, env, rng);
-            let _ = with_words(&words, |w| tree.change(parent, None, w, cx));
+            let _ = with_words(&words, |w| tree.edit(cx).change(parent, None, w));
         }
         1 => {
-            let _ = tree.delete(parent, cx);
+            let _ = tree.edit(cx).delete(parent);
         }
         _ => {
             let own = KINDS.iter().find(|k| k.kind == own && chance(rng, 1, 2)).copied();
@@ -91,7 +94,7 @@ fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mu
             let handle =
                 chance(rng, 1, 3).then(|| Handle::new(1 + rng.below(u64::from(u16::MAX)) as u16 % 4, 0));
             let words = legal(kind, env, rng);
-            let _ = with_words(&words, |w| tree.replace(parent, handle, kind.kind, w, cx));
+            let _ = with_words(&words, |w| tree.edit(cx).replace(parent, handle, kind.kind, w));
         }
     }
 }
@@ -157,9 +160,9 @@ impl World {
             Op::Change { .. } => {
                 let words =
                     if chance(&mut rng, 1, 3) { random(spec, &mut rng) } else { legal(spec, &env, &mut rng) };
-                let r = self
-                    .path
-                    .configure(now, dev, |tree, cx| with_words(&words, |w| tree.change(parent, None, w, cx)));
+                let r = self.path.configure(now, dev, |tree, cx| {
+                    with_words(&words, |w| tree.edit(cx).change(parent, None, w))
+                });
                 self.totals.changed += u64::from(r.is_ok());
                 r.map(|()| spec.shape.is_classful() || ASSIGNS.contains(&spec.kind))
                     .map_err(|e| e.to_string())
@@ -167,7 +170,7 @@ impl World {
             Op::Illegal { .. } => {
                 let words = illegal(spec, &env, &mut rng);
                 let r = self.path.configure(now, dev, |tree, cx| {
-                    with_words(&words, |w| tree.replace(parent, None, spec.kind, w, cx))
+                    with_words(&words, |w| tree.edit(cx).replace(parent, None, spec.kind, w))
                 });
                 let Err(e) = r else { panic!("{} took {words:?}", spec.kind) };
                 Err(e.to_string())
@@ -180,7 +183,7 @@ impl World {
                     .then(|| Handle::new(1 + rng.below(u64::from(u16::MAX)) as u16 % 4, 0));
                 let words = legal(kind, &env, &mut rng);
                 let r = self.path.configure(now, dev, |tree, cx| {
-                    with_words(&words, |w| tree.replace(parent, handle, kind.kind, w, cx))
+                    with_words(&words, |w| tree.edit(cx).replace(parent, handle, kind.kind, w))
                 });
                 self.totals.grafted += u64::from(r.is_ok());
                 r.map(|_| kind.shape.is_classful() || ASSIGNS.contains(&kind.kind)).map_err(|e| e.to_string())
@@ -199,12 +202,12 @@ impl World {
             }
             Op::Stab { .. } => {
                 let stab = random_stab(&mut rng);
-                let r = self.path.configure(now, dev, |tree, cx| tree.set_stab(parent, stab, cx));
+                let r = self.path.configure(now, dev, |tree, cx| tree.edit(cx).set_stab(parent, stab));
                 self.totals.stabs += u64::from(r.is_ok());
                 r.map(|()| false).map_err(|e| e.to_string())
             }
             _ => {
-                let r = self.path.configure(now, dev, |tree, cx| tree.delete(parent, cx));
+                let r = self.path.configure(now, dev, |tree, cx| tree.edit(cx).delete(parent));
                 self.totals.deleted += u64::from(r.is_ok());
                 r.map(|()| false).map_err(|e| e.to_string())
             }

@@ -1,0 +1,96 @@
+//! `Lanes`: the paths of a port and the root above them: one path for each queue, or one for all.
+
+use alloc::vec::Vec;
+
+use super::SLOTS_MAX;
+use crate::base::tally::Tally;
+use crate::packet::reason::{DropReason, MarkReason};
+use crate::path::bindings::Bindings;
+use crate::path::dql::DqlError;
+use crate::path::txpath::{PathConfig, PathStats, TxPath};
+use crate::qdisc::mq::default_shell;
+use crate::sched::node::Node;
+
+/// The paths of a port.
+#[derive(Debug)]
+pub(super) struct Lanes<F> {
+    pub(super) config: PathConfig,
+    /// The root where each queue has a path of its own: mq or mqprio. It stands for the paths, and no packet meets it.
+    pub(super) shell: Option<Node>,
+    pub(super) paths: Vec<TxPath<F>>,
+    /// Counters of paths that are no more.
+    pub(super) before: Before,
+    /// The filters of places that are in no path's tree, and those of trees that are no more.
+    pub(super) bindings: Bindings,
+}
+
+/// The counters of paths that are no more.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Before {
+    pub(super) stats: PathStats,
+    dropped: Tally,
+    pub(super) drops: [u64; DropReason::COUNT],
+    pub(super) marks: [u64; MarkReason::COUNT],
+}
+
+impl<F> Lanes<F> {
+    /// The default root, and the paths that it asks for.
+    pub(super) fn new(config: PathConfig) -> Result<Self, DqlError> {
+        let before = Before {
+            stats: PathStats::default(),
+            dropped: Tally::default(),
+            drops: [0; DropReason::COUNT],
+            marks: [0; MarkReason::COUNT],
+        };
+        let shell = default_shell(&config.env);
+        let mut lanes = Self { config, shell, paths: Vec::new(), before, bindings: Bindings::default() };
+        for _ in 0..lanes.wanted() {
+            lanes.paths.push(TxPath::new(lanes.path_config())?);
+        }
+        Ok(lanes)
+    }
+    /// True if each queue has a path of its own.
+    pub(super) const fn is_split(&self) -> bool {
+        self.shell.is_some()
+    }
+    /// The number of the path of a queue.
+    #[inline]
+    pub(super) const fn of(&self, queue: u16) -> usize {
+        if self.is_split() { queue as usize } else { 0 }
+    }
+    /// How many paths the root asks for.
+    fn wanted(&self) -> usize {
+        if self.is_split() { usize::from(self.config.env.queues) } else { 1 }
+    }
+    /// The parts of one of them.
+    fn path_config(&self) -> PathConfig {
+        let pool = (SLOTS_MAX / self.wanted().max(1)).min(self.config.pool);
+        PathConfig { pool, ..self.config.clone() }
+    }
+    /// Makes as many paths as the root asks for.
+    pub(super) fn fill(&mut self) {
+        while self.paths.len() < self.wanted() {
+            // The byte limit was good when the port was made.
+            let Ok(path) = TxPath::new(self.path_config()) else { break };
+            self.paths.push(path);
+        }
+    }
+    /// A path is no more: what it has counted, and the filters that nobody has now, stay.
+    pub(super) fn retire(&mut self, mut path: TxPath<F>) {
+        let before = &mut self.before;
+        before.stats = before.stats.plus(path.stats());
+        before.dropped = plus(before.dropped, path.cx().dropped());
+        DropReason::ALL.iter().for_each(|r| before.drops[*r as usize] += path.cx().drops(*r));
+        MarkReason::ALL.iter().for_each(|r| before.marks[*r as usize] += path.cx().marks(*r));
+        self.bindings.orphan(path.held_mut().edit(|tree, _| tree.bind(Bindings::take_orphans)));
+        self.bindings.orphan(path.tree().blocks().map(|(_, block)| block));
+    }
+    /// Everything that was dropped on paths that are there and on those that are no more.
+    pub(super) fn dropped(&self) -> Tally {
+        self.paths.iter().fold(self.before.dropped, |all, path| plus(all, path.cx().dropped()))
+    }
+}
+
+pub(super) const fn plus(a: Tally, b: Tally) -> Tally {
+    Tally { packets: a.packets + b.packets, bytes: a.bytes + b.bytes }
+}
