@@ -43,6 +43,7 @@ use crate::path::dql::DqlError;
 use crate::path::select::{Cached, NoSuchQueue, Selector, Sender};
 use crate::path::tree::Place;
 use crate::path::txpath::{Admitted, PathConfig, PathStats, TxPath, Wake};
+use crate::qdisc::Registry;
 use crate::qdisc::mq::default_shell;
 use crate::qdisc::{mq, mqprio, multiq};
 use crate::sched::node::{Books, Node};
@@ -126,6 +127,8 @@ pub struct Port<F> {
     /// Where there are filters in no path's tree, and those of trees that are no more.
     places: Places,
     stats: PortStats,
+    /// The kinds of its qdiscs.
+    kinds: Registry,
 }
 
 /// What paths that are no more have counted.
@@ -138,6 +141,13 @@ struct Before {
 }
 
 impl<F> Port<F> {
+    /// With the kinds of a registry for its qdiscs, before any is added.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Registry) -> Self {
+        self.kinds = kinds;
+        self.paths = self.paths.into_iter().map(|path| path.with_kinds(kinds)).collect();
+        self
+    }
     /// A port of `config.env.queues` queues. Its root is the default one: pfifo_fast, with several queues one below mq for each
     /// of them, as in Linux. `config.pool` packets can wait on each path, but not more than [`SLOTS_MAX`] on all.
     pub fn new(config: PathConfig) -> Result<Self, DqlError> {
@@ -156,6 +166,7 @@ impl<F> Port<F> {
             },
             places: Places::default(),
             stats: PortStats::default(),
+            kinds: Registry::BUILT_IN,
             config: PathConfig { env: Env { queues, ..config.env }, ..config },
         };
         port.shell = default_shell(&port.config.env);

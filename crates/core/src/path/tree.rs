@@ -18,7 +18,7 @@ use crate::packet::route::Asked;
 use crate::packet::route::DEPTH_MAX;
 use crate::qdisc::leaf;
 use crate::qdisc::mq::default_shell;
-use crate::qdisc::{kind, pfifo_fast};
+use crate::qdisc::{Registry, pfifo_fast};
 use crate::sched::answer::Verdict;
 use crate::sched::classful::UserClasses;
 use crate::sched::cx::Cx;
@@ -46,6 +46,8 @@ pub struct Tree {
     blocks: blocks::Blocks,
     /// See `of_port`.
     of_port: bool,
+    /// The kinds that it makes.
+    kinds: Registry,
 }
 
 /// Where a qdisc is: below which class, or at the root.
@@ -61,7 +63,18 @@ impl Tree {
     /// The tree that a device starts with: pfifo_fast.
     pub fn new(env: Env) -> Self {
         let root = Node::new(Handle::NONE, alloc::boxed::Box::new(pfifo_fast::default_root(&env)));
-        Self { root, env, disturbed: false, blocks: blocks::Blocks::default(), of_port: false }
+        let kinds = Registry::BUILT_IN;
+        Self { root, env, disturbed: false, blocks: blocks::Blocks::default(), of_port: false, kinds }
+    }
+    /// The same, which makes the kinds of a registry.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Registry) -> Self {
+        self.kinds = kinds;
+        self
+    }
+    /// The kinds that it makes.
+    pub const fn kinds(&self) -> Registry {
+        self.kinds
     }
 
     /// A tree in the likeness of a `crate::path::port::Port`, to try changes on: where several
@@ -372,7 +385,7 @@ impl Tree {
                 ConfigError::new(ErrorKind::Exists, Object::place(parent), "no qdisc there yet", present);
             return Err(err.hint("use replace, or delete it first"));
         }
-        let spec = kind(kind_name)?;
+        let spec = self.kinds.kind(kind_name)?;
         if depth + 1 >= DEPTH_MAX && spec.shape.is_classful() {
             let expected = format!("at most {DEPTH_MAX} levels of qdiscs");
             return Err(ConfigError::new(ErrorKind::Unsupported, Object::place(parent), expected, kind_name));

@@ -14,7 +14,6 @@ use crate::packet::meta::Meta;
 use crate::packet::reason::{DropReason, MarkReason};
 use crate::path::tree::Tree;
 use crate::path::txpath::{PathConfig, Swapped, TxPath, Waiting};
-use crate::qdisc::kind;
 use crate::qdisc::mq::default_shell;
 use crate::sched::cx::Cx;
 use crate::sched::node::Node;
@@ -283,6 +282,7 @@ impl<F> Port<F> {
         while self.paths.len() < self.paths_wanted() {
             // The byte limit was good when the port was made.
             let Ok(path) = TxPath::new(self.path_config()) else { break };
+            let path = path.with_kinds(self.kinds);
             self.paths.push(path);
         }
     }
@@ -373,6 +373,6 @@ fn words_of(node: &Node) -> Vec<String> {
 fn made_anew(shell: &Node, env: &Env) -> Result<Node, ConfigError> {
     let words = words_of(shell);
     let words: Vec<&str> = words.iter().map(|w| &**w).collect();
-    let qdisc = kind(shell.qdisc().spec().kind)?.build(&mut Words::new(&words), env)?;
+    let qdisc = shell.qdisc().spec().build(&mut Words::new(&words), env)?;
     Ok(Node::new(shell.handle(), qdisc))
 }

@@ -8,6 +8,7 @@ use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
 use crate::packet::pool::Pool;
 use crate::path::tree::{Place, Tree};
+use crate::qdisc::Registry;
 use crate::sched::node::Node;
 
 /// The qdiscs of a device: one tree, or one for each transmit queue below a root that stands for them.
@@ -46,6 +47,10 @@ impl<'a> Trees<'a> {
     /// The device that they are on.
     pub const fn env(&self) -> &'a Env {
         self.env
+    }
+    /// The kinds of their qdiscs.
+    pub fn kinds(&self) -> Registry {
+        self.paths.first().map_or(Registry::BUILT_IN, |(tree, _)| tree.kinds())
     }
     /// Whether they are those of a port: then a device of several queues has mq at its root where nothing was added.
     pub const fn is_of_port(&self) -> bool {
