@@ -45,6 +45,7 @@ use crate::path::select::{Cached, NoSuchQueue, Selector, Sender};
 use crate::path::tree::Place;
 use crate::path::trees::Trees;
 use crate::path::txpath::{Admitted, PathConfig, PathStats, TxPath, Wake};
+use crate::qdisc::Registry;
 use crate::qdisc::multiq;
 use crate::sched::node::{Books, Node};
 use device::{All, One, Room};
@@ -120,6 +121,12 @@ pub struct Port<F> {
 }
 
 impl<F> Port<F> {
+    /// With the kinds of a registry for its qdiscs, before any is added.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Registry) -> Self {
+        self.lanes.set_kinds(kinds);
+        self
+    }
     /// A port of `config.env.queues` queues. Its root is the default one: pfifo_fast, with several queues one below mq for each
     /// of them, as in Linux. `config.pool` packets can wait on each path, but not more than [`SLOTS_MAX`] on all.
     pub fn new(config: PathConfig) -> Result<Self, DqlError> {

@@ -45,7 +45,7 @@ impl ClassShape {
 
 /// The most that waits in a qdisc of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct Capacity {
     /// The parameters that bound it, a number of packets or bytes each: the first that is set counts.
     pub keys: &'static [&'static str],
     /// The bound where none of them is set.
@@ -61,7 +61,7 @@ pub enum Unset {
     Queues(u32),
 }
 
-impl Limit {
+impl Capacity {
     /// The parameter `limit`; the length of the device's queue, where it is not set.
     pub const KEY: Self = Self { keys: &["limit"], unset: Unset::Queues(1) };
 }
@@ -134,7 +134,7 @@ pub struct Spec {
     /// Its counters.
     pub counters: &'static [Counter],
     /// The most that waits in it.
-    pub limit: Limit,
+    pub capacity: Capacity,
     /// How tc prints it.
     pub style: Style,
     /// The program that refuses options of it.
@@ -167,7 +167,7 @@ impl Spec {
             own: D::Config::OWN,
             in_linux: D::IN_LINUX,
             counters: D::Stats::TABLE,
-            limit: D::LIMIT,
+            capacity: D::CAPACITY,
             style: D::STYLE,
             refused_by: D::REFUSED_BY,
             filters: D::FILTERS,

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use crate::base::env::Env;
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
-use crate::text::value::{Refusal, Show, Unit, Words};
+use crate::text::value::{Quantity, Refusal, Show, Words};
 
 /// The text of a value, for the macro below.
 #[doc(hidden)]
@@ -28,8 +28,8 @@ pub struct Param {
     pub about: &'static str,
     /// The type, in words.
     pub expected: &'static str,
-    /// The unit of its words.
-    pub unit: Unit,
+    /// The quantity of its words.
+    pub quantity: Quantity,
     /// The range, in words; empty if the type is the range.
     pub range: &'static str,
     /// The default, as declared.
@@ -171,8 +171,8 @@ fn known_keys(table: &'static [Param]) -> String {
 pub trait Group: Show + Clone + PartialEq {
     /// What follows a key, for error messages and tables.
     const EXPECTED: &'static str;
-    /// The unit of the words after a key.
-    const UNIT: Unit = Unit::Other;
+    /// The quantity of the words after a key.
+    const QUANTITY: Quantity = Quantity::Other;
     /// Takes what `key` says, which is one of those declared.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ macro_rules! params {
                     alone: $crate::params!(@alone $mode $keys),
                     about: concat!($($doc),+).trim_ascii(),
                     expected: $crate::params!(@expected $mode $type),
-                    unit: $crate::params!(@unit $mode $type),
+                    quantity: $crate::params!(@quantity $mode $type),
                     range: concat!($($range)?),
                     default: stringify!($default),
                 },
@@ -279,8 +279,8 @@ macro_rules! params {
     (@alone $mode:ident $keys:tt) => { &[] };
     (@expected group $type:ty) => { <$type as $crate::text::params::Group>::EXPECTED };
     (@expected $mode:ident $type:ty) => { <$type as $crate::text::value::Value>::EXPECTED };
-    (@unit group $type:ty) => { <$type as $crate::text::params::Group>::UNIT };
-    (@unit $mode:ident $type:ty) => { <$type as $crate::text::value::Value>::UNIT };
+    (@quantity group $type:ty) => { <$type as $crate::text::params::Group>::QUANTITY };
+    (@quantity $mode:ident $type:ty) => { <$type as $crate::text::value::Value>::QUANTITY };
     (@flag group) => { false };
     (@word group $keys:tt, $field:expr) => { None };
     (@set group ([$($key:literal),*], [$($word:literal),*]), $field:expr, $type:ty, $given:ident, $words:ident, $at:ident) => {
