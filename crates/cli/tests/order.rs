@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::set_socket_linger;
 use txweir::core::packet::headers::{Headers, L4, tcp_flag};
 use txweir_device::testnet::NetNs;
-use txweir_device::{Packet, PacketOptions};
+use txweir_device::{Packet, PacketOptions, Source};
 
 use common::{Net, Temp, address, skip_unless_possible};
 
