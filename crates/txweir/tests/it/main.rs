@@ -2,3 +2,4 @@
 
 mod examples;
 mod readme;
+mod wfq;
