@@ -7,12 +7,12 @@ use txweir_core::{ConfigError, Env, Handle, Swapped, Tree};
 use txweir_core::{base::link::LinkLayer, sched::stab::Stab};
 use txweir_core::{base::tally::Tally, sched::cx::Cx};
 
-use crate::common::check::{Called, snapshot};
-use crate::common::device::Frame;
-use crate::common::ops::Op;
-use crate::common::options::{chance, classes_of, illegal, legal, legal_class, pick, random, with_words};
-use crate::common::world::{Known, Where, World};
-use crate::common::{Law, Violation};
+use crate::check::{Called, snapshot};
+use crate::device::Frame;
+use crate::ops::Op;
+use crate::options::{chance, classes_of, illegal, legal, legal_class, pick, random, with_words};
+use crate::world::{Known, Where, World};
+use crate::{Law, Violation};
 
 /// A size table, or none.
 fn random_stab(rng: &mut Rng) -> Option<Stab> {

@@ -12,11 +12,11 @@ use txweir_core::sched::node::Books;
 use txweir_core::text::value::{Json, Value};
 use txweir_core::{Bytes, DropReason, Env, Handle, Instant, Packets, TxPath, Wake};
 
-use crate::common::Law;
-use crate::common::device::{Device, Fate, Frame};
-use crate::common::options::{agree, build, classes_of, printed, shown, with_words};
-use crate::common::reasons::Told;
-use crate::common::world::{Known, Seen};
+use crate::Law;
+use crate::device::{Device, Fate, Frame};
+use crate::options::{agree, build, classes_of, printed, shown, with_words};
+use crate::reasons::Told;
+use crate::world::{Known, Seen};
 
 /// Classful kinds that also queue packets of their own, beside those in their classes.
 const OWN_QUEUE: &[&str] = &["htb", "netem"];

@@ -3,7 +3,7 @@
 use txweir_core::base::rng::Rng;
 use txweir_core::{Ecn, Instant, Meta};
 
-use crate::common::options::{chance, log_uniform, pick};
+use crate::options::{chance, log_uniform, pick};
 
 /// One call, or a few of one sort, on a transmit path.
 #[derive(Clone, Debug, PartialEq, Eq)]

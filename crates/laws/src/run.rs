@@ -6,11 +6,11 @@ use txweir_core::sched::node::Node;
 use txweir_core::sched::spec::Spec;
 use txweir_core::{Handle, Meta, Wake};
 
-use crate::common::ops::{Op, Scope, Swarm, queue_of};
-use crate::common::options::{build, chance, illegal, legal, pick, printed, shown};
-use crate::common::setup::{Setup, Totals};
-use crate::common::world::{Mode, World};
-use crate::common::{Law, Violation};
+use crate::ops::{Op, Scope, Swarm, queue_of};
+use crate::options::{build, chance, illegal, legal, pick, printed, shown};
+use crate::setup::{Setup, Totals};
+use crate::world::{Mode, World};
+use crate::{Law, Violation};
 
 /// Everything that a run depends on.
 #[derive(Clone, Debug)]

@@ -3,8 +3,8 @@
 use txweir_core::sched::node::Node;
 use txweir_core::{DropReason, MarkReason, Reasons, TxPath};
 
-use crate::common::Law;
-use crate::common::device::Frame;
+use crate::Law;
+use crate::device::Frame;
 
 /// A fault in the reasons as the checker reads them, to see that it finds that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
