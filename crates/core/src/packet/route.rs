@@ -27,7 +27,7 @@ pub enum Said {
     Nothing,
     /// This class; the kind of the qdisc defines the meaning of the number.
     Class(ClassId),
-    /// It is dropped there.
+    /// The packet is dropped there.
     Drop,
 }
 

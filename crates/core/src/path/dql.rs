@@ -210,8 +210,8 @@ pub struct DqlStats {
     pub starved: u64,
     /// Completions that lowered the limit.
     pub shrinks: u64,
-    /// Of those, the ones decided with no slack observed in the hold time before: after an idle
-    /// time, one busy interval stood for the whole hold time.
+    /// Of `shrinks`, the number decided with no slack observed in the hold time before: after an
+    /// idle time, one busy interval stood for the whole hold time.
     pub idle_shrinks: u64,
     /// Posts refused because the object was too large.
     pub refused: u64,

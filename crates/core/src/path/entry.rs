@@ -89,22 +89,22 @@ pub trait Ways {
 /// Fate of a packet before it is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passed {
-    /// It goes to this queue, with the results of the filters at the qdiscs.
+    /// The packet goes to this queue, with the results of the filters at the qdiscs.
     Queue(u16, Route),
-    /// The filters of a hook dropped it.
+    /// The filters of a hook dropped the packet.
     Dropped,
-    /// An action took it, or sent it elsewhere.
+    /// An action took the packet, or sent it elsewhere.
     Stolen,
 }
 
 /// Verdict of the hooks on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookVerdict {
-    /// It goes on.
+    /// The packet goes on.
     Go,
-    /// Filters dropped it.
+    /// Filters dropped the packet.
     Dropped,
-    /// An action took it, or sent it elsewhere.
+    /// An action took the packet, or sent it elsewhere.
     Stolen,
 }
 

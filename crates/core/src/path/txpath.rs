@@ -60,11 +60,11 @@ pub enum Role {
 #[must_use]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Admitted<F> {
-    /// It is with the device; the doorbell rings at the next `drain`.
+    /// The packet is with the device; the doorbell rings at the next `drain`.
     Sent,
-    /// It waits in a qdisc; call `drain`.
+    /// The packet waits in a qdisc; the caller calls `drain`.
     Queued,
-    /// It was dropped; the device's `discard` got the frame.
+    /// The packet was dropped; the device's `discard` got the frame.
     Dropped(DropReason),
     /// Origin only: there is no room. The frame comes back, and `take_wake` tells when to try
     /// again.
@@ -80,8 +80,8 @@ pub enum Admitted<F> {
 pub enum Wake {
     /// None: nothing waits.
     Idle,
-    /// The observer of the device, when the device finishes something, is thawed, or a queue is
-    /// started: packets wait and the device does not take them.
+    /// The owner, when the device finishes something, the path is thawed, or a queue is started:
+    /// packets wait and the device does not take them.
     Device,
     /// A timer: nothing may leave before this instant.
     At(Instant, WakeReason),
@@ -105,7 +105,7 @@ pub struct PathConfig {
 }
 
 impl Default for PathConfig {
-    /// Ethernet, 16 384 packets, origin, byte limit on, no trace.
+    /// Returns Ethernet, 16 384 packets, origin, byte limit on, no trace.
     fn default() -> Self {
         Self {
             env: Env::default(),
@@ -227,9 +227,9 @@ impl<F> TxPath<F> {
         self.held.cx.pool.keeps_details()
     }
 
-    /// Checks rule DD: every qdisc on the path is transparent and empty, no stop is set, the direct
-    /// way is on, and the byte limit is not reached. The caller asks the ring for room last,
-    /// because the answer is a promise.
+    /// True if rule DD holds, except for the room in the ring: every qdisc on the path is
+    /// transparent and empty, no stop is set, the direct way is on, and the byte limit is not
+    /// reached. The caller asks the ring for room last, because the answer is a promise.
     #[inline]
     fn may_go_direct(&self, wire_len: u32) -> bool {
         self.stops.may_go_direct()

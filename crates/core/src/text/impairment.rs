@@ -69,7 +69,7 @@ const MICROS_MAX: u64 = 274_877_906;
 /// A delay, its jitter, and the correlation of successive delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// Mean delay; whole microseconds.
+    /// Centre of the distribution; whole microseconds.
     pub time: Nanos,
     /// Deviation on either side; whole microseconds.
     pub jitter: Nanos,

@@ -24,11 +24,12 @@ use crate::sched::trace::Event;
 /// `moved` and `dropped` add up to the packets that waited before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swapped {
-    /// They wait where they waited.
+    /// Packets that stay where they waited.
     pub kept: Tally,
-    /// They were taken out and now wait in the new tree; a cut super-packet counts as its pieces.
+    /// Packets that were taken out and now wait in the new tree; a cut super-packet counts as its
+    /// pieces.
     pub moved: Tally,
-    /// They were dropped: the new tree has no room for them. `Cx::drops` has the reasons.
+    /// Packets that were dropped: the new tree has no room for them. `Cx::drops` has the reasons.
     pub dropped: Tally,
     /// Super-packets that were cut, because the new tree takes them only in pieces.
     pub cut: u64,
