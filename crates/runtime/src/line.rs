@@ -119,7 +119,8 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Shows the device the frames that it was given, and those that it had no room for before. True if there are completions to reap.
+    /// Shows the device the frames that it was given, and those that it had no room for before. True if there are
+    /// completions to reap.
     pub fn ring(&mut self, stats: &mut DirectionStats) -> bool {
         match self {
             Self::Paced(paced) => {

@@ -41,7 +41,15 @@ impl Policy {
     /// Like `parse`, for commands that are a part of a larger text, which the messages point into. A part that
     /// is not one (past the end, within a character) is read as empty.
     pub fn parse_part(text: &str, part: Range<usize>, name: &str) -> Result<Self, Diagnostics> {
-        let source = Arc::new(Source::new(name, text));
+        Self::of(Source::new(name, text), part)
+    }
+
+    /// Like `parse_part`, for a text whose commands may name the kinds of a registry (`Source::with_kinds`).
+    ///
+    /// # Errors
+    /// As of `parse`.
+    pub fn of(source: Source, part: Range<usize>) -> Result<Self, Diagnostics> {
+        let source = Arc::new(source);
         let mut policy = Self { source: Arc::clone(&source), commands: Vec::new(), warnings: Vec::new() };
         let mut wrong = Vec::new();
         for line in lex::lines(&source, part) {
@@ -112,7 +120,8 @@ impl Policy {
     /// Whether it could be applied to a device as it starts, with nothing but its default qdisc.
     pub fn check(&self, env: &Env) -> Result<(), Diagnostic> {
         let name = self.device()?.unwrap_or(UNNAMED);
-        let mut alone = Memory::default().with(MemoryDevice::new(name, u32::from(env.queues), *env));
+        let device = MemoryDevice::new(name, u32::from(env.queues), *env).with_kinds(self.source.kinds);
+        let mut alone = Memory::default().with(device);
         self.apply_to(&mut alone, &[name])
     }
 
@@ -251,7 +260,9 @@ fn not_done(source: &Arc<Source>, cmd: &Command) -> Diagnostic {
 
 /// Whether the kind takes the options, on any device.
 fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
-    let Some(spec) = cmd.kind.as_ref().and_then(spec_of).filter(|_| cmd.verb != Verb::Delete) else {
+    let Some(spec) =
+        cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)).filter(|_| cmd.verb != Verb::Delete)
+    else {
         return Ok(());
     };
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
@@ -265,7 +276,7 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
 
 /// Whether the classes of a kind take the options, on any device.
 fn check_class_options(source: &Arc<Source>, cmd: &ClassCommand) -> Result<(), Diagnostic> {
-    let spec = cmd.kind.as_ref().and_then(spec_of).filter(|_| cmd.verb != Verb::Delete);
+    let spec = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)).filter(|_| cmd.verb != Verb::Delete);
     let Some(classes) = spec.and_then(|spec| spec.classes) else { return Ok(()) };
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     match classes.read(&mut Words::new(&options), &Env::default()) {

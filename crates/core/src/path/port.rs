@@ -52,6 +52,7 @@ use crate::path::select::{Cached, NoSuchQueue, Selector, Sender};
 use crate::path::tree::Place;
 use crate::path::trees::Trees;
 use crate::path::txpath::{Admitted, PathConfig, PathStats, TxPath, Wake};
+use crate::qdisc::Registry;
 use crate::qdisc::multiq;
 use crate::sched::node::{Books, Node};
 use device::{All, One, Room};
@@ -129,6 +130,12 @@ pub struct Port<F> {
 }
 
 impl<F> Port<F> {
+    /// Sets the registry of kinds for its qdiscs, before any is added.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Registry) -> Self {
+        self.lanes.set_kinds(kinds);
+        self
+    }
     /// Returns a port of `config.env.queues` queues. Its root is the default one: pfifo_fast, or mq
     /// with one pfifo_fast for each of several queues, as in Linux. `config.pool` packets can wait
     /// on each path, but not more than [`SLOTS_MAX`] on all.

@@ -19,7 +19,7 @@ use crate::packet::route::DEPTH_MAX;
 use crate::path::bindings::Bindings;
 use crate::path::tree::{Place, Tree};
 use crate::path::trees::{Spot, Trees};
-use crate::qdisc::{kind, leaf, mq, mqprio};
+use crate::qdisc::{leaf, mq, mqprio};
 use crate::sched::cx::Cx;
 use crate::sched::erased::Qdisc;
 use crate::sched::node::Node;
@@ -185,7 +185,7 @@ impl<'a> Qdiscs<'a> {
         };
         self.edit(at, &mut |tree, cx| {
             let env = *tree.env();
-            let spec = kind(found.kind)?;
+            let spec = tree.kinds().kind(found.kind)?;
             // The change below refuses unreadable options.
             if let Ok(candidate) = spec.read(&mut options.clone(), &env) {
                 rules::check_copies(tree, place.parent, false, spec, &*candidate)?;
@@ -273,7 +273,7 @@ impl<'a> Qdiscs<'a> {
         kind_name: &str,
         options: &mut Words<'_>,
     ) -> Result<Handle, ConfigError> {
-        let spec = kind(kind_name)?;
+        let spec = self.trees().kinds().kind(kind_name)?;
         let parent = there.parent;
         let depth = there.in_tree.map_or(0, |(_, place)| place.depth);
         if depth + 1 >= DEPTH_MAX && spec.shape.is_classful() {

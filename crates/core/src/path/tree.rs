@@ -15,7 +15,7 @@ use crate::packet::route::Asked;
 use crate::path::bindings::Bindings;
 use crate::path::qdiscs::Qdiscs;
 use crate::qdisc::mq::default_shell;
-use crate::qdisc::pfifo_fast;
+use crate::qdisc::{Registry, pfifo_fast};
 use crate::sched::answer::Verdict;
 use crate::sched::cx::Cx;
 use crate::sched::node::{Class, Node};
@@ -31,6 +31,8 @@ pub struct Tree {
     bindings: Bindings,
     /// See `of_port`.
     of_port: bool,
+    /// Registry of the kinds that it makes.
+    kinds: Registry,
 }
 
 /// Place of a qdisc: below a class, or at the root.
@@ -46,7 +48,18 @@ impl Tree {
     /// Returns the tree that a device starts with: pfifo_fast.
     pub fn new(env: Env) -> Self {
         let root = Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&env)));
-        Self { root, env, disturbed: false, bindings: Bindings::default(), of_port: false }
+        let (bindings, kinds) = (Bindings::default(), Registry::BUILT_IN);
+        Self { root, env, disturbed: false, bindings, of_port: false, kinds }
+    }
+    /// Sets the registry of kinds that the tree makes.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Registry) -> Self {
+        self.kinds = kinds;
+        self
+    }
+    /// Returns the registry of kinds that it makes.
+    pub const fn kinds(&self) -> Registry {
+        self.kinds
     }
 
     /// Returns a tree in the likeness of a `crate::path::port::Port`, to try changes on: its

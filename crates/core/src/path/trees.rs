@@ -8,6 +8,7 @@ use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
 use crate::packet::pool::Pool;
 use crate::path::tree::{Place, Tree};
+use crate::qdisc::Registry;
 use crate::sched::node::Node;
 use crate::sched::spec::ClassShape;
 
@@ -105,6 +106,11 @@ impl<'a> Trees<'a> {
                 f(Spot { node, place, in_tree: Some((at, inner)) });
             });
         }
+    }
+
+    /// Returns the registry of the kinds of its qdiscs.
+    pub fn kinds(&self) -> Registry {
+        self.paths.first().map_or(Registry::BUILT_IN, |(tree, _)| tree.kinds())
     }
 
     /// Returns the place that a handle names: the handle itself, except that any minor number names

@@ -29,6 +29,7 @@ use crate::packet::route::Asked;
 use crate::path::device::{Completed, DeviceError, TxQueue};
 use crate::path::dql::{Dql, DqlConfig, DqlError, OBJECT_MAX};
 use crate::path::tree::Tree;
+use crate::qdisc::Registry;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::trace::{Event, Record, Trace};
@@ -174,6 +175,12 @@ impl<F> TxPath<F> {
         })
     }
 
+    /// Sets the registry of kinds for its qdiscs, before any is added.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Registry) -> Self {
+        self.held.tree = self.held.tree.with_kinds(kinds);
+        self
+    }
     /// Replaces the root qdisc, before anything is submitted.
     pub fn with_qdisc(mut self, kind: &str, options: &[&str]) -> Result<Self, ConfigError> {
         self.held.tree.edit(&mut self.held.cx).replace(Handle::ROOT, None, kind, &mut Words::new(options))?;

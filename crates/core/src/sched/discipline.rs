@@ -12,7 +12,7 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{Capability, Classes, Flows, MadeClasses, Shares};
 use crate::sched::cx::Cx;
 use crate::sched::node::Peek;
-use crate::sched::spec::{ClassShape, Flags, Limit, RefusedBy, Style};
+use crate::sched::spec::{Capacity, ClassShape, Flags, RefusedBy, Style};
 use crate::text::error::ConfigError;
 use crate::text::params::Params;
 use crate::text::stats::{Counter, Counters};
@@ -66,7 +66,7 @@ pub trait Discipline: Debug + Send + Sync + Sized + 'static {
     /// The rates that it, or its classes, share by a name: `capability!()`.
     const SHARES: Option<Capability<Self, dyn Shares>> = None;
     /// Most packets or bytes that wait in it.
-    const LIMIT: Limit = Limit::KEY;
+    const CAPACITY: Capacity = Capacity::KEY;
     /// Style in which tc prints it, beyond its parameters and counters.
     const STYLE: Style = Style::PLAIN;
     /// The program that refuses its options, if it is another one than for most kinds.

@@ -46,7 +46,7 @@ impl ClassShape {
 
 /// Most packets or bytes that wait in a qdisc of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct Capacity {
     /// The parameters that bound it, each a number of packets or bytes: the first that is set
     /// counts.
     pub keys: &'static [&'static str],
@@ -63,7 +63,7 @@ pub enum Unset {
     Queues(u32),
 }
 
-impl Limit {
+impl Capacity {
     /// The parameter `limit`; the length of the device's queue if it is not set.
     pub const KEY: Self = Self { keys: &["limit"], unset: Unset::Queues(1) };
 }
@@ -138,7 +138,7 @@ pub struct Spec {
     /// Its counters.
     pub counters: &'static [Counter],
     /// Most packets or bytes that wait in it.
-    pub limit: Limit,
+    pub capacity: Capacity,
     /// Style in which tc prints it.
     pub style: Style,
     /// The program that refuses its options.
@@ -171,7 +171,7 @@ impl Spec {
             own: D::Config::OWN,
             in_linux: D::IN_LINUX,
             counters: D::Stats::TABLE,
-            limit: D::LIMIT,
+            capacity: D::CAPACITY,
             style: D::STYLE,
             refused_by: D::REFUSED_BY,
             filters: D::FILTERS,

@@ -10,7 +10,7 @@ use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Rate};
 use crate::law::impair::{Distribution, TABLE_MAX, normal, pareto, pareto_normal, shared};
 use crate::text::error::ErrorKind;
-use crate::text::value::{Json, Refusal, Show, Unit, Value, Words, exact_of};
+use crate::text::value::{Json, Quantity, Refusal, Show, Value, Words, exact_of};
 
 /// Reads a value with `read`; takes its words only if `read` accepts them.
 fn may<T>(words: &mut Words<'_>, read: impl Fn(&mut Words<'_>) -> Result<T, Refusal>) -> Option<T> {
@@ -48,7 +48,7 @@ impl fmt::Display for Places {
 
 impl Value for Places {
     const EXPECTED: &'static str = "a number of packets (1000, 1k)";
-    const UNIT: Unit = Unit::Packets;
+    const QUANTITY: Quantity = Quantity::Packets;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         u32::try_from(Bytes::take(words)?.0).map(Self).map_err(|_| Refusal::NotSuch)
     }
@@ -86,7 +86,7 @@ impl fmt::Display for Delay {
 
 impl Value for Delay {
     const EXPECTED: &'static str = "a time (5ms), its jitter if any, and a correlation in percent";
-    const UNIT: Unit = Unit::Time;
+    const QUANTITY: Quantity = Quantity::Time;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let time = micros(words)?;
         let jitter = may(words, micros);
@@ -204,7 +204,7 @@ fn parsed<T: core::str::FromStr>(words: &mut Words<'_>) -> Result<T, Refusal> {
 
 impl Value for LinkRate {
     const EXPECTED: &'static str = "a rate (1mbit), then bytes for each packet, of a cell, and for each cell";
-    const UNIT: Unit = Unit::Rate;
+    const QUANTITY: Quantity = Quantity::Rate;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let rate = Rate::take(words)?;
         let overhead = may(words, parsed::<i32>);

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use crate::base::env::Env;
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
-use crate::text::value::{Refusal, Show, Unit, Words};
+use crate::text::value::{Quantity, Refusal, Show, Words};
 
 /// `String`, under a name that the macro below can reach.
 #[doc(hidden)]
@@ -30,8 +30,8 @@ pub struct Param {
     pub about: &'static str,
     /// Type, in words.
     pub expected: &'static str,
-    /// Unit of its words.
-    pub unit: Unit,
+    /// Quantity of its words.
+    pub quantity: Quantity,
     /// Range, in words; empty if the type is the range.
     pub range: &'static str,
     /// Default, as declared.
@@ -180,8 +180,8 @@ fn known_keys(table: &'static [Param]) -> String {
 pub trait Group: Show + Clone + PartialEq {
     /// Words that follow a key, for error messages and tables.
     const EXPECTED: &'static str;
-    /// Unit of the words after a key.
-    const UNIT: Unit = Unit::Other;
+    /// Quantity of the words after a key.
+    const QUANTITY: Quantity = Quantity::Other;
     /// Takes the value of `key`, which is one of those declared.
     ///
     /// # Errors
@@ -223,7 +223,7 @@ macro_rules! params {
                     alone: $crate::params!(@alone $mode $keys),
                     about: concat!($($doc),+).trim_ascii(),
                     expected: $crate::params!(@expected $mode $type),
-                    unit: $crate::params!(@unit $mode $type),
+                    quantity: $crate::params!(@quantity $mode $type),
                     range: concat!($($range)?),
                     default: stringify!($default),
                 },
@@ -289,8 +289,8 @@ macro_rules! params {
     (@alone $mode:ident $keys:tt) => { &[] };
     (@expected group $type:ty) => { <$type as $crate::text::params::Group>::EXPECTED };
     (@expected $mode:ident $type:ty) => { <$type as $crate::text::value::Value>::EXPECTED };
-    (@unit group $type:ty) => { <$type as $crate::text::params::Group>::UNIT };
-    (@unit $mode:ident $type:ty) => { <$type as $crate::text::value::Value>::UNIT };
+    (@quantity group $type:ty) => { <$type as $crate::text::params::Group>::QUANTITY };
+    (@quantity $mode:ident $type:ty) => { <$type as $crate::text::value::Value>::QUANTITY };
     (@flag group) => { false };
     (@word group $keys:tt, $field:expr) => { None };
     (@set group ([$($key:literal),*], [$($word:literal),*]), $field:expr, $type:ty, $given:ident, $words:ident, $at:ident) => {

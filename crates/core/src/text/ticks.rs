@@ -21,7 +21,7 @@ macro_rules! time_in_ticks {
 
         impl Value for $ticks {
             const EXPECTED: &'static str = crate::base::time::Nanos::EXPECTED;
-            const UNIT: crate::text::value::Unit = crate::base::time::Nanos::UNIT;
+            const QUANTITY: crate::text::value::Quantity = crate::base::time::Nanos::QUANTITY;
             fn take(words: &mut crate::text::value::Words<'_>) -> Result<Self, crate::text::value::Refusal> {
                 crate::base::time::Nanos::take(words).map(Self::span)
             }

@@ -57,10 +57,10 @@ pub trait Show {
     fn json(&self) -> Json;
 }
 
-/// Unit of the words of a parameter, for programs that read a line without its kind, to compare
-/// rates or sum sizes.
+/// Quantity that the words of a parameter give, for programs that read a line without its kind, to
+/// compare rates or sum sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
+pub enum Quantity {
     /// None of the following, or several.
     #[default]
     Other,
@@ -80,8 +80,8 @@ pub enum Unit {
 pub trait Value: Show + Clone + PartialEq + Sized {
     /// Expected words, for error messages and tables: "a time (5ms, 100us; bare: microseconds)".
     const EXPECTED: &'static str;
-    /// Unit of its words.
-    const UNIT: Unit = Unit::Other;
+    /// Quantity of its words.
+    const QUANTITY: Quantity = Quantity::Other;
     /// Takes as many words as the value needs.
     ///
     /// # Errors
@@ -294,7 +294,7 @@ impl Show for Rate {
 
 impl Value for Rate {
     const EXPECTED: &'static str = "a rate (10mbit, 1.5gbit, 100kbps = bytes; bare: bit/s)";
-    const UNIT: Unit = Unit::Rate;
+    const QUANTITY: Quantity = Quantity::Rate;
     /// Reads a rate. `50%` is that part of the link's rate, which must be known; at most 100 %.
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let word = words.value()?;
@@ -364,7 +364,7 @@ impl Show for Bytes {
 
 impl Value for Bytes {
     const EXPECTED: &'static str = "a size (1600, 32kb, 4mb; bare: bytes)";
-    const UNIT: Unit = Unit::Bytes;
+    const QUANTITY: Quantity = Quantity::Bytes;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         scaled(words.value()?, size_factor).map(Self).ok_or(Refusal::NotSuch)
     }
@@ -381,7 +381,7 @@ impl Show for Packets {
 
 impl Value for Packets {
     const EXPECTED: &'static str = "a number of packets";
-    const UNIT: Unit = Unit::Packets;
+    const QUANTITY: Quantity = Quantity::Packets;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         let w = words.value()?;
         Ok(Self(w.strip_suffix('p').unwrap_or(w).parse()?))
@@ -409,7 +409,7 @@ impl Show for Nanos {
 
 impl Value for Nanos {
     const EXPECTED: &'static str = "a time (5ms, 100us, 2s; bare: microseconds)";
-    const UNIT: Unit = Unit::Time;
+    const QUANTITY: Quantity = Quantity::Time;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         scaled(words.value()?, time_factor).map(Self).ok_or(Refusal::NotSuch)
     }
@@ -480,7 +480,7 @@ impl<T: Show> Show for Option<T> {
 
 impl<T: Value> Value for Option<T> {
     const EXPECTED: &'static str = T::EXPECTED;
-    const UNIT: Unit = T::UNIT;
+    const QUANTITY: Quantity = T::QUANTITY;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         T::take(words).map(Some)
     }

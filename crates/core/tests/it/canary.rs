@@ -82,7 +82,7 @@ const LIMIT: &Param = &Param {
     flag: false,
     about: "Most packets that wait.",
     expected: Packets::EXPECTED,
-    unit: Packets::UNIT,
+    quantity: Packets::QUANTITY,
     range: "",
     default: "Packets(20)",
 };

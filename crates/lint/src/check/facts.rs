@@ -80,7 +80,7 @@ impl Check<'_> {
                 // tbf and its like hold their packets in a queue of their own unless a line gives another.
                 Classes::Upto(1) if device.below(first_class(qdisc)).is_some() => continue,
                 Classes::Upto(1) | Classes::None => facts.push(self.queue(device, qdisc, place)),
-                Classes::Any if !kinds::is_for_queues(&qdisc.kind) => {
+                Classes::Any if !kinds::is_for_queues(qdisc.spec) => {
                     facts.push(self.queue(device, qdisc, place));
                 }
                 Classes::Made => {
@@ -148,8 +148,7 @@ impl Check<'_> {
             (None, rate) => rate,
         };
         let held = self.held(qdisc, rate.map(|(r, _)| r));
-        let mut fact =
-            self.fact(device, (place, &qdisc.kind), &held, rate, kinds::target(&qdisc.kind, &qdisc.settings));
+        let mut fact = self.fact(device, (place, &qdisc.kind), &held, rate, kinds::target(qdisc));
         if let Some(latency) = qdisc.settings.time("latency").filter(|_| qdisc.kind == "tbf") {
             fact.bound = Some(latency.value);
             fact.because = "its latency".into();
@@ -221,7 +220,7 @@ impl Check<'_> {
 
     /// What a queue holds at most.
     fn held(&self, qdisc: &Qdisc, rate: Option<Rate>) -> Held {
-        match kinds::held(&qdisc.kind, &qdisc.settings, rate, self.options) {
+        match kinds::held(qdisc, rate, self.options) {
             kinds::Held::Bytes(bytes) => {
                 Held { bytes, text: format!("{} of packets", text_of(&Bytes(bytes))) }
             }

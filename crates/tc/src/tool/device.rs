@@ -8,6 +8,7 @@ use txweir_core::classify::packet::PortId;
 use txweir_core::path::entry::HookCounts;
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::trees::Trees;
+use txweir_core::qdisc::Registry;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tally, Tree};
 
 /// The ingress and egress hooks of a device: places for filters. As in Linux there is one handle, `ffff:`, for either of
@@ -90,6 +91,10 @@ pub const LOOPBACK: &str = "lo";
 
 /// The devices that there are.
 pub trait Devices {
+    /// The kinds that commands may name: those that the trees of all devices make.
+    fn kinds(&self) -> Registry {
+        Registry::BUILT_IN
+    }
     /// Their names, in the order in which they are listed.
     fn names(&self) -> Vec<String>;
     /// The one of that name.

@@ -16,7 +16,6 @@ use crate::packet::meta::Meta;
 use crate::path::qdiscs::Qdiscs;
 use crate::path::tree::Tree;
 use crate::path::txpath::{Swapped, TxPath, Waiting};
-use crate::qdisc::kind;
 use crate::qdisc::mq::default_shell;
 use crate::sched::cx::Cx;
 use crate::sched::node::Node;
@@ -344,6 +343,6 @@ fn words_of(node: &Node) -> Vec<String> {
 fn made_anew(shell: &Node, env: &Env) -> Result<Node, ConfigError> {
     let words = words_of(shell);
     let words: Vec<&str> = words.iter().map(|w| &**w).collect();
-    let qdisc = kind(shell.qdisc().spec().kind)?.build(&mut Words::new(&words), env)?;
+    let qdisc = shell.qdisc().spec().build(&mut Words::new(&words), env)?;
     Ok(Node::new(shell.handle(), qdisc))
 }

@@ -8,6 +8,7 @@ use crate::packet::reason::{DropReason, MarkReason};
 use crate::path::bindings::Bindings;
 use crate::path::dql::DqlError;
 use crate::path::txpath::{PathConfig, PathStats, TxPath};
+use crate::qdisc::Registry;
 use crate::qdisc::mq::default_shell;
 use crate::sched::node::Node;
 
@@ -23,6 +24,8 @@ pub(super) struct Lanes<F> {
     pub(super) before: Before,
     /// The filters of places that are in no path's tree, and the orphaned filters of removed trees.
     pub(super) bindings: Bindings,
+    /// Registry of the kinds of its qdiscs.
+    kinds: Registry,
 }
 
 /// Counters of removed paths.
@@ -44,11 +47,18 @@ impl<F> Lanes<F> {
             marks: [0; MarkReason::COUNT],
         };
         let shell = default_shell(&config.env);
-        let mut lanes = Self { config, shell, paths: Vec::new(), before, bindings: Bindings::default() };
+        let (bindings, kinds) = (Bindings::default(), Registry::BUILT_IN);
+        let mut lanes = Self { config, shell, paths: Vec::new(), before, bindings, kinds };
         for _ in 0..lanes.wanted() {
             lanes.paths.push(TxPath::new(lanes.path_config())?);
         }
         Ok(lanes)
+    }
+    /// Replaces the registry of kinds, before any qdisc is added.
+    pub(super) fn set_kinds(&mut self, kinds: Registry) {
+        self.kinds = kinds;
+        self.paths =
+            core::mem::take(&mut self.paths).into_iter().map(|path| path.with_kinds(kinds)).collect();
     }
     /// True if each queue has a path of its own.
     pub(super) const fn is_split(&self) -> bool {
@@ -73,7 +83,7 @@ impl<F> Lanes<F> {
         while self.paths.len() < self.wanted() {
             // The configuration of the byte limit was accepted when the port was made.
             let Ok(path) = TxPath::new(self.path_config()) else { break };
-            self.paths.push(path);
+            self.paths.push(path.with_kinds(self.kinds));
         }
     }
     /// Removes a path: keeps its counts, and orphans the filters of its tree.
