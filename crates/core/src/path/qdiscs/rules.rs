@@ -9,9 +9,9 @@ use crate::sched::erased::Resolved;
 use crate::sched::spec::Spec;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// A qdisc that makes copies must be the only one of its kind: copies enter at the root, where
-/// another one would copy them again, and again. The qdisc at `parent` is not counted, and with
-/// `whole` neither are those below it.
+/// Refuses a second qdisc of a kind that makes copies. Copies enter at the root, where another such
+/// qdisc would copy them again, and again. The qdisc at `parent` is not counted, and with `whole`
+/// neither are those below it.
 pub(super) fn check_copies(
     tree: &Tree,
     parent: Handle,
