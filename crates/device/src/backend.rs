@@ -19,7 +19,8 @@ pub trait Source {
     /// Writes the next frame to the front of `room` and returns its header and its length; `None`
     /// if there is none now.
     ///
-    /// # Errors The source is gone. A fault of one frame is no error.
+    /// # Errors
+    /// The source is gone. A fault of one frame is no error.
     fn recv(&mut self, room: &mut [u8]) -> io::Result<Option<(VnetHdr, usize)>>;
 }
 
@@ -78,7 +79,8 @@ pub trait Store: Default + Send {
 
     /// Receives one frame into memory from which the backend sends it.
     ///
-    /// # Errors The errors of the source.
+    /// # Errors
+    /// The errors of the source.
     fn receive(&mut self, source: &mut dyn Source) -> io::Result<Landed<Self::Frame>>;
 
     /// Returns a frame of up to `room` bytes that `write` fills out of another one; the answer of

@@ -5,7 +5,8 @@ use std::io;
 
 /// Binds the calling thread to processor `cpu`, counted from 0.
 ///
-/// # Errors The system's error: `cpu` does not exist, or this process may not use it.
+/// # Errors
+/// The system's error: `cpu` does not exist, or this process may not use it.
 pub fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     if cpu >= CpuSet::MAX_CPU {

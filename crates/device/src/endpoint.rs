@@ -189,7 +189,8 @@ impl Endpoint {
     /// a missing interface is created as a TAP device if the options allow it. The calling thread
     /// stays in its own namespace.
     ///
-    /// # Errors [`OpenError`]: one sentence that names the endpoint and says what to do.
+    /// # Errors
+    /// [`OpenError`]: one sentence that names the endpoint and says what to do.
     pub fn open(&self, options: &LinkOptions) -> Result<LinkIo, OpenError> {
         let opened = match &self.netns {
             None => self.kind.open(&self.name, options),

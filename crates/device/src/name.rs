@@ -22,7 +22,8 @@ pub enum NameError {
 impl IfName {
     /// Checks a name. It does not look for an interface of this name.
     ///
-    /// # Errors [`NameError`] for a text that can never be the name of an interface.
+    /// # Errors
+    /// [`NameError`] for a text that can never be the name of an interface.
     pub fn new(name: &str) -> Result<Self, NameError> {
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(NameError::Length(name.len()));

@@ -61,9 +61,11 @@ impl Netns {
     /// thread: if the way back failed on the caller's thread, that thread would be left in the
     /// wrong namespace.
     ///
-    /// # Errors The namespace does not exist, or this process may not enter it (`CAP_SYS_ADMIN`).
+    /// # Errors
+    /// The namespace does not exist, or this process may not enter it (`CAP_SYS_ADMIN`).
     ///
-    /// # Panics Only when `f` does.
+    /// # Panics
+    /// Only when `f` does.
     pub(crate) fn within<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, EnterError> {
         let path = self.path();
         let fd =
@@ -94,10 +96,11 @@ impl Netns {
 /// result. Commands that `f` starts are in the namespace as well. The namespace ends with the last
 /// thread, process and descriptor in it.
 ///
-/// # Errors The system's error, above all that this process may not make a namespace
-/// (`CAP_SYS_ADMIN`).
+/// # Errors
+/// The system's error, above all that this process may not make a namespace (`CAP_SYS_ADMIN`).
 ///
-/// # Panics Only when `f` does.
+/// # Panics
+/// Only when `f` does.
 pub fn within_new<T: Send>(f: impl FnOnce() -> T + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().name("netns".to_owned()).spawn_scoped(scope, || {

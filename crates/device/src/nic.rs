@@ -24,12 +24,14 @@ pub trait Nic: Source + AsFd + Debug + Send {
 
     /// True if the interface is administratively up.
     ///
-    /// # Errors The interface is gone, or was moved to another namespace after it was opened.
+    /// # Errors
+    /// The interface is gone, or was moved to another namespace after it was opened.
     fn is_up(&self) -> io::Result<bool>;
 
     /// Returns the interface's MTU in bytes, Ethernet header not counted.
     ///
-    /// # Errors As [`is_up`](Self::is_up).
+    /// # Errors
+    /// As [`is_up`](Self::is_up).
     fn mtu(&self) -> io::Result<usize>;
 }
 

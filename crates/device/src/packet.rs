@@ -59,7 +59,8 @@ impl Packet {
     /// Opens a packet socket on the interface `name` in the network namespace of the calling
     /// thread.
     ///
-    /// # Errors [`OpenError`]: one sentence that says what to do.
+    /// # Errors
+    /// [`OpenError`]: one sentence that says what to do.
     pub fn open(name: &IfName, options: &PacketOptions) -> Result<Self, OpenError> {
         Self::attach(name, options).map_err(|cause| OpenError { interface: name.to_string(), cause })
     }

@@ -23,7 +23,8 @@ use crate::clock::now_ns;
 /// hang-up are always reported as readiness (poll(2)); receive on such a descriptor to learn the
 /// error.
 ///
-/// # Errors Those of ppoll(2), `EINTR` excepted.
+/// # Errors
+/// Those of ppoll(2), `EINTR` excepted.
 pub fn wait(fds: &mut [PollFd<'_>], deadline_ns: Option<u64>, spin_ns: u64) -> io::Result<usize> {
     loop {
         let left_ns = deadline_ns.map(|at| at.saturating_sub(now_ns()));
@@ -40,7 +41,8 @@ pub fn wait(fds: &mut [PollFd<'_>], deadline_ns: Option<u64>, spin_ns: u64) -> i
 /// Makes the calling thread's sleeps end as near to their deadline as the kernel can, instead of up
 /// to 50 us later (the default timer slack, prctl(2) `PR_SET_TIMERSLACK`).
 ///
-/// # Errors Those of prctl(2).
+/// # Errors
+/// Those of prctl(2).
 pub fn sharpen_timers() -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
 }

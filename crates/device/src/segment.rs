@@ -108,7 +108,8 @@ pub struct Shape {
 impl Shape {
     /// Measures a frame. An ordinary frame is not parsed, and measuring it never fails.
     ///
-    /// # Errors For a super-frame, the same errors as [`Segmenter::new`].
+    /// # Errors
+    /// For a super-frame, the same errors as [`Segmenter::new`].
     pub fn of(hdr: &VnetHdr, frame: &[u8]) -> Result<Self, SegmentError> {
         if !hdr.is_gso() {
             return Ok(Self { header_len: 0, segments: 1, wire_len: frame.len() });
@@ -142,8 +143,9 @@ pub struct Segmenter {
 impl Segmenter {
     /// Checks a super-frame. It reads headers only.
     ///
-    /// # Errors [`SegmentError`], all but `Room`, when frame and header do not describe a TCP or
-    /// UDP super-frame whose checksum was left to the device.
+    /// # Errors
+    /// [`SegmentError`], all but `Room`, when frame and header do not describe a TCP or UDP
+    /// super-frame whose checksum was left to the device.
     pub fn new(hdr: &VnetHdr, frame: &[u8]) -> Result<Self, SegmentError> {
         let layers = parse(frame)?;
         let (proto, csum_offset) = match (hdr.gso, layers.v6) {
@@ -197,8 +199,9 @@ impl Segmenter {
     /// The segment is a complete ordinary frame, whose vnet header is `VnetHdr::default()`. Returns
     /// its length, or `None` after the last.
     ///
-    /// # Errors `Room` when `out` is shorter than [`longest`](Self::longest), `Truncated` for a
-    /// frame of another length. Nothing is written then, and no segment is skipped.
+    /// # Errors
+    /// `Room` when `out` is shorter than [`longest`](Self::longest), `Truncated` for a frame of
+    /// another length. Nothing is written then, and no segment is skipped.
     pub fn next_into(&mut self, frame: &[u8], out: &mut [u8]) -> Result<Option<usize>, SegmentError> {
         if self.index == self.segments() {
             return Ok(None);
@@ -269,8 +272,9 @@ impl Segmenter {
 /// undone, and resets the header. Does nothing otherwise. The cost is one pass over the transport
 /// header and payload.
 ///
-/// # Errors `Checksum` when the described field lies outside the frame; `Unsupported` for a
-/// super-frame, which must be cut instead. Frame and header are unchanged then.
+/// # Errors
+/// `Checksum` when the described field lies outside the frame; `Unsupported` for a super-frame,
+/// which must be cut instead. Frame and header are unchanged then.
 pub fn complete_checksum(hdr: &mut VnetHdr, frame: &mut [u8]) -> Result<(), SegmentError> {
     if hdr.is_gso() {
         return Err(SegmentError::Unsupported(hdr.gso.code()));

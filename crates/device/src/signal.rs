@@ -44,7 +44,8 @@ const TAKEN: [libc::c_int; 2] = [libc::SIGINT, libc::SIGTERM];
 impl Signals {
     /// Blocks both signals and opens the descriptor from which they are read (signalfd(2)).
     ///
-    /// # Errors Those of pthread_sigmask(3) and signalfd(2); the mask is unchanged then.
+    /// # Errors
+    /// Those of pthread_sigmask(3) and signalfd(2); the mask is unchanged then.
     pub fn take() -> io::Result<Self> {
         let before = sys::block_signals(&TAKEN)?;
         match sys::signal_fd(&TAKEN) {
@@ -59,7 +60,8 @@ impl Signals {
     /// Returns the next signal that has come, if any, without waiting. The descriptor is readable
     /// when there is one.
     ///
-    /// # Errors Those of read(2), `EAGAIN` excepted.
+    /// # Errors
+    /// Those of read(2), `EAGAIN` excepted.
     pub fn pending(&self) -> io::Result<Option<Signal>> {
         // struct signalfd_siginfo (signalfd(2)) has 128 bytes; the first four are the signal's
         // number.

@@ -52,7 +52,8 @@ fn request(name: &IfName) -> libc::ifreq {
 
 /// Performs one ioctl that takes an `ifreq` and fills it in.
 ///
-/// # Safety `op` must take a pointer to `ifreq` and must follow only valid pointers in `req`.
+/// # Safety
+/// `op` must take a pointer to `ifreq` and must follow only valid pointers in `req`.
 unsafe fn if_ioctl(fd: BorrowedFd<'_>, op: libc::Ioctl, req: &mut libc::ifreq) -> Result<(), Errno> {
     // SAFETY: the descriptor is open for the borrow; op takes an ifreq by the caller's promise; req
     // is one.

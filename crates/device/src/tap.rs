@@ -72,7 +72,8 @@ impl Tap {
     /// Opens the TAP device `name` in the network namespace of the calling thread. The queue stays
     /// attached to the device when the thread or the device moves to another namespace.
     ///
-    /// # Errors [`OpenError`]: one sentence that says what to do.
+    /// # Errors
+    /// [`OpenError`]: one sentence that says what to do.
     pub fn open(name: &IfName, options: &TapOptions) -> Result<Self, OpenError> {
         Self::attach(name, options).map_err(|cause| OpenError { interface: name.to_string(), cause })
     }

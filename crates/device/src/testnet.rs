@@ -65,7 +65,8 @@ pub struct NetNs {
 impl NetNs {
     /// Makes a namespace with a unique name and sets its loopback up.
     ///
-    /// # Panics When the system refuses; call [`skip_reason`] first.
+    /// # Panics
+    /// When the system refuses; call [`skip_reason`] first.
     #[must_use]
     pub fn new(label: &str) -> Self {
         let name = unique(label);
@@ -92,7 +93,8 @@ impl NetNs {
 
     /// Runs a command inside and returns its standard output.
     ///
-    /// # Panics When the command fails, with its error output.
+    /// # Panics
+    /// When the command fails, with its error output.
     pub fn run(&self, args: &[&str]) -> String {
         must(&mut self.command(args))
     }
@@ -118,7 +120,8 @@ impl NetNs {
 
     /// Makes a veth pair between this namespace and another.
     ///
-    /// # Panics When `ip` fails.
+    /// # Panics
+    /// When `ip` fails.
     pub fn veth(&self, name: &str, peer_ns: &Self, peer: &str) {
         let command =
             ["ip", "link", "add", name, "type", "veth", "peer", "name", peer, "netns", peer_ns.name()];
@@ -128,7 +131,8 @@ impl NetNs {
     /// Gives an interface an address ("10.0.0.1/24") and sets it up. IPv6 addresses are usable at
     /// once, without duplicate address detection.
     ///
-    /// # Panics When `ip` fails.
+    /// # Panics
+    /// When `ip` fails.
     pub fn up(&self, interface: &str, address: &str) {
         if address.contains(':') {
             self.run(&["ip", "address", "add", address, "dev", interface, "nodad"]);
@@ -142,7 +146,8 @@ impl NetNs {
     /// its queueing discipline a moment after its peer came up, and silently drops frames until
     /// then.
     ///
-    /// # Panics When that takes longer than a minute.
+    /// # Panics
+    /// When that takes longer than a minute.
     pub fn wait_for_carrier(&self, interface: &str) {
         let give_up = Instant::now() + 6 * PATIENCE;
         let shown = || self.run(&["ip", "-o", "link", "show", "dev", interface]);
@@ -158,8 +163,8 @@ impl NetNs {
     /// number of bytes as a big-endian 64-bit number, and returns that number. This function
     /// returns once the sink listens.
     ///
-    /// # Panics When the address cannot be bound; the thread panics when nothing comes for ten
-    /// seconds.
+    /// # Panics
+    /// When the address cannot be bound; the thread panics when nothing comes for ten seconds.
     pub fn tcp_sink(&self, addr: SocketAddr) -> JoinHandle<u64> {
         let listener = self.enter(|| TcpListener::bind(addr).expect("bind the sink"));
         self.spawn(move || {
@@ -180,8 +185,8 @@ impl NetNs {
     /// Sends `bytes` from inside to a [`tcp_sink`](Self::tcp_sink) and waits for its answer, which
     /// the thread returns.
     ///
-    /// # Panics The thread panics when the connection is not made within ten seconds, or stalls for
-    /// as long.
+    /// # Panics
+    /// The thread panics when the connection is not made within ten seconds, or stalls for as long.
     pub fn tcp_source(&self, addr: SocketAddr, bytes: u64) -> JoinHandle<u64> {
         self.spawn(move || {
             let mut stream = TcpStream::connect_timeout(&addr, PATIENCE).expect("connect to the sink");

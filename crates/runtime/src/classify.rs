@@ -43,8 +43,9 @@ impl Classifier {
     /// Reads a frame. The priority is the one that Linux gives a forwarded packet, from the TOS
     /// field (tc-prio(8)): 0x10, low delay, is priority 6, which pfifo_fast and prio serve first.
     ///
-    /// # Errors For a super-frame whose headers and vnet header do not describe one: it cannot be
-    /// cut, and its size on the wire is unknown.
+    /// # Errors
+    /// For a super-frame whose headers and vnet header do not describe one: it cannot be cut, and
+    /// its size on the wire is unknown.
     pub fn read(&mut self, hdr: &VnetHdr, frame: &[u8]) -> Result<(Meta, Headers), SegmentError> {
         let shape = Shape::of(hdr, frame)?;
         let headers = Headers::parse_ethernet(frame);

@@ -64,8 +64,9 @@ impl<D: Backend> Control<'_, D> {
     /// Changes the number of transmit queues. Waiting packets are kept: see `Port::set_queues` of
     /// the core.
     ///
-    /// # Errors The options of the root do not fit this number of queues, or the wire cannot have
-    /// as many rings. Then nothing has changed.
+    /// # Errors
+    /// The options of the root do not fit this number of queues, or the wire cannot have as many
+    /// rings. Then nothing has changed.
     pub fn set_queues(&mut self, queues: u16) -> Result<(), ConfigError> {
         let now = self.now;
         self.drain.port.check_queues(queues)?;

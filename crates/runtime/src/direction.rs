@@ -77,7 +77,8 @@ pub struct Direction<D: Backend> {
 impl<D: Backend> Direction<D> {
     /// Makes a direction with the default root qdisc. This call allocates the memory for packets.
     ///
-    /// # Errors The wire or the byte limit is impossible.
+    /// # Errors
+    /// The wire or the byte limit is impossible.
     pub fn new(config: DirectionConfig, device: D) -> Result<Self, ConfigError> {
         let queues = config.env.queues.clamp(1, QueueSet::QUEUES_MAX);
         let offload = config.wire.as_ref().map_or(config.env.offload, |wire| wire.offload);
@@ -104,7 +105,8 @@ impl<D: Backend> Direction<D> {
 
     /// Checks that the direction can have this number of transmit queues.
     ///
-    /// # Errors As [`Control::set_queues`].
+    /// # Errors
+    /// As [`Control::set_queues`].
     pub fn check_queues(&self, queues: u16) -> Result<(), ConfigError> {
         self.drain.port.check_queues(queues)?;
         self.drain.exit.line.check_queues(queues)
@@ -113,7 +115,8 @@ impl<D: Backend> Direction<D> {
     /// Receives one frame into the device's store and reads its headers. A frame that cannot be
     /// forwarded is counted and left out.
     ///
-    /// # Errors The source is gone.
+    /// # Errors
+    /// The source is gone.
     pub fn receive(&mut self, source: &mut dyn Source) -> io::Result<Received<D::Frame>> {
         Ok(match self.drain.exit.store().receive(source)? {
             Landed::Nothing => Received::Nothing,
@@ -176,7 +179,8 @@ impl<D: Backend> Direction<D> {
     /// function or of [`advance`](Self::advance) to the next. Call `advance` after the last frame
     /// of a burst: until then frames may wait for the device's doorbell.
     ///
-    /// # Errors The device is gone.
+    /// # Errors
+    /// The device is gone.
     pub fn admit(&mut self, now: Instant, arrival: Arrival<D::Frame>) -> Result<(), DeviceError> {
         let drain = &mut self.drain;
         drain.run(now);
@@ -193,7 +197,8 @@ impl<D: Backend> Direction<D> {
     /// go to the device, completions to the byte limit, packets from the qdiscs to the ring. Then
     /// rings the device's doorbell, if the device got frames or was full.
     ///
-    /// # Errors The device is gone; the frames that it held are lost.
+    /// # Errors
+    /// The device is gone; the frames that it held are lost.
     pub fn advance(&mut self, now: Instant) -> Result<(), DeviceError> {
         self.drain.advance(now)
     }

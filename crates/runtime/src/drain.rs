@@ -164,7 +164,8 @@ impl<D: Backend> Drain<D> {
 
     /// Runs every due event, and shows the device all frames that it was given.
     ///
-    /// # Errors The device is gone; the frames that it held are lost.
+    /// # Errors
+    /// The device is gone; the frames that it held are lost.
     pub fn advance(&mut self, now: Instant) -> Result<(), DeviceError> {
         self.run(now);
         // The loop is bounded by the queued packets: another round follows only after the device

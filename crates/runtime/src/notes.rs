@@ -74,8 +74,8 @@ impl Notes {
     /// Directs samples into a new file of that name, of at most `max` bytes. The loop's clock shows
     /// `now`.
     ///
-    /// # Errors The file cannot be made, or it is no ordinary file, for which a loop might have to
-    /// wait.
+    /// # Errors
+    /// The file cannot be made, or it is no ordinary file, for which a loop might have to wait.
     pub fn samples_to(&mut self, path: &Path, max: u64, now: Instant) -> io::Result<()> {
         // The check comes before the open: opening a pipe would wait for its reader.
         if path.metadata().is_ok_and(|there| !there.is_file()) {
@@ -90,7 +90,8 @@ impl Notes {
     /// Directs samples into `file`, at most `max` bytes. A time of day is the loop's time plus
     /// `day_ns`.
     ///
-    /// # Errors Those of writing.
+    /// # Errors
+    /// Those of writing.
     pub fn samples_into(&mut self, mut file: Box<dyn Write + Send>, max: u64, day_ns: u64) -> io::Result<()> {
         let section = Block::section("txweir").bytes();
         file.write_all(&section)?;
