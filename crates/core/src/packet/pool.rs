@@ -13,8 +13,8 @@ use crate::packet::route::Route;
 const NIL: u32 = u32::MAX;
 
 /// A packet in a pool. There is exactly one handle to each packet, and it can only be moved: onto a
-/// list, out to the device, or to `Cx::drop`. To drop a handle is a bug; builds with debug
-/// assertions panic then.
+/// list, out to the device, or to `Cx::drop`. A dropped handle is a leaked packet, which is a bug;
+/// builds with debug assertions panic then.
 #[must_use = "a packet must be queued, sent or dropped with a reason"]
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pkt(u32);
@@ -36,7 +36,7 @@ impl Pkt {
 impl Drop for Pkt {
     fn drop(&mut self) {
         if cfg!(debug_assertions) {
-            panic!("packet {} was let fall: neither queued, sent nor dropped with a reason", self.0);
+            panic!("packet {} was leaked: neither queued, sent nor dropped with a reason", self.0);
         }
     }
 }
@@ -672,7 +672,7 @@ mod tests {
 
     #[test]
     #[cfg(debug_assertions)]
-    #[should_panic(expected = "was let fall")]
+    #[should_panic(expected = "was leaked")]
     fn a_leaked_packet_is_reported() {
         let _leak = alloc(&mut Pool::new(1), 1).unwrap();
     }

@@ -7,7 +7,7 @@
 //!
 //! Actions may change the packet, take it, or send copies of it at each of these places. The owner
 //! of the bytes reads the headers once, and again only where an action has rewritten them:
-//! [`Packet::headers`] always agrees with the bytes. A step without filters costs nothing: without
+//! [`Packet::headers`] always agrees with the bytes. A step without filters is skipped: without
 //! any filters a packet costs the choice of its queue.
 //!
 //! [`Port::pass`](crate::path::port::Port::pass) applies an entry to a port. An owner that holds

@@ -316,7 +316,7 @@ fn share_of_link(percent: &str, link: Option<Rate>) -> Result<Rate, Refusal> {
         return Err(Refusal::because(ErrorKind::OutOfRange, "at most 100% of the link's rate", None));
     }
     let Some(link) = link else {
-        let hint = "say it absolutely, as in 10mbit, or say how fast the link is";
+        let hint = "give an absolute rate, as in 10mbit, or give the rate of the link";
         return Err(Refusal::because(ErrorKind::NoLinkRate, "a link whose rate is known", Some(hint)));
     };
     let rate = (u128::from(link.0) * mantissa + whole / 2) / whole;

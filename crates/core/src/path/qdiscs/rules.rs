@@ -33,7 +33,7 @@ pub(super) fn check_copies(
         }
     });
     if others > 0 && (copies || candidate.copies()) {
-        let expected = "no other one in the tree: one that duplicates is alone";
+        let expected = "no other one in the tree: a qdisc that duplicates must be alone";
         let object = Object::Kind(spec.kind);
         return Err(ConfigError::new(ErrorKind::Conflict, object, expected, "a second one"));
     }
@@ -62,5 +62,5 @@ pub(super) fn check_sizes(tree: &Tree, parent: Handle) -> Result<(), ConfigError
     let expected = "at most one size table from the root to a leaf";
     let given = format!("a second one, beside that of qdisc {other}");
     let err = ConfigError::new(ErrorKind::Conflict, Object::Qdisc(Some(mine)), expected, given).key("stab");
-    Err(err.hint("the last one would win, and charge those above sizes that are not theirs"))
+    Err(err.hint("the last table would win, and the qdiscs above would count its sizes"))
 }
