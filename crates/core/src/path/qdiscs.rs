@@ -23,6 +23,7 @@ use crate::qdisc::{leaf, mq, mqprio};
 use crate::sched::cx::Cx;
 use crate::sched::erased::Qdisc;
 use crate::sched::node::Node;
+use crate::sched::spec::Spec;
 use crate::sched::stab::{SizeTable, Stab};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Words, exact_of};
@@ -70,13 +71,13 @@ struct Found {
     in_tree: Option<(usize, Place)>,
     /// Its handle; `NONE` for a default qdisc.
     handle: Handle,
-    kind: &'static str,
+    spec: &'static Spec,
 }
 
 impl From<Spot<'_>> for Found {
     fn from(spot: Spot<'_>) -> Self {
-        let (handle, kind) = (spot.node.handle(), spot.node.qdisc().spec().kind);
-        Self { parent: spot.place.parent, in_tree: spot.in_tree, handle, kind }
+        let (handle, spec) = (spot.node.handle(), spot.node.qdisc().spec());
+        Self { parent: spot.place.parent, in_tree: spot.in_tree, handle, spec }
     }
 }
 
@@ -152,7 +153,7 @@ impl<'a> Qdiscs<'a> {
     ) -> Result<Handle, ConfigError> {
         let found = self.find(parent)?;
         let same = handle.is_none_or(|h| h.qdisc().is_none() || h.qdisc() == found.handle);
-        if !found.handle.is_none() && found.kind == kind_name && same {
+        if !found.handle.is_none() && found.spec.kind == kind_name && same {
             self.change(parent, Some(kind_name), options)?;
             return Ok(found.handle);
         }
@@ -168,9 +169,9 @@ impl<'a> Qdiscs<'a> {
     ) -> Result<(), ConfigError> {
         let found = self.find(parent)?;
         found.added().map_err(|err| err.hint("the default qdisc cannot be changed: add one"))?;
-        if let Some(given) = kind_name.filter(|k| *k != found.kind) {
+        if let Some(given) = kind_name.filter(|k| *k != found.spec.kind) {
             let object = Object::Qdisc(Some(found.handle));
-            let expected = format!("its kind, {}", found.kind);
+            let expected = format!("its kind, {}", found.spec.kind);
             let err = ConfigError::new(ErrorKind::Conflict, object, expected, given);
             return Err(err.hint("a change keeps the kind: use replace"));
         }
@@ -185,10 +186,9 @@ impl<'a> Qdiscs<'a> {
         };
         self.edit(at, &mut |tree, cx| {
             let env = *tree.env();
-            let spec = tree.kinds().kind(found.kind)?;
             // The change below refuses unreadable options.
-            if let Ok(candidate) = spec.read(&mut options.clone(), &env) {
-                rules::check_copies(tree, place.parent, false, spec, &*candidate)?;
+            if let Ok(candidate) = found.spec.read(&mut options.clone(), &env) {
+                rules::check_copies(tree, place.parent, false, found.spec, &*candidate)?;
             }
             let (mut changed, mut disturbed) = (Ok(()), false);
             tree.reach(place.parent, cx, &mut |node, cx| {
