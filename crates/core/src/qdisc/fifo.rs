@@ -1,7 +1,8 @@
 //! pfifo, bfifo and pfifo_head_drop: one queue, first in first out, bounded in packets or bytes.
 //!
-//! A full pfifo or bfifo drops the arriving packet; a full pfifo_head_drop drops its oldest one instead, so
-//! that what is delivered is fresh (tc-pfifo(8), tc-bfifo(8)). O(1) per packet, no memory beyond the packets.
+//! A full pfifo or bfifo drops the arriving packet; a full pfifo_head_drop drops its oldest one
+//! instead, so that the delivered packets are fresh (tc-pfifo(8), tc-bfifo(8)). O(1) per packet, no
+//! memory beyond the packets.
 //!
 //! - I1: never more than `limit` packets (bytes) are queued.
 //! - I2: order of arrival is order of departure.
@@ -62,7 +63,7 @@ pub(crate) struct Bfifo {
     limit: u64,
 }
 
-/// The qdisc that a new class starts with.
+/// Returns the qdisc that a new class starts with.
 pub(crate) fn default_pfifo(env: &Env) -> Erased<Pfifo> {
     use crate::text::params::Params;
     Erased::plain(PacketLimit::defaults(env), env)
@@ -132,7 +133,7 @@ impl Discipline for Bfifo {
     const KIND: &'static str = "bfifo";
     const ABOUT: &'static str = "First in first out, bounded in bytes.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
-    // A size is read as 32 bits.
+    // tc reads a size as 32 bits.
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::OutOfRange, _) => Some(Refuser::Tool),
         _ => None,
@@ -194,7 +195,7 @@ impl Bfifo {
     }
 }
 
-/// Drops from the head while `over` says so; bounded by the queue's length.
+/// Drops from the head while `over` returns true; bounded by the queue's length.
 pub(super) fn trim(queue: &mut Queue, cx: &mut Cx, over: impl Fn(&Queue) -> bool) {
     while over(queue) {
         let Some(p) = queue.pop_front(&cx.pool) else { return };
