@@ -6,7 +6,8 @@
 //!
 //! - I1: never more than `limit` packets (bytes) are queued.
 //! - I2: order of arrival is order of departure.
-//! - Differs from Linux (PARITY.md: fifo-shrink): a smaller limit is obeyed at once, by dropping the oldest.
+//! - Differs from Linux (PARITY.md: fifo-shrink): a smaller limit is obeyed at once, by dropping
+//!   the oldest.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -43,7 +44,8 @@ crate::stats! {
     pub struct NoStats {}
 }
 
-/// A FIFO bounded in packets. When it is full it drops the arriving packet, or with `HEAD_DROP` its oldest.
+/// A FIFO bounded in packets. When it is full it drops the arriving packet, or with `HEAD_DROP` its
+/// oldest.
 #[derive(Debug)]
 pub struct PacketFifo<const HEAD_DROP: bool> {
     queue: Queue,

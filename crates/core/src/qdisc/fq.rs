@@ -14,10 +14,12 @@
 //! or by a change of `orphan_mask`; state never grows with traffic.
 //!
 //! - I1: no packet leaves before its launch time (less `offload_horizon`).
-//! - I2: packets of one flow leave in order of launch time, and of arrival where that is equal or not given.
-//! - I3: a flow is in exactly one place: listed in a band, in the wheel, or idle; in the wheel, its head may not
-//!   leave before its deadline there.
-//! - I4: a band holds at most `limit` packets; the fast path, beside them, at most 8 while a flow waits or is served.
+//! - I2: packets of one flow leave in order of launch time, and of arrival where that is equal or
+//!   not given.
+//! - I3: a flow is in exactly one place: listed in a band, in the wheel, or idle; in the wheel, its
+//!   head may not leave before its deadline there.
+//! - I4: a band holds at most `limit` packets; the fast path, beside them, at most 8 while a flow
+//!   waits or is served.
 //! - Differs from Linux (PARITY.md: fq-flow-key, fq-no-socket, fq-flow-table, fq-timer-slack,
 //!   fq-latency, fq-refill-grain, fq-shrink, fq-remap, fq-fast-order, fq-range, fq-bands-shown,
 //!   fq-delay-shown, flow-hash, tcpctl-band): the key is the flow hash, in a table of fixed size;

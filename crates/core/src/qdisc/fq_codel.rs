@@ -8,8 +8,8 @@
 //! - I2: packets of one flow leave in order of arrival.
 //! - I3: a flow is on exactly one of the two lists while it has packets, and on none once it was
 //!   found empty on the list of old flows.
-//! - I4: between two turns of a backlogged flow every other backlogged flow has a turn; a turn sends at most
-//!   `quantum` bytes plus one packet (RFC 8290 section 4.2).
+//! - I4: between two turns of a backlogged flow every other backlogged flow has a turn; a turn
+//!   sends at most `quantum` bytes plus one packet (RFC 8290 section 4.2).
 //! - Differs from Linux (PARITY.md: fq-codel-memory, fq-codel-range, codel-newton-range,
 //!   direct-at-rest, flow-hash, fq-codel-flows, fq-codel-shrink, tcpctl-band): memory is that of
 //!   this engine, and is brought below its limit by any number of drops; values out of range are

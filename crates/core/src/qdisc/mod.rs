@@ -55,7 +55,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<tbf::Tbf>(),
 ];
 
-/// The kind of that name.
+/// Returns the kind of that name.
 pub fn kind(name: &str) -> Result<&'static Spec, ConfigError> {
     KINDS.iter().copied().find(|s| s.kind == name).ok_or_else(|| {
         let mut known = alloc::string::String::from("one of ");

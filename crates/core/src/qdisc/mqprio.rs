@@ -51,7 +51,8 @@ crate::params! {
         num_tc: u32 = 8, keys ["num_tc"], "1 to 16": |n| (1..=16).contains(n);
         /// The traffic class of each priority from 0; those left out are class 0.
         map: PrioMap = MAP, keys ["map"];
-        /// The queues of each class, COUNT@OFFSET. With `hw 1` the device may choose if none are given.
+        /// The queues of each class, COUNT@OFFSET. With `hw 1` the device may choose if none are
+        /// given.
         queues: Ranges = Ranges(Vec::new()), keys ["queues"];
         /// 1 if the device is to schedule the classes, 0 if queues are served in turn.
         hw: u32 = 1, keys ["hw"], "0 to 2": |n| *n <= 2;

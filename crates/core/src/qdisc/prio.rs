@@ -7,9 +7,10 @@
 //!
 //! - I1: a packet leaves band b only when every band below b answered that nothing may leave now.
 //! - I2: if no band has a packet ready, the answer is the earliest wake-up among them.
-//! - I3: a band's bit in `active` is set from its first packet until it has answered `Empty`, so that an AQM
-//!   below learns of its empty queue.
-//! - Differs from Linux (PARITY.md: tcpctl-band): `tcpctl` puts a band for TCP control segments before all.
+//! - I3: a band's bit in `active` is set from its first packet until it has answered `Empty`, so
+//!   that an AQM below learns of its empty queue.
+//! - Differs from Linux (PARITY.md: tcpctl-band): `tcpctl` puts a band for TCP control segments
+//!   before all.
 
 use alloc::vec::Vec;
 

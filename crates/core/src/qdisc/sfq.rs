@@ -8,10 +8,11 @@
 //! bytes per flow, as many again with RED, and 8 per bucket: 14 KiB by default, 3.6 MB at most, 6.8
 //! MB with RED; nothing per packet.
 //!
-//! - I1: never more than `limit` packets are queued, nor more than `depth` of one flow, nor more than `flows` flows.
+//! - I1: never more than `limit` packets are queued, nor more than `depth` of one flow, nor more
+//!   than `flows` flows.
 //! - I2: packets of one flow leave in order of arrival, also when its bucket changes (`perturb`).
-//! - I3: between two turns of a flow every other flow that waits has one; a turn sends at most `quantum` bytes plus one
-//!   packet.
+//! - I3: between two turns of a flow every other flow that waits has one; a turn sends at most
+//!   `quantum` bytes plus one packet.
 //! - I4: an arrival at `limit` drops one packet, of a flow than which none is longer.
 //! - Differs from Linux (PARITY.md: sfq-same-change, sfq-perturb, sfq-class-buckets,
 //!   sfq-probability, flow-hash): options that repeat the present ones change nothing and are no
@@ -77,7 +78,8 @@ crate::params! {
         max: Option<Bytes> = None, keys ["max"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
         /// Size of an average packet, 1000 bytes: it and `burst` set the weight of the average.
         avpkt: Option<Bytes> = None, keys ["avpkt"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
-        /// Packets of a flow that may arrive at once without a mark: (2 `min` + `max`) / (3 `avpkt`).
+        /// Packets of a flow that may arrive at once without a mark: (2 `min` + `max`) / (3
+        /// `avpkt`).
         burst: Option<u32> = None, keys ["burst"], "at least 1": |b| b.is_none_or(|b| b > 0);
         /// Chance of a mark when the average is just below `max`, 0.02.
         probability: Option<Probability> = None, keys ["probability"], "at most 1": |p| p.is_none_or(|p| p <= Probability::ONE);
@@ -93,7 +95,8 @@ crate::stats! {
     pub struct Stats {
         /// Arriving packets marked by chance.
         prob_mark: u64,
-        /// Packets at the front of a flow marked by chance, in place of one that arrived (`headdrop`).
+        /// Packets at the front of a flow marked by chance, in place of one that arrived
+        /// (`headdrop`).
         prob_mark_head: u64,
         /// Packets dropped by chance.
         prob_drop: u64,

@@ -1,4 +1,5 @@
-//! tbf: a token bucket, optionally with a second one for the peak rate, over one child qdisc (tc-tbf(8)).
+//! tbf: a token bucket, optionally with a second one for the peak rate, over one child qdisc
+//! (tc-tbf(8)).
 //!
 //! Tokens are nanoseconds of transmission: a packet may leave when both buckets hold the time that
 //! it takes at their rates. There is no look past the head for a smaller packet. O(1) per packet.
@@ -7,8 +8,9 @@
 //!
 //! - I1: over any interval, bytes sent <= burst + rate x time (and <= mtu + peakrate x time).
 //! - I2: tokens are only charged for a packet that leaves.
-//! - I3: after `At(t)`, the packet at the head conforms at t exactly: no packet above `max_size` is let in, and
-//!   one that a change made too large is dropped when it comes to the head, so a full bucket is always enough.
+//! - I3: after `At(t)`, the packet at the head conforms at t exactly: no packet above `max_size` is
+//!   let in, and one that a change made too large is dropped when it comes to the head, so a full
+//!   bucket is always enough.
 //! - Differs from Linux (PARITY.md: class-only, own-timers, tbf-gso-cut, tbf-shrunk-bucket,
 //!   tbf-deleted-child, tbf-own-child, tbf-shared): a packet that could never leave is cut before
 //!   it is admitted, or dropped; the child's limit is this qdisc's only while the child is its own.

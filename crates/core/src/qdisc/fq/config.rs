@@ -91,7 +91,8 @@ crate::stats! {
         band1_pkts: u32,
         /// Packets that wait in band 2 now.
         band2_pkts: u32,
-        /// Nanoseconds from the last packet that came or left to the earliest time that a flow waits for.
+        /// Nanoseconds from the last packet that came or left to the earliest time that a flow
+        /// waits for.
         next_packet_delay: u64,
         /// Idle flows that were forgotten.
         gc: u64,
@@ -131,7 +132,8 @@ const WEIGHTS: [u32; BANDS] = [9 << 16, 3 << 16, 1 << 16];
 const WEIGHT_MIN: u32 = 1 << 14;
 /// Most flows: 20 bits, 77 MiB. With more bits in the mask, flows are hashed into as many.
 const FLOWS_MAX: u32 = 1 << 20;
-/// 2^32 divided by the golden ratio (Knuth, volume 3, section 6.4): spreads any mask's values over the table.
+/// 2^32 divided by the golden ratio (Knuth, volume 3, section 6.4): spreads any mask's values over
+/// the table.
 const GOLDEN: u32 = 0x9e37_79b9;
 
 impl Config {
