@@ -1,5 +1,6 @@
-//! The facts of a kind of qdisc that rules ask for: its classes, the most that it holds, the delay that its AQM aims at. Those
-//! of the engine's kinds come from their declarations, those of the others from their pages of tc(8).
+//! Properties of a kind of qdisc that rules ask for: its classes, its limit, the target of its AQM.
+//! Those of the engine's kinds come from their declarations, those of other kinds from their pages
+//! of tc(8).
 
 use txweir_core::Nanos;
 use txweir_core::qdisc::kind;
@@ -11,34 +12,34 @@ use txweir_tc::language::Settings;
 
 use super::CheckOptions;
 
-/// What classes a qdisc of a kind has.
+/// The classes that a qdisc of a kind has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Classes {
-    /// None that anything could be put in.
+    /// None to which a qdisc or a filter could be attached.
     None,
-    /// Those that lines make.
+    /// Classes made by lines.
     Made,
-    /// From 1 to this.
+    /// Classes from 1 to this number.
     Upto(u64),
-    /// Some, whose number is the device's or the packets'.
+    /// Classes of an unknown number, which depends on the device or the packets.
     Any,
 }
 
-/// The most that waits in a qdisc.
+/// The limit of a qdisc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// So many bytes.
+    /// A limit in bytes.
     Bytes(u64),
-    /// So many packets.
+    /// A limit in packets.
     Packets(u64),
 }
 
-/// The entry of a kind of the engine.
+/// Returns the entry of a kind of the engine.
 pub(super) fn spec_of(name: &str) -> Option<&'static Spec> {
     kind(name).ok()
 }
 
-/// The classes of a qdisc with these settings.
+/// Returns the classes of a qdisc with these settings.
 pub(super) fn classes(name: &str, settings: &Settings) -> Classes {
     let queues = || settings.queues("queues").iter().map(|q| q.value.0.saturating_add(q.value.1)).max();
     let Some(spec) = spec_of(name) else {
@@ -59,29 +60,29 @@ pub(super) fn classes(name: &str, settings: &Settings) -> Classes {
             bands.map_or(Classes::Any, Classes::Upto)
         }
         ClassShape::ByQueue => queues().map_or(Classes::Any, Classes::Upto),
-        // What filters may choose among has a number, though no qdisc of its own.
+        // Filters choose among numbered flows, which have no qdiscs of their own.
         ClassShape::Leaf if spec.filters != Filtered::No => Classes::Any,
         ClassShape::Leaf => Classes::None,
     }
 }
 
-/// Whether a kind has nothing but classes for the device's queues, whose number no line says.
+/// True if all classes of a kind are the device's queues, whose number no line gives.
 pub(super) fn is_for_queues(name: &str) -> bool {
     spec_of(name)
         .is_some_and(|s| s.shape == ClassShape::ByQueue && !s.params.iter().any(|p| p.key == "queues"))
 }
 
-/// Whether the words of a line may be about a kind below which nothing hangs.
+/// True if this word of a line may name a kind that has no classes.
 pub(super) fn is_leaf(name: &str) -> bool {
     name == "fq_pie" || spec_of(name).is_some_and(|s| s.shape == ClassShape::Leaf)
 }
 
-/// The most that a qdisc holds, at a rate that is known or not.
+/// Returns the limit of a qdisc, at a rate that may be unknown.
 pub(super) fn held(name: &str, settings: &Settings, rate: Option<Rate>, options: &CheckOptions) -> Held {
     let limit = settings.number("limit").map(|n| n.value);
     let queue = u64::from(options.txqueuelen);
     let spec = match (name, spec_of(name)) {
-        // tc-cake(8): at least 4 MiB, or four times what the rate brings in one round trip.
+        // tc-cake(8): at least 4 MiB, or four times the bytes of the rate in one round trip.
         ("cake" | "cake_mq", _) => {
             let least = rate.map_or(0, |r| r.0 / 10 * 4).max(4 << 20);
             return Held::Bytes(settings.bytes("memlimit").map_or(least, |limit| limit.value.0));
@@ -125,10 +126,10 @@ pub(super) fn held(name: &str, settings: &Settings, rate: Option<Rate>, options:
     }
 }
 
-/// What the AQM of a qdisc aims at.
+/// Returns the target of a qdisc's AQM.
 pub(super) fn target(name: &str, settings: &Settings) -> Option<Nanos> {
     let default = match name {
-        // A twentieth of the round trip that is the default.
+        // A twentieth of the default round trip.
         "cake" | "cake_mq" => Nanos::from_millis(5),
         "fq_pie" => Nanos::from_millis(15),
         _ => {
@@ -136,7 +137,8 @@ pub(super) fn target(name: &str, settings: &Settings) -> Option<Nanos> {
             let mut target = None;
             spec.defaults(&Env::default(), &mut |o| {
                 if o.param.key == "target" && o.param.unit == Unit::Time {
-                    // As tc prints it: some laws count in ticks of their own, a little less than what is meant.
+                    // The text is as tc prints it: some laws count in ticks of their own, a little
+                    // below the given value.
                     target = Nanos::take(&mut Words::new(&[&text_of(o.value)])).ok();
                 }
             });
@@ -146,7 +148,7 @@ pub(super) fn target(name: &str, settings: &Settings) -> Option<Nanos> {
     Some(settings.time("target").map_or(default, |t| t.value))
 }
 
-/// The number of a parameter after the settings.
+/// Returns the number of a parameter after the settings.
 fn resolved(spec: &Spec, settings: &Settings, key: &str) -> Option<u64> {
     let words: Vec<&str> = settings.all_words().iter().map(|w| w.text.as_str()).collect();
     let mut n = None;
@@ -158,7 +160,7 @@ fn resolved(spec: &Spec, settings: &Settings, key: &str) -> Option<u64> {
     n
 }
 
-/// The number that is the default of a parameter.
+/// Returns the default number of a parameter.
 fn default(spec: &Spec, key: &str) -> Option<u64> {
     default_on(spec, key, &Env::default())
 }
