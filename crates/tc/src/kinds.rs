@@ -1,4 +1,5 @@
-//! The kinds of qdiscs as words: which there are, which words stand before one, and what is said of a word that is none.
+//! The kinds of qdiscs as words: their list, the words that stand before one, and the error for an
+//! unknown word.
 
 use std::sync::Arc;
 
@@ -14,23 +15,24 @@ use crate::suggest;
 /// Words before the kind.
 pub(crate) const BEFORE_KIND: [&str; 4] = ["dev", "root", "parent", "handle"];
 
-/// The entry of a kind that the engine has.
+/// Returns the entry of a kind that the engine has.
 pub(crate) fn spec_of(kind: &Word) -> Option<&'static Spec> {
     named(&kind.text)
 }
 
-/// The same, by its name.
+/// Returns the entry of a kind by its name.
 pub(crate) fn named(kind: &str) -> Option<&'static Spec> {
     KINDS.iter().copied().find(|s| s.kind == kind)
 }
 
-/// Every kind, for "expected".
+/// Returns the names of all kinds, for "expected".
 pub(crate) fn known_kinds() -> String {
     let kinds: Vec<_> = KINDS.iter().map(|s| s.kind).collect();
     format!("one of {}", kinds.join(", "))
 }
 
-/// A word that stands where a kind must, and is none; or one of Linux's that is not here, which is no misspelling.
+/// Returns the error for a word in the place of a kind: it is unknown, or a kind of Linux that the
+/// engine does not have.
 pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
     if language::knows(Object::Qdisc, &kind.text) {
         let message = format!("txweir has no qdisc {}: Linux has it", kind.text);
