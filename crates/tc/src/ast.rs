@@ -172,7 +172,8 @@ pub struct FilterCommand {
     pub prio: Option<At<u32>>,
     /// `chain N`.
     pub chain: Option<At<u32>>,
-    /// `estimator INTERVAL AVERAGE`, in microseconds: for the actions of the filter that have an average.
+    /// `estimator INTERVAL AVERAGE`, in microseconds: for the actions of the filter that have an
+    /// average.
     pub estimator: Option<At<(u64, u64)>>,
     /// `handle ID`, as written: each kind reads it in its own way.
     pub handle: Option<Word>,

@@ -1,4 +1,5 @@
-//! The tc language: text to commands, commands to a tree of qdiscs, and the tree back to text and JSON.
+//! The tc language: text to commands, commands to a tree of qdiscs, and the tree back to text and
+//! JSON.
 //!
 //! A policy is the lines that one would give to tc(8) for one device; `tc` in front and `dev NAME`
 //! may be left out. It is read, checked and applied as a whole or not at all. Each mistake is a

@@ -30,7 +30,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Csum, Control)>, Diagnosti
     Ok(Some((csum, Control::Pass)))
 }
 
-/// The checksums, in tc's order.
+/// Returns the names of the checksums, in tc's order.
 fn names(csum: &Csum) -> Vec<&'static str> {
     let all = [
         (csum.iph, "iph"),
