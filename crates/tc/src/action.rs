@@ -75,7 +75,7 @@ pub(crate) fn mac_text(mac: &[u8; 6]) -> String {
 
 /// Actions of Linux that the engine does not have, and the reasons.
 const WITHOUT: [(&str, &str); 8] = [
-    ("nat", "nobody here answers for an address that is translated; pedit and csum change addresses one way"),
+    ("nat", "no stack here answers for a translated address; pedit and csum change addresses one way"),
     ("ct", "connections are not tracked here"),
     ("ctinfo", "connections are not tracked here"),
     ("connmark", "connections are not tracked here"),

@@ -82,7 +82,7 @@ pub(crate) fn template(
     match said.kind.text.as_str() {
         "flower" => flower::template(said, at, ports).map(Rule::Flower),
         kind => {
-            let message = format!("the filters of a chain cannot be told what they match if they are {kind}");
+            let message = format!("a chain cannot have a template for its filters if they are {kind}");
             let err = said.error(code::UNSUPPORTED, said.kind, message);
             Err(Failure::refused(err.expected("flower, or no kind")))
         }

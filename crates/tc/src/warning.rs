@@ -15,7 +15,7 @@ pub(crate) fn estimator(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diag
     let said = cmd.estimator.as_ref()?;
     let message = "no rates are estimated here: this changes nothing";
     let warning = Diagnostic::error(code::UNSUPPORTED, source, said.span.clone(), message).warning();
-    Some(warning.hint(Some("leave it out, and divide what -s counts by the time between".into())))
+    Some(warning.hint(Some("leave it out, and divide the counts of -s by the time between".into())))
 }
 
 /// Warns of rates without a unit: tc reads `rate 10` as ten bits per second.

@@ -283,7 +283,7 @@ impl Discipline for Mqprio {
             if old == cfg {
                 return Ok(());
             }
-            let expected = "what it was made with";
+            let expected = "the options that it was made with";
             let err =
                 ConfigError::new(ErrorKind::Unsupported, Object::Kind(Self::KIND), expected, "a change")
                     .reason(Reason::Unchangeable);

@@ -273,7 +273,7 @@ impl Discipline for Netem {
             return conflict("distribution", "a delay and a jitter with it", "without");
         }
         if cfg.ecn && cfg.loss.is_none() {
-            return conflict("ecn", "loss with it: what is marked instead of being lost", "without");
+            return conflict("ecn", "loss with it: ecn marks packets instead of losing them", "without");
         }
         if reorders && cfg.gap == 0 {
             cfg.gap = 1;

@@ -64,7 +64,7 @@ impl Check<'_> {
             (Verb::Change, None) if device.root().is_some() => {
                 let message = format!("there is no qdisc at {}", place_text(parent));
                 let d = self.error(code::NOT_FOUND, &place.span, message);
-                self.say(d.hint(Some("change is for what an earlier line made; add makes it".into())));
+                self.say(d.hint(Some("change needs an object of an earlier line; add makes one".into())));
             }
             _ => {}
         }
@@ -100,7 +100,7 @@ impl Check<'_> {
         if UNCHANGING.contains(&kind) && !c.options.is_empty() {
             let message = format!("{kind} cannot be changed once it is there");
             let d = self.error(code::CANNOT_CHANGE, &new.span, message);
-            let hint = "del it and add it again, or replace it under another handle: what it holds is lost";
+            let hint = "del it and add it again, or replace it under another handle: its packets are lost";
             return self.say(d.hint(Some(hint.into())));
         }
         let new_settings = settings(self.source, cmd);
@@ -258,7 +258,7 @@ impl Check<'_> {
             (Verb::Change, None) if device.qdisc(id.value).is_some_and(Qdisc::needs_filters) => {
                 let d = self.error(code::NOT_FOUND, &id.span, format!("no line makes class {}", id.value));
                 return self
-                    .say(d.hint(Some("change is for what an earlier line made; add makes it".into())));
+                    .say(d.hint(Some("change needs an object of an earlier line; add makes one".into())));
             }
             _ => {}
         }

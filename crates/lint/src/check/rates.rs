@@ -187,7 +187,7 @@ impl Check<'_> {
                 let d = self.error(code::OVERSUBSCRIBED, &span, message);
                 self.say(
                     d.hint(Some(
-                        "give them a class above, or lower rates and ceil for what may be borrowed".into(),
+                        "give them a class above, or lower rates, with ceil for the borrowed part".into(),
                     ))
                     .warning(),
                 );

@@ -429,7 +429,7 @@ impl Shell<'_> {
     fn batch(&mut self, option: &Word, file: Option<&Word>, here: &[(Range<usize>, bool)]) {
         let stdin = file.is_none_or(|f| f.text == "-" || f.text == "/dev/stdin");
         let Some((body, plain)) = here.first().filter(|_| stdin) else {
-            let from = file.filter(|_| !stdin).map_or("what is piped to it", |f| &f.text);
+            let from = file.filter(|_| !stdin).map_or("its standard input", |f| &f.text);
             let message = format!("cannot evaluate tc -b: the lines of {from} are left out");
             return self.note(option.span.clone(), message, "check that file too");
         };

@@ -22,7 +22,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Csum, Control)>, Diagnosti
         return match s.has("index") && s.iter().count() == 1 {
             true => Ok(None),
             false => {
-                let err = said.error(code::MISSING, said.kind, "csum is not said what to reckon");
+                let err = said.error(code::MISSING, said.kind, "csum names no checksum");
                 Err(err.expected("ip4h, icmp, igmp, tcp, udp, udplite, sctp"))
             }
         };

@@ -29,7 +29,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Gact, Control)>, Diagnosti
     let word = super::CONTROLS.iter().map(|(word, _)| *word).find(|word| word.starts_with(&control[0].text));
     let other = control_of(said, word.unwrap_or("pass"), control)?;
     if let Control::Goto(_) = other {
-        let err = said.error(code::UNSUPPORTED, &control[0], "goto is not for what follows now and then");
+        let err = said.error(code::UNSUPPORTED, &control[0], "goto cannot be the random control");
         return Err(err.expected("another control"));
     }
     let n = number(&one_in.text).and_then(|n| u16::try_from(n).ok()).unwrap_or(0);

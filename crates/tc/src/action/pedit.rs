@@ -156,7 +156,7 @@ impl<'a> Munge<'a> {
             true => self.raw()?,
             false => self.field(layer)?,
         };
-        let command = self.need("what to do")?;
+        let command = self.need("a command")?;
         let mut bits = vec![0u8; place.bytes];
         let field = place.field();
         let (mut add, mut xor) = (false, false);
@@ -315,8 +315,8 @@ impl Place {
         Self { header, offset, bytes: 4, mask: u32::MAX, at, decrements: false, shift: 0 }
     }
 
-    /// Returns the words for the first of these keys as this field, and their number; `None` if
-    /// they do not fit.
+    /// Returns the words of this field that make the first of these keys, and the number of keys;
+    /// `None` if no words of it do.
     fn said(&self, name: &str, keys: &[Key]) -> Option<(String, usize)> {
         let lead = usize::try_from(self.offset.rem_euclid(4)).ok()?;
         let n = (lead + self.bytes).div_ceil(4);
@@ -358,7 +358,7 @@ impl Place {
         (again == keys).then(|| (format!("{name} {words}"), n))
     }
 
-    /// Adds the words of the field.
+    /// Adds the keys of the field.
     fn push(&self, value: &[u8], mask: &[u8], add: bool, keys: &mut Vec<Key>) {
         let lead = self.offset.rem_euclid(4);
         let first = self.offset - lead;

@@ -20,7 +20,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnosti
         return match s.has("index") {
             true => Ok(None),
             false => Err(said
-                .error(code::MISSING, said.kind, "police is not said what to measure")
+                .error(code::MISSING, said.kind, "police names no rate")
                 .expected("rate, avrate, pkts_rate or mtu")),
         };
     }
@@ -48,7 +48,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnosti
         peakrate: s.rate("peakrate").map(|at| at.value),
         mtu: size("mtu")?,
         sizing: Sizing {
-            // The overhead, cells and least size belong to the rate.
+            // The overhead has an effect only with a rate.
             overhead: said.u32("overhead").filter(|_| rate.0 > 0).unwrap_or(0),
             mpu: said.u32("mpu").unwrap_or(0),
             layer,

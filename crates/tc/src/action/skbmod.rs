@@ -32,7 +32,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Skbmod, Control)>, Diagnos
         (false, false) => set,
     };
     if skbmod == Skbmod::default() {
-        let err = said.error(code::MISSING, said.at("set"), "skbmod is not said what to set");
+        let err = said.error(code::MISSING, said.at("set"), "skbmod sets nothing");
         return Err(err.expected("dmac, smac or etype"));
     }
     Ok(Some((skbmod, Control::Pipe)))

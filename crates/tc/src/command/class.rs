@@ -117,8 +117,8 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
     }
 }
 
-/// Checks that tc would read the words after the kind; the engine refuses what only the kernel
-/// refuses.
+/// Checks that tc would read the words after the kind. Refusals of the kernel alone are left to the
+/// engine.
 fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &ClassSpec) -> Result<(), Failure> {
     said_once(source, classes.kind, &cmd.options, classes.once, classes.params)?;
     let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();

@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
         if slot.is_none() {
             return Ok(());
         }
-        let message = format!("\"{}\" says a second time what was said before", key.text);
+        let message = format!("\"{}\" is given a second time", key.text);
         Err(Failure::usage(Diagnostic::error(code::CONFLICT, self.source, key.span.clone(), message)))
     }
 

@@ -20,7 +20,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Bpf, Diagnostic> {
     }
     if said.settings.has("bytecode-file") {
         let err = said.error(code::UNSUPPORTED, said.at("bytecode-file"), "files are not read here");
-        return Err(err.expected("bytecode and what is in the file"));
+        return Err(err.expected("bytecode and the contents of the file"));
     }
     let Some(word) = said.settings.word("bytecode") else {
         let err = said.error(code::MISSING, said.kind, "bpf has no program");

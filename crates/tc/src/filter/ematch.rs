@@ -310,7 +310,7 @@ fn operand(words: &[&str], all: &[&str]) -> Read<Operand> {
             return Err((format!("{first} is not known of a packet here"), false));
         }
         return match first.starts_with('"') {
-            true => Err(("what is known of a packet are numbers".into(), false)),
+            true => Err(("the properties of a packet are numbers".into(), false)),
             false => bad("meta", all),
         };
     };

@@ -73,7 +73,7 @@ pub(super) fn read(said: &Said<'_>, at: &Where) -> Result<Flow, Failure> {
                 rule.mode = Some(if setting.key == "map" { Mode::Map } else { Mode::Hash });
                 rule.keys = Some(Keys::of(&listed));
             }
-            // Combines the steps, one after the other: bits that stay, and bits that are inverted.
+            // Each step updates the bits that stay, and the bits that are inverted.
             "and" => rule.bits = Some((mask & number()?, xor & number()?)),
             "or" => rule.bits = Some((mask & !number()?, xor | number()?)),
             "xor" => rule.bits = Some((mask, xor ^ number()?)),

@@ -29,7 +29,7 @@ const LSE: [(&str, u32, u32); 4] = [("label", 12, 0xf_ffff), ("tc", 9, 7), ("bos
 enum Form {
     /// A number, and its mask if that is not whole.
     Number(u128, Option<u128>),
-    /// The same as words.
+    /// A value in words.
     Word(String),
     /// First and last port.
     Range(u16, u16),

@@ -517,7 +517,7 @@ pub(super) fn words(rule: &U32) -> String {
         say(format!(" match mark {value:#x} {mask:#x}"));
     }
     if selector.keys.is_empty() && rule.mark.is_none() {
-        // What has no keys.
+        // tc prints this match for a filter without keys.
         say(" match ip6 src any".into());
     }
     if let Some(Offset { plus, read }) = selector.offset {

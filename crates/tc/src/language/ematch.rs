@@ -20,7 +20,7 @@ pub(crate) struct Token {
     pub(crate) word: usize,
 }
 
-/// Returns the tokens of an expression that takes all of `words`.
+/// Returns the tokens of an expression that consists of `words`.
 pub(crate) fn match_tokens(words: &[Word]) -> Vec<Token> {
     tokens(words, 0).0
 }

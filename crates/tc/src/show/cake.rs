@@ -64,7 +64,7 @@ fn bandwidth(qdisc: &dyn Qdisc, said: &str, form: &Form) -> Vec<Printed> {
     let follows = said.ends_with("autorate-ingress");
     let mut rate = Rate(number(said, "bandwidth ").unwrap_or(0));
     if follows {
-        // A single tin has all of it.
+        // One of the tins has all of it: the largest share is the rate.
         rate = Rate(0);
         qdisc.parts(&mut |_, counter, n| {
             if counter.key == "threshold_rate" {

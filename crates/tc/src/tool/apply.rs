@@ -95,7 +95,7 @@ pub(super) fn run(
     refused.map_or(Ok(orphans), Err)
 }
 
-/// Removes the filters of hooks that a device no longer has.
+/// Removes and returns the filters of hooks that a device no longer has.
 fn hook_orphans(device: &mut dyn Device) -> Vec<BlockId> {
     if device.hook().is_some() {
         return Vec::new();

@@ -26,7 +26,7 @@ pub(super) fn check(source: &Arc<Source>, cmd: &QdiscCommand, hook: Hook) -> Res
     match &cmd.blocks {
         [_, Some(egress)] if hook == Hook::Ingress => {
             let expected = "ingress_block alone, or clsact in place of ingress";
-            refused(code::CONFLICT, egress, "ingress has no filters for what is sent")
+            refused(code::CONFLICT, egress, "ingress has no filters for sent packets")
                 .map_err(|err| err.expected(expected))
         }
         [Some(ingress), Some(egress)] if ingress.value == egress.value => {

@@ -18,7 +18,7 @@ use crate::show;
 pub fn save(devices: &mut dyn Devices) -> String {
     let mut out = String::new();
     let mut filters = String::new();
-    // Lines name an action that an earlier line has made.
+    // Later lines refer to actions that earlier lines have made.
     let mut made = BTreeSet::new();
     let mut shared = own_actions(&devices.filters().actions, &mut made);
     for name in devices.names() {
