@@ -1,5 +1,5 @@
-//! What a policy will do on Linux, before it is there: follows the lines of a file in order, as the kernel would, and says
-//! what of the result is hardly meant.
+//! The effect of a policy on Linux, before it is applied: [`check`] follows the lines of a file in
+//! order, as the kernel would, and reports likely mistakes in the result.
 //!
 //! ```
 //! use txweir_tc::Severity;
@@ -42,44 +42,45 @@ use crate::script::{self, Script};
 pub use facts::Fact;
 use model::Device;
 
-/// What cannot be read from the lines.
+/// Facts that the lines do not contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckOptions {
     /// The rate of the link of every device, if it is known.
     pub link: Option<Rate>,
     /// The largest packet without its link header, bytes.
     pub mtu: u32,
-    /// The length of a device's queue, packets: what a pfifo that is told nothing holds.
+    /// The length of a device's queue, packets: the default limit of a pfifo.
     pub txqueuelen: u32,
-    /// Ticks of the kernel's clock per second: how finely a bucket without high resolution timers is refilled.
+    /// Ticks of the kernel's clock per second: the grain at which a bucket is refilled without high
+    /// resolution timers.
     pub hz: u32,
 }
 
 impl Default for CheckOptions {
-    /// No link; 1500 bytes; 1000 packets; 250 Hz.
+    /// Returns the options of no known link, 1500 bytes, 1000 packets and 250 Hz.
     fn default() -> Self {
         Self { link: None, mtu: 1500, txqueuelen: 1000, hz: 250 }
     }
 }
 
 impl CheckOptions {
-    /// The largest packet with its Ethernet header, bytes.
+    /// Returns the largest packet with its Ethernet header, bytes.
     const fn frame(&self) -> u64 {
         self.mtu as u64 + 14
     }
 }
 
-/// What there is to say of a file.
+/// The findings on a file.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// In the order of the lines that they are about.
+    /// Diagnostics in the order of the lines that they are about.
     pub diagnostics: Vec<Diagnostic>,
-    /// How long a packet may wait in each leaf.
+    /// The longest wait of a packet in each leaf.
     pub facts: Vec<Fact>,
 }
 
 impl Report {
-    /// How many are of this severity.
+    /// Returns the number of diagnostics of this severity.
     pub fn count(&self, severity: Severity) -> usize {
         self.diagnostics.iter().filter(|d| d.severity == severity).count()
     }
@@ -93,7 +94,7 @@ pub fn text(text: &str, name: &str, options: &CheckOptions) -> Report {
 
 /// Checks lines that were read from `source`.
 pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Report {
-    // Lines that were left out may make what others need.
+    // Lines that were left out may make objects that others need.
     let mut partial =
         script.notes.iter().any(|n| n.code == code::NOT_EVALUATED && n.message.starts_with("cannot"));
     let mut check = Check { source, options, said: script.notes, notes: Vec::new() };
@@ -102,7 +103,8 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
         let cmd = match command::parse(source, &tc.line) {
             Ok(cmd) => cmd,
             Err(e) => {
-                // A line that cannot be read makes nothing; what needs what it would have made is not its own fault.
+                // A line that cannot be read makes no object; a line that needs the object is not
+                // at fault.
                 check.said.push(e);
                 if may_make_classes(source, &tc.line) {
                     partial = true;
@@ -134,10 +136,11 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
     Report { diagnostics, facts }
 }
 
-/// The classifier that the engine has and Linux has not.
+/// The classifier that the engine has and Linux does not have.
 const OWN_CLASSIFIER: &str = "tcpctl";
 
-/// Whether classes or filters of other lines may hang on what a line would have made. Not on a leaf without a handle.
+/// True if the line may make an object for classes or filters of other lines. A leaf without a
+/// handle is none.
 fn may_make_classes(source: &Source, line: &Line) -> bool {
     let says = |word: &str| line.words.iter().any(|w| w.text == word);
     let leaf = line.words.iter().any(|w| kinds::is_leaf(&w.text, source.kinds.get(&w.text)));
@@ -149,7 +152,7 @@ struct Check<'a> {
     source: &'a Arc<Source>,
     options: &'a CheckOptions,
     said: Vec<Diagnostic>,
-    /// The kinds that were said not to be in the engine.
+    /// The kinds already reported as missing in the engine.
     notes: Vec<String>,
 }
 
@@ -160,12 +163,12 @@ impl Check<'_> {
     fn say(&mut self, d: Diagnostic) {
         self.said.push(d);
     }
-    /// Where a span is, for messages: `line 3`.
+    /// Returns the place of a span for messages: `line 3`.
     fn line(&self, span: &std::ops::Range<usize>) -> String {
         format!("line {}", self.source.locate(span.start).0)
     }
 
-    /// Every rate that has no unit: tc reads bits per second.
+    /// Reports every rate that has no unit: tc reads bits per second.
     fn bare_rates(&mut self, cmd: &Command) {
         let (kind, settings) = match cmd {
             Command::Qdisc(c) => (&c.kind, model::settings(self.source, cmd)),
@@ -188,7 +191,8 @@ impl Check<'_> {
         self.error(code::BARE_RATE, &word.span, message).expected("a rate with its unit").hint(Some(hint))
     }
 
-    /// Says what Linux has not: a kind, or an option of a kind that it has. Its tc refuses such a line.
+    /// Reports a kind, or an option of a kind, that Linux does not have. Its tc refuses such a
+    /// line.
     fn own(&mut self, cmd: &Command) {
         let (what, kind, options) = match cmd {
             Command::Qdisc(c) => ("qdisc", &c.kind, &c.options),
@@ -215,7 +219,7 @@ impl Check<'_> {
         self.say(d);
     }
 
-    /// One note for each kind that Linux has and the engine has not.
+    /// Adds one note for each kind that Linux has and the engine does not have.
     fn foreign(&mut self, cmd: &Command) {
         let (what, kind) = match cmd {
             Command::Qdisc(c) => ("qdisc", &c.kind),
@@ -246,7 +250,7 @@ impl Check<'_> {
     }
 }
 
-/// The actions of a filter that end what becomes of a packet, for whoever asks whether another sees it.
+/// True if the action decides the fate of a packet, so that no later filter sees it.
 fn ends(action: &Action<'_>) -> bool {
     let has = |any: &[&str]| action.words.iter().any(|w| any.contains(&w.text.as_str()));
     match action.kind.text.as_str() {
@@ -257,7 +261,7 @@ fn ends(action: &Action<'_>) -> bool {
     }
 }
 
-/// Whether a filter's actions may send a packet on to the next filter.
+/// True if a filter's actions may send a packet on to the next filter.
 fn goes_on(settings: &Settings) -> bool {
     let said = |any: &[&str], a: &Action<'_>| {
         any.contains(&a.kind.text.as_str()) || a.words.iter().any(|w| any.contains(&w.text.as_str()))

@@ -1,5 +1,5 @@
-//! The stable names of what the linter says. `docs/check.md` has an example of each rule. A line that
-//! cannot be read has a name of [`txweir_tc::diagnostic::code`], as it has without the linter.
+//! The stable names of the linter's findings. `docs/check.md` has an example of each rule. A line
+//! that cannot be read has a name of [`txweir_tc::diagnostic::code`], as it has without the linter.
 
 pub use txweir_tc::diagnostic::code::{BARE_RATE, CONFLICT, EXISTS, NOT_FOUND, NOT_IN_ENGINE, UNKNOWN_KIND};
 
@@ -17,35 +17,35 @@ pub const NO_DEFAULT: &str = "no-default";
 pub const DANGLING_FLOWID: &str = "dangling-flowid";
 /// A filter leads to a class that holds no packets: it has classes below.
 pub const INNER_CLASS: &str = "inner-class";
-/// A class that nothing leads to.
+/// A class that no filter leads to.
 pub const UNREACHABLE_CLASS: &str = "unreachable-class";
-/// A filter that an earlier one takes everything from.
+/// A filter whose packets an earlier one takes.
 pub const SHADOWED_FILTER: &str = "shadowed-filter";
-/// Classes are promised more than there is.
+/// Classes are promised more than is available.
 pub const OVERSUBSCRIBED: &str = "oversubscribed";
 /// A rate above that of the link.
 pub const ABOVE_LINK: &str = "above-link";
 /// A ceiling below the rate.
 pub const CEIL_BELOW_RATE: &str = "ceil-below-rate";
-/// A bucket that one packet, or one tick of the clock, is too much for.
+/// A bucket smaller than one packet, or than the bytes of one tick of the clock.
 pub const SMALL_BURST: &str = "small-burst";
 /// A bucket of more than a second.
 pub const LARGE_BURST: &str = "large-burst";
-/// A quantum that the kernel warns of.
+/// A quantum that the kernel warns about.
 pub const QUANTUM: &str = "quantum";
 /// Traffic classes and queues that do not fit together.
 pub const MQPRIO: &str = "mqprio";
-/// Which queue a class of mq or mqprio is.
+/// The queue of a class of mq or mqprio.
 pub const QUEUE_NUMBER: &str = "queue-number";
-/// Hardware is to do it, because nothing says otherwise.
+/// The hardware is to schedule, because no option says otherwise.
 pub const HW_DEFAULT: &str = "hw-default";
 /// Priorities are mapped the wrong way round.
 pub const PRIORITY_INVERSION: &str = "priority-inversion";
-/// The kind does not take changes.
+/// The kind takes no changes.
 pub const CANNOT_CHANGE: &str = "cannot-change";
-/// Something is thrown away with all below it.
+/// An object is removed with all below it.
 pub const REPLACES: &str = "replaces";
-/// The engine has it, and Linux has not.
+/// The engine has it, and Linux does not.
 pub const NOT_IN_LINUX: &str = "not-in-linux";
-/// A part of a script that only running it can tell.
+/// A part of a script whose effect only a run can tell.
 pub const NOT_EVALUATED: &str = "not-evaluated";

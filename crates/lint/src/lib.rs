@@ -1,9 +1,9 @@
-//! A linter for policies of Linux's tc(8). [`check`] follows the lines of a file as the kernel would,
-//! and says what of the result is wrong or hardly meant. [`script`] takes the lines out of a shell
-//! script, and runs none of it.
+//! A linter for policies of Linux's tc(8). [`check`] follows the lines of a file as the kernel
+//! would, and reports errors and likely mistakes in the result. [`script`] takes the lines out of a
+//! shell script, and runs none of it.
 //!
-//! [`txweir_tc`] reads each line; the linter answers with its [`Diagnostic`](txweir_tc::Diagnostic)s.
-//! A policy may name kinds that only Linux has.
+//! [`txweir_tc`] reads each line; the linter answers with its
+//! [`Diagnostic`](txweir_tc::Diagnostic)s. A policy may name kinds that only Linux has.
 //!
 //! No I/O, no panic on any text.
 

@@ -1,9 +1,10 @@
-//! tc lines out of a file: a batch file as `tc -b` reads it, or a shell script whose tc lines can be known without
-//! running it.
+//! tc lines out of a file: a batch file as `tc -b` reads it, or a shell script whose tc lines can
+//! be known without running it.
 //!
-//! Of a script, this reads comments, assignments, `$VAR`, `${VAR:-default}`, `$((A*2))`, quotes, `;`, `&&`, `||`,
-//! redirections, continued lines and here-documents to `tc -b -`. Nothing is run. What only running can tell (a command's
-//! output, `$1`, loops, functions, conditions) is named in a note, and the tc lines that need it are left out.
+//! Of a script, this reads comments, assignments, `$VAR`, `${VAR:-default}`, `$((A*2))`, quotes,
+//! `;`, `&&`, `||`, redirections, continued lines and here-documents to `tc -b -`. Nothing is run.
+//! A note names each part whose effect only a run can tell (a command's output, `$1`, loops,
+//! functions, conditions), and the tc lines that need it are left out.
 
 mod arithmetic;
 mod shell;
@@ -15,26 +16,28 @@ use txweir_tc::diagnostic::Diagnostic;
 use txweir_tc::lex::{self, Line, Word};
 use txweir_tc::source::Source;
 
-/// A tc line, and in which network namespace it would run.
+/// A tc line, and the network namespace in which it would run.
 #[derive(Clone, Debug)]
 pub struct TcLine {
-    /// Its words, from the object on: `qdisc add ...`. A word that came from a variable has the span of what was written.
+    /// Its words, from the object on: `qdisc add ...`. A word that came from a variable has the
+    /// span of its written form.
     pub line: Line,
-    /// `tc -n NAME`, `ip netns exec NAME tc`.
+    /// The name in `tc -n NAME` or `ip netns exec NAME tc`.
     pub netns: Option<Word>,
 }
 
-/// What a file says to tc.
+/// The tc lines of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// In order.
+    /// The lines in order.
     pub lines: Vec<TcLine>,
-    /// What was left out and why; a batch file's lines that cannot be split are errors.
+    /// Parts that were left out, with the reasons; a batch file's lines that cannot be split are
+    /// errors.
     pub notes: Vec<Diagnostic>,
 }
 
-/// Reads a file of either form. It is a shell script if it says so (`#!`), or if one of its lines calls tc by name or
-/// sets a variable; else a batch file, of which every line is tc's.
+/// Reads a file of either form. It is a shell script if it begins with `#!`, or if one of its lines
+/// calls tc by name or sets a variable; else it is a batch file, and every line is tc's.
 pub fn read(source: &Arc<Source>) -> Script {
     if is_script(&source.text) {
         return shell::read(source, 0..source.text.len());

@@ -1,10 +1,12 @@
-//! Actions as words and as what is printed: see [`crate::filter`]. A file for each kind, with four functions:
+//! Actions as words and as printed text: see [`crate::filter`]. A file for each kind, with four
+//! functions:
 //!
-//! - `read`: the parameters that the words set, and what follows if they do not say it; `None` if they say nothing, so that
-//!   they can only mean an action that is there;
-//! - `show`: what is printed from the kind to `bind`, text and JSON at once;
-//! - `words`: what makes the action again, behind the kind and before what any action may say;
-//! - `offloads`: whether Linux would offer it to hardware, which shows in what is listed.
+//! - `read`: the parameters that the words set, and the control after it if the words do not name
+//!   it; `None` if there are no words, so that they can only mean an existing action;
+//! - `show`: the text and the JSON from the kind to `bind`;
+//! - `words`: the words that make the action again, behind the kind and before those common to all
+//!   actions;
+//! - `offloads`: true if Linux would offer it to hardware, which listings show.
 
 mod csum;
 mod gact;
@@ -31,7 +33,7 @@ use crate::out::Out;
 use crate::said::Said;
 use crate::source::Source;
 
-/// Words that stand for `gact` with themselves behind it, and what each says.
+/// Words that stand for `gact` with themselves behind it, and the control of each.
 pub(crate) const CONTROLS: [(&str, Control); 10] = [
     ("pass", Control::Pass),
     ("ok", Control::Pass),
@@ -48,12 +50,12 @@ pub(crate) const CONTROLS: [(&str, Control); 10] = [
 /// The highest number of a chain.
 pub(crate) const CHAIN_MAX: u32 = 0x0fff_ffff;
 
-/// A number as C writes it, of 32 bits.
+/// Reads a number as C writes it, of 32 bits.
 pub(crate) fn number(word: &str) -> Option<u32> {
     language::uint(word).and_then(|n| u32::try_from(n).ok())
 }
 
-/// Six bytes, with a colon between each two.
+/// Reads six bytes, with a colon between each two.
 pub(crate) fn mac(text: &str) -> Option<[u8; 6]> {
     let mut parts = text.split(':').map(|part| match part.len() {
         1 | 2 if part.bytes().all(|b| b.is_ascii_hexdigit()) => u8::from_str_radix(part, 16).ok(),
@@ -66,14 +68,14 @@ pub(crate) fn mac(text: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(mac)
 }
 
-/// The same in words.
+/// Returns six bytes with a colon between each two.
 pub(crate) fn mac_text(mac: &[u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Actions of Linux that the engine has not, and why.
+/// Actions of Linux that the engine does not have, and the reasons.
 const WITHOUT: [(&str, &str); 8] = [
-    ("nat", "nobody here answers for an address that is translated; pedit and csum change addresses one way"),
+    ("nat", "no stack here answers for a translated address; pedit and csum change addresses one way"),
     ("ct", "connections are not tracked here"),
     ("ctinfo", "connections are not tracked here"),
     ("connmark", "connections are not tracked here"),
@@ -83,7 +85,8 @@ const WITHOUT: [(&str, &str); 8] = [
     ("gate", "there is no gate here; taprio has schedules"),
 ];
 
-/// Reads one action of a list; `ports` gives the number of a device. Averages are measured as its filter's estimator says.
+/// Reads one action of a list; `ports` returns the number of a device. The filter's estimator sets
+/// how averages are measured.
 pub(crate) fn read(
     source: &Arc<Source>,
     one: &language::Action<'_>,
@@ -128,7 +131,7 @@ pub(crate) fn read(
     };
     match (made, index) {
         (Some((kind, default)), index) => {
-            // A packet that goes elsewhere is gone, whatever is said.
+            // A packet that is redirected is gone, whatever control the words name.
             let control = match kind {
                 Kind::Mirred(txweir_core::classify::action::Mirred { redirect: true, .. }) => default,
                 _ => control(&said)?.unwrap_or(default),
@@ -155,12 +158,12 @@ pub(crate) fn read(
     }
 }
 
-/// Whether a word is a control, which stands for `gact` with it.
+/// True if a word is a control, which stands for `gact` with it.
 pub(crate) fn is_control(word: &str) -> bool {
     CONTROLS.iter().any(|(control, _)| *control == word)
 }
 
-/// What is to follow, if that was said.
+/// Returns the control after the action, if the words name one.
 fn control(said: &Said<'_>) -> Result<Option<Control>, Diagnostic> {
     let mut control = None;
     for (setting, words) in said.settings.iter() {
@@ -171,7 +174,7 @@ fn control(said: &Said<'_>) -> Result<Option<Control>, Diagnostic> {
     Ok(control)
 }
 
-/// The control that begins a list of words: `drop`, `jump 2`, `goto chain 7`.
+/// Returns the control that begins a list of words: `drop`, `jump 2`, `goto chain 7`.
 pub(crate) fn control_of(said: &Said<'_>, key: &str, words: &[Word]) -> Result<Control, Diagnostic> {
     let known = CONTROLS.iter().find(|(word, _)| *word == key).map_or(Control::Pass, |(_, control)| *control);
     let last = words.last().unwrap_or(said.kind);
@@ -187,7 +190,7 @@ pub(crate) fn control_of(said: &Said<'_>, key: &str, words: &[Word]) -> Result<C
     }
 }
 
-/// Hexadecimal digits, two for a byte.
+/// Reads hexadecimal digits, two for a byte.
 fn bytes(digits: &str) -> Vec<u8> {
     let nibble = |b: u8| (b as char).to_digit(16).and_then(|d| u8::try_from(d).ok()).unwrap_or(0);
     digits.as_bytes().chunks(2).map(|pair| pair.iter().fold(0, |byte, b| byte << 4 | nibble(*b))).collect()
@@ -206,10 +209,10 @@ fn hw_stats(said: &Said<'_>) -> Result<Option<u8>, Diagnostic> {
     }
 }
 
-/// What is asked for where actions and filters are printed, and what is printed of.
+/// Print options, and the tables and counters that printing actions and filters reads.
 pub(crate) struct Ways<'a> {
     pub(crate) actions: &'a Actions,
-    /// The numbers by which filters count.
+    /// The numbers of the filters' counters.
     pub(crate) counters: &'a Counters,
     pub(crate) state: &'a State,
     pub(crate) now: Instant,
@@ -219,11 +222,11 @@ pub(crate) struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// What a filter has counted by a number.
+    /// Returns the count of a filter's counter.
     pub(crate) fn hits(&self, number: u32) -> u64 {
         self.state.hits(self.counters, number)
     }
-    /// A class as it is printed.
+    /// Returns a class as it is printed.
     pub(crate) fn class(&self, class: Handle) -> String {
         match self.names.iter().find(|(named, _)| *named == class) {
             Some((_, name)) => format!("{name}#{}", class),
@@ -232,12 +235,12 @@ impl Ways<'_> {
     }
 }
 
-/// Where an action is printed.
+/// The listing in which an action is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum In {
     /// With its filter.
     Filter,
-    /// Alone.
+    /// By itself.
     Get,
     /// Among all of its kind.
     List,
@@ -290,7 +293,7 @@ fn statistics(memory: &Memory, out: &mut Out) {
     out.close();
 }
 
-/// What is said of hardware, which there is none of.
+/// Prints the flags about hardware, of which there is none.
 fn hardware(action: &Action, place: In, out: &mut Out) {
     let mut said = false;
     if action.no_percpu {
@@ -326,7 +329,7 @@ fn hardware(action: &Action, place: In, out: &mut Out) {
     }
 }
 
-/// An action that is printed.
+/// An action to be printed.
 pub(crate) struct Shown<'a> {
     pub(crate) action: &'a Action,
     pub(crate) entry: &'a Entry,
@@ -335,7 +338,7 @@ pub(crate) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// `index 1 ref 1 bind 1`, and with statistics the times, with this in front.
+    /// Prints `index 1 ref 1 bind 1`, and with statistics the times, behind `before`.
     pub(crate) fn numbers(&self, before: &str, out: &mut Out) {
         let Entry { index, refs, binds, .. } = self.entry;
         out.uint("index", *index, &format!("{before}index {index}"));
@@ -344,7 +347,7 @@ impl Shown<'_> {
         self.times(out);
     }
 
-    /// How long it is there, and since when it is unused; nothing as long as that is less than a tick of tc's.
+    /// Prints its age, and the time since its last use; nothing below one tick of tc's.
     pub(crate) fn times(&self, out: &mut Out) {
         if !self.ways.statistics {
             return;
@@ -364,10 +367,10 @@ impl Shown<'_> {
     }
 }
 
-/// The grain of the times that tc is told, nanoseconds.
+/// The grain of the times that tc gets, nanoseconds.
 const TICK: u64 = 10_000_000;
 
-/// What follows, as an object of this key; the text has this in front.
+/// Prints a control, as an object of this key; the text has `before` in front.
 pub(crate) fn show_control(control: Control, key: &str, before: &str, out: &mut Out) {
     let name = control.name();
     out.open(key);
@@ -380,18 +383,19 @@ pub(crate) fn show_control(control: Control, key: &str, before: &str, out: &mut 
     out.close();
 }
 
-/// A control in words.
+/// Returns a control in words.
 pub(crate) fn control_words(control: Control) -> String {
     match control {
         Control::Goto(chain) => format!("goto chain {chain}"),
         Control::Jump(to) => format!("jump {to}"),
-        // Nothing but kinds of their own come to these.
+        // Only actions that set their own control come here.
         Control::Stolen | Control::Queued | Control::Repeat => "pipe".into(),
         other => other.name().into(),
     }
 }
 
-/// What a filter says before its kind so that its new actions measure their averages, each with a space in front.
+/// Returns the words before a filter's kind that make its new actions measure their averages, each
+/// behind a space.
 pub(crate) fn estimator_words(entries: &[&Entry]) -> String {
     let average = entries.iter().find_map(|entry| match &entry.action.kind {
         Kind::Police(police) => police.config().average,
@@ -400,7 +404,7 @@ pub(crate) fn estimator_words(entries: &[&Entry]) -> String {
     average.map(police::estimator_words).unwrap_or_default()
 }
 
-/// The words after `action` that make it again.
+/// Returns the words after `action` that make it again.
 pub(crate) fn words(entry: &Entry) -> String {
     let action = &entry.action;
     let control = control_words(action.control);

@@ -1,5 +1,5 @@
-//! What a tc line says, by object, each part with the place where it was said. Reading a line gives one of these; nothing
-//! here knows whether the qdisc, class or device that it names exists.
+//! The syntax tree of a tc line, by object, each part with its place in the text. Reading a line
+//! gives one of these; nothing here knows if the qdisc, class or device that it names exists.
 
 use std::ops::Range;
 
@@ -8,16 +8,16 @@ use txweir_core::base::link::LinkLayer;
 
 use crate::lex::Word;
 
-/// A value and where it was said.
+/// A value and its place in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At<T> {
-    /// What was said.
+    /// The value.
     pub value: T,
-    /// Where in its source.
+    /// Its bytes in the source.
     pub span: Range<usize>,
 }
 
-/// A line of tc, by the object that it is about (tc(8)).
+/// A line of tc, by its object (tc(8)).
 #[derive(Clone, Debug)]
 pub enum Command {
     /// `qdisc ...`
@@ -32,33 +32,34 @@ pub enum Command {
     Actions(ActionsCommand),
 }
 
-/// What to do.
+/// The operation of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
-    /// Put something where nothing is.
+    /// Adds an object where there is none.
     Add,
-    /// Put something where something may be.
+    /// Adds an object, or replaces the one that is there.
     Replace,
-    /// Give something that is there other options.
+    /// Gives an existing object other options.
     Change,
-    /// Give a qdisc that is there other options, or put it there; it must have been made by this handle (tc(8), "link").
+    /// Gives an existing qdisc other options, or adds it; an existing one must have been made under
+    /// this handle (tc(8), "link").
     Link,
-    /// Take something away.
+    /// Removes an object.
     Delete,
-    /// Print one.
+    /// Prints one object.
     Get,
-    /// Print all.
+    /// Prints all objects.
     Show,
-    /// Take all actions of a kind away.
+    /// Removes all actions of a kind.
     Flush,
 }
 
-/// Where something is.
+/// The place of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// At the root, or below a class or qdisc: what `Tree` calls the parent.
+    /// At the root, or below a class or qdisc: the parent of `Tree`.
     Below(Handle),
-    /// Wherever the qdisc of this handle is.
+    /// The place of the qdisc of this handle.
     Handle(Handle),
     /// The ingress hook (`ingress`).
     Ingress,
@@ -77,7 +78,7 @@ pub enum Target {
     Block(At<u32>),
 }
 
-/// `stab ...`: how a qdisc is to reckon sizes (tc-stab(8)); `None` is the default there.
+/// `stab ...`: the charged sizes of a qdisc (tc-stab(8)); `None` is the default there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stab {
     /// Bytes added to each packet; may be negative.
@@ -109,15 +110,16 @@ impl From<&Stab> for txweir_core::sched::stab::Stab {
 pub struct QdiscCommand {
     /// Add, Replace, Change, Link, Delete, Get or Show.
     pub verb: Verb,
-    /// On which device, if that was said.
+    /// The device, if the line names one.
     pub dev: Option<Word>,
-    /// Where, if that was said; `add`, `replace`, `change`, `link` and `del` always have one.
+    /// The place, if the line names one; `add`, `replace`, `change`, `link` and `del` always have
+    /// one.
     pub place: Option<At<Place>>,
     /// The qdisc's handle, if given.
     pub handle: Option<At<Handle>>,
     /// The kind, if given.
     pub kind: Option<Word>,
-    /// The words after the kind; keys that tc lets be cut short written out.
+    /// The words after the kind; keys that tc lets be cut short are written out.
     pub options: Vec<Word>,
     /// Its size table.
     pub stab: Option<At<Stab>>,
@@ -136,7 +138,7 @@ pub struct QdiscCommand {
 pub struct ClassCommand {
     /// Add, Replace, Change, Delete, Get or Show.
     pub verb: Verb,
-    /// On which device, if that was said.
+    /// The device, if the line names one.
     pub dev: Option<Word>,
     /// `root`, `parent MAJOR:MINOR`.
     pub parent: Option<At<Handle>>,
@@ -159,23 +161,25 @@ pub struct ClassCommand {
 pub struct FilterCommand {
     /// Add, Replace, Change, Delete, Get or Show.
     pub verb: Verb,
-    /// On what, if that was said.
+    /// The device or block, if the line names one.
     pub target: Option<Target>,
-    /// Where: `root`, `parent`, `ingress`, `egress`; the root if nothing is said.
+    /// The place: `root`, `parent`, `ingress`, `egress`; the root by default.
     pub place: Option<At<Place>>,
-    /// `protocol NAME`, as said: `ip`, `ipv6`, `all`, `802.1q`, `0x0800`.
+    /// `protocol NAME`, as written: `ip`, `ipv6`, `all`, `802.1q`, `0x0800`.
     pub protocol: Option<Word>,
-    /// `prio N` (or `pref`, `priority`): 0 to 65535, lower first; 0 or none lets one be chosen.
+    /// `prio N` (or `pref`, `priority`): 0 to 65535, lower first; with 0 or none the engine chooses
+    /// one.
     pub prio: Option<At<u32>>,
     /// `chain N`.
     pub chain: Option<At<u32>>,
-    /// `estimator INTERVAL AVERAGE`, in microseconds: for the actions of the filter that have an average.
+    /// `estimator INTERVAL AVERAGE`, in microseconds: for the actions of the filter that have an
+    /// average.
     pub estimator: Option<At<(u64, u64)>>,
-    /// `handle ID`, as said: each kind reads it in its own way.
+    /// `handle ID`, as written: each kind reads it in its own way.
     pub handle: Option<Word>,
     /// The kind, if given.
     pub kind: Option<Word>,
-    /// The words after the kind, actions and all.
+    /// The words after the kind, actions included.
     pub options: Vec<Word>,
     /// The whole line.
     pub span: Range<usize>,
@@ -186,9 +190,9 @@ pub struct FilterCommand {
 pub struct ChainCommand {
     /// Add, Delete, Get or Show.
     pub verb: Verb,
-    /// On what, if that was said.
+    /// The device or block, if the line names one.
     pub target: Option<Target>,
-    /// Where.
+    /// The place.
     pub place: Option<At<Place>>,
     /// `chain N`.
     pub chain: Option<At<u32>>,
@@ -207,15 +211,15 @@ pub struct ChainCommand {
 pub struct ActionsCommand {
     /// Add, Replace, Change, Delete, Get, Show or Flush.
     pub verb: Verb,
-    /// Everything after the verb, the word `action` first if it was said: action specifications, or a kind, or a
-    /// kind and `index N`.
+    /// All words after the verb, the word `action` first if it is given: action specifications, or
+    /// a kind, or a kind and `index N`.
     pub options: Vec<Word>,
     /// The whole line.
     pub span: Range<usize>,
 }
 
 impl Command {
-    /// What it does.
+    /// Returns its operation.
     pub const fn verb(&self) -> Verb {
         match self {
             Self::Qdisc(c) => c.verb,
@@ -225,7 +229,7 @@ impl Command {
             Self::Actions(c) => c.verb,
         }
     }
-    /// The device that it names.
+    /// Returns the device that it names.
     pub const fn dev(&self) -> Option<&Word> {
         match self {
             Self::Qdisc(c) => c.dev.as_ref(),
@@ -235,7 +239,7 @@ impl Command {
             Self::Filter(_) | Self::Chain(_) | Self::Actions(_) => None,
         }
     }
-    /// The whole line.
+    /// Returns the span of the whole line.
     pub const fn span(&self) -> &Range<usize> {
         match self {
             Self::Qdisc(c) => &c.span,

@@ -1,5 +1,6 @@
-//! One line to a [`Command`]: which object, which verb, where, and the words that the kind is to read. Reading accepts and
-//! refuses what tc does, with tc's exit status; whether what is named exists is for whoever runs the command.
+//! One line to a [`Command`]: its object, verb and place, and the words that the kind reads.
+//! Reading accepts and refuses the lines that tc does, with tc's exit status; the caller that runs
+//! the command checks if the named objects exist.
 
 mod actions;
 mod class;
@@ -87,7 +88,7 @@ const VERBS: [(&str, &[(&str, Verb)]); 5] = [
     ),
 ];
 
-/// The word that `given` stands for where tc lets words be cut short.
+/// Returns the word that `given` stands for where tc lets words be cut short.
 pub(crate) fn whole<'a>(given: &str, mut words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     words.find(|w| !given.is_empty() && w.starts_with(given))
 }
@@ -97,7 +98,7 @@ pub fn parse(source: &Arc<Source>, line: &Line) -> Result<Command, Diagnostic> {
     read(source, line).map_err(|failure| failure.diagnostic)
 }
 
-/// Like [`parse`], with tc's exit status for what cannot be read.
+/// Reads one line like [`parse`]; an error has tc's exit status.
 pub fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Failure> {
     let mut words = line.words.as_slice();
     if let [tc, rest @ ..] = words
@@ -117,7 +118,7 @@ pub fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Failure> {
         let err = Diagnostic::error(code::UNSUPPORTED, source, object.span.clone(), message);
         return Err(Failure::usage(err.expected("qdisc, class, filter, chain or actions")));
     };
-    // An object alone is listed.
+    // An object without a verb is listed.
     let (verb, rest) = match rest {
         [] => (Verb::Show, rest),
         [verb, rest @ ..] => (read_verb(source, known, verbs, verb)?, rest),
@@ -132,7 +133,7 @@ pub fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Failure> {
     }
 }
 
-/// What is left of a line once object and verb are read.
+/// The rest of a line after object and verb.
 struct Part<'a> {
     source: &'a Arc<Source>,
     verb: Verb,

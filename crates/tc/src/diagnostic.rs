@@ -1,5 +1,5 @@
-//! `Diagnostic`: one thing that is wrong with a text, with everything that a message, an editor or a program
-//! wants to know of it.
+//! `Diagnostic`: one mistake in a text, with everything that a message, an editor or a program
+//! needs to report it.
 
 use std::fmt::{self, Write};
 use std::ops::Range;
@@ -8,16 +8,16 @@ use std::sync::Arc;
 use crate::json::{self, Object};
 use crate::source::Source;
 
-/// The stable names of what can be wrong. Those of a tree's refusals are named after
+/// The stable names of mistakes. Those of a tree's refusals are named after
 /// [`ErrorKind`](txweir_core::ErrorKind).
 pub mod code {
     /// A quote without its partner.
     pub const UNCLOSED_QUOTE: &str = "unclosed-quote";
-    /// Not an object of tc, or one that there are no commands for yet.
+    /// Not an object of tc, or one without commands here.
     pub const UNKNOWN_OBJECT: &str = "unknown-object";
     /// Not a verb of the object.
     pub const UNKNOWN_VERB: &str = "unknown-verb";
-    /// A word where the line had to be over.
+    /// A word after the end of the line's grammar.
     pub const UNEXPECTED_WORD: &str = "unexpected-word";
     /// No qdisc kind of that name.
     pub const UNKNOWN_KIND: &str = "unknown-kind";
@@ -29,35 +29,35 @@ pub mod code {
     pub const SPLIT_VALUE: &str = "split-value";
     /// A value outside its range.
     pub const OUT_OF_RANGE: &str = "out-of-range";
-    /// Something that must be given is not.
+    /// A required word is missing.
     pub const MISSING: &str = "missing";
-    /// Two things contradict each other.
+    /// Two words contradict each other.
     pub const CONFLICT: &str = "conflict";
-    /// Nothing of that name is there.
+    /// No object of that name exists.
     pub const NOT_FOUND: &str = "not-found";
     /// The place or the name is taken.
     pub const EXISTS: &str = "exists";
     /// The object cannot do this.
     pub const UNSUPPORTED: &str = "unsupported";
-    /// A rate without a unit: accepted as bits per second, and seldom meant so.
+    /// A rate without a unit: accepted as bits per second, and probably a mistake.
     pub const BARE_RATE: &str = "bare-rate";
-    /// Linux has it, and the engine has not.
+    /// Linux has it, and the engine does not.
     pub const NOT_IN_ENGINE: &str = "not-in-engine";
 }
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Nothing is wrong: something that the reader should know.
+    /// No mistake: a fact that the reader should know.
     Note,
-    /// Accepted, but hardly what was meant.
+    /// Accepted, but probably a mistake.
     Warning,
     /// Refused.
     Error,
 }
 
 impl Severity {
-    /// `note`, `warning` or `error`.
+    /// Returns `note`, `warning` or `error`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -67,10 +67,10 @@ impl Severity {
     }
 }
 
-/// One thing that is wrong, and where.
+/// One mistake, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// Its stable name: one of [`code`], or of those that a program adds with rules of its own.
     pub code: &'static str,
@@ -78,20 +78,20 @@ pub struct Diagnostic {
     pub source: Arc<Source>,
     /// The offending bytes of the text.
     pub span: Range<usize>,
-    /// What is wrong, in one line.
+    /// The mistake, in one line.
     pub message: String,
-    /// What was expected instead; empty if the message says it.
+    /// The expected value; empty if the message names it.
     pub expected: String,
-    /// What was given; empty if nothing was.
+    /// The given value; empty if there was none.
     pub given: String,
     /// Advice that is not a replacement.
     pub hint: Option<String>,
-    /// What to write in place of the span.
+    /// The replacement for the span.
     pub suggestion: Option<String>,
 }
 
 impl Diagnostic {
-    /// An error about a span; `given` is what stands there.
+    /// Returns an error about a span; `given` is the text of the span.
     pub fn error(
         code: &'static str,
         source: &Arc<Source>,
@@ -111,48 +111,48 @@ impl Diagnostic {
             suggestion: None,
         }
     }
-    /// With what was expected.
+    /// Sets the expected value.
     #[must_use]
     pub fn expected(mut self, expected: impl Into<String>) -> Self {
         self.expected = expected.into();
         self
     }
-    /// With advice, if there is any.
+    /// Sets the advice, if there is any.
     #[must_use]
     pub fn hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
         self
     }
-    /// With a replacement for the span, if there is one.
+    /// Sets the replacement for the span, if there is one.
     #[must_use]
     pub fn suggest(mut self, suggestion: Option<String>) -> Self {
         self.suggestion = suggestion;
         self
     }
-    /// As a warning.
+    /// Makes it a warning.
     #[must_use]
     pub fn warning(mut self) -> Self {
         self.severity = Severity::Warning;
         self
     }
 
-    /// As a note: it does not count.
+    /// Makes it a note, which does not count as a mistake.
     #[must_use]
     pub fn note(mut self) -> Self {
         self.severity = Severity::Note;
         self
     }
 
-    /// The line it begins in, from 1.
+    /// Returns the line it begins in, from 1.
     pub fn line(&self) -> usize {
         self.source.locate(self.span.start).0
     }
-    /// The column it begins at, from 1, in characters.
+    /// Returns the column it begins at, from 1, in characters.
     pub fn column(&self) -> usize {
         self.source.locate(self.span.start).1
     }
 
-    /// The advice to give: the replacement if there is one, else the hint.
+    /// Returns the advice to print: the replacement if there is one, else the hint.
     pub fn advice(&self) -> Option<String> {
         match (&self.suggestion, &self.hint) {
             (Some(s), None) => Some(format!("did you mean \"{s}\"?")),
@@ -161,7 +161,8 @@ impl Diagnostic {
         }
     }
 
-    /// In one line: `policy.tc:3:25: fq_codel has no parameter "limt" (did you mean "limit"?)`.
+    /// Returns it in one line: `policy.tc:3:25: fq_codel has no parameter "limt" (did you mean
+    /// "limit"?)`.
     pub fn brief(&self) -> String {
         let (line, column) = self.source.locate(self.span.start);
         let mut s = format!("{}:{line}:{column}: {}", self.source.name, self.message);
@@ -173,8 +174,8 @@ impl Diagnostic {
         s
     }
 
-    /// As a JSON object: `severity, code, source, line, column, span, message`, then `expected`, `given`, `hint`
-    /// and `suggestion` where there are any.
+    /// Returns a JSON object: `severity, code, source, line, column, span, message`, then
+    /// `expected`, `given`, `hint` and `suggestion` where there are any.
     pub fn json(&self) -> String {
         let (line, column) = self.source.locate(self.span.start);
         let mut o = Object::new()
@@ -200,7 +201,8 @@ impl Diagnostic {
 }
 
 impl fmt::Display for Diagnostic {
-    /// The message, the line with a caret under the span, what was expected and the advice, in plain text.
+    /// Writes the message, the line with a caret under the span, the expected value and the advice,
+    /// in plain text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (line, column) = self.source.locate(self.span.start);
         let shown: String = self.source.line_at(self.span.start).chars().map(plain).collect();
@@ -224,7 +226,7 @@ impl fmt::Display for Diagnostic {
 
 impl std::error::Error for Diagnostic {}
 
-/// A character that takes one column and does nothing to a terminal.
+/// Returns a character that takes one column and has no effect on a terminal.
 fn plain(c: char) -> char {
     match c {
         '\t' => ' ',
@@ -233,7 +235,7 @@ fn plain(c: char) -> char {
     }
 }
 
-/// Several, at least one.
+/// At least one diagnostic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostics {
     first: Box<Diagnostic>,
@@ -241,20 +243,20 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// All of `found`, or `None` if there is none.
+    /// Returns all of `found`, or `None` if there is none.
     pub(crate) fn of(found: impl IntoIterator<Item = Diagnostic>) -> Option<Self> {
         let mut found = found.into_iter();
         Some(Self { first: Box::new(found.next()?), rest: found.collect() })
     }
-    /// The first one.
+    /// Returns the first one.
     pub fn first(&self) -> &Diagnostic {
         &self.first
     }
-    /// All of them.
+    /// Returns all of them.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         std::iter::once(&*self.first).chain(&self.rest)
     }
-    /// As a JSON list.
+    /// Returns a JSON list.
     pub fn json(&self) -> String {
         json::list(self.iter().map(Diagnostic::json))
     }
@@ -267,7 +269,7 @@ impl From<Diagnostic> for Diagnostics {
 }
 
 impl fmt::Display for Diagnostics {
-    /// One after the other, a blank line between.
+    /// Writes one after the other, with a blank line between.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, d) in self.iter().enumerate() {
             if i > 0 {

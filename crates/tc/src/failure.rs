@@ -1,23 +1,25 @@
-//! A line that cannot be read or done: its diagnostic, and the exit status of tc for it.
+//! A line that cannot be read or run: its diagnostic, and the exit status of tc for it.
 
 use std::fmt;
 
 use crate::diagnostic::Diagnostic;
 
-/// The exit status of tc for a line whose words after the kind, or whose device, it cannot make sense of.
+/// The exit status of tc for words after the kind, or a device, that it cannot interpret.
 pub(crate) const UNPARSABLE: u8 = 1;
-/// The exit status of tc for what the kernel refuses.
+/// The exit status of tc for lines that the kernel refuses.
 pub(crate) const REFUSED: u8 = 2;
-/// The exit status of tc for a line whose words before the kind it cannot make sense of, and for a key without a value.
+/// The exit status of tc for words before the kind that it cannot interpret, and for a key without
+/// a value.
 pub(crate) const USAGE: u8 = 255;
 
 /// A line that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The exit status of tc: 1 for words after the kind or a device that it cannot make sense of, 2 for what the kernel
-    /// refuses, 255 for words before the kind that it cannot make sense of and for a key without a value.
+    /// The exit status of tc: 1 for words after the kind or a device that it cannot interpret, 2
+    /// for a refusal of the kernel, 255 for words before the kind that it cannot interpret and for
+    /// a key without a value.
     pub status: u8,
-    /// What is wrong, and where.
+    /// The mistake, and its place.
     pub diagnostic: Diagnostic,
 }
 

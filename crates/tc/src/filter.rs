@@ -1,9 +1,10 @@
-//! Filters as words and as what is printed: a line's words to what core is to do, and what core has as `tc filter show`
-//! prints it and as the words that make it again. A file for each kind, with three functions:
+//! Filters as words and as printed text: a line's words become the arguments of core, and core's
+//! filters become the output of `tc filter show` and the words that make them again. A file for
+//! each kind, with three functions:
 //!
-//! - `read`: what a line says, its words checked already, to the parameters of the kind;
-//! - `show`: what is printed between the chain and the actions, text and JSON at once;
-//! - `words`: what makes the filter again, between the kind and the actions.
+//! - `read`: the words of a line, already checked, to the parameters of the kind;
+//! - `show`: the text and the JSON between the chain and the actions;
+//! - `words`: the words that make the filter again, between the kind and the actions.
 
 mod basic;
 mod bpf;
@@ -27,15 +28,16 @@ use crate::failure::Failure;
 use crate::out::Out;
 use crate::said::Said;
 
-/// Where a filter is, as far as its words depend on that.
+/// The place of a filter, as far as its words depend on it.
 pub(crate) struct Where {
-    /// Ethertype that it is asked about; 0 if that was not said.
+    /// Ethertype that it is asked about; 0 if the line names none.
     pub(crate) protocol: u16,
-    /// What asks.
+    /// The qdisc that asks.
     pub(crate) qdisc: Handle,
 }
 
-/// What is said wrongly is found by tc, what cannot be by the kernel: their statuses differ.
+/// Returns the status of a mistake: tc finds wrong words, the kernel finds impossible ones, and
+/// their statuses differ.
 pub(crate) fn failed(err: Diagnostic) -> Failure {
     match err.code {
         code::BAD_VALUE => Failure::unparsable(err),
@@ -43,7 +45,7 @@ pub(crate) fn failed(err: Diagnostic) -> Failure {
     }
 }
 
-/// Reads the words of a filter. `ports` gives the number of a device.
+/// Reads the words of a filter. `ports` returns the number of a device.
 pub(crate) fn read(
     said: &Said<'_>,
     at: &Where,
@@ -71,7 +73,7 @@ pub(crate) fn read(
     }
 }
 
-/// Reads what the filters of a chain may look at. What else its words say does not matter there.
+/// Reads the fields that the filters of a chain may look at. Its other words have no effect there.
 pub(crate) fn template(
     said: &Said<'_>,
     at: &Where,
@@ -80,14 +82,14 @@ pub(crate) fn template(
     match said.kind.text.as_str() {
         "flower" => flower::template(said, at, ports).map(Rule::Flower),
         kind => {
-            let message = format!("the filters of a chain cannot be told what they match if they are {kind}");
+            let message = format!("a chain cannot have a template for its filters if they are {kind}");
             let err = said.error(code::UNSUPPORTED, said.kind, message);
             Err(Failure::refused(err.expected("flower, or no kind")))
         }
     }
 }
 
-/// The device that `indev` names.
+/// Returns the device that `indev` names.
 fn indev(
     said: &Said<'_>,
     ports: &mut dyn FnMut(&str) -> Option<PortId>,
@@ -99,7 +101,7 @@ fn indev(
     }
 }
 
-/// Reads what a filter leads to: `classid`, and its actions. `ports` gives the number of a device.
+/// Reads the goal of a filter: `classid`, and its actions. `ports` returns the number of a device.
 pub(crate) fn goal(
     said: &Said<'_>,
     ports: &mut dyn FnMut(&str) -> Option<PortId>,
@@ -113,7 +115,7 @@ pub(crate) fn goal(
     }
     let read = |one| {
         let mut wanted = action::read(said.source, one, said.estimator, ports)?;
-        // What the filter says of hardware, it says of its actions.
+        // The filter's flags for hardware are those of its new actions.
         if let Wanted::New(_, action) = &mut wanted {
             action.skip_hw |= said.settings.has("skip_hw");
         }
@@ -123,7 +125,7 @@ pub(crate) fn goal(
     Ok(Goal { class, actions: actions? })
 }
 
-/// The handle of a filter as its kind writes it: a number, if the kind says nothing else.
+/// Reads the handle of a filter as its kind writes it: a number by default.
 pub(crate) fn handle(kind: &str, word: &str) -> Option<u32> {
     match kind {
         "fw" => fw::handle(word),
@@ -132,7 +134,7 @@ pub(crate) fn handle(kind: &str, word: &str) -> Option<u32> {
     }
 }
 
-/// The handle that the words after the kind say, if they do.
+/// Returns the handle that the words after the kind name, if they do.
 pub(crate) fn own_handle(said: &Said<'_>) -> Result<Option<u32>, Diagnostic> {
     match said.kind.text.as_str() {
         "u32" => u32::order(said),
@@ -140,7 +142,7 @@ pub(crate) fn own_handle(said: &Said<'_>) -> Result<Option<u32>, Diagnostic> {
     }
 }
 
-/// How a kind writes the handle of a filter where it is asked for.
+/// Returns the handle of a filter in the form of its kind.
 pub(crate) fn handle_text(rule: &Rule, handle: u32) -> String {
     match rule {
         Rule::Basic(_)
@@ -154,7 +156,7 @@ pub(crate) fn handle_text(rule: &Rule, handle: u32) -> String {
     }
 }
 
-/// A filter that is printed.
+/// A filter to be printed.
 pub(crate) struct Shown<'a> {
     pub(crate) handle: u32,
     pub(crate) rule: &'a Rule,
@@ -167,7 +169,7 @@ pub(crate) struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// ` flowid 1:10`, in the words of its kind, if it has a class.
+    /// Prints ` flowid 1:10`, in the words of its kind, if it has a class.
     pub(crate) fn class(&self, key: &str, ways: &Ways<'_>, out: &mut Out) {
         if !self.goal.class.is_none() {
             let class = ways.class(self.goal.class);
@@ -176,7 +178,7 @@ impl Shown<'_> {
     }
 }
 
-/// Prints what is the kind's, and the actions.
+/// Prints the part of the kind, and the actions.
 pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
     match shown.rule {
         Rule::Bpf(rule) => bpf::show(rule, shown, ways, out),
@@ -197,14 +199,14 @@ pub(crate) fn show(shown: &Shown<'_>, ways: &Ways<'_>, out: &mut Out) {
     }
 }
 
-/// Prints what the filters of a chain may look at.
+/// Prints the fields that the filters of a chain may look at.
 pub(crate) fn show_template(rule: &Rule, out: &mut Out) {
     if let Rule::Flower(rule) = rule {
         flower::show_template(rule, out);
     }
 }
 
-/// The words after the kind that make it again, but for its actions.
+/// Returns the words after the kind that make it again, but for its actions.
 pub(crate) fn words(rule: &Rule, goal: &Bound) -> String {
     let mut words = match rule {
         Rule::Bpf(rule) => bpf::words(rule),

@@ -11,26 +11,26 @@ pub struct Object {
 }
 
 impl Object {
-    /// An empty one.
+    /// Returns an empty object.
     pub fn new() -> Self {
         Self::default()
     }
-    /// With a text member.
+    /// Adds a text member.
     #[must_use]
     pub fn text(self, key: &str, value: &str) -> Self {
         self.raw(key, &quote(value))
     }
-    /// With a number.
+    /// Adds a number.
     #[must_use]
     pub fn uint(self, key: &str, value: u64) -> Self {
         self.raw(key, &value.to_string())
     }
-    /// With a truth value.
+    /// Adds a truth value.
     #[must_use]
     pub fn bool(self, key: &str, value: bool) -> Self {
         self.raw(key, if value { "true" } else { "false" })
     }
-    /// With a value of a parameter.
+    /// Adds a value of a parameter.
     #[must_use]
     pub(crate) fn value(self, key: &str, value: &Json) -> Self {
         match value {
@@ -48,7 +48,7 @@ impl Object {
             Json::Rows(rows) => self.raw(key, &list(rows.iter().map(|row| numbers(row)))),
         }
     }
-    /// With a member that is JSON already.
+    /// Adds a member that is JSON already.
     #[must_use]
     pub fn raw(mut self, key: &str, json: &str) -> Self {
         let comma = if self.members.is_empty() { "" } else { "," };
@@ -56,7 +56,7 @@ impl Object {
         let _ = write!(self.members, "{comma}{}:{json}", quote(key));
         self
     }
-    /// The object's text.
+    /// Returns the object's text.
     pub fn finish(self) -> String {
         format!("{{{}}}", self.members)
     }
@@ -66,15 +66,16 @@ fn numbers(all: &[u64]) -> String {
     list(all.iter().map(u64::to_string))
 }
 
-/// A list of what is JSON already.
+/// Returns a list of texts that are JSON already.
 pub fn list(items: impl IntoIterator<Item = String>) -> String {
     format!("[{}]", items.into_iter().collect::<Vec<_>>().join(","))
 }
 
-/// JSON over several lines, as `tc -j -p` breaks and indents it. What is given is JSON as this module writes it.
+/// Breaks JSON into lines, as `tc -j -p` breaks and indents it. The input is JSON as this module
+/// writes it.
 pub(crate) fn pretty(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
-    // For each thing that is open: whether it is an object.
+    // One entry for each open bracket: true for an object.
     let mut open: Vec<bool> = Vec::new();
     let mut quoted = false;
     let mut escaped = false;
@@ -133,7 +134,7 @@ fn break_line(out: &mut String, depth: usize) {
     }
 }
 
-/// A text in quotes, escaped (RFC 8259 section 7).
+/// Returns a text in quotes, escaped (RFC 8259 section 7).
 pub fn quote(s: &str) -> String {
     let mut out = String::with_capacity(s.len() + 2);
     out.push('"');

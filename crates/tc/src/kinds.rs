@@ -1,4 +1,5 @@
-//! The kinds of qdiscs as words: which there are, which words stand before one, and what is said of a word that is none.
+//! The kinds of qdiscs as words: their list, the words that stand before one, and the error for an
+//! unknown word.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::suggest;
 /// Words before the kind.
 pub(crate) const BEFORE_KIND: [&str; 4] = ["dev", "root", "parent", "handle"];
 
-/// The entry of a kind that the engine has.
+/// Returns the entry of a kind that the engine has.
 pub(crate) fn spec_of(source: &Source, kind: &Word) -> Option<&'static Spec> {
     source.kinds.get(&kind.text)
 }
@@ -23,7 +24,8 @@ pub(crate) fn known_kinds(source: &Source) -> String {
     source.kinds.one_of()
 }
 
-/// A word that stands where a kind must, and is none; or one of Linux's that is not here, which is no misspelling.
+/// Returns the error for a word in the place of a kind: it is unknown, or a kind of Linux that the
+/// engine does not have.
 pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
     if language::knows(Object::Qdisc, &kind.text) {
         let message = format!("txweir has no qdisc {}: Linux has it", kind.text);

@@ -1,8 +1,9 @@
-//! What the words after a kind may be, for everything that tc knows and the engine has no kind for: qdiscs, classes,
-//! filters and actions of Linux. Checking a policy needs them; running one needs the engine.
+//! Grammars of the words after a kind, for every kind that tc knows and the engine does not have:
+//! qdiscs, classes, filters and actions of Linux. Checking a policy needs them; running one needs
+//! the engine.
 //!
-//! Each kind is a static table of keys; one walker reads words by any of them. Where a page of tc(8) leaves open what a
-//! word may be, any word is read: what the kernel may refuse is not refused here.
+//! Each kind is a static table of keys; one walker reads words by any of them. Where a page of
+//! tc(8) leaves the form of a word open, any word is accepted, even if the kernel may refuse it.
 
 mod actions;
 mod cake;
@@ -31,16 +32,16 @@ use crate::source::Source;
 use table::Grammar;
 use walk::{Walk, called};
 
-/// What a grammar is of.
+/// The object of a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     /// The words after the kind of a qdisc.
     Qdisc,
-    /// Those of a class.
+    /// The words after the kind of a class.
     Class,
-    /// Those of a filter.
+    /// The words after the kind of a filter.
     Filter,
-    /// Those of an action.
+    /// The words after the kind of an action.
     Action,
 }
 
@@ -54,18 +55,19 @@ fn grammars(object: Object) -> impl Iterator<Item = &'static Grammar> {
     table.iter().chain(more)
 }
 
-/// The kinds of an object that tc has and the engine has not; of filters and actions all that tc has.
+/// Returns the kinds of an object that tc has and the engine does not; for filters and actions all
+/// that tc has.
 pub fn kinds(object: Object) -> impl Iterator<Item = &'static str> {
     grammars(object).flat_map(|g| g.kinds.iter().copied())
 }
 
-/// Whether it is one of [`kinds`].
+/// True if it is one of [`kinds`].
 pub fn knows(object: Object, kind: &str) -> bool {
     kinds(object).any(|k| k == kind)
 }
 
-/// Reads the words after a kind. An error is what tc would refuse to parse (exit status 1); a kind that is not known is
-/// nobody's error here.
+/// Reads the words after a kind. An error is a line that tc would not parse (exit status 1); an
+/// unknown kind is no error here.
 pub fn read(
     object: Object,
     kind: &str,
@@ -78,7 +80,7 @@ pub fn read(
 /// The kinds and the words of the actions of a list, by their indexes.
 type Listed = Vec<(usize, Range<usize>)>;
 
-/// As `read`, with the actions that are among the words.
+/// Reads like `read`, and returns the actions among the words too.
 fn walk(
     object: Object,
     kind: &str,

@@ -1,5 +1,6 @@
-//! A text to lines of words with their places: blanks separate, `#` at the start of a word begins a comment, a
-//! backslash at the end of a line continues it, quotes and backslashes protect as in a shell.
+//! A text to lines of words with their places: blanks separate, `#` at the start of a word begins a
+//! comment, a backslash at the end of a line continues it, quotes and backslashes protect as in a
+//! shell.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,35 +8,35 @@ use std::sync::Arc;
 use crate::diagnostic::{Diagnostic, code};
 use crate::source::Source;
 
-/// A word and where it stands, its quotes included.
+/// A word and its place, quotes included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     /// The word without quotes and protecting backslashes.
     pub text: String,
-    /// Where it stands in its source.
+    /// Its bytes in the source.
     pub span: Range<usize>,
 }
 
 /// The words of one command, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// In order.
+    /// The words in order.
     pub words: Vec<Word>,
 }
 
 impl Line {
-    /// From the first word to the last.
+    /// Returns the span from the first word to the last.
     pub fn span(&self) -> Range<usize> {
         let start = self.words.first().map_or(0, |w| w.span.start);
         start..self.words.last().map_or(start, |w| w.span.end)
     }
 }
 
-/// What became of reading a line.
+/// The result of reading a line.
 type LineResult = Result<Line, Diagnostic>;
 
-/// Splits a part of a source into lines of words. Lines without words are left out; a line that cannot be
-/// split is given as its error.
+/// Splits a part of a source into lines of words. Lines without words are left out; a line that
+/// cannot be split is returned as its error.
 pub fn lines(source: &Arc<Source>, part: Range<usize>) -> Vec<LineResult> {
     let text = source.text.get(part.clone()).unwrap_or("");
     let mut lexer = Lexer { source, text, base: part.start, at: 0 };
@@ -66,7 +67,7 @@ impl Lexer<'_> {
         Some(c)
     }
 
-    /// One line, to its end or the end of the text. The end is passed also on an error.
+    /// Reads one line, to its end or the end of the text. The end is passed also on an error.
     fn line(&mut self) -> LineResult {
         let mut words = Vec::new();
         loop {
@@ -111,7 +112,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// The length of a backslash and line end that stand here.
+    /// Returns the length of a backslash and line end at this place.
     fn continuation(&self) -> Option<usize> {
         ["\\\n", "\\\r\n"].iter().find(|end| self.text[self.at..].starts_with(**end)).map(|end| end.len())
     }
@@ -127,7 +128,7 @@ impl Lexer<'_> {
             self.take();
             match c {
                 '\'' | '"' => self.quoted(c, at, &mut text)?,
-                // A backslash at the very end of the text protects nothing.
+                // A backslash at the very end of the text protects no character.
                 '\\' => text.extend(self.take()),
                 c => text.push(c),
             }
@@ -135,7 +136,7 @@ impl Lexer<'_> {
         Ok(Word { text, span: self.base + start..self.base + self.at })
     }
 
-    /// The rest of a quoted part that began at `from`; it must end on its line.
+    /// Reads the rest of a quoted part that began at `from`; it must end on its line.
     fn quoted(&mut self, quote: char, from: usize, text: &mut String) -> Result<(), Diagnostic> {
         loop {
             match self.peek() {

@@ -1,9 +1,10 @@
-//! The tc language: text to commands, commands to a tree of qdiscs, and the tree back to text and JSON.
+//! The tc language: text to commands, commands to a tree of qdiscs, and the tree back to text and
+//! JSON.
 //!
-//! A policy is the lines that one would give to tc(8) for one device; `tc` in front and `dev NAME` may be left
-//! out. It is read whole, checked whole and applied whole or not at all, and what is wrong with it is said as
-//! [`Diagnostic`]s that point at the word, name what was expected and, where there is one, suggest what to
-//! write instead.
+//! A policy is the lines that one would give to tc(8) for one device; `tc` in front and `dev NAME`
+//! may be left out. It is read, checked and applied as a whole or not at all. Each mistake is a
+//! [`Diagnostic`] that points at the word, names the expected value and, where there is one,
+//! suggests a replacement.
 //!
 //! ```
 //! use txweir_core::{Env, Tree, sched::cx::Cx};

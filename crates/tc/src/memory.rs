@@ -1,4 +1,5 @@
-//! Devices in memory: each is nothing but its qdiscs, and the packets that are put in stay. A policy is checked on them.
+//! Devices in memory: each has only its qdiscs, and keeps the packets put into it. They serve to
+//! check a policy.
 
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::{BlockId, Filters};
@@ -14,7 +15,7 @@ use crate::queued::{Queued, enqueue};
 use crate::show;
 use crate::tool::{Device, Devices, Hook, LOOPBACK, Ports, SwapDone};
 
-/// Most packets that wait in a device of these.
+/// Most packets that wait in such a device.
 const POOL: usize = 4096;
 
 /// Several devices in memory.
@@ -28,8 +29,8 @@ pub struct Memory {
     rates: SharedRates,
 }
 
-/// One device in memory: a tree, a hook, and packets that are put in and stay. It has no queues to send by, so one tree stands
-/// for all of them, as in the copies that changes are rehearsed on.
+/// One device in memory: a tree, a hook, and packets that are put in and stay. It has no queues to
+/// send by, so one tree stands for all of them, as in the copies on which changes are rehearsed.
 #[derive(Debug)]
 pub struct MemoryDevice {
     name: String,
@@ -41,14 +42,14 @@ pub struct MemoryDevice {
 }
 
 impl Default for Memory {
-    /// No device.
+    /// Returns no devices.
     fn default() -> Self {
         Self::new(&[])
     }
 }
 
 impl Memory {
-    /// Devices of these names, of one queue each, with their default qdiscs.
+    /// Returns devices of these names, of one queue each, with their default qdiscs.
     pub fn new(names: &[&str]) -> Self {
         let devices = names.iter().map(|name| MemoryDevice::new(name, 1, Env::default())).collect();
         Self {
@@ -60,33 +61,33 @@ impl Memory {
             rates: SharedRates::new(),
         }
     }
-    /// Time passes.
+    /// Sets the time.
     pub const fn set_now(&mut self, now: Instant) {
         self.now = now;
     }
-    /// Filters and what they have counted, to classify packets with.
+    /// Returns the filters and their counts, to classify packets with.
     pub fn classify(&mut self) -> (&Filters, &mut State) {
         self.filters.fit(&mut self.state);
         (&self.filters, &mut self.state)
     }
-    /// With one more.
+    /// Adds a device.
     #[must_use]
     pub fn with(mut self, device: MemoryDevice) -> Self {
         self.devices.push(device);
         self
     }
-    /// The rates that qdiscs share by name.
+    /// Returns the rates that qdiscs share by name.
     pub const fn rates(&self) -> &SharedRates {
         &self.rates
     }
-    /// The device of that name, to look at and to put packets in.
+    /// Returns the device of that name, to inspect it and to put packets in.
     pub fn get(&mut self, name: &str) -> Option<&mut MemoryDevice> {
         self.devices.iter_mut().find(|d| d.name == name)
     }
 }
 
 impl MemoryDevice {
-    /// A device with its default qdisc.
+    /// Returns a device with its default qdisc.
     pub fn new(name: &str, queues: u32, env: Env) -> Self {
         let env = Env { queues: u16::try_from(queues).unwrap_or(u16::MAX), ..env };
         let (tree, cx) = (Tree::new(env), Cx::new(POOL, env.seed));
@@ -170,7 +171,7 @@ impl Device for MemoryDevice {
     fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
         f(&mut self.tree.edit(&mut self.cx));
     }
-    /// All packets are queued anew.
+    /// Queues all packets anew.
     fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {
         let mut done = SwapDone::default();
         let mut cx = Cx::new(POOL, self.tree.env().seed);

@@ -1,8 +1,9 @@
-//! `Out`: what is printed, as text and as JSON at once, so that neither can say what the other does not.
+//! `Out`: output as text and as JSON at once, so that neither form can differ from the other.
 
 use crate::json::quote;
 
-/// Text and JSON of one thing being written: members of JSON that are written between `open` and `close` are one object's.
+/// Text and JSON of one object being written: members written between `open` and `close` belong to
+/// one JSON object.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     text: String,
@@ -10,29 +11,29 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    /// Nothing yet; the JSON is an object, open.
+    /// Returns an empty text, and an open JSON object.
     pub(crate) fn new() -> Self {
         Self { text: String::new(), json: "{".into() }
     }
-    /// Text alone.
+    /// Writes text alone.
     pub(crate) fn text(&mut self, text: &str) {
         self.text.push_str(text);
     }
-    /// A member that is JSON already, and its text.
+    /// Writes a member that is JSON already, and its text.
     pub(crate) fn raw(&mut self, key: &str, json: &str, text: &str) {
         self.key(key);
         self.json.push_str(json);
         self.text.push_str(text);
     }
-    /// A number.
+    /// Writes a number.
     pub(crate) fn uint(&mut self, key: &str, value: impl Into<u64>, text: &str) {
         self.raw(key, &value.into().to_string(), text);
     }
-    /// A word.
+    /// Writes a word.
     pub(crate) fn word(&mut self, key: &str, value: &str, text: &str) {
         self.raw(key, &quote(value), text);
     }
-    /// Something that is so: `true`.
+    /// Writes a flag that is set: `true`.
     pub(crate) fn flag(&mut self, key: &str, text: &str) {
         self.raw(key, "true", text);
     }
@@ -59,7 +60,7 @@ impl Out {
     pub(crate) fn close_list(&mut self) {
         self.json.push(']');
     }
-    /// The text, and the object.
+    /// Returns the text, and the object.
     pub(crate) fn finish(mut self) -> (String, String) {
         self.json.push('}');
         (self.text, self.json)

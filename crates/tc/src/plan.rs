@@ -1,4 +1,5 @@
-//! What a dry run prints: the qdiscs that would come, go and change, and what would become of the packets that wait.
+//! The output of a dry run: the qdiscs that would be added, removed and changed, and the fate of
+//! the waiting packets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +10,14 @@ use crate::json::{self, Object};
 use crate::queued::Queued;
 use crate::show;
 
-/// What would change on a device; without a name, on none of them.
+/// The changes on a device; without a name, on none of them.
 pub(crate) struct Change {
     pub(crate) dev: String,
     pub(crate) lines: Vec<Line>,
     pub(crate) moves: Vec<Move>,
 }
 
-/// A qdisc or class that would come (`+`), go (`-`) or change (`~`).
+/// A qdisc or class that would be added (`+`), removed (`-`) or changed (`~`).
 pub(crate) struct Line {
     sign: char,
     text: String,
@@ -38,7 +39,7 @@ impl Line {
     }
 }
 
-/// Packets that wait in `from`, and where they would wait; `None`: they would be dropped.
+/// Packets that wait in `from`, and the place where they would wait; `None`: they would be dropped.
 pub(crate) struct Move {
     from: String,
     to: Option<String>,
@@ -51,7 +52,7 @@ struct Seen {
     /// True for a class: then the second of the key is its number.
     class: bool,
     options: Vec<(&'static str, String)>,
-    /// The same without loss.
+    /// Its options without loss.
     exact: String,
 }
 
@@ -89,7 +90,7 @@ fn seen(tree: &Tree) -> Vec<Seen> {
     all
 }
 
-/// The qdiscs in which two trees of a device differ. Default ones go without saying.
+/// Returns the qdiscs in which two trees of a device differ. Default ones are left out.
 pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
     let (before, after) = (seen(before), seen(after));
     let mut lines = Vec::new();
@@ -99,7 +100,7 @@ pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
             continue;
         };
         let mut changed = changed_options(old, new);
-        // A change that is lost in what tc rounds to three digits.
+        // The change is smaller than the three digits that tc prints.
         if changed.is_empty() && old.exact != new.exact {
             changed.push(format!("{} -> {}", old.exact, new.exact));
         }
@@ -113,7 +114,7 @@ pub(crate) fn differences(dev: &str, before: &Tree, after: &Tree) -> Vec<Line> {
     lines
 }
 
-/// The lines that are only before, and those that are only after.
+/// Returns the lines that are only before, and those that are only after.
 pub(crate) fn line_differences(before: &[String], after: &[String]) -> Vec<Line> {
     let set = |lines: &[String]| lines.iter().cloned().collect::<BTreeSet<String>>();
     let (old, new) = (set(before), set(after));
@@ -128,7 +129,7 @@ pub(crate) fn line_differences(before: &[String], after: &[String]) -> Vec<Line>
     gone.chain(come).collect()
 }
 
-/// `limit 1000p -> 100p`, and options that are only on one side as `+` and `-`.
+/// Returns `limit 1000p -> 100p`, and options that are only on one side as `+` and `-`.
 fn changed_options(old: &Seen, new: &Seen) -> Vec<String> {
     let mut changed = Vec::new();
     for (key, text) in &old.options {
@@ -146,7 +147,8 @@ fn changed_options(old: &Seen, new: &Seen) -> Vec<String> {
     changed
 }
 
-/// The qdisc of a packet; one that nobody has named by the class that it hangs below.
+/// Returns the name of a packet's qdisc; one without a handle is named by the class that it hangs
+/// below.
 fn place(q: &Queued) -> String {
     let name = format!("{} {}", q.kind, show::handle_text(q.handle));
     match q.handle.is_none() && q.parent != Handle::ROOT {
@@ -155,9 +157,9 @@ fn place(q: &Queued) -> String {
     }
 }
 
-/// Packets put into a new tree: where each was, and where it came to be.
+/// Returns the moves of packets put into a new tree: from their old places to their new ones.
 pub(crate) fn moves(before: &[Queued], after: &[Option<Queued>]) -> Vec<Move> {
-    // What is dropped comes last.
+    // Dropped packets come last.
     let mut sums: BTreeMap<(String, bool, Option<String>), Tally> = BTreeMap::new();
     for (was, is) in before.iter().zip(after) {
         let key = (place(was), is.is_none(), is.as_ref().map(place));
@@ -166,7 +168,8 @@ pub(crate) fn moves(before: &[Queued], after: &[Option<Queued>]) -> Vec<Move> {
     sums.into_iter().map(|((from, _, to), packets)| Move { from, to, packets }).collect()
 }
 
-/// Packets in a tree that was changed under them: as many as a qdisc has left stay, the rest is dropped.
+/// Returns the fate of packets in a tree that was changed under them: as many as a qdisc has left
+/// stay, the rest is dropped.
 pub(crate) fn stays(before: &[Queued], after: &Tree) -> Vec<Move> {
     let mut sums: BTreeMap<(Handle, Handle), (String, Tally)> = BTreeMap::new();
     for q in before {
@@ -194,7 +197,7 @@ pub(crate) fn stays(before: &[Queued], after: &Tree) -> Vec<Move> {
     moves
 }
 
-/// The plan for all devices, as text or as JSON.
+/// Prints the plan for all devices, as text or as JSON.
 pub(crate) fn print(changes: &[Change], json: bool, pretty: bool) -> String {
     let changes = changes.iter().filter(|c| !c.lines.is_empty());
     if json {
@@ -232,7 +235,7 @@ fn object(change: &Change) -> String {
             None => o.bool("dropped", true).finish(),
         }
     };
-    // What is of no device is of all.
+    // A part without a device is of all.
     let object = if change.dev.is_empty() { Object::new() } else { Object::new().text("dev", &change.dev) };
     object
         .raw("changes", &json::list(change.lines.iter().map(line)))

@@ -1,4 +1,4 @@
-//! `Policy`: the commands of a text, read whole, checked whole, and applied whole or not at all.
+//! `Policy`: the commands of a text, read, checked and applied as a whole or not at all.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::source::Source;
 use crate::tool::{self, Devices};
 use crate::warning::{bare_rates, estimator};
 
-/// What a device is called where no line names it.
+/// Name of a device that no line names.
 pub const UNNAMED: &str = "dev";
 
-/// The commands of a text, each of them good in itself.
+/// The commands of a text, each of them valid by itself.
 #[derive(Clone, Debug)]
 pub struct Policy {
     source: Arc<Source>,
@@ -31,15 +31,15 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Reads a text that is called `name` in messages. Every line is read, so that everything wrong with them is
-    /// said at once: words, kinds, keys and values. Whether the places exist is for [`Policy::check`] and
-    /// [`Policy::apply`].
+    /// Reads a text that is called `name` in messages. Every line is read, so that all mistakes in
+    /// words, kinds, keys and values are reported at once. [`Policy::check`] and [`Policy::apply`]
+    /// find places that do not exist.
     pub fn parse(text: &str, name: &str) -> Result<Self, Diagnostics> {
         Self::parse_part(text, 0..text.len(), name)
     }
 
-    /// Like `parse`, for commands that are a part of a larger text, which the messages point into. A part that
-    /// is not one (past the end, within a character) is read as empty.
+    /// Reads commands that are a part of a larger text, which the messages point into. An invalid
+    /// part (past the end, within a character) is read as empty.
     pub fn parse_part(text: &str, part: Range<usize>, name: &str) -> Result<Self, Diagnostics> {
         Self::of(Source::new(name, text), part)
     }
@@ -68,20 +68,20 @@ impl Policy {
         Diagnostics::of(wrong).map_or(Ok(policy), Err)
     }
 
-    /// The text it was read from.
+    /// Returns the text it was read from.
     pub fn source(&self) -> &Source {
         &self.source
     }
-    /// The commands, in order.
+    /// Returns the commands, in order.
     pub fn commands(&self) -> &[Command] {
         &self.commands
     }
-    /// What was accepted and hardly meant.
+    /// Returns the warnings: accepted, and probably mistakes.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings
     }
 
-    /// The names of the devices that commands are for, each once, in order of appearance.
+    /// Returns the names of the devices that commands are for, each once, in order of appearance.
     pub fn devices(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for cmd in &self.commands {
@@ -92,7 +92,7 @@ impl Policy {
         names
     }
 
-    /// The commands for one device: those that name it and those that name none.
+    /// Returns the commands for one device: those that name it and those that name none.
     #[must_use]
     pub fn for_device(&self, name: &str) -> Self {
         let mut policy = self.clone();
@@ -100,7 +100,8 @@ impl Policy {
         policy
     }
 
-    /// The lines for a device, as lines for one that is called otherwise. Devices in the words of an action stay as they are.
+    /// Returns the lines for a device, as lines for another name. Devices in the words of an action
+    /// stay as they are.
     #[must_use]
     pub fn for_device_as(&self, name: &str, other: &str) -> Self {
         let mut policy = self.for_device(name);
@@ -110,14 +111,14 @@ impl Policy {
         policy
     }
 
-    /// Without the lines about actions, which are done once for all devices.
+    /// Removes the lines about actions, which are run once for all devices.
     #[must_use]
     pub fn without_actions(mut self) -> Self {
         self.commands.retain(|cmd| !matches!(cmd, Command::Actions(_)));
         self
     }
 
-    /// Whether it could be applied to a device as it starts, with nothing but its default qdisc.
+    /// Checks that it could be applied to a new device, which has only its default qdisc.
     pub fn check(&self, env: &Env) -> Result<(), Diagnostic> {
         let name = self.device()?.unwrap_or(UNNAMED);
         let device = MemoryDevice::new(name, u32::from(env.queues), *env).with_kinds(self.source.kinds);
@@ -125,10 +126,11 @@ impl Policy {
         self.apply_to(&mut alone, &[name])
     }
 
-    /// Applies every command to the tree of one device, in order. It is first rehearsed on a copy of the tree's
-    /// structure, so that on an error the tree and the packets in it are as they were. A policy whose commands
-    /// name several devices is refused: see [`Policy::for_device`]. So is one with filters, actions or hooks, which a tree alone
-    /// does not have: see [`Policy::apply_to`].
+    /// Applies every command to the tree of one device, in order. It is first rehearsed on a copy
+    /// of the tree's structure, so that on an error the tree and the packets in it are as they
+    /// were. A policy whose commands name several devices is refused: see [`Policy::for_device`].
+    /// So is one with filters, actions or hooks, which a tree alone does not have: see
+    /// [`Policy::apply_to`].
     pub fn apply(&self, tree: &mut Tree, cx: &mut Cx) -> Result<(), Diagnostic> {
         let mut scratch_cx = scratch_cx();
         let mut scratch = show::copy(&*tree, &mut scratch_cx).map_err(|e| self.no_copy(&e))?;
@@ -136,8 +138,9 @@ impl Policy {
         self.run(tree, cx)
     }
 
-    /// Applies every command, filters and actions too, in order, whole or not at all: it is rehearsed on copies first. A line
-    /// that names no device is for each of `names`; one about actions is done once, because all devices share them.
+    /// Applies every command, filters and actions too, in order, as a whole or not at all: it is
+    /// rehearsed on copies first. A line that names no device is for each of `names`; one about
+    /// actions is run once, because all devices share them.
     pub fn apply_to(&self, devices: &mut dyn Devices, names: &[&str]) -> Result<(), Diagnostic> {
         let mut commands = Vec::with_capacity(self.commands.len());
         for cmd in &self.commands {
@@ -157,7 +160,8 @@ impl Policy {
         })
     }
 
-    /// The one device that the lines are for, if any names it. Lines for several are an error.
+    /// Returns the one device that the lines are for, if any names it. Lines for several are an
+    /// error.
     pub fn device(&self) -> Result<Option<&str>, Diagnostic> {
         let mut first: Option<&str> = None;
         for cmd in &self.commands {
@@ -172,19 +176,20 @@ impl Policy {
         Ok(first)
     }
 
-    /// Only for a tree whose nodes were put there by typed calls, with values that cannot be said in words.
+    /// Returns the error for a tree whose nodes came from typed calls, with values that no words
+    /// express.
     fn no_copy(&self, err: &ConfigError) -> Diagnostic {
         let message = format!("the qdiscs that are there cannot be said in tc's words: {err}");
         Diagnostic::error(code::UNSUPPORTED, &self.source, 0..0, message)
     }
 }
 
-/// Surroundings for trees that no packet goes through.
+/// Returns surroundings for trees that no packet goes through.
 fn scratch_cx() -> Cx {
     Cx::new(1, 0)
 }
 
-/// Reads a line and holds it to what a policy may say.
+/// Reads a line and checks that a policy may contain it.
 fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Diagnostic> {
     let cmd = command::parse(source, line)?;
     let (object, verb) = engine::head(line);
@@ -221,7 +226,7 @@ fn read(source: &Arc<Source>, line: &Line) -> Result<Command, Diagnostic> {
     Ok(cmd)
 }
 
-/// Whether a line is about an ingress or clsact hook.
+/// True if a line is about an ingress or clsact hook.
 fn is_hook(cmd: &Command) -> bool {
     matches!(
         cmd,
@@ -229,7 +234,7 @@ fn is_hook(cmd: &Command) -> bool {
     )
 }
 
-/// Whether a line is about filters that devices would share.
+/// True if a line is about filters that devices would share.
 const fn is_for_block(cmd: &Command) -> bool {
     match cmd {
         Command::Filter(c) => matches!(c.target, Some(Target::Block(_))),
@@ -238,7 +243,7 @@ const fn is_for_block(cmd: &Command) -> bool {
     }
 }
 
-/// The same line for a device. The name stands where the line does, so that errors point there.
+/// Returns the same line for a device. The name's span is the line's, so that errors point there.
 fn with_device(cmd: &Command, name: &str) -> Command {
     let mut cmd = cmd.clone();
     let dev = Word { text: name.into(), span: cmd.span().clone() };
@@ -252,13 +257,13 @@ fn with_device(cmd: &Command, name: &str) -> Command {
     cmd
 }
 
-/// The refusal of what a tree alone does not have.
+/// Returns the refusal of a command about objects that a tree alone does not have.
 fn not_done(source: &Arc<Source>, cmd: &Command) -> Diagnostic {
     let message = "a tree of qdiscs alone has no filters, actions or hooks";
     Diagnostic::error(code::UNSUPPORTED, source, cmd.span().clone(), message)
 }
 
-/// Whether the kind takes the options, on any device.
+/// Checks that the kind takes the options, on any device.
 fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
     let Some(spec) =
         cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)).filter(|_| cmd.verb != Verb::Delete)
@@ -268,13 +273,14 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     match spec.read(&mut Words::new(&options), &Env::default()) {
         Ok(_) => Ok(()),
-        // A part of the rate of a link that is not known yet, or what only some devices can.
+        // Accepted: the options need the rate of a link that is not known yet, or an ability that
+        // only some devices have.
         Err(e) if matches!(e.kind, ErrorKind::NoLinkRate | ErrorKind::Unsupported) => Ok(()),
         Err(e) => Err(refusal::of(source, cmd, &e)),
     }
 }
 
-/// Whether the classes of a kind take the options, on any device.
+/// Checks that the classes of a kind take the options, on any device.
 fn check_class_options(source: &Arc<Source>, cmd: &ClassCommand) -> Result<(), Diagnostic> {
     let spec = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)).filter(|_| cmd.verb != Verb::Delete);
     let Some(classes) = spec.and_then(|spec| spec.classes) else { return Ok(()) };

@@ -1,6 +1,6 @@
-//! Ethertypes by the names that tc has for them (tc(8), "protocol").
+//! Ethertypes by their tc names (tc(8), "protocol").
 
-/// Number and name; where a number has two names, the one that is printed is first.
+/// Number and name; where a number has two names, tc prints the first.
 const NAMES: [(u16, &str); 53] = [
     (0x0060, "loop"),
     (0x0200, "pup"),
@@ -57,12 +57,12 @@ const NAMES: [(u16, &str); 53] = [
     (0x6558, "teb"),
 ];
 
-/// All names that can be said.
+/// Returns all names that a line may use.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     NAMES.iter().map(|(_, name)| *name)
 }
 
-/// The number of a name, or of a number as C writes it.
+/// Returns the number of a name, or of a number as C writes it.
 pub(crate) fn number(word: &str) -> Option<u16> {
     let named = NAMES.iter().find(|(_, name)| name.eq_ignore_ascii_case(word)).map(|(n, _)| *n);
     named.or_else(|| {
@@ -72,7 +72,7 @@ pub(crate) fn number(word: &str) -> Option<u16> {
     })
 }
 
-/// The name of a number, as tc prints it.
+/// Returns the name of a number, as tc prints it.
 pub(crate) fn name(number: u16) -> String {
     let found = NAMES.iter().find(|(n, _)| *n == number);
     found.map_or_else(|| format!("[{number}]"), |(_, name)| (*name).to_string())

@@ -3,7 +3,7 @@
 use txweir_core::sched::cx::Cx;
 use txweir_core::{Handle, Meta, Tree};
 
-/// A packet that waits, and where: below which class, in which qdisc.
+/// A waiting packet, and its place: the class above, and the qdisc.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queued {
     pub(crate) parent: Handle,
@@ -12,7 +12,7 @@ pub(crate) struct Queued {
     pub(crate) meta: Meta,
 }
 
-/// Puts packets into a tree; for each, where it waits, `None` if there was no room.
+/// Puts packets into a tree; returns the place of each, `None` if there was no room.
 pub(crate) fn enqueue(tree: &mut Tree, cx: &mut Cx, metas: &[Meta]) -> Vec<Option<Queued>> {
     let leaves = |tree: &Tree| {
         let mut all = Vec::new();

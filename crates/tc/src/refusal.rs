@@ -1,4 +1,4 @@
-//! What core refuses, said in the words of the line: which word it is about and what to write instead.
+//! Core's refusals in terms of a line: the word at fault, and its replacement.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::lex::Word;
 use crate::source::Source;
 use crate::suggest;
 
-/// What a line says that a refusal can be about.
+/// The parts of a line that a refusal can be about.
 pub(crate) struct Said<'a> {
     kind: Option<&'a Word>,
     spec: Option<&'static Spec>,
@@ -26,7 +26,7 @@ pub(crate) struct Said<'a> {
     place: Option<&'a Range<usize>>,
     span: &'a Range<usize>,
     params: &'static [Param],
-    /// Whether the kind takes these words, as far as one of them is concerned.
+    /// Checks if the kind takes these words, as far as one of them is concerned.
     accepts: fn(&Spec, &mut Words<'_>) -> Result<(), ConfigError>,
 }
 
@@ -94,7 +94,7 @@ struct Described {
     expected: String,
 }
 
-/// The message of an error, and what of `expected` it does not say.
+/// Returns the message of an error, and the part of `expected` that it leaves out.
 fn describe(err: &ConfigError, key: &str) -> Described {
     let ConfigError { object, expected, given, .. } = err;
     let of_class = matches!(object, Object::Class(Some(_)));
@@ -140,7 +140,7 @@ fn describe(err: &ConfigError, key: &str) -> Described {
     Described { code, message, expected: expected.clone() }
 }
 
-/// As `describe`, for the errors that say their reason.
+/// Describes the errors that have a reason, like `describe`.
 fn described_by_reason(err: &ConfigError) -> Option<Described> {
     let ConfigError { object, expected, given, .. } = err;
     let (code, message) = match err.reason? {
@@ -156,7 +156,7 @@ fn described_by_reason(err: &ConfigError) -> Option<Described> {
     Some(Described { code, message, expected: expected.clone() })
 }
 
-/// The word that an error is about.
+/// Returns the span of the word that an error is about.
 fn span_of(cmd: &Said<'_>, err: &ConfigError, key: &str) -> Range<usize> {
     let option = |at: usize| cmd.options.get(at).map(|w| w.span.clone());
     let kind = || cmd.kind.map(|k| k.span.clone());
@@ -178,7 +178,7 @@ fn span_of(cmd: &Said<'_>, err: &ConfigError, key: &str) -> Range<usize> {
     said.unwrap_or_else(|| cmd.span.clone())
 }
 
-/// The index of the value that is given to `key`; of several, the one that was given.
+/// Returns the index of the value given to `key`; of several values, the one in the error.
 fn value_of(cmd: &Said<'_>, key: &str, err: &ConfigError) -> Option<usize> {
     let param = cmd.params.iter().find(|p| p.key == key)?;
     let at = cmd.options.iter().position(|w| param.words.contains(&w.text.as_str()))?;
@@ -186,7 +186,7 @@ fn value_of(cmd: &Said<'_>, key: &str, err: &ConfigError) -> Option<usize> {
     Some(values.map_or(at, |values| at + 1 + values.iter().position(|w| err.is_given(&w.text)).unwrap_or(0)))
 }
 
-/// All words that a kind knows.
+/// Returns all words that a kind knows.
 fn keys(params: &'static [Param]) -> impl Iterator<Item = &'static str> {
     params.iter().flat_map(|p: &Param| p.words.iter().copied())
 }
@@ -214,7 +214,7 @@ fn unknown_key(mut d: Diagnostic, cmd: &Said<'_>, spec: &Spec, at: usize) -> Dia
     d.suggest(suggest::closest(&word.text, keys(cmd.params)).map(String::from))
 }
 
-/// The map that prio has by default or had before, which does not fit the number of bands that is said.
+/// Explains that the default or earlier map of prio does not fit the given number of bands.
 fn unsaid_map(mut d: Diagnostic, cmd: &Said<'_>, band: &str) -> Diagnostic {
     if cmd.options.iter().any(|w| w.text == "priomap") {
         return d;

@@ -1,7 +1,8 @@
-//! The qdiscs of a device as `tc qdisc show` prints them, in text and JSON, and as the commands that would make it.
+//! The qdiscs of a device as `tc qdisc show` prints them, in text and JSON, and as the commands
+//! that would make them.
 //!
-//! What is printed comes from the declarations of kinds, parameters and counters; the few things that tc prints otherwise are
-//! in the modules of kinds.
+//! The output comes from the declarations of kinds, parameters and counters; the modules of kinds
+//! have the exceptions of tc.
 
 mod cake;
 mod class;
@@ -40,10 +41,10 @@ pub(crate) use made::copy;
 pub(crate) use number::rate_text;
 use number::{general, three_digits, time_text};
 
-/// How to print: what tc's options ask for, and what it knows of the device.
+/// The form of the output: tc's options, and tc's knowledge of the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// The device's name, printed where more than one device is asked for.
+    /// The device's name, printed where several devices are listed.
     pub dev: Option<String>,
     /// References to the root: one for each transmit queue of the device, and one more.
     pub refcnt: u32,
@@ -62,7 +63,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// A class as it is printed.
+    /// Returns a class as it is printed.
     fn named(&self, class: Handle) -> String {
         match self.names.iter().find(|(named, _)| *named == class) {
             Some((_, name)) => format!("{name}#{class}"),
@@ -71,8 +72,8 @@ impl Form {
     }
 }
 
-/// The names of classes in a text as tc has it in `/etc/iproute2/tc_cls`: on each line a class and its name; `#` begins a
-/// comment. Lines that are otherwise say nothing.
+/// Reads the names of classes in a text as tc has it in `/etc/iproute2/tc_cls`: on each line a
+/// class and its name; `#` begins a comment. Other lines are ignored.
 pub(crate) fn class_names(text: &str) -> Vec<(Handle, String)> {
     let line = |line: &str| {
         let mut words = line.split('#').next()?.split_whitespace();
@@ -82,7 +83,7 @@ pub(crate) fn class_names(text: &str) -> Vec<(Handle, String)> {
 }
 
 impl Default for Form {
-    /// Nothing asked for, on a device of one queue.
+    /// Returns the form without options, on a device of one queue.
     fn default() -> Self {
         Self {
             dev: None,
@@ -110,23 +111,24 @@ impl Printed {
     }
 }
 
-/// As `tc qdisc show` prints it, with `stats` as `tc -s`; `dev` is printed if given, as tc does where more
-/// than one device is asked for. Default qdiscs below a class are not shown.
+/// Prints qdiscs as `tc qdisc show` does, with `stats` as `tc -s`; `dev` is printed if given, as tc
+/// does where several devices are listed. Default qdiscs below a class are left out.
 pub fn text<'a>(trees: impl Into<Trees<'a>>, dev: Option<&str>, stats: bool) -> String {
     let form = Form { dev: dev.map(String::from), statistics: stats, ..Form::default() };
     qdiscs(trees, &form, &|_, _| true)
 }
 
-/// As `tc -j qdisc show` prints it: a list of objects, rates in bytes per second, times in microseconds.
+/// Prints qdiscs as `tc -j qdisc show` does: a list of objects, rates in bytes per second, times in
+/// microseconds.
 pub fn json<'a>(trees: impl Into<Trees<'a>>, dev: Option<&str>, stats: bool) -> String {
     let form = Form { dev: dev.map(String::from), statistics: stats, ..Form::default() };
     json::list(qdisc_objects(trees, &form, &|_, _| true))
 }
 
-/// Which qdiscs are asked for, by where they are and what they are.
+/// A test for the qdiscs to print, by place and node.
 pub type Wanted<'a> = &'a dyn Fn(Place, &Node) -> bool;
 
-/// Qdiscs as `tc qdisc show` prints them.
+/// Prints qdiscs as `tc qdisc show` does.
 pub fn qdiscs<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) -> String {
     let mut out = String::new();
     let trees = trees.into();
@@ -138,7 +140,7 @@ pub fn qdiscs<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) 
     out
 }
 
-/// Qdiscs as `tc -j qdisc show` prints them, each an object.
+/// Returns qdiscs as `tc -j qdisc show` prints them, each an object.
 pub(crate) fn qdisc_objects<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted: Wanted<'_>) -> Vec<String> {
     let mut items = Vec::new();
     let trees = trees.into();
@@ -147,14 +149,14 @@ pub(crate) fn qdisc_objects<'a>(trees: impl Into<Trees<'a>>, form: &Form, wanted
     items
 }
 
-/// The options of a qdisc and its size table without loss, as the words that make them.
+/// Returns the options of a qdisc and its size table without loss, as the words that make them.
 pub(crate) fn exact_options(node: &Node) -> String {
     let table = node.stab().map(stab::words);
     let options = table.into_iter().chain(words_of(node.qdisc()));
     options.collect::<Vec<String>>().join(" ")
 }
 
-/// A size table as `tc -d` prints it.
+/// Returns a size table as `tc -d` prints it.
 pub(crate) fn stab_text(table: &Stab) -> String {
     stab::text(table)
 }
@@ -175,7 +177,8 @@ fn push_words(words: &mut Vec<String>, o: &Shown<'_>) {
     }
 }
 
-/// Calls `f` on what is shown: the root, what was added below, and what transmit queues have at first.
+/// Calls `f` on the listed qdiscs: the root, those added below, and the default ones of transmit
+/// queues.
 fn shown(trees: &Trees<'_>, form: &Form, wanted: Wanted<'_>, f: &mut dyn FnMut(Place, &Node)) {
     let queues = queues::stand(trees.root());
     in_order(trees, &mut |place, node, _| {
@@ -187,8 +190,9 @@ fn shown(trees: &Trees<'_>, form: &Form, wanted: Wanted<'_>, f: &mut dyn FnMut(P
     });
 }
 
-/// Calls `f` on every qdisc in the order in which Linux lists them: the root, then by a hash of the handle, and of those with the
-/// same hash the later ones first. What nobody has added was there before.
+/// Calls `f` on every qdisc in the order in which Linux lists them: the root, then by a hash of the
+/// handle, and of those with the same hash the later ones first. Default qdiscs count as the
+/// oldest.
 fn in_order<'a>(trees: &Trees<'a>, f: &mut dyn FnMut(Place, &'a Node, Option<&'a Pool>)) {
     let mut all: Vec<(Place, &Node, Option<&Pool>)> = Vec::new();
     trees.visit_with(&mut |place, node, pool| all.push((place, node, pool)));
@@ -200,7 +204,8 @@ fn in_order<'a>(trees: &Trees<'a>, f: &mut dyn FnMut(Place, &'a Node, Option<&'a
     }
 }
 
-/// One of 16 buckets: the top bits of the product with 2^32 over the golden ratio (Knuth, TAOCP 3, section 6.4).
+/// Returns one of 16 buckets: the top bits of the product with 2^32 over the golden ratio (Knuth,
+/// TAOCP 3, section 6.4).
 const fn bucket(handle: Handle) -> u32 {
     handle.0.wrapping_mul(0x61c8_8647) >> 28
 }
@@ -225,7 +230,7 @@ fn write_text(
         write!(out, " dev {dev}")?;
     }
     match place.depth {
-        // The queues hold on to their own.
+        // The queues hold references to their own qdiscs.
         0 if queues::stand(node) => write!(out, " root")?,
         0 => write!(out, " root refcnt {}", form.refcnt)?,
         _ => write!(out, " parent {}", form.named(place.parent))?,
@@ -242,7 +247,7 @@ fn write_text(
     if form.statistics { write_stats(out, node, below, form) } else { Ok(()) }
 }
 
-/// The two lines of counters that every qdisc has.
+/// Writes the two lines of counters that every qdisc has.
 fn write_books(out: &mut String, node: &Node, below: Below<'_, '_>) -> std::fmt::Result {
     book_lines(out, &queues::books(node, below))
 }
@@ -318,8 +323,8 @@ fn object(place: Place, node: &Node, below: Below<'_, '_>, form: &Form) -> Strin
     o.finish()
 }
 
-/// Why packets were dropped and marked, which Linux does not tell: behind all that it does, and only reasons that have
-/// counted something.
+/// Adds the reasons of drops and marks, which Linux does not print: behind Linux's members, and
+/// only reasons with a count.
 fn reasons(o: Object, reasons: &Reasons) -> Object {
     let drops = reasons.each_drop().map(|(reason, n)| (reason.name(), n));
     let marks = reasons.each_mark().map(|(reason, n)| (reason.name(), n));
@@ -327,7 +332,7 @@ fn reasons(o: Object, reasons: &Reasons) -> Object {
     counts(o, "mark_reasons", marks)
 }
 
-/// With an object of counts, if there are any.
+/// Adds an object of counts, if there are any.
 fn counts(o: Object, key: &str, all: impl Iterator<Item = (&'static str, u64)>) -> Object {
     let mut all = all.peekable();
     if all.peek().is_none() {
@@ -336,7 +341,7 @@ fn counts(o: Object, key: &str, all: impl Iterator<Item = (&'static str, u64)>) 
     o.raw(key, &all.fold(Object::new(), |inner, (name, n)| inner.uint(name, n)).finish())
 }
 
-/// The counters that every qdisc has.
+/// Adds the counters that every qdisc has.
 fn books(o: Object, node: &Node, below: Below<'_, '_>) -> Object {
     book_object(o, &queues::books(node, below))
 }
@@ -373,7 +378,7 @@ fn counters(o: Object, qdisc: &dyn Qdisc) -> Object {
     if qdisc.spec().kind == "cake" { o.raw("tins", &cake::tin_objects(qdisc)) } else { o }
 }
 
-/// Shows the counters of a kind's own that are printed behind those of every qdisc.
+/// Visits the counters of a kind that are printed behind those of every qdisc.
 fn own_counters(qdisc: &dyn Qdisc, f: &mut dyn FnMut(&'static Counter, u64)) {
     if qdisc.spec().style.counters_in_options {
         return;
@@ -388,12 +393,12 @@ fn own_counters(qdisc: &dyn Qdisc, f: &mut dyn FnMut(&'static Counter, u64)) {
     });
 }
 
-/// So many parts of 2^64, as tc prints a number that is not whole.
+/// Returns a number of parts of 2^64 as tc prints a fraction.
 fn part(n: u64) -> String {
     general(n as f64 / u64::MAX as f64, 6)
 }
 
-/// The options as tc prints them.
+/// Returns the options as tc prints them.
 fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     match qdisc.spec().kind {
         "dualpi2" => return dualpi2::options(qdisc, form),
@@ -412,7 +417,7 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     let multiqueue = Printed { key: "multiqueue", text: None, json: Some(Json::Bool(false)) };
     match qdisc.spec().kind {
         "multiq" => {
-            // A class for each queue that the device has, and as many as it can have.
+            // The number of queues of the device, and the number of classes that it can have.
             let bands = qdisc.classes().len() as u64;
             let text = Some(format!("bands {bands}/{bands}"));
             printed.push(Printed { key: "bands", text, json: Some(Json::Uint(bands)) });
@@ -428,8 +433,8 @@ fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     printed
 }
 
-/// The options of a qdisc as `tc qdisc show` prints them, each with its key; of mqprio, which takes several lines, as they are
-/// said.
+/// Returns the options of a qdisc as `tc qdisc show` prints them, each with its key; those of
+/// mqprio, which tc prints in several lines, as its words.
 pub(crate) fn option_texts(qdisc: &dyn Qdisc) -> Vec<(&'static str, String)> {
     if qdisc.spec().kind == "mqprio" {
         return queues::option_words(qdisc);

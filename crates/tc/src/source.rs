@@ -1,13 +1,13 @@
-//! `Source`: a text with a name, and where in it a byte is.
+//! `Source`: a text with a name, and the line and column of its bytes.
 
 use txweir_core::qdisc::Registry;
 
 /// A text that commands were read from. Spans are byte offsets into `text`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// What to call it in messages: a file's path, `--policy`, `<stdin>`.
+    /// Its name in messages: a file's path, `--policy`, `<stdin>`.
     pub name: String,
-    /// All of it, also where only a part was read as commands.
+    /// The whole text, also if only a part was read as commands.
     pub text: String,
     /// Lines of a longer text of this name that came before it.
     pub lines_before: usize,
@@ -16,7 +16,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A text with a name.
+    /// Returns a text with a name.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), lines_before: 0, kinds: Registry::BUILT_IN }
     }
@@ -28,15 +28,15 @@ impl Source {
         self
     }
 
-    /// The same text, as what follows so many lines.
+    /// Returns the same text, as one that follows `lines` lines.
     #[must_use]
     pub const fn behind(mut self, lines: usize) -> Self {
         self.lines_before = lines;
         self
     }
 
-    /// Line and column of a byte, both from 1; the column counts characters. An offset past the end, or within
-    /// a character, is taken to the nearest place before.
+    /// Returns line and column of a byte, both from 1; the column counts characters. An offset past
+    /// the end, or within a character, is moved to the nearest place before.
     pub fn locate(&self, offset: usize) -> (usize, usize) {
         let before = &self.text[..self.boundary(offset)];
         let line = self.lines_before + before.matches('\n').count() + 1;
@@ -44,7 +44,7 @@ impl Source {
         (line, column)
     }
 
-    /// The line that a byte is in, without its end.
+    /// Returns the line that a byte is in, without its end.
     pub(crate) fn line_at(&self, offset: usize) -> &str {
         let offset = self.boundary(offset);
         let start = self.text[..offset].rfind('\n').map_or(0, |at| at + 1);

@@ -1,14 +1,14 @@
-//! "Did you mean": the nearest known word, and the value that a unit was mistyped in.
+//! "Did you mean": the nearest known word, and the value behind a mistyped unit.
 
-/// Unit suffixes of all types, lower case, those meant most often first (tc(8), "UNITS").
+/// Unit suffixes of all types, lower case, the most usual ones first (tc(8), "UNITS").
 const UNITS: &[&str] = &[
     "mbit", "kbit", "gbit", "tbit", "bit", "ms", "us", "s", "ns", "kb", "mb", "gb", "b", "mbps", "kbps",
     "gbps", "tbps", "bps", "kibit", "mibit", "gibit", "tibit", "kibps", "mibps", "gibps", "tibps", "msec",
     "msecs", "usec", "usecs", "sec", "secs", "nsec", "nsecs", "k", "m", "g", "p",
 ];
 
-/// The candidate nearest to what was given: the only one that begins with it, else the one with the fewest
-/// letters added, left out, changed or swapped, at most one in three.
+/// Returns the candidate nearest to `given`: the only one that begins with it, else the one with
+/// the fewest letters added, left out, changed or swapped, at most one in three.
 pub fn closest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_ascii_lowercase();
     let candidates: Vec<&str> = candidates.into_iter().collect();
@@ -20,24 +20,25 @@ pub fn closest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a str>) -
     candidates
         .into_iter()
         .map(|c| (strsim::damerau_levenshtein(&given, c), c))
-        // A word that shares nothing with what was given is no help.
+        // A candidate that shares no letter with the given word is no help.
         .filter(|(distance, c)| *distance <= most && *distance < c.len())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, c)| c)
 }
 
-/// What is a number and nothing else: `10`, `1.5`.
+/// True if a word is a number and nothing else: `10`, `1.5`.
 pub fn is_number(word: &str) -> bool {
     word.bytes().any(|b| b.is_ascii_digit()) && word.bytes().all(|b| b.is_ascii_digit() || b == b'.')
 }
 
-/// What is a unit and nothing else: `ms`, `Mbit`.
+/// True if a word is a unit and nothing else: `ms`, `Mbit`.
 pub(crate) fn is_unit(word: &str) -> bool {
     UNITS.contains(&word.to_ascii_lowercase().as_str())
 }
 
-/// The value that `word` was meant to be: a unit with a letter wrong (`10mbitt`), cut short (`10m`) or spelt out
-/// (`5kbytes`), or a decimal comma; the nearest that `accepts` finds good.
+/// Returns the probable value of a mistyped `word`: a unit with a letter wrong (`10mbitt`), cut
+/// short (`10m`) or spelt out (`5kbytes`), or a decimal comma; the nearest that `accepts` returns
+/// true for.
 pub(crate) fn value(word: &str, accepts: impl Fn(&str) -> bool) -> Option<String> {
     if word.contains(',') {
         let dotted = word.replacen(',', ".", 1);

@@ -14,12 +14,13 @@ use crate::show;
 use crate::source::Source;
 use crate::tool::{Request, run, save};
 
-/// Does a text in every way that there is, on devices with packets in them, and checks what must hold whatever it says:
-/// every error lies in the text, JSON is printed for JSON, a dry run and a failed atomic batch change nothing, and what
-/// is saved makes the same again. The fuzz target and the tests of random text are this.
+/// Runs a text in every way that there is, on devices with packets in them, and checks the laws
+/// that hold for any text: every error lies in the text, JSON is printed for JSON, a dry run and a
+/// failed atomic batch change nothing, and saved lines make the same again. The fuzz target and the
+/// tests of random text call this.
 ///
 /// # Panics
-/// If one of these does not hold.
+/// If one of these laws does not hold.
 pub fn any_text(text: &str) {
     spans(text);
     let as_batch = |flags: &[&str]| Request {
@@ -60,7 +61,7 @@ pub fn any_text(text: &str) {
     }
 }
 
-/// Two devices, of which the first has packets.
+/// Returns two devices, the first with packets.
 fn loaded() -> Memory {
     let mut devices = Memory::new(&["a", "b"]);
     let args = "qdisc add dev a root handle 1: prio".split(' ').map(String::from).collect();
@@ -73,7 +74,7 @@ fn loaded() -> Memory {
     devices
 }
 
-/// Every error and warning lies in the text.
+/// Checks that every error and warning lies in the text.
 fn spans(text: &str) {
     let within = |d: &Diagnostic| {
         assert!(d.source.text.get(d.span.clone()).is_some(), "{:?} of {:?}", d.span, d.source.text);

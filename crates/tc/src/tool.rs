@@ -1,7 +1,8 @@
-//! tc as a function: the words of a command line, or the lines of a batch, done to devices; what it prints and its exit
-//! status come back. The words, the text, the JSON and the status are those of tc(8), so that what calls tc can call this.
-//! What tc lacks comes on top: `--dry-run` says what would change and where queued packets would go, `--atomic` does a
-//! whole batch in one step for each device, and what is wrong is said with a caret.
+//! tc as a function: the words of a command line, or the lines of a batch, are run on devices; the
+//! result has tc's output and exit status. The words, the text, the JSON and the status are those
+//! of tc(8), so that a caller of tc can call this. Two options are added to tc's: `--dry-run`
+//! reports the changes and the fate of queued packets, and `--atomic` runs a whole batch in one
+//! step for each device. Mistakes are reported with a caret.
 //!
 //! No I/O: the caller reads the batch, and owns the devices.
 
@@ -40,25 +41,26 @@ use session::Session;
 pub struct Request {
     /// The words after `tc`, flags included.
     pub args: Vec<String>,
-    /// The batch that `-b` names, read by the caller (see [`Flags::read`]); named as it was given, or `<stdin>`.
+    /// The batch that `-b` names, read by the caller (see [`Flags::read`]); its name is the given
+    /// one, or `<stdin>`.
     pub batch: Option<Source>,
-    /// The text of the file that has the names of classes, read by the caller if `-nm` is given: a class and its name on
-    /// each line.
+    /// The text of the file that has the names of classes, read by the caller if `-nm` is given: a
+    /// class and its name on each line.
     pub class_names: Option<String>,
 }
 
-/// What tc prints and exits with.
+/// Output and exit status of tc.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The exit status: 0; 1 for what cannot be parsed; 2 for what is refused; 255 for wrong usage.
+    /// The exit status: 0; 1 for words that cannot be parsed; 2 for a refusal; 255 for wrong usage.
     pub status: u8,
-    /// What goes to standard output.
+    /// Text for standard output.
     pub stdout: String,
-    /// What goes to standard error.
+    /// Text for standard error.
     pub stderr: String,
 }
 
-/// Where help is.
+/// The place of the help.
 const HELP: &str = "\
 tc [OPTIONS] { qdisc | class | filter | chain | actions } { add | replace | change | del | show ... }
 tc [OPTIONS] -b FILE        lines of the same in a file, or - for stdin; -force goes on after a failure
@@ -71,10 +73,10 @@ These come on top:
 --atomic   with -b: do all lines or none, and keep the packets that wait
 ";
 
-/// What `-V` prints.
+/// The output of `-V`.
 const VERSION: &str = concat!("tc utility, txweir-", env!("CARGO_PKG_VERSION"), "\n");
 
-/// Does what a command line says.
+/// Runs a command line.
 pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
     let flags = match Flags::read(&request.args) {
         Ok(flags) => flags,
@@ -120,7 +122,8 @@ pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
     rehearsal.plan(outcome, &flags, &[])
 }
 
-/// Does lines that have been read already, in order, all of them or none: they are tried on copies of the devices first.
+/// Runs lines that have been read already, in order, all of them or none: they are tried on copies
+/// of the devices first.
 pub(crate) fn apply_all(
     source: &Arc<Source>,
     commands: &[Command],

@@ -10,15 +10,15 @@ use crate::kinds::spec_of;
 use crate::source::Source;
 use crate::suggest::is_number;
 
-/// A rate estimator, which would only have added a line to what `-s` shows.
+/// Warns of a rate estimator, which would only add a line to the output of `-s`.
 pub(crate) fn estimator(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diagnostic> {
     let said = cmd.estimator.as_ref()?;
     let message = "no rates are estimated here: this changes nothing";
     let warning = Diagnostic::error(code::UNSUPPORTED, source, said.span.clone(), message).warning();
-    Some(warning.hint(Some("leave it out, and divide what -s counts by the time between".into())))
+    Some(warning.hint(Some("leave it out, and divide the counts of -s by the time between".into())))
 }
 
-/// Rates without a unit: tc reads `rate 10` as ten bits per second.
+/// Warns of rates without a unit: tc reads `rate 10` as ten bits per second.
 pub(crate) fn bare_rates(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
     let Some(spec) = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)) else { return Vec::new() };
     let is_rate =
@@ -36,7 +36,7 @@ pub(crate) fn bare_rates(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagno
         .collect()
 }
 
-/// Words that tc accepts without a message and takes no notice of.
+/// Warns of words that tc accepts without a message and ignores.
 pub(crate) fn ignored_words(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     if let Some(At { value, span }) = cmd.handle.as_ref().filter(|h| h.value.minor() != 0) {

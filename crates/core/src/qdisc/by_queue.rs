@@ -1,12 +1,13 @@
-//! `ByQueue`: a class for each transmit queue of a device; a packet waits in that of the queue that was chosen for it, and the
-//! classes take turns, passing over those whose queue may not transmit. What multiq, mq and mqprio have in common where
-//! one path feeds all queues.
+//! `ByQueue`: a class for each transmit queue of a device. A packet waits in the class of the queue
+//! chosen for it, and the classes take turns, passing over those whose queue may not transmit. It
+//! is the common part of multiq, mq and mqprio where one path feeds all queues.
 //!
 //! - I1: a packet leaves only for a transmit queue that is not stopped (`TxPath::stop_queue`).
-//! - I2: turns go round by number, from the class behind the one that sent last; a class that has nothing, may not send
-//!   yet or is stopped is passed over.
+//! - I2: turns go round by number, from the class behind the one that sent last; a class that is
+//!   empty, may not send yet or is stopped is passed over.
 //! - I3: a class's bit in `active` is set from its first packet until it has answered `Empty`.
-//! - I4: if all that waits is for stopped queues, the answer is that the device says when.
+//! - I4: if all waiting packets are for stopped queues, the answer is to wait for the device
+//!   (`WakeReason::Queue`).
 
 use alloc::vec::Vec;
 
@@ -32,13 +33,14 @@ pub struct ByQueue {
 }
 
 impl ByQueue {
-    /// As many classes as the device has queues, each with what `child` makes.
+    /// Returns as many classes as the device has queues, each with the qdisc that `child` makes.
     pub fn new(env: &Env, child: fn(&Env) -> Node) -> Self {
         let mut classes = Self { bands: Vec::new(), active: QueueSet::new(), last: 0 };
         classes.fit(env, child);
         classes
     }
-    /// As many classes as the device has queues now; what waits in those that go is dropped.
+    /// Adapts the classes to the queues that the device has now; the packets of removed classes are
+    /// dropped.
     pub fn change(&mut self, env: &Env, child: fn(&Env) -> Node, cx: &mut Cx) {
         for class in self.bands.iter_mut().skip(count(env)) {
             class.node.purge(cx);
@@ -55,22 +57,22 @@ impl ByQueue {
             self.last = 0;
         }
     }
-    /// Whether a packet would be queued without a drop.
+    /// Returns the answer of the packet's class: queue it, cut it or drop it.
     pub fn admit(&self, m: &Asked<'_>) -> Verdict {
         self.bands[self.band(m)].node.admit(m)
     }
-    /// The class of a packet's queue.
+    /// Returns the class of a packet's queue.
     pub fn select(&self, m: &Meta) -> Option<&Class> {
         self.bands.get(self.band(m))
     }
     /// Queues a packet in the class of its queue.
     pub fn enqueue(&mut self, p: Pkt, cx: &mut Cx) {
         let band = self.band(cx.meta(&p));
-        // Below the number of classes, which are at most 65 535.
+        // The index is below the number of classes, at most 65 535.
         self.active.insert(band as u16);
         self.bands[band].node.enqueue(p, cx);
     }
-    /// The next packet of the class whose turn it is.
+    /// Returns the next packet of the class whose turn it is.
     pub fn dequeue(&mut self, cx: &mut Cx) -> Next {
         let mut search = Search::from(self.last);
         while let Some(band) = search.next(&self.active, cx.stopped_queues()) {
@@ -88,7 +90,7 @@ impl ByQueue {
             None => Next::Empty,
         }
     }
-    /// What `dequeue` would give. Leaves the turn where it is, as Linux does.
+    /// Returns the answer that `dequeue` would give. Leaves the turn unchanged, as Linux does.
     pub fn peek(&mut self, cx: &mut Cx) -> Peek {
         let mut search = Search::from(self.last);
         while let Some(band) = search.next(&self.active, cx.stopped_queues()) {
@@ -108,21 +110,21 @@ impl ByQueue {
             None => Peek::Empty,
         }
     }
-    /// Nothing waits, and nobody's turn it is.
+    /// Clears the bands and the round-robin position.
     pub const fn reset(&mut self) {
         self.active.clear();
         self.last = 0;
     }
-    /// The classes.
+    /// Returns the classes.
     pub fn classes(&self) -> &[Class] {
         &self.bands
     }
-    /// The classes, to graft into.
+    /// Returns the classes, to graft into.
     pub(crate) fn classes_mut(&mut self) -> &mut [Class] {
         &mut self.bands
     }
 
-    /// The packet's class: that of its queue, or the first if there is no such queue.
+    /// Returns the packet's class: that of its queue, or the first if there is no such queue.
     fn band(&self, m: &Meta) -> usize {
         match usize::from(m.queue) {
             queue if queue < self.bands.len() => queue,
@@ -131,7 +133,7 @@ impl ByQueue {
     }
 }
 
-/// What a kind hands on to the `ByQueue` that is all it has: the part of its `Discipline` that is the same for each.
+/// The part of `Discipline` that a kind made of a `ByQueue` alone forwards to it.
 macro_rules! hand_on {
     () => {
         fn admit(
@@ -156,7 +158,7 @@ macro_rules! hand_on {
         fn peek(&mut self, cx: &mut $crate::sched::cx::Cx) -> Option<$crate::sched::node::Peek> {
             Some(self.0.peek(cx))
         }
-        /// Whatever waits waits in the classes.
+        /// All packets wait in the classes.
         fn drain(&mut self, _out: &mut $crate::packet::pool::List, _pool: &mut $crate::packet::pool::Pool) {}
         fn queued(
             &self,
@@ -174,7 +176,8 @@ macro_rules! hand_on {
 }
 pub(crate) use hand_on;
 
-/// The classes of such a kind; each has what `child` makes until something is grafted.
+/// The `Classes` of such a kind; each class has the qdisc that `child` makes until another is
+/// grafted.
 macro_rules! classes {
     ($kind:ty, $child:path) => {
         impl $crate::sched::capability::Classes for $kind {
@@ -199,16 +202,16 @@ macro_rules! classes {
 }
 pub(crate) use classes;
 
-/// How many classes there are.
+/// Returns the number of classes.
 fn count(env: &Env) -> usize {
     usize::from(env.queues.clamp(1, QueueSet::QUEUES_MAX))
 }
 
 /// One round over the classes with work.
 struct Search {
-    /// Where the round began: the last class that is asked.
+    /// The last class of the round: the round began behind it.
     last: u16,
-    /// Past the end of the numbers.
+    /// True if the round has passed the highest number.
     wrapped: bool,
     at: u16,
     earliest: Option<(Instant, WakeReason)>,
@@ -218,7 +221,7 @@ impl Search {
     const fn from(last: u16) -> Self {
         Self { last, wrapped: false, at: last + 1, earliest: None }
     }
-    /// The next class with work whose queue is not stopped, each once.
+    /// Returns the next class with work whose queue is not stopped, each once.
     fn next(&mut self, active: &QueueSet, stopped: &QueueSet) -> Option<u16> {
         if !self.wrapped {
             if let Some(band) = active.next_without(stopped, self.at) {
@@ -236,7 +239,8 @@ impl Search {
             self.earliest = Some((t, why));
         }
     }
-    /// When the first of those that wait may send, after a round in which none did; those that are left are stopped.
+    /// Returns the earliest time at which a waiting class may send, after a round in which none
+    /// did; if only stopped ones are left, the wait is for the device.
     fn earliest(&self, active: &QueueSet) -> Option<(Instant, WakeReason)> {
         self.earliest.or_else(|| (!active.is_empty()).then_some((Instant::MAX, WakeReason::Queue)))
     }

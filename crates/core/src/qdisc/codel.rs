@@ -1,11 +1,13 @@
-//! codel: one FIFO under the CoDel control law (RFC 8289): packets are dropped, or marked, at dequeue when the
-//! queue has stood above `target` for an `interval` (tc-codel(8)). O(1) per packet.
+//! codel: one FIFO under the CoDel control law (RFC 8289): packets are dropped, or marked, at
+//! dequeue when the queue has stood above `target` for an `interval` (tc-codel(8)). O(1) per
+//! packet.
 //!
 //! - I1: never more than `limit` packets are queued.
 //! - I2: order of arrival is order of departure.
 //! - I3: a packet that waited less than `target` is never dropped or ECN-marked by the law.
-//! - Differs from Linux (PARITY.md: codel-newton-range, codel-drop-next, direct-at-rest): the law's square root stays in
-//!   range; the next drop is told as seen from the last dequeue; a packet passes by only when the law remembers nothing.
+//! - Differs from Linux (PARITY.md: codel-newton-range, codel-drop-next, direct-at-rest): the law's
+//!   square root stays in range; the time of the next drop counts from the last dequeue; a packet
+//!   bypasses the queue only when the law has no memory of earlier ones.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -24,7 +26,7 @@ use crate::text::error::{ConfigError, ErrorKind, Object};
 
 /// The standing delay that is acceptable on the Internet: 5 ms (RFC 8289 section 4.3).
 pub const TARGET: Ticks = Ticks::span(Nanos::from_millis(5));
-/// The time a sender there needs to react: 100 ms (RFC 8289 section 4.3).
+/// The time in which a sender there reacts: 100 ms (RFC 8289 section 4.3).
 pub const INTERVAL: Ticks = Ticks::span(Nanos::from_millis(100));
 
 crate::params! {
@@ -67,12 +69,12 @@ crate::stats! {
     }
 }
 
-/// The law's range for an interval.
+/// True if the law can use this interval.
 pub(super) fn interval_in_range(interval: &Ticks) -> bool {
     CodelParams::new(Nanos::ZERO, interval.as_nanos(), 0).is_ok()
 }
 
-/// The law's parameters; `resolve` has already found them good.
+/// Returns the law's parameters.
 pub(super) fn law_params(
     kind: &'static str,
     [target, interval]: [Ticks; 2],
@@ -93,7 +95,8 @@ pub(super) fn law_params(
         })
 }
 
-/// Takes packets until the law delivers one. `pop` gives the next one with the backlog it leaves behind.
+/// Takes packets until the law delivers one. `pop` returns the next one with the backlog that it
+/// leaves behind.
 #[inline]
 pub(super) fn next(
     law: &mut CodelState,

@@ -1,14 +1,17 @@
-//! drr: classes that commands make, served in turn, each up to its quantum of bytes a round (tc-drr(8); Shreedhar &
-//! Varghese, "Efficient Fair Queueing using Deficit Round Robin", SIGCOMM 1995).
+//! drr: classes made by commands, served in turn, each up to its quantum of bytes a round
+//! (tc-drr(8); Shreedhar & Varghese, "Efficient Fair Queueing using Deficit Round Robin", SIGCOMM
+//! 1995).
 //!
-//! There is no class for packets that name none: they are dropped. O(1) per packet as long as quanta cover packets; memory
-//! per class is its qdisc and 16 bytes of the round, and two bytes for each minor number up to the greatest.
+//! Packets that name no class are dropped. O(1) per packet as long as quanta cover packets; memory
+//! per class is its qdisc and 16 bytes of the round, and two bytes for each minor number up to the
+//! greatest.
 //!
-//! - I1: a class is in the round from its first packet until it has none, and gets its turns while it is.
-//! - I2: over any time in which two classes are never empty, bytes sent divided by quanta differ by at most one packet and
-//!   one quantum each.
-//! - Differs from Linux (PARITY.md: drr-silent-child, class-number, class-order): a class whose qdisc turns out to be
-//!   empty when it is asked loses its turn, and the next is served at once.
+//! - I1: a class is in the round from its first packet until it has none, and gets its turns while
+//!   it is.
+//! - I2: over any time in which two classes are never empty, bytes sent divided by quanta differ by
+//!   at most one packet and one quantum each.
+//! - Differs from Linux (PARITY.md: drr-silent-child, class-number, class-order): a class whose
+//!   qdisc turns out to be empty when it is asked loses its turn, and the next is served at once.
 
 use alloc::vec::Vec;
 
@@ -35,15 +38,15 @@ use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::stats::Counter;
 
 crate::params! {
-    /// Parameters of drr: it has none, its classes do.
+    /// Parameters of drr: it has none; its classes have them.
     pub struct Config(env) {}
 }
 
 crate::params! {
     /// Parameters of a class of drr.
     pub struct ClassConfig(env) {
-        /// Bytes that the class may send in one round; at least one full frame saves turns. Below 256 it counts as 256,
-        /// above 1 MiB as 1 MiB.
+        /// Bytes that the class may send in one round; at least one full frame saves turns. Below
+        /// 256 it counts as 256, above 1 MiB as 1 MiB.
         quantum: Bytes = Bytes(env.frame_max().into()), keys ["quantum"], "1 to 4294967295 bytes": in_u32;
     }
 }
@@ -103,7 +106,7 @@ impl Discipline for Drr {
         take_turn(&mut self.round, &mut self.classes, cx)
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {
-        // Whoever drains takes out what waits in the classes next.
+        // The caller of `drain` empties the classes next.
         self.round.clear();
     }
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
@@ -200,7 +203,7 @@ impl Classful for Drr {
     }
 }
 
-/// Its range is that of 32 bits; of that, what takes effect.
+/// Returns the effective quantum. `resolve` has checked the range of 32 bits.
 fn quantum(cfg: &ClassConfig) -> u32 {
     quantum_in_range(u32::try_from(cfg.quantum.0).unwrap_or(u32::MAX))
 }

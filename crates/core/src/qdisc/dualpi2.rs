@@ -44,9 +44,11 @@ use parts::{Part, Parts};
 
 /// The class whose packets join the low-latency queue.
 const CLASS_L4S: u16 = 1;
-/// The class whose packets join it and are spared: neither marked nor dropped but at the limit.
+/// The class whose packets join it and are spared: they are dropped only at the limit, and never
+/// marked.
 const CLASS_SPARED: u16 = 2;
-/// Below so many full frames there is no queue to control (RFC 9332 appendix A.1, "2 MTU").
+/// Backlog, in full frames, below which there is no queue to control (RFC 9332 appendix A.1, "2
+/// MTU").
 const FRAMES_MIN: u64 = 2;
 
 /// The Classic queue.
@@ -58,27 +60,27 @@ const L: usize = 1;
 #[derive(Debug)]
 pub(crate) struct Dualpi2 {
     queues: [Queue; 2],
-    /// When the oldest packet of each queue came, if there is one.
+    /// Arrival of the oldest packet of each queue that has one.
     oldest: [Instant; 2],
-    /// How those of the low-latency queue are treated.
+    /// Treatment of the packets of the low-latency queue.
     parts: Parts,
     law: Pi2State,
     rules: Rules,
     turn: Turn,
-    /// When the next update is due.
+    /// Time at which the next update is due.
     next: Instant,
     memory: u64,
     /// Bytes of a packet that a peek has taken out and that still waits: it counts towards limit
     /// and backlog.
     held: Option<u32>,
-    /// Bytes of the packet that it gave last.
+    /// Bytes of the packet that left last.
     given: u32,
-    /// How long the oldest packet of each queue had waited when a packet last came or left.
+    /// Wait of the oldest packet of each queue when a packet last came or left.
     waits: [Nanos; 2],
     stats: Stats,
 }
 
-/// What the parameters come to.
+/// The parameters in the form that the data path reads.
 #[derive(Debug)]
 struct Rules {
     law: Pi2Params,
@@ -116,7 +118,7 @@ impl Rules {
             backlog_min: FRAMES_MIN * u64::from(env.frame_max()),
         }
     }
-    /// Whether a packet joins the low-latency queue because of its ECN field (RFC 9331 section
+    /// True if a packet joins the low-latency queue because of its ECN field (RFC 9331 section
     /// 5.1).
     #[inline]
     fn is_l4s(&self, ecn: Ecn) -> bool {
@@ -124,7 +126,7 @@ impl Rules {
     }
 }
 
-/// The most packets that the low-latency queue can have.
+/// Returns the most packets that the low-latency queue can have.
 fn room(cfg: &Config, env: &Env) -> u32 {
     cfg.limit.0.min(env.packets)
 }
@@ -137,7 +139,7 @@ impl Discipline for Dualpi2 {
     const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;
-    // The kernel refuses what is too small, tc what is too large and what contradicts itself.
+    // The kernel refuses values below a range; tc refuses values above it, and contradictions.
     const REFUSED_BY: RefusedBy = |err, words| match (err.kind, err.key.as_deref()) {
         (_, Some("alpha" | "beta" | "coupling_factor"))
             if err.word.and_then(|at| words.get(at)) == Some(&"0") =>
@@ -181,7 +183,7 @@ impl Discipline for Dualpi2 {
         }
         self.parts.reserve(room(cfg, env));
         if cx.swapping() && old.any_ect != self.rules.any_ect {
-            // Packets of a flow would wait in both queues: all are queued anew.
+            // Packets of a flow would wait in both queues: the swap queues all of them anew.
             self.trim(cx, |_| true);
         }
         if self.waiting() > self.rules.limit
@@ -194,11 +196,11 @@ impl Discipline for Dualpi2 {
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if self.waiting() >= self.rules.limit {
-            // First: a sender that can wait should, and a packet that is to be cut as well.
+            // Checked first: a sender that can wait should, also one of a packet to be cut.
             Verdict::Full
         } else if m.segs > 1 && self.rules.split_gso {
-            // A size table above translates what is said here: none of the pieces is charged more
-            // than the whole.
+            // A size table above translates this size: none of the pieces is charged more than the
+            // whole.
             let real = m.len.saturating_add((u32::from(m.segs) - 1).saturating_mul(m.header_len.into()));
             Verdict::Cut(if m.wire_len == real { m.segment_len() } else { m.wire_len.max(m.segment_len()) })
         } else if self.memory + memory::of(m) > self.rules.memory {
@@ -217,7 +219,7 @@ impl Discipline for Dualpi2 {
             return cx.drop(p, DropReason::Overlimit);
         }
         let part = self.part_of(ecn, class);
-        // What becomes of a packet that waited in another tree was decided by then.
+        // The fate of a packet that waited in another tree was decided there.
         if self.rules.at_enqueue && !cx.again() && self.signals(&p, part, cx) {
             return cx.drop(p, DropReason::Congested);
         }
@@ -243,7 +245,7 @@ impl Discipline for Dualpi2 {
     }
     fn dequeue(&mut self, cx: &mut Cx) -> Next {
         self.catch_up(cx.now);
-        // Each round takes a packet: bounded by what waits.
+        // Each round takes a packet: the backlog bounds the loop.
         loop {
             let Some(from) = self.choose() else {
                 self.turn.restart();
@@ -301,7 +303,7 @@ impl Discipline for Dualpi2 {
 }
 
 impl Dualpi2 {
-    /// Makes the updates that have become due.
+    /// Makes the updates that are due.
     #[inline]
     fn catch_up(&mut self, now: Instant) {
         if now >= self.next {
@@ -309,7 +311,8 @@ impl Dualpi2 {
         }
     }
 
-    /// As `catch_up`, with at least one update due. Until it, what waits is what waits now.
+    /// Does the work of `catch_up` with at least one update due. The present packets waited at
+    /// each.
     #[cold]
     fn update_until(&mut self, now: Instant) {
         let every = self.rules.law.tupdate.0.max(1);
@@ -321,7 +324,7 @@ impl Dualpi2 {
         self.next = self.next + Nanos(every) + Nanos(more.saturating_mul(every));
     }
 
-    /// Notes what `delay_c` and `delay_l` show.
+    /// Notes the waits that `delay_c` and `delay_l` print.
     #[inline]
     fn tell(&mut self, now: Instant) {
         for q in [C, L] {
@@ -330,8 +333,8 @@ impl Dualpi2 {
         }
     }
 
-    /// How a packet is treated that comes with this ECN field and class: in the Classic queue
-    /// (`None`), or in the other.
+    /// Returns the treatment of a packet with this ECN field and class: `None` in the Classic
+    /// queue, else its part in the low-latency queue.
     #[inline]
     fn part_of(&self, ecn: Ecn, class: Option<ClassId>) -> Option<Part> {
         let class = class.map_or(0, ClassId::minor);
@@ -342,7 +345,7 @@ impl Dualpi2 {
         Some(if long { Part::Stepped } else { Part::Coupled })
     }
 
-    /// Whose packet is next; `None` if nothing waits.
+    /// Returns the queue of the next packet; `None` if no packet waits.
     #[inline]
     fn choose(&self) -> Option<usize> {
         match [C, L].map(|q| self.queues[q].is_empty()) {
@@ -364,7 +367,7 @@ impl Dualpi2 {
         Some((p, (from == L).then(|| self.parts.pop())))
     }
 
-    /// Has the probability decide on a packet, and marks it; true if it is to be dropped.
+    /// Lets the probability decide on a packet, and marks it; returns true if it is to be dropped.
     #[inline]
     fn signals(&mut self, p: &Pkt, part: Option<Part>, cx: &mut Cx) -> bool {
         if self.backlog() < self.rules.backlog_min || part == Some(Part::Spared) {
@@ -372,7 +375,7 @@ impl Dualpi2 {
         }
         let Cx { pool, rng, .. } = cx;
         let capable = pool.meta(p).ecn.capable();
-        // The upper half of what is drawn.
+        // The coin is the upper half of the random number.
         let coin = || (rng.next_u64() >> 32) as u32;
         let signal = match part {
             None => self.law.classic(&self.rules.law, capable, coin),
@@ -384,8 +387,8 @@ impl Dualpi2 {
         signal == Signal::Drop
     }
 
-    /// Holds a packet that leaves the low-latency queue to the step threshold: marks it above, and
-    /// if it cannot be marked it is to be dropped (true).
+    /// Compares a packet that leaves the low-latency queue with the step threshold, and marks it if
+    /// it is above; returns true if it cannot be marked and is to be dropped.
     #[inline]
     fn steps(&mut self, p: &Pkt, cx: &mut Cx) -> bool {
         let above = match self.rules.step {
@@ -401,7 +404,7 @@ impl Dualpi2 {
         !marked
     }
 
-    /// Drops what would be next, while `over` says so; bounded by what waits.
+    /// Drops the packet that would leave next, while `over` returns true; the backlog bounds it.
     fn trim(&mut self, cx: &mut Cx, over: impl Fn(&Self) -> bool) {
         while over(self) {
             let next = self.choose().and_then(|from| self.take(from, cx));

@@ -1,16 +1,19 @@
-//! ets: up to 16 bands, the first of them served in strict order, the others taking turns by deficit round robin in what
-//! is left (tc-ets(8); IEEE 802.1Q-2018 clause 37, "enhanced transmission selection"; Shreedhar & Varghese, SIGCOMM 1995).
+//! ets: up to 16 bands, the first of them served in strict order; the others take turns by deficit
+//! round robin in the remaining capacity (tc-ets(8); IEEE 802.1Q-2018 clause 37, "enhanced
+//! transmission selection"; Shreedhar & Varghese, SIGCOMM 1995).
 //!
-//! Which band a packet goes to is told as in prio. One bit test finds the first strict band with work; the sharing bands
-//! cost what drr costs. O(1) per packet; memory per band is its qdisc and 16 bytes of the round.
+//! A packet's band is found as in prio. One bit test finds the first strict band with work; the
+//! sharing bands cost as much as in drr. O(1) per packet; memory per band is its qdisc and 16 bytes
+//! of the round.
 //!
 //! - I1: a sharing band sends only when every strict band has answered that nothing may leave now.
-//! - I2: over any time in which two sharing bands are never empty, bytes sent divided by quanta differ by at most one
-//!   packet and one quantum each.
-//! - I3: a strict band's bit in `active` is set from its first packet until it has answered `Empty`; a sharing band is in
-//!   the round from its first packet until it has none.
-//! - Differs from Linux (PARITY.md: drr-silent-child, ets-asks-again): a sharing band whose qdisc turns out to be empty
-//!   when it is asked loses its turn, and the next is served at once; a strict band is asked once for each packet.
+//! - I2: over any time in which two sharing bands are never empty, bytes sent divided by quanta
+//!   differ by at most one packet and one quantum each.
+//! - I3: a strict band's bit in `active` is set from its first packet until it has answered
+//!   `Empty`; a sharing band is in the round from its first packet until it has none.
+//! - Differs from Linux (PARITY.md: drr-silent-child, ets-asks-again): a sharing band whose qdisc
+//!   turns out to be empty when it is asked loses its turn, and the next is served at once; a
+//!   strict band is asked once for each packet.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -40,12 +43,13 @@ crate::params! {
     pub struct Config(env)
         once ["bands", "strict", "quanta", "priomap"]
     {
-        /// Number of bands; as many as are strict or have a quantum, unless given. This, `strict` or `quanta` must be given.
+        /// Number of bands; by default the number of strict bands and of quanta. This, `strict` or
+        /// `quanta` must be given.
         bands: Option<u32> = None, keys ["bands"], "1 to 16": |b| b.is_none_or(|b| (1..=BANDS_MAX).contains(&b));
-        /// How many bands, from the first, are served in strict order.
+        /// Number of bands, from the first, that are served in strict order.
         strict: Option<u32> = None, keys ["strict"], "0 to 16": |s| s.is_none_or(|s| s <= BANDS_MAX);
-        /// Bytes that each band after the strict ones may send in a round, below 256 as 256 and above 1 MiB as 1 MiB; those
-        /// not listed have one full frame.
+        /// Bytes that each band after the strict ones may send in a round, below 256 as 256 and
+        /// above 1 MiB as 1 MiB; those not listed have one full frame.
         quanta: Quanta = Quanta::default(), keys ["quanta"];
         /// Band of each priority 0..15; those not listed have the last band.
         priomap: BandMap = BandMap::default(), keys ["priomap"];
@@ -57,8 +61,8 @@ crate::params! {
     pub struct ClassConfig(env)
         once ["quantum"]
     {
-        /// Bytes that the band may send in one round; a strict band has none. Below 256 it counts as 256, above 1 MiB as
-        /// 1 MiB.
+        /// Bytes that the band may send in one round; a strict band has none. Below 256 it counts
+        /// as 256, above 1 MiB as 1 MiB.
         quantum: Option<u32> = None, keys ["quantum"], "1 to 4294967295": |q| q.is_none_or(|q| q > 0);
     }
 }
@@ -99,7 +103,7 @@ impl Value for Quanta {
     }
 }
 
-/// The bands of the first priorities; the last band's are those beyond.
+/// The bands of the first priorities; the other priorities go to the last band.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BandMap {
     map: [u8; 16],
@@ -107,7 +111,7 @@ pub struct BandMap {
 }
 
 impl BandMap {
-    /// With these bands for the first priorities; what is beyond 16 is ignored.
+    /// Returns a map of these bands for the first priorities; bands beyond 16 are ignored.
     pub fn new(bands: &[u8]) -> Self {
         let mut map = [0; 16];
         let mut given = 0;
@@ -157,13 +161,13 @@ impl Value for BandMap {
     }
 }
 
-/// Strict bands, and bands that share what those leave.
+/// Strict bands, and bands that share the remaining capacity.
 #[derive(Debug)]
 pub struct Ets {
     bands: Vec<Class>,
-    /// What commands may change, by band.
+    /// The part that class commands may change, by band.
     configs: Vec<ClassConfig>,
-    /// How many are strict.
+    /// Number of strict bands.
     strict: usize,
     /// Strict bands with work.
     active: u32,
@@ -185,7 +189,7 @@ impl Discipline for Ets {
     const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     const MADE: Option<MadeClasses<Self>> = Some(MadeClasses::of());
-    // tc knows all bounds but that on strict bands and quanta together.
+    // tc checks all bounds but that on strict bands and quanta together.
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::OutOfRange, Some("quanta")) if err.reason == Some(Reason::TooMany) => None,
         (ErrorKind::OutOfRange | ErrorKind::Conflict, _) => Some(Refuser::Tool),
@@ -226,7 +230,7 @@ impl Discipline for Ets {
         cfg.strict = (strict > 0).then_some(strict);
         cfg.quanta.0.resize((bands - strict) as usize, env.frame_max());
         cfg.quanta.0.iter_mut().for_each(|q| *q = quantum_in_range(*q));
-        // At most 16.
+        // There are at most 16 bands.
         cfg.priomap = cfg.priomap.filled(bands as u8 - 1);
         Ok(())
     }
@@ -273,7 +277,7 @@ impl Discipline for Ets {
         }
     }
     fn drain(&mut self, _out: &mut List, _pool: &mut Pool) {
-        // Whoever drains takes out what waits in the bands next.
+        // The caller of `drain` empties the bands next.
         self.round.clear();
     }
     fn queued(&self, _pool: &Pool, _f: &mut dyn FnMut(Waiting<'_>)) {}
@@ -300,7 +304,7 @@ impl Classes for Ets {
 }
 
 impl Ets {
-    /// Some strict bands have had packets.
+    /// Dequeues when some strict bands have had packets: they first, then the sharing ones.
     #[inline(never)]
     fn dequeue_both(&mut self, cx: &mut Cx) -> Next {
         let earliest = match take_strictly(&mut self.active, &mut self.bands, cx) {
@@ -314,7 +318,8 @@ impl Ets {
         }
     }
 
-    /// Makes the bands that are not there, and has each be what resolved parameters say. No band beyond them is there.
+    /// Creates missing bands and applies resolved parameters to all. There are no bands beyond
+    /// `bands`.
     fn set(&mut self, cfg: &Config, env: &Env) {
         let count = cfg.bands.unwrap_or(0) as usize;
         for minor in self.bands.len() as u16 + 1..=count as u16 {
@@ -343,7 +348,7 @@ impl Ets {
         }
     }
 
-    /// The packet's band, always in range: `resolve` has checked the map.
+    /// Returns the packet's band, always in range: `resolve` has checked the map.
     fn band(&self, m: &Meta, class: Option<ClassId>) -> usize {
         let by_map = |priority: u32| usize::from(self.priomap[(priority & 15) as usize]);
         match class {

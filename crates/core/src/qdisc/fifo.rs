@@ -1,11 +1,13 @@
 //! pfifo, bfifo and pfifo_head_drop: one queue, first in first out, bounded in packets or bytes.
 //!
-//! A full pfifo or bfifo drops the arriving packet; a full pfifo_head_drop drops its oldest one instead, so
-//! that what is delivered is fresh (tc-pfifo(8), tc-bfifo(8)). O(1) per packet, no memory beyond the packets.
+//! A full pfifo or bfifo drops the arriving packet; a full pfifo_head_drop drops its oldest one
+//! instead, so that the delivered packets are fresh (tc-pfifo(8), tc-bfifo(8)). O(1) per packet, no
+//! memory beyond the packets.
 //!
 //! - I1: never more than `limit` packets (bytes) are queued.
 //! - I2: order of arrival is order of departure.
-//! - Differs from Linux (PARITY.md: fifo-shrink): a smaller limit is obeyed at once, by dropping the oldest.
+//! - Differs from Linux (PARITY.md: fifo-shrink): a smaller limit is obeyed at once, by dropping
+//!   the oldest.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -42,7 +44,8 @@ crate::stats! {
     pub struct NoStats {}
 }
 
-/// A FIFO bounded in packets. When it is full it drops the arriving packet, or with `HEAD_DROP` its oldest.
+/// A FIFO bounded in packets. When it is full it drops the arriving packet, or with `HEAD_DROP` its
+/// oldest.
 #[derive(Debug)]
 pub struct PacketFifo<const HEAD_DROP: bool> {
     queue: Queue,
@@ -62,7 +65,7 @@ pub(crate) struct Bfifo {
     limit: u64,
 }
 
-/// The qdisc that a new class starts with.
+/// Returns the qdisc that a new class starts with.
 pub(crate) fn default_pfifo(env: &Env) -> Erased<Pfifo> {
     use crate::text::params::Params;
     Erased::plain(PacketLimit::defaults(env), env)
@@ -132,7 +135,7 @@ impl Discipline for Bfifo {
     const KIND: &'static str = "bfifo";
     const ABOUT: &'static str = "First in first out, bounded in bytes.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
-    // A size is read as 32 bits.
+    // tc reads a size as 32 bits.
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::OutOfRange, _) => Some(Refuser::Tool),
         _ => None,
@@ -194,7 +197,7 @@ impl Bfifo {
     }
 }
 
-/// Drops from the head while `over` says so; bounded by the queue's length.
+/// Drops from the head while `over` returns true; bounded by the queue's length.
 pub(super) fn trim(queue: &mut Queue, cx: &mut Cx, over: impl Fn(&Queue) -> bool) {
     while over(queue) {
         let Some(p) = queue.pop_front(&cx.pool) else { return };

@@ -1,24 +1,29 @@
-//! fq: fair queueing of flows that are paced: each packet leaves at its launch time, or spaced by `maxrate`, and flows
-//! that may send take turns by deficit round robin in three weighted bands (tc-fq(8); earliest departure time: Saeed and
-//! others, "Carousel", SIGCOMM 2017, and S. Floyd and others' DRR by Shreedhar and Varghese, SIGCOMM 1995).
+//! fq: fair queueing of flows that are paced: each packet leaves at its launch time, or spaced by
+//! `maxrate`, and flows that may send take turns by deficit round robin in three weighted bands
+//! (tc-fq(8); earliest departure time: Saeed and others, "Carousel", SIGCOMM 2017; deficit round
+//! robin: Shreedhar and Varghese, SIGCOMM 1995).
 //!
-//! O(1) per packet: a flow is found by indexing with its masked hash, and flows that wait for their time are in a wheel
-//! (`crate::base::wheel`), whose cost does not grow with their number. A packet whose launch time is before that of one that
-//! came earlier in its flow costs a step for each packet of the flow that leaves before it, at most `flow_limit`.
+//! O(1) per packet: a flow is found by indexing with its masked hash, and flows that wait for their
+//! time are in a wheel (`crate::base::wheel`), whose cost does not grow with their number. A packet
+//! whose launch time is before that of an earlier arrival in its flow costs a step for each packet
+//! of the flow that leaves before it, at most `flow_limit`.
 //!
-//! Memory per flow: one cache line, and for each 5 of them another in the wheel, for each of few. There are as many as
-//! `orphan_mask` has values, rounded up to a power of two, at most 2^20 (77 MiB): 1024 by default (168 kB with the wheel).
-//! All is taken at creation, or by a change of `orphan_mask`; state never grows with traffic.
+//! Memory per flow: one cache line; the wheel takes another for each 5 flows, or for each flow if
+//! there are few. There are as many flows as `orphan_mask` has values, rounded up to a power of
+//! two, at most 2^20 (77 MiB): 1024 by default (168 kB with the wheel). All is taken at creation,
+//! or by a change of `orphan_mask`; state never grows with traffic.
 //!
 //! - I1: no packet leaves before its launch time (less `offload_horizon`).
-//! - I2: packets of one flow leave in order of launch time, and of arrival where that is equal or not given.
-//! - I3: a flow is in exactly one place: listed in a band, in the wheel, or idle; in the wheel, its head may not
-//!   leave before its deadline there.
-//! - I4: a band holds at most `limit` packets; the fast path, beside them, at most 8 while a flow waits or is served.
-//! - Differs from Linux (PARITY.md: fq-flow-key, fq-no-socket, fq-flow-table, fq-timer-slack, fq-latency,
-//!   fq-refill-grain, fq-shrink, fq-remap, fq-fast-order, fq-range, fq-bands-shown, fq-delay-shown, flow-hash,
-//!   tcpctl-band): the key is
-//!   the flow hash, in a table of fixed size; there are no sockets; times are exact; what waits keeps its order.
+//! - I2: packets of one flow leave in order of launch time, and of arrival where that is equal or
+//!   not given.
+//! - I3: a flow is in exactly one place: listed in a band, in the wheel, or idle; in the wheel, its
+//!   head may not leave before its deadline there.
+//! - I4: a band holds at most `limit` packets; the fast path, beside them, at most 8 while a flow
+//!   waits or is served.
+//! - Differs from Linux (PARITY.md: fq-flow-key, fq-no-socket, fq-flow-table, fq-timer-slack,
+//!   fq-latency, fq-refill-grain, fq-shrink, fq-remap, fq-fast-order, fq-range, fq-bands-shown,
+//!   fq-delay-shown, flow-hash, tcpctl-band): the key is the flow hash, in a table of fixed size;
+//!   there are no sockets; times are exact; waiting packets keep their order.
 
 mod config;
 mod flow;
@@ -45,11 +50,11 @@ use config::{BANDS, Limits, weights};
 pub use config::{Config, Stats};
 use flow::{Flow, NIL, Place, Turns, launch_of};
 
-/// A band's debt in turns is at most this: the bound of the loop over bands.
+/// Largest debt of a band, in turns: the bound of the loop over bands.
 const DEBT_MAX: i32 = 64;
 /// Most packets that take the fast path before one leaves: beyond it flows shall take turns.
 const FAST_MAX: u32 = 8;
-/// A flow that was idle for so long may be forgotten; its credit has been refilled long before.
+/// Idle time after which a flow may be forgotten; its credit has been refilled long before.
 const GC_AGE: Nanos = Nanos::from_secs(3);
 /// Flows looked at when a new one makes them too many: the bound of that loop.
 const GC_MAX: u32 = 8;
@@ -68,22 +73,22 @@ struct Band {
 #[derive(Debug)]
 pub(crate) struct Fq {
     flows: Vec<Flow>,
-    /// Throttled flows, by their `next`.
+    /// Throttled flows, ordered by their `next`.
     wheel: PackedWheel,
-    /// The fast path.
+    /// Packets on the fast path.
     fast: Queue,
     bands: [Band; BANDS],
     /// The band whose turn it is.
     turn: usize,
-    /// Waiting, the fast path included.
+    /// Waiting packets, those on the fast path included.
     packets: u32,
     /// Flows that are not `Unknown`.
     known: u32,
-    /// Flows in which something waits, and those of them that are not throttled.
+    /// Flows with waiting packets, and of those the ones that are not throttled.
     busy: u32,
     active: u32,
     limits: Limits,
-    /// When a packet last came or left.
+    /// Time at which a packet last came or left.
     seen: Instant,
     stats: Stats,
     band_drops: [u64; BANDS],
@@ -131,7 +136,7 @@ impl Discipline for Fq {
     }
     fn change(&mut self, cfg: &Config, (): (), _env: &Env, cx: &mut Cx) {
         let old = core::mem::replace(&mut self.limits, Limits::of(cfg));
-        // Room is only ever added: flows above a smaller mask empty in their own time.
+        // The table only grows: flows above a smaller mask empty in their own time.
         let flows = self.flows.len().max(self.limits.flows() as usize);
         self.flows.resize_with(flows, Flow::default);
         self.wheel.reserve(flows as u32);
@@ -145,7 +150,7 @@ impl Discipline for Fq {
             let Next::Packet(p) = self.dequeue(cx) else { break };
             cx.drop(p, DropReason::Purged);
         }
-        // What is left above the limit waits for its time.
+        // Packets above the new limit wait for their time.
         for f in 0..self.flows.len() {
             while self.bands.iter().any(|b| b.packets > self.limits.limit) {
                 let Some(p) = self.pop_of(f, cx) else { break };
@@ -204,8 +209,8 @@ impl Discipline for Fq {
             return Next::Packet(p);
         }
         self.release(cx.now);
-        // Each turn of the loop sends, or gives a flow credit (at most its debt / 256 times), or takes one off the
-        // lists, or goes to another band (at most 3 x 64 times).
+        // Each round of the loop sends, or gives a flow credit (at most its debt / 256 times), or
+        // takes a flow off the lists, or goes to another band (at most 3 x 64 times).
         let mut misses = 0;
         loop {
             let band = &mut self.bands[self.turn];
@@ -223,12 +228,13 @@ impl Discipline for Fq {
             }
             list.pop_front(flow.link);
             self.pass(f, from_new, cx);
-            // It may have gone to a band that was found empty before.
+            // The flow may have gone to a band that was found empty before.
             misses = 0;
         }
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        // Flows stay where they are: an empty one on a list, or in the wheel, is found empty when its turn comes.
+        // Flows stay in place: an empty one on a list, or in the wheel, is found empty when its
+        // turn comes.
         self.fast.drain(out, pool);
         for flow in &mut self.flows {
             flow.packets.drain(out, pool);
@@ -274,7 +280,8 @@ impl Discipline for Fq {
 }
 
 impl Fq {
-    /// Whether the packet may go past the flows: it may leave now, no flow could, and none is paced by rate.
+    /// True if the packet may bypass the flows: it may leave now, no flow could send, and none is
+    /// paced by rate.
     #[inline]
     fn is_fast(&self, m: &Meta, now: Instant, pool: &Pool) -> bool {
         let until = now + self.limits.offload;
@@ -288,8 +295,8 @@ impl Fq {
                     && self.overtakes_none(m, pool))
     }
 
-    /// Whether a packet that comes would overtake none of its flow that came without a launch time, as it would after
-    /// `maxrate` was taken away.
+    /// True if the packet would not overtake one of its flow that came without a launch time, as it
+    /// could after `maxrate` was taken away.
     #[inline]
     fn overtakes_none(&self, m: &Meta, pool: &Pool) -> bool {
         let head = self.flows[self.limits.flow(m)].packets.front(pool);
@@ -315,7 +322,8 @@ impl Fq {
         } else {
             flow.packets.insert(&mut cx.pool, p, launch);
         }
-        // A flow comes back in the band that it was in, and a new one in band 0, as in the reference.
+        // A known flow is listed in the band of its previous packet, and a new one in band 0, as in
+        // the reference.
         let listed = core::mem::replace(&mut flow.band, band as u8);
         if flow.place == Place::Idle {
             if cx.now.saturating_since(flow.idle) > self.limits.refill {
@@ -327,7 +335,7 @@ impl Fq {
         }
     }
 
-    /// Begins a flow; where there are many, forgets some that have long been idle.
+    /// Begins a flow; if many are known, forgets some that have long been idle.
     #[cold]
     fn learn(&mut self, f: usize, now: Instant) {
         let flow = &mut self.flows[f];
@@ -365,7 +373,8 @@ impl Fq {
         }
     }
 
-    /// Goes to the next band that may send; false after three in a row that might have and had nothing to.
+    /// Goes to the next band that may send; returns false after three bands in a row that had
+    /// credit and no flow.
     fn next_band(&mut self, misses: &mut usize) -> bool {
         loop {
             *misses += 1;
@@ -382,7 +391,7 @@ impl Fq {
         }
     }
 
-    /// What to say when no flow may send.
+    /// Returns the answer to a dequeue when no flow may send.
     fn wait(&self) -> Next {
         match self.wheel.next() {
             Some(t) => Next::At(t - self.limits.offload, WakeReason::LaunchTime),
@@ -390,7 +399,7 @@ impl Fq {
         }
     }
 
-    /// Finds a place for a flow that may not send and has been taken off its list.
+    /// Finds a place for a flow that may not send and was taken off its list.
     #[inline]
     fn pass(&mut self, f: u32, from_new: bool, cx: &Cx) {
         let flow = &mut self.flows[f as usize];
@@ -412,7 +421,7 @@ impl Fq {
         self.bands[to].old.push_back(&mut self.flows, f);
     }
 
-    /// Sends the next packet of a flow that may.
+    /// Sends the next packet of a flow that may send.
     #[inline]
     fn send(&mut self, f: usize, cx: &mut Cx) -> Next {
         let Some(p) = self.pop_of(f, cx) else { return Next::Empty };
@@ -425,7 +434,7 @@ impl Fq {
         Next::Packet(p)
     }
 
-    /// Takes a flow's next packet off the books.
+    /// Takes a flow's next packet off the counts.
     #[inline]
     fn pop_of(&mut self, f: usize, cx: &Cx) -> Option<Pkt> {
         let flow = &mut self.flows[f];
@@ -439,7 +448,8 @@ impl Fq {
         Some(p)
     }
 
-    /// Charges a packet to its flow and to the band whose turn it is, and says when the flow's next may leave.
+    /// Charges a packet to its flow and to the band whose turn it is, and computes when the flow's
+    /// next packet may leave.
     #[inline]
     fn charge(&mut self, f: usize, p: &Pkt, cx: &Cx) {
         let (flow, limits, m) = (&mut self.flows[f], &self.limits, cx.meta(p));
@@ -469,7 +479,8 @@ impl Fq {
         flow.next = cx.now + delay;
     }
 
-    /// Puts what waits where it belongs now, so that no later packet of its flow overtakes it.
+    /// Moves every waiting packet to its flow under the present options, so that no later packet of
+    /// the flow overtakes it.
     fn rehome(&mut self, cx: &mut Cx) {
         let mut all = List::new();
         self.drain(&mut all, &mut cx.pool);

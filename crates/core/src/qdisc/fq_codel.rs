@@ -1,18 +1,19 @@
-//! fq_codel (RFC 8290): packets are hashed into flows, flows take turns by deficit round robin, and each flow
-//! is under its own CoDel law; a flow that has just begun goes first (tc-fq_codel(8)).
+//! fq_codel (RFC 8290): packets are hashed into flows, flows take turns by deficit round robin, and
+//! each flow is under its own CoDel law; a flow that has just begun goes first (tc-fq_codel(8)).
 //!
-//! O(1) per packet; finding the fattest flow on overflow is O(flows), once per batch of drops. Memory per flow: one
-//! cache line and 8 bytes of backlog, taken at creation.
+//! O(1) per packet; finding the fattest flow on overflow is O(flows), once per batch of drops.
+//! Memory per flow: one cache line and 8 bytes of backlog, taken at creation.
 //!
 //! - I1: never more than `limit` packets are queued, nor more than `memory_limit` bytes of memory.
 //! - I2: packets of one flow leave in order of arrival.
-//! - I3: a flow is on exactly one of the two lists while it has packets, and on none once it was found empty there.
-//! - I4: between two turns of a backlogged flow every other backlogged flow has a turn; a turn sends at most
-//!   `quantum` bytes plus one packet (RFC 8290 section 4.2).
-//! - Differs from Linux (PARITY.md: fq-codel-memory, fq-codel-range, codel-newton-range, direct-at-rest, flow-hash,
-//!   fq-codel-flows, fq-codel-shrink, tcpctl-band): memory is what this engine uses, and is brought below its
-//!   limit whatever it takes; values out of range are refused; the law as in codel; the hash is keyed by a seed that is
-//!   given.
+//! - I3: a flow is on exactly one of the two lists while it has packets, and on none once it was
+//!   found empty on the list of old flows.
+//! - I4: between two turns of a backlogged flow every other backlogged flow has a turn; a turn
+//!   sends at most `quantum` bytes plus one packet (RFC 8290 section 4.2).
+//! - Differs from Linux (PARITY.md: fq-codel-memory, fq-codel-range, codel-newton-range,
+//!   direct-at-rest, flow-hash, fq-codel-flows, fq-codel-shrink, tcpctl-band): memory is that of
+//!   this engine, and is brought below its limit by any number of drops; values out of range are
+//!   refused; the law is that of codel; the hash is keyed by a seed that the caller gives.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -59,7 +60,8 @@ crate::params! {
         ecn: bool = true, flags ["ecn" = true, "noecn" = false];
         /// Most packets dropped from the fattest flow at once when a limit is exceeded.
         drop_batch: u32 = 64, keys ["drop_batch"], "at least 1": |n| *n > 0;
-        /// Share of what leaves that TCP control segments have in a band before all others; none unless given (not in Linux).
+        /// Share of departing traffic for which TCP control segments have a band before all others;
+        /// none unless given (not in Linux).
         tcpctl: Option<Percent> = None, keys ["tcpctl"];
     }
 }
@@ -91,7 +93,7 @@ crate::stats! {
 /// "No flow" in a link.
 const NIL: u32 = u32::MAX;
 
-/// What a waiting packet takes beside its frame: its slot in the pool.
+/// Memory of a waiting packet beside its frame, in bytes: its slot in the pool.
 const SLOT_BYTES: u64 = 64;
 
 /// A flow: one cache line.
@@ -104,7 +106,7 @@ struct Flow {
     link: u32,
     listed: bool,
     law: CodelState,
-    /// How long the packet waited that it sent last.
+    /// Time that the last packet sent from the flow had waited.
     ldelay: Ticks,
 }
 
@@ -145,7 +147,8 @@ impl Turns {
 #[derive(Debug)]
 pub struct FqCodel {
     flows: Vec<Flow>,
-    /// Bytes waiting in each flow; apart from the flows, so that the fattest is found in few cache lines.
+    /// Bytes waiting in each flow; apart from the flows, so that the search for the fattest one
+    /// touches few cache lines.
     backlogs: Vec<u64>,
     new: Turns,
     old: Turns,
@@ -159,7 +162,7 @@ pub struct FqCodel {
     memory_limit: u64,
     quantum: i32,
     drop_batch: u32,
-    /// When it was last asked for a packet and had one.
+    /// Time of the last dequeue that gave a packet.
     asked: Ticks,
     stats: Stats,
 }
@@ -182,7 +185,7 @@ impl Discipline for FqCodel {
             return Err(ConfigError::new(ErrorKind::Conflict, Object::Kind(Self::KIND), expected, cfg.flows)
                 .key("flows"));
         }
-        // A frame above the upper bound would make a default that cannot be said.
+        // A frame above the upper bound would make a default that cannot be written as an option.
         cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
         cfg.tcpctl = band_share(cfg.tcpctl);
         law_params(Self::KIND, [cfg.target, cfg.interval], cfg.ce_threshold, cfg.ecn, env)
@@ -267,8 +270,8 @@ impl Discipline for FqCodel {
                 return Next::Packet(p);
             }
             self.turn(from_new);
-            // An emptied new flow waits for its turn among the old ones, so that it cannot starve them by coming
-            // back at once (RFC 8290 section 4.2).
+            // An emptied new flow waits for its turn among the old ones, so that it cannot starve
+            // them by coming back at once (RFC 8290 section 4.2).
             if from_new && self.old.head != NIL {
                 self.old.push_back(&mut self.flows, f);
             } else {
@@ -280,7 +283,7 @@ impl Discipline for FqCodel {
         self.held = u32::from(held);
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
-        // The flows keep their turns: an empty one on a list is found empty when its turn comes.
+        // The flows keep their places: an empty one on a list is found empty when its turn comes.
         for flow in &mut self.flows {
             out.append(pool, &mut flow.packets);
         }
@@ -329,7 +332,7 @@ impl Flows for FqCodel {
             f(FlowShown { minor, backlog: Tally { packets, bytes: *bytes }, values: &values });
         }
     }
-    /// Filters decide of every packet: what they name no flow for is dropped.
+    /// Filters decide on every packet: a packet for which they name no flow is dropped.
     fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
         let flow = class.filter(|c| (1..=self.flows.len() as u32).contains(&u32::from(c.minor())));
         Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
@@ -337,7 +340,7 @@ impl Flows for FqCodel {
 }
 
 impl FqCodel {
-    /// The packet's flow: the one it names, else by its hash.
+    /// Returns the packet's flow: the one that `class` names, else the one of its hash.
     #[inline]
     fn flow_of(&self, m: &Meta, class: Option<ClassId>) -> u32 {
         let n = self.flows.len() as u32;
@@ -354,7 +357,7 @@ impl FqCodel {
         list.pop_front(&self.flows);
     }
 
-    /// The next packet of a flow that its law lets through, charged to its deficit.
+    /// Returns the next packet of a flow that its law lets through, charged to the flow's deficit.
     #[inline]
     fn next_of(&mut self, f: u32, cx: &mut Cx) -> Option<Pkt> {
         let Flow { packets, law, deficit, ldelay, .. } = &mut self.flows[f as usize];
@@ -379,8 +382,8 @@ impl FqCodel {
         Some(p)
     }
 
-    /// Drops from the head of the fattest flow: half its bytes, at most `drop_batch` packets (RFC 8290 section
-    /// 4.1), and tells its law.
+    /// Drops from the head of the fattest flow: half its bytes, at most `drop_batch` packets (RFC
+    /// 8290 section 4.1), and tells its law.
     #[cold]
     fn trim_fattest(&mut self, cx: &mut Cx) {
         let mut fattest = (0, 0);
@@ -390,7 +393,7 @@ impl FqCodel {
             }
         }
         if fattest.1 == 0 {
-            // Packets without length weigh nothing; any that waits will do.
+            // Packets of zero length count no bytes: any flow with a packet will do.
             fattest.0 = self.flows.iter().position(|f| !f.packets.is_empty()).unwrap_or(0);
         }
         let (f, backlog) = fattest;
@@ -414,7 +417,7 @@ impl FqCodel {
     }
 }
 
-/// As tc shows a time.
+/// Returns a time in whole microseconds, as tc prints it.
 fn micros(t: Ticks) -> i64 {
     i64::try_from(t.as_nanos().as_micros()).unwrap_or(i64::MAX)
 }

@@ -1,15 +1,19 @@
-//! htb: classes in a tree, each with a rate that it is promised, a ceiling, and a priority; what a class does not use, the
-//! others of the class above may borrow (tc-htb(8); M. Devera, "Hierarchical token bucket theory" and the HTB user guide, 2002).
+//! htb: a tree of classes, each with a guaranteed rate, a ceiling, and a priority; the classes
+//! below another may borrow the rate that their siblings do not use (tc-htb(8); M. Devera,
+//! "Hierarchical token bucket theory" and the HTB user guide, 2002).
 //!
-//! The algorithm is in [`crate::law::borrow`]; here are its parameters and its packets. O(depth) per packet, whatever the number
-//! of classes. Memory per class: 184 bytes there, four for each minor number up to the greatest, its parameters, its qdisc.
+//! The algorithm is in [`crate::law::borrow`]; here are its parameters and its packets. O(depth)
+//! per packet, whatever the number of classes. Memory per class: 184 bytes there, four for each
+//! minor number up to the greatest, its parameters, its qdisc.
 //!
-//! - I1: over any interval, a class sends at most its ceiling times that and the ceiling's bucket.
-//! - I2: a class that has packets gets its rate, as long as those above do not run out of their ceilings' tokens.
-//! - I3: after `At(t)` nothing may leave before t; every class that cannot send is waited for.
-//! - I4: who is active has had packets; a class whose qdisc turns out to be empty leaves, and its siblings stay.
-//! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-range, htb-class-drops, htb-wakes, htb-shared,
-//!   class-number, class-order).
+//! - I1: over any interval, a class sends at most ceil x time + the ceiling's bucket.
+//! - I2: a class that has packets gets its rate, as long as those above do not run out of their
+//!   ceilings' tokens.
+//! - I3: after `At(t)` no packet may leave before t; the wait covers every class that cannot send.
+//! - I4: an active class has had packets; a class whose qdisc turns out to be empty leaves, and its
+//!   siblings stay.
+//! - Differs from Linux (PARITY.md: htb-change, htb-move, htb-range, htb-class-drops, htb-wakes,
+//!   htb-shared, class-number, class-order).
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -45,13 +49,15 @@ crate::params! {
     pub struct Config(env)
         cut ["r2q", "default", "debug", "direct_qlen", "offload"]
     {
-        /// A quantum that is not given is the class's rate in bytes per second divided by this; 0 is 1.
+        /// Divisor for a quantum that is not given: the class's rate in bytes per second over this;
+        /// 0 is 1.
         r2q: u32 = 10, keys ["r2q"];
-        /// Minor number of the class for packets that name none; without such a leaf they are sent at once, unshaped.
+        /// Minor number of the class for packets that name none; without such a leaf they are sent
+        /// at once, unshaped.
         default: Hex = Hex(0), keys ["default"];
         /// Most packets that wait to be sent unshaped.
         direct_qlen: u32 = env.tx_queue_len.max(DIRECT_MIN), keys ["direct_qlen"];
-        /// Not here: there is no hardware to do it.
+        /// Not supported: there is no hardware that could shape.
         offload: bool = false, flags ["offload" = true];
     }
 }
@@ -63,27 +69,29 @@ crate::params! {
         cut ["prio", "mtu", "mpu", "overhead", "linklayer", "quantum", "burst", "cburst"]
         own ["shared"]
     {
-        /// What the class may send by its own right. Must be given.
+        /// Guaranteed rate of the class. Must be given.
         rate: Rate = Rate(0), keys ["rate"];
-        /// What it may send at most, with what it borrows. Without it, the rate.
+        /// Most that the class may send, with the rate that it borrows; the default is `rate`.
         ceil: Option<Rate> = None, keys ["ceil"];
-        /// Size of the rate's bucket; 0 for the default: mtu, and what 1 ns brings.
+        /// Size of the rate's bucket; 0 for the default: mtu, plus the bytes of 1 ns.
         burst: Option<Bytes> = None, sizes ["burst", "buffer", "maxburst"], "0 to 4294967295 bytes": in_u32;
-        /// Size of the ceiling's bucket; 0 for the default: mtu, and what 1 ns brings.
+        /// Size of the ceiling's bucket; 0 for the default: mtu, plus the bytes of 1 ns.
         cburst: Option<Bytes> = None, sizes ["cburst", "cbuffer", "cmaxburst"], "0 to 4294967295 bytes": in_u32;
-        /// Of a leaf: lower ones are served first; above 7 is 7.
+        /// Priority of a leaf: lower ones are served first; above 7 is 7.
         prio: u32 = 0, keys ["prio"];
-        /// Of a leaf: bytes of a turn among its like. Without it, or with 0: rate/r2q, between 1000 and 200000.
+        /// Bytes of a leaf's turn among those of equal priority. Without it, or with 0: rate/r2q,
+        /// between 1000 and 200000.
         quantum: Option<u32> = None, keys ["quantum"];
-        /// Size of a bucket that is not given.
+        /// Base of a default bucket size.
         mtu: u32 = MTU, keys ["mtu"];
         /// Smallest size that a packet is charged, after the overhead.
         mpu: u16 = 0, keys ["mpu"];
         /// Bytes added to each packet before charging.
         overhead: u16 = 0, keys ["overhead"];
-        /// How the link carries a packet: whole, or (`atm`, `adsl`) in cells of 53 bytes that carry 48.
+        /// Framing of the link: whole packets, or (`atm`, `adsl`) cells of 53 bytes that carry 48.
         linklayer: LinkLayer = LinkLayer::Ethernet, keys ["linklayer"];
-        /// Name of a ceiling that classes of several queues share: ceil and cburst are then those of all of them together.
+        /// Name of a ceiling that classes of several queues share: ceil and cburst are then those
+        /// of all of them together.
         shared: Option<Name> = None, keys ["shared"];
     }
 }
@@ -91,18 +99,20 @@ crate::params! {
 crate::stats! {
     /// Counters of htb.
     pub struct Stats {
-        /// Packets sent unshaped: they named the qdisc itself, or no leaf while there is no default.
+        /// Packets sent unshaped: they named the qdisc itself, or no leaf while there is no
+        /// default.
         direct_packets_stat: u64,
     }
 }
 
-/// tc-htb(8): mtu of a class.
+/// Default mtu of a class, in bytes (tc-htb(8)).
 const MTU: u32 = 1600;
-/// Devices without a queue length have room for so many, as in the reference.
+/// Least default of `direct_qlen`: devices without a queue length have this room, as in the
+/// reference.
 const DIRECT_MIN: u32 = 2;
 /// Priorities are 3 bits.
 const PRIO_MAX: u32 = PRIOS as u32 - 1;
-/// Quanta that are reckoned lie in this range (tc-htb(8)).
+/// Range of derived quanta, in bytes (tc-htb(8)).
 const QUANTUM: (u64, u64) = (1000, 200_000);
 
 fn in_u32(b: &Option<Bytes>) -> bool {
@@ -110,21 +120,21 @@ fn in_u32(b: &Option<Bytes>) -> bool {
 }
 
 impl ClassConfig {
-    /// Its ceiling.
+    /// Returns its ceiling.
     pub fn ceiling(&self) -> Rate {
         self.ceil.unwrap_or(self.rate)
     }
-    /// Depths of the two buckets, in ticks of 64 ns.
+    /// Returns the depths of the two buckets, in ticks of 64 ns.
     pub fn depths(&self) -> (u32, u32) {
         let depth = |rate: Rate, size: Option<Bytes>| ticks(rate, self.size(rate, size));
         (depth(self.rate, self.burst), depth(self.ceiling(), self.cburst))
     }
-    /// The size of a bucket at a rate, as given or not.
+    /// Returns the size of a bucket at a rate: the given one, or the default.
     fn size(&self, rate: Rate, given: Option<Bytes>) -> Bytes {
-        // tc adds what one tick of the kernel's timers brings; those tick in nanoseconds.
+        // tc adds the bytes of one tick of the kernel's timers, whose resolution is 1 ns.
         given.unwrap_or(Bytes((rate.0 / 1_000_000_000).saturating_add(self.mtu.into())))
     }
-    /// The ceiling that it shares, if it does: its name, rate and bucket.
+    /// Returns the name, rate and bucket of the ceiling that it shares, if it does.
     fn shares(&self) -> Option<(&Name, Rate, Bytes)> {
         Some((self.shared.as_ref()?, self.ceiling(), self.size(self.ceiling(), self.cburst)))
     }
@@ -137,7 +147,7 @@ impl ClassConfig {
             buffer,
             cbuffer,
             sizing: Sizing { overhead: self.overhead.into(), mpu: self.mpu.into(), layer: self.linklayer },
-            // At most 200 000 where it is reckoned; turns are signed.
+            // A derived quantum is at most 200 000; turns are signed.
             quantum: self.quantum.unwrap_or(reckoned as u32).min(i32::MAX.unsigned_abs()),
             prio: self.prio.min(PRIO_MAX) as u8,
         }
@@ -148,7 +158,7 @@ impl ClassConfig {
 #[derive(Debug)]
 pub(crate) struct Htb {
     law: Borrow,
-    /// By slot. One with classes below is vacant here.
+    /// Classes by slot. The entry of a class with classes below is vacant.
     classes: Vec<Class>,
     configs: Vec<ClassConfig>,
     direct: Queue,
@@ -214,7 +224,7 @@ impl Discipline for Htb {
         let index = p.index();
         let dropped = cx.dropped().packets;
         let node = &mut self.classes[i].node;
-        // One that has packets is active.
+        // A class that has packets is active already.
         let first = node.is_empty();
         node.enqueue(p, cx);
         if cx.dropped().packets != dropped && cx.last_dropped_hash() == cx.pool.as_it_came(index).hash {
@@ -257,7 +267,7 @@ impl Discipline for Htb {
     }
     fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         self.direct.drain(out, pool);
-        // Whoever drains takes out what waits in the classes next.
+        // The caller of `drain` empties the classes next.
         self.law.rest();
     }
     fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
@@ -303,7 +313,7 @@ impl Classes for Htb {
             return Found::Said(Said::Nothing);
         };
         match class.minor() {
-            // The qdisc itself: unshaped.
+            // The class is the qdisc itself: the packet is unshaped.
             0 => Found::Said(Said::Class(class)),
             minor if self.law.leaf_slot(minor).is_some() => Found::Said(Said::Class(class)),
             minor if self.law.slot(minor).is_some() => Found::Inner(class),
@@ -313,12 +323,13 @@ impl Classes for Htb {
 }
 
 impl Htb {
-    /// The slot of the leaf that a packet goes to; `None` for one that is sent unshaped.
+    /// Returns the slot of the leaf that a packet goes to; `None` for a packet that is sent
+    /// unshaped.
     #[inline(always)]
     fn leaf(&self, class: Option<ClassId>) -> Option<usize> {
         let leaf = |minor: u16| self.law.leaf_slot(minor);
         match class {
-            // The qdisc itself.
+            // The class is the qdisc itself.
             Some(class) if class.minor() == 0 => None,
             Some(class) => leaf(class.minor()).or_else(|| leaf(self.default)),
             None => leaf(self.default),
@@ -334,7 +345,8 @@ impl Htb {
         }
     }
 
-    /// A packet from the leaves that the rows of a level lead to, lowest priority number first.
+    /// Returns a packet from the leaves that the rows of a level lead to, lowest priority number
+    /// first.
     #[inline]
     fn serve_level(
         &mut self,
@@ -353,7 +365,7 @@ impl Htb {
         None
     }
 
-    /// A packet from the leaves that one row leads to.
+    /// Returns a packet from the leaves that one row leads to.
     #[inline]
     fn serve(
         &mut self,
@@ -364,7 +376,8 @@ impl Htb {
     ) -> Option<Pkt> {
         let mut at = self.law.leaf(level, prio)?;
         let mut first = at;
-        // Each turn of this loop takes a leaf off the active ones, or goes on to the next until it is the first again.
+        // Each round takes a leaf off the active ones, or goes on to the next until it is the first
+        // again.
         let mut turns = self.law.active_leaves();
         while turns > 0 {
             turns -= 1;
@@ -380,7 +393,8 @@ impl Htb {
             let next = node.dequeue(cx);
             let empty = node.is_empty();
             if empty && cx.dropped().packets != dropped {
-                // Its qdisc has dropped what it had left: told of that first, the reference takes it out before its turn.
+                // Its qdisc has dropped its last packets: the reference hears of the drops first,
+                // and takes the class out before its turn.
                 self.law.deactivate(at);
             }
             match next {
@@ -394,7 +408,7 @@ impl Htb {
                     self.law.charge(at, level, cx.now, wire_len, segs);
                     return Some(p);
                 }
-                // Its qdisc holds its packets back.
+                // The class's qdisc holds its packets back.
                 Next::At(t, why) => wake_by(wake, t, why),
                 Next::Empty => {}
             }
@@ -412,7 +426,8 @@ impl Htb {
     }
 }
 
-/// Notes the earliest time that a class has named. Apart, so that `wake` has its place in memory and no register.
+/// Notes the earliest time that a class has named. Out of line, so that `wake` stays in memory and
+/// takes no register.
 #[inline(never)]
 fn wake_by(wake: &mut Option<(Instant, WakeReason)>, t: Instant, why: WakeReason) {
     if wake.is_none_or(|(earliest, _)| t < earliest) {
@@ -471,7 +486,8 @@ impl Classful for Htb {
                 return Err(err.hint("a class cannot be moved: delete it, and add it there"));
             }
             if self.law.slot(at.minor).is_some_and(|i| !self.law.is_leaf(i)) {
-                // They are a leaf's; if it becomes one again, it has what it had.
+                // These are options of a leaf; the class keeps them in case it becomes a leaf
+                // again.
                 (cfg.prio, cfg.quantum) = (old.prio, old.quantum);
             }
             return Ok(());
@@ -487,7 +503,7 @@ impl Classful for Htb {
         Ok(())
     }
     fn add_class(&mut self, at: ClassAt, cfg: ClassConfig, env: &Env, cx: &mut Cx) {
-        // As in the reference, what is below no class that is there is a root class.
+        // As in the reference, a class without an existing parent is a root class.
         let parent = self.law.slot(at.parent);
         if let Some(p) = parent.filter(|p| self.law.is_leaf(*p)) {
             self.classes[p].node.purge(cx);
@@ -538,7 +554,8 @@ impl Classful for Htb {
         self.law.slot(minor).map_or(0, |slot| self.law.parent(slot))
     }
     fn list_classes(&self, f: &mut dyn FnMut(ClassShown<'_>)) {
-        // Those above first: a root class, those below it, and so on; at most `LEVELS` at once.
+        // A class comes before those below it: a root class, its children, and so on; the recursion
+        // is at most `LEVELS` deep.
         for (minor, slot) in self.law.iter() {
             if self.law.parent(slot) == 0 {
                 self.list_below(minor, slot, f);
@@ -548,7 +565,7 @@ impl Classful for Htb {
 }
 
 impl Htb {
-    /// Shows a class and those below it; no deeper than the levels of classes.
+    /// Lists a class and those below it; the recursion is no deeper than the levels of classes.
     fn list_below(&self, minor: u16, slot: usize, f: &mut dyn FnMut(ClassShown<'_>)) {
         let Shown { sent, lent, borrowed, tokens, ctokens, overlimits, drops, quantum, level } =
             self.law.shown(slot);
@@ -558,7 +575,7 @@ impl Htb {
         f(ClassShown {
             at: ClassAt { minor, parent: self.law.parent(slot) },
             leaf,
-            // Of its packets, htb counts the segments.
+            // htb counts the segments of its packets.
             sent: Tally { packets: sent.1, bytes: sent.0 },
             sent_segs: sent.1,
             drops: drops.into(),

@@ -58,10 +58,7 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<tbf::Tbf>(),
 ];
 
-/// The built-in kind of that name.
-///
-/// # Errors
-/// There is none.
+/// Returns the kind of that name.
 pub fn kind(name: &str) -> Result<&'static Spec, ConfigError> {
     Registry::BUILT_IN.kind(name)
 }

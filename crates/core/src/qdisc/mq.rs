@@ -1,12 +1,13 @@
-//! mq: a qdisc of its own for each transmit queue of the device, and nothing in common (tc(8), Linux's default root on devices
-//! with several queues). Class MINOR is queue MINOR - 1.
+//! mq: a qdisc of its own for each transmit queue of the device, and no other policy (tc(8),
+//! Linux's default root on devices with several queues). Class MINOR is queue MINOR - 1.
 //!
 //! On a `crate::path::port::Port` each class is a transmit path of its own, with its own byte
-//! limit, and this qdisc only stands for
-//! them: see there. Where one path feeds all queues of a device it does the same in one place: a packet waits in the class of
-//! its queue, and the classes take turns, passing over those whose queue is stopped (`qdisc::by_queue`).
+//! limit, and this qdisc only stands for them. Where one path feeds all queues of a device, it does
+//! the same in one place: a packet waits in the class of its queue, and the classes take turns,
+//! passing over those whose queue is stopped (`qdisc::by_queue`).
 //!
-//! - Differs from Linux (PARITY.md: mq-deleted-child, multi-queue-polls): a class never loses its qdisc.
+//! - Differs from Linux (PARITY.md: mq-deleted-child, multi-queue-polls): a class never loses its
+//!   qdisc.
 
 use crate::base::env::Env;
 use crate::base::handle::Handle;
@@ -22,7 +23,7 @@ use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::ConfigError;
 
 crate::params! {
-    /// Parameters of mq: it has none, its classes are the device's transmit queues.
+    /// Parameters of mq: it has none; its classes are the device's transmit queues.
     pub struct Config(env) {}
 }
 
@@ -30,20 +31,20 @@ crate::params! {
 #[derive(Debug)]
 pub struct Mq(ByQueue);
 
-/// What each queue has until something is grafted.
+/// Returns the qdisc that each queue has until another is grafted.
 pub(crate) fn default_child(env: &Env) -> Node {
     Node::new(Handle::NONE, alloc::boxed::Box::new(pfifo_fast::default_root(env)))
 }
 
-/// Its word.
+/// Name of the kind.
 pub(crate) const KIND: &str = Mq::KIND;
 
-/// What a device with several queues has at its root at first.
+/// Returns the qdisc that a device with several queues starts with.
 pub(crate) fn default_root(env: &Env) -> Option<Node> {
     Node::of::<Mq>(Handle::NONE, Config {}, env).ok()
 }
 
-/// The root that a device with several queues has at first.
+/// Returns the root that a port with several queues starts with.
 pub(crate) fn default_shell(env: &Env) -> Option<Node> {
     (env.queues > 1).then(|| default_root(env)).flatten()
 }

@@ -1,16 +1,17 @@
-//! mqprio: traffic classes of transmit queues. A packet's priority says its class, the class has queues in a row, and the flow
-//! hash chooses among them; each queue has a qdisc of its own, as with mq (tc-mqprio(8)). What is between the classes is the
-//! device's business: with `hw 1` a device that can is told of the classes and schedules them itself (strict priority, ETS,
-//! rates), without it the queues are served in turn.
+//! mqprio: traffic classes of transmit queues. A packet's priority gives its class, the class has
+//! queues in a row, and the flow hash chooses among them; each queue has a qdisc of its own, as
+//! with mq (tc-mqprio(8)). The device decides between the classes: with `hw 1` an able device is
+//! told of the classes and schedules them itself (strict priority, ETS, rates); without it the
+//! queues are served in turn.
 //!
-//! Choosing the queue is the port's (`crate::path::select`, by [`Config::classes`]). On a
-//! `crate::path::port::Port` each queue is a
-//! transmit path of its own and this qdisc only stands for them; where one path feeds all queues it does the same in one place
-//! (`qdisc::by_queue`).
+//! The port chooses the queue (`crate::path::select`, by [`Config::classes`]). On a
+//! `crate::path::port::Port` each queue is a transmit path of its own and this qdisc only stands
+//! for them; where one path feeds all queues, it does the same in one place (`qdisc::by_queue`).
 //!
-//! - I1: every priority has a class, every class has queues that are there, and no two classes share one.
-//! - Differs from Linux (PARITY.md: mq-deleted-child, mqprio-failed-add, mqprio-same-change, mqprio-status): a refused mqprio
-//!   changes nothing.
+//! - I1: every priority has a class, every class has queues that exist, and no two classes share
+//!   one.
+//! - Differs from Linux (PARITY.md: mq-deleted-child, mqprio-failed-add, mqprio-same-change,
+//!   mqprio-status): a refused mqprio changes nothing.
 
 use alloc::format;
 use alloc::string::String;
@@ -34,13 +35,13 @@ use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Params, apply};
 use crate::text::value::{Json, PrioMap, Quantity, Refusal, Show, Value, Words, exact_of, text_of};
 
-/// Its word.
+/// Name of the kind.
 pub(crate) const KIND: &str = Mqprio::KIND;
 
-/// The class number of a traffic class, above those of the queues: 0xffe0 and on.
+/// The class number of traffic class 0, above those of the queues; the others follow.
 pub const CLASS_MINOR: u16 = 0xffe0;
 
-/// What tc takes where no map is given.
+/// The map that tc takes if none is given.
 const MAP: PrioMap = PrioMap([0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 1, 1, 3, 3, 3, 3]);
 
 crate::params! {
@@ -50,31 +51,36 @@ crate::params! {
         num_tc: u32 = 8, keys ["num_tc"], "1 to 16": |n| (1..=16).contains(n);
         /// The traffic class of each priority from 0; those left out are class 0.
         map: PrioMap = MAP, keys ["map"];
-        /// The queues of each class, COUNT@OFFSET. With `hw 1` the device may choose if none are given.
+        /// The queues of each class, COUNT@OFFSET. With `hw 1` the device may choose if none are
+        /// given.
         queues: Ranges = Ranges(Vec::new()), keys ["queues"];
         /// 1 if the device is to schedule the classes, 0 if queues are served in turn.
         hw: u32 = 1, keys ["hw"], "0 to 2": |n| *n <= 2;
-        /// How the device is told: `dcb`, or `channel` with queues and rates. With `hw 1` only.
+        /// Mode of the offload: `dcb`, or `channel` with queues and rates. With `hw 1` only.
         mode: Mode = Mode::Dcb, keys ["mode"];
-        /// What shapes a class: `dcb`, or `bw_rlimit` with the rates below. With `hw 1` only.
+        /// Shaper of the classes in the device: `dcb`, or `bw_rlimit` with the rates below. With
+        /// `hw 1` only.
         shaper: Shaper = Shaper::Dcb, keys ["shaper"];
-        /// Of each class the least rate that it is to get. With `shaper bw_rlimit` only.
+        /// Minimum rate of each class. With `shaper bw_rlimit` only.
         min_rate: Rates = Rates(Vec::new()), keys ["min_rate"];
-        /// Of each class the greatest rate. With `shaper bw_rlimit` only.
+        /// Maximum rate of each class. With `shaper bw_rlimit` only.
         max_rate: Rates = Rates(Vec::new()), keys ["max_rate"];
-        /// Of each class whether its frames are express (E) or preemptible (P), IEEE 802.1Qbu. With `hw 1` only.
+        /// For each class, express frames (E) or preemptible ones (P), IEEE 802.1Qbu. With `hw 1`
+        /// only.
         fp: Preemption = Preemption(Vec::new()), keys ["fp"];
     }
 }
 
 impl Config {
-    /// The traffic classes that it makes of a port's queues.
+    /// Returns the traffic classes that it makes of a port's queues.
     pub fn classes(&self) -> Result<TrafficClasses, ConfigError> {
         TrafficClasses::new(self.map.0, &self.queues.0)
     }
 
-    /// How a device of so many queues schedules these classes: strictly, the highest first; by weight, all alike, where some
-    /// have a least rate, which a class that goes before others could not keep them. Queues that no class has come last.
+    /// Returns the schedule of these classes for a device of `queues` queues: strict priority, the
+    /// highest class first. If classes have a minimum rate, they share by equal weights instead,
+    /// because a class that goes before the others could not leave them their rates. Queues without
+    /// a class come last.
     pub fn line(&self, queues: u16) -> LineConfig {
         let ranges = self.queues.0.iter().take(self.num_tc as usize);
         let shares = !self.min_rate.0.is_empty();
@@ -147,7 +153,7 @@ impl Config {
         if self.hw != 0 { self.check_line(env) } else { Ok(()) }
     }
 
-    /// Whether the device can keep what it is asked for, in numbers.
+    /// Checks that the device can keep the rates and the numbers asked of it.
     fn check_line(&self, env: &Env) -> Result<(), ConfigError> {
         let caps = Caps { queues: env.queues, offload: env.offload };
         let rate = env.link_rate.unwrap_or(Rate(u64::MAX));
@@ -155,7 +161,7 @@ impl Config {
         err.map_err(|err| ConfigError { object: Object::Kind(KIND), ..err })
     }
 
-    /// The device does it: what it must be able to do.
+    /// Checks that the device offers the offload that is asked of it (`hw` is not 0).
     fn check_offload(&self, env: &Env) -> Result<(), ConfigError> {
         let cannot = |key: &str, expected: &str, given: &dyn core::fmt::Display| {
             let err = ConfigError::new(ErrorKind::Unsupported, Object::Kind(Mqprio::KIND), expected, given)
@@ -197,7 +203,7 @@ impl Config {
         Ok(())
     }
 
-    /// Every class has queues that are there, and no two share one.
+    /// Checks that every class has queues that exist, and that no two classes share one.
     fn check_queues(&self, env: &Env) -> Result<(), ConfigError> {
         let bad = |expected: &dyn core::fmt::Display, given: &dyn core::fmt::Display| {
             Err(ConfigError::new(ErrorKind::OutOfRange, Object::Kind(Mqprio::KIND), expected, given)
@@ -225,17 +231,18 @@ impl Config {
     }
 }
 
-/// The traffic classes that a root makes of the queues; none, if it is of another kind.
+/// Returns the traffic classes that a root makes of the queues; `None` if it is of another kind.
 pub fn classes_of(root: &dyn Qdisc) -> Option<TrafficClasses> {
     config_of(root)?.classes().ok()
 }
 
-/// How a root has a device of so many queues schedule them; none, if it leaves that to the device (`hw 0`) or is of another kind.
+/// Returns the schedule that a root asks of a device with this number of queues; `None` if it
+/// leaves the schedule to the device (`hw 0`) or is of another kind.
 pub fn line_of(root: &dyn Qdisc, queues: u16) -> Option<LineConfig> {
     config_of(root).filter(|config| config.hw == 1).map(|config| config.line(queues))
 }
 
-/// What a root was made with, if it is one of these.
+/// Returns the options of a root; `None` if it is of another kind.
 fn config_of(root: &dyn Qdisc) -> Option<Config> {
     if root.spec().kind != KIND {
         return None;
@@ -248,7 +255,7 @@ fn config_of(root: &dyn Qdisc) -> Option<Config> {
         }
     });
     let words: Vec<&str> = words.iter().map(|w| &**w).collect();
-    // None of them depends on the device.
+    // None of these options depends on the device.
     let mut config = Config::defaults(&Env::default());
     apply(&mut config, KIND, &mut Words::new(&words)).ok()?;
     Some(config)
@@ -276,7 +283,7 @@ impl Discipline for Mqprio {
             if old == cfg {
                 return Ok(());
             }
-            let expected = "what it was made with";
+            let expected = "the options that it was made with";
             let err =
                 ConfigError::new(ErrorKind::Unsupported, Object::Kind(Self::KIND), expected, "a change")
                     .reason(Reason::Unchangeable);
@@ -299,7 +306,7 @@ impl Discipline for Mqprio {
 
 by_queue::classes!(Mqprio, default_child);
 
-/// Reads words while `one` takes them, at most as many as there are traffic classes; `None` if not even the first.
+/// Reads words while `one` accepts them, at most as many as there are traffic classes.
 fn several<T>(
     words: &mut Words<'_>,
     one: impl Fn(&mut Words<'_>) -> Result<T, Refusal>,
@@ -333,7 +340,7 @@ fn spaced<T>(
 pub struct Ranges(pub Vec<Range>);
 
 impl Ranges {
-    /// A range for each class, as even as may be, the first ones larger.
+    /// Returns a range for each class, of equal size as far as possible, the first ones larger.
     fn even(classes: u32, queues: u16) -> Self {
         let (n, mut offset) = (classes.clamp(1, CLASSES_MAX as u32) as u16, 0);
         let range = |tc: u16| {
@@ -399,7 +406,7 @@ impl Value for Rates {
     }
 }
 
-/// Of each traffic class whether its frames may be interrupted.
+/// Frame preemption of each traffic class: true if its frames may be interrupted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preemption(pub Vec<bool>);
 
@@ -440,7 +447,7 @@ macro_rules! two_words {
         }
 
         impl Show for $name {
-            // What goes without saying is not said: with `hw 0` tc takes neither word.
+            // The default is left out: with `hw 0` tc accepts neither word.
             fn is_set(&self) -> bool {
                 *self != Self::$first
             }
@@ -466,11 +473,11 @@ macro_rules! two_words {
 }
 
 two_words! {
-    /// How a device is told of traffic classes.
+    /// The way in which a device is told of traffic classes.
     Mode { Dcb = "dcb", Channel = "channel" }
 }
 
 two_words! {
-    /// What shapes a traffic class in the device.
+    /// The shaper of a traffic class in the device.
     Shaper { Dcb = "dcb", BwRlimit = "bw_rlimit" }
 }

@@ -1,10 +1,13 @@
-//! multiq: a class for each transmit queue of the device; a packet waits in that of the queue that was chosen for it, and
-//! the classes take turns, passing over those whose queue may not transmit (tc-multiq(8)).
+//! multiq: a class for each transmit queue of the device. A packet waits in the class of the queue
+//! chosen for it, and the classes take turns, passing over those whose queue may not transmit
+//! (tc-multiq(8)).
 //!
-//! One search in a set of bits finds the next class with work: 64 queues a step. Memory per queue is its qdisc.
+//! One search in a set of bits finds the next class with work: 64 queues a step. Memory per queue
+//! is its qdisc.
 //!
 //! - Invariants: those of `qdisc::by_queue`.
-//! - Differs from Linux (PARITY.md: multiq-backlog, multiq-deleted-child, multiq-json, multi-queue-polls).
+//! - Differs from Linux (PARITY.md: multiq-backlog, multiq-deleted-child, multiq-json,
+//!   multi-queue-polls).
 
 use crate::base::env::Env;
 use crate::qdisc::by_queue::{self, ByQueue};
@@ -17,7 +20,7 @@ use crate::sched::spec::{ClassShape, Flags, Style};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
 crate::params! {
-    /// Parameters of multiq: it has none, its classes are the device's transmit queues.
+    /// Parameters of multiq: it has none; its classes are the device's transmit queues.
     pub struct Config(env) {}
 }
 
@@ -25,7 +28,7 @@ crate::params! {
 #[derive(Debug)]
 pub(crate) struct Multiq(ByQueue);
 
-/// Its word.
+/// Name of the kind.
 pub(crate) const KIND: &str = Multiq::KIND;
 
 impl Discipline for Multiq {
@@ -36,7 +39,7 @@ impl Discipline for Multiq {
     const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
-    /// The queue alone says which class.
+    /// The queue alone selects the class.
     const TAKES_CLASS: bool = false;
     const CLASSES: Option<Capability<Self, dyn Classes>> = crate::capability!();
     type Config = Config;

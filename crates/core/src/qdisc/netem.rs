@@ -1,16 +1,21 @@
-//! netem: an emulated link (tc-netem(8)): packets are delayed, lost, corrupted, duplicated, reordered, timed at a rate and
-//! held for slots. What has waited its time leaves, or goes through the qdisc in class 1:1 if one was added. O(1) per
-//! packet; 40 bytes for each packet of `limit`, at most of the path's pool.
+//! netem: an emulated link (tc-netem(8)). It delays, loses, corrupts, duplicates and reorders
+//! packets, spaces them by a rate and holds them for slots. A packet whose delay is over leaves, or
+//! passes through the qdisc in class 1:1 if one was added. O(1) per packet; 40 bytes for each
+//! packet of `limit`, at most of the path's pool.
 //!
-//! - I1: no packet leaves before its time, nor outside of a slot; of those that wait for the same time the first is first.
+//! - I1: no packet leaves before its time, nor outside of a slot; packets due at the same time
+//!   leave in order of arrival.
 //! - I2: never more than `limit` packets wait, those in the class included.
 //! - I3: a copy is made at most once of a packet, and never of a copy.
-//! - I4: without a random part nothing is drawn: a constant delay, a rate, slots of a fixed gap are exact.
-//! - Differs from Linux (PARITY.md: class-only, netem-asks-once, netem-class-list, netem-corrupt-gso, netem-duplicate-one,
-//!   netem-duplicate-room, netem-ecn-drops, netem-forgets, netem-requeues, netem-shrink, netem-swap, netem-tables): the class
-//!   is asked once, and listed; super-packets are cut before they may be corrupted; one that duplicates is alone in its tree; a
-//!   copy takes room as any packet; a mark is no drop; a change forgets what has no effect; reordered packets are no
-//!   requeues; a smaller limit drops what has waited longest; a swap emulates nothing twice; tables are worked out or given.
+//! - I4: without a random part no random number is drawn: a constant delay, a rate and slots of a
+//!   fixed gap are exact.
+//! - Differs from Linux (PARITY.md: class-only, netem-asks-once, netem-class-list,
+//!   netem-corrupt-gso, netem-duplicate-one, netem-duplicate-room, netem-ecn-drops, netem-forgets,
+//!   netem-requeues, netem-shrink, netem-swap, netem-tables): the class is asked once, and listed;
+//!   super-packets are cut before they may be corrupted; a netem that duplicates is alone in its
+//!   tree; a copy takes room as any packet; a mark is no drop; a change forgets options without
+//!   effect; reordered packets are no requeues; a smaller limit drops the packets that have waited
+//!   longest; a swap emulates nothing twice; tables are computed or given.
 
 use crate::base::chance::Percent;
 use crate::base::env::Env;
@@ -45,55 +50,58 @@ crate::params! {
     {
         /// Most packets that wait.
         limit: Places = Places(1000), keys ["limit"];
-        /// How long each packet is held, how much that varies, and how much each time is like the last.
+        /// Delay of each packet, its jitter, and the correlation of each delay with the one before.
         delay: Option<Delay> = None, keys ["delay", "latency"];
-        /// How the delay varies: uniform if not said. Needs a jitter.
+        /// Distribution of the delay: uniform if none is given. Needs a jitter.
         distribution: Option<Shape> = None, keys ["distribution"];
-        /// Which packets are lost: by chance, or by a model of bursts.
+        /// Loss of packets: by chance, or by a model of bursts.
         loss: Option<Loss> = None, keys ["loss", "drop"];
         /// Mark ECN-capable packets instead of losing them. Needs `loss`.
         ecn: bool = false, flags ["ecn" = true];
-        /// How often one bit of a packet is turned over.
+        /// Chance that one bit of a packet is flipped.
         corrupt: Option<Chance> = None, keys ["corrupt"];
-        /// How often a packet comes twice.
+        /// Chance that a packet is duplicated.
         duplicate: Option<Chance> = None, keys ["duplicate"];
-        /// How often a packet leaves at once, ahead of those that are delayed. Needs `delay`.
+        /// Chance that a packet leaves at once, ahead of the delayed ones. Needs `delay`.
         reorder: Option<Chance> = None, keys ["reorder"];
-        /// Only every so many packets may be reordered. Needs `reorder`; 0 is 1.
+        /// Only one packet in this many may be reordered. Needs `reorder`; 0 is 1.
         gap: u32 = 0, keys ["gap"];
-        /// Packets leave one after another at a rate, each with an overhead, in cells with theirs.
+        /// Rate at which packets follow each other, with an overhead per packet, and cells with
+        /// their own overhead.
         rate: Option<LinkRate> = None, keys ["rate"];
-        /// Packets leave in slots only: the time between them, and how much fits one.
+        /// Packets leave in slots only: the time between slots, and the packets and bytes that fit
+        /// in one.
         slot: Option<Slot> = None, keys ["slot"];
-        /// Where its random numbers begin: the same seed gives the same ones. Without it they are the path's.
+        /// Seed of the random numbers: the same seed gives the same ones. Without it they come from
+        /// the path.
         seed: Option<u64> = None, keys ["seed"];
     }
 }
 
-/// Grain of a delay: the reference's clock.
+/// Grain of a delay, in nanoseconds: that of the reference's clock.
 const GRAIN: u64 = 64;
 
-/// A span as the reference holds it: whole grains of whole microseconds.
+/// Returns a span as the reference holds it, in nanoseconds: whole microseconds, then whole grains.
 pub fn in_grains(t: Nanos) -> i64 {
-    // At most 274 s, by its type.
+    // `Nanos` allows options of at most 274 s.
     let ns = t.as_micros().saturating_mul(1000) / GRAIN * GRAIN;
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
-/// The largest deviation of the reference: 2.1 s.
+/// The largest deviation of the reference: 2.1 s in nanoseconds.
 const DEVIATION_MAX: i64 = i32::MAX as i64;
 
-/// A deviation as the reference holds it.
+/// Returns a deviation as the reference holds it.
 pub fn most_deviation(t: Nanos) -> i64 {
     in_grains(t).min(DEVIATION_MAX)
 }
 
-/// A span of at most 292 years, by its type.
+/// Returns a span in signed nanoseconds, at most 292 years.
 fn signed(t: Nanos) -> i64 {
     i64::try_from(t.0).unwrap_or(i64::MAX)
 }
 
-/// What it does with packets, from the parameters.
+/// The treatment of packets, derived from the parameters.
 #[derive(Debug)]
 struct Rules {
     limit: u32,
@@ -111,18 +119,18 @@ struct Rules {
     slots: Option<Slots>,
 }
 
-/// When packets may leave, from the parameters.
+/// The rule for slots, derived from the parameters.
 #[derive(Debug, PartialEq)]
 struct Slots {
     gap: i64,
-    /// How much longer a gap may be, or its deviation.
+    /// Largest addition to a gap, or with a shape its deviation.
     spread: i64,
     shape: Option<Distribution>,
     packets: i64,
     bytes: i64,
 }
 
-/// The slot that packets leave in, or wait for.
+/// The current slot: packets leave in it, or wait for it.
 #[derive(Clone, Copy, Debug)]
 struct OpenSlot {
     at: Instant,
@@ -173,7 +181,7 @@ impl Slots {
         Self { gap, spread, shape, packets: most(slot.packets), bytes: most(slot.bytes) }
     }
 
-    /// The slot after `now`.
+    /// Returns the slot after `now`.
     fn next(&self, now: Instant, rng: &mut Rng) -> OpenSlot {
         let gap = match &self.shape {
             None if self.spread == 0 => self.gap,
@@ -187,7 +195,7 @@ impl Slots {
     }
 }
 
-/// `ns` after, or before.
+/// Returns the time `ns` after `t`, or before it if `ns` is negative.
 fn later(t: Instant, ns: i64) -> Instant {
     Instant(t.0.saturating_add_signed(ns))
 }
@@ -212,14 +220,14 @@ pub(crate) struct Netem {
     rules: Rules,
     inner: [Class; 1],
     delayed: Timeline,
-    /// Reordered: they leave next, the newest first.
+    /// Reordered packets: they leave next, the newest first.
     ahead: Queue,
-    /// When the newest of those was put there.
+    /// Time at which the newest packet of `ahead` was put there.
     ahead_at: Instant,
     /// Packets since the last reordered one.
     count: u32,
     slot: Option<OpenSlot>,
-    /// Packets that a peek holds: in the reference they count towards the limit.
+    /// Packets that a peek holds: the reference counts them towards the limit.
     held: u32,
     seed: Option<u64>,
     own: Option<Rng>,
@@ -233,7 +241,8 @@ impl Discipline for Netem {
     const COPIES: Option<&'static str> = Some("duplicate");
     const CHANGE: ChangeRule = ChangeRule::Replace;
     const TAKES_CLASS: bool = false;
-    // tc itself wants these together; that one which duplicates is alone is the rule of the kernel.
+    // tc itself refuses these conflicts. The rule that a duplicating netem is alone is the
+    // kernel's.
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::Conflict, Some(_)) => Some(Refuser::Tool),
         _ => None,
@@ -264,7 +273,7 @@ impl Discipline for Netem {
             return conflict("distribution", "a delay and a jitter with it", "without");
         }
         if cfg.ecn && cfg.loss.is_none() {
-            return conflict("ecn", "loss with it: what is marked instead of being lost", "without");
+            return conflict("ecn", "loss with it: ecn marks packets instead of losing them", "without");
         }
         if reorders && cfg.gap == 0 {
             cfg.gap = 1;
@@ -272,7 +281,7 @@ impl Discipline for Netem {
         if let Some(old) = old {
             keep(cfg, old, jitter > 0);
         }
-        // What never happens is not set.
+        // Options without effect are unset.
         let happens = |c: &Chance| c.share > Percent(0);
         cfg.corrupt = cfg.corrupt.filter(happens);
         cfg.duplicate = cfg.duplicate.filter(happens);
@@ -315,7 +324,7 @@ impl Discipline for Netem {
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if self.len() >= self.rules.limit {
-            // First: behind a size table a packet that is to be cut may be one that cannot be.
+            // Checked first: with a size table the packet to be cut may be one that cannot be.
             Verdict::Full
         } else if m.segs > 1 && !self.rules.corrupt.is_never() {
             Verdict::Cut(m.segment_len())
@@ -325,7 +334,8 @@ impl Discipline for Netem {
     }
     fn enqueue(&mut self, p: Pkt, _class: Option<ClassId>, cx: &mut Cx) {
         if cx.again() {
-            // It was lost, marked or copied, or not, when it first came: only its time is told anew.
+            // Loss, marking and copying were decided when it first came: only its time is computed
+            // anew.
             let start = cx.meta(&p).enqueued;
             return self.delay(p, start, cx);
         }
@@ -342,7 +352,7 @@ impl Discipline for Netem {
         if self.len() >= self.rules.limit {
             return cx.drop(p, DropReason::Overlimit);
         }
-        // The last one asked for is done first: the copy is made before the bit is turned over.
+        // Requests are carried out last to first: the copy is made before the bit is flipped.
         if corrupt {
             let bits = u64::from(cx.meta(&p).len) * 8;
             let bit = self.own.as_mut().unwrap_or(&mut cx.rng).below(bits.min(u32::MAX.into()));
@@ -359,7 +369,7 @@ impl Discipline for Netem {
             return Next::Packet(p);
         }
         let grafted = !self.inner[0].node.handle().is_none();
-        // Each turn takes one packet out of the line.
+        // Each round takes one packet out of `delayed`.
         let own = loop {
             let Some(due) = self.delayed.next() else { break None };
             let open = self.slot_for(due, cx);
@@ -371,7 +381,7 @@ impl Discipline for Netem {
             if !grafted {
                 return Next::Packet(p);
             }
-            // It begins to wait there now: an AQM is not to see the link's delay.
+            // Its wait in the class begins now, so that an AQM does not see the link's delay.
             cx.pool.meta_mut(&p).enqueued = cx.now;
             self.inner[0].node.enqueue(p, cx);
         };
@@ -419,7 +429,7 @@ impl Classes for Netem {
     }
 }
 
-/// What a change leaves as it is if it does not name it.
+/// Keeps the options that a change leaves as they are if it does not name them.
 fn keep(cfg: &mut Config, old: &Config, jitter: bool) {
     cfg.corrupt = cfg.corrupt.or(old.corrupt);
     cfg.rate = cfg.rate.or(old.rate);
@@ -431,7 +441,7 @@ fn keep(cfg: &mut Config, old: &Config, jitter: bool) {
         Some(Loss::Random(chance)) => chance.correlation,
         _ => None,
     };
-    // Correlations are changed together: where one is named, those that are not are none.
+    // Correlations change together: if one is named, the others are reset to none.
     let named =
         [cfg.delay.and_then(|d| d.correlation), random(cfg.loss), cfg.duplicate.and_then(|d| d.correlation)];
     if named == [None; 3] {
@@ -448,13 +458,13 @@ fn keep(cfg: &mut Config, old: &Config, jitter: bool) {
 }
 
 impl Netem {
-    /// Packets in it, those in the class included.
+    /// Returns the packets in it, those in the class included.
     fn len(&self) -> u32 {
         let inner = u32::try_from(self.inner[0].node.backlog().packets).unwrap_or(u32::MAX);
         inner.saturating_add(self.delayed.len()).saturating_add(self.ahead.packets() + self.held)
     }
 
-    /// Puts a packet where it waits: its time runs from `start`.
+    /// Queues a packet where it waits; its delay runs from `start`.
     fn delay(&mut self, p: Pkt, start: Instant, cx: &mut Cx) {
         let Self { rules, own, .. } = self;
         let rng = own.as_mut().unwrap_or(&mut cx.rng);
@@ -469,7 +479,8 @@ impl Netem {
         if let Some(rate) = &rules.rate {
             let ahead = (!self.ahead.is_empty()).then_some(self.ahead_at);
             if let Some(last) = self.delayed.latest().max(ahead) {
-                // It follows the last one: what of its delay that takes up anyway it does not wait again.
+                // It follows the last one: the part of its delay that this takes anyway is not
+                // waited for again.
                 let taken =
                     i64::try_from(last.0).unwrap_or(i64::MAX) - i64::try_from(start.0).unwrap_or(i64::MAX);
                 delay = (delay - taken).max(0);
@@ -483,13 +494,14 @@ impl Netem {
         }
     }
 
-    /// The first slot opens at `now`. One that opened before a packet is due is over for it.
+    /// Opens the first slot at `now`. A packet that is due after the slot opened waits for the next
+    /// one.
     fn open_slot(&mut self, now: Instant) {
         let open = |slots: &Slots| OpenSlot { at: now, packets: slots.packets, bytes: slots.bytes };
         self.slot = self.rules.slots.as_ref().map(open);
     }
 
-    /// When the slot opens in which a packet that is due then may leave.
+    /// Returns the time at which the slot opens in which a packet that is due at `due` may leave.
     fn slot_for(&mut self, due: Instant, cx: &mut Cx) -> Instant {
         let (Some(slots), Some(slot)) = (&self.rules.slots, &mut self.slot) else { return Instant::ZERO };
         if slot.at < due {
@@ -498,7 +510,7 @@ impl Netem {
         slot.at
     }
 
-    /// A packet leaves in the open slot.
+    /// Counts a packet that leaves in the open slot.
     fn use_slot(&mut self, wire_len: u32, cx: &mut Cx) {
         let (Some(slots), Some(slot)) = (&self.rules.slots, &mut self.slot) else { return };
         slot.packets -= 1;

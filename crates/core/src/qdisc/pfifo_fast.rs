@@ -1,12 +1,15 @@
-//! pfifo_fast: three FIFO bands, the lowest non-empty one first; what a network device starts with.
+//! pfifo_fast: three FIFO bands, the lowest non-empty one first; the default of a network device.
 //!
-//! The low four bits of a packet's priority choose its band (tc-pfifo_fast(8)). Each band has its own limit, the
-//! device's transmit queue length, so the whole holds three times as much. O(1) per packet.
+//! The low four bits of a packet's priority choose its band (tc-pfifo_fast(8)). Each band has its
+//! own limit, the device's transmit queue length, so the whole holds three times as much. O(1) per
+//! packet.
 //!
 //! - I1: no band holds more than the transmit queue length.
-//! - I2: a packet leaves band b only when every band below b is empty. Band 0 can starve the others.
+//! - I2: a packet leaves band b only when every band below b is empty. Band 0 can starve the
+//!   others.
 //! - I3: order within a band is order of arrival.
-//! - Differs from Linux (PARITY.md: single-queue): a path, which is one queue, starts with it; there is no mq.
+//! - Differs from Linux (PARITY.md: single-queue): a path, which is one queue, starts with it;
+//!   there is no mq.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -22,11 +25,12 @@ use crate::sched::erased::Erased;
 use crate::sched::spec::{Capacity, Flags, RefusedBy, Refuser, Unset};
 use crate::text::error::{ConfigError, ErrorKind};
 
-/// Band of each priority 0..15 (tc-pfifo_fast(8), the table at "priomap"): interactive first, bulk last.
+/// Band of each priority 0..15 (tc-pfifo_fast(8), the table at "priomap"): interactive first, bulk
+/// last.
 pub const PRIOMAP: [u8; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
 
 crate::params! {
-    /// pfifo_fast has nothing to set: its limit is the device's transmit queue length.
+    /// pfifo_fast has no parameters: its limit is the device's transmit queue length.
     pub struct NoParams(env) {}
 }
 
@@ -37,7 +41,7 @@ pub(crate) struct PfifoFast {
     limit: u32,
 }
 
-/// The qdisc that a device starts with.
+/// Returns the qdisc that a device starts with.
 pub(crate) fn default_root(env: &Env) -> Erased<PfifoFast> {
     Erased::plain(NoParams {}, env)
 }

@@ -1,15 +1,18 @@
-//! pie: one FIFO under the PIE control law (RFC 8033): packets are dropped, or marked, as they arrive, with a probability
-//! that holds the delay near `target` (tc-pie(8)). O(1) per packet; an update of the law each `tupdate`, made up for when
-//! the qdisc is next called: after a silence of any length in at most some 3000 steps of a few nanoseconds. Memory: 80
-//! bytes for the law.
+//! pie: one FIFO under the PIE control law (RFC 8033): packets are dropped, or marked, as they
+//! arrive, with a probability that holds the delay near `target` (tc-pie(8)). O(1) per packet; an
+//! update of the law each `tupdate`, made up for when the qdisc is next called: after a silence of
+//! any length in at most some 3000 steps of a few nanoseconds. Memory: 80 bytes for the law.
 //!
 //! - I1: never more than `limit` packets are queued.
 //! - I2: order of arrival is order of departure.
-//! - I3: the law drops no packet that comes to less than two full frames, nor during the first 150 ms of a burst.
-//! - I4: the law is as if updated whenever an update is due (`Updates`), however rarely it is called.
-//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show, pie-range, peek-trim): a probability is
-//!   at most one; one late mark does not mark every packet after it; time is in ticks of 1 ms, whatever the kernel's; what is
-//!   shown is as of the last packet; a target is not cut to 32 bits; a smaller limit spares what a peek holds.
+//! - I3: the law drops no packet that meets a backlog below two full frames, nor during the first
+//!   150 ms of a burst.
+//! - I4: the law is as if updated whenever an update is due (`Updates`), however rarely it is
+//!   called.
+//! - Differs from Linux (PARITY.md: pie-bounded, pie-mark-run, pie-ticks, pie-idle-show, pie-range,
+//!   peek-trim): a probability is at most one; one late mark does not mark every packet after it;
+//!   time is in ticks of 1 ms, whatever the kernel's; shown values are as of the last packet; a
+//!   target is not cut to 32 bits; a smaller limit spares a packet that a peek holds.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -30,10 +33,11 @@ use crate::text::error::{ConfigError, ErrorKind};
 pub const TARGET: Ticks = Ticks::span(Nanos::from_millis(15));
 /// Time from update to update: 15 ms (RFC 8033 section 4.2, T_UPDATE).
 pub const TUPDATE: Nanos = Nanos::from_millis(15);
-/// Most that a target may be: tc's 32 bits of nanoseconds.
+/// Largest target: tc's 32 bits of nanoseconds.
 pub(crate) const TARGET_MAX: Ticks = Ticks::span(Nanos(u32::MAX as u64));
 
-/// Time from the start to the first update: half a second, as in the reference. Nothing is learned of a queue before.
+/// Time from the start to the first update: half a second, as in the reference. Before it the law
+/// learns nothing of the queue.
 const FIRST_UPDATE: Nanos = Nanos::from_millis(500);
 
 crate::params! {
@@ -43,22 +47,25 @@ crate::params! {
         limit: Packets = Packets(1000), keys ["limit"];
         /// Delay to hold.
         target: Ticks = TARGET, keys ["target"], "at most 4294967us": |t| *t <= TARGET_MAX;
-        /// Time from one update of the probability to the next, in whole milliseconds; a further one passes before each.
+        /// Time from one update of the probability to the next, in whole milliseconds; each comes
+        /// one millisecond later.
         tupdate: Nanos = TUPDATE, keys ["tupdate"], "1us to 4294s": tupdate_in_range;
-        /// How fast the distance from the target moves the probability, in 16ths of one per second.
+        /// Gain on the distance from the target, in 16ths of one per second.
         alpha: u32 = 2, keys ["alpha"], "0 to 32": |n| *n <= GAIN_MAX;
-        /// How fast the trend of the delay moves it, in 16ths of one per second.
+        /// Gain on the trend of the delay, in 16ths of one per second.
         beta: u32 = 20, keys ["beta"], "0 to 32": |n| *n <= GAIN_MAX;
-        /// Mark ECN-capable packets instead of dropping them, while the probability is at most 10 %.
+        /// Mark ECN-capable packets instead of dropping them, while the probability is at most 10
+        /// %.
         ecn: bool = false, flags ["ecn" = true, "noecn" = false];
         /// Drop a packet that is smaller than a full frame with a smaller probability, by its size.
         bytemode: bool = false, flags ["bytemode" = true, "nobytemode" = false];
-        /// Take the backlog over the measured rate of departures for the delay, and not how long packets waited.
+        /// Derive the delay from the backlog and the measured rate of departures instead of the
+        /// packets' waits.
         dq_rate_estimator: bool = false, flags ["dq_rate_estimator" = true, "no_dq_rate_estimator" = false];
     }
 }
 
-/// Most that tc takes for a gain.
+/// Largest gain that tc accepts.
 const GAIN_MAX: u32 = 32;
 
 fn tupdate_in_range(t: &Nanos) -> bool {
@@ -70,7 +77,7 @@ crate::stats! {
     pub struct Stats {
         /// Probability of a drop, in parts of 2^64, as of the last packet.
         prob: u64 [part],
-        /// Delay that the law last went by, microseconds.
+        /// Delay that the law last used, microseconds.
         delay: u64 [micros],
         /// Measured rate of departures, bytes per second.
         avg_dq_rate: u64 [with("dq_rate_estimator")],
@@ -96,47 +103,50 @@ pub(crate) struct Pie {
     updates: Updates,
     limit: u32,
     ecn: bool,
-    /// A packet that a peek has taken out and that still waits: it counts towards limit and backlog.
+    /// Bytes of a packet that a peek has taken out and that still waits: it counts towards limit
+    /// and backlog.
     held: Option<u32>,
-    /// Bytes of the packet that it gave last.
+    /// Bytes of the packet that left last.
     given: u32,
-    /// Bytes of a packet that was held and left since the last call: it still waited when updates until now were due.
+    /// Bytes of a packet that was held and left since the last call: it still waited when updates
+    /// until now were due.
     leaving: u32,
     stats: Stats,
 }
 
-/// When updates are due: as a timer of the reference fires, on a kernel of 1000 ticks a second. It is set to so many ticks
-/// after the present one and comes one later, so that it is never early; and one that is far ahead lies in a coarser slot of
-/// the wheel of timers, which fires as a whole.
+/// The times of the updates: those of a timer of the reference, on a kernel of 1000 ticks a second.
+/// The timer is set to a number of ticks after the present one and comes one later, so that it is
+/// never early; a timer far ahead lies in a coarser slot of the timer wheel, which fires as a
+/// whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Updates {
-    /// Ticks.
+    /// Tick of the next update.
     next: u64,
     every: u64,
 }
 
-/// A tick, nanoseconds.
+/// A tick, in nanoseconds.
 const TICK: u64 = 1_000_000;
-/// The finest slots of the wheel, of one tick, reach so far; those of each further level eight times as far, and are eight
-/// times as wide.
+/// Ticks that the finest slots of the wheel cover, one tick each; the slots of each further level
+/// reach eight times as far, and are eight times as wide.
 const FINE: u64 = 63;
 /// Levels above the finest.
 const LEVELS: u32 = 8;
 
 impl Updates {
-    /// From `start` on, each `tupdate`.
+    /// Returns the updates each `tupdate` after `start`, the first after `FIRST_UPDATE`.
     pub fn new(start: Instant, tupdate: Nanos) -> Self {
         Self { next: fires(start.0 / TICK, FIRST_UPDATE.0 / TICK), every: ticks(tupdate) }
     }
-    /// Begins at `start`.
+    /// Starts anew at `start`.
     pub fn restart(&mut self, start: Instant) {
         self.next = fires(start.0 / TICK, FIRST_UPDATE.0 / TICK);
     }
-    /// Changes the time between updates. That until the next one stays.
+    /// Changes the time between updates. The time until the next one stays.
     pub(crate) fn set_every(&mut self, tupdate: Nanos) {
         self.every = ticks(tupdate);
     }
-    /// How many have become due by `now` since this was last asked.
+    /// Returns the number of updates that have become due by `now` since the last call.
     #[inline]
     pub fn due(&mut self, now: Instant) -> u64 {
         if now.0 < self.next.saturating_mul(TICK) { 0 } else { self.count(now) }
@@ -144,7 +154,7 @@ impl Updates {
     #[cold]
     fn count(&mut self, now: Instant) -> u64 {
         let now = now.0 / TICK;
-        // The second lies at a border of its slot, and all that follow at equal distances.
+        // The second update lies at a border of its slot, and all later ones at equal distances.
         let second = fires(self.next, self.every);
         if now < second {
             self.next = second;
@@ -157,18 +167,18 @@ impl Updates {
     }
 }
 
-/// The tick at which a timer fires that is set at `tick` to so many later.
+/// Returns the tick at which a timer fires that is set at `tick` to `after` ticks later.
 fn fires(tick: u64, after: u64) -> u64 {
     let level = (0..LEVELS).find(|level| after < FINE << (3 * level)).unwrap_or(LEVELS);
     (((tick + after) >> (3 * level)) + 1) << (3 * level)
 }
 
-/// Whole ticks, rounded up.
+/// Returns whole ticks, rounded up.
 const fn ticks(span: Nanos) -> u64 {
     span.0.div_ceil(TICK)
 }
 
-/// The law's parameters.
+/// Returns the law's parameters.
 fn law_params(cfg: &Config, env: &Env) -> PieParams {
     PieParams {
         target: cfg.target,
@@ -286,7 +296,7 @@ impl Discipline for Pie {
 }
 
 impl Pie {
-    /// Makes the updates that have become due.
+    /// Makes the updates that are due.
     #[inline]
     fn catch_up(&mut self, now: Instant) {
         let leaving = core::mem::take(&mut self.leaving);

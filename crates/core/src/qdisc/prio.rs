@@ -1,14 +1,16 @@
 //! prio: 2 to 16 classes, each with a qdisc of its own, served in strict order.
 //!
-//! A priority whose major is this qdisc's handle names the band directly (minor - 1); otherwise the low four
-//! bits of the priority choose it through the map, a priority with a foreign major counting as 0 (tc-prio(8)).
-//! One bit test per dequeue finds the first band with work; at most 16 bands are asked.
+//! A priority whose major is this qdisc's handle names the band directly (minor - 1); otherwise the
+//! low four bits of the priority choose it through the map, a priority with a foreign major
+//! counting as 0 (tc-prio(8)). One bit test per dequeue finds the first band with work; at most 16
+//! bands are asked.
 //!
 //! - I1: a packet leaves band b only when every band below b answered that nothing may leave now.
 //! - I2: if no band has a packet ready, the answer is the earliest wake-up among them.
-//! - I3: a band's bit in `active` is set from its first packet until it has answered `Empty`, so that an AQM
-//!   below learns of its empty queue.
-//! - Differs from Linux (PARITY.md: tcpctl-band): `tcpctl` puts a band for TCP control segments before all.
+//! - I3: a band's bit in `active` is set from its first packet until it has answered `Empty`, so
+//!   that an AQM below learns of its empty queue.
+//! - Differs from Linux (PARITY.md: tcpctl-band): `tcpctl` puts a band for TCP control segments
+//!   before all.
 
 use alloc::vec::Vec;
 
@@ -40,7 +42,8 @@ crate::params! {
         bands: u32 = 3, keys ["bands"], "2 to 16": |b| (2..=BANDS_MAX).contains(b);
         /// Band of each priority 0..15.
         priomap: PrioMap = PrioMap(PRIOMAP), keys ["priomap"];
-        /// Share of what leaves that TCP control segments have in a band before all others; none unless given (not in Linux).
+        /// Share of departing traffic for which TCP control segments have a band before all others;
+        /// none unless given (not in Linux).
         tcpctl: Option<Percent> = None, keys ["tcpctl"];
     }
 }
@@ -64,7 +67,8 @@ impl Discipline for Prio {
     const FILTERS: Filtered = Filtered::Qdisc;
     const CHANGE: ChangeRule = ChangeRule::Replace;
     const BAND: fn(&Config) -> Option<Percent> = |cfg| cfg.tcpctl;
-    // tc holds a map to the number of bands that it has read by then; one that is not given it does not look at.
+    // tc compares a map with the number of bands it has read by then; it does not check the default
+    // map.
     const REFUSED_BY: RefusedBy = |err, words| {
         let at = |key: &str| words.iter().position(|w| *w == key);
         let seen = at("priomap").is_some_and(|map| at("bands").is_none_or(|bands| bands < map));
@@ -168,7 +172,7 @@ impl Prio {
         }
     }
 
-    /// The packet's band, always in range: `resolve` has checked the map.
+    /// Returns the packet's band, always in range: `resolve` has checked the map.
     fn band(&self, m: &Meta, class: Option<ClassId>) -> usize {
         let by_map = |priority: u32| usize::from(self.priomap[(priority & 15) as usize]);
         match class {

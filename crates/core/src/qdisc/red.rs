@@ -1,13 +1,16 @@
-//! red: random early detection over one child qdisc (tc-red(8)): an arriving packet is marked or dropped, with a chance
-//! that grows with the average of the queue, so that senders slow down one by one before the queue is full. The law is
-//! that of Floyd and Jacobson (1993), with `adaptive` that of Floyd, Gummadi and Shenker (2001): `law::red`. O(1) per packet.
+//! red: random early detection over one child qdisc (tc-red(8)): an arriving packet is marked or
+//! dropped, with a chance that grows with the average of the queue, so that senders slow down one
+//! by one before the queue is full. The law is that of Floyd and Jacobson (1993), with `adaptive`
+//! that of Floyd, Gummadi and Shenker (2001): `law::red`. O(1) per packet.
 //!
 //! - I1: below an average of `min` bytes no packet is marked or dropped but for `limit`.
-//! - I2: from an average of `max` bytes on every packet is, unless `nodrop` lets one pass that cannot be marked.
+//! - I2: from an average of `max` bytes on every packet is marked or dropped, unless `nodrop` lets
+//!   one pass that cannot be marked.
 //! - I3: a change starts the average anew.
-//! - Differs from Linux (PARITY.md: red-own-child, red-idle-child, red-idle-cells, red-probability, red-shown-probability,
-//!   class-only): a change leaves a qdisc that was added; a child that holds packets back is not idle; the table of idle
-//!   times has no overflow; a probability is at most 1, and shown as it was given.
+//! - Differs from Linux (PARITY.md: red-own-child, red-idle-child, red-idle-cells, red-probability,
+//!   red-shown-probability, class-only): a change leaves a qdisc that was added; a child that holds
+//!   packets back is not idle; the table of idle times has no overflow; a probability is at most 1,
+//!   and shown as it was given.
 
 use alloc::string::ToString;
 use core::fmt;
@@ -39,15 +42,16 @@ crate::params! {
     pub struct Config(env) {
         /// Most bytes that wait; a few times `max`. Must be given.
         limit: Bytes = Bytes(0), keys ["limit"], "at most 4294967295 bytes": in_u32;
-        /// Average queue from which on packets are marked; 0 is a third of `max`.
+        /// Average queue above which packets are marked; 0 is a third of `max`.
         min: Bytes = Bytes(0), keys ["min"], "at most 4294967295 bytes": in_u32;
         /// Average queue from which on every packet is marked; 0 is a quarter of `limit`.
         max: Bytes = Bytes(0), keys ["max"], "at most 4294967295 bytes": in_u32;
-        /// Size of an average packet: with `burst`, how fast the average follows the queue. Must be given.
+        /// Size of an average packet: it and `burst` set the weight of the average. Must be given.
         avpkt: Bytes = Bytes(0), keys ["avpkt"], "at most 4294967295 bytes": in_u32;
-        /// Packets that may arrive at once at an empty queue without a mark; 0 is `(2 min + max) / (3 avpkt)`.
+        /// Packets that may arrive at once at an empty queue without a mark; 0 is `(2 min + max) /
+        /// (3 avpkt)`.
         burst: u32 = 0, keys ["burst"];
-        /// Rate of the link: how fast the average sinks while nothing is queued.
+        /// Rate of the link: the average of an idle queue decays at this rate.
         bandwidth: Rate = BANDWIDTH, keys ["bandwidth"], "at most 34359738360bit": |r| r.0 <= u64::from(u32::MAX);
         /// Chance of a mark when the average is just below `max`.
         probability: Probability = Probability(85_899_345), keys ["probability"], "at most 1": |p| *p <= Probability::ONE;
@@ -57,14 +61,17 @@ crate::params! {
         harddrop: bool = false, flags ["harddrop" = true];
         /// Let packets pass that are to be marked and are not ECN-capable; with `ecn` only.
         nodrop: bool = false, flags ["nodrop" = true];
-        /// Adapt the probability, from 1 % to 50 %, so that the average stays halfway from `min` to `max`.
+        /// Adapt the probability, from 1 % to 50 %, so that the average stays halfway from `min` to
+        /// `max`.
         adaptive: bool = false, flags ["adaptive" = true, "adaptative" = true];
-        /// A block of filters for packets dropped early, or marked: refused, because red hands none to filters.
+        /// A block of filters for packets dropped early, or marked: refused, because red passes no
+        /// packets to filters.
         qevent: Option<Qevent> = None, keys ["qevent"];
     }
 }
 
-/// A block of filters for an event, as tc writes it. There is none: red hands no packets to filters.
+/// A block of filters for an event, as tc writes it. It has no values: red passes no packets to
+/// filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Qevent {}
 
@@ -90,7 +97,7 @@ impl Value for Qevent {
     }
 }
 
-/// What tc takes for the link's rate if it is not told: 10 Mbit/s.
+/// The link's rate that tc assumes if none is given: 10 Mbit/s.
 const BANDWIDTH: Rate = Rate::from_bits(10_000_000);
 
 fn in_u32(b: &Bytes) -> bool {
@@ -104,7 +111,7 @@ crate::stats! {
         marked: u64,
         /// Packets dropped by the law.
         early: u64,
-        /// Packets that the qdisc in the class refused, as when `limit` is reached.
+        /// Packets that the qdisc in the class refused, for example at `limit`.
         pdrop: u64,
         /// Always 0.
         other: u64,
@@ -122,16 +129,16 @@ pub struct Red {
     nodrop: bool,
     adaptive: bool,
     stats: Stats,
-    /// That of the FIFO that its class has until something is grafted.
+    /// Limit of the FIFO that the class has until a qdisc is grafted.
     limit: ByteLimit,
 }
 
-/// 32 bits of a size: the declared range.
+/// Returns a size in 32 bits, as its declared range allows.
 fn bits32(b: Bytes) -> u32 {
     u32::try_from(b.0).unwrap_or(u32::MAX)
 }
 
-/// The law's parameters.
+/// Returns the law's parameters.
 fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
     let refused = |kind: ErrorKind, key: &str, e: RedError| {
         let given = match key {
@@ -145,7 +152,7 @@ fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
     let (min, max, avpkt) = (bits32(cfg.min), bits32(cfg.max), bits32(cfg.avpkt));
     let wlog =
         weight_for_burst(min, cfg.burst, avpkt).map_err(|e| refused(ErrorKind::OutOfRange, "burst", e))?;
-    // What is below one in 2^31 for each byte between the two cannot be told to the kernel.
+    // The kernel has no form for a probability below one in 2^31 for each byte between the two.
     if max < min {
         return Err(refused(ErrorKind::OutOfRange, "max", RedError::Max));
     }
@@ -164,7 +171,8 @@ fn law(cfg: &Config) -> Result<RedParams, ConfigError> {
     })
 }
 
-/// The time that a packet of the average size takes on the link, rounded down: the grain of an idle time.
+/// Returns the time that a packet of the average size takes on the link, rounded down: the grain of
+/// an idle time.
 pub fn packet_time(bandwidth: Rate, avpkt: u32) -> Nanos {
     Nanos(u64::from(avpkt) * 1_000_000_000 / bandwidth.0.max(1))
 }
@@ -177,7 +185,7 @@ impl Discipline for Red {
     const SHAPE: ClassShape = ClassShape::One;
     const STYLE: Style = Style { counters_end_blank: true, ..Style::PLAIN };
     const CHANGE: ChangeRule = ChangeRule::Replace;
-    // tc makes something of any number as a probability; sizes are read as 32 bits.
+    // tc accepts any number as a probability; it reads sizes as 32 bits.
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::OutOfRange, Some("probability")) if err.reason == Some(Reason::DeclaredRange) => None,
         (ErrorKind::OutOfRange, _) => Some(Refuser::Tool),
@@ -244,7 +252,7 @@ impl Discipline for Red {
             (cfg.ecn, cfg.harddrop, cfg.nodrop, cfg.adaptive);
         let inner = &mut self.inner[0].node;
         if inner.handle().is_none() {
-            // As in the reference, the FIFO is a new one; a swap keeps what waits.
+            // As in the reference, the FIFO is a new one; a swap keeps the waiting packets.
             if !cx.swapping() {
                 inner.purge(cx);
             }
@@ -285,8 +293,8 @@ impl Discipline for Red {
         }
         next
     }
-    /// As in the reference, a peek does not tell the law that nothing is queued: below a shaper that looks first, it never
-    /// learns it, and the average sinks with arrivals only.
+    /// As in the reference, a peek does not tell the law that the queue is empty: below a shaper
+    /// that peeks first, the law never learns it, and the average sinks with arrivals only.
     fn peek(&mut self, cx: &mut Cx) -> Option<Peek> {
         Some(self.inner[0].node.peek(cx))
     }

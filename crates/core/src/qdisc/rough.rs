@@ -1,24 +1,29 @@
-//! rough: two lists, TCP control segments before everything else, in one limit of packets and bytes (DragonFly BSD's
-//! "rough" priority queue of 2013, which Linux has not). A full queue makes room for a control segment at the expense of the
-//! oldest ordinary packet, as long as control has less than half of it.
+//! rough: two lists, TCP control segments before everything else, in one limit of packets and bytes
+//! (DragonFly BSD's "rough" priority queue of 2013, which Linux does not have). A full queue makes
+//! room for a control segment at the expense of the oldest ordinary packet, as long as control has
+//! less than half of it.
 //!
-//! Which packets are control says `Meta::tcp_control` (`crate::packet::headers`): SYN, SYN-ACK,
-//! pure ACK; never FIN, RST or data. What
-//! happens when the queue is full is a profile: `df2013` drops an ordinary newcomer and makes room for control once; `df2017`
-//! drops from the head, whatever comes, until there is room. `ack_budget` is neither's: it bounds what control takes of what
-//! leaves (`crate::law::budget`) and of what waits, so that a flood of ACKs does not starve data.
+//! `Meta::tcp_control` marks control packets (`crate::packet::headers`): SYN, SYN-ACK, pure ACK;
+//! never FIN, RST or data. A profile decides for a full queue: `df2013` drops an ordinary newcomer
+//! and makes room for control once; `df2017` drops from the head, for any newcomer, until there is
+//! room. `ack_budget` is in neither original: it bounds control's share of the departures
+//! (`crate::law::budget`) and of the queue, so that a flood of ACKs does not starve data.
 //!
 //! O(1) per packet, amortised: a packet is dropped once. No memory beyond the packets.
 //!
-//! - I1: never more than `limit` packets are queued. Fullness is tested before a packet is queued and does not ask its size: in
-//!   `df2017` bytes exceed their limit by less than one packet; in `df2013`, which makes room once, control adds at most half
-//!   the limit and one packet to that.
-//! - I2: an ordinary packet leaves only when no control segment waits, or those have spent their budget.
-//! - I3: ordinary packets leave in order of arrival, and so do control segments: no FIN, RST or data overtakes any other of its
-//!   flow. With a budget, data may leave before an ACK that came earlier, whose number it repeats.
-//! - I4: credit of the budget is full whenever no ordinary packet waits: an empty queue remembers nothing.
-//! - Differs from DragonFly BSD (PARITY.md: rough-not-linux, rough-counts, rough-no-slot, rough-shrink): every drop is counted,
-//!   in both profiles; no packet is ever taken back from the device; a smaller limit is obeyed at once.
+//! - I1: never more than `limit` packets are queued. The test for a full queue ignores the size of
+//!   the newcomer: in `df2017` bytes exceed their limit by less than one packet; in `df2013`, which
+//!   makes room once, control adds at most half the limit and one packet to that.
+//! - I2: an ordinary packet leaves only when no control segment waits, or those have spent their
+//!   budget.
+//! - I3: ordinary packets leave in order of arrival, and so do control segments: no FIN, RST or
+//!   data overtakes any other of its flow. With a budget, data may leave before an ACK that came
+//!   earlier, whose number it repeats.
+//! - I4: credit of the budget is full whenever no ordinary packet waits: an empty queue has no
+//!   memory.
+//! - Differs from DragonFly BSD (PARITY.md: rough-not-linux, rough-counts, rough-no-slot,
+//!   rough-shrink): every drop is counted, in both profiles; no packet is ever taken back from the
+//!   device; a smaller limit is obeyed at once.
 
 use core::fmt;
 
@@ -37,12 +42,13 @@ use crate::sched::spec::{Capacity, Flags};
 use crate::text::error::ConfigError;
 use crate::text::value::{Json, Quantity, Refusal, Show, Value, Words};
 
-/// What happens when the queue is full.
+/// Treatment of a newcomer to a full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// As in June 2013: an ordinary newcomer is dropped; one ordinary packet makes room for control.
+    /// As in June 2013: an ordinary newcomer is dropped; one ordinary packet makes room for
+    /// control.
     Df2013,
-    /// As in 2017: the oldest makes room, ordinary packets first, until there is room.
+    /// As in 2017: the oldest packets, ordinary ones first, are dropped until there is room.
     Df2017,
 }
 
@@ -69,17 +75,17 @@ impl Value for Profile {
     }
 }
 
-/// A limit of bytes that is given, or follows from that of packets.
+/// A limit of bytes that is given, or derived from that of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByteLimit {
-    /// So many, whatever the limit of packets.
+    /// A given limit, whatever the limit of packets.
     Given(Bytes),
-    /// So many, because of the limit of packets.
+    /// A limit derived from the limit of packets.
     Derived(Bytes),
 }
 
 impl ByteLimit {
-    /// The bytes.
+    /// Returns the limit in bytes.
     pub const fn bytes(self) -> Bytes {
         match self {
             Self::Given(bytes) | Self::Derived(bytes) => bytes,
@@ -110,13 +116,16 @@ impl Value for ByteLimit {
 crate::params! {
     /// Parameters of rough.
     pub struct Config(env) {
-        /// Most packets that wait, of both sorts together; the default is the device's transmit queue length.
+        /// Most packets that wait, of both sorts together; the default is the device's transmit
+        /// queue length.
         limit: Packets = Packets(env.tx_queue_len), keys ["limit"];
-        /// Bytes at which it is full; the default is `limit` times 1514 on Ethernet, times 2048 elsewhere.
+        /// Bytes at which it is full; the default is `limit` times 1514 on Ethernet, times 2048
+        /// elsewhere.
         bytes: ByteLimit = ByteLimit::Derived(byte_limit(Packets(env.tx_queue_len), env)), keys ["bytes"];
-        /// What happens when it is full.
+        /// Treatment of a newcomer to a full queue.
         profile: Profile = Profile::Df2017, keys ["profile"];
-        /// Share of the bytes that leave, and of both limits, that control segments have while others wait; all unless given.
+        /// Share of the departing bytes, and of both limits, that control segments have while
+        /// others wait; all unless given.
         ack_budget: Option<Percent> = None, keys ["ack_budget"], "more than 0%": |p| p.is_none_or(|p| p > Percent(0));
     }
 }
@@ -130,25 +139,26 @@ crate::stats! {
         prio_bytes: u64,
         /// Ordinary packets dropped from the head to make room.
         head_drops: u64,
-        /// Control segments dropped from the head to make room, or because they had more than their share.
+        /// Control segments dropped from the head to make room, or because they exceeded their
+        /// share.
         prio_head_drops: u64,
         /// Packets that came and were dropped.
         refused: u64,
         /// Drops as the profile counts them: `df2013` does not count what it drops from the head.
         profile_drops: u64,
-        /// Ordinary packets that left before control that had spent its budget.
+        /// Ordinary packets that left before control segments that had spent their budget.
         budget_yields: u64,
     }
 }
 
-/// Bytes of a packet for the derived limit, on Ethernet: a full frame.
+/// Bytes of a packet for the derived limit on Ethernet: a full frame.
 const ETHERNET_PACKET: u64 = 1514;
-/// Elsewhere: DragonFly's cluster of packet memory.
+/// Bytes of a packet for the derived limit elsewhere: a packet buffer (cluster) of DragonFly.
 const OTHER_PACKET: u64 = 2048;
 /// Bytes of an Ethernet header.
 const ETHERNET_HEADER: u32 = 14;
 
-/// The limit of bytes that goes with one of packets.
+/// Returns the limit of bytes that is derived from one of packets.
 fn byte_limit(limit: Packets, env: &Env) -> Bytes {
     let each = if env.link_header == ETHERNET_HEADER { ETHERNET_PACKET } else { OTHER_PACKET };
     Bytes(u64::from(limit.0) * each)
@@ -161,7 +171,7 @@ pub struct Rough {
     normal: Queue,
     packets_max: u32,
     bytes_max: u64,
-    /// What control may have of the queue: everything, without a budget.
+    /// Most packets of control in the queue: no bound without a budget.
     prio_packets_max: u32,
     prio_bytes_max: u64,
     profile: Profile,
@@ -207,7 +217,7 @@ impl Discipline for Rough {
         let before = (self.packets_max, self.bytes_max);
         self.take_limits(cfg);
         self.profile = cfg.profile;
-        // What a full queue has taken beyond its bytes stays, unless there is a smaller limit to obey.
+        // A backlog above the limit in bytes stays, unless a smaller limit is to be obeyed.
         if self.packets_max < before.0 || self.bytes_max < before.1 {
             while self.packets() > self.packets_max || self.bytes() > self.bytes_max {
                 let oldest = self.take_normal(cx).or_else(|| self.prio.pop_front(&cx.pool));
@@ -295,7 +305,7 @@ impl Rough {
             // At least one segment: control is bounded, not shut out.
             Some(share) => {
                 let part = |n: u64| (u128::from(n) * u128::from(share.0) / u128::from(u32::MAX)) as u64;
-                // A part of 32 bits has as many.
+                // A part of a 32-bit number fits 32 bits.
                 ((part(u64::from(self.packets_max)) as u32).max(1), part(self.bytes_max).max(1))
             }
         };
@@ -316,21 +326,21 @@ impl Rough {
     const fn is_full(&self) -> bool {
         self.packets() >= self.packets_max || self.bytes() >= self.bytes_max
     }
-    /// Whether control has what its budget lets it have of the queue.
+    /// True if control has all that its budget allows it of the queue.
     #[inline]
     const fn prio_is_full(&self) -> bool {
         self.prio.packets() >= self.prio_packets_max || self.prio.bytes() >= self.prio_bytes_max
     }
-    /// Whether control has less than half of either limit: then ordinary packets make room for it.
+    /// True if control has less than half of both limits: then ordinary packets make room for it.
     const fn prio_below_half(&self) -> bool {
         self.prio.packets() < self.packets_max / 2 && self.prio.bytes() < self.bytes_max / 2
     }
-    /// Whether the next packet is a control segment.
+    /// True if the next packet is a control segment.
     #[inline]
     const fn control_goes(&self) -> bool {
         !self.prio.is_empty() && (self.budget.allows() || self.normal.is_empty())
     }
-    /// I4.
+    /// Restores I4.
     #[inline]
     const fn review(&mut self) {
         if self.normal.is_empty() {
@@ -343,7 +353,8 @@ impl Rough {
         p
     }
 
-    /// The oldest ordinary packet makes room for control, if it may; true if the newcomer is to be queued.
+    /// Drops the oldest ordinary packet in favour of control, if it may; returns true if the
+    /// newcomer is to be queued.
     fn make_room_once(&mut self, control: bool, cx: &mut Cx) -> bool {
         if !control || self.prio_is_full() || !self.prio_below_half() {
             return false;
@@ -354,7 +365,8 @@ impl Rough {
         true
     }
 
-    /// The oldest make room until there is some; true if there is. Each turn drops a packet.
+    /// Drops the oldest packets until there is room; returns true if there is. Each round drops a
+    /// packet.
     fn make_room(&mut self, control: bool, cx: &mut Cx) -> bool {
         loop {
             let own = control && self.prio_is_full();

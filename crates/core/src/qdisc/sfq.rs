@@ -1,19 +1,23 @@
-//! sfq: packets are hashed into flows that take turns by deficit round robin; when there are too many, the longest flow
-//! loses one (McKenney, "Stochastic Fairness Queueing", INFOCOM 1990; Shreedhar and Varghese, SIGCOMM 1995; tc-sfq(8)).
+//! sfq: packets are hashed into flows that take turns by deficit round robin; when too many packets
+//! wait, the longest flow loses one (McKenney, "Stochastic Fairness Queueing", INFOCOM 1990;
+//! Shreedhar and Varghese, SIGCOMM 1995; tc-sfq(8)).
 //!
-//! A packet's bucket is the class that it names, or its hash; a bucket in use has one of `flows` slots. The slots are
-//! threaded on a ring of turns, and on one list for each length that a flow may have, so that the longest is at hand:
-//! O(1) per packet. Memory, all taken at creation: 48 bytes per flow, with RED as many more, and 8 per bucket: 14 KiB by default,
-//! 3.6 MB at most, 6.8 MB with RED; nothing per packet.
+//! A packet's bucket is the class that it names, or its hash; a bucket in use has one of `flows`
+//! slots. The slots are threaded on a ring of turns, and on one list for each length that a flow
+//! may have, so that the longest is at hand: O(1) per packet. Memory, all taken at creation: 48
+//! bytes per flow, as many again with RED, and 8 per bucket: 14 KiB by default, 3.6 MB at most, 6.8
+//! MB with RED; nothing per packet.
 //!
-//! - I1: never more than `limit` packets are queued, nor more than `depth` of one flow, nor more than `flows` flows.
+//! - I1: never more than `limit` packets are queued, nor more than `depth` of one flow, nor more
+//!   than `flows` flows.
 //! - I2: packets of one flow leave in order of arrival, also when its bucket changes (`perturb`).
-//! - I3: between two turns of a flow every other flow that waits has one; a turn sends at most `quantum` bytes plus one
-//!   packet.
+//! - I3: between two turns of a flow every other flow that waits has one; a turn sends at most
+//!   `quantum` bytes plus one packet.
 //! - I4: an arrival at `limit` drops one packet, of a flow than which none is longer.
-//! - Differs from Linux (PARITY.md: sfq-same-change, sfq-perturb, sfq-class-buckets, sfq-probability, flow-hash): options
-//!   that are given again as they are change nothing and are no error; flows find their new buckets when a packet is next
-//!   asked for, and those that a class names have buckets of their own, where they stay; the hash is keyed by a seed.
+//! - Differs from Linux (PARITY.md: sfq-same-change, sfq-perturb, sfq-class-buckets,
+//!   sfq-probability, flow-hash): options that repeat the present ones change nothing and are no
+//!   error; flows find their new buckets when a packet is next asked for; flows that a class names
+//!   have buckets of their own, where they stay; the hash is keyed by a seed.
 
 mod flows;
 mod red;
@@ -50,11 +54,12 @@ fn up_to_1_mb(b: &Bytes) -> bool {
 crate::params! {
     /// Parameters of sfq. None can change while it runs.
     pub struct Config(env) {
-        /// Most packets that wait, in all flows together: 127, or what is given, at most `depth` x `flows`.
+        /// Most packets that wait, in all flows together: 127 by default, never more than `depth` x
+        /// `flows`.
         limit: Option<Packets> = None, keys ["limit"], "at least 2 packets": |l| l.is_none_or(|l| l.0 >= 2);
         /// Bytes that a flow may send per turn; the default is one full frame, and the least 256.
         quantum: Bytes = Bytes(u64::from(env.frame_max())), keys ["quantum"], "1 to 1048576 bytes": up_to_1_mb;
-        /// Most packets that wait in one flow; the most there can be is 127.
+        /// Most packets that wait in one flow, never more than 127.
         depth: u32 = DEPTH_MAX, keys ["depth"], "at least 1 packet": |d| *d > 0;
         /// Drop the oldest packet of a flow and not its newest.
         headdrop: bool = false, flags ["headdrop" = true];
@@ -62,17 +67,19 @@ crate::params! {
         flows: u32 = 128, keys ["flows"], "at least 1": |f| *f > 0;
         /// Number of buckets that packets are hashed into.
         divisor: u32 = 1024, keys ["divisor"], "a power of two from 1 to 65536": |d| d.is_power_of_two() && *d <= 1 << 16;
-        /// Time after which flows get other buckets, so that two that share one do not for ever.
+        /// Time after which flows get other buckets, so that two flows do not share one for ever.
         perturb: Seconds = Seconds(0), keys ["perturb"], "0 to 2147483 seconds": |s| (0..=PERTURB_MAX).contains(&s.0);
-        /// Puts each flow under RED; what `max` is reckoned from, in bytes.
+        /// Puts each flow under RED; the default of `max` is derived from it, in bytes.
         redflowlimit: Option<Bytes> = None, keys ["redflowlimit"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
-        /// Average of a flow, in bytes, from which on packets are marked: a third of `max`.
+        /// Average backlog of a flow, in bytes, above which packets are marked: a third of `max`.
         min: Option<Bytes> = None, keys ["min"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
-        /// Average of a flow from which on every packet is marked: a quarter of `redflowlimit`.
+        /// Average backlog of a flow from which on every packet is marked: a quarter of
+        /// `redflowlimit`.
         max: Option<Bytes> = None, keys ["max"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
-        /// Size of an average packet, 1000 bytes: with `burst`, how fast the average follows the flow.
+        /// Size of an average packet, 1000 bytes: it and `burst` set the weight of the average.
         avpkt: Option<Bytes> = None, keys ["avpkt"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
-        /// Packets of a flow that may arrive at once without a mark: (2 `min` + `max`) / (3 `avpkt`).
+        /// Packets of a flow that may arrive at once without a mark: (2 `min` + `max`) / (3
+        /// `avpkt`).
         burst: Option<u32> = None, keys ["burst"], "at least 1": |b| b.is_none_or(|b| b > 0);
         /// Chance of a mark when the average is just below `max`, 0.02.
         probability: Option<Probability> = None, keys ["probability"], "at most 1": |p| p.is_none_or(|p| p <= Probability::ONE);
@@ -84,11 +91,12 @@ crate::params! {
 }
 
 crate::stats! {
-    /// Counters of sfq: what RED did.
+    /// Counters of sfq: the decisions of RED.
     pub struct Stats {
         /// Arriving packets marked by chance.
         prob_mark: u64,
-        /// Packets at the front of a flow marked by chance, in place of one that arrived (`headdrop`).
+        /// Packets at the front of a flow marked by chance, in place of one that arrived
+        /// (`headdrop`).
         prob_mark_head: u64,
         /// Packets dropped by chance.
         prob_drop: u64,
@@ -101,13 +109,13 @@ crate::stats! {
     }
 }
 
-/// Most packets of one flow: the reference's lists of equal length are as many.
+/// Most packets of one flow: the number of lists of equal length in the reference.
 const DEPTH_MAX: u32 = 127;
 /// Most flows: the reference numbers flows and lengths together in 16 bits.
 const FLOWS_MAX: u32 = (1 << 16) - 1 - DEPTH_MAX;
-/// Most packets that wait if nothing else is said.
+/// Most packets that wait by default.
 pub const LIMIT: u32 = 127;
-/// Least quantum: a flow is not to need many turns for one packet.
+/// Least quantum, in bytes: it bounds the turns that a flow needs for one packet.
 const QUANTUM_MIN: u64 = 256;
 /// Most seconds whose milliseconds the reference can hold.
 const PERTURB_MAX: i64 = 2_147_483;
@@ -144,7 +152,7 @@ impl Value for Seconds {
 pub(crate) struct Sfq {
     flows: Flows,
     packets: u32,
-    /// A packet that a peek has taken out and that still waits counts towards the limit.
+    /// Packets that a peek has taken out of the flows, 0 or 1: they count towards the limit.
     held: u32,
     limit: u32,
     depth: u32,
@@ -152,9 +160,9 @@ pub(crate) struct Sfq {
     headdrop: bool,
     divisor: u32,
     perturb: Nanos,
-    /// When flows next get other buckets.
+    /// Time at which flows next get other buckets.
     next_perturb: Instant,
-    /// What sends a hash to its bucket; 0 until flows have first been perturbed.
+    /// Key of the map from hashes to buckets; 0 until flows have first been perturbed.
     salt: u64,
     red: Option<Red>,
     stats: Stats,
@@ -290,7 +298,7 @@ impl capability::Flows for Sfq {
             f(FlowShown { minor: bucket % self.divisor + 1, backlog, values: &[("allot", flow.allot)] });
         }
     }
-    /// Filters decide of every packet: what they name no flow for is dropped.
+    /// Filters decide on every packet: a packet for which they name no flow is dropped.
     fn found(&self, class: Option<ClassId>, own: Handle) -> Found {
         let flow = class.filter(|c| (1..=self.divisor).contains(&u32::from(c.minor())));
         Found::Said(flow.map_or(Said::Drop, |c| Said::Class(Handle::new(own.major(), c.minor()))))
@@ -298,8 +306,8 @@ impl capability::Flows for Sfq {
 }
 
 impl Sfq {
-    /// The packet's bucket: that of the class that it names, or one by its hash. The two kinds have each their own, because
-    /// only the latter move when flows are perturbed.
+    /// Returns the packet's bucket: that of the class that it names, or one by its hash. The two
+    /// sets of buckets are disjoint, because only the latter move when flows are perturbed.
     #[inline]
     fn bucket(&self, m: &Meta, class: Option<ClassId>) -> u32 {
         match class.map(|c| u32::from(c.minor())) {
@@ -308,7 +316,8 @@ impl Sfq {
         }
     }
 
-    /// The hash, or with a salt another function of it: one round of SplitMix64's finaliser.
+    /// Returns the hash, or with a salt another function of it: one round of SplitMix64's
+    /// finaliser.
     #[inline]
     fn salted(&self, hash: u32) -> u32 {
         if self.salt == 0 {
@@ -320,7 +329,7 @@ impl Sfq {
         (z >> 32) as u32
     }
 
-    /// Queues a packet in the flow of this bucket, if RED lets it and there is room in it.
+    /// Queues a packet in the flow of this bucket, if RED admits it and the flow has room.
     #[inline]
     fn put(&mut self, p: Pkt, bucket: u32, cx: &mut Cx) {
         let Some(f) = self.flow_of(bucket, cx.now) else { return cx.drop(p, DropReason::Overlimit) };
@@ -336,7 +345,7 @@ impl Sfq {
         }
     }
 
-    /// The flow of a bucket, opened if need be and if a slot is free.
+    /// Returns the flow of a bucket, opened if it is new and a slot is free.
     #[inline]
     fn flow_of(&mut self, bucket: u32, now: Instant) -> Option<u32> {
         if let Some(f) = self.flows.of(bucket) {
@@ -356,8 +365,9 @@ impl Sfq {
         self.packets += 1;
     }
 
-    /// Asks RED about a packet that comes to a flow: true if one is to be dropped. A mark may do instead, with `headdrop` of the
-    /// packet at the front, whose sender hears of it first.
+    /// Asks RED about a packet that comes to a flow; returns true if the packet is to be dropped.
+    /// RED may mark a packet instead, with `headdrop` the one at the front, whose sender hears of
+    /// it first.
     #[cold]
     fn red_drops(&mut self, f: u32, p: &Pkt, cx: &mut Cx) -> bool {
         let Some(red) = &mut self.red else { return false };
@@ -384,18 +394,18 @@ impl Sfq {
         drops
     }
 
-    /// The longest flow loses a packet.
+    /// Drops a packet of the longest flow.
     fn drop_of_longest(&mut self, cx: &mut Cx) {
         if let Some(f) = self.flows.longest() {
             self.drop_of(f, DropReason::FlowOverlimit, cx);
             if self.flows.flow(f).len == 0 {
-                // Then all had one packet, and it was the one at the front.
+                // All flows had one packet, and this was the one at the front.
                 self.flows.close_front();
             }
         }
     }
 
-    /// A flow loses its newest packet, or with `headdrop` its oldest.
+    /// Drops the newest packet of a flow, or with `headdrop` its oldest.
     fn drop_of(&mut self, f: u32, reason: DropReason, cx: &mut Cx) {
         if let Some(p) = self.flows.pop(f, self.headdrop, &mut cx.pool) {
             self.packets -= 1;
@@ -403,7 +413,8 @@ impl Sfq {
         }
     }
 
-    /// All flows were given a quantum and none may send yet: gives them at once as many as leave them just so.
+    /// Gives every flow the quanta of the rounds in which none may send, so that the next round
+    /// sends.
     #[cold]
     fn skip_rounds(&mut self) {
         let owed =
@@ -416,7 +427,7 @@ impl Sfq {
         }
     }
 
-    /// Gives flows other buckets if it is time. However many times have passed, once.
+    /// Gives flows other buckets if it is time: once, even if several periods have passed.
     #[inline]
     fn perturb_if_due(&mut self, cx: &mut Cx) {
         if self.perturb > Nanos::ZERO && cx.now >= self.next_perturb {
@@ -424,8 +435,9 @@ impl Sfq {
         }
     }
 
-    /// Draws a new salt, and queues all packets anew, flow by flow, so that those of one flow keep their order. What finds no
-    /// room in its new bucket is dropped. O(packets), once per `perturb`.
+    /// Draws a new salt, and queues all packets anew, flow by flow, so that those of one flow keep
+    /// their order. A packet that finds no room in its new bucket is dropped. O(packets), once per
+    /// `perturb`.
     #[cold]
     fn perturb_now(&mut self, cx: &mut Cx) {
         let passed = cx.now.saturating_since(self.next_perturb).0 / self.perturb.0;
@@ -438,7 +450,7 @@ impl Sfq {
             match self.flow_of(bucket, cx.now).filter(|f| self.flows.flow(*f).len < self.depth) {
                 Some(f) => {
                     if let Some(red) = &mut self.red {
-                        // Only its average is brought up to date: the packet has been let in before.
+                        // Only the average is updated: the packet was admitted earlier.
                         let _ = red.on_arrival(f, self.flows.flow(f).bytes, cx);
                     }
                     self.push(f, p, cx);

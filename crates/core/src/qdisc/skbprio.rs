@@ -1,14 +1,18 @@
-//! skbprio: 64 levels of priority that share one limit; a full queue makes room for a packet by dropping the newest of
-//! the lowest level (tc-skbprio(8)).
+//! skbprio: 64 levels of priority that share one limit; a full queue makes room for a packet by
+//! dropping the newest of the lowest level (tc-skbprio(8)).
 //!
-//! A packet's level is its priority, 63 for all above; the highest level is served first. The levels in use are the bits
-//! of one word, so that each operation is O(1). Memory: 2 KiB for the levels, nothing per packet.
+//! A packet's level is its priority, 63 for all above; the highest level is served first. The
+//! levels in use are the bits of one word, so that each operation is O(1). Memory: 2 KiB for the
+//! levels, nothing per packet.
 //!
 //! - I1: never more than `limit` packets are queued.
-//! - I2: no packet leaves while one of a higher level waits; within a level, order of arrival is order of departure.
-//! - I3: a packet is dropped only when `limit` packets of its level or above wait or have come since it did.
-//! - Differs from Linux (PARITY.md: skbprio-class-packets, skbprio-shrink, skbprio-parent-backlog): a level tells how many
-//!   packets wait; a smaller limit is obeyed at once, by dropping what a full queue would drop; the books above stay right.
+//! - I2: no packet leaves while one of a higher level waits; within a level, order of arrival is
+//!   order of departure.
+//! - I3: a packet is dropped only when `limit` packets of its level or above wait or have come
+//!   after it.
+//! - Differs from Linux (PARITY.md: skbprio-class-packets, skbprio-shrink, skbprio-parent-backlog):
+//!   a level reports its number of packets; a smaller limit is obeyed at once, by dropping as a
+//!   full queue would; the counts of the qdiscs above stay right.
 
 use crate::base::env::Env;
 use crate::base::handle::ClassId;
@@ -56,10 +60,10 @@ crate::params! {
     }
 }
 
-/// One for each value of the six bits of a DS field (tc-skbprio(8)).
+/// One level for each value of the six bits of a DS field (tc-skbprio(8)).
 const LEVELS: usize = 64;
 
-/// A level: what waits in it, and what was dropped of it.
+/// A level: its packets, and the count of its drops.
 #[derive(Debug, Default)]
 struct Level {
     packets: Deque,
@@ -71,10 +75,10 @@ struct Level {
 #[derive(Debug)]
 pub(crate) struct Skbprio {
     levels: [Level; LEVELS],
-    /// A bit for each level in which something waits.
+    /// A bit for each level with packets.
     active: u64,
     packets: u32,
-    /// A packet that a peek has taken out and that still waits counts towards the limit: 0 or 1.
+    /// Packets that a peek has taken out and that still wait, 0 or 1: they count towards the limit.
     held: u32,
     limit: u32,
 }
@@ -173,7 +177,7 @@ impl Flows for Skbprio {
 }
 
 impl Skbprio {
-    /// The lowest level in which something waits; the highest there is if nothing does.
+    /// Returns the lowest level with packets; the highest level of all if there is none.
     fn lowest(&self) -> usize {
         (self.active.trailing_zeros() as usize).min(LEVELS - 1)
     }
@@ -191,7 +195,7 @@ impl Skbprio {
         }
     }
 
-    /// A packet of this level does not wait any more.
+    /// Takes a packet of this level off the counts.
     #[inline]
     fn left(&mut self, at: usize, wire_len: u32) {
         let level = &mut self.levels[at];
@@ -204,7 +208,7 @@ impl Skbprio {
     }
 }
 
-/// The level of a packet.
+/// Returns the level of a packet.
 #[inline]
 fn level(m: &Meta) -> usize {
     (m.priority as usize).min(LEVELS - 1)

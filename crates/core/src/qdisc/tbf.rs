@@ -1,16 +1,19 @@
-//! tbf: a token bucket, optionally with a second one for the peak rate, over one child qdisc (tc-tbf(8)).
+//! tbf: a token bucket, optionally with a second one for the peak rate, over one child qdisc
+//! (tc-tbf(8)).
 //!
-//! Tokens are nanoseconds of transmission: a packet may leave when both buckets hold the time that it takes
-//! at their rates. There is no look past the head for a smaller packet. O(1) per packet. With `shared NAME` the bucket is one
-//! for several queues, on several threads ([`crate::law::lease`]); who has joined it, [`crate::path::rates`] knows.
+//! Tokens are nanoseconds of transmission: a packet may leave when both buckets hold the time that
+//! it takes at their rates. There is no look past the head for a smaller packet. O(1) per packet.
+//! With `shared NAME` several queues, on several threads, have one bucket ([`crate::law::lease`]);
+//! [`crate::path::rates`] knows the queues that have joined it.
 //!
 //! - I1: over any interval, bytes sent <= burst + rate x time (and <= mtu + peakrate x time).
 //! - I2: tokens are only charged for a packet that leaves.
-//! - I3: after `At(t)`, the packet at the head conforms at t exactly: no packet above `max_size` is let in, and
-//!   one that a change made too large is dropped when it comes to the head, so a full bucket is always enough.
-//! - Differs from Linux (PARITY.md: class-only, own-timers, tbf-gso-cut, tbf-shrunk-bucket, tbf-deleted-child, tbf-own-child,
-//!   tbf-shared): what can never leave is cut before it is admitted, or dropped; the child's limit is this qdisc's only while
-//!   the child is its own.
+//! - I3: after `At(t)`, the packet at the head conforms at t exactly: no packet above `max_size` is
+//!   let in, and one that a change made too large is dropped when it comes to the head, so a full
+//!   bucket is always enough.
+//! - Differs from Linux (PARITY.md: class-only, own-timers, tbf-gso-cut, tbf-shrunk-bucket,
+//!   tbf-deleted-child, tbf-own-child, tbf-shared): a packet that could never leave is cut before
+//!   it is admitted, or dropped; the child's limit is this qdisc's only while the child is its own.
 
 use alloc::format;
 
@@ -44,11 +47,11 @@ crate::params! {
     {
         /// Long-term rate. Must be given.
         rate: Rate = Rate(0), keys ["rate"], "at least 8bit": |r| r.0 > 0;
-        /// Size of the bucket: the most that leaves back to back. Must be given.
+        /// Size of the bucket: the largest burst. Must be given.
         burst: Bytes = Bytes(0), sizes ["burst", "buffer", "maxburst"], "1 to 4294967295 bytes": in_u32;
         /// Most bytes that wait. Either this or `latency` must be given.
         limit: Option<Bytes> = None, keys ["limit"], "1 to 4294967295 bytes": |l| l.as_ref().is_none_or(in_u32);
-        /// Longest time a packet waits: another way to say `limit`.
+        /// Longest time that a packet waits: another form of `limit`.
         latency: Option<Nanos> = None, keys ["latency"];
         /// Rate that is never exceeded, not even by a burst; above `rate`.
         peakrate: Option<Rate> = None, keys ["peakrate"];
@@ -58,9 +61,10 @@ crate::params! {
         mpu: u32 = 0, keys ["mpu"];
         /// Bytes added to each packet before charging.
         overhead: u32 = 0, keys ["overhead"];
-        /// How the link carries a packet: whole, or (`atm`, `adsl`) in cells of 53 bytes that carry 48.
+        /// Framing of the link: whole packets, or (`atm`, `adsl`) cells of 53 bytes that carry 48.
         linklayer: LinkLayer = LinkLayer::Ethernet, keys ["linklayer"];
-        /// Name of a rate that qdiscs of several queues share: rate and burst are then those of all of them together.
+        /// Name of a rate that qdiscs of several queues share: rate and burst are then those of all
+        /// of them together.
         shared: Option<Name> = None, keys ["shared"];
     }
 }
@@ -80,17 +84,17 @@ pub struct Tbf {
     peak_depth: i64,
     tokens: i64,
     peak_tokens: i64,
-    /// When `tokens` was right.
+    /// Time at which the buckets held `tokens` and `peak_tokens`.
     filled: Instant,
     max_size: u32,
     /// Rate and peak rate (0 without one) as given, for a change that keeps the tokens.
     rates: (Rate, Rate),
     shared: Option<Sharing>,
-    /// That of the FIFO that its class has until something is grafted.
+    /// Limit of the FIFO that the class has until a qdisc is grafted.
     limit: ByteLimit,
 }
 
-/// In place of a bucket of its own for `rate`: a part in one.
+/// A share of a common bucket, in place of an own bucket for `rate`.
 #[derive(Debug)]
 struct Sharing {
     name: Name,
@@ -100,13 +104,14 @@ struct Sharing {
 }
 
 impl Sharing {
-    /// With nobody yet.
+    /// Returns the share that `cfg` asks for, not yet joined with others.
     fn of(cfg: &Config) -> Option<Self> {
         let burst = Bytes(Charge::of(cfg).sizing.size(u32::try_from(cfg.burst.0).unwrap_or(u32::MAX)));
         let name = cfg.shared.clone()?;
         Some(Self { name, rate: cfg.rate, burst, lease: Lease::alone(cfg.rate, burst) })
     }
-    /// What a change makes of it: it stays in what it has joined, if that is as it was.
+    /// Returns the share after a change: the old one stays joined if name, rate and burst are as
+    /// before.
     fn change(old: Option<Self>, cfg: &Config) -> Option<Self> {
         let new = Self::of(cfg)?;
         let same = |old: &Self| (&old.name, old.rate, old.burst) == (&new.name, new.rate, new.burst);
@@ -114,7 +119,7 @@ impl Sharing {
     }
 }
 
-/// What a packet costs in each bucket.
+/// The cost of a packet in each bucket.
 #[derive(Debug)]
 struct Charge {
     rate: RateMul,
@@ -130,7 +135,7 @@ impl Charge {
             sizing: Sizing { overhead: cfg.overhead, mpu: cfg.mpu, layer: cfg.linklayer },
         }
     }
-    /// Nanoseconds at `rate` and at `peakrate` (0 without one).
+    /// Returns the cost in nanoseconds at `rate` and at `peakrate` (0 without one).
     fn ns(&self, len: u32) -> (i64, i64) {
         let size = self.sizing.size(len);
         (cost(self.rate, size), self.peak.map_or(0, |p| cost(p, size)))
@@ -141,7 +146,7 @@ fn rates(cfg: &Config) -> (Rate, Rate) {
     (cfg.rate, cfg.peakrate.unwrap_or_default())
 }
 
-/// Tokens worth as many bytes at `new` as these are at `old`.
+/// Returns tokens at `new` worth as many bytes as these are at `old`.
 fn at_rate(tokens: i64, old: Rate, new: Rate) -> i64 {
     let scaled = i128::from(tokens) * i128::from(old.0) / i128::from(new.0.max(1));
     i64::try_from(scaled).unwrap_or(i64::MAX)
@@ -154,7 +159,7 @@ impl Discipline for Tbf {
     const SHAPE: ClassShape = ClassShape::One;
     const STYLE: Style = Style::BLANK;
     const CHANGE: ChangeRule = ChangeRule::Replace;
-    // Sizes are read as 32 bits, and one of limit and latency is needed.
+    // tc reads sizes as 32 bits, and asks for one of limit and latency.
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::OutOfRange, _) | (ErrorKind::Conflict, None) => Some(Refuser::Tool),
         _ => None,
@@ -226,7 +231,7 @@ impl Discipline for Tbf {
         self.configure(cfg);
         self.limit = limit_of(cfg);
         if let Some((tokens, peak_tokens)) = kept {
-            // The bytes that could have left, not the time that they would have taken.
+            // The bytes that could have left are kept, not the time that they would have taken.
             self.tokens = at_rate(tokens, rates.0, self.rates.0).min(self.depth);
             self.peak_tokens = match rates.1 {
                 Rate(0) => self.peak_depth,
@@ -267,8 +272,8 @@ impl Discipline for Tbf {
                 }
                 Peek::At(t, why) => return Next::At(t, why),
             }
-            // A change has made the bucket smaller than what was queued: this could never conform, and would
-            // hold up everything behind it.
+            // A change has made the bucket smaller than a queued packet: the packet could never
+            // conform, and would hold up everything behind it.
             match inner.dequeue(cx) {
                 Next::Packet(p) => cx.drop(p, DropReason::Oversize),
                 other => return other,
@@ -331,19 +336,20 @@ impl Classes for Tbf {
     }
 }
 
-/// The limit that the FIFO in it has.
+/// Returns the limit of its own FIFO.
 fn limit_of(cfg: &Config) -> ByteLimit {
     ByteLimit { limit: cfg.limit.unwrap_or_default() }
 }
 
 impl Tbf {
-    /// As `dequeue`, for a packet of `len` bytes at the head, with a part in a shared bucket.
+    /// Does the work of `dequeue` with a shared bucket, for a packet of `len` bytes at the head.
     fn dequeue_shared(&mut self, len: u32, cx: &mut Cx) -> Next {
         let (_, peak_tokens) = self.available(cx.now);
         let peak_tokens = peak_tokens - self.charge.ns(len).1;
         let size = self.charge.sizing.size(len);
         let Self { inner: [Class { node, .. }], shared: Some(shared), .. } = self else { return Next::Empty };
-        // The peak rate first: it is this queue's own, and nobody is to wait for tokens that are held for it.
+        // The peak rate comes first: it is this queue's own, and no other queue shall wait for
+        // tokens that are held during a wait for it.
         let answer = match peak_tokens {
             0.. => shared.lease.ask(size, node.books().queued.bytes, cx.now),
             lacking => Err(cx.now + Nanos(lacking.unsigned_abs())),
@@ -362,14 +368,15 @@ impl Tbf {
         next
     }
 
-    /// Nothing waits: what was leased is for the others.
+    /// Gives leased tokens back to the other queues: no packet waits here.
     fn rest(&mut self) {
         if let Some(shared) = &mut self.shared {
             shared.lease.rest();
         }
     }
 
-    /// What is in the buckets at `now` (0 in the second without a peak rate, where nothing costs anything).
+    /// Returns the tokens of both buckets at `now` (0 in the second without a peak rate: nothing is
+    /// charged there).
     #[inline]
     fn available(&self, now: Instant) -> (i64, i64) {
         let elapsed = to_i64(now.saturating_since(self.filled)).min(self.depth);
@@ -394,7 +401,8 @@ impl Tbf {
     }
 }
 
-/// The backlog that drains within `latency`: bucket plus rate times latency, and the same at the peak rate.
+/// Returns the backlog that drains within `latency`: bucket plus rate times latency, or the same at
+/// the peak rate if that is less.
 fn limit_for(cfg: &Config, latency: Nanos) -> Bytes {
     let at = |rate: Rate, bucket: Bytes| rate.bytes_floor(latency).0.saturating_add(bucket.0);
     let limit = at(cfg.rate, cfg.burst);

@@ -1,8 +1,9 @@
-//! Choosing among classes: in strict order, as prio does with all of its bands and ets with the first of them; and in turns
-//! by deficit round robin, as drr does with all of its classes and ets with those that share. Who is in the round, and with
-//! which credit, is `law::deficit`; here it meets the classes' qdiscs.
+//! Choice among classes: in strict order, as prio does with all of its bands and ets with the first
+//! of them; and in turns by deficit round robin, as drr does with all of its classes and ets with
+//! those that share. `law::deficit` has the members of the round and their credit; this module
+//! connects it with the classes' qdiscs.
 //!
-//! - I1: a class at the front that may not send yet holds up the others: its answer is everybody's.
+//! - I1: a class at the front that may not send yet holds up the others: its answer is that of all.
 //! - I2: one call asks each class at most twice more than it finds classes empty.
 
 use crate::law::deficit::Round;
@@ -10,18 +11,19 @@ use crate::sched::answer::{Next, Within};
 use crate::sched::cx::Cx;
 use crate::sched::node::{Class, Offer, Peek};
 
-/// Least quantum: Linux raises smaller ones to it without a word. A packet then costs few turns.
+/// Least quantum: Linux raises smaller ones to it silently. A packet then costs few turns.
 pub(crate) const QUANTUM_MIN: u32 = 256;
-/// Greatest quantum: Linux lowers greater ones to it without a word. One turn is then bounded.
+/// Greatest quantum: Linux lowers greater ones to it silently. One turn is then bounded.
 pub(crate) const QUANTUM_MAX: u32 = 1 << 20;
 
-/// A quantum as it takes effect.
+/// Returns the effective quantum.
 pub(crate) fn quantum_in_range(quantum: u32) -> u32 {
     quantum.clamp(QUANTUM_MIN, QUANTUM_MAX)
 }
 
-/// The packet of the first class that has one that may leave; if none has, the earliest time that any of them named. A bit of
-/// `active` is set for each class that has had a packet since it last answered that it is empty: only those are asked.
+/// Returns the packet of the first class that may send; if none may, the earliest time that any of
+/// them named. A bit of `active` is set for each class that has had a packet since it last answered
+/// that it is empty: only those are asked.
 #[inline(always)]
 pub(crate) fn take_strictly(active: &mut u32, classes: &mut [Class], cx: &mut Cx) -> Next {
     let mut earliest = Next::Empty;
@@ -38,7 +40,7 @@ pub(crate) fn take_strictly(active: &mut u32, classes: &mut [Class], cx: &mut Cx
     earliest
 }
 
-/// Of two answers that nothing may leave now, the one that ends first.
+/// Returns the earlier of two answers that no packet may leave now; `b` is an `At`.
 pub fn earlier(a: Next, b: Next) -> Next {
     match (&a, &b) {
         (Next::At(t, _), Next::At(u, _)) if t <= u => a,
@@ -46,8 +48,8 @@ pub fn earlier(a: Next, b: Next) -> Next {
     }
 }
 
-/// The packet of the class whose turn it is. Members of the round are
-/// the indexes of `classes`; a class that is found empty loses its turn, and the next is asked.
+/// Returns the packet of the class whose turn it is. Members of the round are the indexes of
+/// `classes`; a class that is found empty loses its turn, and the next is asked.
 #[inline(always)]
 pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
     if let Some(i) = round.front() {
@@ -63,8 +65,8 @@ pub fn take_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next 
     seek_turn(round, classes, cx)
 }
 
-/// As `take_turn`, where the first cannot pay, or it takes more to tell its next packet. Apart, so that who can has few
-/// registers to save.
+/// Does the work of `take_turn` if the first class cannot pay or does not know its next packet
+/// cheaply. Out of line: inlined, it would make the common path spill registers.
 #[inline(never)]
 fn seek_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
     let mut unpaid = 0;
@@ -95,14 +97,15 @@ fn seek_turn(round: &mut Round, classes: &mut [Class], cx: &mut Cx) -> Next {
     Next::Empty
 }
 
-/// Everybody has had a turn and could not pay: goes on to the round in which the first can, in one pass.
+/// Goes on to the round in which the first class can pay, in one pass: all had a turn and could
+/// not.
 #[cold]
 fn pass_rounds(round: &mut Round, classes: &mut [Class], cx: &mut Cx) {
     let mut rounds = u64::MAX;
     for i in round.iter() {
         let short = match classes[i].node.peek(cx) {
             Peek::Ready { wire_len, .. } => round.turns_short(i, wire_len),
-            // It ends the search as soon as its turn comes.
+            // This class ends the search as soon as its turn comes.
             Peek::At(..) | Peek::Empty => 0,
         };
         rounds = rounds.min(short);

@@ -187,7 +187,7 @@ fn a_refused_mqprio_changes_nothing() {
     let err = change(&mut lane, &["queues", "2@0", "2@2"]).unwrap_err();
     assert_eq!(
         err.to_string(),
-        "mqprio: expected what it was made with, given \"a change\" (delete it and add it anew)"
+        "mqprio: expected the options that it was made with, given \"a change\" (delete it and add it anew)"
     );
     change(&mut lane, &["num_tc", "2"]).unwrap();
     assert_eq!(lane.options(), before);

@@ -1,4 +1,4 @@
-//! What one line makes of a device, by the kernel's rules.
+//! The effect of one line on a device, by the kernel's rules.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::kinds::Classes;
 use super::model::{Attached, Class, Device, Filter, Qdisc, attached, settings};
 use crate::code;
 
-/// Kinds whose qdiscs take no changes once they are there.
+/// Kinds whose qdiscs take no changes after their creation.
 const UNCHANGING: [&str; 7] = ["htb", "drr", "qfq", "mq", "mqprio", "pfifo_fast", "teql0"];
 
 impl Check<'_> {
@@ -64,13 +64,13 @@ impl Check<'_> {
             (Verb::Change, None) if device.root().is_some() => {
                 let message = format!("there is no qdisc at {}", place_text(parent));
                 let d = self.error(code::NOT_FOUND, &place.span, message);
-                self.say(d.hint(Some("change is for what an earlier line made; add makes it".into())));
+                self.say(d.hint(Some("change needs an object of an earlier line; add makes one".into())));
             }
             _ => {}
         }
     }
 
-    /// A line about a qdisc whose place is taken.
+    /// Checks a line about a qdisc whose place is taken.
     fn over(
         &mut self,
         device: &mut Device,
@@ -100,7 +100,7 @@ impl Check<'_> {
         if UNCHANGING.contains(&kind) && !c.options.is_empty() {
             let message = format!("{kind} cannot be changed once it is there");
             let d = self.error(code::CANNOT_CHANGE, &new.span, message);
-            let hint = "del it and add it again, or replace it under another handle: what it holds is lost";
+            let hint = "del it and add it again, or replace it under another handle: its packets are lost";
             return self.say(d.hint(Some(hint.into())));
         }
         let new_settings = settings(self.source, cmd);
@@ -153,7 +153,7 @@ impl Check<'_> {
         });
     }
 
-    /// Says that a parent is not there; whether to go on as if it were.
+    /// Reports a missing parent; returns true if the check goes on as if it existed.
     fn known_parent(
         &mut self,
         device: &Device,
@@ -164,7 +164,7 @@ impl Check<'_> {
         let Some(qdisc) = device.qdisc(parent) else {
             let message = format!("no line makes qdisc {}", parent.qdisc());
             let d = self.error(code::DANGLING_PARENT, span, message);
-            // A file may add to what is there.
+            // A file may add to qdiscs that exist already.
             let partial = device.is_empty();
             let d = if partial { d.warning() } else { d };
             let near = self.nearest(parent.qdisc(), device.qdiscs().into_iter().map(|q| q.handle));
@@ -214,7 +214,8 @@ impl Check<'_> {
         false
     }
 
-    /// `parent 1:9` is replaced as a whole where its span is both words.
+    /// Returns a handle in the form of the span: `parent 1:9` is replaced as a whole if the span is
+    /// both words.
     fn like_written(&self, span: &std::ops::Range<usize>, handle: &str) -> String {
         match self.source.text.get(span.clone()).and_then(|t| t.split_once(char::is_whitespace)) {
             Some((key, _)) => format!("{key} {handle}"),
@@ -222,10 +223,10 @@ impl Check<'_> {
         }
     }
 
-    /// The name most like one that is not there.
+    /// Returns the existing name most similar to a missing one.
     pub(super) fn nearest(&self, given: Handle, there: impl Iterator<Item = Handle>) -> Option<Handle> {
         let there: Vec<(String, Handle)> = there.map(|h| (h.to_string(), h)).collect();
-        // Of names as near as each other, one as long as what was given first.
+        // Of equally similar names, one of the same length comes first.
         let mut there = there;
         there.sort_by_key(|(name, _)| name.len().abs_diff(given.to_string().len()));
         let near = suggest::closest(&given.to_string(), there.iter().map(|(name, _)| name.as_str()))?;
@@ -258,7 +259,7 @@ impl Check<'_> {
             (Verb::Change, None) if device.qdisc(id.value).is_some_and(Qdisc::needs_filters) => {
                 let d = self.error(code::NOT_FOUND, &id.span, format!("no line makes class {}", id.value));
                 return self
-                    .say(d.hint(Some("change is for what an earlier line made; add makes it".into())));
+                    .say(d.hint(Some("change needs an object of an earlier line; add makes one".into())));
             }
             _ => {}
         }
@@ -284,7 +285,7 @@ impl Check<'_> {
             if device.partial || self.known_parent(device, below, &parent.span, &otherwise) {
                 return;
             }
-            // As Linux does, so that what follows is about what would be there.
+            // Linux does so too; later findings are then about the state that Linux would have.
             below = parent.value.qdisc();
         }
         if let Some(q) = device.qdisc(id.value).filter(|q| q.kind != kind.text) {
@@ -304,7 +305,7 @@ impl Check<'_> {
         );
     }
 
-    /// Says that a qdisc asks no filters, if it does not.
+    /// Reports a filter on a qdisc that asks no filters; returns true if it does so.
     fn asks_none(&mut self, device: &Device, at: Handle, span: &Range<usize>) -> bool {
         let Some(qdisc) = device.qdisc(at) else { return false };
         let Some(spec) = qdisc.spec.filter(|spec| spec.filters == Filtered::No) else { return false };
@@ -369,7 +370,7 @@ impl Check<'_> {
         }
         let first = device.filters.iter().filter(|f| f.at == at && f.chain == chain).map(|f| f.prio).min();
         let prio = match (prio, first) {
-            // The kernel puts a filter without one before all others.
+            // The kernel puts a filter without a priority before all others.
             (0, None) => 49152,
             (0, Some(first)) => first.saturating_sub(1),
             (prio, _) => prio,

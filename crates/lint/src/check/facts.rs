@@ -1,4 +1,5 @@
-//! How long a packet may wait in each leaf: what it holds, at the rate that it is sure of, or what its AQM aims at.
+//! The longest wait of a packet in each leaf: from its limit and its guaranteed rate, or from the
+//! target of its AQM.
 
 use txweir_core::text::value::text_of;
 use txweir_core::{Bytes, Handle, Nanos, Rate};
@@ -18,20 +19,20 @@ pub struct Fact {
     pub place: String,
     /// The kind of its queue.
     pub kind: String,
-    /// How much it holds: `1000p`, `60Kb`.
+    /// Its limit: `1000p`, `60Kb`.
     pub holds: String,
-    /// The rate that it is sure of, if that is known.
+    /// Its guaranteed rate, if that is known.
     pub rate: Option<Rate>,
-    /// The longest wait of what is queued, if a rate is known or the time is configured.
+    /// The longest wait of a queued packet, if a rate is known or the time is configured.
     pub bound: Option<Nanos>,
-    /// What its AQM aims at, if it has one: a standing queue is no longer than this.
+    /// The target of its AQM, if it has one: a standing queue is no longer than this.
     pub target: Option<Nanos>,
-    /// What was assumed.
+    /// The assumptions.
     pub because: String,
 }
 
 impl Fact {
-    /// As a JSON object; times in microseconds, rates in bytes per second.
+    /// Returns a JSON object; times in microseconds, rates in bytes per second.
     pub fn json(&self) -> String {
         let mut o = Object::new()
             .text("dev", &self.dev)
@@ -49,7 +50,7 @@ impl Fact {
         }
         o.text("because", &self.because).finish()
     }
-    /// In words: `1.21s (1000p at 10Mbit)`.
+    /// Returns a text: `1.21s (1000p at 10Mbit)`.
     pub fn text(&self) -> String {
         let bound = self.bound.map(|b| format!("at most {}", text_of(&b)));
         let target = self.target.map(|t| format!("about {} (its target)", text_of(&t)));
@@ -61,23 +62,24 @@ impl Fact {
     }
 }
 
-/// How many classes and qdiscs above a leaf are looked at; htb has 8 levels.
+/// Most classes and qdiscs above a leaf that are followed; htb has 8 levels.
 const DEEPEST: usize = 64;
 
-/// What a queue holds: bytes, how that is written, and whether it was said.
+/// The limit of a queue: in bytes, and as text.
 struct Held {
     bytes: u64,
     text: String,
 }
 
 impl Check<'_> {
-    /// One for each place where packets wait.
+    /// Returns a fact for each place where packets wait.
     pub(super) fn facts(&self, device: &Device) -> Vec<Fact> {
         let mut facts = Vec::new();
         for qdisc in device.qdiscs() {
             let place = if qdisc.parent == Handle::ROOT { "root".into() } else { qdisc.parent.to_string() };
             match qdisc.classes() {
-                // tbf and its like hold their packets in a queue of their own unless a line gives another.
+                // tbf and similar kinds hold their packets in a queue of their own unless a line
+                // gives another.
                 Classes::Upto(1) if device.below(first_class(qdisc)).is_some() => continue,
                 Classes::Upto(1) | Classes::None => facts.push(self.queue(device, qdisc, place)),
                 Classes::Any if !kinds::is_for_queues(qdisc.spec) => {
@@ -104,9 +106,10 @@ impl Check<'_> {
         facts
     }
 
-    /// A queue that others are served before, as long as they hold anything: there is no bound.
+    /// Removes the bound of a queue that is served after others, because they may hold packets for
+    /// ever.
     fn after_others(&self, device: &Device, mut class: Handle, fact: &mut Fact) {
-        // A chain of classes that goes deeper than any does is not followed.
+        // The loop ends at a depth that no valid chain of classes has.
         for _ in 0..=DEEPEST {
             let Some(qdisc) = device.qdisc(class) else { return };
             let strict = match qdisc.kind.as_str() {
@@ -127,7 +130,8 @@ impl Check<'_> {
         }
     }
 
-    /// A class that was given no qdisc: it has a pfifo as long as the device's queue, a transmit queue a pfifo_fast.
+    /// Returns the fact of a class without a qdisc: it has a pfifo as long as the device's queue; a
+    /// transmit queue has a pfifo_fast.
     fn bare_leaf(&self, device: &Device, id: Handle) -> Fact {
         let held = self.packets(u64::from(self.options.txqueuelen));
         let rate = self.sure_rate(device, id);
@@ -192,9 +196,9 @@ impl Check<'_> {
         self.options.link.map(|r| (r, "the link's rate"))
     }
 
-    /// The rate that what is at a class is sure of: that of the nearest class or qdisc that has one.
+    /// Returns the guaranteed rate at a class: that of the nearest class or qdisc that has one.
     fn sure_rate(&self, device: &Device, mut class: Handle) -> Option<(Rate, &'static str)> {
-        // A chain of classes that goes deeper than any does is not followed.
+        // The loop ends at a depth that no valid chain of classes has.
         for _ in 0..=DEEPEST {
             let made: Option<&Class> = device.classes.get(&class);
             if let Some(rate) = made.and_then(promised) {
@@ -218,7 +222,7 @@ impl Check<'_> {
         Held { bytes, text: format!("{packets} packets of {} bytes", self.options.frame()) }
     }
 
-    /// What a queue holds at most.
+    /// Returns the most that a queue holds.
     fn held(&self, qdisc: &Qdisc, rate: Option<Rate>) -> Held {
         match kinds::held(qdisc, rate, self.options) {
             kinds::Held::Bytes(bytes) => {

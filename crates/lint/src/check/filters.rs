@@ -1,4 +1,5 @@
-//! Where filters lead, which of them can never match, and which classes nothing leads to.
+//! The targets of filters, the filters that can never match, and the classes that no filter leads
+//! to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use super::model::{Attached, Device, Filter};
 use super::{Check, ends, goes_on};
 use crate::code;
 
-/// Kinds whose class is reckoned from each packet.
+/// Kinds whose class is computed from each packet.
 const COMPUTED: [&str; 6] = ["flow", "bpf", "cgroup", "tcindex", "route", "rsvp"];
 
 impl Check<'_> {
@@ -75,12 +76,12 @@ impl Check<'_> {
         }
     }
 
-    /// Filters of one place in the order in which they are asked: each against those before.
+    /// Compares the filters of one place, in the order in which they are asked, with those before.
     fn shadows(&mut self, device: &Device) {
         let mut order: Vec<&Filter> = device.filters.iter().collect();
-        // Stable: of one priority, as they came.
+        // The sort is stable: filters of equal priority stay in the order of their lines.
         order.sort_by_key(|f| f.prio);
-        // Those that leave nothing of what they match to later ones, by place and chain.
+        // Filters that leave no matching packet to later ones, by place and chain.
         let mut earlier: BTreeMap<(Attached, u32), Vec<(&Filter, Match)>> = BTreeMap::new();
         for late in order {
             let Some(late_match) = of(late) else { continue };
@@ -112,7 +113,7 @@ impl Check<'_> {
         }
     }
 
-    /// Leaves of htb, hfsc, drr and qfq that no filter and no default leads to.
+    /// Reports leaves of htb, hfsc, drr and qfq that no filter and no default leads to.
     fn unreachable(&mut self, device: &Device) {
         for qdisc in device.qdiscs().into_iter().filter(|q| q.needs_filters()) {
             let here = |f: &&Filter| matches!(f.at, Attached::To(to) if to.major() == qdisc.handle.major());
@@ -153,7 +154,8 @@ impl Check<'_> {
     }
 }
 
-/// The class that a filter leads to, and where that was said. A class without a major is of the qdisc it is on.
+/// Returns the class that a filter leads to, and the span that names it. A class without a major is
+/// of the qdisc it is on.
 fn leads_to(filter: &Filter) -> Option<(Handle, std::ops::Range<usize>)> {
     let At { value, span } = filter.settings.handle("classid")?;
     let major = match filter.at {
@@ -164,7 +166,7 @@ fn leads_to(filter: &Filter) -> Option<(Handle, std::ops::Range<usize>)> {
     Some((class, span))
 }
 
-/// Whether what matches is decided: a class, or an action that ends it.
+/// True if the filter decides about every packet that it matches: by a class, or by an action.
 fn takes(filter: &Filter) -> bool {
     let actions = filter.settings.actions();
     let decided = filter.settings.has("classid") || actions.iter().any(ends);

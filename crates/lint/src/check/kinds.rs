@@ -1,5 +1,6 @@
-//! The facts of a kind of qdisc that rules ask for: its classes, the most that it holds, the delay that its AQM aims at. Those
-//! of the engine's kinds come from their declarations, those of the others from their pages of tc(8).
+//! Properties of a kind of qdisc that rules ask for: its classes, its limit, the target of its AQM.
+//! Those of the engine's kinds come from their declarations, those of other kinds from their pages
+//! of tc(8).
 
 use txweir_core::Nanos;
 use txweir_core::sched::discipline::Filtered;
@@ -11,25 +12,25 @@ use txweir_tc::language::Settings;
 use super::CheckOptions;
 use super::model::Qdisc;
 
-/// What classes a qdisc of a kind has.
+/// The classes that a qdisc of a kind has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Classes {
-    /// None that anything could be put in.
+    /// None to which a qdisc or a filter could be attached.
     None,
-    /// Those that lines make.
+    /// Classes made by lines.
     Made,
-    /// From 1 to this.
+    /// Classes from 1 to this number.
     Upto(u64),
-    /// Some, whose number is the device's or the packets'.
+    /// Classes of an unknown number, which depends on the device or the packets.
     Any,
 }
 
-/// The most that waits in a qdisc.
+/// The limit of a qdisc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
-    /// So many bytes.
+    /// A limit in bytes.
     Bytes(u64),
-    /// So many packets.
+    /// A limit in packets.
     Packets(u64),
 }
 
@@ -54,13 +55,13 @@ pub(super) fn classes(name: &str, spec: Option<&Spec>, settings: &Settings) -> C
             bands.map_or(Classes::Any, Classes::Upto)
         }
         ClassShape::ByQueue => queues().map_or(Classes::Any, Classes::Upto),
-        // What filters may choose among has a number, though no qdisc of its own.
+        // Filters choose among numbered flows, which have no qdiscs of their own.
         ClassShape::Leaf if spec.filters != Filtered::No => Classes::Any,
         ClassShape::Leaf => Classes::None,
     }
 }
 
-/// Whether a kind has nothing but classes for the device's queues, whose number no line says.
+/// True if all classes of a kind are the device's queues, whose number no line gives.
 pub(super) fn is_for_queues(spec: Option<&Spec>) -> bool {
     spec.is_some_and(|s| s.shape == ClassShape::ByQueue && !s.params.iter().any(|p| p.key == "queues"))
 }
@@ -120,7 +121,7 @@ pub(super) fn held(qdisc: &Qdisc, rate: Option<Rate>, options: &CheckOptions) ->
     }
 }
 
-/// What the AQM of a qdisc aims at.
+/// Returns the target of a qdisc's AQM.
 pub(super) fn target(qdisc: &Qdisc) -> Option<Nanos> {
     let default = match qdisc.kind.as_str() {
         // A twentieth of the round trip that is the default.
@@ -141,7 +142,7 @@ pub(super) fn target(qdisc: &Qdisc) -> Option<Nanos> {
     Some(qdisc.settings.time("target").map_or(default, |t| t.value))
 }
 
-/// The number of a parameter after the settings.
+/// Returns the number of a parameter after the settings.
 fn resolved(spec: &Spec, settings: &Settings, key: &str) -> Option<u64> {
     let words: Vec<&str> = settings.all_words().iter().map(|w| w.text.as_str()).collect();
     let mut n = None;
@@ -153,7 +154,7 @@ fn resolved(spec: &Spec, settings: &Settings, key: &str) -> Option<u64> {
     n
 }
 
-/// The number that is the default of a parameter.
+/// Returns the default number of a parameter.
 fn default(spec: &Spec, key: &str) -> Option<u64> {
     default_on(spec, key, &Env::default())
 }

@@ -1,4 +1,4 @@
-//! What a filter matches, as far as two can be compared: bytes and masks, or keys and values.
+//! The match of a filter, as far as two can be compared: bytes and masks, or keys and values.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,11 +10,11 @@ use super::model::Filter;
 /// Conditions that must all hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Match {
-    /// What the places below are places in: bytes of the packet, keys of flower, the mark.
+    /// Meaning of the places below: bytes of the packet, keys of flower, the mark.
     space: &'static str,
-    /// For each place, the value and the bits of it that count.
+    /// For each place, the value and the mask of the bits that count.
     bits: BTreeMap<(&'static str, i64), (u8, u8)>,
-    /// What only equals itself.
+    /// Conditions that can only be compared as text, by key.
     texts: BTreeMap<String, String>,
 }
 
@@ -23,7 +23,7 @@ impl Match {
         Self { space, bits: BTreeMap::new(), texts: BTreeMap::new() }
     }
 
-    /// Whether all that `other` matches, this matches too.
+    /// True if this matches every packet that `other` matches.
     pub(super) fn covers(&self, other: &Self) -> bool {
         if self.bits.is_empty() && self.texts.is_empty() {
             return true;
@@ -47,7 +47,7 @@ impl Match {
     }
 }
 
-/// What a filter matches; none where it cannot be said.
+/// Returns the match of a filter; `None` if it cannot be computed.
 pub(super) fn of(filter: &Filter) -> Option<Match> {
     match filter.kind.as_str() {
         "matchall" => Some(Match::nothing("all")),
@@ -72,7 +72,7 @@ fn number(word: &str) -> Option<u64> {
     }
 }
 
-/// A value of a u32 match: negative ones wrap, those of 32 bits may be bare hexadecimal.
+/// Returns the value of a u32 match: negative ones wrap, those of 32 bits may be bare hexadecimal.
 fn value(word: &str) -> Option<u32> {
     number(word).or_else(|| u64::from_str_radix(word, 16).ok()).and_then(|n| u32::try_from(n).ok())
 }
@@ -90,11 +90,11 @@ fn u32_match(filter: &Filter) -> Option<Match> {
             some = true;
         }
     }
-    // Without a match it is a table, or takes all: leave it.
+    // Without a match the filter is a table, or matches everything: it is left out.
     some.then_some(m)
 }
 
-/// `match PROTOCOL FIELD VALUE MASK at OFFSET`, as bytes.
+/// Reads `match PROTOCOL FIELD VALUE MASK at OFFSET`, as bytes.
 fn one_u32(m: &mut Match, words: &[Word]) -> Option<()> {
     let words: Vec<&str> = words.iter().skip(1).map(|w| w.text.as_str()).collect();
     let at = words.iter().position(|w| *w == "at").and_then(|at| words.get(at + 1));
@@ -157,7 +157,7 @@ fn ipv4(word: &str) -> Option<([u8; 4], [u8; 4])> {
         return Some(([0; 4], [0; 4]));
     }
     let (address, length) = word.split_once('/').unwrap_or((word, "32"));
-    // `10/8`: what is missing is zero.
+    // `10/8`: missing bytes are zero.
     let dots = address.matches('.').count();
     let whole = format!("{address}{}", ".0".repeat(3usize.saturating_sub(dots)));
     let mask = match length.parse::<Ipv4Addr>() {

@@ -13,24 +13,25 @@ use txweir_tc::source::Source;
 
 use super::kinds::{self, Classes};
 
-/// A device: what its lines have made of it, from nothing.
+/// A device: the state that its lines have made, from an empty one.
 #[derive(Debug)]
 pub(super) struct Device {
-    /// Its name, its network namespace before a slash if one was said; empty if no line names it.
+    /// Its name, behind its network namespace and a slash if one was given; empty if no line names
+    /// it.
     pub name: String,
-    /// By the major of their handles.
+    /// The qdiscs by the major of their handles.
     qdiscs: BTreeMap<u16, Qdisc>,
-    /// The majors of those that are at a place.
+    /// The majors of the qdiscs by their places.
     placed: BTreeMap<Handle, u16>,
     pub classes: BTreeMap<Handle, Class>,
     /// The classes directly below a class, or at the top of a qdisc.
     children: BTreeMap<Handle, BTreeSet<Handle>>,
     pub filters: Vec<Filter>,
-    /// Whether `ingress` or `clsact` was added.
+    /// The kind of hook that was added, `ingress` or `clsact`.
     pub hooks: Option<&'static str>,
-    /// Whether lines are missing, so that what is not there may be.
+    /// True if lines are missing, so that a missing object may exist.
     pub partial: bool,
-    /// The next handle that the kernel gives where none is said.
+    /// The next handle that the kernel gives if a line names none.
     next: u16,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Qdisc {
     pub settings: Settings,
     pub span: Range<usize>,
     pub kind_span: Range<usize>,
-    /// Where its place was said.
+    /// Span that names its place.
     pub place_span: Range<usize>,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Class {
     pub kind: String,
     pub settings: Settings,
     pub span: Range<usize>,
-    /// Where its name was said.
+    /// Span that names it.
     pub id_span: Range<usize>,
 }
 
@@ -71,7 +72,7 @@ pub(super) struct Filter {
     pub span: Range<usize>,
 }
 
-/// What a filter is on.
+/// The place of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Attached {
     /// A qdisc, or a class.
@@ -95,12 +96,12 @@ impl Device {
         }
     }
 
-    /// For messages: its name, or that there is none.
+    /// Returns a name for messages: its own, or "the device".
     pub(super) fn called(&self) -> &str {
         if self.name.is_empty() { "the device" } else { &self.name }
     }
 
-    /// A handle as the kernel gives it: 8001: and on.
+    /// Returns a handle as the kernel gives it: from 8001: on.
     pub(super) fn free_handle(&mut self) -> Handle {
         let handle = Handle::new(self.next, 0);
         self.next = self.next.wrapping_add(1).max(0x8001);
@@ -113,7 +114,7 @@ impl Device {
     pub(super) fn qdisc_mut(&mut self, handle: Handle) -> Option<&mut Qdisc> {
         self.qdiscs.get_mut(&handle.major())
     }
-    /// In the order of their lines.
+    /// Returns the qdiscs in the order of their lines.
     pub(super) fn qdiscs(&self) -> Vec<&Qdisc> {
         let mut all: Vec<&Qdisc> = self.qdiscs.values().collect();
         all.sort_by_key(|q| q.span.start);
@@ -136,7 +137,7 @@ impl Device {
         self.children.entry(class.parent).or_default().insert(id);
         self.classes.insert(id, class);
     }
-    /// Classes directly below a class, or at the top of a qdisc.
+    /// Returns the classes directly below a class, or at the top of a qdisc.
     pub(super) fn children(&self, parent: Handle) -> impl Iterator<Item = (&Handle, &Class)> {
         let below = self.children.get(&parent).into_iter().flatten();
         below.filter_map(|id| Some((id, self.classes.get(id)?)))
@@ -144,13 +145,14 @@ impl Device {
     pub(super) fn is_leaf(&self, class: Handle) -> bool {
         self.children.get(&class).is_none_or(BTreeSet::is_empty)
     }
-    /// The classes of a qdisc, those that lines made.
+    /// Returns the classes of a qdisc that lines made.
     pub(super) fn classes_of(&self, qdisc: Handle) -> impl Iterator<Item = (&Handle, &Class)> {
         let (first, last) = (Handle::new(qdisc.major(), 0), Handle::new(qdisc.major(), u16::MAX));
         self.classes.range(first..=last)
     }
 
-    /// The place that a handle names: any number names the one class of a kind that has no more.
+    /// Returns the place that a handle names: any number names the class of a kind that has only
+    /// one.
     pub(super) fn named(&self, place: Handle) -> Handle {
         let spec = self.qdisc(place).and_then(|q| q.spec);
         match spec.is_some_and(|s| s.shape == ClassShape::One) && place.minor() > 0 && place != Handle::ROOT {
@@ -159,7 +161,7 @@ impl Device {
         }
     }
 
-    /// Whether a class is there, as far as that can be known.
+    /// True if a class exists, as far as that can be known.
     pub(super) fn has_class(&self, class: Handle) -> bool {
         let Some(qdisc) = self.qdisc(class) else { return false };
         match qdisc.classes() {
@@ -170,17 +172,17 @@ impl Device {
         }
     }
 
-    /// Takes a qdisc away, with all below it.
+    /// Removes a qdisc, with all qdiscs, classes and filters below it.
     pub(super) fn remove(&mut self, handle: Handle) {
         let mut gone = vec![handle.major()];
         let mut at = 0;
-        // Each is taken out of the map before what is below it is added, so that the list ends.
+        // A qdisc is taken out of the map before those below it are added, so that the list ends.
         while let Some(major) = gone.get(at).copied() {
             at += 1;
             let Some(qdisc) = self.qdiscs.remove(&major) else { continue };
             self.placed.remove(&qdisc.parent);
             let (first, last) = (Handle::new(major, 0), Handle::new(major, u16::MAX));
-            // The root's place is the last of all handles, and below nothing.
+            // The root's place is the greatest of all handles, and below no qdisc.
             let below = self.placed.range(first..=last).filter(|(place, _)| **place != Handle::ROOT);
             gone.extend(below.map(|(_, major)| *major));
         }
@@ -190,7 +192,7 @@ impl Device {
         self.filters.retain(|f| !matches!(f.at, Attached::To(h) if gone.contains(&h.major())));
     }
 
-    /// Takes a class away, with all below it.
+    /// Removes a class, with the filters on it and the qdiscs below it.
     pub(super) fn remove_class(&mut self, class: Handle) {
         if let Some(gone) = self.classes.remove(&class)
             && let Some(siblings) = self.children.get_mut(&gone.parent)
@@ -205,11 +207,11 @@ impl Device {
 }
 
 impl Qdisc {
-    /// What classes it has.
+    /// Returns the classes that it has.
     pub(super) fn classes(&self) -> Classes {
         kinds::classes(&self.kind, self.spec, &self.settings)
     }
-    /// Whether packets go to its classes because of filters, and a class without one gets none.
+    /// True if only filters lead packets to its classes, so that a class without one gets none.
     pub(super) fn needs_filters(&self) -> bool {
         self.classes() == Classes::Made
     }
@@ -218,7 +220,7 @@ impl Qdisc {
     }
 }
 
-/// What the words after the kind of a line set.
+/// Returns the settings in the words after the kind of a line.
 pub(super) fn settings(source: &Arc<Source>, cmd: &Command) -> Settings {
     let (object, kind, words): (Object, Option<&Word>, &[Word]) = match cmd {
         Command::Qdisc(c) => (Object::Qdisc, c.kind.as_ref(), &c.options),
@@ -229,7 +231,7 @@ pub(super) fn settings(source: &Arc<Source>, cmd: &Command) -> Settings {
     kind.map_or_else(Settings::default, |k| Settings::of(object, &k.text, source, words))
 }
 
-/// What a place is for a filter.
+/// Returns the place that a filter is attached to.
 pub(super) const fn attached(place: Place, root: Option<Handle>) -> Attached {
     match place {
         // `parent 0:` is the root as well, whatever its handle.

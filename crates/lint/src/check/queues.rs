@@ -8,7 +8,7 @@ use super::Check;
 use super::model::{Device, Qdisc};
 use crate::code;
 
-/// What tc takes where no map is said (tc-mqprio(8)).
+/// The map that tc takes if none is given (tc-mqprio(8)).
 const MQPRIO_MAP: [u64; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 1, 1, 3, 3, 3, 3];
 
 impl Check<'_> {
@@ -74,7 +74,7 @@ impl Check<'_> {
         self.map_order(qdisc, map);
     }
 
-    /// The ranges of queues: one for each traffic class, none in two.
+    /// Checks the ranges of queues: one for each traffic class, and no queue in two.
     fn ranges(&mut self, qdisc: &Qdisc, num_tc: &At<u64>) {
         let kind = &qdisc.kind;
         let ranges = qdisc.settings.queues("queues");
@@ -110,7 +110,8 @@ impl Check<'_> {
         }
     }
 
-    /// Of which queue a qdisc below is, as the numbers of classes and of queues differ.
+    /// Notes the transmit queue of each qdisc below, because the numbers of classes and of queues
+    /// differ.
     fn children(&mut self, device: &Device, root: &Qdisc) {
         let ranges = root.settings.queues("queues");
         for qdisc in device
@@ -157,7 +158,7 @@ impl Check<'_> {
         }
     }
 
-    /// A higher traffic class is the more urgent one (IEEE 802.1Q, 34.3 and table 8-5).
+    /// Checks that a higher traffic class is the more urgent one (IEEE 802.1Q, 34.3 and table 8-5).
     fn map_order(&mut self, qdisc: &Qdisc, map: &[Word]) {
         let given: Vec<u64> = map.iter().filter_map(|w| w.text.parse().ok()).collect();
         let (Some(first), Some(last)) = (map.first(), map.last()) else {
@@ -187,7 +188,7 @@ impl Check<'_> {
         }
     }
 
-    /// A lower band is served first.
+    /// Checks that more urgent priorities have lower bands, which are served first.
     fn bands(&mut self, qdisc: &Qdisc) {
         let map = qdisc.settings.list("priomap");
         let given: Vec<u64> = map.iter().filter_map(|w| w.text.parse().ok()).collect();
@@ -210,7 +211,7 @@ impl Check<'_> {
     }
 }
 
-/// Which traffic class has a queue.
+/// Returns a text that names the traffic class of a queue.
 fn class_text(ranges: &[At<(u64, u64)>], queue: u64) -> String {
     let tc = ranges.iter().position(|r| {
         let (count, first) = r.value;
@@ -219,13 +220,13 @@ fn class_text(ranges: &[At<(u64, u64)>], queue: u64) -> String {
     tc.map_or(String::new(), |tc| format!(", one of traffic class {tc}"))
 }
 
-/// Whether the first eight never rise and do fall.
+/// True if the first eight never rise and do fall.
 fn falls(map: &[u64]) -> bool {
     let some = &map[..map.len().min(8)];
     some.windows(2).all(|w| w[0] >= w[1]) && some.first() > some.last()
 }
 
-/// Whether the first eight never fall and do rise.
+/// True if the first eight never fall and do rise.
 fn rises(map: &[u64]) -> bool {
     let some = &map[..map.len().min(8)];
     some.windows(2).all(|w| w[0] <= w[1]) && some.first() < some.last()

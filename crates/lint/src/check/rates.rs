@@ -1,4 +1,5 @@
-//! What rates, ceilings, buckets and quanta amount to: of each class, of it and its children, of all and the link.
+//! Sums and limits of rates, ceilings, buckets and quanta: of each class, of it and its children,
+//! of all and the link.
 
 use std::ops::Range;
 
@@ -12,12 +13,12 @@ use super::Check;
 use super::model::{Class, Device, Qdisc};
 use crate::code;
 
-/// What the kernel lets a class send in one turn without a warning (tc-htb(8), bytes).
+/// Quanta, in bytes, that the kernel accepts without a warning (tc-htb(8)).
 const QUANTUM: Range<u64> = 1000..200_001;
-/// How many bytes per second of a rate make one byte of quantum, if nothing is said (tc-htb(8)).
+/// Default ratio of a rate in bytes per second to its quantum in bytes (tc-htb(8)).
 const R2Q: u64 = 10;
 
-/// The rate that a class is promised: of htb its rate, of hfsc what it shares by.
+/// Returns the rate that a class is promised: the rate of htb, the share of hfsc.
 pub(super) fn promised(class: &Class) -> Option<At<Rate>> {
     match class.kind.as_str() {
         "htb" => class.settings.rate("rate"),
@@ -75,11 +76,11 @@ impl Check<'_> {
         let htb = device.qdisc(id);
         let r2q = htb.and_then(|q| q.settings.number("r2q")).map_or(R2Q, |n| n.value.max(1));
         let quantum = given.as_ref().map_or(rate.0 / r2q, |q| q.value);
-        // Of a rate without a unit, the rate is what is wrong.
+        // If the rate has no unit, the rate is the mistake.
         if class.settings.word("rate").is_some_and(|w| is_number(&w.text)) {
             return;
         }
-        // One class has nobody to share with.
+        // A single class has no other to share with.
         let leaves = device.classes_of(id).filter(|(c, _)| device.is_leaf(**c));
         let alone = leaves.take(2).count() < 2;
         if QUANTUM.contains(&quantum) || alone && given.is_none() {
@@ -110,7 +111,7 @@ impl Check<'_> {
         self.say(d.suggest(Some(suggestion)).warning());
     }
 
-    /// A bucket against one packet, one tick of the clock, and one second.
+    /// Compares a bucket with one packet, one tick of the clock, and one second.
     fn burst(&mut self, name: &str, settings: &Settings, rate: Option<At<Rate>>, key: &str, drops: bool) {
         let (Some(burst), Some(rate)) = (settings.bytes(key), rate) else { return };
         let frame = self.options.frame();
@@ -152,7 +153,8 @@ impl Check<'_> {
         self.say(d);
     }
 
-    /// What the children of a class, or the classes at the top, are promised together.
+    /// Compares the sum that the children of a class, or the classes at the top, are promised with
+    /// the rate above them.
     fn sum(&mut self, device: &Device, parent: Handle, class: Option<&Class>) {
         let rates: Vec<_> = device.children(parent).filter_map(|(_, c)| Some(promised(c)?.value.0)).collect();
         let total = Rate(rates.iter().fold(0u64, |sum, r| sum.saturating_add(*r)));
@@ -185,7 +187,7 @@ impl Check<'_> {
                 let d = self.error(code::OVERSUBSCRIBED, &span, message);
                 self.say(
                     d.hint(Some(
-                        "give them a class above, or lower rates and ceil for what may be borrowed".into(),
+                        "give them a class above, or lower rates, with ceil for the borrowed part".into(),
                     ))
                     .warning(),
                 );
@@ -206,7 +208,7 @@ impl Check<'_> {
         self.say(d.suggest(Some(have.to_lowercase())).warning());
     }
 
-    /// Where packets go that no filter takes.
+    /// Checks the class for packets that no filter matches.
     fn default(&mut self, device: &Device, qdisc: &Qdisc) {
         let handle = qdisc.handle;
         let leaves: Vec<Handle> =

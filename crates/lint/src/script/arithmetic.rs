@@ -1,9 +1,9 @@
 //! `$((...))`: whole numbers, variables, `+ - * / %` and parentheses.
 
-/// How deep parentheses may stand.
+/// Deepest nesting of parentheses.
 const DEPTH: usize = 16;
 
-/// The value of an expression, if it is one; `variable` gives those that are known.
+/// Returns the value of an expression, if it is one; `variable` returns the values that are known.
 pub(super) fn eval(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<i64> {
     let mut reader = Reader { rest: text.trim(), variable, depth: 0 };
     let value = reader.sum()?;

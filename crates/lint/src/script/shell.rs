@@ -1,4 +1,4 @@
-//! The part of the shell's language that tc scripts are written in, read without running anything.
+//! The part of the shell's language in which tc scripts are written, read without running anything.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use super::words::Raw;
 use super::{Script, TcLine};
 use crate::code;
 
-/// How long a variable's value may grow: `A=$A$A` doubles it.
+/// Longest value of a variable, in bytes: `A=$A$A` doubles it.
 pub(super) const LONGEST: usize = 4096;
-/// How many words a command may have.
+/// Most words of a command, and most variables.
 const MOST_WORDS: usize = 4096;
 
-/// What ends a command.
+/// The end of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Line,
@@ -31,15 +31,15 @@ enum End {
 #[derive(Default)]
 struct Simple {
     words: Vec<Raw>,
-    /// Bodies of here-documents, and whether variables in them are left alone.
+    /// Bodies of here-documents; true if variables in the body are left alone.
     here: Vec<(Range<usize>, bool)>,
 }
 
 /// A compound command that is being passed over.
 struct Passed {
-    /// The words that close it and those within it, innermost last.
+    /// The words that close it and the compound commands within it, innermost last.
     closers: Vec<&'static str>,
-    /// What opened it.
+    /// The word that opened it.
     opener: Word,
     lines: usize,
 }
@@ -48,14 +48,14 @@ pub(super) struct Shell<'a> {
     pub(super) source: &'a Arc<Source>,
     pub(super) at: usize,
     end: usize,
-    /// Values; an error is why one is not known.
+    /// Values; an error has the reason why the value is not known.
     pub(super) variables: HashMap<String, Result<String, String>>,
     passed: Option<Passed>,
-    /// Names of commands that were noted.
+    /// Names of commands in notes already made.
     noted: Vec<String>,
-    /// Where the bodies of here-documents of this line end.
+    /// End of the bodies of this line's here-documents.
     here_end: Option<usize>,
-    /// Whether the command reads what another prints.
+    /// True if the command reads the output of another.
     piped: bool,
     script: Script,
 }
@@ -188,7 +188,7 @@ impl Shell<'_> {
     fn add_word(&mut self, simple: &mut Simple) {
         let from = self.at;
         let raw = self.word();
-        // `2>`: the number of what is redirected.
+        // `2>`: the number of a redirected descriptor.
         let number = raw.literal().is_some_and(|w| w.bytes().all(|b| b.is_ascii_digit()));
         if number && matches!(self.peek(), Some('<' | '>')) {
             return;
@@ -200,7 +200,7 @@ impl Shell<'_> {
         }
     }
 
-    /// `(` begins a subshell, or stands after the name of a function.
+    /// Passes `(`, which begins a subshell or stands after the name of a function.
     fn parenthesis(&mut self, simple: &Simple) {
         let from = self.at;
         self.take();
@@ -254,7 +254,7 @@ impl Shell<'_> {
         simple.here.push((start..body_end, plain));
     }
 
-    /// Passes the word that something is redirected to.
+    /// Passes the word that names the target of a redirection.
     fn redirected(&mut self) {
         while matches!(self.peek(), Some(' ' | '\t')) {
             self.take();
@@ -264,7 +264,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Sees to one command.
+    /// Evaluates one command.
     fn command(&mut self, simple: Simple, depends: bool) {
         let first = simple.words.first().and_then(Raw::literal).unwrap_or("").to_string();
         if self.compound(&first, &simple) {
@@ -289,7 +289,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Whether the command opens, is within or closes a compound command.
+    /// Returns true if the command opens, is within or closes a compound command.
     fn compound(&mut self, first: &str, simple: &Simple) -> bool {
         let closer = match first {
             "if" => "fi",
@@ -353,7 +353,7 @@ impl Shell<'_> {
         }
     }
 
-    /// A command and its arguments.
+    /// Evaluates a command and its arguments.
     fn call(&mut self, raws: &[Raw], here: &[(Range<usize>, bool)], depends: bool) {
         let mut words = Vec::new();
         let mut unknown = None;
@@ -404,7 +404,7 @@ impl Shell<'_> {
         self.note(first.span.clone(), message, "");
     }
 
-    /// `tc [OPTIONS] OBJECT ...`, after the word `tc`.
+    /// Reads `tc [OPTIONS] OBJECT ...`, after the word `tc`.
     fn tc(&mut self, mut netns: Option<Word>, words: &[Word], here: &[(Range<usize>, bool)]) {
         let mut words = words;
         while let [option, rest @ ..] = words {
@@ -425,11 +425,11 @@ impl Shell<'_> {
         }
     }
 
-    /// `tc -b FILE`, `tc -b -`.
+    /// Reads `tc -b FILE`, `tc -b -`.
     fn batch(&mut self, option: &Word, file: Option<&Word>, here: &[(Range<usize>, bool)]) {
         let stdin = file.is_none_or(|f| f.text == "-" || f.text == "/dev/stdin");
         let Some((body, plain)) = here.first().filter(|_| stdin) else {
-            let from = file.filter(|_| !stdin).map_or("what is piped to it", |f| &f.text);
+            let from = file.filter(|_| !stdin).map_or("its standard input", |f| &f.text);
             let message = format!("cannot evaluate tc -b: the lines of {from} are left out");
             return self.note(option.span.clone(), message, "check that file too");
         };
@@ -467,7 +467,7 @@ impl Shell<'_> {
     }
 }
 
-/// The words after `tc`, if that is what is called, through `sudo` and the like, and in which namespace.
+/// Returns the words after `tc`, if tc is called, through `sudo` and the like, and the namespace.
 fn tc_of(words: &[Word]) -> Option<(Option<Word>, &[Word])> {
     let mut words = words;
     let mut netns = None;

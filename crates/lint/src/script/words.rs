@@ -1,4 +1,4 @@
-//! The words of a script: quotes, variables, and what they stand for.
+//! The words of a script: quotes, variables, and their values.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::shell::{LONGEST, Shell};
 
 /// A piece of a word.
 pub(super) struct Piece {
-    /// What it stands for, or why nobody can know.
+    /// Its value, or the reason why the value is not known.
     text: Result<String, String>,
     pub(super) quoted: bool,
     expanded: bool,
@@ -21,7 +21,7 @@ pub(super) struct Raw {
     pub(super) span: Range<usize>,
 }
 
-/// Name and value of an assignment.
+/// Returns the name and value of an assignment.
 pub(super) fn assigned(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
     is_name(name).then_some((name, value))
@@ -33,7 +33,7 @@ fn is_name(name: &str) -> bool {
 }
 
 impl Raw {
-    /// The word if all of it stands there literally, without quotes.
+    /// Returns the word if it stands in the script literally, without quotes.
     pub(super) fn literal(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [Piece { text: Ok(text), quoted: false, expanded: false }] => Some(text),
@@ -41,7 +41,7 @@ impl Raw {
         }
     }
 
-    /// Name, and the value's pieces, of an assignment.
+    /// Returns the name of an assignment, and its value from all pieces.
     pub(super) fn assignment(&self) -> Option<(String, Result<String, String>)> {
         let [first, rest @ ..] = self.pieces.as_slice() else { return None };
         let (false, false, Ok(text)) = (first.quoted, first.expanded, &first.text) else { return None };
@@ -59,7 +59,8 @@ impl Raw {
         Some((name.to_string(), Ok(value)))
     }
 
-    /// The words that it becomes: blanks in what is expanded without quotes part them.
+    /// Returns the words that it expands to: blanks in a value expanded without quotes separate
+    /// words.
     pub(super) fn words(&self) -> Result<Vec<Word>, String> {
         let mut words: Vec<String> = Vec::new();
         let mut open = false;
@@ -88,7 +89,7 @@ impl Raw {
 }
 
 impl Shell<'_> {
-    /// One word as written.
+    /// Reads one word as written.
     pub(super) fn word(&mut self) -> Raw {
         let start = self.at;
         let mut pieces: Vec<Piece> = Vec::new();
@@ -169,7 +170,7 @@ impl Shell<'_> {
         pieces.push(Piece { text: Ok(text), quoted: true, expanded: false });
     }
 
-    /// What `$...` or a backquote stands for.
+    /// Returns the value of `$...` or of a command in backquotes.
     fn expansion(&mut self) -> Result<String, String> {
         let start = self.at;
         if self.eat("`") {
@@ -195,7 +196,7 @@ impl Shell<'_> {
         let name = rest.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
         let name = if rest.starts_with(|c: char| c.is_ascii_digit()) { 1 } else { name };
         let Some(name) = rest.get(..name).filter(|n| !n.is_empty()).map(String::from) else {
-            // `$?`, `$@`; a dollar before anything else is itself.
+            // `$?`, `$@`; a dollar before any other character is itself.
             if self.peek().is_some_and(|c| "?@*#$!-".contains(c)) {
                 self.take();
                 return Err(self.written(start));
@@ -206,12 +207,12 @@ impl Shell<'_> {
         self.value(&name).ok_or_else(|| self.written(start))
     }
 
-    /// What was written from `start` on.
+    /// Returns the text from `start` up to here, as written.
     fn written(&self, start: usize) -> String {
         self.source.text.get(start..self.at).unwrap_or("").to_string()
     }
 
-    /// The text up to the parentheses that close `depth` of them, which are passed too.
+    /// Returns the text up to the parentheses that close `depth` of them, and passes those too.
     fn balanced(&mut self, mut depth: usize) -> String {
         let mut text = String::new();
         while let Some(c) = self.take() {
@@ -225,7 +226,7 @@ impl Shell<'_> {
             }
             text.push(c);
         }
-        // `$((A))`: the first of the two that close it.
+        // `$((A))`: this is the first of the two closing parentheses.
         if text.ends_with(')') && text.matches(')').count() > text.matches('(').count() {
             text.pop();
         }
@@ -235,13 +236,14 @@ impl Shell<'_> {
     fn value(&self, name: &str) -> Option<String> {
         match self.variables.get(name) {
             Some(Ok(value)) => Some(value.clone()),
-            // A script that lets its caller say which tc means tc.
+            // A script that lets its caller name the program in `TC` means tc.
             None if name == "TC" => Some("tc".into()),
             _ => None,
         }
     }
 
-    /// `NAME`, `NAME:-default`, `NAME-default`, `NAME:=default`.
+    /// Returns the value of `NAME`, `NAME:-default`, `NAME-default`, `NAME:=default` or
+    /// `NAME=default`.
     fn parameter(&mut self, inner: &str) -> Option<String> {
         let len = inner.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count();
         let (name, rest) = inner.split_at(len);

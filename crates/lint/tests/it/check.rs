@@ -298,7 +298,7 @@ fn rates() {
             "warning oversubscribed p:2:48: the 3 classes below 1:1 are promised 65Mbit, and it has 50Mbit: \
              none can count on its rate (did you mean \"65mbit\"?)",
             "warning oversubscribed p:2:48: the 2 classes at the top are promised 250Mbit, and the link has \
-             100Mbit (give them a class above, or lower rates and ceil for what may be borrowed)",
+             100Mbit (give them a class above, or lower rates, with ceil for the borrowed part)",
             "warning ceil-below-rate p:6:62: class 1:30 ceil 40Mbit is below its rate 45Mbit: it never gets its \
              rate (did you mean \"45mbit\"?)",
             "warning above-link p:7:48: class 1:2 rate 200Mbit is above the link's 100Mbit: the queue builds in \
@@ -467,10 +467,10 @@ fn what_is_there() {
             "error exists p:6:17: e has a qdisc already: htb 1:, from line 1 (replace takes its place, del takes it away)",
             "error exists p:7:36: handle 1: is in use: htb of line 1 (did you mean \"2:\"?)",
             "error exists p:8:36: class 1:10 is there already, from line 3 (change gives it other rates, replace does either)",
-            "error not-found p:9:39: no line makes class 1:50 (change is for what an earlier line made; add makes it)",
-            "error not-found p:10:27: there is no qdisc at 1:20 (change is for what an earlier line made; add makes it)",
+            "error not-found p:9:39: no line makes class 1:50 (change needs an object of an earlier line; add makes one)",
+            "error not-found p:10:27: there is no qdisc at 1:20 (change needs an object of an earlier line; add makes one)",
             "error cannot-change p:11:35: htb cannot be changed once it is there (del it and add it again, or \
-             replace it under another handle: what it holds is lost)",
+             replace it under another handle: its packets are lost)",
             "error conflict p:12:36: 1: is htb and cannot become prio (give another handle: then it takes the \
              place of the old one)",
             "error conflict p:13:40: htb 1: has no drr classes (did you mean \"htb\"?)",

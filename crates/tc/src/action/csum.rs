@@ -22,7 +22,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Csum, Control)>, Diagnosti
         return match s.has("index") && s.iter().count() == 1 {
             true => Ok(None),
             false => {
-                let err = said.error(code::MISSING, said.kind, "csum is not said what to reckon");
+                let err = said.error(code::MISSING, said.kind, "csum names no checksum");
                 Err(err.expected("ip4h, icmp, igmp, tcp, udp, udplite, sctp"))
             }
         };
@@ -30,7 +30,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Csum, Control)>, Diagnosti
     Ok(Some((csum, Control::Pass)))
 }
 
-/// The checksums, in tc's order.
+/// Returns the names of the checksums, in tc's order.
 fn names(csum: &Csum) -> Vec<&'static str> {
     let all = [
         (csum.iph, "iph"),

@@ -15,7 +15,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Gact, Control)>, Diagnosti
     let Some(words) = said.settings.words("random") else {
         return Ok(Some((Gact::default(), Control::Pass)));
     };
-    // `random TYPE CONTROL N`: the walker has seen to it that these are there.
+    // `random TYPE CONTROL N`: the walker has checked that all are present.
     let (how, control, one_in) = match words {
         [_, how, control @ .., one_in] if !control.is_empty() => (how, control, one_in),
         _ => {
@@ -29,11 +29,11 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Gact, Control)>, Diagnosti
     let word = super::CONTROLS.iter().map(|(word, _)| *word).find(|word| word.starts_with(&control[0].text));
     let other = control_of(said, word.unwrap_or("pass"), control)?;
     if let Control::Goto(_) = other {
-        let err = said.error(code::UNSUPPORTED, &control[0], "goto is not for what follows now and then");
+        let err = said.error(code::UNSUPPORTED, &control[0], "goto cannot be the random control");
         return Err(err.expected("another control"));
     }
     let n = number(&one_in.text).and_then(|n| u16::try_from(n).ok()).unwrap_or(0);
-    // Linux does as if 0 were 1.
+    // Linux treats 0 like 1.
     let n = n.max(1);
     let chance = if how.text == "determ" { Chance::Every(n) } else { Chance::Random(n) };
     Ok(Some((Gact { instead: Some((chance, other)) }, Control::Pass)))
@@ -55,7 +55,7 @@ pub(super) fn show(gact: &Gact, shown: &Shown<'_>, out: &mut Out) {
     shown.numbers("\n\t ", out);
 }
 
-/// `control` and, if there is one, what follows instead.
+/// Returns `control` and, if there is one, the random alternative.
 pub(super) fn words(gact: &Gact, control: &str) -> String {
     let instead = match gact.instead {
         None => return format!("gact {control}"),

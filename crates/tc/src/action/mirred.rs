@@ -8,7 +8,7 @@ use crate::diagnostic::{Diagnostic, code};
 use crate::out::Out;
 use crate::said::Said;
 
-/// `ports` gives the number of a device.
+/// Reads the words; `ports` returns the number of a device.
 pub(super) fn read(
     said: &Said<'_>,
     ports: &mut dyn FnMut(&str) -> Option<PortId>,

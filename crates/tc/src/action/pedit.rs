@@ -14,7 +14,7 @@ use crate::lex::Word;
 use crate::out::Out;
 use crate::said::Said;
 
-/// A field that has a name: its layer, where it begins, how many bits it has, and which of them count.
+/// A named field: its layer, its offset, its width, and the mask of its bits.
 struct Field {
     layer: &'static str,
     names: &'static [&'static str],
@@ -22,7 +22,7 @@ struct Field {
     offset: i32,
     bytes: usize,
     mask: u32,
-    /// Only without `ex`, only with it, or either.
+    /// True if the field exists only with `ex`, false if only without it; `None` if either way.
     extended: Option<bool>,
 }
 
@@ -50,7 +50,7 @@ impl Field {
     fn place(&self) -> Place {
         let Self { header, offset, bytes, mask, .. } = *self;
         let decrements = self.names.iter().any(|name| matches!(*name, "ttl" | "hoplimit"));
-        // A class or a label is said as a number of its own.
+        // A class or a label is written as a number of its own, without the shift.
         let shift = if bytes == 4 && mask != u32::MAX { mask.trailing_zeros() } else { 0 };
         Place { header, offset, bytes, mask, at: None, decrements, shift }
     }
@@ -74,7 +74,7 @@ static FIELDS: &[Field] = &[
     field("ip", &["ce"], Ip4, 6, 1).bits(0x80),
     field("ip", &["df"], Ip4, 6, 1).bits(0x40),
     field("ip", &["mf"], Ip4, 6, 1).bits(0x20),
-    // These are not looked for: behind an IPv4 header without options.
+    // These fields are not searched for: they are behind an IPv4 header without options.
     field("ip", &["sport"], Network, 20, 2),
     field("ip", &["dport"], Network, 22, 2),
     // tc 6.1 has both at the place of the type.
@@ -119,7 +119,7 @@ struct Munge<'a> {
     extended: bool,
 }
 
-/// Where a field is, and what bits of it count.
+/// The place of a field, and the mask of its bits.
 struct Place {
     header: Header,
     offset: i32,
@@ -156,7 +156,7 @@ impl<'a> Munge<'a> {
             true => self.raw()?,
             false => self.field(layer)?,
         };
-        let command = self.need("what to do")?;
+        let command = self.need("a command")?;
         let mut bits = vec![0u8; place.bytes];
         let field = place.field();
         let (mut add, mut xor) = (false, false);
@@ -187,13 +187,13 @@ impl<'a> Munge<'a> {
         let retain = self.retain(&place)?;
         let keep = |at: usize| field[at] & retain[at];
         let value: Vec<u8> = (0..place.bytes).map(|at| bits[at] & keep(at)).collect();
-        // What stays: everything but the field; all of it, where bits are turned over.
+        // The mask keeps everything but the field; an inversion keeps all bits.
         let mask: Vec<u8> = (0..place.bytes).map(|at| if xor { 0xff } else { !keep(at) }).collect();
         place.push(&value, &mask, add, keys);
         Ok(())
     }
 
-    /// `offset N WIDTH [at AT MASK SHIFT]`.
+    /// Reads `offset N WIDTH [at AT MASK SHIFT]`.
     fn raw(&mut self) -> Result<Place, Diagnostic> {
         let word = self.need("bytes from the network header")?;
         let Some(offset) = signed(&word.text) else { return Err(self.bad(word, "a number of bytes")) };
@@ -251,7 +251,7 @@ impl<'a> Munge<'a> {
         Ok(place)
     }
 
-    /// A value as wide as the field, in the order of the wire.
+    /// Reads a value as wide as the field, in network byte order.
     fn value(&mut self, place: &Place) -> Result<Vec<u8>, Diagnostic> {
         let word = self.need("a value")?;
         let text = word.text.as_str();
@@ -286,7 +286,7 @@ impl<'a> Munge<'a> {
         })
     }
 
-    /// `retain MASK`: the bits that are changed, of the low 32; all, if it is not said.
+    /// Reads `retain MASK`: the bits that are changed, of the low 32; all by default.
     fn retain(&mut self, place: &Place) -> Result<Vec<u8>, Diagnostic> {
         if self.words.first().is_none_or(|w| w.text != "retain") {
             return Ok(vec![0xff; place.bytes]);
@@ -301,7 +301,7 @@ impl<'a> Munge<'a> {
 }
 
 impl Place {
-    /// The bits of the field, in the order of the wire.
+    /// Returns the mask of the field, in network byte order.
     fn field(&self) -> Vec<u8> {
         match self.bytes {
             n @ 1..=4 => self.mask.to_be_bytes()[4 - n..].to_vec(),
@@ -309,13 +309,14 @@ impl Place {
         }
     }
 
-    /// The word of a key, as it is.
+    /// Returns the word of a key, without a field.
     const fn raw(key: &Key) -> Self {
         let Key { header, offset, at, .. } = *key;
         Self { header, offset, bytes: 4, mask: u32::MAX, at, decrements: false, shift: 0 }
     }
 
-    /// How the first of these keys are said of this field, and how many they are; none if they cannot be.
+    /// Returns the words of this field that make the first of these keys, and the number of keys;
+    /// `None` if no words of it do.
     fn said(&self, name: &str, keys: &[Key]) -> Option<(String, usize)> {
         let lead = usize::try_from(self.offset.rem_euclid(4)).ok()?;
         let n = (lead + self.bytes).div_ceil(4);
@@ -345,7 +346,7 @@ impl Place {
             true => format!("invert retain {}", number(&value)),
             false => format!("{} {text}{retain}", if add { "add" } else { "set" }),
         };
-        // What would be read of it.
+        // The key as it would be read from these words.
         let (value, mask) = match mask.iter().all(|m| *m == 0xff) {
             true => (value, mask),
             false => {
@@ -357,7 +358,7 @@ impl Place {
         (again == keys).then(|| (format!("{name} {words}"), n))
     }
 
-    /// The words of the field.
+    /// Adds the keys of the field.
     fn push(&self, value: &[u8], mask: &[u8], add: bool, keys: &mut Vec<Key>) {
         let lead = self.offset.rem_euclid(4);
         let first = self.offset - lead;
@@ -376,7 +377,7 @@ impl Place {
     }
 }
 
-/// A number as C writes it, with a sign.
+/// Reads a number as C writes it, with a sign.
 fn signed(text: &str) -> Option<i32> {
     match text.strip_prefix('-') {
         Some(rest) => i32::try_from(-i64::try_from(language::uint(rest)?).ok()?).ok(),
@@ -416,7 +417,7 @@ pub(super) fn show(pedit: &Pedit, shown: &Shown<'_>, out: &mut Out) {
     out.close_list();
 }
 
-/// Words that make it again: of each word of 32 bits, or several, a field that is said so.
+/// Returns the words that make it again: for each 32-bit word, or several, a field that covers it.
 pub(super) fn words(pedit: &Pedit) -> String {
     let mut words = String::from(if pedit.extended() { "pedit ex" } else { "pedit" });
     let mut keys = pedit.keys();
@@ -426,7 +427,7 @@ pub(super) fn words(pedit: &Pedit) -> String {
             .map(|f| (f.place(), format!("{} {}", f.layer, f.names[0])))
             .find_map(|(place, name)| place.said(&name, keys))
             .or_else(|| Place::raw(key).said(&raw_name(key), keys))
-            // No words come to such a key.
+            // No words make such a key.
             .unwrap_or_else(|| (String::from("offset 0 u32 preserve"), 1));
         words.push_str(&format!(" munge {said}"));
         keys = keys.get(n..).unwrap_or(&[]);
@@ -439,7 +440,8 @@ fn raw_name(key: &Key) -> String {
     format!("offset {} u32{at}", key.offset)
 }
 
-/// Whether Linux would offer it to hardware: where headers are said, and all words are changed alike.
+/// True if Linux would offer it to hardware: the words name headers, and all change in the same
+/// way.
 pub(super) fn offloads(pedit: &Pedit) -> bool {
     let alike = pedit.keys().windows(2).all(|two| two[0].add == two[1].add);
     pedit.extended() && alike

@@ -13,14 +13,14 @@ use crate::lex::Word;
 use crate::out::Out;
 use crate::said::Said;
 
-/// The parameters, and what follows for a packet that exceeds the rate.
+/// Reads the parameters, and the control for a packet that exceeds the rate.
 pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnostic> {
     let s = &said.settings;
     if !["rate", "avrate", "pkts_rate", "mtu", "burst", "peakrate"].iter().any(|key| s.has(key)) {
         return match s.has("index") {
             true => Ok(None),
             false => Err(said
-                .error(code::MISSING, said.kind, "police is not said what to measure")
+                .error(code::MISSING, said.kind, "police names no rate")
                 .expected("rate, avrate, pkts_rate or mtu")),
         };
     }
@@ -48,7 +48,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnosti
         peakrate: s.rate("peakrate").map(|at| at.value),
         mtu: size("mtu")?,
         sizing: Sizing {
-            // What is charged is charged to the rate.
+            // The overhead has an effect only with a rate.
             overhead: said.u32("overhead").filter(|_| rate.0 > 0).unwrap_or(0),
             mpu: said.u32("mpu").unwrap_or(0),
             layer,
@@ -66,7 +66,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Kind, Control)>, Diagnosti
     }
 }
 
-/// The average that is not to be reached, measured as the filter's estimator says.
+/// Reads the bound of the average, measured by the filter's estimator.
 fn average(said: &Said<'_>) -> Result<Option<Average>, Diagnostic> {
     let Some(rate) = said.settings.rate("avrate").map(|at| at.value).filter(|rate| rate.0 > 0) else {
         return Ok(None);
@@ -81,14 +81,14 @@ fn average(said: &Said<'_>) -> Result<Option<Average>, Diagnostic> {
     }
 }
 
-/// What makes such an average measured as it is.
+/// Returns the words of the estimator that measures such an average.
 pub(super) fn estimator_words(average: Average) -> String {
     let interval = Nanos(250_000_000 << average.interval_log);
     let time = Nanos(interval.0 << average.weight_log);
     format!(" estimator {} {}", text_of(&interval), text_of(&time))
 }
 
-/// What follows for a packet that exceeds the rate, and for one that conforms.
+/// Returns the control for a packet that exceeds the rate, and that for one that conforms.
 fn controls(said: &Said<'_>) -> Result<(Control, Control), Diagnostic> {
     let (mut exceed, mut conform) = (Control::Reclassify, Control::Pass);
     for key in ["action", "conform-exceed"] {
@@ -105,7 +105,7 @@ fn controls(said: &Said<'_>) -> Result<(Control, Control), Diagnostic> {
     Ok((exceed, conform))
 }
 
-/// A control by its word, which may be cut short; its number is the last of the words.
+/// Reads a control by its word, which may be cut short; its number is the last of the words.
 fn one(said: &Said<'_>, text: &str, words: &[Word]) -> Result<Control, Diagnostic> {
     let known = CONTROLS.iter().map(|(word, _)| *word).find(|word| word.starts_with(text));
     control_of(said, known.unwrap_or("pass"), words)

@@ -100,7 +100,7 @@ pub(super) fn words(edit: &Skbedit) -> String {
     words
 }
 
-/// One thing is changed, and whole.
+/// True if Linux would offer it to hardware: it changes one value, as a whole.
 pub(super) fn offloads(edit: &Skbedit) -> bool {
     let whole_mark = matches!(edit.mark, Some((_, u32::MAX)));
     let changes =

@@ -25,14 +25,14 @@ pub(super) fn read(said: &Said<'_>) -> Result<Option<(Skbmod, Control)>, Diagnos
         etype: s.number("etype").and_then(|n| u16::try_from(n.value).ok()),
         ..Skbmod::default()
     };
-    // As in Linux, the last of these is all that is done.
+    // As in Linux, only the last of these is done.
     let skbmod = match (s.has("ecn"), s.has("swap")) {
         (true, _) => Skbmod { ecn: true, ..Skbmod::default() },
         (false, true) => Skbmod { swap: true, ..Skbmod::default() },
         (false, false) => set,
     };
     if skbmod == Skbmod::default() {
-        let err = said.error(code::MISSING, said.at("set"), "skbmod is not said what to set");
+        let err = said.error(code::MISSING, said.at("set"), "skbmod sets nothing");
         return Err(err.expected("dmac, smac or etype"));
     }
     Ok(Some((skbmod, Control::Pipe)))

@@ -53,7 +53,7 @@ fn id(said: &Said<'_>, mode: &str) -> Result<u16, Diagnostic> {
     let Some(word) = said.settings.word("id") else {
         return Err(said.error(code::MISSING, said.at(mode), format!("vlan {mode} needs id")));
     };
-    // 4095 is nobody's (IEEE 802.1Q table 9-2).
+    // 4095 is reserved (IEEE 802.1Q table 9-2).
     match number(&word.text).and_then(|id| u16::try_from(id).ok()).filter(|id| *id < 4095) {
         Some(id) => Ok(id),
         None => {

@@ -13,7 +13,7 @@ pub(super) fn read(part: &Part<'_>) -> Result<ActionsCommand, Failure> {
     match part.verb {
         Verb::Add | Verb::Replace | Verb::Change => {
             let mut specs = part.words.split(is_action).peekable();
-            // What stands before the first "action" is nothing, or an action whose word was left out.
+            // Before the first "action" there is no word, or an action whose word was left out.
             if specs.peek().is_some_and(|first| first.is_empty()) {
                 specs.next();
             }
@@ -26,7 +26,7 @@ pub(super) fn read(part: &Part<'_>) -> Result<ActionsCommand, Failure> {
                 return Err(missing(part));
             }
         }
-        // An object alone says nothing and shows nothing.
+        // `actions` alone prints nothing.
         Verb::Show if part.words.is_empty() && part.verb_span == part.span => {}
         _ => {
             let words = part.words.iter().filter(|w| !is_action(w)).count();
@@ -57,6 +57,6 @@ fn check(part: &Part<'_>, spec: &[Word]) -> Result<(), Failure> {
             return Err(Failure::usage(part.error(code::UNKNOWN_KIND, &kind.span, message)));
         }
     };
-    // Whatever is wrong with it: `actions` ends in one way.
+    // `actions` has one exit status for every mistake.
     options(part.source, Object::Action, name, words).map_err(|failure| Failure::usage(failure.diagnostic))
 }

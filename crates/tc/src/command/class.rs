@@ -100,7 +100,8 @@ fn write_out_keys(source: &Source, kind: &Word, cmd: &mut ClassCommand) {
     write_out(&mut cmd.options, classes.cut, classes.params);
 }
 
-/// Only some kinds have classes that lines are about; those of the others come with their qdisc.
+/// Checks that lines may make classes of the kind; the classes of other kinds come with their
+/// qdisc.
 fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Failure> {
     if language::knows(Object::Class, &kind.text) {
         return options(part.source, Object::Class, &kind.text, &cmd.options);
@@ -115,7 +116,8 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
     }
 }
 
-/// Whether tc would read the words after the kind; what only the kernel refuses is left to the engine.
+/// Checks that tc would read the words after the kind. Refusals of the kernel alone are left to the
+/// engine.
 fn check_options(source: &Arc<Source>, cmd: &ClassCommand, classes: &ClassSpec) -> Result<(), Failure> {
     said_once(source, classes.kind, &cmd.options, classes.once, classes.params)?;
     let words: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
@@ -137,7 +139,7 @@ fn no_classes(source: &Arc<Source>, at: &Word, spec: &Spec) -> Diagnostic {
     Diagnostic::error(code::UNSUPPORTED, source, at.span.clone(), message).hint(Some(hint.into()))
 }
 
-/// A class of a kind that the engine does not have.
+/// Returns the error for a class of a kind that the engine does not have.
 pub(super) fn no_such_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
     let (code, message) = match language::knows(Object::Class, &kind.text) {
         true => (code::NOT_IN_ENGINE, format!("txweir has no classes of {}: Linux has them", kind.text)),

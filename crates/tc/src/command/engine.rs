@@ -1,5 +1,5 @@
-//! What a line must say so that the engine can do it, and what the engine has not got. tc leaves these to the kernel, so
-//! that its exit status for them is [`REFUSED`](crate::failure::REFUSED).
+//! Conditions for the engine to run a line, and objects that the engine does not have. tc leaves
+//! these to the kernel, so that its exit status for them is [`REFUSED`](crate::failure::REFUSED).
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ use crate::kinds::{self, spec_of};
 use crate::lex::{Line, Word};
 use crate::source::Source;
 
-/// The object and the verb of a line, as far as they were said.
+/// Returns the object and the verb of a line, as far as they were given.
 pub(crate) fn head(line: &Line) -> (Option<&Word>, Option<&Word>) {
     let from = usize::from(line.words.first().is_some_and(|w| w.text == "tc"));
     (line.words.get(from), line.words.get(from + 1))
 }
 
-/// Whether the engine can do what the line says, as far as that can be told without looking at a device.
+/// Checks that the engine can run the line, as far as that is known without a device.
 pub(crate) fn check(source: &Arc<Source>, line: &Line, cmd: &Command) -> Result<(), Diagnostic> {
     match cmd {
         _ if matches!(cmd.verb(), Verb::Show) => Ok(()),
         Command::Qdisc(cmd) => qdisc(source, line, cmd),
         Command::Class(cmd) => class(source, line, cmd),
-        // Whoever does these looks at what is there.
+        // The caller that runs these looks at the existing objects.
         Command::Filter(_) | Command::Chain(_) | Command::Actions(_) => Ok(()),
     }
 }

@@ -95,7 +95,7 @@ fn read_word(
     Ok(true)
 }
 
-/// `dev NAME` or `block INDEX`.
+/// Reads `dev NAME` or `block INDEX`.
 fn target(
     part: &Part<'_>,
     reader: &mut Reader<'_>,
@@ -118,7 +118,7 @@ fn target(
     }
 }
 
-/// `root`, `ingress`, `egress` or `parent MAJOR:MINOR`.
+/// Reads `root`, `ingress`, `egress` or `parent MAJOR:MINOR`.
 fn place(reader: &mut Reader<'_>, word: &Word, slot: &mut Option<At<Place>>) -> Result<bool, Failure> {
     let here = |value| At { value, span: word.span.clone() };
     let place = match word.text.as_str() {
@@ -147,7 +147,8 @@ fn read_protocol(reader: &mut Reader<'_>, key: &Word) -> Result<Word, Failure> {
     }
 }
 
-/// The words of a kind that tc knows; without words any kind will do until the kernel is asked.
+/// Checks the words of a kind that tc knows; without words any kind passes until the kernel is
+/// asked.
 fn check_kind(part: &Part<'_>, kind: &Word, words: &[Word]) -> Result<(), Failure> {
     if language::knows(Object::Filter, &kind.text) {
         return options(part.source, Object::Filter, &kind.text, words);
@@ -185,7 +186,7 @@ pub(super) fn read_chain(part: &Part<'_>) -> Result<ChainCommand, Failure> {
                 let name = read_protocol(reader, word)?;
                 reader.once(&mut cmd.protocol, word, name)?;
             }
-            // What a filter would have is read, and makes no difference to a chain.
+            // The goal of a filter is read, and has no effect on a chain.
             Some("preference" | "priority") if part.verb != Verb::Show => {
                 reader.number(word, 0xffff, "a number, 1 to 65535")?;
             }

@@ -56,7 +56,7 @@ pub(super) fn read(part: &Part<'_>) -> Result<QdiscCommand, Failure> {
     Ok(cmd)
 }
 
-/// Reads a word, and what belongs to it, if it may stand before the kind.
+/// Reads a word, and the words that belong to it, if it may stand before the kind.
 fn read_word(
     part: &Part<'_>,
     reader: &mut Reader<'_>,
@@ -83,7 +83,8 @@ fn read_word(
         hook @ ("ingress" | "clsact") => {
             let place = if hook == "ingress" { Place::Ingress } else { Place::Clsact };
             reader.once(&mut cmd.place, word, here(place))?;
-            // The hook is its own kind: what follows is for it, and it takes only its handle.
+            // The hook is its own kind: the words after it are for it, and it takes only its
+            // handle.
             hook_options(part, reader, hook)?;
         }
         other => match whole(other, CUT_SHORT.into_iter()) {
@@ -106,7 +107,7 @@ fn read_word(
     Ok(true)
 }
 
-/// `ingress handle ffff:` is often written so; the handle there is always that, and goes without saying.
+/// Reads `ingress handle ffff:`: the handle of a hook is always that, and may be left out.
 fn hook_options(part: &Part<'_>, reader: &mut Reader<'_>, hook: &str) -> Result<(), Failure> {
     while let Some(word) = reader.next() {
         match word.text.as_str() {
@@ -154,7 +155,7 @@ fn read_show(part: &Part<'_>, reader: &mut Reader<'_>, cmd: &mut QdiscCommand) -
     Ok(())
 }
 
-/// A listing is of one place.
+/// Checks that a listing is of one place.
 fn one_place(
     reader: &Reader<'_>,
     cmd: &mut QdiscCommand,
@@ -167,7 +168,7 @@ fn one_place(
 fn write_out_keys(source: &Source, cmd: &mut QdiscCommand) {
     let Some(spec) = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)) else { return };
     write_out(&mut cmd.options, spec.cut, spec.params);
-    // tc reads a number for it, and the kernel takes no notice.
+    // tc reads a number for it, and the kernel ignores it.
     if let Some(at) = cmd.options.iter().position(|w| spec.kind == "htb" && w.text == "debug")
         && at + 1 < cmd.options.len()
     {
@@ -175,7 +176,8 @@ fn write_out_keys(source: &Source, cmd: &mut QdiscCommand) {
     }
 }
 
-/// Writes out the words that begin one of `keys`, unless they are keys themselves, or the value of one: each has one word.
+/// Writes out the words that begin one of `keys`, unless they are keys themselves, or the value of
+/// one: each has one word.
 pub(super) fn write_out(words: &mut [Word], keys: &[&str], params: &[Param]) {
     let mut words = words.iter_mut();
     while let Some(word) = words.next() {
@@ -191,7 +193,8 @@ pub(super) fn write_out(words: &mut [Word], keys: &[&str], params: &[Param]) {
     }
 }
 
-/// Whether tc would read the words after the kind. What only the engine refuses is left to whoever asks it.
+/// Checks that tc would read the words after the kind. Refusals of the engine alone are left to its
+/// caller.
 fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure> {
     let Some(kind) = &cmd.kind else { return Ok(()) };
     let Some(spec) = spec_of(source, kind) else {
@@ -203,7 +206,8 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
             _ => Err(Failure::unparsable(kinds::unknown_kind(source, kind))),
         };
     };
-    // Without words there is nothing to read, but that ets must have some; a deletion takes no notice of them.
+    // Without words there is nothing to read, except that ets must have some; a deletion ignores
+    // them.
     let unsaid = cmd.options.is_empty() && spec.kind != "ets";
     if unsaid && cmd.verb == Verb::Change || cmd.verb == Verb::Delete {
         return Ok(());
@@ -219,7 +223,7 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure
     }
 }
 
-/// Refuses to be told twice what `keys` set.
+/// Refuses a second setting of a key in `keys`.
 pub(super) fn said_once(
     source: &Arc<Source>,
     kind: &str,
@@ -238,7 +242,8 @@ pub(super) fn said_once(
     Ok(())
 }
 
-/// The exit status of tc for options that the engine refuses: most are refused by tc itself, the rest by the kernel.
+/// Returns the exit status of tc for options that the engine refuses: tc itself refuses most, the
+/// kernel the rest.
 pub(super) fn status_of(refused_by: RefusedBy, err: &ConfigError, words: &[&str]) -> u8 {
     match refused_by(err, words) {
         Some(Refuser::Usage) => return USAGE,
@@ -253,14 +258,14 @@ pub(super) fn status_of(refused_by: RefusedBy, err: &ConfigError, words: &[&str]
     }
 }
 
-/// What tc says to the words of a kind that the engine does not have.
+/// Checks the words of a kind that the engine does not have, as tc does.
 pub(super) fn options(
     source: &Arc<Source>,
     object: Object,
     kind: &str,
     words: &[Word],
 ) -> Result<(), Failure> {
-    // A key without its value ends tc in another way than anything else.
+    // A key without its value has a status of its own in tc.
     let failure = |d: Diagnostic| match d.code == code::BAD_VALUE && d.given.is_empty() {
         true => Failure::usage(d),
         false => Failure::unparsable(d),

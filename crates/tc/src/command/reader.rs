@@ -22,24 +22,24 @@ impl<'a> Reader<'a> {
         Self { source: part.source, words: part.words }
     }
 
-    /// The next word, taken.
+    /// Takes the next word.
     pub(super) fn next(&mut self) -> Option<&'a Word> {
         let (first, rest) = self.words.split_first()?;
         self.words = rest;
         Some(first)
     }
 
-    /// The next word, not taken.
+    /// Returns the next word without taking it.
     pub(super) fn peek(&self) -> Option<&'a Word> {
         self.words.first()
     }
 
-    /// All that is left, taken.
+    /// Takes all words that are left.
     pub(super) fn rest(&mut self) -> &'a [Word] {
         std::mem::take(&mut self.words)
     }
 
-    /// The word after `key`.
+    /// Takes the word after `key`.
     pub(super) fn argument(&mut self, key: &Word, expected: &str) -> Result<&'a Word, Failure> {
         self.next().ok_or_else(|| {
             let message = format!("\"{}\" needs a value", key.text);
@@ -48,23 +48,24 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Whether what `key` says has not been said before.
+    /// Checks that `key` has not set this before.
     pub(super) fn free<T>(&self, slot: &Option<T>, key: &Word) -> Result<(), Failure> {
         if slot.is_none() {
             return Ok(());
         }
-        let message = format!("\"{}\" says a second time what was said before", key.text);
+        let message = format!("\"{}\" is given a second time", key.text);
         Err(Failure::usage(Diagnostic::error(code::CONFLICT, self.source, key.span.clone(), message)))
     }
 
-    /// What is said once: `slot` must be empty.
+    /// Sets a value once: `slot` must be empty.
     pub(super) fn once<T>(&self, slot: &mut Option<T>, key: &Word, value: T) -> Result<(), Failure> {
         self.free(slot, key)?;
         *slot = Some(value);
         Ok(())
     }
 
-    /// The handle of a qdisc after `key`: `MAJOR:`, or `MAJOR` alone. A minor number is kept for whoever minds it.
+    /// Reads the handle of a qdisc after `key`: `MAJOR:`, or `MAJOR` alone. A minor number is kept
+    /// for a caller that needs it.
     pub(super) fn qdisc_handle(&mut self, key: &Word) -> Result<At<Handle>, Failure> {
         const EXPECTED: &str = "a qdisc's handle, MAJOR:";
         let word = self.argument(key, EXPECTED)?;
@@ -77,7 +78,7 @@ impl<'a> Reader<'a> {
         self.handle(word, handle, EXPECTED)
     }
 
-    /// The class after `key`: `MAJOR:MINOR`, `root`, `none`, or one number of 32 bits.
+    /// Reads the class after `key`: `MAJOR:MINOR`, `root`, `none`, or one number of 32 bits.
     pub(super) fn class(&mut self, key: &Word, expected: &str) -> Result<At<Handle>, Failure> {
         let word = self.argument(key, expected)?;
         let handle = match (word.text.as_str(), word.text.split_once(':')) {
@@ -104,7 +105,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A whole number after `key`, as C writes it (`10`, `0x10`, `010`).
+    /// Reads a whole number after `key`, as C writes it (`10`, `0x10`, `010`).
     pub(super) fn number(&mut self, key: &Word, max: u32, expected: &str) -> Result<At<u32>, Failure> {
         let word = self.argument(key, expected)?;
         match number(&word.text).filter(|n| *n <= max) {
@@ -113,7 +114,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value of `key` is no such thing.
+    /// Returns the error for a value of `key` that is not of its type.
     pub(super) fn bad_value(&self, key: &Word, word: &Word, expected: &str) -> Failure {
         let message = format!("{}: \"{}\" is not a value for it", key.text, word.text);
         let err = Diagnostic::error(code::BAD_VALUE, self.source, word.span.clone(), message);
@@ -125,21 +126,21 @@ fn both(major: &str, minor: &str) -> Option<Handle> {
     Some(Handle(hex(major, 0xffff)? << 16 | hex(minor, 0xffff)?))
 }
 
-/// A hexadecimal number of at most `max`, `0x` in front or not.
+/// Reads a hexadecimal number of at most `max`, with or without `0x`.
 fn hex(text: &str, max: u32) -> Option<u32> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let all = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
     u32::from_str_radix(digits, 16).ok().filter(|n| all && *n <= max)
 }
 
-/// A number as C writes it.
+/// Reads a number as C writes it.
 fn number(text: &str) -> Option<u32> {
     let (digits, radix) = match (text.strip_prefix("0x"), text.strip_prefix('0')) {
         (Some(hex), _) => (hex, 16),
         (_, Some(octal)) if !octal.is_empty() => (octal, 8),
         _ => (text, 10),
     };
-    // `from_str_radix` would take a sign.
+    // `from_str_radix` would accept a sign.
     u32::from_str_radix(digits, radix).ok().filter(|_| digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 

@@ -1,4 +1,4 @@
-//! A `qdisc` or `class` line done to the qdiscs of a device.
+//! A `qdisc` or `class` line run on the qdiscs of a device.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::diagnostic::Diagnostic;
 use crate::refusal;
 use crate::source::Source;
 
-/// Does it. An error leaves all as it was.
+/// Runs it. An error leaves everything as it was.
 pub(crate) fn run(source: &Arc<Source>, cmd: &Change, qdiscs: &mut Qdiscs<'_>) -> Result<(), Diagnostic> {
     let done = match cmd {
         Change::Qdisc(cmd) => qdisc(cmd, qdiscs),
@@ -22,7 +22,7 @@ pub(crate) fn run(source: &Arc<Source>, cmd: &Change, qdiscs: &mut Qdiscs<'_>) -
     done.map_err(|err| refused(source, cmd, &err))
 }
 
-/// What a tree, or those that share rates with it, make of a line: nothing, and this is why.
+/// Returns the diagnostic for a line that a tree, or the trees that share rates with it, refuse.
 pub(crate) fn refused(source: &Arc<Source>, cmd: &Change, err: &ConfigError) -> Diagnostic {
     match cmd {
         Change::Qdisc(cmd) => refusal::of(source, cmd, err),
@@ -38,11 +38,12 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Whether the second of two operations of the tree may be refused once the first is done: each is whole in itself.
+    /// True if the second of two operations of the tree may be refused after the first is done:
+    /// each is whole in itself.
     pub(crate) const fn is_two_steps(&self) -> bool {
         matches!(self, Self::Qdisc(QdiscCommand { stab: Some(_), .. }))
     }
-    /// Whether it says that a rate is shared.
+    /// True if it asks for a shared rate.
     pub(crate) fn shares(&self) -> bool {
         let options = match self {
             Self::Qdisc(cmd) => &cmd.options,
@@ -50,7 +51,7 @@ impl Change {
         };
         options.iter().any(|word| word.text == "shared")
     }
-    /// `None` for what is not about a tree.
+    /// Returns the change of a command; `None` if it is not about a tree.
     pub(crate) fn of(cmd: &Command) -> Option<Self> {
         match cmd {
             Command::Qdisc(cmd) => Some(Self::Qdisc(cmd.clone())),
@@ -98,7 +99,7 @@ fn qdisc(cmd: &QdiscCommand, qdiscs: &mut Qdiscs<'_>) -> Result<(), ConfigError>
     let done = match (cmd.verb, kind) {
         (Verb::Add, Some(kind)) => qdiscs.add(parent, handle, kind, words).map(|_| ()),
         (Verb::Replace, Some(kind)) => qdiscs.replace(parent, handle, kind, words).map(|_| ()),
-        // Nothing is changed where nothing is said.
+        // A line without options changes nothing.
         (Verb::Change | Verb::Link, None) => {
             present(cmd, qdiscs, parent, None).and_then(|there| match there {
                 true => Ok(()),
@@ -117,7 +118,7 @@ fn qdisc(cmd: &QdiscCommand, qdiscs: &mut Qdiscs<'_>) -> Result<(), ConfigError>
             Err(ConfigError::new(ErrorKind::Missing, Object::Qdisc(None), "a kind", "").key("kind"))
         }
     };
-    // As Linux has it: what a line does not say again about sizes is gone.
+    // As in Linux, a size table that a line does not repeat is removed.
     match (done, &cmd.stab) {
         (Ok(()), stab)
             if parent == Handle::ROOT
@@ -135,7 +136,8 @@ fn qdisc(cmd: &QdiscCommand, qdiscs: &mut Qdiscs<'_>) -> Result<(), ConfigError>
     }
 }
 
-/// Whether a qdisc is there; an error if it is not the one named, by handle and kind as far as given.
+/// Returns true if a qdisc exists; an error if it is not the named one, by handle and kind as far
+/// as given.
 fn present(
     cmd: &QdiscCommand,
     qdiscs: &Qdiscs<'_>,
@@ -148,7 +150,7 @@ fn present(
             present = Some((node.handle(), node.qdisc().spec().kind));
         }
     });
-    // Where nothing is, the tree itself says so.
+    // For an empty place the tree itself returns the error.
     let Some((handle, present_kind)) = present else { return Ok(false) };
     if let Some(At { value: given, .. }) = cmd.handle.as_ref().filter(|h| h.value.qdisc() != handle) {
         let err = ConfigError::new(

@@ -1,4 +1,4 @@
-//! `stab ...` and `estimator ...`: what stands before a kind and has words of its own.
+//! `stab ...` and `estimator ...`: words before a kind that have words of their own.
 
 use txweir_core::Nanos;
 use txweir_core::base::link::LinkLayer;
@@ -14,7 +14,7 @@ use crate::lex::Word;
 /// The keys of a size table (tc-stab(8)), in the order in which tc tries them on an abbreviation.
 const KEYS: [&str; 5] = ["mtu", "mpu", "overhead", "tsize", "linklayer"];
 
-/// The words after `stab`, while they are its own. At least one key must be there.
+/// Reads the words after `stab`, while they are its own. At least one key must be there.
 pub(super) fn stab(part: &Part<'_>, reader: &mut Reader<'_>, key: &Word) -> Result<At<Stab>, Failure> {
     let mut stab = Stab::default();
     let mut span = key.span.clone();
@@ -66,8 +66,8 @@ pub(super) fn stab(part: &Part<'_>, reader: &mut Reader<'_>, key: &Word) -> Resu
     Ok(At { value: stab, span })
 }
 
-/// The two times after `estimator`, in microseconds: how often it looks, and over how long it averages. tc has intervals
-/// of 250 ms to 8 s, and needs the average to be over more than one of them.
+/// Reads the two times after `estimator`, in microseconds: the interval and the averaging time. tc
+/// has intervals of 250 ms to 8 s, and needs the average to be over more than one of them.
 pub(super) fn estimator(
     part: &Part<'_>,
     reader: &mut Reader<'_>,
@@ -99,14 +99,16 @@ pub(super) fn estimator(
 
 /// The longest interval of an estimator: 250 ms times 2 to this.
 const INTERVAL_LOG_MAX: u8 = 5;
-/// The least weight that a sample has: 2 to minus this.
+/// The least weight of a sample: 2 to minus this.
 const WEIGHT_LOG_MAX: u8 = 30;
 
-/// How an estimator of these times measures, as powers of two: intervals of 250 ms that there are in one of its own, and the
-/// part of a sample in its average. The average fades to 1/e in the time that was said, or a little faster. `None` if it cannot.
+/// Returns the measurement of an estimator of these times, as powers of two: its interval in units
+/// of 250 ms, and the weight of a sample in its average. The average fades to 1/e in the given
+/// time, or a little faster. `None` if it cannot.
 pub(crate) fn average_of((interval, average): (u64, u64)) -> Option<(u8, u8)> {
     let interval_log = (0..=INTERVAL_LOG_MAX).find(|log| interval <= 250_000 << log)?;
-    // Of an average that keeps 1 - 1/2^k with each sample 1/e is left after interval / -ln(1 - 1/2^k).
+    // An average that keeps 1 - 1/2^k with each sample fades to 1/e after interval / -ln(1 -
+    // 1/2^k).
     let fades = |k: &u8| interval as f64 / -(-(0.5f64.powi((*k).into()))).ln_1p() <= average as f64;
     let weight_log = (1..=WEIGHT_LOG_MAX).take_while(fades).last()?;
     Some((interval_log, weight_log))

@@ -20,7 +20,7 @@ pub(super) fn read(said: &Said<'_>) -> Result<Bpf, Diagnostic> {
     }
     if said.settings.has("bytecode-file") {
         let err = said.error(code::UNSUPPORTED, said.at("bytecode-file"), "files are not read here");
-        return Err(err.expected("bytecode and what is in the file"));
+        return Err(err.expected("bytecode and the contents of the file"));
     }
     let Some(word) = said.settings.word("bytecode") else {
         let err = said.error(code::MISSING, said.kind, "bpf has no program");
@@ -30,7 +30,8 @@ pub(super) fn read(said: &Said<'_>) -> Result<Bpf, Diagnostic> {
     Ok(Bpf { program, direct: said.settings.has("direct-action"), skip_hw: said.settings.has("skip_hw") })
 }
 
-/// `4,40 0 0 12,21 0 1 2048,6 0 0 262144,6 0 0 0`: how many, and each; a comma may follow the last.
+/// Reads `4,40 0 0 12,21 0 1 2048,6 0 0 262144,6 0 0 0`: the number of instructions, and each; a
+/// comma may follow the last.
 fn program(said: &Said<'_>, word: &Word) -> Result<Vec<Instruction>, Diagnostic> {
     let bad = |message: String| {
         let err = said.error(code::BAD_VALUE, word, message);
@@ -62,12 +63,13 @@ fn program(said: &Said<'_>, word: &Word) -> Result<Vec<Instruction>, Diagnostic>
     }
 }
 
-/// Of 32 bits; ancillary offsets may be written as the negative numbers that they are.
+/// Reads a constant of 32 bits; ancillary offsets may be written as the negative numbers that they
+/// are.
 fn constant(word: &str) -> Option<u32> {
     word.parse().ok().or_else(|| word.parse::<i32>().ok().map(i32::cast_unsigned))
 }
 
-/// A program as it is printed and read.
+/// Returns a program in its printed form, which is also its input form.
 fn text(program: &[Instruction]) -> String {
     let one = |Instruction { code, jt, jf, k }: &Instruction| format!(",{code} {jt} {jf} {k}");
     format!("'{}{}'", program.len(), program.iter().map(one).collect::<String>())

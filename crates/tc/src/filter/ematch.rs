@@ -10,7 +10,7 @@ use crate::language::{Token, int, match_tokens, uint};
 use crate::out::Out;
 use crate::said::Said;
 
-/// What can be known of a packet, by name; where one has two, that which is shown is first.
+/// Readable properties of a packet, by name; of two names, the first is printed.
 const METAS: [(&str, MetaId); 9] = [
     ("random", MetaId::Random),
     ("priority", MetaId::Priority),
@@ -23,7 +23,7 @@ const METAS: [(&str, MetaId); 9] = [
     ("vlan", MetaId::Vlan),
 ];
 
-/// What Linux knows of a packet beyond that.
+/// Further properties that Linux can read.
 const METAS_OF_LINUX: [&str; 27] = [
     "loadavg_1",
     "loadavg_5",
@@ -73,7 +73,7 @@ fn layer(word: &str) -> Option<Layer> {
     }
 }
 
-/// What is wrong with a match, and whether it is its words (or only that nobody here can do it).
+/// A mistake in a match; true if its words are wrong, false if only this engine cannot do it.
 struct Wrong {
     message: String,
     words: bool,
@@ -120,10 +120,10 @@ impl Parser<'_> {
         Wrong { message: message.into(), words: true, at }
     }
 
-    /// `TERM [and|or TERM]...`
+    /// Reads `TERM [and|or TERM]...`
     fn row(&mut self) -> Result<Expr, Wrong> {
         let mut expr = Expr::default();
-        // Each turn takes a term.
+        // Each round takes a term.
         loop {
             let not = self.eat("not");
             let what = match self.eat("(") {
@@ -144,7 +144,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `NAME(ARGS)`
+    /// Reads `NAME(ARGS)`
     fn module(&mut self) -> Result<Condition, Wrong> {
         let begin = self.at;
         let name = self.peek().unwrap_or("").to_string();
@@ -171,7 +171,7 @@ impl Parser<'_> {
     }
 }
 
-/// A message, and whether the words are wrong.
+/// An error is a message, and true if the words are wrong.
 type Read<T> = Result<T, (String, bool)>;
 
 fn bad<T>(what: &str, args: &[&str]) -> Read<T> {
@@ -224,7 +224,7 @@ fn cmp(args: &[&str]) -> Read<Cmp> {
     }
 }
 
-/// The bytes are put where they stand in the four that begin at a multiple of four.
+/// Reads a match of bytes, placed within the four that begin at a multiple of four.
 fn u32_match(args: &[&str]) -> Read<U32> {
     let [width, value, mask, "at", offset] = args else { return bad("u32", args) };
     let (next_header, offset) = match offset.strip_prefix("nexthdr") {
@@ -238,7 +238,7 @@ fn u32_match(args: &[&str]) -> Read<U32> {
     };
     let (most, shift) = match *width {
         "u8" => (0xff, 24 - 8 * (offset & 3)),
-        // As tc has it: the high half only at a multiple of four.
+        // As in tc, the high half is only at a multiple of four.
         "u16" => (0xffff, if offset & 3 == 0 { 16 } else { 0 }),
         "u32" if offset & 3 == 0 => (u32::MAX, 0),
         _ => return bad("u32", args),
@@ -270,7 +270,8 @@ fn nbyte(args: &[&str]) -> Read<Nbyte> {
     }
 }
 
-/// Bytes of a text in which `\x41` stands for a byte, and a backslash before another character for that.
+/// Returns the bytes of a text in which `\x41` stands for a byte, and a backslash before another
+/// character for that character.
 fn unescape(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -309,7 +310,7 @@ fn operand(words: &[&str], all: &[&str]) -> Read<Operand> {
             return Err((format!("{first} is not known of a packet here"), false));
         }
         return match first.starts_with('"') {
-            true => Err(("what is known of a packet are numbers".into(), false)),
+            true => Err(("the properties of a packet are numbers".into(), false)),
             false => bad("meta", all),
         };
     };
@@ -357,7 +358,7 @@ impl Printed {
     }
 }
 
-/// A condition as it is shown.
+/// A condition in its printed form.
 struct Printed(String);
 
 fn operand_text(operand: Operand) -> String {
@@ -397,7 +398,7 @@ fn text(expr: &Expr, depth: usize, out: &mut String) {
     }
 }
 
-/// Prints it; in JSON the words that say it.
+/// Prints it; the JSON has its words.
 pub(super) fn show(expr: Option<&Expr>, out: &mut Out) {
     if let Some(expr) = expr {
         let mut shown = String::from("\n");
@@ -406,7 +407,7 @@ pub(super) fn show(expr: Option<&Expr>, out: &mut Out) {
     }
 }
 
-/// What makes it again, on one line.
+/// Returns the words that make it again, on one line.
 fn line(expr: &Expr) -> String {
     let mut words = String::new();
     for (at, term) in expr.terms.iter().enumerate() {
@@ -428,7 +429,7 @@ fn line(expr: &Expr) -> String {
                 };
                 format!("meta({} {} {})", value(m.left), op_word(m.op), value(m.right))
             }
-            // What is shown is signed, what is read is not.
+            // The printed number is signed, the number in the input is not.
             plain @ Condition::Cmp(c) => {
                 let shown = Printed::of(plain).0;
                 let value = format!(" {})", c.value.cast_signed());

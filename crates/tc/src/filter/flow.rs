@@ -45,7 +45,7 @@ fn keys(said: &Said<'_>, word: &Word) -> Result<Vec<Key>, Failure> {
     word.text.split(',').map(one).collect()
 }
 
-/// A number, or an address; with a minus it is taken away.
+/// Reads a number, or an address; one behind a minus is subtracted.
 fn addend(word: &str, address: bool) -> Option<u32> {
     let (minus, digits) = word.strip_prefix('-').map_or((false, word), |rest| (true, rest));
     let number = uint(digits).and_then(|n| u32::try_from(n).ok());
@@ -73,7 +73,7 @@ pub(super) fn read(said: &Said<'_>, at: &Where) -> Result<Flow, Failure> {
                 rule.mode = Some(if setting.key == "map" { Mode::Map } else { Mode::Hash });
                 rule.keys = Some(Keys::of(&listed));
             }
-            // One after the other, and what that comes to: bits that stay, and bits that are turned.
+            // Each step updates the bits that stay, and the bits that are inverted.
             "and" => rule.bits = Some((mask & number()?, xor & number()?)),
             "or" => rule.bits = Some((mask & !number()?, xor | number()?)),
             "xor" => rule.bits = Some((mask, xor ^ number()?)),
@@ -98,7 +98,7 @@ pub(super) fn read(said: &Said<'_>, at: &Where) -> Result<Flow, Failure> {
     Ok(rule)
 }
 
-/// What is set, by word: how it is shown and said.
+/// Returns the settings by their words, in printed form.
 fn set(rule: &Flow) -> Vec<(&'static str, String)> {
     let (mask, xor) = rule.bits.unwrap_or((u32::MAX, 0));
     let (or, turned) = (xor & !mask, xor & mask);

@@ -1,4 +1,4 @@
-//! flower (tc-flower(8)): what is shown of it, and the words that make it again. Words are read in `read`.
+//! flower (tc-flower(8)): its printed form, and the words that make it again. `read` reads words.
 
 mod read;
 
@@ -25,21 +25,21 @@ const DEPTHS: std::ops::RangeInclusive<u8> = 1..=7;
 /// A part of a label stack entry: name, shift, bits.
 const LSE: [(&str, u32, u32); 4] = [("label", 12, 0xf_ffff), ("tc", 9, 7), ("bos", 8, 1), ("ttl", 0, 0xff)];
 
-/// What a key is said to be.
+/// The form of a key's value.
 enum Form {
     /// A number, and its mask if that is not whole.
     Number(u128, Option<u128>),
-    /// The same as words.
+    /// A value in words.
     Word(String),
     /// First and last port.
     Range(u16, u16),
-    /// Of `frag` and `firstfrag` those that matter, and whether they are.
+    /// The flags that matter of `frag` and `firstfrag`; true for those that must be set.
     Flags(Vec<(&'static str, bool)>),
-    /// Entries of a label stack: depth and what matters.
+    /// Entries of a label stack: depth and the parts that matter.
     Stack(Vec<(u8, Vec<(&'static str, u32)>)>),
 }
 
-/// A key that is shown: the name, the word by which it is said if it is another (or none), and what it is.
+/// A printed key: its name, its word in the input if that is another (or none), and its value.
 struct Item {
     name: &'static str,
     said: Option<&'static str>,
@@ -52,7 +52,7 @@ fn mac(value: u128) -> String {
     parts.join(":")
 }
 
-/// How many ones lead a mask of so many bits, if nothing but zeros follows.
+/// Returns the number of leading ones of a mask of `bits` bits, if only zeros follow.
 fn prefix(mask: u128, bits: u32) -> Option<u32> {
     let left = mask << (128 - bits);
     (left.leading_ones() + left.trailing_zeros() == 128 || mask == 0).then(|| left.leading_ones())
@@ -88,12 +88,12 @@ fn ethertype_word(kind: u16) -> String {
     }
 }
 
-/// The low bits of a field of at most 16.
+/// Returns the low bits of a field of at most 16.
 fn small(value: u128) -> u16 {
     value as u16 // the field has no more
 }
 
-/// All keys of a rule, in the order in which they are shown.
+/// Returns all keys of a rule, in the order in which they are printed.
 fn items(rule: &Flower) -> Vec<Item> {
     let mut all = Vec::new();
     let mut add = |name, said, form| all.push(Item { name, said, form });
@@ -192,7 +192,7 @@ fn flags(rule: &Flower) -> Option<Form> {
     Some(Form::Flags(said.map(|(name, bit)| (name, value & bit != 0)).collect()))
 }
 
-/// The label stack: the words of its outermost entry if that is all that matters, else a list.
+/// Adds the label stack: the words of its outermost entry if only that matters, else a list.
 fn stack(rule: &Flower, add: &mut impl FnMut(&'static str, Option<&'static str>, Form)) {
     const OUTERMOST: [&str; 4] = ["mpls_label", "mpls_tc", "mpls_bos", "mpls_ttl"];
     let entry = |depth: u8| {
@@ -207,7 +207,7 @@ fn stack(rule: &Flower, add: &mut impl FnMut(&'static str, Option<&'static str>,
         for (name, value) in first {
             let at = LSE.iter().position(|(part, ..)| *part == name).unwrap_or(0);
             let word = OUTERMOST[at];
-            // As the reference: the label is a number in JSON, the others are words.
+            // As in the reference, the label is a number in JSON, the others are words.
             let form = match at {
                 0 => Form::Number(value.into(), None),
                 _ => Form::Word(value.to_string()),
@@ -221,7 +221,8 @@ fn stack(rule: &Flower, add: &mut impl FnMut(&'static str, Option<&'static str>,
 }
 
 impl Form {
-    /// As it is shown and can be said, but for a label stack, which is shown over several lines.
+    /// Returns it in its printed form, which is also its input form, except for a label stack,
+    /// which is printed over several lines.
     fn text(&self) -> String {
         match self {
             Self::Number(value, None) => value.to_string(),
@@ -277,7 +278,7 @@ impl Form {
     }
 }
 
-/// The number of the class of traffic in hardware that a class stands for.
+/// Returns the number of the traffic class of hardware that a class stands for.
 const fn hw_tc(class: txweir_core::Handle) -> Option<u32> {
     if class.0 >= HW_CLASS && class.0 < HW_CLASS + 16 { Some(class.0 - HW_CLASS) } else { None }
 }
@@ -298,7 +299,7 @@ pub(super) fn show(rule: &Flower, shown: &Shown<'_>, ways: &Ways<'_>, out: &mut 
     out.flag("not_in_hw", "\n  not_in_hw");
 }
 
-/// What the filters of a chain may look at.
+/// Prints the fields that the filters of a chain may look at.
 pub(super) fn show_template(rule: &Flower, out: &mut Out) {
     if let Some(name) = &rule.indev {
         out.word("indev", name, &format!("\n  indev {name}"));
@@ -312,7 +313,7 @@ fn keys(rule: &Flower, out: &mut Out) {
     out.close();
 }
 
-/// What makes it again; the class is `classid`, that of hardware too.
+/// Returns the words that make it again; the class is `classid`, that of hardware too.
 pub(super) fn words(rule: &Flower) -> String {
     let mut words = String::new();
     if rule.skip_hw {
@@ -322,12 +323,12 @@ pub(super) fn words(rule: &Flower) -> String {
         words.push_str(&format!(" indev {name}"));
     }
     let mut items = items(rule);
-    // What a session carries is said before what is behind it.
+    // The protocol that a session carries comes before the fields behind it.
     items.sort_by_key(|item| !matches!(item.name, "pppoe_sid" | "ppp_proto"));
     for item in items {
         let Some(said) = item.said else { continue };
         let text = item.form.text();
-        // A number that has no name is shown in brackets.
+        // A number that has no name is printed in brackets.
         let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).map(str::to_string);
         words.push_str(&format!(" {said} {}", bare.unwrap_or(text)));
     }

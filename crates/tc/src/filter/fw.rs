@@ -9,13 +9,13 @@ use crate::diagnostic::Diagnostic;
 use crate::out::Out;
 use crate::said::Said;
 
-/// The mark of a handle: `5`, `5/0xff`.
+/// Returns the mark of a handle: `5`, `5/0xff`.
 pub(super) fn handle(word: &str) -> Option<u32> {
     let (mark, mask) = word.split_once('/').unwrap_or((word, "0"));
     action::number(mask).and_then(|_| action::number(mark))
 }
 
-/// The handle that makes it again.
+/// Returns the handle that makes it again.
 pub(super) fn handle_text(rule: &Fw, handle: u32) -> String {
     match rule.mask {
         u32::MAX => format!("{handle:#x}"),

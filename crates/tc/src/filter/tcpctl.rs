@@ -1,4 +1,5 @@
-//! tcpctl: control segments of TCP. Printed as u32 prints what it counts: how often it was asked, how often it matched.
+//! tcpctl: control segments of TCP. Its counters are printed as those of u32: packets asked about,
+//! and packets matched.
 
 use txweir_core::classify::filter::tcpctl::Tcpctl;
 

@@ -1,4 +1,4 @@
-//! u32 (tc-u32(8)): its words become keys of 32 bits here, as in tc, and the keys are what is shown.
+//! u32 (tc-u32(8)): its words become keys of 32 bits here, as in tc, and the output has the keys.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ use crate::said::Said;
 
 type Done<T = ()> = Result<T, Diagnostic>;
 
-/// A handle: `800::800`, `5:3:`, `5:`, `0x80000800`.
+/// Reads a handle: `800::800`, `5:3:`, `5:`, `0x80000800`.
 pub(super) fn handle(word: &str) -> Option<u32> {
     if let Some(digits) = word.strip_prefix("0x") {
         return u32::from_str_radix(digits, 16).ok();
@@ -29,7 +29,7 @@ pub(super) fn handle(word: &str) -> Option<u32> {
     (word.contains(':') && parts.next().is_none()).then_some(table << 20 | bucket << 12 | node)
 }
 
-/// A handle as it is printed.
+/// Returns a handle as it is printed.
 fn text(handle: u32) -> String {
     let (table, bucket, node) = (handle >> 20, handle >> 12 & 0xff, handle & 0xfff);
     match (bucket, node) {
@@ -40,7 +40,8 @@ fn text(handle: u32) -> String {
     }
 }
 
-/// The handle that makes it again: a filter in the root of its priority does not say which number that has.
+/// Returns the handle that makes it again: a filter in the root of its priority leaves out the
+/// root's number.
 pub(super) fn handle_text(rule: &U32, handle: u32) -> String {
     match rule {
         U32::Filter(rule) if rule.table.is_none() => format!("::{:x}", handle & 0xfff),
@@ -48,7 +49,7 @@ pub(super) fn handle_text(rule: &U32, handle: u32) -> String {
     }
 }
 
-/// The handle that `order` stands for.
+/// Returns the handle that `order` stands for.
 pub(super) fn order(said: &Said<'_>) -> Done<Option<u32>> {
     match (said.u32("order"), said.handle) {
         (Some(_), Some(_)) => {
@@ -59,7 +60,7 @@ pub(super) fn order(said: &Said<'_>) -> Done<Option<u32>> {
     }
 }
 
-/// Keys as they are gathered: those of one word are one.
+/// Keys under construction: those of one word are combined.
 #[derive(Default)]
 struct Keys {
     keys: Vec<Key>,
@@ -67,7 +68,7 @@ struct Keys {
 }
 
 impl Keys {
-    /// A whole word; false if another key of it contradicts.
+    /// Adds a whole word; returns false if another key of it contradicts.
     fn word(&mut self, value: u32, mask: u32, at: i32, next: bool) -> bool {
         let value = value & mask;
         match self.keys.iter_mut().find(|k| (k.at, k.next) == (at, next)) {
@@ -77,19 +78,19 @@ impl Keys {
         }
         true
     }
-    /// Two bytes of a word.
+    /// Adds two bytes of a word.
     fn half(&mut self, value: u32, mask: u32, at: i32, next: bool) -> bool {
         let shift = if at & 3 == 0 { 16 } else { 0 };
         self.word((value & 0xffff) << shift, (mask & 0xffff) << shift, at & !3, next)
     }
-    /// One byte of it.
+    /// Adds one byte of a word.
     fn byte(&mut self, value: u32, mask: u32, at: i32, next: bool) -> bool {
         let shift = 24 - 8 * (at & 3);
         self.word((value & 0xff) << shift, (mask & 0xff) << shift, at & !3, next)
     }
 }
 
-/// How wide a field is.
+/// Width of a field.
 #[derive(Clone, Copy)]
 enum Width {
     Word,
@@ -97,7 +98,8 @@ enum Width {
     Byte,
 }
 
-/// Where a field of a header is: its width, its offset, and whether that is from the next header.
+/// Returns the width and the offset of a header's field, and true if the offset is from the next
+/// header.
 fn field(protocol: &str, name: &str) -> Option<(Width, i32, bool)> {
     use Width::{Byte, Half, Word};
     Some(match (protocol, name) {
@@ -114,7 +116,8 @@ fn field(protocol: &str, name: &str) -> Option<(Width, i32, bool)> {
         ("ip6", "sport") => (Half, 40, false),
         ("ip6", "dport") => (Half, 42, false),
         ("ip6", "icmp_type") => (Byte, 40, false),
-        // From the next header in tc as well, which is the same while nothing has moved it.
+        // In tc, too, these are from the next header, which is the same while no offset has moved
+        // it.
         ("ip6", "icmp_code") => (Byte, 41, true),
         ("tcp" | "udp", "src") => (Half, 0, true),
         ("tcp" | "udp", "dst") => (Half, 2, true),
@@ -124,7 +127,7 @@ fn field(protocol: &str, name: &str) -> Option<(Width, i32, bool)> {
     })
 }
 
-/// The two bytes at 6 of IPv4 that a flag of fragments wants.
+/// Returns value and mask of the two bytes at 6 of IPv4 for a flag of fragments.
 fn fragment(name: &str) -> Option<(u32, u32)> {
     match name {
         "nofrag" => Some((0, 0x3fff)),
@@ -135,9 +138,9 @@ fn fragment(name: &str) -> Option<(u32, u32)> {
     }
 }
 
-/// A number as C reads it, or a hexadecimal one that only looks like that.
+/// Reads a number as C does, or a hexadecimal one without `0x`.
 fn number(word: &str) -> u32 {
-    // Of a negative one the low bits, as they are compared.
+    // Of a negative number the low bits are compared.
     int(word).map(|n| n as u32).or_else(|| hex(word).map(|n| n as u32)).unwrap_or(0)
 }
 
@@ -183,7 +186,8 @@ fn mac(word: &str) -> Option<[u8; 6]> {
     (parts.len() == 6).then_some(bytes)
 }
 
-/// `PROTOCOL FIELD VALUE MASK [at OFFSET]`, which the walker has checked, as keys. `first` is the word for which it stands.
+/// Adds `PROTOCOL FIELD VALUE MASK [at OFFSET]`, which the walker has checked, as keys. `first` is
+/// the word for which it stands.
 fn select(said: &Said<'_>, first: &Word, words: &[Word], keys: &mut Keys) -> Done {
     let text = |at: usize| words.get(at).map_or("", |w| w.text.as_str());
     let place = words.iter().position(|w| w.text == "at").and_then(|at| words.get(at + 1));
@@ -215,7 +219,7 @@ fn select(said: &Said<'_>, first: &Word, words: &[Word], keys: &mut Keys) -> Don
             let at = at.unwrap_or(if name == "src" { 8 } else { 24 });
             (0..4).all(|part| {
                 let shift = 96 - 32 * part;
-                // The low 32 bits of each.
+                // These are the low 32 bits of each.
                 let (value, mask) = ((value >> shift) as u32, (mask >> shift) as u32);
                 mask == 0 || keys.word(value, mask, at.saturating_add(4 * part), from_next)
             })
@@ -260,7 +264,7 @@ fn select(said: &Said<'_>, first: &Word, words: &[Word], keys: &mut Keys) -> Don
                 return bad(words.get(numbers).unwrap_or(first), "a value has no sign");
             }
             let (value, mask) = (number(text(numbers)), number_of_mask(text(numbers + 1)));
-            // Ports of tcp and udp and the fields of icmp are in the next header wherever.
+            // Ports of tcp and udp and the fields of icmp are always in the next header.
             let next = from_next || next && (at.is_none() || protocol != "ip6");
             let at = at.unwrap_or(usual);
             match width {
@@ -276,23 +280,23 @@ fn select(said: &Said<'_>, first: &Word, words: &[Word], keys: &mut Keys) -> Don
     }
 }
 
-/// A mask is hexadecimal.
+/// Reads a mask, which is hexadecimal.
 fn number_of_mask(word: &str) -> u32 {
     hex(word).and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
 }
 
-/// `12`, `-14`, `nexthdr+4`.
+/// Reads `12`, `-14`, `nexthdr+4`.
 fn offset_of(said: &Said<'_>, word: &Word) -> Done<i32> {
     let digits = word.text.strip_prefix("nexthdr").unwrap_or(&word.text);
     let number = int(digits.strip_prefix('+').unwrap_or(digits)).and_then(|n| i32::try_from(n).ok());
-    // There is room for the words around it.
+    // The bound leaves room for the words around it.
     number.filter(|n| n.unsigned_abs() < 1 << 30).ok_or_else(|| {
         let message = format!("\"{}\" is no offset in a packet", word.text);
         said.error(code::BAD_VALUE, word, message)
     })
 }
 
-/// A number of 16 bits after a word.
+/// Reads a number of 16 bits after a word.
 fn short<T: TryFrom<i64>>(said: &Said<'_>, word: &Word, expected: &str) -> Done<T> {
     int(&word.text).and_then(|n| T::try_from(n).ok()).ok_or_else(|| {
         let message = format!("\"{}\" is out of range", word.text);
@@ -300,7 +304,7 @@ fn short<T: TryFrom<i64>>(said: &Said<'_>, word: &Word, expected: &str) -> Done<
     })
 }
 
-/// What follows `offset`.
+/// Reads the words after `offset`.
 fn offset(said: &Said<'_>, words: &[Word], selector: &mut Selector) -> Done {
     let mut offset = selector.offset.unwrap_or_default();
     let mut said_any = selector.offset.is_some();
@@ -337,7 +341,7 @@ fn offset(said: &Said<'_>, words: &[Word], selector: &mut Selector) -> Done {
     Ok(())
 }
 
-/// What follows `hashkey`.
+/// Reads the words after `hashkey`.
 fn hashkey(said: &Said<'_>, words: &[Word], selector: &mut Selector) -> Done {
     for pair in words.get(1..).unwrap_or(&[]).chunks(2) {
         let [key, value] = pair else { break };
@@ -355,7 +359,7 @@ fn hashkey(said: &Said<'_>, words: &[Word], selector: &mut Selector) -> Done {
     Ok(())
 }
 
-/// The bucket that a sample is in.
+/// Returns the bucket that a sample is in.
 fn sampled(said: &Said<'_>, words: &[Word]) -> Done<u32> {
     let first = words.first().unwrap_or(said.kind);
     let (selector, divisor) = match words.iter().position(|w| w.text == "divisor") {
@@ -513,7 +517,7 @@ pub(super) fn words(rule: &U32) -> String {
         say(format!(" match mark {value:#x} {mask:#x}"));
     }
     if selector.keys.is_empty() && rule.mark.is_none() {
-        // What has no keys.
+        // tc prints this match for a filter without keys.
         say(" match ip6 src any".into());
     }
     if let Some(Offset { plus, read }) = selector.offset {

@@ -1,4 +1,5 @@
-//! The words of actions (tc-actions(8) and the page of each kind), and lists of them as filters have.
+//! The words of actions (tc-actions(8) and the page of each kind), and the lists of them in
+//! filters.
 
 use super::Object;
 use super::table::{Arg, Grammar, I32, Key, U8, U16, U32, key};
@@ -14,14 +15,14 @@ const fn action(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar
     Grammar::of(kinds, keys).cut()
 }
 
-/// Words for the link layer that a rate is reckoned on.
+/// Words for the link layer of a rate.
 const LINKLAYERS: Arg = Arg::Word(&["ethernet", "atm", "adsl"]);
 
-/// What becomes of a packet after an action.
+/// The fate of a packet after an action.
 pub(super) const VERDICTS: &[&str] =
     &["reclassify", "drop", "shot", "continue", "pass", "ok", "pipe", "trap", "goto", "jump"];
 
-/// What may follow any action.
+/// Words that may follow any action.
 pub(super) static COMMON: Grammar = action(
     &["control"],
     &[
@@ -43,7 +44,7 @@ pub(super) static COMMON: Grammar = action(
     ],
 );
 
-/// Up to 16 bytes, in hexadecimal.
+/// Reads up to 16 bytes, in hexadecimal.
 fn cookie(walk: &mut Walk<'_>) -> Done {
     let good =
         |w: &str| w.len() <= 32 && w.len().is_multiple_of(2) && w.bytes().all(|b| b.is_ascii_hexdigit());
@@ -58,7 +59,7 @@ fn cookie(walk: &mut Walk<'_>) -> Done {
     }
 }
 
-/// `random TYPE VERDICT N`.
+/// Reads `random TYPE VERDICT N`.
 fn random(walk: &mut Walk<'_>) -> Done {
     if walk.eat_cut(&["goto"]) {
         walk.value(Arg::Word(&["chain"]), "random goto", None)?;
@@ -257,7 +258,7 @@ const POLICE: Grammar = action(
 
 static POLICE_KEYS: Grammar = POLICE;
 
-/// `EXCEED[/CONFORM]`, each a verdict.
+/// Reads `EXCEED[/CONFORM]`, each a verdict.
 fn exceed(walk: &mut Walk<'_>) -> Done {
     let word = walk.peek().unwrap_or("");
     let verdict = |w: &str| !w.is_empty() && VERDICTS.iter().any(|v| v.starts_with(w));
@@ -265,7 +266,7 @@ fn exceed(walk: &mut Walk<'_>) -> Done {
         return walk.value(Arg::Word(VERDICTS), "conform-exceed", None);
     }
     walk.at += 1;
-    // The numbers of goto chain and jump.
+    // `goto chain` and `jump` have numbers.
     if word.contains("goto") {
         walk.eat(&["chain"]);
     }
@@ -277,7 +278,7 @@ fn exceed(walk: &mut Walk<'_>) -> Done {
 
 const PACKET_TYPES: &[&str] = &["host", "broadcast", "otherhost", "multicast"];
 
-/// A type of packet; it may be cut short.
+/// Reads a type of packet; it may be cut short.
 fn ptype(walk: &mut Walk<'_>) -> Done {
     match walk.eat_cut(PACKET_TYPES) {
         true => Ok(()),
@@ -285,7 +286,7 @@ fn ptype(walk: &mut Walk<'_>) -> Done {
     }
 }
 
-/// `queue_mapping N`, `queue_mapping skbhash FIRST LAST`.
+/// Reads `queue_mapping N`, `queue_mapping skbhash FIRST LAST`.
 fn queue_mapping(walk: &mut Walk<'_>) -> Done {
     if walk.eat(&["skbhash"]) {
         walk.value(U16, "queue_mapping skbhash", None)?;
@@ -293,7 +294,7 @@ fn queue_mapping(walk: &mut Walk<'_>) -> Done {
     walk.value(U16, "queue_mapping", None)
 }
 
-/// `nat`, `nat { src | dst } addr A[-B] [port P[-Q]]`.
+/// Reads `nat`, `nat { src | dst } addr A[-B] [port P[-Q]]`.
 fn ct_nat(walk: &mut Walk<'_>) -> Done {
     if walk.eat(&["src", "dst"]) {
         walk.value(Arg::Word(&["addr"]), "nat", None)?;
@@ -305,8 +306,8 @@ fn ct_nat(walk: &mut Walk<'_>) -> Done {
     Ok(())
 }
 
-/// `munge offset N WIDTH COMMAND` or `munge LAYER FIELD COMMAND`, where a command is `clear`, `invert`, `preserve`,
-/// `decrement`, `set V` or `add V`, and `retain M` may follow.
+/// Reads `munge offset N WIDTH COMMAND` or `munge LAYER FIELD COMMAND`, where a command is `clear`,
+/// `invert`, `preserve`, `decrement`, `set V` or `add V`, and `retain M` may follow.
 fn munge(walk: &mut Walk<'_>) -> Done {
     if walk.eat_cut(&["offset"]) {
         walk.value(Any, "munge offset", None)?;
@@ -335,12 +336,12 @@ fn munge(walk: &mut Walk<'_>) -> Done {
     Ok(())
 }
 
-/// The grammar of an action, and whether its name is already what it does.
+/// Returns the grammar of an action.
 pub(super) fn grammar(kind: &str) -> Option<&'static Grammar> {
     TABLE.iter().find(|g| g.kinds.contains(&kind))
 }
 
-/// All words after one kind.
+/// Reads all words after one kind.
 pub(super) fn single(walk: &mut Walk<'_>, kind: &str) -> Done {
     let Some(grammar) = grammar(kind) else { return Ok(()) };
     one(walk, grammar, kind)?;
@@ -351,7 +352,7 @@ pub(super) fn single(walk: &mut Walk<'_>, kind: &str) -> Done {
     }
 }
 
-/// `police ...` of a filter: what it does not know is the filter's.
+/// Reads `police ...` of a filter: unknown words belong to the filter.
 pub(super) fn police(walk: &mut Walk<'_>) -> Done {
     let what = std::mem::replace(&mut walk.what, called(Object::Action, "police"));
     let from = walk.at;
@@ -362,7 +363,7 @@ pub(super) fn police(walk: &mut Walk<'_>) -> Done {
     finish(walk, "police", from)
 }
 
-/// A list of actions: `KIND ... [action KIND ...]`.
+/// Reads a list of actions: `KIND ... [action KIND ...]`.
 pub(super) fn list(walk: &mut Walk<'_>) -> Done {
     let what = std::mem::take(&mut walk.what);
     loop {
@@ -386,7 +387,7 @@ pub(super) fn list(walk: &mut Walk<'_>) -> Done {
         match walk.peek() {
             None => break,
             Some("action") => walk.at += 1,
-            // Back to the filter.
+            // The next word belongs to the filter.
             Some("flowid" | "classid") => break,
             Some(next) if self::grammar(next).is_some() => {}
             Some(_) => return Err(walk.unknown(grammar_or_common(grammar))),
@@ -400,7 +401,7 @@ fn grammar_or_common(grammar: &'static Grammar) -> &'static Grammar {
     if grammar.keys.is_empty() { &COMMON } else { grammar }
 }
 
-/// One action's own words and those of any.
+/// Reads one action's own words and those of any action.
 fn one(walk: &mut Walk<'_>, grammar: &'static Grammar, kind: &str) -> Done {
     match kind {
         "goto" => {
@@ -412,7 +413,7 @@ fn one(walk: &mut Walk<'_>, grammar: &'static Grammar, kind: &str) -> Done {
     }
     loop {
         let from = walk.at;
-        // The word that begins the next action in a list.
+        // This word begins the next action in a list.
         if kind != "police" && walk.peek() == Some("action") {
             break;
         }
@@ -428,17 +429,19 @@ fn one(walk: &mut Walk<'_>, grammar: &'static Grammar, kind: &str) -> Done {
     Ok(())
 }
 
-/// `action drop` inside of police says what exceeding does; `action mirred` is the next action.
+/// True for `action drop` inside of police, the verdict on exceeding packets; false for `action
+/// mirred`, the next action.
 fn next_is_verdict(walk: &Walk<'_>) -> bool {
     walk.words.get(walk.at + 1).is_some_and(|w| w.text.split('/').all(|v| VERDICTS.contains(&v)))
 }
 
-/// A word that is cut short in one grammar and whole in the other is the other's.
+/// True if the word is cut short in this grammar and whole in the common one: it is then the common
+/// one's.
 fn whole_common(grammar: &Grammar, word: &str) -> bool {
     !grammar.words().any(|w| w == word) && COMMON.words().any(|w| w == word)
 }
 
-/// What an action demands of its line.
+/// Checks the words that an action requires on its line.
 fn finish(walk: &Walk<'_>, kind: &str, from: usize) -> Done {
     let words: Vec<&str> = walk.words[from..walk.at].iter().map(|w| w.text.as_str()).collect();
     let has = |any: &[&str]| words.iter().any(|w| any.contains(w));
@@ -446,7 +449,7 @@ fn finish(walk: &Walk<'_>, kind: &str, from: usize) -> Done {
         let message = format!("action {kind} needs {what}");
         Err(walk.error(code::MISSING, from.saturating_sub(1), message))
     };
-    // One that exists already is named by its index alone.
+    // An existing action is named by its index alone.
     if words.iter().any(|w| w.len() > 2 && "index".starts_with(w)) || words.is_empty() {
         return Ok(());
     }

@@ -1,5 +1,5 @@
-//! The words of cake_mq, a cake for each transmit queue: Linux has it, the engine has not. They are cake's, which the engine
-//! has, so that its declarations give them.
+//! The words of cake_mq, a cake for each transmit queue: Linux has it, the engine does not. They
+//! are those of cake, which the engine has, so that cake's declarations give them.
 
 use std::sync::LazyLock;
 
@@ -13,11 +13,11 @@ use super::table::{Arg, Grammar, Key, U32, key};
 pub(super) static CAKE_MQ: LazyLock<[Grammar; 1]> = LazyLock::new(|| {
     let params = kind("cake").map_or(&[][..], |spec| spec.params);
     let keys: Vec<Key> = params.iter().flat_map(keys).collect();
-    // Leaked once in the life of the process: grammars are otherwise static.
+    // Leaked once in the life of the process, because grammars are otherwise static.
     [Grammar::of(&["cake_mq"], Vec::leak(keys))]
 });
 
-/// The keys of a parameter: the words that stand alone, and those that a value follows.
+/// Returns the keys of a parameter: words that stand alone, and words with a value.
 fn keys(param: &'static Param) -> impl Iterator<Item = Key> {
     let alone = if param.flag { param.words } else { param.alone };
     let valued = if param.flag { &[][..] } else { param.words };
@@ -26,7 +26,7 @@ fn keys(param: &'static Param) -> impl Iterator<Item = Key> {
     valued.chain(alone.iter().map(move |word| key(one(word), &[])))
 }
 
-/// What follows a key (tc-cake(8)).
+/// Returns the form of a key's value (tc-cake(8)).
 fn arg(param: &Param, word: &str) -> &'static [Arg] {
     match (param.quantity, word) {
         (Quantity::Rate, _) => &[Arg::Rate],

@@ -1,4 +1,4 @@
-//! The words of the classes that Linux has and the engine has not.
+//! The words of the classes that Linux has and the engine does not have.
 
 use super::table::{Arg, Grammar, Key, U32, key};
 use super::walk::Walk;
@@ -27,7 +27,7 @@ pub(super) static TABLE: &[Grammar] = &[
     class(&["qfq"], &[key(&["weight"], &[U32]), key(&["maxpkt"], &[U32])]).cut(),
 ];
 
-/// `[m1 RATE d TIME] m2 RATE` or `[umax SIZE dmax TIME] rate RATE` (tc-hfsc(8)).
+/// Reads `[m1 RATE d TIME] m2 RATE` or `[umax SIZE dmax TIME] rate RATE` (tc-hfsc(8)).
 fn curve(walk: &mut Walk<'_>) -> Done {
     let from = walk.at;
     walk.part(&CURVE)?;
@@ -59,7 +59,7 @@ static CURVE: Grammar = class(
 )
 .cut();
 
-/// An upper limit bounds a share of the link.
+/// Checks that an upper limit bounds a share of the link.
 pub(super) fn finish(walk: &Walk<'_>, kind: &str) -> Done {
     let has = |key: &str| walk.settings.iter().any(|s| s.key == key);
     if kind == "hfsc" && has("ul") && !has("ls") && !has("sc") {

@@ -1,5 +1,5 @@
-//! Expressions of extended matches: `match 'cmp(u8 at 9 layer network eq 6) and not meta(priority gt 3)'`
-//! (tc-ematch(8)). Words and parentheses are read wherever the blanks stand.
+//! Expressions of extended matches: `match 'cmp(u8 at 9 layer network eq 6) and not meta(priority
+//! gt 3)'` (tc-ematch(8)). Blanks may stand anywhere between words and parentheses.
 
 use std::ops::Range;
 
@@ -20,20 +20,20 @@ pub(crate) struct Token {
     pub(crate) word: usize,
 }
 
-/// The tokens of an expression, all words of which are given.
+/// Returns the tokens of an expression that consists of `words`.
 pub(crate) fn match_tokens(words: &[Word]) -> Vec<Token> {
     tokens(words, 0).0
 }
 
 impl Token {
-    /// Whether it is one of these, in whatever letters.
+    /// True if it is one of these, in upper or lower case.
     fn is(&self, any: &[&str]) -> bool {
         any.iter().any(|word| word.eq_ignore_ascii_case(&self.text))
     }
 }
 
-/// Splits words, as long as they can belong to the expression, at blanks and parentheses. Also the index of the first
-/// word that does not belong.
+/// Splits words, as long as they can belong to the expression, at blanks and parentheses. Returns
+/// also the index of the first word that does not belong.
 fn tokens(words: &[Word], from: usize) -> (Vec<Token>, usize) {
     let (mut tokens, mut depth, mut at) = (Vec::<Token>::new(), 0usize, from);
     // A term stands after `match`, `and`, `or`, `not` and `(`.
@@ -87,7 +87,7 @@ pub(super) fn expression(walk: &mut Walk<'_>) -> Done {
     let mut at = 0;
     let mut depth = 0usize;
     loop {
-        // A term: not, parentheses, module(args).
+        // A term is `not`, parentheses, or module(args).
         match tokens.get(at) {
             Some(not) if not.is(&["not"]) => {
                 at += 1;
@@ -124,7 +124,7 @@ fn wrong(walk: &Walk<'_>, tokens: &[Token], at: usize, expected: &str, near: &[&
     let near = token.and_then(|t| suggest::closest(&t.text, near.iter().copied()));
     let d = walk.error(code::BAD_VALUE, place, message).expected(expected.to_string());
     match near {
-        // The word may hold more than what is wrong: a replacement for all of it.
+        // The word may hold more than the mistake: the replacement is for all of it.
         Some(near) => {
             let wrong = token.map_or("", |t| t.text.as_str());
             let whole = walk.words.get(place).map_or("", |w| w.text.as_str());
@@ -135,7 +135,7 @@ fn wrong(walk: &Walk<'_>, tokens: &[Token], at: usize, expected: &str, near: &[&
     }
 }
 
-/// `NAME(ARGS)`: the index after it.
+/// Reads `NAME(ARGS)`; returns the index after it.
 fn module(walk: &Walk<'_>, tokens: &[Token], at: usize) -> Result<usize, Diagnostic> {
     let name = tokens.get(at).map_or("", |t| t.text.as_str());
     if !MODULES.contains(&name) {
@@ -221,7 +221,7 @@ fn u32_match(tokens: &[Token], args: Range<usize>) -> bool {
         && int(offset.strip_prefix('+').unwrap_or(offset)).is_some()
 }
 
-/// An object, a comparison and what to compare to.
+/// True for an object, a comparison and a value.
 fn meta(tokens: &[Token], args: Range<usize>) -> bool {
     let words: Vec<_> = tokens[args].iter().map(|t| t.text.as_str()).collect();
     let Some(op) = words.iter().position(|w| matches!(*w, "eq" | "gt" | "lt")) else { return false };

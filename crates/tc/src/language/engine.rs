@@ -1,4 +1,4 @@
-//! What lines say of the kinds that the engine has: their own declarations read the words.
+//! The settings of lines for kinds of the engine: their own declarations read the words.
 
 use txweir_core::Rate;
 use txweir_core::text::params::Given;
@@ -8,12 +8,12 @@ use super::{Object, Setting};
 use crate::lex::Word;
 use crate::source::Source;
 
-/// What the words after a kind of the engine set; `None` if the engine has no such kind. Nothing of a line that cannot be
-/// read.
+/// Returns the settings in the words after a kind of the engine, none for a line that cannot be
+/// read; `None` if the engine has no such kind.
 pub(super) fn settings(object: Object, kind: &str, source: &Source, words: &[Word]) -> Option<Vec<Setting>> {
     let spec = source.kinds.get(kind)?;
     let words: Vec<&str> = words.iter().map(|w| w.text.as_str()).collect();
-    // What a rate in percent is a part of does not matter here.
+    // The base of a rate in percent does not matter here.
     let mut words = Words::new(&words).link_rate(Rate(u64::MAX));
     let mut all = Vec::new();
     let mut note = |given: Given| all.push(setting(given));

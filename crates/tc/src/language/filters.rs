@@ -15,7 +15,7 @@ const fn filter(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar
     Grammar::of(kinds, keys).cut()
 }
 
-/// What every filter may lead to.
+/// The goals of any filter.
 const CLASS: Key = key(&["classid", "flowid"], &[ClassId]);
 const ACTION: Key = key(&["action"], &[]).then(actions::list);
 const POLICE: Key = key(&["police"], &[]).then(actions::police);
@@ -48,7 +48,7 @@ pub(super) static TABLE: &[Grammar] = &[
     ),
     filter(&["flower"], FLOWER),
     filter(&["matchall"], &[CLASS, ACTION, SKIP_HW, SKIP_SW]),
-    // Not tc's: the engine's own.
+    // This is the engine's own, not tc's.
     filter(&["tcpctl"], &[CLASS, ACTION]),
     filter(&["basic"], &[key(&["match"], &[]).then(ematch::expression), CLASS, ACTION, POLICE]),
     filter(&["fw"], &[CLASS, POLICE, ACTION, INDEV]),
@@ -61,7 +61,7 @@ pub(super) static TABLE: &[Grammar] = &[
             key(&["or"], &[U32]),
             key(&["xor"], &[U32]),
             key(&["rshift"], &[U32]),
-            // An address may be given, and with a minus.
+            // An address is allowed, also after a minus.
             key(&["addend"], &[Any]),
             key(&["divisor"], &[U32]),
             key(&["baseclass"], &[ClassId]),
@@ -148,7 +148,7 @@ const FLOW_KEYS: &[&str] = &[
 ];
 const FLOW_KEY: Arg = Arg::Word(FLOW_KEYS);
 
-/// `src,dst,proto`.
+/// Reads `src,dst,proto`.
 fn flow_keys(walk: &mut Walk<'_>) -> Done {
     let Some(word) = walk.peek() else { return walk.value(FLOW_KEY, "hash keys", None) };
     if let Some(wrong) = word.split(',').find(|k| !FLOW_KEYS.contains(k)) {
@@ -233,7 +233,7 @@ const IP_PROTO: Arg = Any;
 const HEX_MASKED: Arg = Any;
 const HEX_MASKED_12: Arg = Any;
 
-/// `lse depth N { label | tc | bos | ttl } ...`, as many as there are.
+/// Reads `lse depth N { label | tc | bos | ttl } ...`, any number of them.
 fn mpls(walk: &mut Walk<'_>) -> Done {
     walk.part(&LSE)
 }
@@ -250,14 +250,15 @@ static LSE: Grammar = Grammar::of(
     ],
 );
 
-/// `cfm mdl LEVEL op OPCODE`.
+/// Reads `cfm mdl LEVEL op OPCODE`.
 fn cfm(walk: &mut Walk<'_>) -> Done {
     walk.part(&CFM)
 }
 
 static CFM: Grammar = Grammar::of(&["cfm"], &[key(&["mdl"], &[Uint(0, 7)]), key(&["op"], &[U8])]);
 
-/// What flower demands beyond its keys: numbers in its words' own forms, and ports of protocols that have them.
+/// Checks the rules of flower beyond its keys: numbers in forms of their own, and ports of
+/// protocols that have them.
 pub(super) fn finish(walk: &Walk<'_>, kind: &str) -> Done {
     if kind == "u32" {
         return divisor(walk);
@@ -308,11 +309,11 @@ pub(super) fn finish(walk: &Walk<'_>, kind: &str) -> Done {
 const IP_PROTOS: &[&str] = &["tcp", "udp", "sctp", "icmp", "icmpv6", "l2tp", "esp", "ah"];
 
 fn ip_proto(word: &str) -> bool {
-    // Hexadecimal by its page, whatever it begins with.
+    // The page says hexadecimal, whatever the prefix.
     IP_PROTOS.contains(&word) || super::value::hex(word).is_some_and(|n| n <= 0xff)
 }
 
-/// Decimal, or hexadecimal where it is not.
+/// True for a decimal number, or a hexadecimal one.
 fn masked_tos(word: &str) -> bool {
     let number = |w: &str| w.parse().ok().or_else(|| super::value::hex(w));
     word.split('/').all(|w| number(w).is_some_and(|n| n <= 0xff)) && word.matches('/').count() < 2
@@ -347,7 +348,7 @@ fn flower_expected(key: &str) -> String {
     }
 }
 
-/// A hash table has a power of two buckets.
+/// Checks that a hash table has a power of two buckets.
 fn divisor(walk: &Walk<'_>) -> Done {
     for s in walk.settings.iter().filter(|s| s.key == "divisor") {
         let number = walk.words.get(s.words.start + 1).and_then(|w| super::value::uint(&w.text));

@@ -1,4 +1,4 @@
-//! The words of the qdiscs that Linux has and the engine has not: tc(8) and the page of each kind.
+//! The words of the qdiscs that Linux has and the engine does not: tc(8) and the page of each kind.
 
 use super::table::{Arg, Grammar, I32, Key, U8, U32, key};
 use super::walk::Walk;
@@ -12,7 +12,7 @@ const fn qdisc(kinds: &'static [&'static str], keys: &'static [Key]) -> Grammar 
     Grammar::of(kinds, keys)
 }
 
-/// The kinds that Linux has and the engine has not.
+/// The kinds that Linux has and the engine does not have.
 pub(super) static TABLE: &[Grammar] = &[
     qdisc(&["hfsc"], &[key(&["default"], &[Hex(u16::MAX as u64)])]).cut().once(&["default"]),
     qdisc(&["qfq", "teql0", "noqueue", "noop", "ingress", "clsact"], &[]),
@@ -149,7 +149,7 @@ pub(super) static TABLE: &[Grammar] = &[
     ),
 ];
 
-/// Clocks of Linux, `CLOCK_` in front or not.
+/// Clocks of Linux, with or without `CLOCK_`.
 const CLOCKS: Arg = Arg::Word(&[
     "CLOCK_TAI",
     "CLOCK_REALTIME",
@@ -165,7 +165,7 @@ const CLOCKS: Arg = Arg::Word(&[
     "boottime",
 ]);
 
-/// What tc demands of a whole line, beyond its keys.
+/// Checks the rules of tc for a whole line, beyond its keys.
 pub(super) fn finish(walk: &Walk<'_>, kind: &str) -> Done {
     let has = |key: &str| walk.settings.iter().find(|s| s.key == key);
     match kind {

@@ -1,11 +1,12 @@
-//! How a grammar is declared: keys, what follows each, and what a line of the kind must hold.
+//! The declaration of a grammar: keys, the values of each, and the keys that a line of the kind
+//! requires.
 
 use std::ops::Range;
 
 use super::walk::Walk;
 use crate::diagnostic::Diagnostic;
 
-/// What one word may be.
+/// The form of one word.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Arg {
     /// A rate; `10%` too.
@@ -18,7 +19,7 @@ pub(super) enum Arg {
     Time,
     /// A whole number in this range: decimal, `0x` hexadecimal or `0` octal.
     Uint(u64, u64),
-    /// A whole number, maybe negative, in this range.
+    /// A whole number in this range, possibly negative.
     Int(i64, i64),
     /// A hexadecimal number, with `0x` or without, up to this.
     Hex(u64),
@@ -51,46 +52,47 @@ pub(super) const U32: Arg = Arg::Uint(0, u32::MAX as u64);
 /// Whole numbers that may be negative.
 pub(super) const I32: Arg = Arg::Int(i32::MIN as i64, i32::MAX as i64);
 
-/// Reads what follows a key and no list of words can describe.
+/// Reads the part after a key that no list of words can describe.
 pub(super) type Reader = fn(&mut Walk<'_>) -> Result<(), Diagnostic>;
 
-/// A key and what follows it: words that must, words that may, a list, and what a reader of its own reads.
+/// A key and its values: required words, optional words, a list, and a part with a reader of its
+/// own.
 #[derive(Debug)]
 pub(super) struct Key {
     /// The key, and other words for it.
     pub words: &'static [&'static str],
-    /// What must follow.
+    /// Required words.
     pub args: &'static [Arg],
-    /// What may follow those, in order, as far as it does.
+    /// Optional words after those, in order, as far as they are given.
     pub may: &'static [Arg],
-    /// Words of one type, one at least, up to a number.
+    /// Words of one type, at least one, at most this number.
     pub list: Option<(Arg, usize)>,
     /// Reads the rest.
     pub then: Option<Reader>,
 }
 
-/// A key that stands alone, or is followed by `args`.
+/// Returns a key that stands alone, or is followed by `args`.
 pub(super) const fn key(words: &'static [&'static str], args: &'static [Arg]) -> Key {
     Key { words, args, may: &[], list: None, then: None }
 }
 
 impl Key {
-    /// And these may follow.
+    /// Adds optional words.
     pub(super) const fn may(mut self, may: &'static [Arg]) -> Self {
         self.may = may;
         self
     }
-    /// And a list does.
+    /// Adds a list.
     pub(super) const fn list(mut self, of: Arg, most: usize) -> Self {
         self.list = Some((of, most));
         self
     }
-    /// And the rest is read by `reader`.
+    /// Adds a reader of the rest.
     pub(super) const fn then(mut self, reader: Reader) -> Self {
         self.then = Some(reader);
         self
     }
-    /// The word that it goes by.
+    /// Returns the name of the key.
     pub(super) const fn name(&self) -> &'static str {
         match self.words.first() {
             Some(word) => word,
@@ -99,55 +101,56 @@ impl Key {
     }
 }
 
-/// What the words after a kind may be.
+/// The grammar of the words after a kind.
 #[derive(Debug)]
 pub(super) struct Grammar {
-    /// The kinds that are read so.
+    /// The kinds with this grammar.
     pub kinds: &'static [&'static str],
-    /// In the order in which tc tries them on a word that is cut short.
+    /// The keys in the order in which tc tries them on a word that is cut short.
     pub keys: &'static [Key],
-    /// Whether keys may be cut short.
+    /// True if keys may be cut short.
     pub cut: bool,
-    /// Keys that may be given once.
+    /// Keys that may be given only once.
     pub once: &'static [&'static str],
-    /// Keys of which one each must be given.
+    /// Lists of keys: one key of each list must be given.
     pub needs: &'static [&'static [&'static str]],
 }
 
 impl Grammar {
-    /// One with all its keys whole, repeatable and optional.
+    /// Returns a grammar with all keys whole, repeatable and optional.
     pub(super) const fn of(kinds: &'static [&'static str], keys: &'static [Key]) -> Self {
         Self { kinds, keys, cut: false, once: &[], needs: &[] }
     }
-    /// Its keys may be cut short.
+    /// Allows keys to be cut short.
     pub(super) const fn cut(mut self) -> Self {
         self.cut = true;
         self
     }
-    /// These keys may be given once.
+    /// Allows these keys only once.
     pub(super) const fn once(mut self, keys: &'static [&'static str]) -> Self {
         self.once = keys;
         self
     }
-    /// One of each of these must be given.
+    /// Requires one key of each of these lists.
     pub(super) const fn needs(mut self, needs: &'static [&'static [&'static str]]) -> Self {
         self.needs = needs;
         self
     }
 
-    /// The key that a word stands for: itself, or the first that begins with it where that is allowed.
+    /// Returns the key of a word: the equal one, or the first that begins with it where that is
+    /// allowed.
     pub(super) fn find(&self, word: &str) -> Option<&'static Key> {
         let whole = self.keys.iter().find(|k| k.words.contains(&word));
         let begins = |k: &&Key| k.words.iter().any(|w| !word.is_empty() && w.starts_with(word));
         whole.or_else(|| self.keys.iter().find(begins).filter(|_| self.cut))
     }
-    /// All its words.
+    /// Returns all its words.
     pub(super) fn words(&self) -> impl Iterator<Item = &'static str> {
         self.keys.iter().flat_map(|k| k.words.iter().copied())
     }
 }
 
-/// One key of a line and the words given to it.
+/// One key of a line and its words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The key, written out: the tc word.

@@ -1,4 +1,4 @@
-//! What follows `match`, `sample`, `offset` and `hashkey` in a u32 filter (tc-u32(8)).
+//! The words after `match`, `sample`, `offset` and `hashkey` in a u32 filter (tc-u32(8)).
 
 use super::table::{Arg, Grammar, U8, key};
 use super::value::{hex, int};
@@ -8,10 +8,10 @@ use crate::suggest;
 
 type Done = Result<(), Diagnostic>;
 
-/// A field of a header by its name: what its value is, and how wide it and its mask are.
+/// A field of a header by its name: the type of its value, and the width of the value and its mask.
 #[derive(Clone, Copy)]
 enum Field {
-    /// A value and a mask of so many bits.
+    /// A value and a mask of this number of bits.
     Bits(&'static str, u32),
     /// An IPv4 prefix.
     V4(&'static str),
@@ -19,7 +19,7 @@ enum Field {
     V6(&'static str),
     /// An Ethernet address.
     Mac(&'static str),
-    /// Alone: a flag.
+    /// A flag, without a value.
     Flag(&'static str),
 }
 
@@ -67,7 +67,7 @@ impl Field {
     }
 }
 
-/// `match PROTOCOL FIELD VALUE MASK [at OFFSET]`.
+/// Reads `match PROTOCOL FIELD VALUE MASK [at OFFSET]`.
 pub(super) fn selector(walk: &mut Walk<'_>) -> Done {
     let protocol = walk.peek().unwrap_or("");
     walk.value(PROTOCOLS, "match", None)?;
@@ -95,7 +95,7 @@ fn field(walk: &mut Walk<'_>, key: &str, fields: &[Field]) -> Done {
             return Err(d.expected(format!("one of {}", names.join(", "))));
         };
         let message = format!("{} {key} has no field \"{given}\"", walk.what);
-        // The ports go by other names below ip.
+        // The ports have other names below ip.
         let near = match given {
             "sport" if names.contains(&"src") => Some("src"),
             "dport" if names.contains(&"dst") => Some("dst"),
@@ -119,10 +119,11 @@ const fn most(width: u32) -> i64 {
     (1i64 << width) - 1
 }
 
-/// A value, decimal or `0x` hexadecimal, and a mask, hexadecimal either way.
+/// Reads a value, decimal or `0x` hexadecimal, and a mask, which is hexadecimal with or without
+/// `0x`.
 fn bits(walk: &mut Walk<'_>, key: &str, width: u32) -> Done {
     let value = walk.peek().unwrap_or("");
-    // A field of 32 bits is hexadecimal also where nothing says so.
+    // A field of 32 bits may be hexadecimal without `0x`.
     let wide = width == 32 && hex(value).is_some_and(|n| n <= most(32) as u64);
     match wide {
         true => walk.at += 1,
@@ -137,7 +138,7 @@ fn bits(walk: &mut Walk<'_>, key: &str, width: u32) -> Done {
     walk.value(Arg::Hex(most(width) as u64), &format!("{key} mask"), None)
 }
 
-/// `at OFFSET`, `at nexthdr+OFFSET`; the field's own place if nothing is said.
+/// Reads `at OFFSET`, `at nexthdr+OFFSET`; the default is the field's own place.
 fn at(walk: &mut Walk<'_>, protocol: &str) -> Done {
     if !walk.eat(&["at"]) {
         return Ok(());
@@ -161,7 +162,7 @@ fn at(walk: &mut Walk<'_>, protocol: &str) -> Done {
     Err(walk.error(code::BAD_VALUE, walk.at, message).expected(expected))
 }
 
-/// `sample PROTOCOL FIELD VALUE MASK [at OFFSET] [divisor N]`.
+/// Reads `sample PROTOCOL FIELD VALUE MASK [at OFFSET] [divisor N]`.
 pub(super) fn sample(walk: &mut Walk<'_>) -> Done {
     selector(walk)?;
     walk.part(&SAMPLE)
@@ -169,7 +170,7 @@ pub(super) fn sample(walk: &mut Walk<'_>) -> Done {
 
 static SAMPLE: Grammar = Grammar::of(&["sample"], &[key(&["divisor"], &[Arg::Uint(1, 256)])]);
 
-/// `offset [at N] [mask M] [shift N] [plus N] [eat]`.
+/// Reads `offset [at N] [mask M] [shift N] [plus N] [eat]`.
 pub(super) fn offset(walk: &mut Walk<'_>) -> Done {
     some(walk, &OFFSET, "offset")
 }
@@ -185,7 +186,7 @@ static OFFSET: Grammar = Grammar::of(
     ],
 );
 
-/// `hashkey [mask M] [at N]`.
+/// Reads `hashkey [mask M] [at N]`.
 pub(super) fn hashkey(walk: &mut Walk<'_>) -> Done {
     some(walk, &HASHKEY, "hashkey")
 }
@@ -198,7 +199,7 @@ static HASHKEY: Grammar = Grammar::of(
     ],
 );
 
-/// At least one key of a part.
+/// Reads at least one key of a part.
 fn some(walk: &mut Walk<'_>, grammar: &Grammar, key: &str) -> Done {
     let from = walk.at;
     walk.part(grammar)?;

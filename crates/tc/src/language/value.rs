@@ -1,4 +1,4 @@
-//! Whether a word is what an `Arg` wants, and what numbers, handles and prefixes mean.
+//! Words compared with the form of an `Arg`, and the values of numbers, handles and prefixes.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,12 +7,12 @@ use txweir_core::{Bytes, Handle, Nanos, Rate};
 
 use super::table::Arg;
 
-/// A value of core's that one word holds.
+/// Reads a value of core's types that one word holds.
 pub(super) fn one<T: Value>(word: &str) -> Option<T> {
     T::take(&mut Words::new(&[word])).ok()
 }
 
-/// A whole number as C reads it: `10`, `0x0a`, `012`.
+/// Reads a whole number as C does: `10`, `0x0a`, `012`.
 pub(crate) fn uint(word: &str) -> Option<u64> {
     let lower = word.strip_prefix("0x").or(word.strip_prefix("0X"));
     let (digits, base) = match (lower, word) {
@@ -26,7 +26,7 @@ pub(crate) fn uint(word: &str) -> Option<u64> {
     }
 }
 
-/// A whole number that may be negative.
+/// Reads a whole number that may be negative.
 pub(crate) fn int(word: &str) -> Option<i64> {
     match word.strip_prefix('-') {
         Some(rest) => i64::try_from(uint(rest)?).ok()?.checked_neg(),
@@ -34,7 +34,7 @@ pub(crate) fn int(word: &str) -> Option<i64> {
     }
 }
 
-/// A hexadecimal number, with `0x` or without.
+/// Reads a hexadecimal number, with `0x` or without.
 pub(crate) fn hex(word: &str) -> Option<u64> {
     let digits = word.strip_prefix("0x").or(word.strip_prefix("0X")).unwrap_or(word);
     match digits.bytes().all(|b| b.is_ascii_hexdigit()) {
@@ -43,7 +43,8 @@ pub(crate) fn hex(word: &str) -> Option<u64> {
     }
 }
 
-/// A class or qdisc as tc(8) writes it; numbers are hexadecimal and one without a colon is a minor.
+/// Reads a class or qdisc as tc(8) writes it; numbers are hexadecimal and one without a colon is a
+/// minor.
 pub(crate) fn handle(word: &str) -> Option<Handle> {
     match word {
         "root" => return Some(Handle::ROOT),
@@ -56,12 +57,13 @@ pub(crate) fn handle(word: &str) -> Option<Handle> {
     };
     match word.split_once(':') {
         Some((major, minor)) => Some(Handle::new(part(major)?, part(minor)?)),
-        // As much as fits; tc takes what does not by its low bits.
+        // tc takes the low 32 bits of a number that does not fit.
         None => Some(Handle(hex(word)? as u32)),
     }
 }
 
-/// A number with a sign or an exponent, as C's strtod reads it, and its unit: what core does not read.
+/// Returns the unit of a number with a sign or an exponent, which C's strtod reads and core does
+/// not.
 fn exotic(word: &str) -> Option<&str> {
     let word = word.strip_prefix(['-', '+']).unwrap_or(word);
     let digits = word.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
@@ -84,7 +86,7 @@ fn length(bits: &str, most: u32) -> bool {
     bits.parse::<u32>().is_ok_and(|n| n <= most)
 }
 
-/// `10.0.0.0/8`, `10/8`, `10.1`, `10.0.0.0/255.0.0.0`, `any`.
+/// True for `10.0.0.0/8`, `10/8`, `10.1`, `10.0.0.0/255.0.0.0`, `any`.
 fn ipv4(word: &str) -> bool {
     if matches!(word, "any" | "all" | "default") {
         return true;
@@ -111,7 +113,7 @@ fn table(word: &str) -> bool {
 }
 
 impl Arg {
-    /// Whether a word is one.
+    /// True if a word has this form.
     pub(super) fn accepts(self, word: &str) -> bool {
         match self {
             Self::Rate => measure::<Rate>(word, true) || word.ends_with('%') && percent_of_link(word),
@@ -140,7 +142,7 @@ impl Arg {
         }
     }
 
-    /// What a message says was expected.
+    /// Returns the expected form in words for messages.
     pub(super) fn expected(self) -> String {
         match self {
             Self::Rate => Rate::EXPECTED.into(),
@@ -165,7 +167,7 @@ impl Arg {
         }
     }
 
-    /// Whether a word is a number that only its range keeps out.
+    /// True if a word is a number that only the range excludes.
     pub(super) fn out_of_range(self, word: &str) -> bool {
         match self {
             Self::Uint(..) | Self::Int(..) => int(word).is_some() || uint(word).is_some(),
@@ -179,7 +181,7 @@ fn percent_of_link(word: &str) -> bool {
     word.strip_suffix('%').is_some_and(|n| exotic(n) == Some(""))
 }
 
-/// Count and first queue of `2@0`.
+/// Returns count and first queue of `2@0`.
 pub(super) fn queues(word: &str) -> Option<(u64, u64)> {
     let (count, first) = word.split_once('@')?;
     Some((count.parse().ok()?, first.parse().ok()?))

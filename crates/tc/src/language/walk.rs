@@ -1,4 +1,4 @@
-//! The one walker that reads words by any grammar, and what it says of words that do not fit.
+//! The one walker that reads words by any grammar, and the errors for words that do not fit.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::suggest;
 
 type Done<T = ()> = Result<T, Diagnostic>;
 
-/// A cursor over the words after a kind, and what was read so far.
+/// A cursor over the words after a kind, and the settings read so far.
 pub(super) struct Walk<'a> {
     pub(super) source: &'a Arc<Source>,
-    /// What is read, for messages: `htb`, `htb class`, `u32`, `action police`.
+    /// The name of the object for messages: `htb`, `htb class`, `u32`, `action police`.
     pub(super) what: String,
     pub(super) words: &'a [Word],
     pub(super) at: usize,
-    /// Where the kind stands: what is missing is missing there.
+    /// The span of the kind: errors about missing words point there.
     pub(super) origin: Range<usize>,
     pub(super) settings: Vec<Setting>,
     /// The actions of a list: the index of each kind, and the words after it.
     pub(super) actions: Vec<(usize, Range<usize>)>,
     /// The rates of the setting that is being read.
     rates: Vec<usize>,
-    /// Whether keys are noted: not inside of another.
+    /// True inside of a key: the keys there are not noted.
     nested: bool,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next word, not taken.
+    /// Returns the next word without taking it.
     pub(super) fn peek(&self) -> Option<&'a str> {
         self.words.get(self.at).map(|w| w.text.as_str())
     }
@@ -66,7 +66,8 @@ impl<'a> Walk<'a> {
         found
     }
 
-    /// Reads keys of `grammar` to the end, or to the first word that is none of its keys where others may follow.
+    /// Reads keys of `grammar` to the end, or to the first word that is none of its keys where
+    /// others may follow.
     pub(super) fn keys(&mut self, grammar: &Grammar, others_follow: bool) -> Done {
         let mut given: Vec<&'static str> = Vec::new();
         while let Some(word) = self.peek() {
@@ -93,7 +94,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Reads one key and what follows it, and notes it.
+    /// Reads one key and its values, and notes it.
     fn key(&mut self, key: &'static Key, grammar: &Grammar) -> Done {
         let (start, outermost) = (self.at, !self.nested);
         self.nested = true;
@@ -130,7 +131,7 @@ impl<'a> Walk<'a> {
         if given == 0 {
             return self.value(of, key, Some(grammar));
         }
-        // A word that is neither of the list nor a key is meant to be of the list.
+        // A word that is neither of the list nor a key is a mistyped word of the list.
         match self.peek() {
             Some(w) if grammar.find(w).is_none() && w.starts_with(|c: char| c.is_ascii_digit()) => {
                 if given == most && of.accepts(w) {
@@ -157,7 +158,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Reads the rest by a reader of a part, whose keys belong to the key that is being read.
+    /// Reads the rest by a reader of a part, whose keys belong to the present key.
     pub(super) fn part(&mut self, grammar: &Grammar) -> Done {
         self.keys(grammar, true)
     }
@@ -175,7 +176,7 @@ impl<'a> Walk<'a> {
         Diagnostic::error(code, self.source, span, message)
     }
 
-    /// The word here is no key of the grammar.
+    /// Returns the error for a word that is no key of the grammar.
     pub(super) fn unknown(&self, grammar: &Grammar) -> Diagnostic {
         if let Some(split) = self.split_value() {
             return split;
@@ -197,7 +198,7 @@ impl<'a> Walk<'a> {
         d.suggest(suggest::closest(given, grammar.words()).map(String::from))
     }
 
-    /// The error for `5 ms`, if that is what stands here.
+    /// Returns the error for `5 ms`, if that stands here.
     fn split_value(&self) -> Option<Diagnostic> {
         let unit = self.words.get(self.at)?;
         let number = self.words.get(self.at.checked_sub(1)?)?;
@@ -212,7 +213,7 @@ impl<'a> Walk<'a> {
         Some(d.hint(Some("join them".into())).suggest(Some(format!("{}{}", number.text, unit.text))))
     }
 
-    /// The word here is not a value of its key.
+    /// Returns the error for a word that is not a value of its key.
     pub(super) fn bad(&self, arg: Arg, key: &str) -> Diagnostic {
         let word = self.peek().unwrap_or("");
         let expected = arg.expected();
@@ -235,7 +236,7 @@ impl<'a> Walk<'a> {
         self.error(code, self.at, message).expected(expected).suggest(near)
     }
 
-    /// A key stands without its value: here the line ends, or another key begins.
+    /// Returns the error for a key without its value: the line ends here, or another key begins.
     fn no_value(&self, arg: Arg, key: &str) -> Diagnostic {
         let at = self.at.checked_sub(1).unwrap_or(self.at);
         let message = format!("{} {key} needs a value", self.what);
@@ -244,7 +245,7 @@ impl<'a> Walk<'a> {
         d
     }
 
-    /// Something must be given and is not.
+    /// Returns the error for a missing word.
     pub(super) fn missing(&self, what: &str) -> Diagnostic {
         let message = format!("{} needs {what}", self.what);
         let mut d = Diagnostic::error(code::MISSING, self.source, self.origin.clone(), message);
@@ -259,7 +260,7 @@ impl Grammar {
     }
 }
 
-/// The word of a text that ends at or before `start`.
+/// Returns the word of a text that ends at or before `start`.
 fn word_before(text: &str, start: usize) -> Range<usize> {
     let before = text.get(..start).unwrap_or(text).trim_end();
     let from = before
@@ -268,7 +269,7 @@ fn word_before(text: &str, start: usize) -> Range<usize> {
     from..before.len()
 }
 
-/// What messages call a line of a kind.
+/// Returns the name of a kind's line for messages.
 pub(super) fn called(object: Object, kind: &str) -> String {
     match object {
         Object::Qdisc => kind.to_string(),

@@ -1,4 +1,4 @@
-//! What tc prints of cake: options in words of its own, and a table with a column for each tin.
+//! The output of tc for cake: options in words of its own, and a table with a column for each tin.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use txweir_core::{Bytes, Rate};
 use super::{Form, Printed, rate_text, time, time_text};
 use crate::json::{self, Object};
 
-/// The options in the order and with the words of tc.
+/// Returns the options in the order and with the words of tc.
 pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     let mut given: Vec<(&'static str, String)> = Vec::new();
     qdisc.options(&mut |o| {
@@ -51,19 +51,20 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     printed
 }
 
-/// The number behind `key` in a text such as `rtt 100000us`.
+/// Returns the number behind `key` in a text such as `rtt 100000us`.
 fn number(text: &str, key: &str) -> Option<u64> {
     let (_, rest) = text.split_once(key)?;
     let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
 
-/// The rate that is shaped to, which is not the one that was given where it follows what arrives.
+/// Returns the present rate of the shaper, which differs from the given one if it follows the
+/// arrivals.
 fn bandwidth(qdisc: &dyn Qdisc, said: &str, form: &Form) -> Vec<Printed> {
     let follows = said.ends_with("autorate-ingress");
     let mut rate = Rate(number(said, "bandwidth ").unwrap_or(0));
     if follows {
-        // One tin has all of it.
+        // One of the tins has all of it: the largest share is the rate.
         rate = Rate(0);
         qdisc.parts(&mut |_, counter, n| {
             if counter.key == "threshold_rate" {
@@ -87,7 +88,7 @@ fn bandwidth(qdisc: &dyn Qdisc, said: &str, form: &Form) -> Vec<Printed> {
     printed
 }
 
-/// `raw noatm overhead 0 mpu 0`, as core writes it.
+/// Prints `raw noatm overhead 0 mpu 0`, as core writes it.
 fn framing(printed: &mut Vec<Printed>, said: &str) {
     let raw = said.starts_with("raw ");
     let mut words = said.split(' ').skip(usize::from(raw));
@@ -105,7 +106,7 @@ fn framing(printed: &mut Vec<Printed>, said: &str) {
     }
 }
 
-/// How a row of the table is printed.
+/// The format of a row of the table.
 #[derive(Clone, Copy)]
 enum As {
     Number,
@@ -138,7 +139,7 @@ const ROWS: [(&str, &str, As); 20] = [
     ("quantum", "flow_quantum", As::Number),
 ];
 
-/// The counters of each tin, by its name.
+/// Returns the counters of each tin, by its name.
 fn tins(qdisc: &dyn Qdisc) -> Vec<(&'static str, Vec<(&'static str, u64)>)> {
     let mut tins: Vec<(&'static str, Vec<(&'static str, u64)>)> = Vec::new();
     qdisc.parts(&mut |name, counter, n| match tins.last_mut() {
@@ -148,7 +149,7 @@ fn tins(qdisc: &dyn Qdisc) -> Vec<(&'static str, Vec<(&'static str, u64)>)> {
     tins
 }
 
-/// What `tc -s` prints below the counters that every qdisc has.
+/// Writes the lines of `tc -s` below the counters that every qdisc has.
 pub(super) fn write_stats(out: &mut String, qdisc: &dyn Qdisc, form: &Form) -> std::fmt::Result {
     let mut counted = Vec::new();
     qdisc.counters(&mut |counter, n| counted.push((counter.key, n)));
@@ -184,7 +185,7 @@ pub(super) fn write_stats(out: &mut String, qdisc: &dyn Qdisc, form: &Form) -> s
     writeln!(out)
 }
 
-/// The list of tins that `tc -s -j` prints.
+/// Returns the list of tins that `tc -s -j` prints.
 pub(super) fn tin_objects(qdisc: &dyn Qdisc) -> String {
     let object = |(_, counted): (&str, Vec<(&'static str, u64)>)| {
         counted.into_iter().fold(Object::new(), |o, (key, n)| o.uint(key, n)).finish()

@@ -1,5 +1,5 @@
-//! Classes as `tc class show` prints them. tc 6.1 prints text whatever the options say; asked for JSON, this is an object
-//! for each class, with the keys that tc has for qdiscs.
+//! Classes as `tc class show` prints them. tc 6.1 prints text with any options; the JSON here is an
+//! object for each class, with the keys that tc has for qdiscs.
 
 use std::fmt::Write;
 
@@ -13,14 +13,14 @@ use txweir_core::{Bytes, Handle, Tally};
 use super::{Form, Printed, books, htb, in_order, queues, time_text, write_books};
 use crate::json::Object;
 
-/// Which classes are asked for.
+/// The classes that a line asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Classes {
-    /// `parent`: those of its qdisc.
+    /// `parent`: the classes of its qdisc.
     pub(crate) parent: Option<Handle>,
-    /// `classid`: this one.
+    /// `classid`: this class.
     pub(crate) classid: Option<Handle>,
-    /// `qdisc`: those of this one, printed by their minor numbers.
+    /// `qdisc`: the classes of this one, printed by their minor numbers.
     pub(crate) qdisc: Option<Handle>,
 }
 
@@ -32,8 +32,9 @@ impl Classes {
     }
 }
 
-/// The classes of a device, each in its text and as a JSON object. The flows that a qdisc keeps apart are classes too, where it
-/// is known which packets wait, as long as something waits in them or their turn is to come.
+/// Returns the classes of a device, each as text and as a JSON object. The flows that a qdisc keeps
+/// apart are classes too, if the waiting packets are known, while packets wait in them or their
+/// turn is to come.
 pub(crate) fn classes(trees: &Trees<'_>, form: &Form, asked: &Classes) -> (String, Vec<String>) {
     let mut text = String::new();
     let mut objects = Vec::new();
@@ -56,7 +57,7 @@ pub(crate) fn classes(trees: &Trees<'_>, form: &Form, asked: &Classes) -> (Strin
         }
         for class in node.qdisc().classes() {
             let id = Handle::new(node.handle().major(), class.minor);
-            // netem has a class only while there is something in it.
+            // netem has a class only while a qdisc is in it.
             let there = node.qdisc().spec().kind != "netem" || !class.node.handle().is_none();
             if there && asked.wants(id) {
                 // Writing into a String cannot fail.
@@ -94,7 +95,7 @@ fn write_class(
     writeln!(out)?;
     if form.statistics {
         match kind {
-            // These give out no counters for their class.
+            // These kinds report no counters for their class.
             "netem" | "red" | "tbf" => writeln!(out)?,
             _ => write_books(out, &class.node, &[])?,
         }
@@ -102,7 +103,7 @@ fn write_class(
     Ok(())
 }
 
-/// A class that a command has made, or may change.
+/// Writes a class that a command has made, or may change.
 fn write_user_class(
     out: &mut String,
     owner: &Node,
@@ -144,7 +145,7 @@ fn write_user_class(
     }
 }
 
-/// The options of a class as tc prints them.
+/// Returns the options of a class as tc prints them.
 fn class_options(classes: &dyn UserClasses, class: &ClassShown<'_>, form: &Form) -> Vec<Printed> {
     if classes.class_spec().kind == "htb" {
         return htb::class_options(classes, class, form);
@@ -154,7 +155,7 @@ fn class_options(classes: &dyn UserClasses, class: &ClassShown<'_>, form: &Form)
     printed
 }
 
-/// The options of a class as the plan shows them, each with its key; and without loss.
+/// Returns the options of a class as the plan prints them, each with its key; and without loss.
 pub(crate) fn class_option_texts(
     classes: &dyn UserClasses,
     class: &ClassShown<'_>,
@@ -196,7 +197,7 @@ fn user_object(owner: &Node, classes: &dyn UserClasses, class: &ClassShown<'_>, 
     own.fold(o, |o, (counter, value)| o.raw(counter.key, &value.to_string())).finish()
 }
 
-/// Which class it is, and of which qdisc.
+/// Writes the class, and its qdisc.
 fn write_head(out: &mut String, owner: &Node, id: Handle, form: &Form, asked: &Classes) -> std::fmt::Result {
     write_name(out, owner, id, form, asked)?;
     write!(out, "parent {} ", name_of(owner.handle(), form, asked))
@@ -204,7 +205,7 @@ fn write_head(out: &mut String, owner: &Node, id: Handle, form: &Form, asked: &C
 
 pub(super) fn name_of(handle: Handle, form: &Form, asked: &Classes) -> String {
     match asked.qdisc {
-        // The major number goes without saying.
+        // The major number is left out.
         Some(_) => Handle(handle.0 & 0xffff).to_string(),
         None => form.named(handle),
     }
@@ -224,7 +225,7 @@ pub(super) fn write_name(
     }
 }
 
-/// A flow: what waits in it, and what its law knows.
+/// Writes a flow: its backlog, and the state of its law.
 fn write_flow(
     out: &mut String,
     owner: &Node,
@@ -261,7 +262,7 @@ fn write_flow(
     Ok(())
 }
 
-/// What a flow has dropped, and how often for want of room.
+/// Returns the drops of a flow, and those for want of room.
 fn refused(flow: &FlowShown<'_>) -> [i64; 2] {
     REFUSED.map(|key| flow.values.iter().find(|(k, _)| *k == key).map_or(0, |(_, n)| *n))
 }
@@ -269,7 +270,7 @@ fn refused(flow: &FlowShown<'_>) -> [i64; 2] {
 /// Values of a flow that tc prints as those of any class.
 const REFUSED: [&str; 2] = ["drops", "overlimits"];
 
-/// What is known of a flow, without what says nothing while it drops nothing.
+/// Returns the values of a flow, without those that are meaningless while it drops nothing.
 fn known<'a>(flow: &FlowShown<'a>) -> impl Iterator<Item = (&'static str, i64)> + use<'a> {
     let values = flow.values;
     let dropping = values.iter().any(|(key, value)| *key == "dropping" && *value != 0);

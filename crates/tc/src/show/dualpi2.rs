@@ -16,7 +16,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         let word = o.word.unwrap_or(o.param.key).to_string();
         printed.extend(match (o.param.key, o.value.json()) {
             ("memlimit", Json::Uint(n)) => {
-                // A number, not a size.
+                // tc prints a number, not a size.
                 Some(known("memory-limit", format!("memlimit {n}B"), Json::Uint(n)))
             }
             ("alpha", Json::Number(digits)) => Some(gain("alpha", &digits)),
@@ -56,14 +56,14 @@ fn choice(key: &'static str, text: String, json: &str) -> Printed {
     known(key, text, Json::Text(json.into()))
 }
 
-/// A gain as the kernel has rounded it; six places.
+/// Prints a gain as the kernel has rounded it; six places.
 fn gain(key: &'static str, digits: &str) -> Printed {
     let kept = Gain::take(&mut Words::new(&[digits])).map_or(0, |gain| gain.kept().0);
     let hz = f64::from(kept) / 256.0;
     known(key, format!("{key} {hz:.6}"), Json::Number(general(hz, 6)))
 }
 
-/// The threshold, from its exact words: so many packets, or nanoseconds.
+/// Prints the threshold, from its exact words: a number of packets, or nanoseconds.
 fn step(given: &str) -> Printed {
     match (given.strip_suffix('p'), given.strip_suffix("ns")) {
         (Some(packets), _) => {
@@ -76,19 +76,19 @@ fn step(given: &str) -> Printed {
     }
 }
 
-/// The counters, each by its key.
+/// Returns the counters, each by its key.
 fn counters(qdisc: &dyn Qdisc) -> impl Fn(&str) -> u64 {
     let mut all = Vec::new();
     qdisc.counters(&mut |counter, n| all.push((counter.key, n)));
     move |key| all.iter().find(|(k, _)| *k == key).map_or(0, |(_, n)| *n)
 }
 
-/// The base probability as a part of one.
+/// Returns the base probability as a part of one.
 fn prob(n: u64) -> f64 {
     n as f64 / f64::from(u32::MAX)
 }
 
-/// Whose turn it is, and by how much.
+/// Returns the credit, and the queue whose turn it is.
 fn credit(of: &impl Fn(&str) -> u64) -> (String, &'static str) {
     match (of("credit_c"), of("credit_l")) {
         (0, 0) => ("0".into(), "L-queue"),
@@ -97,7 +97,7 @@ fn credit(of: &impl Fn(&str) -> u64) -> (String, &'static str) {
     }
 }
 
-/// The lines of counters.
+/// Returns the lines of counters.
 pub(super) fn counters_text(qdisc: &dyn Qdisc) -> String {
     let of = counters(qdisc);
     let (credit, whose) = credit(&of);
@@ -121,7 +121,7 @@ pub(super) fn counters_text(qdisc: &dyn Qdisc) -> String {
     )
 }
 
-/// The counters as JSON.
+/// Adds the counters as JSON.
 pub(super) fn counters_json(o: Object, qdisc: &dyn Qdisc) -> Object {
     let of = counters(qdisc);
     let o = o.raw("prob", &general(prob(of("prob")), 6));

@@ -1,5 +1,5 @@
-//! fq as tc prints it: bands, map and weights where they are not the defaults (tc 6.1 does not know them), `nopacing` and
-//! the horizon's flag, two counters of one name, and times in nanoseconds.
+//! fq as tc prints it: bands, map and weights where they are not the defaults (tc 6.1 does not know
+//! them), `nopacing` and the horizon's flag, two counters of one name, and times in nanoseconds.
 
 use txweir_core::sched::erased::Qdisc;
 use txweir_core::text::value::{Json, text_of};
@@ -33,7 +33,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     printed
 }
 
-/// A time as tc prints one that it has in nanoseconds.
+/// Returns a time as tc prints one in nanoseconds.
 fn nanos_text(ns: u64) -> String {
     let (unit, name) = match ns {
         1_000_000_000.. => (1e9, "s"),
@@ -41,23 +41,23 @@ fn nanos_text(ns: u64) -> String {
         1_000.. => (1e3, "us"),
         _ => return format!("{ns}ns"),
     };
-    // Of 2^53 ns, 104 days, on, the last digits are lost; three are printed.
+    // From 2^53 ns, 104 days, on, the last digits are lost; three are printed.
     format!("{}{name}", three_digits(ns as f64 / unit))
 }
 
-/// The counters that tc 6.1 prints, by its names; the others are in txweir's own listings.
+/// Returns the counters that tc 6.1 prints, by its names; the others are in txweir's own listings.
 fn counters(qdisc: &dyn Qdisc) -> Vec<(&'static str, u64)> {
     let mut all = Vec::new();
     qdisc.counters(&mut |counter, n| all.push((counter.key, n)));
     all
 }
 
-/// Whether a counter is printed although it is zero.
+/// True if a counter is printed although it is zero.
 fn always(key: &str) -> bool {
     ["flows", "inactive", "throttled_flows", "gc", "highprio", "throttled"].contains(&key)
 }
 
-/// The lines of counters.
+/// Returns the lines of counters.
 pub(super) fn counters_text(qdisc: &dyn Qdisc) -> String {
     let mut out = String::new();
     for (key, n) in counters(qdisc).into_iter().filter(|(key, n)| *n > 0 || always(key)) {
@@ -87,7 +87,7 @@ pub(super) fn counters_text(qdisc: &dyn Qdisc) -> String {
     out
 }
 
-/// The counters as JSON. `throttled` is there twice, as tc has it: flows, then times.
+/// Adds the counters as JSON. `throttled` appears twice, as in tc: flows, then times.
 pub(super) fn counters_json(o: Object, qdisc: &dyn Qdisc) -> Object {
     let known = |key: &str| !key.starts_with("band") && key != "fastpath";
     let shown = counters(qdisc).into_iter().filter(|(key, n)| known(key) && (*n > 0 || always(key)));

@@ -1,4 +1,5 @@
-//! htb and its classes as tc prints them: the buckets in the grain of the kernel's clock and of tc's microseconds.
+//! htb and its classes as tc prints them: the buckets in the grain of the kernel's clock and of
+//! tc's microseconds.
 
 use txweir_core::base::link::LinkLayer;
 use txweir_core::law::bucket::shown_size;
@@ -14,7 +15,7 @@ use super::{Form, Printed, option, push_words, rate};
 /// The version of htb in the kernel, as tc prints it.
 const VERSION: &str = "3.17";
 
-/// The qdisc's options; a counter stands among them.
+/// Returns the qdisc's options; a counter stands among them.
 pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     let mut printed = Vec::new();
     qdisc.options(&mut |o| {
@@ -33,7 +34,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     printed
 }
 
-/// The parameters of a class, from what it shows of them.
+/// Returns the parameters of a class, from its printed options.
 fn config(classes: &dyn UserClasses, class: &ClassShown<'_>) -> Option<ClassConfig> {
     let mut words = Vec::new();
     classes.options(class.at.minor, &mut |o| push_words(&mut words, &o));
@@ -42,7 +43,7 @@ fn config(classes: &dyn UserClasses, class: &ClassShown<'_>) -> Option<ClassConf
     apply(&mut cfg, "htb", &mut Words::new(&words)).ok().map(|()| cfg)
 }
 
-/// The options of a class.
+/// Returns the options of a class.
 pub(super) fn class_options(classes: &dyn UserClasses, class: &ClassShown<'_>, form: &Form) -> Vec<Printed> {
     let Some(cfg) = config(classes, class) else { return Vec::new() };
     let [.., quantum, level] = class.values else { return Vec::new() };
@@ -82,7 +83,7 @@ pub(super) fn class_options(classes: &dyn UserClasses, class: &ClassShown<'_>, f
     printed
 }
 
-/// A bucket: with details its cell size, which is always 1, and the smallest size.
+/// Adds a bucket: with details its cell size, which is always 1, and the smallest size.
 fn push_bucket(
     printed: &mut Vec<Printed>,
     key: &'static str,
@@ -98,7 +99,7 @@ fn push_bucket(
     }
     let cell = format!("{}/1", text_of(&size));
     printed.push(Printed { key, text: Some(format!("{key} {cell}")), json: Some(Json::Text(cell)) });
-    // One key once: the smallest size is the same for both.
+    // The key appears once: the smallest size is the same for both.
     let json = (key == "burst").then(|| Json::Uint(cfg.mpu.into()));
     printed.push(Printed {
         key: "mpu",
@@ -107,7 +108,7 @@ fn push_bucket(
     });
 }
 
-/// The counters of a class.
+/// Returns the counters of a class.
 pub(super) fn class_counters(class: &ClassShown<'_>) -> String {
     match class.values {
         [lent, borrowed, giants, tokens, ctokens, ..] => format!(

@@ -1,4 +1,4 @@
-//! What commands have made of the qdiscs of a device: the lines that make it again, and copies.
+//! The commands that make the qdiscs of a device again, and copies of the qdiscs.
 
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::cx::Cx;
@@ -8,7 +8,8 @@ use txweir_core::{ConfigError, Handle, Tree};
 
 use super::{push_words, stab, words_of};
 
-/// The commands that make the tree, without loss, one a line, parents first. A default root takes none.
+/// Returns the commands that make the tree, without loss, one a line, parents first. A default root
+/// takes none.
 pub fn commands<'a>(trees: impl Into<Trees<'a>>, dev: Option<&str>) -> String {
     let mut out = String::new();
     for made in made_by(&trees.into()) {
@@ -37,9 +38,9 @@ pub fn commands<'a>(trees: impl Into<Trees<'a>>, dev: Option<&str>) -> String {
     out
 }
 
-/// A tree of the same structure and options, with nothing queued and nothing counted. Of a port whose queues have trees of
-/// their own it is one in its likeness: changes to either are named and refused alike, and what is put into it waits in
-/// the same places.
+/// Returns a tree of the same structure and options, with nothing queued and nothing counted. The
+/// copy of a port whose queues have trees of their own is one tree: changes to either are named and
+/// refused alike, and packets put into it wait in the same places.
 pub(crate) fn copy<'a>(trees: impl Into<Trees<'a>>, cx: &mut Cx) -> Result<Tree, ConfigError> {
     let trees = &trees.into();
     let copy = if trees.is_of_port() { Tree::of_port(*trees.env()) } else { Tree::new(*trees.env()) };
@@ -61,9 +62,9 @@ pub(crate) fn copy<'a>(trees: impl Into<Trees<'a>>, cx: &mut Cx) -> Result<Tree,
     Ok(copy)
 }
 
-/// What makes one qdisc, or one class.
+/// The parts of a command that makes one qdisc or class.
 struct Made {
-    /// What it is below: a class, or `ROOT`; for a class its qdisc or a class.
+    /// Its parent: a class, or `ROOT`; for a class its qdisc or a class.
     parent: Handle,
     /// The qdisc's handle.
     handle: Handle,
@@ -74,7 +75,7 @@ struct Made {
     class: Option<Handle>,
 }
 
-/// Everything that commands have made, parents first: each qdisc, then its classes.
+/// Returns everything that commands have made, parents first: each qdisc, then its classes.
 fn made_by(trees: &Trees<'_>) -> Vec<Made> {
     let mut all = Vec::new();
     trees.visit(&mut |place, node| {

@@ -1,4 +1,5 @@
-//! netem as tc prints it: times in the grain of the kernel's clock, chances as shares of one in JSON.
+//! netem as tc prints it: times in the grain of the kernel's clock, chances as shares of one in
+//! JSON.
 
 use txweir_core::Nanos;
 use txweir_core::base::chance::Percent;
@@ -20,7 +21,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
             by_key.push((o.param.key, printed));
         }
     });
-    // In the order in which tc prints them.
+    // The order in which tc prints them.
     const ORDER: [&str; 9] =
         ["limit", "delay", "loss", "duplicate", "reorder", "corrupt", "rate", "slot", "ecn"];
     let place = |key: &str| ORDER.iter().position(|k| *k == key).unwrap_or(ORDER.len());
@@ -28,7 +29,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     by_key.into_iter().map(|(_, printed)| printed).collect()
 }
 
-/// The value again from the words that make it.
+/// Returns the value again, read from the words that make it.
 fn value<V: Value>(o: &Shown<'_>) -> Option<V> {
     let exact = exact_of(o.value);
     let words: Vec<&str> = exact.split(' ').collect();
@@ -46,7 +47,7 @@ fn option(o: &Shown<'_>, form: &Form) -> Option<Printed> {
         "slot" => value(o).map(slot),
         "ecn" => {
             let on = o.value.json() == Json::Bool(true);
-            // tc puts a blank behind it.
+            // tc prints a blank after it.
             Some(Printed { key, text: on.then(|| "ecn ".into()), json: Some(Json::Bool(on)) })
         }
         "gap" => {
@@ -58,13 +59,13 @@ fn option(o: &Shown<'_>, form: &Form) -> Option<Printed> {
     }
 }
 
-/// Seconds of whole microseconds, as C's `%g` writes them.
+/// Returns seconds of whole microseconds, as C's `%g` writes them.
 fn seconds(ns: u64) -> Json {
     Json::Number(general(ns as f64 / 1e9, 6))
 }
 
 fn delay(d: Delay) -> Option<Printed> {
-    // Microseconds of what the kernel's clock makes of it.
+    // The times have the grain of the kernel's clock, in microseconds.
     let micros = |t: Nanos| in_grains(t).unsigned_abs() / 1000;
     let (time, jitter) = (micros(d.time), most_deviation(d.jitter).unsigned_abs() / 1000);
     let correlation = d.correlation.unwrap_or_default();
@@ -95,7 +96,7 @@ fn share(p: Percent) -> Json {
     Json::Number(general(f64::from(p.0) / f64::from(u32::MAX), 6))
 }
 
-/// A chance: `key` is that of the object and `name` that of the chance in it.
+/// Prints a chance: `key` is that of the object and `name` that of the chance in it.
 fn chance(key: &'static str, name: &'static str, c: Chance) -> Printed {
     let correlation = c.correlation.unwrap_or_default();
     let mut text = format!("{name} {}", percent(c.share));
@@ -139,7 +140,7 @@ fn rate(r: LinkRate, form: &Form) -> Printed {
     object("rate", text, members)
 }
 
-/// A time of 64 bits as tc prints it.
+/// Returns a time of 64 bits as tc prints it.
 fn long_time(ns: u64) -> String {
     let (unit, name) = match ns {
         1_000_000_000.. => (1e9, "s"),

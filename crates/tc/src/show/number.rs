@@ -3,19 +3,19 @@
 use txweir_core::Rate;
 use txweir_core::text::value::text_of;
 
-/// A time of whole microseconds as tc prints it: three digits of a binary fraction, as C's `%.3g` rounds and writes
-/// it, so that 4335 us is `4.33ms` and 4000 s is `4e+03s`.
+/// Returns a time of whole microseconds as tc prints it: three digits of a binary fraction, as C's
+/// `%.3g` rounds and writes it, so that 4335 us is `4.33ms` and 4000 s is `4e+03s`.
 pub(super) fn time_text(us: u64) -> String {
     let (unit, name) = match us {
         1_000_000.. => (1e6, "s"),
         1_000.. => (1e3, "ms"),
         _ => return format!("{us}us"),
     };
-    // Of 2^53 us, 285 years, on, the last digits are lost; three are printed.
+    // From 2^53 us, 285 years, on, the last digits are lost; three are printed.
     format!("{}{name}", three_digits(us as f64 / unit))
 }
 
-/// A number of at least 1 as C's `%.3g` rounds and writes it.
+/// Returns a number of at least 1 as C's `%.3g` rounds and writes it.
 pub(super) fn three_digits(value: f64) -> String {
     let places = if value <= 9.995 { 2 } else { usize::from(value <= 99.95) };
     let plain = format!("{value:.places$}");
@@ -28,7 +28,8 @@ pub(super) fn three_digits(value: f64) -> String {
     format!("{}e+{exponent:0>2}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// A number as C's `%.{digits}g` writes it: with an exponent below 1e-4, and from where it has more digits.
+/// Returns a number as C's `%.{digits}g` writes it: with an exponent below 1e-4, and from where it
+/// has more digits.
 pub(super) fn general(value: f64, digits: usize) -> String {
     let most = i32::try_from(digits).unwrap_or(i32::MAX) - 1;
     let long = format!("{value:.*e}", digits - 1);
@@ -44,14 +45,16 @@ pub(super) fn general(value: f64, digits: usize) -> String {
     }
 }
 
-/// A probability as tc shows what the kernel was told: in parts of 2^32, cut off, and of that six digits.
+/// Returns a probability as tc prints the kernel's value: rounded down to parts of 2^32, with six
+/// digits.
 pub(super) fn probability(given: f64) -> String {
     const PARTS: f64 = 4_294_967_296.0;
-    // Half a millionth of a part: what is lost in the digits of a whole number of parts.
+    // The addend is half a millionth of a part: it makes up for the lost digits of a whole number
+    // of parts.
     general((given * PARTS + 5e-7).floor() / PARTS, 6)
 }
 
-/// A rate, with `iec` in units of 1024 as `tc -iec` prints it.
+/// Returns a rate, with `iec` in units of 1024 as `tc -iec` prints it.
 pub(crate) fn rate_text(rate: Rate, iec: bool) -> String {
     if !iec {
         return text_of(&rate);

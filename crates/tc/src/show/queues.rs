@@ -1,5 +1,5 @@
-//! mq and mqprio as tc prints them: roots that stand for a qdisc for each transmit queue. What they have counted is the sum over
-//! those, and what a queue has at first is shown as well.
+//! mq and mqprio as tc prints them: roots that stand for a qdisc for each transmit queue. Their
+//! counters are the sums over those qdiscs, and the default qdiscs of queues are printed as well.
 
 use txweir_core::path::trees::Trees;
 use txweir_core::sched::node::{Books, Node};
@@ -11,18 +11,20 @@ use txweir_core::{qdisc::mqprio, sched::erased::Qdisc};
 use super::class::{Classes, name_object, name_of, write_name};
 use super::{Form, Printed, book_lines, book_object, rate_text};
 
-/// What mqprio begins its lines with.
+/// The beginning of mqprio's lines.
 const INDENT: &str = "\n             ";
 
-/// Whether a root only stands for what each queue has.
+/// True if a root only stands for the qdiscs of the queues.
 pub(super) fn stand(node: &Node) -> bool {
     matches!(node.qdisc().spec().kind, "mq" | "mqprio")
 }
 
-/// What each queue has below a root that stands for it, in the order of the queues; nothing below other roots.
+/// The qdiscs of the queues below a root that stands for them, in the order of the queues; empty
+/// for other roots.
 pub(super) type Below<'a, 'n> = &'a [&'n Node];
 
-/// See [`Below`]: of one tree the qdiscs in the classes of its root, of several the roots of those.
+/// Returns the [`Below`] of a device: of one tree the qdiscs in the classes of its root, of several
+/// the roots of those.
 pub(super) fn below<'n>(trees: &Trees<'n>) -> Vec<&'n Node> {
     let mut all = Vec::new();
     if stand(trees.root()) {
@@ -31,18 +33,19 @@ pub(super) fn below<'n>(trees: &Trees<'n>) -> Vec<&'n Node> {
     all
 }
 
-/// What a root, or a traffic class, has counted: the sums over its queues.
+/// Returns the counts of a root, or of a traffic class: the sums over its queues.
 fn sums(below: Below<'_, '_>, range: Range) -> Books {
     let queues = below.iter().skip(range.offset.into()).take(range.count.into());
     queues.fold(Books::default(), |sum, node| sum.plus(&node.books()))
 }
 
-/// The books of a qdisc as tc shows them.
+/// Returns the books of a qdisc as tc prints them.
 pub(super) fn books(node: &Node, below: Below<'_, '_>) -> Books {
     if stand(node) { sums(below, Range { count: u16::MAX, offset: 0 }) } else { node.books() }
 }
 
-/// Why packets were dropped and marked in a qdisc and below: of a root that stands for those of queues, the sums over these.
+/// Returns the reasons of drops and marks in a qdisc and below: for a root that stands for the
+/// qdiscs of queues, the sums over these.
 pub(super) fn reasons(node: &Node, below: Below<'_, '_>) -> Reasons {
     match stand(node) {
         true => below.iter().fold(Reasons::default(), |sum, node| sum.plus(node.reasons())),
@@ -50,7 +53,7 @@ pub(super) fn reasons(node: &Node, below: Below<'_, '_>) -> Reasons {
     }
 }
 
-/// The options of mqprio.
+/// Returns the options of mqprio.
 pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     let Some(classes) = mqprio::classes_of(qdisc) else { return Vec::new() };
     let mut given = Vec::new();
@@ -94,7 +97,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     printed
 }
 
-/// The options of mqprio in one line, each with its key.
+/// Returns the options of mqprio in one line, each with its key.
 pub(super) fn option_words(qdisc: &dyn Qdisc) -> Vec<(&'static str, String)> {
     let mut all = Vec::new();
     let mut push =
@@ -107,7 +110,7 @@ pub(super) fn option_words(qdisc: &dyn Qdisc) -> Vec<(&'static str, String)> {
     all
 }
 
-/// The classes: of mqprio the traffic classes, then of either the queues.
+/// Writes the classes: for mqprio the traffic classes, then for both kinds the queues.
 pub(super) fn classes(
     node: &Node,
     below: Below<'_, '_>,
@@ -141,12 +144,12 @@ pub(super) fn classes(
     }
 }
 
-/// What a class is below.
+/// The parent of a class.
 #[derive(Clone, Copy)]
 enum Parent {
     Root,
     Class(Handle),
-    /// A queue that no traffic class has.
+    /// A queue without a traffic class.
     None,
 }
 

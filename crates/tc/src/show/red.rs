@@ -1,4 +1,4 @@
-//! red as tc prints it: with details also what tc has worked out for the kernel.
+//! red as tc prints it: with details also the values that tc derives for the kernel.
 
 use txweir_core::law::red::{IdleTable, weight_for_burst};
 use txweir_core::qdisc::red::packet_time;
@@ -24,7 +24,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         printed.push(Printed { key, text: on.then(|| key.to_string()), json: Some(Json::Bool(on)) });
     }
     if !form.details {
-        // tc ends the line in a blank.
+        // tc ends the line with a blank.
         printed.push(Printed { key: "", text: Some(String::new()), json: None });
         return printed;
     }

@@ -1,5 +1,6 @@
-//! sfq as tc prints it: the limit also where none was given, the number of flows with details only, RED by what tc has worked
-//! out for the kernel, and its counters with the options, above those of every qdisc.
+//! sfq as tc prints it: the limit also where none was given, the number of flows with details only,
+//! RED by the values that tc derives for the kernel, and its counters with the options, above those
+//! of every qdisc.
 
 use txweir_core::law::red::weight_for_burst;
 use txweir_core::qdisc::sfq::LIMIT;
@@ -10,7 +11,7 @@ use txweir_core::{Bytes, Packets};
 use super::number::probability;
 use super::{Form, Printed};
 
-/// Of these the counters of RED are two lines.
+/// The counters of RED in two lines.
 const LINES: [&[&str]; 2] =
     [&["prob_mark", "prob_mark_head", "prob_drop"], &["forced_mark", "forced_mark_head", "forced_drop"]];
 
@@ -36,7 +37,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
         Printed::new("quantum", &Bytes(number("quantum").unwrap_or(0))),
         Printed::new("depth", &bits32("depth")),
     ];
-    // Packets are printed as "127p", and told as a number.
+    // Packets are printed as "127p" in text, and as a number in JSON.
     printed.extend(on("headdrop").then(|| flag("headdrop", Json::Bool(true))));
     printed.extend(form.details.then(|| Printed::new("flows", &bits32("flows"))));
     printed.push(Printed::new("divisor", &bits32("divisor")));
@@ -62,12 +63,12 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
             return printed;
         }
     }
-    // tc ends the line in a blank.
+    // tc ends the line with a blank.
     printed.push(Printed { key: "", text: Some(String::new()), json: None });
     printed
 }
 
-/// The counters of RED.
+/// Prints the counters of RED.
 fn counters(qdisc: &dyn Qdisc, printed: &mut Vec<Printed>) {
     let mut all = Vec::new();
     qdisc.counters(&mut |counter, n| all.push((counter.key, n)));

@@ -1,11 +1,11 @@
-//! A qdisc's size table as `tc -d` prints it, and as the words that make it: what is zero is left out.
+//! A qdisc's size table as `tc -d` prints it, and as the words that make it: zeros are left out.
 
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::value::{exact_of, text_of};
 
 use crate::json::{Object, quote};
 
-/// The key, the value, and whether it is text, of all that a size table says.
+/// Returns the key, the value, and true for text, of all members of a size table.
 fn members(stab: &Stab) -> Vec<(&'static str, String, bool)> {
     let number = |key, n: u32| (n > 0).then(|| (key, n.to_string(), false));
     [
@@ -20,14 +20,14 @@ fn members(stab: &Stab) -> Vec<(&'static str, String, bool)> {
     .collect()
 }
 
-/// A size table as `tc -d` prints it.
+/// Returns a size table as `tc -d` prints it.
 pub(super) fn text(stab: &Stab) -> String {
     let words: Vec<String> =
         members(stab).into_iter().map(|(key, value, _)| format!("{key} {value}")).collect();
     words.join(" ")
 }
 
-/// A size table as `tc -d -j` prints it.
+/// Returns a size table as `tc -d -j` prints it.
 pub(super) fn object(stab: &Stab) -> String {
     let member = |o: Object, (key, value, text): (&str, String, bool)| {
         o.raw(key, &if text { quote(&value) } else { value })
@@ -35,7 +35,7 @@ pub(super) fn object(stab: &Stab) -> String {
     members(stab).into_iter().fold(Object::new(), member).finish()
 }
 
-/// The words that make it, without loss.
+/// Returns the words that make it, without loss.
 pub(super) fn words(stab: &Stab) -> String {
     let layer = stab.linklayer.map(|layer| format!(" linklayer {}", exact_of(&layer))).unwrap_or_default();
     let Stab { overhead, mpu, mtu, tsize, .. } = stab;

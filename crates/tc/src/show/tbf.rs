@@ -1,5 +1,6 @@
-//! tbf as tc prints it: the buckets as packets are charged for them, overhead, minimum and cells included, in the grain of
-//! the kernel's clock and of tc's microseconds; the limit as the latency that it amounts to once the bucket is empty.
+//! tbf as tc prints it: the buckets as packets are charged for them, overhead, minimum and cells
+//! included, in the grain of the kernel's clock and of tc's microseconds; the limit as the latency
+//! that it amounts to once the bucket is empty.
 
 use txweir_core::base::units::RateMul;
 use txweir_core::law::bucket::{TICK_NS, shown_size};
@@ -9,7 +10,7 @@ use txweir_core::{Bytes, Rate};
 
 use super::{Form, Printed, rate, time};
 
-/// A bucket as the kernel gives it out and as tc prints it.
+/// A bucket in the kernel's and in tc's units.
 struct Bucket {
     rate: Rate,
     /// Its depth as a time, ticks.
@@ -17,16 +18,17 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// The time that tc makes of it, whole microseconds.
+    /// Returns the time that tc computes of it, whole microseconds.
     const fn micros(&self) -> u64 {
         self.ticks * TICK_NS / 1_000
     }
-    /// The size that tc makes of that.
+    /// Returns the size that tc computes of that time.
     fn size(&self) -> Bytes {
         shown_size(self.rate, self.ticks)
     }
-    /// The time in which `limit` drains once the bucket is empty, microseconds, as tc reckons it: in floating point, the division
-    /// first, so that a whole number may come out just below.
+    /// Returns the time in which `limit` drains once the bucket is empty, microseconds, as tc
+    /// computes it: in floating point, the division first, so that a whole number may come out just
+    /// below.
     fn latency(&self, limit: u64) -> f64 {
         1e6 * (limit as f64 / self.rate.0.max(1) as f64) - self.micros() as f64
     }
@@ -60,7 +62,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     let mut printed = vec![rate("rate", burst.rate, form)];
     push_bucket(&mut printed, "burst", &burst, mpu, form);
     if let Some(peak) = &peak {
-        // In JSON tc leaves this one out.
+        // tc leaves this out of JSON.
         printed.push(Printed { json: None, ..rate("peakrate", peak.rate, form) });
         push_bucket(&mut printed, if form.details { "mtu" } else { "minburst" }, peak, mpu, form);
     }
@@ -68,7 +70,7 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     let latency = peak.map_or(latency, |peak| latency.max(peak.latency(limit)));
     match latency >= 0.0 {
         true => {
-            // Truncated, as tc does; a limit is below 2^32 and a rate at least 1, so it fits.
+            // Truncated, as in tc; a limit is below 2^32 and a rate at least 1, so it fits.
             printed.push(time("lat", latency as u64));
             if form.raw {
                 let raw = Some(format!("limit {}", text_of(&Bytes(limit))));
@@ -93,7 +95,8 @@ pub(super) fn options(qdisc: &dyn Qdisc, form: &Form) -> Vec<Printed> {
     printed
 }
 
-/// A bucket: with details its cell size, which is always 1, and the smallest size; with raw numbers its ticks.
+/// Adds a bucket: with details its cell size, which is always 1, and the smallest size; with raw
+/// numbers its ticks.
 fn push_bucket(printed: &mut Vec<Printed>, key: &'static str, bucket: &Bucket, mpu: u64, form: &Form) {
     let size = text_of(&bucket.size());
     if form.details {

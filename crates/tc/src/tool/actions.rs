@@ -1,4 +1,4 @@
-//! `actions` lines done, and what of actions is printed.
+//! `actions` lines run on the actions of all devices, and the listings of actions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::lex::Word;
 use crate::out::Out;
 use crate::source::Source;
 
-/// Does an `actions` line. As in tc, what the kernel refuses is status 255 here.
+/// Runs an `actions` line. As in tc, a refusal of the kernel has status 255 here.
 pub(super) fn run(
     session: &mut Session<'_>,
     source: &Arc<Source>,
@@ -69,7 +69,7 @@ fn put(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) ->
     Ok(())
 }
 
-/// Gives the action if it is a new one.
+/// Puts one action; returns it if it is a new one.
 fn put_one(
     session: &mut Session<'_>,
     verb: Verb,
@@ -82,7 +82,7 @@ fn put_one(
     match (verb, there.and_then(|id| actions.entry(id))) {
         (Verb::Add, _) | (_, None) => actions.add(index, action, now).map(Some),
         (_, Some(entry)) => {
-            // What is not said again of these stays, as in Linux.
+            // As in Linux, parts that the line does not repeat stay.
             if action.cookie.is_empty() {
                 action.cookie.clone_from(&entry.action.cookie);
             }
@@ -97,13 +97,13 @@ fn undo(session: &mut Session<'_>, made: &[ActionId]) {
     for id in made {
         let named = actions.entry(*id).map(|e| (e.action.kind.name(), e.index));
         if let Some((kind, index)) = named {
-            // It was made just now, so that no filter holds it.
+            // It is new, so that no filter holds it.
             let _ = actions.delete(kind, index);
         }
     }
 }
 
-/// The actions that a line names by kind and index.
+/// Returns the action that a line names by kind and index.
 fn named<'a>(
     source: &Arc<Source>,
     cmd: &'a ActionsCommand,
@@ -211,7 +211,8 @@ pub(super) fn list(session: &mut Session<'_>, cmd: &ActionsCommand) {
     session.print(printed);
 }
 
-/// Prints actions below a line that says how many there are, as tc has it: none, where they were asked for one by one.
+/// Prints actions below a line with their number, as in tc; without that line if they were asked
+/// for one by one.
 fn print(ways: &Ways<'_>, ids: &[ActionId], total: usize, place: In) -> Print {
     let mut printed = Print::default();
     let mut out = Out::new();

@@ -1,4 +1,4 @@
-//! A changing `qdisc` line done to one device, whole or not at all.
+//! A changing `qdisc` or `class` line run on one device, as a whole or not at all.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::source::Source;
 const HOOK: Handle = Handle::new(0xffff, 0xfff1);
 const HOOK_HANDLE: Handle = Handle::new(0xffff, 0);
 
-/// Surroundings for trees that no packet goes through.
+/// Returns surroundings for trees that no packet goes through.
 pub(super) fn scratch_cx() -> Cx {
     Cx::new(1, 0)
 }
 
-/// The line as tc sends it to the kernel: handles without minor numbers, no options for a deletion. `None` for what is
-/// not about a tree.
+/// Returns the line as tc sends it to the kernel: handles without minor numbers, no options for a
+/// deletion. `None` if it is not about a tree.
 pub(super) fn as_tc_takes_it(cmd: &Command) -> Option<Change> {
     let mut change = Change::of(cmd)?;
     match &mut change {
@@ -43,7 +43,8 @@ pub(super) fn as_tc_takes_it(cmd: &Command) -> Option<Change> {
     Some(change)
 }
 
-/// The tree that a line would make, if it has to do with rates that are shared; none as well if it is refused for another reason.
+/// Returns the tree that a line would make, if the line has to do with shared rates; `None` also if
+/// it is refused for another reason.
 pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device) -> Option<Tree> {
     if !change.shares() && !device.tree().trees().any(SharedRates::named) {
         return None;
@@ -53,7 +54,7 @@ pub(super) fn shares(source: &Arc<Source>, change: &Change, device: &dyn Device)
     Some(tree)
 }
 
-/// tc has no deletion by the handle alone.
+/// Refuses a deletion by the handle alone, which tc does not have.
 pub(super) fn has_place(source: &Arc<Source>, cmd: &Command) -> Result<(), Diagnostic> {
     match cmd {
         Command::Qdisc(cmd) if cmd.place.is_none() && cmd.verb == Verb::Delete => {
@@ -66,7 +67,8 @@ pub(super) fn has_place(source: &Arc<Source>, cmd: &Command) -> Result<(), Diagn
     }
 }
 
-/// Does it to a device, and gives the filters of what went with it. An error leaves the device as it was.
+/// Runs a change on a device; returns the filters of removed qdiscs and classes. An error leaves
+/// the device as it was.
 pub(super) fn run(
     source: &Arc<Source>,
     change: &Change,
@@ -79,7 +81,7 @@ pub(super) fn run(
         return Ok(hook_orphans(device));
     }
     if change.is_two_steps() {
-        // Rehearsed, so that what is refused is refused before anything is touched.
+        // The line is rehearsed, so that a refusal comes before any change.
         let mut rehearsed = copy(source, device.tree())?;
         command::run(source, change, &mut rehearsed.edit(&mut scratch_cx()))?;
     }
@@ -93,7 +95,7 @@ pub(super) fn run(
     refused.map_or(Ok(orphans), Err)
 }
 
-/// The filters of hooks that a device has no more.
+/// Removes and returns the filters of hooks that a device no longer has.
 fn hook_orphans(device: &mut dyn Device) -> Vec<BlockId> {
     if device.hook().is_some() {
         return Vec::new();
@@ -106,7 +108,7 @@ fn hook_orphans(device: &mut dyn Device) -> Vec<BlockId> {
     orphans
 }
 
-/// A copy of the structure of a device's qdiscs.
+/// Returns a copy of the structure of a device's qdiscs.
 pub(super) fn copy<'a>(source: &Arc<Source>, trees: impl Into<Trees<'a>>) -> Result<Tree, Diagnostic> {
     show::copy(trees, &mut scratch_cx()).map_err(|err| {
         let message = format!("the qdiscs that are there cannot be said in tc's words: {err}");
@@ -114,7 +116,7 @@ pub(super) fn copy<'a>(source: &Arc<Source>, trees: impl Into<Trees<'a>>) -> Res
     })
 }
 
-/// The hook that a line is about, if it is about one: by its word, or as Linux numbers it.
+/// Returns the hook that a line is about, if any: by its word, or by its number in Linux.
 fn hook_of(cmd: &QdiscCommand, device: &dyn Device) -> Option<Hook> {
     let there = device.hook().unwrap_or(Hook::Ingress);
     match (cmd.place.as_ref().map(|p| p.value), &cmd.handle) {

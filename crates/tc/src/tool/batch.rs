@@ -9,10 +9,10 @@ use super::{Devices, Flags, Outcome};
 use crate::lex::{self, Line};
 use crate::source::Source;
 
-/// The exit status of tc for a batch in which a line has failed, whatever the line's own would be.
+/// The exit status of tc for a batch with a failed line, whatever the line's own status is.
 const FAILED: u8 = 1;
 
-/// Does a batch, and gives the lines that changed something.
+/// Runs a batch; returns the lines that changed something.
 pub(super) fn run(
     flags: &Flags,
     class_names: &[(Handle, String)],
@@ -49,7 +49,7 @@ fn one(session: &mut Session<'_>, batch: &Arc<Source>, line: &Line) -> u8 {
     }
 }
 
-/// A line about links, which this tool hands on.
+/// Runs a line about links by handing it to the owner of the devices.
 fn link(session: &mut Session<'_>, batch: &Arc<Source>, line: &Line, words: &[lex::Word]) -> u8 {
     use crate::diagnostic::{Diagnostic, code};
     use crate::failure::REFUSED;

@@ -1,4 +1,5 @@
-//! Blocks of filters that devices share by number: `qdisc add dev NAME ingress_block N clsact`, `filter add block N ...`.
+//! Blocks of filters that devices share by number: `qdisc add dev NAME ingress_block N clsact`,
+//! `filter add block N ...`.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::source::Source;
 /// The places of a device that can have shared blocks: the word, the hook.
 const PLACES: [(&str, Handle); 2] = [("ingress_block", Hook::INGRESS), ("egress_block", Hook::EGRESS)];
 
-/// Whether a hook that is to be made can have the blocks that a line gives it.
+/// Checks that a new hook can have the blocks that a line gives it.
 pub(super) fn check(source: &Arc<Source>, cmd: &QdiscCommand, hook: Hook) -> Result<(), Diagnostic> {
     let refused = |code, at: &At<u32>, message: &str| {
         Err(Diagnostic::error(code, source, at.span.clone(), message.to_string()))
@@ -25,7 +26,7 @@ pub(super) fn check(source: &Arc<Source>, cmd: &QdiscCommand, hook: Hook) -> Res
     match &cmd.blocks {
         [_, Some(egress)] if hook == Hook::Ingress => {
             let expected = "ingress_block alone, or clsact in place of ingress";
-            refused(code::CONFLICT, egress, "ingress has no filters for what is sent")
+            refused(code::CONFLICT, egress, "ingress has no filters for sent packets")
                 .map_err(|err| err.expected(expected))
         }
         [Some(ingress), Some(egress)] if ingress.value == egress.value => {
@@ -35,7 +36,7 @@ pub(super) fn check(source: &Arc<Source>, cmd: &QdiscCommand, hook: Hook) -> Res
     }
 }
 
-/// A line that gives blocks to a hook which is there: it keeps those that it has, as in Linux.
+/// Warns of a line that gives blocks to an existing hook: as in Linux, it keeps those that it has.
 pub(super) fn kept(source: &Arc<Source>, cmd: &QdiscCommand, device: &dyn Device) -> Option<Diagnostic> {
     let said = cmd.blocks.iter().flatten().next()?;
     if cmd.verb == Verb::Delete || device.hook().is_none() {
@@ -58,30 +59,30 @@ pub(super) fn join(session: &mut Session<'_>, dev: &str, change: &Change) {
     }
 }
 
-/// The filters of the hooks of a device, in the order of their words.
+/// Returns the filters of the hooks of a device, in the order of their words.
 pub(super) fn at_hooks<'a>(trees: impl Into<Trees<'a>>) -> [Option<BlockId>; 2] {
     let trees = trees.into();
     PLACES.map(|(_, at)| trees.block(at))
 }
 
-/// The numbers of those that are shared, each with its word.
+/// Returns the numbers of those that are shared, each with its word.
 pub(super) fn numbers(filters: &Filters, hooks: [Option<BlockId>; 2]) -> Vec<(&'static str, u32)> {
     let number = |block: Option<BlockId>| filters.block(block?)?.number();
     PLACES.iter().zip(hooks).filter_map(|((word, _), block)| Some((*word, number(block)?))).collect()
 }
 
-/// The same as words, each with a space behind it.
+/// Returns the same as words, each with a space behind it.
 pub(super) fn words(numbers: &[(&'static str, u32)]) -> String {
     numbers.iter().map(|(word, number)| format!("{word} {number} ")).collect()
 }
 
-/// `block 0`, which there is not.
+/// Returns the error for `block 0`, which does not exist.
 pub(super) fn none(source: &Arc<Source>, block: &At<u32>) -> Failure {
     let err = Diagnostic::error(code::OUT_OF_RANGE, source, block.span.clone(), "block cannot be 0");
     Failure { status: USAGE, diagnostic: err.expected("a block's number, at least 1") }
 }
 
-/// No device has a block of that number.
+/// Returns the error for a block that no device has.
 pub(super) fn missing(source: &Arc<Source>, block: &At<u32>) -> Diagnostic {
     let message = format!("there is no block {}", block.value);
     let err = Diagnostic::error(code::NOT_FOUND, source, block.span.clone(), message);

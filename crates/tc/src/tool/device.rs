@@ -1,4 +1,4 @@
-//! What the tool needs of devices.
+//! The interface between the tool and devices.
 
 use std::fmt::{self, Debug};
 
@@ -11,23 +11,25 @@ use txweir_core::path::trees::Trees;
 use txweir_core::qdisc::Registry;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tally, Tree};
 
-/// The ingress and egress hooks of a device: places for filters. As in Linux there is one handle, `ffff:`, for either of
-/// the two. The device's tree knows which filters they have, by [`Hook::INGRESS`] and [`Hook::EGRESS`].
+/// The ingress and egress hooks of a device: places for filters. As in Linux there is one handle,
+/// `ffff:`, for either of the two. The device's tree knows which filters they have, by
+/// [`Hook::INGRESS`] and [`Hook::EGRESS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// `qdisc ingress ffff:`: for what the device receives.
+    /// `qdisc ingress ffff:`: for packets that the device receives.
     Ingress,
-    /// `qdisc clsact ffff:`: for what the device receives and for what is sent to it.
+    /// `qdisc clsact ffff:`: for packets that the device receives and for packets that are sent to
+    /// it.
     Clsact,
 }
 
 impl Hook {
-    /// Where the tree of a device has the filters for what it receives.
+    /// Handle under which the tree of a device has the filters for received packets.
     pub const INGRESS: Handle = Handle::new(0xffff, 0xfff2);
-    /// Where it has the filters for what is sent to it, ahead of its qdiscs.
+    /// Handle under which it has the filters for packets sent to it, ahead of its qdiscs.
     pub const EGRESS: Handle = Handle::new(0xffff, 0xfff3);
 
-    /// The word that tc has for it.
+    /// Returns its tc word.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ingress => "ingress",
@@ -36,23 +38,24 @@ impl Hook {
     }
 }
 
-/// What became of the packets that were queued when a configuration was swapped.
+/// The fate of the packets that were queued when a configuration was swapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapDone {
-    /// Those that wait where they waited before, in their order.
+    /// Packets that wait where they waited before, in their order.
     pub kept: Tally,
-    /// Those that were queued anew in what took the place of their qdisc.
+    /// Packets queued anew in the qdiscs that replaced theirs.
     pub moved: Tally,
-    /// Those that the new limits had no room for.
+    /// Packets for which the new limits had no room.
     pub dropped: Tally,
 }
 
-/// What a `link ...` line of a batch did, or would do.
+/// The effect of a `link ...` line of a batch, done or planned.
 #[derive(Default)]
 pub struct LinkLine {
-    /// What changes, each in one line (`+ link a0 type veth peer b0`); empty if all is as the line says already.
+    /// The changes, each in one line (`+ link a0 type veth peer b0`); empty if everything is
+    /// already as the line says.
     pub changes: Vec<String>,
-    /// The device that it would make, when it is only to say so: later lines of a dry run are about it.
+    /// In a dry run the device that the line would make, for the lines after it.
     pub would_be: Option<Box<dyn Device>>,
 }
 
@@ -70,7 +73,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// The number of a name, which it gets now if it has none.
+    /// Returns the number of a name, a new one if it has none.
     pub fn of(&mut self, name: &str) -> PortId {
         let at = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
             self.names.push(name.into());
@@ -79,17 +82,17 @@ impl Ports {
         // 0 is no port.
         PortId(u32::try_from(at + 1).unwrap_or(u32::MAX))
     }
-    /// The name that has a number.
+    /// Returns the name that has a number.
     pub fn name(&self, port: PortId) -> Option<&str> {
         let at = usize::try_from(port.0).ok()?.checked_sub(1)?;
         self.names.get(at).map(String::as_str)
     }
 }
 
-/// The loopback device of a machine: actions may name it, and it takes nothing here.
+/// The loopback device of a machine: actions may name it, and it takes no packets here.
 pub const LOOPBACK: &str = "lo";
 
-/// The devices that there are.
+/// All devices of an owner.
 pub trait Devices {
     /// The kinds that commands may name: those that the trees of all devices make.
     fn kinds(&self) -> Registry {
@@ -97,68 +100,75 @@ pub trait Devices {
     }
     /// Their names, in the order in which they are listed.
     fn names(&self) -> Vec<String>;
-    /// The one of that name.
+    /// Returns the device of that name.
     fn device(&mut self, name: &str) -> Option<&mut dyn Device>;
-    /// The filters and actions of all devices: which qdisc, class or hook has which is known to the tree of each device.
+    /// Returns the filters and actions of all devices. The tree of each device knows the filters of
+    /// its qdiscs, classes and hooks.
     fn filters(&self) -> &Filters;
-    /// The same, to change. What packets are classified with is brought up to date before the next of them
-    /// (`Filters::fit`).
+    /// Returns the filters and actions for a change. The state for classification is brought up to
+    /// date before the next packet (`Filters::fit`).
     fn filters_mut(&mut self) -> &mut Filters;
-    /// What filters and actions have counted.
+    /// Returns the counts of filters and actions.
     fn state(&self) -> &State;
-    /// The number by which actions know a device, which stays its own: another of its name later has it too.
-    /// [`LOOPBACK`] has one as well. None if there is no such device.
+    /// Returns the number by which actions know a device. The number belongs to the name: a later
+    /// device of that name has it too. [`LOOPBACK`] has one as well. `None` if there is no such
+    /// device.
     fn port(&mut self, name: &str) -> Option<PortId>;
-    /// The time.
+    /// Returns the time.
     fn now(&self) -> Instant;
-    /// Whether the devices of these names could have these trees in the place of their own, as far as it is about rates that
-    /// qdiscs of any of them share by name (`tbf ... shared NAME`). A device that is not there yet is one more.
+    /// Checks that the devices of these names could have these trees in the place of their own, as
+    /// far as it is about rates that qdiscs of any of them share by name (`tbf ... shared NAME`). A
+    /// device that does not exist yet is added to the others.
     ///
-    /// An owner that keeps no [`SharedRates`](txweir_core::path::rates::SharedRates) refuses nothing, and then each such qdisc
-    /// shapes alone.
+    /// The default is for an owner that keeps no
+    /// [`SharedRates`](txweir_core::path::rates::SharedRates): it refuses nothing, and each such
+    /// qdisc shapes alone.
     fn check_rates(&self, _trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
         Ok(())
     }
-    /// Has the qdiscs of these devices, whose trees have been changed, join the rates that they name.
+    /// Joins the qdiscs of these devices, whose trees have changed, to the rates that they name.
     fn join_rates(&mut self, _names: &[&str]) -> Result<(), ConfigError> {
         Ok(())
     }
-    /// Does a `link ...` line of a batch, given the words after `link`; with `dry` it only says what would change. An
-    /// error is one line for people.
+    /// Runs a `link ...` line of a batch, given the words after `link`; with `dry` it only reports
+    /// the changes. An error is one line of text.
     fn link(&mut self, _words: &[String], _dry: bool) -> Result<LinkLine, String> {
         Err("links cannot be changed from here".into())
     }
 }
 
-/// A device: its qdiscs, as tc sees them, whether they are one tree or one for each transmit queue.
+/// A device: its qdiscs, as tc sees them, in one tree or in one for each transmit queue.
 pub trait Device {
-    /// Its name.
+    /// Returns its name.
     fn name(&self) -> &str;
-    /// Its transmit queues, at least 1: tc counts a reference for each, and one more.
+    /// Returns the number of its transmit queues, at least 1: tc counts a reference for each, and
+    /// one more.
     fn queues(&self) -> u32;
-    /// What defaults of its qdiscs depend on.
+    /// Returns the surroundings that the defaults of its qdiscs depend on.
     fn env(&self) -> Env;
-    /// Its qdiscs, with the packets that wait in them.
+    /// Returns its qdiscs, with the packets that wait in them.
     fn tree(&self) -> Trees<'_>;
-    /// Which hook it has.
+    /// Returns its hook.
     fn hook(&self) -> Option<Hook>;
-    /// Puts a hook there, or takes it away.
+    /// Adds a hook, or removes it.
     fn set_hook(&mut self, hook: Option<Hook>);
-    /// What its hooks have counted since they are there. Nothing, of a device that no packets go through.
+    /// Returns the counts of its hooks since they exist; zero for a device that no packets go
+    /// through.
     fn hook_counts(&self) -> HookCounts {
         HookCounts::default()
     }
-    /// Calls `f` on its qdiscs, between two bursts of packets. Packets in what it removes are dropped.
+    /// Calls `f` on its qdiscs, between two bursts of packets. Packets in removed qdiscs are
+    /// dropped.
     fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>));
-    /// Like `configure`, for many changes in one step: packets that wait are kept, in their order, and wait afterwards
-    /// where the tree that `f` has made puts them.
+    /// Calls `f` on its qdiscs, for many changes in one step: waiting packets are kept, in their
+    /// order, and wait afterwards where the tree that `f` has made puts them.
     fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone;
-    /// Calls `f` on every packet that waits: the class that its qdisc hangs below, the qdisc's handle, the packet; in the
-    /// order in which they would be put into a new tree.
+    /// Calls `f` on every waiting packet, with the class that its qdisc hangs below, the qdisc's
+    /// handle, and the packet; in the order in which they would be put into a new tree.
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta));
 }
 
-/// No devices at all: for what needs none, as help does.
+/// No devices at all: for requests that need none, such as help.
 #[derive(Debug)]
 pub struct NoDevices {
     filters: Filters,

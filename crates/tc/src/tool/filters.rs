@@ -1,4 +1,4 @@
-//! `filter` and `chain` lines done to devices, and what of filters is printed.
+//! `filter` and `chain` lines run on devices, and the listings of filters.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::source::Source;
 /// The hooks have this major number.
 const HOOK: u16 = 0xffff;
 
-/// Does a `filter` line.
+/// Runs a `filter` line.
 pub(super) fn run(
     session: &mut Session<'_>,
     source: &Arc<Source>,
@@ -52,15 +52,15 @@ struct Line<'a> {
     place: Option<&'a At<Place>>,
 }
 
-/// Where filters are.
+/// The place of filters.
 struct Found {
-    /// The device; none if the line is about a block that devices share.
+    /// The device; `None` if the line is about a block that devices share.
     dev: Option<String>,
     /// The name by which the tree knows the place.
     at: Handle,
-    /// The place as it was named.
+    /// The place as the line named it.
     said: Handle,
-    /// The filters that are there.
+    /// The filters at the place.
     block: Option<BlockId>,
 }
 
@@ -76,7 +76,7 @@ impl Line<'_> {
         Failure { status: USAGE, diagnostic }
     }
 
-    /// The device and the place that a line is about.
+    /// Returns the device and the place that a line is about.
     fn find(&self, session: &mut Session<'_>, target: Option<&Target>) -> Result<Found, Failure> {
         let dev = match target {
             Some(Target::Dev(dev)) => dev,
@@ -112,7 +112,7 @@ impl Line<'_> {
         Ok(Found { dev: Some(dev.text.clone()), at, said, block })
     }
 
-    /// Which filters a line names.
+    /// Returns the filters that a line names.
     fn named(&self, cmd: &FilterCommand) -> Result<Named, Failure> {
         let chain = self.chain(cmd.chain.as_ref())?;
         let prio = cmd.prio.as_ref().and_then(|p| u16::try_from(p.value).ok()).filter(|p| *p != 0);
@@ -142,7 +142,8 @@ impl Line<'_> {
     }
 }
 
-/// The name by which the tree of a device knows a place for filters, and the place as Linux names it back.
+/// Returns the name by which the tree of a device knows a place for filters, and the place as Linux
+/// reports it.
 fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle, Handle), String> {
     let no_hook = || format!("{} has no ingress or clsact hook", device.name());
     let root = device.tree().root().handle();
@@ -154,7 +155,7 @@ fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle, Handle), 
         (Some(Place::Ingress | Place::Egress), None) => Err(no_hook()),
         (Some(Place::Ingress), Some(_)) => Ok((Hook::INGRESS, Hook::INGRESS)),
         (Some(Place::Egress), Some(Hook::Clsact)) => Ok((Hook::EGRESS, Hook::EGRESS)),
-        // The ingress hook takes every name.
+        // The ingress hook accepts every name.
         (Some(Place::Egress), Some(Hook::Ingress)) => Ok((Hook::INGRESS, Hook::EGRESS)),
         (Some(Place::Below(at)), None) if at.major() == HOOK => Err(no_hook()),
         (Some(Place::Below(at)), Some(Hook::Ingress)) if at.major() == HOOK => Ok((Hook::INGRESS, at)),
@@ -167,7 +168,7 @@ fn place(device: &dyn Device, place: Option<Place>) -> Result<(Handle, Handle), 
     }
 }
 
-/// A qdisc or class that asks filters.
+/// Checks that a qdisc or class asks filters.
 fn at_qdisc(device: &dyn Device, at: Handle) -> Result<Handle, String> {
     let mut found = None;
     device.tree().visit(&mut |_, node| {
@@ -233,7 +234,8 @@ fn put(
     done.map(|_| ()).map_err(|err| refuse(line, cmd, &err))
 }
 
-/// A block that was made for a line is the device's if the line was done, and goes if it was not.
+/// Gives a block that was made for a line to the device if the line succeeded, and removes it
+/// otherwise.
 fn settle(session: &mut Session<'_>, at: &Found, block: BlockId, done: bool) {
     if at.block.is_some() {
         return;
@@ -306,7 +308,7 @@ fn get(
     Ok(())
 }
 
-/// What core refuses, at the word that it is about.
+/// Returns a refusal of core as a failure, at the word that it is about.
 fn refuse(line: &Line<'_>, cmd: &FilterCommand, err: &ConfigError) -> Failure {
     let key = err.key.as_deref().unwrap_or("");
     let word = |word: &Option<Word>| word.as_ref().map(|w| w.span.clone());
@@ -322,7 +324,7 @@ fn refuse(line: &Line<'_>, cmd: &FilterCommand, err: &ConfigError) -> Failure {
     Failure::refused(said(line, span.as_ref().unwrap_or(line.span), err))
 }
 
-/// A refusal of core's as one of a line.
+/// Returns a refusal of core as the diagnostic of a line.
 fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError) -> Diagnostic {
     let code = match err.kind {
         ErrorKind::Exists => code::EXISTS,
@@ -336,7 +338,7 @@ fn said(line: &Line<'_>, span: &Range<usize>, err: &ConfigError) -> Diagnostic {
     line.error(code, span, err.to_string()).hint(err.hint.clone())
 }
 
-/// Does a `chain` line.
+/// Runs a `chain` line.
 pub(super) fn run_chain(
     session: &mut Session<'_>,
     source: &Arc<Source>,
@@ -358,7 +360,7 @@ pub(super) fn run_chain(
             if !found.is_some_and(|b| b.chains.iter().any(|c| c.index == chain)) {
                 return Err(missing());
             }
-            // Named by its qdisc always.
+            // A chain is always named by its qdisc.
             let of = at.dev.as_ref().map(|_| Of::Place(at.at.qdisc()));
             let printed = chains(session.devices.filters(), at.block, of, Some(chain), true);
             session.print(printed);
@@ -375,7 +377,7 @@ pub(super) fn run_chain(
     }
 }
 
-/// What the filters of a chain are to be like, as its line says.
+/// Returns the template for the filters of a chain that a line describes.
 fn template(
     session: &mut Session<'_>,
     line: &Line<'_>,
@@ -390,7 +392,7 @@ fn template(
     Ok(Some(Template { protocol, rule }))
 }
 
-/// Whose filters and chains these are, where that is printed.
+/// The owner of filters and chains in a listing.
 #[derive(Clone, Copy)]
 enum Of {
     /// A place of a device.
@@ -400,18 +402,18 @@ enum Of {
 }
 
 impl Of {
-    /// The filters at a place.
+    /// Returns the owner of the filters at a place.
     fn place(filters: &Filters, block: Option<BlockId>, at: Handle) -> Self {
         let number = block.and_then(|block| filters.block(block)?.number());
         number.map_or(Self::Place(at), Self::Block)
     }
-    /// What is printed of it, but for what was asked for: a place goes without saying then, and a block does not.
+    /// Returns the owner to print: a place that was asked for is left out, a block never.
     fn unless(self, asked: bool) -> Option<Self> {
         (!asked || matches!(self, Self::Block(_))).then_some(self)
     }
 }
 
-/// What of a filter's place is printed.
+/// The part of a filter's place that is printed.
 struct Head {
     /// The place, if it is printed.
     of: Option<Of>,
@@ -421,7 +423,7 @@ struct Head {
     prio: bool,
 }
 
-/// Prints a filter, or (`None`) only the table that it is in.
+/// Prints a filter, or only its table (`None`).
 fn one(head: &Head, table: &Table, shown: Option<&Shown<'_>>, ways: &Ways<'_>) -> (String, String) {
     let mut out = Out::new();
     out.text("filter ");
@@ -497,7 +499,7 @@ fn print(session: &mut Session<'_>, cmd: &FilterCommand, block: Option<BlockId>,
     session.print(printed);
 }
 
-/// The chains of a block in the order in which they were made.
+/// Returns the chains of a block in the order in which they were made.
 fn in_order(filters: &Filters, block: Option<BlockId>) -> Vec<&txweir_core::classify::filter::Chain> {
     let block = block.and_then(|block| filters.block(block));
     let mut chains: Vec<_> = block.map(|b| b.chains.iter().collect()).unwrap_or_default();
@@ -528,7 +530,8 @@ pub(super) fn list_chains_block(session: &mut Session<'_>, cmd: &ChainCommand, b
     session.print(printed);
 }
 
-/// Prints chains: all, or the one asked for, whose number goes without saying then, unless it was got.
+/// Prints chains: all, or the one asked for, whose number is then left out unless the line is
+/// `get`.
 fn chains(filters: &Filters, block: Option<BlockId>, of: Option<Of>, only: Option<u32>, got: bool) -> Print {
     let mut printed = Print::default();
     for chain in in_order(filters, block) {

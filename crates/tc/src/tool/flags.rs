@@ -1,4 +1,4 @@
-//! The options before the object, and the two that this tool adds.
+//! The options before the object, and the two options that this tool adds.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::lex::Word;
 use crate::source::Source;
 use crate::suggest::closest;
 
-/// The options of a command line, and what follows them.
+/// The options of a command line, and the place of the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `-s`: counters too.
@@ -24,29 +24,29 @@ pub struct Flags {
     pub json: bool,
     /// `-iec`: rates in units of 1024.
     pub iec: bool,
-    /// `-o`: a backslash for every end of a line.
+    /// `-o`: a backslash in place of every line end.
     pub oneline: bool,
     /// `-nm`: names of classes.
     pub names: bool,
-    /// `-cf FILE`: where the names are.
+    /// `-cf FILE`: the file of the names.
     pub class_names: Option<String>,
-    /// `-b FILE`: the lines to do; `-` is standard input.
+    /// `-b FILE`: the lines to run; `-` is standard input.
     pub batch: Option<String>,
     /// `-force`: go on after a line of the batch has failed.
     pub force: bool,
-    /// `-V`: say the version, and nothing else.
+    /// `-V`: print the version, and nothing else.
     pub version: bool,
-    /// `-h`: say where help is, and nothing else.
+    /// `-h`: print the place of the help, and nothing else.
     pub help: bool,
-    /// `--dry-run`: say what would change.
+    /// `--dry-run`: report the changes without making them.
     pub dry_run: bool,
-    /// `--atomic`: do a batch whole or not at all.
+    /// `--atomic`: run a batch as a whole or not at all.
     pub atomic: bool,
-    /// How many of the arguments come before the object.
+    /// Number of arguments before the object.
     pub before: usize,
 }
 
-/// What an option of tc does.
+/// The effect of an option of tc.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
     Statistics,
@@ -63,7 +63,7 @@ enum Does {
     ClassNames,
     Json,
     Oneline,
-    /// Accepted, and without a meaning for what is printed here.
+    /// Accepted, without effect on the output here.
     Nothing,
 }
 
@@ -93,25 +93,26 @@ const OPTIONS: [(&str, Does); 22] = [
     ("brief", Does::Nothing),
 ];
 
-/// Options that are accepted only as they are here.
+/// Options that are accepted only in this exact form.
 const EXACT: [(&str, Does); 7] = [
-    // tc has only `-help`; whoever asks for help is to get it.
+    // tc has only `-help`; other spellings print the help too.
     ("-help", Does::Help),
     ("c", Does::Nothing),
     ("color", Does::Nothing),
     ("color=auto", Does::Nothing),
     ("color=always", Does::Nothing),
     ("color=never", Does::Nothing),
-    // Of newer tools than tc 6.1: prints what was done, which here the text of an error does better.
+    // An option of tools newer than tc 6.1: it prints each line done; here the text of an error
+    // does that better.
     ("echo", Does::Nothing),
 ];
 
-/// What this tool adds. They may stand anywhere.
+/// The options that this tool adds. They may stand anywhere.
 const OURS: [&str; 2] = ["--dry-run", "--atomic"];
 
 impl Flags {
-    /// Reads the options in front of the object, and those that this tool adds wherever they stand. An option that there
-    /// is not is refused with status 255, as tc does.
+    /// Reads the options in front of the object, and those that this tool adds, which may stand
+    /// anywhere. An unknown option is refused with status 255, as in tc.
     pub fn read(args: &[String]) -> Result<Self, Failure> {
         let source = command_line(args).0;
         let mut flags = Self::default();
@@ -123,7 +124,7 @@ impl Flags {
             }
             match option(arg) {
                 Some(Does::Batch) => {
-                    // The name may be left out in front of nothing: then it is standard input.
+                    // The name may be left out at the end of the line: then it is standard input.
                     flags.batch = Some(args.get(at).cloned().unwrap_or_else(|| "-".into()));
                     at += 1;
                 }
@@ -169,7 +170,7 @@ impl Flags {
     }
 }
 
-/// What an argument that begins with a dash asks for.
+/// Returns the effect of an argument that begins with a dash.
 fn option(arg: &str) -> Option<Does> {
     let name = arg.strip_prefix('-')?;
     let exact = EXACT.iter().find(|(option, _)| *option == name);
@@ -189,7 +190,7 @@ fn refused(source: &Arc<Source>, args: &[String], at: usize, code: &'static str,
     Failure::usage(Diagnostic::error(code, source, span, message))
 }
 
-/// A command line as a text for messages, called `tc`, and where each of its words is in it.
+/// Returns a command line as a text for messages, called `tc`, and the place of each of its words.
 pub(super) fn command_line(args: &[String]) -> (Arc<Source>, Vec<Word>) {
     let mut text = String::from("tc");
     let mut words = Vec::with_capacity(args.len());
@@ -206,7 +207,7 @@ pub(super) fn command_line(args: &[String]) -> (Arc<Source>, Vec<Word>) {
     (Arc::new(Source::new("tc", text)), words)
 }
 
-/// Whether it is one of the options that this tool adds.
+/// True if it is one of the options that this tool adds.
 pub(super) fn is_ours(word: &str) -> bool {
     OURS.contains(&word)
 }

@@ -1,4 +1,4 @@
-//! What `show` prints.
+//! The output of `show`.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::source::Source;
 /// The class below which Linux has both hooks.
 const HOOK: Handle = Handle::new(0xffff, 0xfff1);
 
-/// Prints what a line asks for.
+/// Prints the objects that a line asks for.
 pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command) -> Result<(), Failure> {
     let dev = match cmd {
         Command::Filter(f) => f.target.as_ref().and_then(target),
@@ -56,19 +56,19 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
             session.print(printed);
         }
         Command::Class(cmd) => {
-            // Without a device tc shows nothing at all.
+            // Without a device tc prints nothing.
             if let Some(device) = dev.and_then(|dev| session.devices.device(&dev.text)) {
                 let mut printed = Print::default();
                 classes(device, cmd, &form(session.flags, session.class_names, device, false), &mut printed);
-                // Nor does it print an empty list of classes.
+                // tc prints no empty list of classes.
                 if !printed.objects.is_empty() {
                     let lines = std::mem::take(&mut printed.text);
-                    // `-o` has no effect on them.
+                    // `-o` has no effect on classes.
                     if session.flags.json { session.print(printed) } else { session.stdout.push_str(&lines) }
                 }
             }
         }
-        // Without a device there are none.
+        // Without a device there are no filters.
         Command::Filter(cmd) => match (dev, block) {
             (Some(dev), _) => filters::list(session, cmd, &dev.text),
             (None, Some(block)) => filters::list_block(session, cmd, block),
@@ -85,7 +85,7 @@ pub(super) fn run(session: &mut Session<'_>, source: &Arc<Source>, cmd: &Command
     Ok(())
 }
 
-/// The block that a listing is of.
+/// Returns the block that a listing is of.
 fn shared(
     session: &Session<'_>,
     source: &Arc<Source>,
@@ -94,7 +94,7 @@ fn shared(
     if block.value == 0 {
         return Err(blocks::none(source, block));
     }
-    // It is tc itself that looks for it.
+    // tc itself looks for the block.
     let missing = || Failure { status: UNPARSABLE, diagnostic: blocks::missing(source, block) };
     session.devices.filters().shared(block.value).ok_or_else(missing)
 }
@@ -110,7 +110,7 @@ fn names(session: &Session<'_>, only: Option<&str>) -> Vec<String> {
     only.map_or_else(|| session.devices.names(), |name| vec![name.to_string()])
 }
 
-/// Both forms of what is printed.
+/// Text and JSON of an output.
 #[derive(Default)]
 pub(super) struct Print {
     pub(super) text: String,
@@ -118,7 +118,7 @@ pub(super) struct Print {
 }
 
 impl Print {
-    /// One thing more, in both forms.
+    /// Adds one object, in both forms.
     pub(super) fn push(&mut self, (text, object): (String, String)) {
         self.text.push_str(&text);
         self.objects.push(object);
@@ -126,7 +126,7 @@ impl Print {
 }
 
 impl Session<'_> {
-    /// Prints in the form that is asked for.
+    /// Prints in the requested form.
     pub(super) fn print(&mut self, printed: Print) {
         let flags = self.flags;
         if flags.json {
@@ -140,7 +140,7 @@ impl Session<'_> {
         }
     }
 
-    /// How filters and actions are to be printed.
+    /// Returns the options for printing filters and actions.
     pub(super) fn ways(&self) -> Ways<'_> {
         Ways {
             actions: &self.devices.filters().actions,
@@ -194,7 +194,8 @@ fn qdiscs(
     }
 }
 
-/// A hook has no queue: what it counts is what its filters were asked about.
+/// Prints a hook. It has no queue: its counters are those of the packets that its filters were
+/// asked about.
 fn write_hook(
     hook: Hook,
     shared: &[(&'static str, u32)],

@@ -1,4 +1,5 @@
-//! Devices of paper: copies of the structure of real ones, on which lines are tried before, or instead of, being done.
+//! Devices for rehearsals: copies of the structure of real ones, on which lines are tried before
+//! they are run, or instead.
 
 use std::collections::BTreeSet;
 
@@ -24,15 +25,15 @@ use crate::plan::{self, Change};
 use crate::queued::{Queued, enqueue};
 use crate::show;
 
-/// Copies of devices, made as they are asked for.
+/// Copies of devices, made on demand.
 pub(super) struct Rehearsal<'a> {
     real: &'a mut dyn Devices,
-    /// Copies of the filters of all devices, whose tables are shared as long as they are not changed.
+    /// Copies of the filters of all devices, which share unchanged tables.
     before: Filters,
     filters: Filters,
     shadows: Vec<Shadow>,
-    /// All is to be done in one step for each device, so that packets move; else each line is, so that they are dropped
-    /// with the qdisc that they wait in.
+    /// True if each device changes in one step, so that packets move; false if each line is a step,
+    /// so that packets are dropped with the qdisc that they wait in.
     atomic: bool,
 }
 
@@ -54,7 +55,8 @@ impl<'a> Rehearsal<'a> {
         Self { real, before: filters.clone(), filters, shadows: Vec::new(), atomic }
     }
 
-    /// What was printed so far, with the plan after it. An atomic batch that has failed would change nothing.
+    /// Returns the output so far, with the plan after it. An atomic batch that has failed would
+    /// change nothing.
     pub(super) fn plan(mut self, mut outcome: Outcome, flags: &Flags, done: &[Done]) -> Outcome {
         if self.atomic && (outcome.status != 0 || self.rates_refused(&mut outcome, done)) {
             return outcome;
@@ -83,8 +85,8 @@ impl<'a> Rehearsal<'a> {
         outcome
     }
 
-    /// Whether the devices could not have the rates that they would share once all lines were done; then the last of the lines
-    /// that are about one is said to be refused.
+    /// Returns true if the devices could not have the rates that they would share after all lines;
+    /// the refusal is then reported at the last of the lines about one.
     fn rates_refused(&self, outcome: &mut Outcome, done: &[Done]) -> bool {
         let trees: Vec<(&str, &Tree)> = self.shadows.iter().map(|s| (s.name.as_str(), &s.tree)).collect();
         let Err(err) = self.real.check_rates(&trees) else { return false };
@@ -95,7 +97,7 @@ impl<'a> Rehearsal<'a> {
         true
     }
 
-    /// Does to the real devices what was rehearsed, each in one step.
+    /// Applies the rehearsed changes to the real devices, each in one step.
     pub(super) fn commit(self, mut outcome: Outcome, done: Vec<Done>) -> Outcome {
         if self.rates_refused(&mut outcome, &done) {
             return outcome;
@@ -104,7 +106,7 @@ impl<'a> Rehearsal<'a> {
             let lines: Vec<&Done> = done.iter().filter(|d| d.device == shadow.name && !is_hook(d)).collect();
             let Some(device) = self.real.device(&shadow.name) else { continue };
             let mut refused = None;
-            // Filters are taken over whole, so which of them are whose is, too.
+            // Filters are replaced as a whole, and so is the list of their owners.
             let blocks: Vec<(Handle, BlockId)> = shadow.tree.blocks().collect();
             let take_over = |qdiscs: &mut Qdiscs<'_>| {
                 drop(qdiscs.take_orphans());
@@ -122,7 +124,8 @@ impl<'a> Rehearsal<'a> {
             if shadow.hook != shadow.hook_before {
                 device.set_hook(shadow.hook);
             }
-            // What a copy took and the device does not: a qdisc that a copy cannot tell from it.
+            // The copy accepted a line that the device refuses, because of a qdisc that a copy
+            // cannot tell from its own.
             if let Some(err) = refused {
                 outcome.status = REFUSED;
                 outcome.stderr.push_str(&format!("{err}\n"));
@@ -138,14 +141,14 @@ impl<'a> Rehearsal<'a> {
     }
 }
 
-/// A hook, as a plan says it.
+/// Returns a hook in the words of a plan.
 fn hook_text(filters: &Filters, dev: &str, hook: Option<Hook>, tree: &Tree) -> Option<String> {
     let shared = blocks::words(&blocks::numbers(filters, blocks::at_hooks(tree)));
     let text = |hook: Hook| format!("qdisc {} ffff: dev {dev} parent ffff:fff1 {shared}", hook.name());
     hook.map(|hook| text(hook).trim_end().to_string())
 }
 
-/// Whether a line is about a hook and not about the tree.
+/// True if a line is about a hook and not about the tree.
 fn is_hook(done: &Done) -> bool {
     const HOOK: Handle = Handle::new(0xffff, 0);
     let Said::Qdisc(cmd) = &done.change else { return false };
@@ -184,14 +187,15 @@ impl Devices for Rehearsal<'_> {
         self.real.state()
     }
     fn port(&mut self, name: &str) -> Option<PortId> {
-        // A device that is yet to be made has its number when it is.
+        // A device that is not made yet gets its number when it is made.
         let shadow = || self.shadows.iter().any(|s| s.name == name).then_some(PortId::NONE);
         self.real.port(name).or_else(shadow)
     }
     fn now(&self) -> Instant {
         self.real.now()
     }
-    /// Line by line each is checked with what the lines before it would have made; of an atomic batch all are, at its end.
+    /// Checks each line with the results of the lines before it; of an atomic batch all lines
+    /// together, at its end.
     fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
         if self.atomic {
             return Ok(());
@@ -210,7 +214,8 @@ impl Devices for Rehearsal<'_> {
 }
 
 impl Shadow {
-    /// The copy of a device; `None` if its qdiscs cannot be said in tc's words, as those put there by typed calls.
+    /// Returns the copy of a device; `None` if its qdiscs cannot be written in tc's words, as those
+    /// made by typed calls.
     fn of(device: &dyn Device, atomic: bool) -> Option<Self> {
         let mut waiting = Vec::new();
         let kinds = kinds(&device.tree());
@@ -237,7 +242,8 @@ impl Shadow {
         })
     }
 
-    /// What waits below a root that stands for the queues of a port is chosen a queue for anew where another root was there.
+    /// Chooses the queues of packets anew if they wait below a root that stands for the queues of a
+    /// port and that is new.
     fn choose_queues(&self, metas: &mut [Meta]) {
         let of = |tree: &Tree| (tree.root().handle(), tree.root().qdisc().spec().kind);
         if !self.tree.is_of_port() || of(&self.before) == of(&self.tree) {
@@ -306,7 +312,7 @@ impl Device for Shadow {
     }
 }
 
-/// Every qdisc that packets may wait in: its place, its handle, its kind.
+/// Returns every qdisc that packets may wait in: its place, its handle, its kind.
 fn kinds(trees: &Trees<'_>) -> Vec<(Handle, Handle, &'static str)> {
     let mut all = Vec::new();
     trees.visit(&mut |place, node| all.push((place.parent, node.handle(), node.qdisc().spec().kind)));

@@ -12,13 +12,13 @@ use crate::filter;
 use crate::protocol;
 use crate::show;
 
-/// The lines that make the qdiscs of every device as they are now, without loss, and their filters and actions: give them
-/// to `-b`, with `--atomic` if packets are to stay where they are. A default root and what is queued or counted is not in
-/// them.
+/// Returns the lines that make the qdiscs of every device as they are now, without loss, and their
+/// filters and actions: for `-b`, with `--atomic` if packets are to stay in place. A default root,
+/// packets and counters are not in them.
 pub fn save(devices: &mut dyn Devices) -> String {
     let mut out = String::new();
     let mut filters = String::new();
-    // Actions that a line has made already are named from then on.
+    // Later lines refer to actions that earlier lines have made.
     let mut made = BTreeSet::new();
     let mut shared = own_actions(&devices.filters().actions, &mut made);
     for name in devices.names() {
@@ -62,7 +62,7 @@ fn is_shared(filters: &Filters, block: BlockId) -> bool {
     filters.block(block).is_some_and(|block| block.number().is_some())
 }
 
-/// The lines of the filters of blocks that devices share.
+/// Returns the lines of the filters of blocks that devices share.
 pub(crate) fn shared_lines(filters: &Filters, made: &mut BTreeSet<(&'static str, u32)>) -> Vec<String> {
     let mut all = Vec::new();
     for (number, block) in filters.shared_blocks() {
@@ -72,7 +72,8 @@ pub(crate) fn shared_lines(filters: &Filters, made: &mut BTreeSet<(&'static str,
     all
 }
 
-/// The lines that make the filters and actions of a device, or of a tree that takes its place.
+/// Returns the lines that make the filters and actions of a device, or of a tree that takes its
+/// place.
 pub(crate) fn filter_lines(filters: &Filters, dev: &str, tree: &Tree) -> Vec<String> {
     let mut made = BTreeSet::new();
     own_actions(&filters.actions, &mut made);
@@ -83,7 +84,7 @@ pub(crate) fn filter_lines(filters: &Filters, dev: &str, tree: &Tree) -> Vec<Str
     tree.blocks().filter(|(_, block)| !is_shared(filters, *block)).flat_map(lines).collect()
 }
 
-/// The lines of the actions that were put there by commands of their own.
+/// Returns the lines of the actions that were made by commands of their own.
 pub(crate) fn own_actions(actions: &Actions, made: &mut BTreeSet<(&'static str, u32)>) -> String {
     let mut out = String::new();
     for (kind, entry) in KINDS.iter().flat_map(|kind| actions.of_kind(kind).map(move |(_, e)| (*kind, e))) {
@@ -111,8 +112,8 @@ fn block_lines(filters: &Filters, block: BlockId, made: &mut BTreeSet<(&'static 
             table_lines(filters, chain.index, table, made, &mut lines);
         }
     }
-    // Filters link to hash tables of any chain and priority, which must be there by then. Numbers that are not said are made
-    // up again in the order in which the priorities came.
+    // Filters link to hash tables of any chain and priority, which must exist by then. Default
+    // numbers are made again in the order in which the priorities were made.
     hashes.sort_by_key(|(root, _)| *root);
     if !hashes.is_empty() {
         lines.sort_by_key(|line| line.verb != "chain add");
@@ -122,7 +123,7 @@ fn block_lines(filters: &Filters, block: BlockId, made: &mut BTreeSet<(&'static 
     lines
 }
 
-/// The number of a chain, and its template.
+/// Returns the number of a chain, and its template.
 fn chain_words(chain: &Chain) -> String {
     let Some(template) = &chain.template else { return format!(" chain {}", chain.index) };
     let protocol = match template.protocol {
@@ -133,7 +134,7 @@ fn chain_words(chain: &Chain) -> String {
     format!(" chain {}{protocol} {}{words}", chain.index, template.rule.kind())
 }
 
-/// The lines of the hash tables of u32, each with the number of the root of its priority.
+/// Adds the lines of the hash tables of u32, each with the number of the root of its priority.
 fn hash_lines(chain: u32, table: &Table, lines: &mut Vec<(u32, Line)>) {
     let (mut root, mut made) = (0, Vec::new());
     table.visit(&mut |handle, rule, goal, _| match &rule {
@@ -150,7 +151,7 @@ fn hash_lines(chain: u32, table: &Table, lines: &mut Vec<(u32, Line)>) {
     lines.extend(made.into_iter().rev().map(|line| (root, line)));
 }
 
-/// ` chain 3 protocol ip prio 5`.
+/// Returns ` chain 3 protocol ip prio 5`.
 fn place_words(chain: u32, table: &Table) -> String {
     let chain = if chain == 0 { String::new() } else { format!(" chain {chain}") };
     format!("{chain} protocol {} prio {}", said(table.protocol), table.prio)
@@ -177,13 +178,13 @@ fn table_lines(
         words.push_str(&actions_of(&filters.actions, goal, made));
         lines.push(Line { verb: "filter replace", words });
     });
-    // Of these the newest is first: it is to be made last.
+    // The list has the newest first; the newest must be made last.
     if matches!(table.kind(), "bpf" | "fw") {
         lines[first..].reverse();
     }
 }
 
-/// A protocol as it can be said.
+/// Returns a protocol in the form of a line.
 fn said(number: u16) -> String {
     match protocol::name(number) {
         unnamed if unnamed.starts_with('[') => format!("{number:#06x}"),
@@ -191,7 +192,7 @@ fn said(number: u16) -> String {
     }
 }
 
-/// The actions of a filter: the first to name one says it whole.
+/// Returns the actions of a filter: the first line to name an action has all its words.
 fn actions_of(actions: &Actions, goal: &Bound, made: &mut BTreeSet<(&'static str, u32)>) -> String {
     let mut words = String::new();
     for entry in goal.actions.iter().filter_map(|id: &ActionId| actions.entry(*id)) {

@@ -1,4 +1,4 @@
-//! Lines done one after the other, and what they print.
+//! Lines run one after the other, and their output.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub(super) struct Done {
     pub(super) source: Arc<Source>,
 }
 
-/// Lines being done.
+/// A run of lines.
 pub(super) struct Session<'a> {
     pub(super) flags: &'a Flags,
     pub(super) devices: &'a mut dyn Devices,
-    /// Names of classes, as far as they are asked for.
+    /// Names of classes, as far as the flags ask for them.
     pub(super) class_names: &'a [(Handle, String)],
     pub(super) stdout: String,
     pub(super) stderr: String,
@@ -41,12 +41,12 @@ impl<'a> Session<'a> {
         Self { flags, devices, class_names, stdout: String::new(), stderr: String::new(), done: Vec::new() }
     }
 
-    /// What was printed, and the status.
+    /// Returns the output, and the status.
     pub(super) fn finish(self, status: u8) -> Outcome {
         Outcome { status, stdout: self.stdout, stderr: self.stderr }
     }
 
-    /// Does a line; an error is printed, and its status given.
+    /// Runs a line; prints an error; returns the line's status.
     pub(super) fn line(&mut self, source: &Arc<Source>, line: &Line) -> u8 {
         if self.asks_for_help(line) {
             self.stderr.push_str(HELP);
@@ -100,8 +100,8 @@ impl<'a> Session<'a> {
         self.apply(source, &cmd, apply::as_tc_takes_it(&cmd))
     }
 
-    /// Does a line that changes something, once it has been read and checked; `change` is what it does to a tree, if it is about
-    /// one.
+    /// Runs a line that changes something, after it has been read and checked; `change` is its
+    /// effect on a tree, if it is about one.
     pub(super) fn apply(
         &mut self,
         source: &Arc<Source>,
@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Whether there is such a device.
+    /// Checks that the device exists.
     pub(super) fn find(&mut self, source: &Arc<Source>, dev: &Word) -> Result<(), Failure> {
         if self.devices.device(&dev.text).is_some() {
             return Ok(());

@@ -68,7 +68,7 @@ fn actions_that_are_not_there_say_why() {
     for (action, why) in [
         (
             "nat ingress 1.2.3.4 5.6.7.8",
-            "nobody here answers for an address that is translated; pedit and csum change addresses one way",
+            "no stack here answers for a translated address; pedit and csum change addresses one way",
         ),
         ("ct", "connections are not tracked here"),
         ("ctinfo dscp 0xfc000000", "connections are not tracked here"),

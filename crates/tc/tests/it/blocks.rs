@@ -97,7 +97,7 @@ fn what_is_wrong_is_said_at_its_word() {
         &mut devices,
         "qdisc add dev a egress_block 4 ingress",
         2,
-        "4: ingress has no filters for what is sent",
+        "4: ingress has no filters for sent packets",
     );
     assert_eq!(devices.filters().shared_blocks().count(), 0, "what is refused makes no block");
 }

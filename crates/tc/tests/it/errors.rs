@@ -83,7 +83,7 @@ fn words_before_the_kind() {
                 "a qdisc's handle, MAJOR:, hexadecimal, each at most ffff)"
             ),
         ),
-        ("qdisc add root parent", "p:1:16: \"parent\" says a second time what was said before"),
+        ("qdisc add root parent", "p:1:16: \"parent\" is given a second time"),
         ("qdisc add parent", "p:1:11: \"parent\" needs a value (expected a class, MAJOR:MINOR, or root)"),
         ("qdisc del root pfifo limit 3", "p:1:22: del takes no options"),
         ("qdisc add ingress pfifo", "p:1:19: ingress has no parameter \"pfifo\" (expected no parameter)"),
@@ -109,7 +109,7 @@ fn words_before_the_kind() {
             "qdisc add root stab mpu -5 pfifo",
             "p:1:25: mpu: \"-5\" is not a value for it (expected a whole number)",
         ),
-        ("qdisc add root root pfifo", "p:1:16: \"root\" says a second time what was said before"),
+        ("qdisc add root root pfifo", "p:1:16: \"root\" is given a second time"),
         (
             "class add parent 1: classid 1:2 tbf rate 1mbit",
             "p:1:33: tbf has no classes that can be added, changed or deleted (its class comes with it: 1:1)",

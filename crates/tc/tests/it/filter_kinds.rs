@@ -29,7 +29,7 @@ fn what_is_not_known_is_refused() {
         (
             "basic match meta(priority eq \"x\")",
             2,
-            "basic filter match: what is known of a packet are numbers",
+            "basic filter match: the properties of a packet are numbers",
         ),
         (
             "basic match cmp(u8 at 70000 layer 1 eq 6)",
@@ -123,7 +123,7 @@ fn a_template_is_said_no_and_yes() {
     let chain = "chain add dev a parent 1: chain 5 protocol ip";
     let done = tc(&mut devices, &format!("{chain} basic"));
     assert_eq!(done.status, 2);
-    let said = "the filters of a chain cannot be told what they match if they are basic";
+    let said = "a chain cannot have a template for its filters if they are basic";
     assert!(done.stderr.contains(said), "{}", done.stderr);
     assert_eq!(tc(&mut devices, &format!("{chain} flower src_ip 0.0.0.0/24")).status, 0);
     let filter = "filter add dev a parent 1: chain 5 protocol ip prio 1";

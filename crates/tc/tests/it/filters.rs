@@ -46,7 +46,7 @@ fn what_is_wrong_is_said_at_its_word() {
         (
             "filter add dev a parent 1: matchall action gact drop random determ goto chain 3 5",
             2,
-            "goto: goto is not for what follows now and then",
+            "goto: goto cannot be the random control",
         ),
         (
             "filter add dev a parent 1: matchall action goto chain 268435456",
@@ -90,7 +90,7 @@ fn what_is_wrong_is_said_at_its_word() {
         (
             "chain add dev a parent 1: chain 9 matchall",
             2,
-            "matchall: the filters of a chain cannot be told what they match if they are matchall",
+            "matchall: a chain cannot have a template for its filters if they are matchall",
         ),
         (
             "actions add action goto chain 3",

@@ -119,7 +119,7 @@ fn an_estimator_changes_nothing_and_says_so() {
     assert_eq!(
         said,
         [
-            "p:1:16: no rates are estimated here: this changes nothing (leave it out, and divide what -s counts by the \
+            "p:1:16: no rates are estimated here: this changes nothing (leave it out, and divide the counts of -s by the \
           time between)"
         ]
     );

@@ -101,11 +101,7 @@ fn exit_status_as_tc_has_it() {
             0,
             "warning[unsupported]: no rates are estimated here: this changes nothing",
         ),
-        (
-            "qdisc add dev eth0 root root pfifo",
-            255,
-            "error[conflict]: \"root\" says a second time what was said before",
-        ),
+        ("qdisc add dev eth0 root root pfifo", 255, "error[conflict]: \"root\" is given a second time"),
         ("qdisc foo", 255, "error[unknown-verb]: qdisc has no verb \"foo\""),
         ("-x", 255, "error[unknown-object]: there is no option \"-x\""),
         ("foo", 255, "error[unknown-object]: there is no object \"foo\""),

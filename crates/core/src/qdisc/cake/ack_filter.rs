@@ -1,26 +1,29 @@
-//! Which acknowledgement in a queue a newly queued segment makes needless ("Piece of CAKE", section III-E).
+//! The acknowledgement in a queue that a newly queued segment makes needless ("Piece of CAKE",
+//! section III-E).
 //!
-//! A pure acknowledgement of the same connection is needless if the newcomer acknowledges as much in sequence and
-//! everything that it acknowledges selectively, and more of either. It stays if it carries anything else: data, other
-//! flags, unknown options, newer timestamps, a duplicate selective acknowledgement.
+//! A pure acknowledgement of the same connection is needless if the newcomer acknowledges as much
+//! in sequence and everything that it acknowledges selectively, and more of either. It stays if it
+//! carries anything else: data, other flags, unknown options, newer timestamps, a duplicate
+//! selective acknowledgement.
 
 use crate::packet::detail::{Detail, TcpDetail};
 use crate::packet::headers::tcp_flag::{ACK, CWR, ECE, SYN};
 
-/// `a` is after `b`, as sequence numbers wrap (RFC 9293 section 3.4).
+/// True if `a` is after `b`, as sequence numbers wrap (RFC 9293 section 3.4).
 const fn after(a: u32, b: u32) -> bool {
     b.wrapping_sub(a).cast_signed() < 0
 }
 
-/// The position in the queue of the acknowledgement to drop, if there is one. `queue` are the segments from the oldest
-/// to the newcomer, which is the last and never chosen. O(length of the queue).
+/// Returns the position in the queue of the acknowledgement to drop, if there is one. `queue` has
+/// the segments from the oldest to the newcomer, which is the last and never chosen. O(length of
+/// the queue).
 pub fn needless<'a>(
     mut queue: impl Iterator<Item = &'a Detail>,
     newest: &TcpDetail,
     len: usize,
     aggressive: bool,
 ) -> Option<usize> {
-    // Of a SYN there can be no earlier acknowledgements.
+    // A SYN has no earlier acknowledgements.
     if newest.flags & (ACK | SYN) != ACK {
         return None;
     }
@@ -31,24 +34,26 @@ pub fn needless<'a>(
             continue;
         }
         if found.is_some_and(|(_, notice)| notice != tcp.notice()) {
-            // What was found tells a change of congestion notification that would be lost with it.
+            // The two differ in their congestion notification: dropping the first would lose the
+            // change.
             found = None;
         }
         if !covers(newest, tcp) {
             continue;
         }
         match found {
-            // With a second one between it and the newcomer, the first can go.
+            // A second one stands between it and the newcomer: the first can go.
             Some((first, _)) => return Some(first),
             None => found = Some((at, tcp.notice())),
         }
     }
-    // A single one goes only if the newcomer follows it directly and says the same of congestion.
+    // A single one goes only if the newcomer follows it directly with the same congestion
+    // notification.
     let (at, notice) = found.filter(|_| aggressive)?;
     (at + 2 == len && notice == newest.notice()).then_some(at)
 }
 
-/// Whether `old` says nothing that `new` does not.
+/// True if `new` carries all the information of `old`, and acknowledges more.
 fn covers(new: &TcpDetail, old: &TcpDetail) -> bool {
     if old.flags & !(ECE | CWR) != ACK || old.reserved || old.data || !old.plain || after(old.ack, new.ack) {
         return false;
@@ -65,7 +70,8 @@ fn covers(new: &TcpDetail, old: &TcpDetail) -> bool {
     }
 }
 
-/// `None` if `old` acknowledges something selectively that `new` does not; else whether `new` acknowledges more so.
+/// Returns `None` if `old` acknowledges something selectively that `new` does not; else true if
+/// `new` acknowledges more selectively.
 fn more_blocks(new: &TcpDetail, old: &TcpDetail) -> Option<bool> {
     if old.blocks().is_empty() {
         return Some(!new.blocks().is_empty());
@@ -73,7 +79,7 @@ fn more_blocks(new: &TcpDetail, old: &TcpDetail) -> Option<bool> {
     let size =
         |blocks: &[[u32; 2]]| blocks.iter().fold(0u32, |sum, [l, r]| sum.wrapping_add(r.wrapping_sub(*l)));
     for [left, right] in old.blocks() {
-        // Below the cumulative acknowledgement: a duplicate was received (RFC 2883), which is said once only.
+        // A block below the cumulative acknowledgement reports a duplicate (RFC 2883), once only.
         let duplicate = after(old.ack, *left);
         let within = |b: &[u32; 2]| !after(b[0], *left) && !after(*right, b[1]);
         if duplicate || !new.blocks().iter().any(within) {

@@ -1,20 +1,21 @@
-//! What the rate of arrivals is, for a shaper that follows it: packets are counted between gaps that are longer than
-//! usual, so that what is measured is the bottleneck in front and not its bursts.
+//! Estimate of the rate of arrivals, for a shaper that follows it: packets are counted between gaps
+//! that are longer than usual, so that the estimate is of the bottleneck in front and not of its
+//! bursts.
 
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::Rate;
 
 /// A gap counts as at most this long.
 const GAP_MAX: Nanos = Nanos::from_secs(1);
-/// The shaper is set anew no more often than this.
+/// Least time between two changes of the shaper.
 const SET_EVERY: Nanos = Nanos::from_millis(250);
 
-/// A moving mean that a sample enters with a weight of one in `1 << shift`.
+/// Returns a moving mean that a sample enters with a weight of one in `1 << shift`.
 pub const fn mean(old: u64, sample: u64, shift: u32) -> u64 {
     old - (old >> shift) + (sample >> shift)
 }
 
-/// As `mean`, quick (1 in 4) one way and slow (1 in 256) the other.
+/// Returns a moving mean with a sample weight of 1 in 4 if `quick`, else of 1 in 256.
 pub(crate) const fn lopsided(old: u64, sample: u64, quick: bool) -> u64 {
     mean(old, sample, if quick { 2 } else { 8 })
 }
@@ -27,21 +28,21 @@ pub(crate) struct Estimate {
     gap: u64,
     window: Option<Instant>,
     window_bytes: u64,
-    /// Bytes per second.
+    /// Estimated rate, bytes per second: it rises quickly and falls slowly.
     peak: u64,
     set: Option<Instant>,
 }
 
 impl Estimate {
-    /// At a rate that was given.
+    /// Returns an estimate that starts at a given rate.
     pub fn new(rate: Rate) -> Self {
         Self { peak: rate.0, ..Self::default() }
     }
-    /// What arrives at most.
+    /// Returns the estimated rate of the bottleneck.
     pub const fn peak(&self) -> Rate {
         Rate(self.peak)
     }
-    /// A packet arrives while the shaper follows: the rate to set, if it is time.
+    /// Counts an arrival while the shaper follows; returns the rate to set, if it is time.
     pub fn arrived(&mut self, bytes: i64, now: Instant) -> Option<Rate> {
         self.window_bytes = self.window_bytes.saturating_add_signed(bytes);
         let gap = self.last.map_or(GAP_MAX, |last| now.saturating_since(last)).0.min(GAP_MAX.0);
@@ -50,7 +51,7 @@ impl Estimate {
         if gap <= self.gap {
             return None;
         }
-        // Before the first window there was nothing for a long time.
+        // Before the first window the span is unbounded.
         let span = self.window.map_or(u64::MAX, |window| now.saturating_since(window).0.max(1));
         let rate = u128::from(self.window_bytes) * 1_000_000_000 / u128::from(span);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
@@ -60,10 +61,10 @@ impl Estimate {
             return None;
         }
         self.set = Some(now);
-        // A little below, so that the queue builds here.
+        // The rate is a little below, so that the queue builds here.
         Some(Rate(((u128::from(self.peak) * 15) >> 4) as u64)) // less than the peak
     }
-    /// A packet arrives while it does not.
+    /// Notes an arrival while the shaper does not follow.
     #[inline]
     pub const fn ignore(&mut self, now: Instant) {
         (self.window_bytes, self.last) = (0, Some(now));

@@ -1,4 +1,4 @@
-//! What cake is told: its parameters, several of which are said in many words (tc-cake(8)).
+//! The parameters of cake, several of which consist of many words (tc-cake(8)).
 
 use alloc::string::String;
 use core::fmt::{Result, Write};
@@ -12,44 +12,49 @@ use crate::text::value::{Json, Quantity, Refusal, Show, Value, Words, exact_of};
 crate::params! {
     /// Parameters of cake.
     pub struct Config(env) {
-        /// Rate of the shaper, or none; or one that follows what arrives, a little below it.
+        /// Rate of the shaper, or none; or a rate that follows the arrivals, a little below them.
         bandwidth: Bandwidth = Bandwidth::UNLIMITED, group (["bandwidth"], ["unlimited", "autorate-ingress"]);
-        /// How the DSCP chooses among tins: all in one, or in three, four or eight.
+        /// Map from DSCPs to tins: all to one, or to three, four or eight.
         diffserv: Diffserv = Diffserv::Diffserv3, flags [
             "diffserv3" = Diffserv::Diffserv3, "diffserv4" = Diffserv::Diffserv4, "diffserv8" = Diffserv::Diffserv8,
             "diffserv" = Diffserv::Diffserv4, "precedence" = Diffserv::Precedence, "besteffort" = Diffserv::Besteffort
         ];
-        /// What is a flow, and among which hosts turns are shared before they are among flows.
+        /// Definition of a flow, and the hosts that share turns before their flows do.
         flowmode: FlowMode = FlowMode::TripleIsolate, flags [
             "triple-isolate" = FlowMode::TripleIsolate, "dual-srchost" = FlowMode::DualSrchost,
             "dual-dsthost" = FlowMode::DualDsthost, "flows" = FlowMode::Flows, "hosts" = FlowMode::Hosts,
             "srchost" = FlowMode::Srchost, "dsthost" = FlowMode::Dsthost, "flowblind" = FlowMode::Flowblind
         ];
-        /// Look behind address translation for hosts; read, and without effect, because nothing here translates.
+        /// Look behind address translation for hosts; accepted without effect, because there is no
+        /// translation here.
         nat: bool = false, flags ["nat" = true, "nonat" = false];
         /// Clear the DSCP once it has chosen the tin.
         wash: bool = false, flags ["wash" = true, "nowash" = false];
-        /// Count what is dropped as if it had been sent: the bottleneck is in front of this link, and has carried it.
+        /// Charge drops as if they had been sent: the bottleneck is in front of this link, and has
+        /// carried them.
         ingress: bool = false, flags ["ingress" = true, "egress" = false];
         /// Drop TCP acknowledgements that later ones in the same queue make needless.
         ack_filter: AckFilter = AckFilter::Off, flags [
             "no-ack-filter" = AckFilter::Off, "ack-filter" = AckFilter::On, "ack-filter-aggressive" = AckFilter::Aggressive
         ];
-        /// Have super-packets cut into what goes on the wire, before they are queued.
+        /// Ask for super-packets to be cut into wire packets before they are queued.
         split_gso: bool = true, flags ["split-gso" = true, "no-split-gso" = false];
-        /// About the longest round trip: the time over which delay must stay above target, a twentieth of it.
+        /// About the longest round trip: the delay must stay above target, a twentieth of it, for
+        /// this time.
         rtt: Rtt = Rtt::INTERNET, group (["rtt"], [
             "datacentre", "lan", "metro", "regional", "internet", "oceanic", "satellite", "interplanetary"
         ]);
-        /// What the link adds to a packet, the least that it charges, and whether it cuts packets into cells.
+        /// Overhead of the link per packet, the least size that it charges, and its cells.
         framing: Framing = Framing::RAW, group (["overhead", "mpu"], [
             "raw", "conservative", "atm", "ptm", "noatm", "ethernet", "ether-vlan", "docsis", "pppoe-ptm",
             "bridged-ptm", "pppoa-vcmux", "pppoa-llc", "pppoe-vcmux", "pppoe-llcsnap", "bridged-vcmux",
             "bridged-llcsnap", "ipoa-vcmux", "ipoa-llcsnap", "via-ethernet"
         ]);
-        /// Most memory that waiting packets take; by default four times what the rate carries in an rtt, at least 4Mb.
+        /// Most memory that waiting packets take; by default four times the bytes of the rate in an
+        /// rtt, at least 4Mb.
         memlimit: MemLimit = MemLimit(None), group (["memlimit"], []);
-        /// Bits of the firewall mark that choose the tin, from 1 on; 0 leaves the choice to the DSCP.
+        /// Bits of the firewall mark that choose the tin, from 1 on; 0 leaves the choice to the
+        /// DSCP.
         fwmark: Mask = Mask(0), group (["fwmark"], []);
     }
 }
@@ -80,7 +85,7 @@ macro_rules! words {
 }
 
 words! {
-    /// How the DSCP chooses among tins.
+    /// Map from DSCPs to tins.
     Diffserv {
         /// One tin.
         Besteffort = "besteffort",
@@ -96,35 +101,35 @@ words! {
 }
 
 words! {
-    /// What is a flow, and which hosts share turns.
+    /// Definition of a flow, and the hosts that share turns.
     FlowMode {
-        /// All in one.
+        /// All packets in one.
         Flowblind = "flowblind",
         /// One flow for each source host.
         Srchost = "srchost",
-        /// One for each destination host.
+        /// One flow for each destination host.
         Dsthost = "dsthost",
-        /// One for each pair of hosts.
+        /// One flow for each pair of hosts.
         Hosts = "hosts",
-        /// One for each five-tuple.
+        /// One flow for each five-tuple.
         Flows = "flows",
-        /// The same, and source hosts share turns first.
+        /// One flow for each five-tuple; source hosts share turns first.
         DualSrchost = "dual-srchost",
-        /// The same for destination hosts.
+        /// One flow for each five-tuple; destination hosts share turns first.
         DualDsthost = "dual-dsthost",
-        /// The same for both.
+        /// One flow for each five-tuple; hosts on both sides share turns first.
         TripleIsolate = "triple-isolate",
     }
 }
 
 words! {
-    /// Which acknowledgements are dropped.
+    /// Acknowledgements that are dropped.
     AckFilter {
         /// None.
         Off = "no-ack-filter",
-        /// One that two later ones make needless.
+        /// Those that two later ones make needless.
         On = "ack-filter",
-        /// One that a later one makes needless.
+        /// Those that a single later one makes needless.
         Aggressive = "ack-filter-aggressive",
     }
 }
@@ -132,14 +137,14 @@ words! {
 /// The rate of the shaper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// At which it starts; 0: it does not shape.
+    /// Rate at which it starts; 0: it does not shape.
     pub rate: Rate,
-    /// Whether it follows what arrives.
+    /// True if it follows the arrivals.
     pub autorate: bool,
 }
 
 impl Bandwidth {
-    /// It does not shape.
+    /// No shaping.
     pub(crate) const UNLIMITED: Self = Self { rate: Rate(0), autorate: false };
 }
 
@@ -176,12 +181,13 @@ pub struct Rtt(pub u32);
 impl Rtt {
     /// The default, 100 ms.
     pub(crate) const INTERNET: Self = Self(100_000);
-    /// In nanoseconds.
+    /// Returns the round trip in nanoseconds.
     #[must_use]
     pub const fn interval(self) -> Nanos {
         Nanos::from_micros(self.0 as u64)
     }
-    /// The standing delay that is acceptable: a twentieth (RFC 8289 section 4.3 has 5 to 10 %), in whole microseconds.
+    /// Returns the standing delay that is acceptable: a twentieth (RFC 8289 section 4.3 has 5 to 10
+    /// %), in whole microseconds.
     #[must_use]
     pub const fn target(self) -> Nanos {
         let micros = self.0 as u64 / 20;
@@ -210,7 +216,7 @@ impl Group for Rtt {
             "internet" => 100_000,
             "oceanic" => 300_000,
             "satellite" => 1_000_000,
-            // Ten thousand times the Internet's, as tc has it: no law does anything.
+            // Ten thousand times the Internet's, as in tc: no law acts.
             "interplanetary" => 1_000_000_000,
             _ => {
                 let given = Nanos::take(words)?.as_micros();
@@ -218,7 +224,7 @@ impl Group for Rtt {
                     .map_err(|_| Refusal::because(ErrorKind::OutOfRange, "at most 4294967295us", None))?
             }
         };
-        // tc does not pass on a time of 0.
+        // tc does not send a time of 0 to the kernel.
         if micros > 0 {
             self.0 = micros;
         }
@@ -226,32 +232,32 @@ impl Group for Rtt {
     }
 }
 
-/// How a link cuts packets.
+/// Cells into which a link cuts packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cells {
-    /// Not at all.
+    /// None.
     #[default]
     None,
-    /// Into ATM cells of 53 bytes that carry 48.
+    /// ATM cells of 53 bytes that carry 48.
     Atm,
-    /// Into PTM blocks of 65 bytes that carry 64 (ITU G.992.3 annex N).
+    /// PTM blocks of 65 bytes that carry 64 (ITU G.992.3 annex N).
     Ptm,
 }
 
-/// What a link makes of a packet's size.
+/// The size that a link charges for a packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Framing {
     /// Bytes added to each packet.
     pub overhead: i32,
-    /// The least that a packet is charged.
+    /// Least size that a packet is charged.
     pub mpu: u32,
-    /// Whether packets are cut into cells, after `overhead` and `mpu`.
+    /// Cells into which packets are cut, after `overhead` and `mpu`.
     pub cells: Cells,
     /// True if `overhead` is added to the frame, false if to the network packet in it.
     pub raw: bool,
-    /// The overhead that the command being read has said so far.
+    /// The overhead named so far by the command being read.
     said: Option<i32>,
-    /// How often an overhead was said, the same as before or another: no part of what was said.
+    /// Number of overheads named, equal ones included: not compared with other framings.
     pub(super) times_said: u32,
 }
 
@@ -264,12 +270,12 @@ impl PartialEq for Framing {
 impl Eq for Framing {}
 
 impl Framing {
-    /// The frame as it is.
+    /// The frame without change.
     pub const RAW: Self =
         Self { overhead: 0, mpu: 0, cells: Cells::None, raw: true, said: None, times_said: 0 };
 
-    /// With so many bytes more than the command being read has said: they are of the network packet, unless it has
-    /// said `raw`.
+    /// Adds `bytes` to the overhead that the command has named: an overhead of the network packet,
+    /// unless the command has said `raw`.
     fn add(&mut self, bytes: i32) {
         self.say(self.said.unwrap_or(0).saturating_add(bytes));
     }
@@ -284,7 +290,8 @@ impl Framing {
     }
 }
 
-/// Keywords with what they add, what they set, and the least that they charge (tc-cake(8)).
+/// Keywords with the overhead that they add, the cells that they set, and the least size
+/// (tc-cake(8)).
 const LINKS: [(&str, i32, Option<Cells>, Option<u32>); 13] = [
     ("ethernet", 38, Some(Cells::None), Some(84)),
     ("ether-vlan", 4, None, None),
@@ -322,7 +329,7 @@ impl Group for Framing {
     fn read(&mut self, key: &str, words: &mut Words<'_>) -> core::result::Result<(), Refusal> {
         match key {
             "overhead" => self.say(bytes(words, -64)?),
-            // tc does not pass on one of 0.
+            // tc does not send an mpu of 0 to the kernel.
             "mpu" => match bytes(words, 0)?.unsigned_abs() {
                 0 => {}
                 mpu => self.mpu = mpu,
@@ -353,7 +360,7 @@ impl Group for Framing {
     }
 }
 
-/// A number of bytes from `least` to 256.
+/// Reads a number of bytes from `least` to 256.
 fn bytes(words: &mut Words<'_>, least: i32) -> core::result::Result<i32, Refusal> {
     let n = words.value()?.parse()?;
     if !(least..=256).contains(&n) {
@@ -363,7 +370,7 @@ fn bytes(words: &mut Words<'_>, least: i32) -> core::result::Result<i32, Refusal
     Ok(n)
 }
 
-/// Most memory that waiting packets take, if it was said.
+/// Most memory that waiting packets take, if given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemLimit(pub Option<Bytes>);
 
@@ -387,7 +394,7 @@ impl Group for MemLimit {
         if limit.0 > u64::from(u32::MAX) {
             return Err(Refusal::because(ErrorKind::OutOfRange, "at most 4294967295 bytes", None));
         }
-        // tc does not pass on one of 0.
+        // tc does not send a limit of 0 to the kernel.
         self.0 = if limit.0 > 0 { Some(limit) } else { self.0 };
         Ok(())
     }
@@ -420,7 +427,7 @@ impl Group for Mask {
             _ => lower.parse(),
         };
         let mask = mask?;
-        // tc does not pass on one of 0.
+        // tc does not send a mask of 0 to the kernel.
         self.0 = if mask > 0 { mask } else { self.0 };
         Ok(())
     }

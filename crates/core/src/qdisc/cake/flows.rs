@@ -1,5 +1,6 @@
-//! The flows of a tin: a set-associative hash of eight ways, and turns by deficit round robin in which flows that send
-//! little come first and hosts share before their flows do (DRR++; "Piece of CAKE", section III-B and III-C).
+//! The flows of a tin: a set-associative hash of eight ways, and turns by deficit round robin in
+//! which flows that send little come first and hosts share before their flows do (DRR++; "Piece of
+//! CAKE", section III-B and III-C).
 
 use alloc::vec::Vec;
 
@@ -13,25 +14,25 @@ use crate::qdisc::cake::config::FlowMode;
 /// Queues of a tin.
 pub const FLOWS: usize = 1024;
 
-/// Queues that a flow may take: the one its hash says, or another of the same set.
+/// Queues that a flow may take: that of its hash, or another of the same set.
 const WAYS: u32 = 8;
 
 /// "None" in a link.
 const NIL: u16 = u16::MAX;
 
-/// Where a flow is in the rotation.
+/// State of a flow in the rotation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// Nowhere: nothing waits and nothing is remembered.
+    /// On no list: no packet waits and the law is at rest.
     #[default]
     None,
-    /// Among the new: it has sent less than its turn.
+    /// On the list of new flows: it has sent less than its turn.
     Sparse,
-    /// Among the old, found empty with its turn used up: still counted as sparse.
+    /// On the list of old flows, found empty with its turn used up: still counted as sparse.
     Waiting,
-    /// Among the old.
+    /// On the list of old flows.
     Bulk,
-    /// Among those that are empty and whose law still remembers something.
+    /// On the list of flows that are empty and whose law is not at rest.
     Decaying,
 }
 
@@ -39,7 +40,7 @@ pub enum Place {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Flow {
-    /// What waits.
+    /// Waiting packets.
     pub packets: List,
     /// Bytes that it may still send in this turn.
     pub deficit: i32,
@@ -51,7 +52,7 @@ pub struct Flow {
     prev: u16,
     /// Slots of its source and its destination host.
     hosts: [u16; 2],
-    /// Where it is.
+    /// State in the rotation.
     pub place: Place,
 }
 
@@ -61,7 +62,7 @@ const _: () = assert!(size_of::<Flow>() == 64, "a flow fills exactly one cache l
 #[derive(Clone, Copy, Debug, Default)]
 struct Host {
     tags: [u32; 2],
-    /// Bulk flows of each.
+    /// Bulk flows of the source host, and of the destination host.
     bulk: [u16; 2],
 }
 
@@ -75,7 +76,7 @@ pub struct Turns {
 impl Turns {
     const EMPTY: Self = Self { head: NIL, tail: NIL };
 
-    /// The flow whose turn it is.
+    /// Returns the flow whose turn it is.
     #[inline]
     pub fn first(&self) -> Option<usize> {
         (self.head != NIL).then_some(usize::from(self.head))
@@ -102,7 +103,7 @@ impl Turns {
     }
 }
 
-/// Which list.
+/// One of the lists of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rota {
     /// Flows that have just begun.
@@ -113,23 +114,23 @@ pub(crate) enum Rota {
     Decaying,
 }
 
-/// What is counted of the hash.
+/// Counters of the hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ways {
-    /// Flows found in another queue than their hash says.
+    /// Packets whose flow was in another queue than that of its hash.
     pub indirect: u32,
     /// Flows that took a new queue.
     pub misses: u32,
-    /// Flows that share a queue with others.
+    /// Flows that took over a queue in use, because all of their set were.
     pub collisions: u32,
 }
 
 /// The hash values of a packet's flow and of its two hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Hashes {
-    /// Of the flow.
+    /// Hash of the flow.
     pub flow: u32,
-    /// Of the source and of the destination.
+    /// Hashes of the source and of the destination.
     pub hosts: [u32; 2],
 }
 
@@ -146,18 +147,19 @@ pub struct Flows {
     decaying: Turns,
     /// Flows counted as sparse, as bulk, and empty but remembered.
     pub counts: [u32; 3],
-    /// What the hash has met.
+    /// Counters of the hash.
     pub ways: Ways,
 }
 
-/// Indexes of `Flows::counts`.
+/// Index in `Flows::counts` of the sparse flows.
 pub const SPARSE: usize = 0;
-/// See `SPARSE`.
+/// Index in `Flows::counts` of the bulk flows.
 pub const BULK: usize = 1;
-/// See `SPARSE`.
+/// Index in `Flows::counts` of the decaying flows.
 pub(crate) const DECAYING: usize = 2;
 
-/// `65535 / n`: a turn is divided by the number of flows that the busier host has, without a division.
+/// `65535 / n`: a table instead of a division, for a turn over the number of flows of the busier
+/// host.
 static PARTS: [u16; FLOWS + 1] = parts();
 
 const fn parts() -> [u16; FLOWS + 1] {
@@ -171,7 +173,8 @@ const fn parts() -> [u16; FLOWS + 1] {
 }
 
 impl FlowMode {
-    /// Whether the five-tuple makes a flow, and whether source and destination hosts are told apart.
+    /// Returns true if the five-tuple makes a flow, and true for each side on which hosts are
+    /// distinguished.
     const fn bits(self) -> (bool, [bool; 2]) {
         match self {
             Self::Flowblind => (false, [false, false]),
@@ -184,14 +187,14 @@ impl FlowMode {
             Self::TripleIsolate => (true, [true, true]),
         }
     }
-    /// The hash by which flows are told apart.
+    /// Returns the hash that distinguishes flows.
     pub const fn key(self, h: &Hashes) -> u32 {
         match self.bits() {
             (true, _) => h.flow,
             (false, [src, dst]) => (if src { h.hosts[0] } else { 0 }) ^ (if dst { h.hosts[1] } else { 0 }),
         }
     }
-    /// Which hosts share turns: sources, destinations.
+    /// Returns true for each side on which hosts share turns: sources, destinations.
     const fn shares(self) -> [bool; 2] {
         match self.bits() {
             (true, hosts) => hosts,
@@ -201,7 +204,7 @@ impl FlowMode {
 }
 
 impl Flows {
-    /// None.
+    /// Returns a table without flows.
     pub fn new() -> Self {
         let mut flows = Vec::new();
         flows.resize_with(FLOWS, Flow::default);
@@ -217,12 +220,12 @@ impl Flows {
         }
     }
 
-    /// Forgets everything but what is counted. Nothing waits.
+    /// Resets everything but the counters. No packets wait.
     pub fn reset(&mut self) {
         *self = Self { ways: self.ways, ..Self::new() };
     }
 
-    /// The queue of a packet. O(1): at most three looks at a set.
+    /// Returns the queue of a packet. O(1): at most three passes over a set.
     #[inline]
     pub fn find(&mut self, mode: FlowMode, h: &Hashes) -> usize {
         if mode == FlowMode::Flowblind {
@@ -247,7 +250,7 @@ impl Flows {
             self.ways.misses += 1;
             (way(i), true)
         } else {
-            // All eight are busy: two flows share a queue, and the hosts are those of the newcomer.
+            // All eight are busy: two flows share a queue, which gets the hosts of the newcomer.
             self.ways.collisions += 1;
             if self.flows[way(0)].place == Place::Bulk {
                 self.count_hosts(mode, way(0), false);
@@ -268,7 +271,8 @@ impl Flows {
         f
     }
 
-    /// The slot of a host: its own, or one of its set whose host has no bulk flows, or the last way.
+    /// Returns the slot of a host: its own, or one of its set whose host has no bulk flows, or the
+    /// first way.
     fn host(&mut self, side: usize, hash: u32) -> u16 {
         let set = hash % FLOWS as u32;
         let way = |i: u32| (set - set % WAYS + (set % WAYS + i) % WAYS) as usize;
@@ -279,7 +283,7 @@ impl Flows {
         slot as u16 // below FLOWS
     }
 
-    /// Counts a bulk flow at its hosts, or no longer.
+    /// Adds a bulk flow to its hosts' counts, or removes it.
     #[inline]
     fn count_hosts(&mut self, mode: FlowMode, f: usize, more: bool) {
         for (side, _) in mode.shares().into_iter().enumerate().filter(|(_, shares)| *shares) {
@@ -290,8 +294,8 @@ impl Flows {
         }
     }
 
-    /// What a flow may send in a turn: its part of its busier host's turn. What is cut off by rounding is drawn for,
-    /// so that it is right on average.
+    /// Returns the bytes that a flow may send in a turn: its part of its busier host's turn. A
+    /// random number rounds them up or down, so that they are right on average.
     #[inline]
     pub fn turn(&self, mode: FlowMode, f: usize, quantum: u32, rng: &mut Rng) -> i32 {
         let mut load = 1;
@@ -302,11 +306,11 @@ impl Flows {
         }
         let part = u32::from(PARTS[usize::from(load).min(FLOWS)]);
         let draw = rng.next_u64() as u32 & 0xffff;
-        // At most 1514 times 65535, and a draw: fits 31 bits.
+        // At most 1514 times 65535 plus a 16-bit number: it fits 31 bits.
         ((quantum * part + draw) >> 16).cast_signed()
     }
 
-    /// A packet has come into a flow: gives its place among the turns.
+    /// Gives a flow its place among the turns after a packet has come into it.
     #[inline]
     pub fn joined(&mut self, mode: FlowMode, f: usize, quantum: u32, rng: &mut Rng) {
         match self.flows[f].place {
@@ -332,7 +336,8 @@ impl Flows {
         self.flows[f].place = Place::Bulk;
     }
 
-    /// The flow whose turn it is, and on which list; those that decay come first if `decaying`, else last.
+    /// Returns the flow whose turn it is, and its list; decaying flows come first if `decaying`,
+    /// else last.
     #[inline]
     pub fn next(&self, decaying: bool) -> Option<(usize, Rota)> {
         let lists = [(&self.new, Rota::New), (&self.old, Rota::Old), (&self.decaying, Rota::Decaying)];
@@ -356,12 +361,12 @@ impl Flows {
         *self.rota(rota) = list;
     }
 
-    /// A flow's turn is used up: it gets another and goes to the end of the old ones.
+    /// Ends a flow's turn: it gets another and goes to the end of the old ones.
     #[inline]
     pub(crate) fn rotate(&mut self, mode: FlowMode, f: usize, rota: Rota, quantum: u32, rng: &mut Rng) {
         if self.flows[f].place == Place::Sparse {
             if self.flows[f].packets.is_empty() {
-                // It keeps its debt, and counts as sparse until something comes.
+                // It keeps its debt, and counts as sparse until a packet comes.
                 self.flows[f].place = Place::Waiting;
             } else {
                 self.become_bulk(mode, f);
@@ -372,7 +377,8 @@ impl Flows {
         self.old.push_back(&mut self.flows, f);
     }
 
-    /// A flow was found empty at its turn: it is kept while its law has something to forget.
+    /// Removes a flow found empty at its turn from its list; with `keep` it decays until its law is
+    /// at rest.
     pub fn emptied(&mut self, mode: FlowMode, f: usize, rota: Rota, keep: bool) {
         match self.flows[f].place {
             Place::Sparse | Place::Waiting => self.counts[SPARSE] -= 1,
@@ -393,19 +399,19 @@ impl Flows {
         }
     }
 
-    /// Whether any flow counts as sparse or bulk: only then may something wait here.
+    /// True if any flow counts as sparse or bulk: only then may packets wait here.
     #[inline]
     pub(crate) const fn is_active(&self) -> bool {
         self.counts[SPARSE] + self.counts[BULK] > 0
     }
 }
 
-/// The hash values of a packet. A class that names this qdisc overrides that of the flow by its minor and those of both
-/// hosts by its major number, where they are numbers of queues.
+/// Returns the hash values of a packet. A class of this qdisc overrides the flow's hash by its
+/// minor number and those of both hosts by its major number, where they are numbers of queues.
 pub(super) fn hashes_of(m: &Meta, class: Option<ClassId>, p: &Pkt, pool: &Pool) -> Hashes {
     let hosts = pool.detail(p).map_or([0, 0], |d| [d.src_host, d.dst_host]);
     let mut hashes = Hashes { flow: m.hash, hosts };
-    // The class is that of a filter: the one in the priority chooses the tin.
+    // Only a filter's class counts here: the class in the priority chooses the tin.
     if class.is_some_and(|c| c.major() == m.class.major()) {
         let number = |n: u16| (1..=FLOWS as u32).contains(&u32::from(n)).then(|| u32::from(n) - 1);
         hashes.flow = number(m.class.minor()).unwrap_or(hashes.flow);

@@ -1,40 +1,41 @@
-//! What a packet costs on the link: its overhead, the least that is charged, and cells.
+//! The size that a packet is charged on the link: its overhead, the least size, and cells.
 
 use crate::packet::meta::Meta;
 use crate::qdisc::cake::config::{Cells, Framing};
 
-/// What has been seen of sizes. The fields are what tc prints of them.
+/// Extremes and means of sizes. The fields are those that tc prints.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Smallest and largest network packet, or frame if the framing is raw.
     pub net: (u32, u32),
-    /// Smallest and largest that was charged.
+    /// Smallest and largest charged size.
     pub charged: (u32, u32),
     /// Mean bytes in front of the network header, in 65536ths.
     offset: u32,
 }
 
-/// The least that was seen while nothing was: what 16 bits hold, as tc prints it.
+/// Extremes before any packet: the greatest number of 16 bits as the least, as tc prints it.
 const NOTHING: (u32, u32) = (65_535, 0);
 
-/// How much a new sample weighs: one part in 256.
+/// Weight of a new sample: one part in 256.
 const OFFSET_SHIFT: u32 = 8;
 
 impl Sizes {
-    /// Nothing seen.
+    /// The state before any packet.
     pub const NONE: Self = Self { net: NOTHING, charged: NOTHING, offset: 0 };
 
-    /// Forgets the extremes, which were of another framing.
+    /// Forgets the extremes, which belong to another framing.
     pub const fn restart(&mut self) {
         *self = Self { offset: self.offset, ..Self::NONE };
     }
 
-    /// Mean bytes in front of the network header.
+    /// Returns the mean number of bytes in front of the network header.
     pub(crate) const fn mean_offset(&self) -> u32 {
         (self.offset + 0x8000) >> 16
     }
 
-    /// What a packet is charged whose network header is `offset` bytes behind its start.
+    /// Returns the size that a packet is charged; its network header is `offset` bytes behind its
+    /// start.
     pub fn charge(&mut self, framing: &Framing, m: &Meta, offset: u32) -> u32 {
         self.offset -= self.offset >> OFFSET_SHIFT;
         self.offset += (offset << 16) >> OFFSET_SHIFT;
@@ -58,13 +59,13 @@ impl Sizes {
 }
 
 impl Framing {
-    /// What `len` bytes become on the link.
+    /// Returns the size of `len` bytes on the link.
     pub fn charge(&self, len: u32) -> u32 {
         let len = len.saturating_add_signed(self.overhead).max(self.mpu);
         match self.cells {
             Cells::None => len,
             Cells::Atm => len.div_ceil(48).saturating_mul(53),
-            // A whole byte for each block begun: a little more than the code takes.
+            // A whole byte for each block begun: a little more than the line code takes.
             Cells::Ptm => len.saturating_add(len.div_ceil(64)),
         }
     }

@@ -1,47 +1,48 @@
-//! Bytes that wait in each queue of all tins, and which queue has most: a binary heap, kept only while queues overflow.
+//! Waiting bytes in each queue of all tins, and the queue that has most: a binary heap, kept only
+//! while queues overflow.
 
 use alloc::vec::Vec;
 
-/// Departures for which the heap is kept up after the last overflow.
+/// Departures for which the heap is maintained after the last overflow.
 const KEEP: u32 = 65_535;
 
 /// Backlogs, with the longest at hand.
 #[derive(Debug)]
 pub struct Backlogs {
     bytes: Vec<u64>,
-    /// The queues, the longest first as a heap is.
+    /// The queues in heap order, the longest first.
     heap: Vec<u16>,
-    /// Where each queue is in it.
+    /// Position of each queue in `heap`.
     at: Vec<u16>,
-    /// Departures until it is let go; 0 while it is not kept.
+    /// Departures until the heap is given up; 0 while it is not maintained.
     keep: u32,
 }
 
 impl Backlogs {
-    /// Of so many queues.
+    /// Returns the empty backlogs of `queues` queues.
     pub fn new(queues: usize) -> Self {
         let all: Vec<u16> = (0..queues as u16).collect(); // eight tins of 1024
         Self { bytes: alloc::vec![0; queues], at: all.clone(), heap: all, keep: 0 }
     }
 
-    /// Has room for so many queues from now on, if it had less.
+    /// Makes room for `queues` queues, if there is less.
     pub fn grow(&mut self, queues: usize) {
         let had = self.bytes.len();
         self.bytes.resize(queues.max(had), 0);
         for queue in had..queues {
-            // At the end, where what is empty belongs.
+            // An empty queue belongs at the end.
             self.heap.push(queue as u16); // eight tins of 1024
             self.at.push(queue as u16); // the same
         }
     }
 
-    /// Bytes in a queue.
+    /// Returns the bytes in a queue.
     #[inline]
     pub fn of(&self, queue: usize) -> u64 {
         self.bytes[queue]
     }
 
-    /// Something came into a queue.
+    /// Adds bytes to a queue.
     #[inline]
     pub fn add(&mut self, queue: usize, bytes: u32) {
         self.bytes[queue] += u64::from(bytes);
@@ -50,7 +51,7 @@ impl Backlogs {
         }
     }
 
-    /// Something left a queue.
+    /// Takes bytes from a queue.
     #[inline]
     pub fn take(&mut self, queue: usize, bytes: u32) {
         self.bytes[queue] -= u64::from(bytes);
@@ -59,13 +60,13 @@ impl Backlogs {
         }
     }
 
-    /// A packet was sent: counts towards letting the heap go.
+    /// Counts a departure towards giving up the heap.
     #[inline]
     pub const fn sent(&mut self) {
         self.keep = self.keep.saturating_sub(1);
     }
 
-    /// The queue with most bytes. O(1), after O(queues) for the first in a while.
+    /// Returns the queue with most bytes. O(1); O(queues) if the heap was not maintained.
     pub fn longest(&mut self) -> usize {
         if self.keep == 0 {
             for i in (0..self.heap.len() / 2).rev() {

@@ -1,17 +1,18 @@
-//! What waiting packets take of memory, and how much they may.
+//! Memory of waiting packets, and its limit.
 
 use crate::base::time::Nanos;
 use crate::base::units::Rate;
 use crate::packet::meta::Meta;
 
-/// The memory that is allowed whatever the rate, unless it is said.
+/// Least default limit of memory at any rate, in bytes.
 pub const LEAST: u64 = 4 << 20;
-/// Frames of the device that unsaid memory holds at most.
+/// Frames of the device that a default limit holds at most.
 const PACKETS_MAX: u64 = 10_240;
 
-/// The memory that a waiting packet is charged: that of Linux's buffers, so that a limit means the same. A frame with its
-/// headroom and the 320 bytes that follow it in a buffer come in the sizes of its allocator, and 256 bytes describe them.
-/// What does not fit one page beside its headroom lies in pages of its own, but for the link header.
+/// Returns the memory that a waiting packet is charged: that of Linux's buffers, so that a limit
+/// means the same. A frame with its headroom and the 320 bytes that follow it in a buffer come in
+/// the sizes of Linux's allocator, and 256 bytes describe them. A frame that does not fit one page
+/// with its headroom lies in pages of its own, but for the link header.
 #[inline]
 pub fn of(m: &Meta) -> u64 {
     const PAGE: u64 = 4096;
@@ -22,8 +23,8 @@ pub fn of(m: &Meta) -> u64 {
     room + 256 + pages
 }
 
-/// The memory that is allowed unless it is said: four times what the rate carries in an `interval`, and not more than
-/// full frames of the device's `frame` bytes.
+/// Returns the default limit of memory: four times the bytes of the rate in an `interval`, and not
+/// more than full frames of the device's `frame` bytes.
 pub fn limit(rate: Rate, interval: Nanos, frame: u32) -> u64 {
     let frames = PACKETS_MAX * u64::from(frame);
     match rate.0 {

@@ -1,23 +1,27 @@
-//! cake: a shaper without bursts, tins by DSCP, fair queueing among hosts and among their flows, and a control law per
-//! flow, in one (tc-cake(8)).
+//! cake: a shaper without bursts, tins by DSCP, fair queueing among hosts and among their flows,
+//! and a control law per flow, in one (tc-cake(8)).
 //!
-//! Sources: Hoiland-Jorgensen, Taht and Morton, "Piece of CAKE: A Comprehensive Queue Management Solution for Home
-//! Gateways" (2018, arXiv:1804.07617); RFC 8289; RFC 2474; what Linux 6.12 was measured to do. A packet passes through:
-//! tin (`tins`), flow (`flows`), acknowledgement filter (`ack_filter`); then, when its time has come (`shaper`, with
-//! sizes from `framing`), the turns of tins and of flows, and the law (`law::cobalt`).
+//! Sources: Hoiland-Jorgensen, Taht and Morton, "Piece of CAKE: A Comprehensive Queue Management
+//! Solution for Home Gateways" (2018, arXiv:1804.07617); RFC 8289; RFC 2474; measurements of Linux
+//! 6.12. A packet passes through: tin (`tins`), flow (`flows`), acknowledgement filter
+//! (`ack_filter`); then, when its time has come (`shaper`, with sizes from `framing`), the turns of
+//! tins and of flows, and the law (`law::cobalt`).
 //!
-//! O(1) per packet; O(log queues) while queues overflow; with the filter O(packets in its flow). Memory per tin: 1024
-//! flows of one cache line, 4 bytes of tag, 12 of hosts and 12 of backlog each, 94 KiB; taken when it is made.
+//! O(1) per packet; O(log queues) while queues overflow; with the filter O(packets in its flow).
+//! Memory per tin: 1024 flows of one cache line, 4 bytes of tag, 12 of hosts and 12 of backlog
+//! each, 94 KiB; taken when the tin is made.
 //!
-//! - I1: over any interval that begins with something waiting, bytes charged and sent <= rate x time + one packet.
+//! - I1: over any interval that begins with a waiting packet, bytes charged and sent <= rate x time
+//!   + one packet.
 //! - I2: no more memory is taken than the limit allows, once a call has returned.
 //! - I3: packets of one flow leave in order of arrival.
 //! - I4: the last packet of a flow is never dropped by the law.
 //! - I5: a flow is on at most one list; it is on one while it has packets.
-//! - Differs from Linux (PARITY.md: flow-hash, cake-memory, cake-range, cake-nat, cake-gso-cut, cake-cleared-tins,
-//!   cake-tin-deficit, cake-drop-next, cake-idle-timer, cake-long-interval, cake-override): memory is charged
-//!   as if every packet had come through a packet socket; super-packets are cut before they are offered; what a change
-//!   of tins drops is counted; no turns are owed from a time with a rate; intervals above 4.29 s are kept whole.
+//! - Differs from Linux (PARITY.md: flow-hash, cake-memory, cake-range, cake-nat, cake-gso-cut,
+//!   cake-cleared-tins, cake-tin-deficit, cake-drop-next, cake-idle-timer, cake-long-interval,
+//!   cake-override): memory is charged as if every packet had come through a packet socket;
+//!   super-packets are cut before they are offered; drops by a change of tins are counted; tins
+//!   without a rate owe no turns from a time with one; intervals above 4.29 s are kept whole.
 
 mod ack_filter;
 mod autorate;
@@ -64,17 +68,18 @@ crate::stats! {
     pub struct Stats {
         /// Most memory that waiting packets have taken, bytes.
         memory_used: u64,
-        /// Most that they may take, bytes.
+        /// Limit of `memory_used`, bytes.
         memory_limit: u64,
-        /// What arrives at most, as `autorate-ingress` estimates it, bytes/s; without, the first rate.
+        /// Estimate of the arrival rate with `autorate-ingress`, bytes/s; without it, the first
+        /// rate.
         capacity_estimate: u64,
         /// Smallest network packet, bytes (frame, if the framing is raw).
         min_network_size: u32,
         /// Largest network packet, bytes.
         max_network_size: u32,
-        /// Least that a packet was charged, bytes.
+        /// Smallest size that a packet was charged, bytes.
         min_adj_size: u32,
-        /// Most that a packet was charged, bytes.
+        /// Largest size that a packet was charged, bytes.
         max_adj_size: u32,
         /// Mean bytes in front of the network header.
         avg_hdr_offset: u32,
@@ -84,15 +89,16 @@ crate::stats! {
 /// Shaper, tins, fair queueing and law in one.
 #[derive(Debug)]
 pub struct Cake {
-    /// Those of the plan, and behind them those that a plan had before: they are empty, and remember.
+    /// The tins of the plan, and behind them those of earlier plans: these are empty, and keep
+    /// their laws.
     tins: Vec<Tin>,
     plan: &'static Plan,
     /// The tin of each DSCP.
     dscps: [u8; 64],
     schedule: Schedule,
-    /// The rate that is shaped to.
+    /// The present rate of the shaper.
     rate: Rate,
-    /// The tin whose turn it is while nothing is shaped.
+    /// The tin whose turn it is while there is no shaping.
     current: usize,
     backlogs: Backlogs,
     sizes: Sizes,
@@ -104,9 +110,10 @@ pub struct Cake {
     memory: u64,
     memory_max: u64,
     memory_limit: u64,
-    /// Packets that came while nothing waited and have to wait for what was sent before: told at the next call for one.
+    /// Packets that came while no packet waited and that have to wait for an earlier departure:
+    /// counted as overlimits at the next dequeue.
     held_up: u32,
-    /// When it was last called.
+    /// Time of the last call.
     seen: Instant,
 }
 
@@ -162,14 +169,14 @@ impl Discipline for Cake {
         if old.bandwidth.rate != cfg.bandwidth.rate || !cfg.bandwidth.autorate {
             self.rate = cfg.bandwidth.rate;
         }
-        // A swap has read its parameters from the beginning.
+        // A swap has parsed its parameters anew.
         let overhead = |c: &Config| (c.framing.overhead, c.framing.raw, c.framing.times_said);
         if overhead(&old) != overhead(cfg) {
             self.sizes.restart();
         }
         let queues = |c: &Config| (c.diffserv, c.flowmode, c.fwmark);
         if cx.swapping() && queues(&old) != queues(cfg) {
-            // Packets of a flow would wait in two queues: those that are here are queued anew.
+            // Packets of a flow would wait in two queues: the swap queues all of them anew.
             self.purge(0, cx);
         }
         if old.diffserv != cfg.diffserv {
@@ -180,7 +187,8 @@ impl Discipline for Cake {
     }
     fn admit(&self, m: &Asked<'_>, _class: Option<ClassId>) -> Verdict {
         if m.segs > 1 && self.cfg.split_gso {
-            // A size table above translates what is said here: none of the pieces is charged more than the whole.
+            // A size table above translates this size: none of the pieces is charged more than the
+            // whole.
             let real = m.len.saturating_add((u32::from(m.segs) - 1).saturating_mul(m.header_len.into()));
             Verdict::Cut(if m.wire_len == real { m.segment_len() } else { m.wire_len.max(m.segment_len()) })
         } else if self.memory + memory::of(m) <= self.memory_sure() {
@@ -229,9 +237,10 @@ impl Discipline for Cake {
         for _ in 0..core::mem::take(&mut self.held_up) {
             cx.overlimit();
         }
-        // Those that decay are looked at once per call.
+        // Decaying flows are looked at once per call.
         let mut decaying = true;
-        // Each round takes a packet, a flow off a list, or a turn: bounded by the flows and the turns that a packet takes.
+        // Each round takes a packet, a flow off a list, or a turn: bounded by the flows and the
+        // turns that a packet takes.
         while self.packets > 0 {
             let due = self.schedule.due();
             if due > cx.now {
@@ -306,7 +315,7 @@ impl Flows for Cake {
             }
         }
     }
-    /// The major number of the class is a host, the minor a flow.
+    /// Accepts every class: its major number is a host, its minor a flow.
     fn found(&self, class: Option<ClassId>, _own: Handle) -> Found {
         Found::Said(class.map_or(Said::Nothing, Said::Class))
     }
@@ -318,7 +327,8 @@ impl Flows for Cake {
 }
 
 impl Cake {
-    /// The tin of a packet: its firewall mark's, the one that its priority names, its DSCP's.
+    /// Returns the tin of a packet: that of its firewall mark, else the one that its priority
+    /// names, else that of its DSCP.
     #[inline]
     fn tin_of(&self, m: &Meta, class: Option<ClassId>) -> usize {
         if self.plan.shares.len() == 1 {
@@ -333,7 +343,7 @@ impl Cake {
             .unwrap_or_else(|| usize::from(self.dscps[usize::from(dscp_of(m) & 63)]))
     }
 
-    /// The tin whose turn it is; `None` if nothing waits in any.
+    /// Returns the tin whose turn it is; `None` if no packet waits in any.
     #[inline]
     fn choose(&mut self, now: Instant) -> Option<usize> {
         let tins = self.plan.shares.len();
@@ -343,7 +353,7 @@ impl Cake {
         if self.schedule.pace.is_unlimited() {
             return self.choose_by_turns();
         }
-        // The last of those that are within their part; if there is none, the one that will be first.
+        // The last tin within its share is chosen; if there is none, the one that will be first.
         let mut best: Option<(usize, i64)> = None;
         for (i, tin) in self.tins.iter().take(tins).enumerate().filter(|(_, tin)| tin.flows.is_active()) {
             let slack = tin.threshold.slack(now);
@@ -354,7 +364,8 @@ impl Cake {
         best.map(|(i, _)| i)
     }
 
-    /// Tins take turns in bytes. Bounded: each round gives every tin a turn, and none owes more than one packet.
+    /// Returns the tin whose turn in bytes it is. Bounded: each round gives every tin a turn, and
+    /// none owes more than one packet.
     fn choose_by_turns(&mut self) -> Option<usize> {
         let tins = self.plan.shares.len();
         if !self.tins.iter().take(tins).any(|tin| tin.flows.is_active()) {
@@ -372,7 +383,7 @@ impl Cake {
         }
     }
 
-    /// The next packet of a tin; `None` if what had its turn was empty, or what was dropped has used up the time.
+    /// Returns the next packet of a tin; `None` if the flow whose turn it was is empty.
     fn serve(&mut self, tin: usize, decaying: &mut bool, cx: &mut Cx) -> Option<Pkt> {
         let mode = self.cfg.flowmode;
         loop {
@@ -410,7 +421,7 @@ impl Cake {
         Some(p)
     }
 
-    /// A packet is no longer in a flow.
+    /// Takes a packet of a flow off the counts.
     #[inline]
     fn left(&mut self, tin: usize, f: usize, m: &Meta) {
         self.tins[tin].stats.backlog_bytes -= u64::from(m.wire_len);
@@ -419,7 +430,7 @@ impl Cake {
         self.memory -= memory::of(m);
     }
 
-    /// Whether the law lets a packet go; it may mark it.
+    /// True if the law lets a packet leave; it may mark it.
     #[inline]
     fn passes(&mut self, tin: usize, f: usize, p: &Pkt, cx: &mut Cx) -> bool {
         let t = &mut self.tins[tin];
@@ -447,7 +458,7 @@ impl Cake {
         true
     }
 
-    /// A packet leaves.
+    /// Books the departure of a packet.
     #[inline]
     fn depart(&mut self, tin: usize, f: usize, p: &Pkt, cx: &Cx) {
         let waited = cx.now.saturating_since(cx.meta(p).enqueued);
@@ -456,7 +467,7 @@ impl Cake {
         self.owe(tin, f, charged);
     }
 
-    /// A flow and its tin have used so much of their turns.
+    /// Charges bytes to the turns of a flow and its tin.
     #[inline]
     fn owe(&mut self, tin: usize, f: usize, charged: u32) {
         let t = &mut self.tins[tin];
@@ -467,7 +478,7 @@ impl Cake {
         }
     }
 
-    /// Charges a packet to the schedules of the link and of its tin: what it is charged.
+    /// Charges a packet to the schedules of the link and of its tin; returns the charged size.
     #[inline]
     fn charge(&mut self, tin: usize, p: &Pkt, dropped: bool, cx: &Cx) -> u32 {
         let noted = cx.pool.detail(p).map(|d| d.note);
@@ -499,7 +510,7 @@ impl Cake {
     fn drop_longest(&mut self, cx: &mut Cx) {
         let mut queue = self.backlogs.longest();
         if self.backlogs.of(queue) == 0 {
-            // Packets without length weigh nothing; any that waits will do.
+            // Packets of zero length count no bytes: any flow with a packet will do.
             let waiting = |q: &usize| !self.tins[q / FLOWS].flows.flows[q % FLOWS].packets.is_empty();
             queue = (0..self.tins.len() * FLOWS).find(waiting).unwrap_or(0);
         }
@@ -514,7 +525,8 @@ impl Cake {
         self.drop(tin, f, p, DropReason::Overmemory, cx);
     }
 
-    /// Drops the acknowledgement that the newest packet of a flow makes needless, if there is one: its bytes.
+    /// Drops the acknowledgement that the newest packet of a flow makes needless; returns its
+    /// bytes, 0 if there is none.
     fn filter(&mut self, tin: usize, f: usize, cx: &mut Cx) -> u32 {
         let t = &mut self.tins[tin];
         let packets = &mut t.flows.flows[f].packets;
@@ -533,7 +545,7 @@ impl Cake {
         wire_len
     }
 
-    /// Sees an arrival: the shaper may follow it.
+    /// Reports an arrival to the estimate; the shaper may follow it.
     #[inline]
     fn follow(&mut self, bytes: i64, now: Instant) {
         if !self.cfg.bandwidth.autorate {
@@ -544,13 +556,13 @@ impl Cake {
         }
     }
 
-    /// The memory that is allowed whatever this arrival says of the rate.
+    /// Returns the memory that is allowed whatever this arrival does to the rate.
     fn memory_sure(&self) -> u64 {
         let follows = self.cfg.bandwidth.autorate && self.cfg.memlimit.0.is_none();
         if follows { self.memory_limit.min(memory::LEAST) } else { self.memory_limit }
     }
 
-    /// Gives every tin its part of the rate, and bounds the memory.
+    /// Gives every tin its share of the rate, and bounds the memory.
     fn set_rate(&mut self) {
         let (target, interval) = (self.cfg.rtt.target(), self.cfg.rtt.interval());
         for (tin, share) in self.tins.iter_mut().zip(self.plan.shares) {
@@ -566,7 +578,7 @@ impl Cake {
         self.memory_limit = self.cfg.memlimit.0.map_or_else(unsaid, |said| said.0);
     }
 
-    /// Takes another plan: tins that it does not have lose what they hold.
+    /// Changes to the configured plan: tins that it does not have lose their packets.
     fn set_tins(&mut self, cx: &mut Cx) {
         self.plan = self.cfg.diffserv.plan();
         self.dscps = self.cfg.diffserv.table();
@@ -578,7 +590,7 @@ impl Cake {
         self.current %= tins;
     }
 
-    /// Drops what waits in the tins from `first` on.
+    /// Drops the packets in the tins from `first` on.
     fn purge(&mut self, first: usize, cx: &mut Cx) {
         let mut gone = List::new();
         for tin in first..self.tins.len() {

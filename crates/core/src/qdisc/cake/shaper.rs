@@ -1,5 +1,5 @@
-//! The shaper: the time at which the next packet may leave is moved on by what each packet takes. There is no bucket and
-//! so no first burst; what was not used is not saved.
+//! The shaper: each packet moves the time of the next departure on by its own duration. There is no
+//! bucket and so no first burst; unused time is not saved.
 
 use crate::base::time::{Instant, Nanos};
 use crate::base::units::Rate;
@@ -15,7 +15,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// That of a rate; at 0 nothing takes any time.
+    /// Returns the pace of a rate; at 0 no packet takes any time.
     pub fn new(rate: Rate) -> Self {
         if rate.0 == 0 {
             return Self::default();
@@ -27,12 +27,12 @@ impl Pace {
         }
         pace
     }
-    /// Whether nothing takes any time.
+    /// True if no packet takes any time.
     pub(crate) const fn is_unlimited(self) -> bool {
         self.mult == 0
     }
-    /// The time for `len` bytes, rounded down. 32 bits by 34 bits does not fit 64, but no packet is that long: the
-    /// byte limit's largest object has 28.
+    /// Returns the time for `len` bytes, rounded down. 32 bits by 34 bits does not fit 64, but no
+    /// packet is that long: the byte limit's largest object has 28.
     #[inline]
     pub const fn time(self, len: u32) -> Nanos {
         Nanos((len as u64).wrapping_mul(self.mult) >> self.shift)
@@ -43,24 +43,25 @@ impl Pace {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Schedule {
     pub pace: Pace,
-    /// When the next packet may leave.
+    /// Time at which the next packet may leave.
     next: Instant,
-    /// When it may leave whatever `next` says: behind this, the link sends at two thirds of its rate although packets
-    /// that were dropped on ingress have used up all of it.
+    /// Time at which a packet may leave whatever `next` says: it keeps the link at two thirds of
+    /// its rate if packets dropped on ingress have used up all of it.
     failsafe: Instant,
 }
 
 impl Schedule {
-    /// Forgets what was sent.
+    /// Forgets earlier departures.
     pub fn reset(&mut self) {
         *self = Self { pace: self.pace, ..Self::default() };
     }
-    /// When something may leave; a time in the past if at once.
+    /// Returns the time at which a packet may leave; one in the past means at once.
     #[inline]
     pub fn due(&self) -> Instant {
         self.next.min(self.failsafe)
     }
-    /// Something comes while nothing waits: time that was not used is lost. True if it has to wait.
+    /// Notes an arrival while no packet waits: unused time is lost. Returns true if the packet has
+    /// to wait.
     pub fn wake(&mut self, now: Instant) -> bool {
         if self.next < now {
             (self.next, self.failsafe) = (now, now);
@@ -68,7 +69,7 @@ impl Schedule {
         }
         self.due() > now
     }
-    /// Charges a packet; what was `dropped` is not charged to the failsafe.
+    /// Charges a packet; a `dropped` one is not charged to the failsafe.
     #[inline]
     pub fn charge(&mut self, len: u32, dropped: bool) {
         let time = self.pace.time(len);
@@ -79,7 +80,7 @@ impl Schedule {
     }
 }
 
-/// The schedule of a tin: until when it is within its share.
+/// The schedule of a tin: the time until which it has used its share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Threshold {
     pub pace: Pace,
@@ -87,17 +88,19 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// Something comes while nothing waits.
+    /// Notes an arrival while no packet waits.
     #[inline]
     pub fn wake(&mut self, now: Instant) {
         self.next = self.next.max(now);
     }
-    /// How long ago it came within its share: negative if it is above.
+    /// Returns the time since the tin came within its share, in nanoseconds: negative if it is
+    /// above.
     #[inline]
     pub const fn slack(&self, now: Instant) -> i64 {
         now.0.wrapping_sub(self.next.0).cast_signed()
     }
-    /// Charges a packet. A tin that lags behind does not catch up by more than one packet.
+    /// Charges a packet. A `next` in the past moves on by the packet's time; a later one is raised
+    /// to at least that time after `now`.
     #[inline]
     pub fn charge(&mut self, len: u32, now: Instant) {
         let time = self.pace.time(len);

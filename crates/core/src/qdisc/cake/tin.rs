@@ -1,4 +1,4 @@
-//! A tin: its flows, its part of the link, its law, and what is counted of it.
+//! A tin: its flows, its share of the link, its law, and its counters.
 
 use crate::base::time::Nanos;
 use crate::base::units::Rate;
@@ -10,7 +10,7 @@ use crate::qdisc::cake::shaper::{Pace, Threshold};
 crate::stats! {
     /// Counters of a tin.
     pub struct TinStats {
-        /// The rate below which it goes before others, bytes/s; 0: nothing is shaped.
+        /// The rate below which it goes before others, bytes/s; 0: there is no shaping.
         threshold_rate: u64,
         /// Bytes that came into it.
         sent_bytes: u64,
@@ -22,17 +22,18 @@ crate::stats! {
         interval_us: u64,
         /// Delay of packets that left it, microseconds: a mean that rises quickly and falls slowly.
         peak_delay_us: u64,
-        /// The same: a mean that moves slowly.
+        /// Delay of packets that left it, microseconds: a mean that moves slowly.
         avg_delay_us: u64,
-        /// The same: a mean that falls quickly and rises slowly, the delay of flows that send little.
+        /// Delay of packets that left it, microseconds: a mean that falls quickly and rises slowly,
+        /// the delay of flows that send little.
         base_delay_us: u64,
         /// Packets that came into it.
         sent_packets: u64,
-        /// Packets whose flow was in another queue of its set than its hash says.
+        /// Packets whose flow was in another queue of its set than that of its hash.
         way_indirect_hits: u32,
-        /// Flows that took a queue that was not theirs before.
+        /// Flows that took a queue of which they were not the last user.
         way_misses: u32,
-        /// Packets whose flow had to share a queue, because all of its set were taken.
+        /// Flows that took over a queue in use, because all of their set were.
         way_collisions: u32,
         /// Packets dropped from it: by the law, or because there was no room.
         drops: u64,
@@ -48,41 +49,41 @@ crate::stats! {
         unresponsive_flows: u32,
         /// Largest packet that came into it, bytes.
         max_pkt_len: u32,
-        /// Bytes that a flow may send per turn, before its host's part.
+        /// Bytes that a flow may send per turn, before the division by its host's flows.
         flow_quantum: u32,
     }
 }
 
-/// Bytes that a flow may send per turn while nothing is shaped, and the most that it ever may.
+/// Bytes that a flow may send per turn while there is no shaping, and the most that it ever may.
 const QUANTUM_MAX: u64 = 1514;
-/// The least: a large packet then takes several turns, and small ones go by.
+/// Least bytes of a turn: a large packet then takes several turns, and small ones pass it.
 const QUANTUM_MIN: u64 = 300;
 /// A turn takes at least a 4096th of a second.
 const QUANTUM_SHIFT: u32 = 12;
 
-/// A part of the traffic.
+/// One class of traffic.
 #[derive(Debug)]
 pub struct Tin {
     /// Its flows.
     pub flows: Flows,
-    /// Until when it is within its part.
+    /// Schedule of its share.
     pub threshold: Threshold,
     /// Its law.
     pub law: CobaltParams,
-    /// Bytes that it may still send while tins take turns.
+    /// Bytes that it may still send in its turn, while there is no shaping.
     pub deficit: i64,
-    /// Bytes that it gets per turn.
+    /// Bytes of its turn.
     pub turn: u16,
-    /// Bytes that a flow gets per turn.
+    /// Bytes of a flow's turn.
     pub quantum: u32,
-    /// What is counted as it happens; the rest is filled in when it is shown.
+    /// Counters of events; `counted` fills in the rest.
     pub stats: TinStats,
     /// Means of the delay, ns: peak, average, base.
     delays: [u64; 3],
 }
 
 impl Tin {
-    /// Without a part.
+    /// Returns a tin without a share.
     pub fn new() -> Self {
         Self {
             flows: Flows::new(),
@@ -112,7 +113,7 @@ impl Tin {
         self.stats.threshold_rate = rate.0;
     }
 
-    /// A packet leaves that waited so long.
+    /// Books the delay of a packet that leaves, in nanoseconds.
     #[inline]
     pub fn waited(&mut self, delay: u64) {
         let [peak, average, base] = self.delays;
@@ -123,7 +124,7 @@ impl Tin {
         ];
     }
 
-    /// What is counted of it.
+    /// Returns its counters.
     pub fn counted(&self) -> TinStats {
         let [peak, average, base] = self.delays.map(|ns| ns / 1000);
         let [sparse, bulk, decaying] = [SPARSE, BULK, DECAYING].map(|i| self.flows.counts[i]);

@@ -1,5 +1,5 @@
-//! Which tin a packet goes into, and what share of the link each tin has (tc-cake(8); the DSCP tables are Linux 6.12's,
-//! as measured packet by packet).
+//! The tin of each packet, and each tin's share of the link (tc-cake(8); the DSCP tables are Linux
+//! 6.12's, as measured packet by packet).
 
 use crate::packet::meta::Meta;
 use crate::qdisc::cake::config::Diffserv;
@@ -7,28 +7,30 @@ use crate::qdisc::cake::config::Diffserv;
 /// Most tins.
 pub(crate) const TINS_MAX: usize = 8;
 
-/// What a mode makes of the link.
+/// A mode's tins and their shares.
 #[derive(Debug)]
 pub struct Plan {
-    /// Each tin's part of the rate, in the order that they are served.
+    /// Each tin's share of the rate, in the order of service.
     pub shares: &'static [Share],
-    /// The tins in the order that they are shown, numbered and marked: by priority, the lowest first.
+    /// The tins in the order in which they are printed, numbered and marked: by priority, the
+    /// lowest first.
     pub order: &'static [u8],
-    /// Their names in that order.
+    /// Names of the tins in that order.
     pub names: &'static [&'static str],
-    /// DSCPs with the tin that they choose, by the order that they are served in; others choose `fallback`.
+    /// DSCPs with the tin that they choose, numbered in the order of service; others choose
+    /// `fallback`.
     dscps: &'static [(u8, &'static [u8])],
     fallback: u8,
 }
 
-/// A tin's part of the rate.
+/// A tin's share of the rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// Its rate is that of the link, times 7/8 so many times, halved so many times.
+    /// Times that the link's rate is multiplied by 7/8.
     pub eighths: u32,
-    /// See `eighths`.
+    /// Times that it is halved after that.
     pub halvings: u32,
-    /// Bytes that it sends per turn while nothing is shaped.
+    /// Bytes of its turn while there is no shaping.
     pub quantum: u16,
 }
 
@@ -36,7 +38,7 @@ const fn share(halvings: u32, quantum: u16) -> Share {
     Share { eighths: 0, halvings, quantum }
 }
 
-/// Eight tins, each with 7/8 of the one below.
+/// Returns the shares of eight tins, each with 7/8 of the one below.
 const fn steps() -> [Share; TINS_MAX] {
     let mut shares = [share(0, 256); TINS_MAX];
     let mut i = 1;
@@ -97,7 +99,7 @@ static DIFFSERV8: Plan = Plan {
 };
 
 impl Diffserv {
-    /// What it makes of the link.
+    /// Returns the tins and shares of this mode.
     pub fn plan(self) -> &'static Plan {
         match self {
             Self::Besteffort => &BESTEFFORT,
@@ -108,7 +110,7 @@ impl Diffserv {
         }
     }
 
-    /// The tin of each DSCP.
+    /// Returns the tin of each DSCP.
     pub fn table(self) -> [u8; 64] {
         let plan = self.plan();
         let mut table = [plan.fallback; 64];
@@ -126,7 +128,7 @@ impl Diffserv {
     }
 }
 
-/// The DSCP that a packet counts as: ARP is network control.
+/// Returns the DSCP that a packet counts as: ARP is network control.
 pub(crate) fn dscp_of(m: &Meta) -> u8 {
     match m.protocol {
         crate::packet::headers::ethertype::ARP => 56,

@@ -1,4 +1,4 @@
-//! What a dualpi2 is told and what it counts: parameters, counters, and the types of the former.
+//! Parameters and counters of dualpi2, and the types of the parameters.
 
 use core::fmt::{Result, Write};
 
@@ -20,7 +20,7 @@ pub const BETA: Gain = Gain(819);
 /// The wait above which a packet of the low-latency queue is marked: 1 ms (the middle of the ramp
 /// in RFC 9332 figure 2).
 pub const STEP: Step = Step::Time(Nanos::from_millis(1));
-/// Packets that wait, at most: 125 ms of full frames at 1 Gbit/s.
+/// Most packets that wait: 125 ms of full frames at 1 Gbit/s.
 const LIMIT: Packets = Packets(10_000);
 
 crate::params! {
@@ -36,16 +36,16 @@ crate::params! {
         target: Nanos = TARGET, keys ["target"], "at most 4294967295us": micros_in_32_bits;
         /// Time from one update of the probability to the next.
         tupdate: Nanos = TUPDATE, keys ["tupdate"], "1us to 4294967295us": time_in_range;
-        /// How fast the distance from the target moves the probability.
+        /// Gain on the distance from the target, per second.
         alpha: Gain = ALPHA, keys ["alpha"], "at least 0.00390625, below 8388608": gain_in_range;
-        /// How fast the trend of the delay moves it.
+        /// Gain on the trend of the delay, per second.
         beta: Gain = BETA, keys ["beta"], "at least 0.00390625, below 8388608": gain_in_range;
         /// Wait, or number of packets behind it, above which a packet of the low-latency queue is
         /// marked.
         step_thresh: Step = STEP, keys ["step_thresh"], "at most 4294967295us": |s| s.in_range();
         /// Packets in the low-latency queue from which on `step_thresh` holds for those that come.
         min_qlen_step: Packets = Packets(0), keys ["min_qlen_step"];
-        /// How many times the base probability the low-latency queue's packets are marked with.
+        /// Factor from the base probability to the marking probability of the low-latency queue.
         coupling_factor: u32 = 2, keys ["coupling_factor"], "1 to 255": |k| (1..=255).contains(k);
         /// Drop in both queues once marking is at 100 %, or let the queue grow up to its limit.
         drop_on_overload: bool = true, flags ["drop_on_overload" = true, "overflow" = false];
@@ -55,13 +55,13 @@ crate::params! {
         classic_protection: Share = Share(10), keys ["classic_protection"], "0% to 100%": |s| s.0 <= 100;
         /// Packets for the low-latency queue: all that are ECN-capable, or those with ECT(1) or CE.
         any_ect: bool = false, flags ["any_ect" = true, "l4s_ect" = false];
-        /// Have super-packets cut into their segments before they are queued.
+        /// Ask for super-packets to be cut into their segments before they are queued.
         split_gso: bool = true, flags ["split_gso" = true, "no_split_gso" = false];
         /// Longest round trip to be controlled. It sets `target`, `tupdate`, `alpha` and `beta`,
-        /// whatever is said of those.
+        /// and overrides given values of those.
         max_rtt: Option<Nanos> = None, keys ["max_rtt"], "1us to 4294967295us": rtt_in_range;
-        /// Usual round trip, at most `max_rtt`; sets the same. One that is not given is six times,
-        /// or a sixth of, the other.
+        /// Usual round trip, at most `max_rtt`; sets the same. If only one of the two is given,
+        /// `max_rtt` is six times this.
         typical_rtt: Option<Nanos> = None, keys ["typical_rtt"], "1us to 4294967295us": rtt_in_range;
     }
 }
@@ -74,7 +74,7 @@ crate::stats! {
         /// Wait of the oldest packet of the Classic queue when a packet last came or left,
         /// microseconds.
         delay_c: u64,
-        /// The same of the low-latency queue.
+        /// Wait of the oldest packet of the low-latency queue at that time, microseconds.
         delay_l: u64,
         /// Packets queued in the Classic queue.
         pkts_in_c: u64,
@@ -82,7 +82,7 @@ crate::stats! {
         pkts_in_l: u64,
         /// Most packets that waited when another came.
         maxq: u32,
-        /// Marks, by the probability and by `step_thresh`; a packet that gets both counts twice.
+        /// Marks, by the probability and by `step_thresh`; a packet marked by both counts twice.
         ecn_mark: u64,
         /// Marks by `step_thresh`.
         step_marks: u64,
@@ -93,9 +93,9 @@ crate::stats! {
         credit_l: u64,
         /// Memory that waiting packets take, bytes, as Linux counts its buffers.
         memory_used: u64,
-        /// The most that it has been.
+        /// Largest value of `memory_used`.
         max_memory_used: u64,
-        /// The most that it may be.
+        /// Limit of `memory_used`.
         memory_limit: u64,
     }
 }
@@ -116,14 +116,14 @@ fn rtt_in_range(t: &Option<Nanos>) -> bool {
     t.as_ref().is_none_or(time_in_range)
 }
 
-/// Brings parameters to one form: the memory that goes with the limit, and what follows from round
-/// trips.
+/// Brings parameters to one form: the memory that goes with the limit, and the values derived from
+/// round trips.
 pub(super) fn resolve(
     cfg: &mut Config,
     old: Option<&Config>,
     env: &Env,
 ) -> core::result::Result<(), ConfigError> {
-    // A new limit of packets brings its memory with it, unless that is said as well.
+    // A new limit of packets changes a derived memory limit with it.
     if old.is_some_and(|old| old.limit != cfg.limit && old.memlimit == cfg.memlimit) {
         cfg.memlimit = MemoryLimit::Derived(Bytes(0));
     }
@@ -136,24 +136,25 @@ pub(super) fn resolve(
     }
 }
 
-/// Memory of so many packets: two full frames each, because a buffer is larger than what is in it.
+/// Returns the memory for a limit of packets: two full frames each, because a buffer is larger than
+/// its frame.
 fn memory_for(limit: Packets, env: &Env) -> Bytes {
     let bytes = u64::from(limit.0) * 2 * u64::from(env.frame_max());
     Bytes(bytes.min(u64::from(u32::MAX)))
 }
 
-/// Times the usual round trip that the longest is, where only one is said (tc-dualpi2(8)).
+/// Ratio of the longest to the usual round trip if only one is given (tc-dualpi2(8)).
 const RTT_RATIO: u64 = 6;
 
-/// The parameters for these round trips: target = the usual one, tupdate = min(target, longest /
-/// 3), alpha = 0.1 * tupdate / longest^2, beta = 0.3 / longest (RFC 9332 figure 2), in whole
-/// microseconds and 256ths of one per second.
+/// Returns the parameters for these round trips: target = the usual one, tupdate = min(target,
+/// longest / 3), alpha = 0.1 * tupdate / longest^2, beta = 0.3 / longest (RFC 9332 figure 2), in
+/// whole microseconds and 256ths of one per second.
 fn for_round_trips(
     cfg: &mut Config,
     max: Option<Nanos>,
     typical: Option<Nanos>,
 ) -> core::result::Result<(), ConfigError> {
-    /// 0.1 and 0.3 as tc has them: in 24 binary digits.
+    /// 0.1 and 0.3 with the precision of tc: 24 binary digits.
     const TENTH: (u128, u32) = (13_421_773, 27);
     const THREE_TENTHS: (u128, u32) = (10_066_330, 25);
     /// Microseconds in a second, times 256.
@@ -188,17 +189,17 @@ fn exact_us(us: u64) -> alloc::string::String {
     alloc::format!("{us}us")
 }
 
-/// A limit of memory that is given, or follows from that of packets.
+/// A limit of memory that is given, or derived from that of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimit {
-    /// So much, whatever the limit of packets.
+    /// A given limit, whatever the limit of packets.
     Given(Bytes),
-    /// So much, because of the limit of packets.
+    /// A limit derived from the limit of packets.
     Derived(Bytes),
 }
 
 impl MemoryLimit {
-    /// The bytes.
+    /// Returns the limit in bytes.
     pub const fn bytes(self) -> Bytes {
         match self {
             Self::Given(bytes) | Self::Derived(bytes) => bytes,
@@ -229,9 +230,9 @@ impl Value for MemoryLimit {
 /// The threshold of the low-latency queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// How long a packet has waited.
+    /// Longest wait of a packet.
     Time(Nanos),
-    /// How many packets wait behind it in its queue.
+    /// Most packets that wait behind it in its queue.
     Packets(u32),
 }
 
@@ -267,7 +268,7 @@ impl Value for Step {
         "a time (1ms, 500us; bare: microseconds) or a number of packets (3p, 3packets)";
     fn take(words: &mut Words<'_>) -> core::result::Result<Self, Refusal> {
         let word = words.peek().ok_or(Refusal::NotSuch)?;
-        // The longest first: each ends in another.
+        // The longest word comes first, because each ends in another.
         let packets = ["packets", "packet", "pkt", "p"].iter().find_map(|unit| word.strip_suffix(unit));
         match packets {
             Some(number) => {

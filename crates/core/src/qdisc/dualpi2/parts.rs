@@ -1,17 +1,17 @@
-//! What a packet of the low-latency queue is noted to be as it comes, for when it leaves: two bits
-//! each, in a ring that runs along with the queue.
+//! Notes on the packets of the low-latency queue, made when a packet joins and read when it leaves:
+//! two bits each, in a ring parallel to the queue.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How a packet is treated that waits in the low-latency queue.
+/// Treatment of a packet in the low-latency queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// By the coupled probability and by the step threshold.
+    /// Under the coupled probability and the step threshold.
     Stepped,
-    /// By the coupled probability alone: the queue was too short for the threshold when it came.
+    /// Under the coupled probability alone: the queue was too short for the threshold when it came.
     Coupled,
-    /// It is neither marked nor dropped, but at the limit.
+    /// Exempt: it is dropped only at the limit, and never marked.
     Spared,
 }
 
@@ -24,19 +24,19 @@ const IN_WORD: usize = 64 / BITS;
 #[derive(Debug)]
 pub struct Parts {
     words: Vec<u64>,
-    /// Where the oldest is and where the next one goes, counted on and on.
+    /// Positions of the oldest note and of the next one, counted without wrapping to the ring.
     head: usize,
     tail: usize,
 }
 
 impl Parts {
-    /// With room for so many packets. Memory: a quarter of a byte each, up to the next power of
-    /// two.
+    /// Returns an empty ring with room for `packets` notes. Memory: a quarter of a byte each, up to
+    /// the next power of two.
     pub(crate) fn with_room(packets: u32) -> Self {
         let words = (packets as usize).div_ceil(IN_WORD).next_power_of_two();
         Self { words: vec![0; words], head: 0, tail: 0 }
     }
-    /// Makes room for so many packets; what is noted stays. Allocates: not for the data path.
+    /// Makes room for `packets` notes; present notes stay. Allocates: not for the data path.
     pub fn reserve(&mut self, packets: u32) {
         let mut grown = Self::with_room(packets);
         if grown.words.len() > self.words.len() {
@@ -46,7 +46,7 @@ impl Parts {
             *self = grown;
         }
     }
-    /// Forgets all.
+    /// Forgets all notes.
     pub const fn clear(&mut self) {
         (self.head, self.tail) = (0, 0);
     }
@@ -58,7 +58,7 @@ impl Parts {
         self.words[word] = self.words[word] & !(3 << shift) | (part as u64) << shift;
         self.tail = self.tail.wrapping_add(1);
     }
-    /// The part of the packet that leaves the queue.
+    /// Removes and returns the note of the packet that leaves the queue.
     #[inline]
     pub fn pop(&mut self) -> Part {
         let (word, shift) = self.place(self.head);
@@ -69,7 +69,7 @@ impl Parts {
             _ => Part::Spared,
         }
     }
-    /// A power of two of words: a mask will do.
+    /// The number of words is a power of two: a mask replaces the modulus.
     #[inline]
     const fn place(&self, at: usize) -> (usize, usize) {
         ((at / IN_WORD) & (self.words.len() - 1), at % IN_WORD * BITS)

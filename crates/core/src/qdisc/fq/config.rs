@@ -1,4 +1,4 @@
-//! What can be set, what is counted, and both in the form that the data path reads.
+//! The options and counters of fq, and the options in the form that the data path reads.
 
 use alloc::format;
 
@@ -20,42 +20,45 @@ crate::params! {
         limit: Packets = Packets(10_000), keys ["limit"];
         /// Most packets that wait in one flow.
         flow_limit: Packets = Packets(100), keys ["flow_limit"];
-        /// Flows that are kept are at most twice as many before idle ones are forgotten; rounded up to a power of two.
+        /// Half the number of flows that are kept before idle ones are forgotten; rounded up to a
+        /// power of two.
         buckets: u32 = 1024, keys ["buckets"], "2 to 262144": |b| (2..=262_144).contains(b);
-        /// Bits of the flow hash that tell flows apart.
+        /// Bits of the flow hash that distinguish flows.
         orphan_mask: Mask = Mask(1023), keys ["orphan_mask"];
         /// Number of bands: there are three.
         bands: Option<u32> = None, keys ["bands"], "3": |b| b.is_none_or(|b| b == 3);
         /// Band of each priority, 0 to 2; the default is that of pfifo_fast.
         priomap: Option<PrioMap> = None, keys ["priomap"];
-        /// Bytes that each band may send per turn, the default is 9:3:1.
+        /// Bytes that each band may send per turn; the default is 9:3:1.
         weights: Option<Triple> = None, keys ["weights"], "16384 to 2147483647 each": weights_in_range;
         /// Space the packets of a flow by its rate.
         pacing: bool = true, flags ["pacing" = true, "nopacing" = false];
-        /// Bytes that a flow may send per turn; brought into 256 to 1048576.
+        /// Bytes that a flow may send per turn; clamped to 256 to 1048576.
         quantum: u32 = env.frame_max().saturating_mul(2), keys ["quantum"];
         /// Bytes that a new flow may send in its first turn, unpaced.
         initial_quantum: u32 = env.frame_max().saturating_mul(10).min(i32::MAX as u32), keys ["initial_quantum"],
             "at most 2147483647 bytes": |q| i32::try_from(*q).is_ok();
         /// Rate that no flow exceeds; none unless given.
         maxrate: Option<Rate> = None, keys ["maxrate"], "at most 4294967295 bytes/s": |r| r.is_none_or(|r| rate_in_range(&r));
-        /// Taken and ignored: it had a meaning once.
+        /// Accepted for old scripts, without effect.
         defrate: Option<Rate> = None, keys ["defrate"];
-        /// At a rate up to this, each packet is spaced; above it, a quantum at once.
+        /// Highest rate at which each packet is spaced by itself; above it a quantum leaves at
+        /// once.
         low_rate_threshold: Rate = Rate(68_750), keys ["low_rate_threshold"], "at most 4294967295 bytes/s": rate_in_range;
-        /// A flow that was idle for longer has its quantum again.
+        /// Idle time after which a flow has its quantum again.
         refill_delay: Nanos = Nanos::from_millis(40), keys ["refill_delay"], "at most 4294967295us": micros_in_range;
-        /// Delay after its time at which a packet is CE-marked; off unless given.
+        /// Delay beyond its launch time at which a packet is CE-marked; off unless given.
         ce_threshold: Option<Nanos> = None, keys ["ce_threshold"], "at most 4294967295us": no_longer;
-        /// How late a timer may be; has no effect here.
+        /// Tolerance of a timer, in nanoseconds; without effect here.
         timer_slack: NanosBare = NanosBare(10_000), keys ["timer_slack"], "at most 4294967295ns": |t| t.0 <= u64::from(u32::MAX);
-        /// How far ahead a launch time may lie.
+        /// Farthest launch time in the future.
         horizon: Nanos = Nanos::from_secs(10), keys ["horizon"], "at most 4294967295us": micros_in_range;
-        /// Drop what lies beyond the horizon, or bring it to the horizon.
+        /// Drop packets beyond the horizon, or move their launch time to the horizon.
         horizon_drop: bool = true, flags ["horizon_drop" = true, "horizon_cap" = false];
-        /// How long before its time a packet is given to a device that paces itself.
+        /// Time before its launch time at which a packet is given to a device that paces itself.
         offload_horizon: Option<Nanos> = None, keys ["offload_horizon"], "at most 4294967295us": no_longer;
-        /// Share of what leaves that TCP control segments have in a band before all others; none unless given (not in Linux).
+        /// Share of departing traffic for which TCP control segments have a band before all others;
+        /// none unless given (not in Linux).
         tcpctl: Option<Percent> = None, keys ["tcpctl"];
     }
 }
@@ -78,9 +81,9 @@ crate::stats! {
     pub struct Stats {
         /// Flows that are known now.
         flows: u32,
-        /// Those of them in which nothing waits.
+        /// Known flows in which no packet waits.
         inactive: u32,
-        /// Those of them that wait for their time.
+        /// Known flows that wait for their time.
         throttled_flows: u32,
         /// Packets that wait in band 0 now.
         band0_pkts: u32,
@@ -88,19 +91,22 @@ crate::stats! {
         band1_pkts: u32,
         /// Packets that wait in band 2 now.
         band2_pkts: u32,
-        /// Nanoseconds from the last packet that came or left to the earliest time that a flow waits for.
+        /// Nanoseconds from the last packet that came or left to the earliest time that a flow
+        /// waits for.
         next_packet_delay: u64,
         /// Idle flows that were forgotten.
         gc: u64,
         /// Always 0: there is no queue for high priority beside the bands.
         highprio: u32,
-        /// Packets that took the fast path: past the flows, because nothing there could leave before them.
+        /// Packets that took the fast path: they bypassed the flows, because nothing there could
+        /// leave before them.
         fastpath: u64,
         /// Times that a flow had to wait for its time.
         throttled: u64,
-        /// How late waiting flows were released, nanoseconds: a moving average with weight 1/8.
+        /// Lateness of released flows, nanoseconds: a moving average with weight 1/8.
         latency: u64,
-        /// Packets that left later than `ce_threshold` after their time; those that can be are CE-marked.
+        /// Packets that left later than `ce_threshold` after their time; ECN-capable ones are
+        /// CE-marked.
         ce_mark: u64,
         /// Packets dropped because their flow was at `flow_limit`.
         flows_plimit: u64,
@@ -126,17 +132,18 @@ const WEIGHTS: [u32; BANDS] = [9 << 16, 3 << 16, 1 << 16];
 const WEIGHT_MIN: u32 = 1 << 14;
 /// Most flows: 20 bits, 77 MiB. With more bits in the mask, flows are hashed into as many.
 const FLOWS_MAX: u32 = 1 << 20;
-/// 2^32 divided by the golden ratio (Knuth, volume 3, section 6.4): spreads any mask's values over the table.
+/// 2^32 divided by the golden ratio (Knuth, volume 3, section 6.4): spreads any mask's values over
+/// the table.
 const GOLDEN: u32 = 0x9e37_79b9;
 
 impl Config {
-    /// Brings it to one form; see `Discipline::resolve`.
+    /// Brings the options to one form; see `Discipline::resolve`.
     pub(super) fn resolve(&mut self, kind: &'static str) -> Result<(), ConfigError> {
         let cfg = self;
         cfg.tcpctl = band_share(cfg.tcpctl);
         cfg.quantum = cfg.quantum.clamp(256, 1 << 20);
         cfg.buckets = cfg.buckets.next_power_of_two();
-        // The largest rate that 32 bits hold is none, as in the reference.
+        // The largest rate that 32 bits hold means no rate, as in the reference.
         cfg.maxrate = cfg.maxrate.filter(|r| r.0 < u64::from(u32::MAX));
         cfg.defrate = None;
         cfg.offload_horizon = cfg.offload_horizon.filter(|t| t.0 > 0);
@@ -152,7 +159,7 @@ impl Config {
             let err = ConfigError::new(ErrorKind::OutOfRange, Object::Kind(kind), "bands 0 to 2", band);
             return Err(err.key("priomap"));
         }
-        // What is the default is not said.
+        // The default is unset, so that it is not printed.
         cfg.priomap = cfg.priomap.filter(|map| map.0 != PRIOMAP);
         cfg.bands = cfg.priomap.map(|_| BANDS as u32);
         cfg.weights = cfg.weights.filter(|w| w.0 != WEIGHTS);
@@ -160,7 +167,7 @@ impl Config {
     }
 }
 
-/// What is configured, in the form that the data path reads.
+/// The options in the form that the data path reads.
 #[derive(Debug)]
 pub(super) struct Limits {
     pub(super) limit: u32,
@@ -171,7 +178,7 @@ pub(super) struct Limits {
     /// `None`: nothing is paced by rate.
     pub(super) maxrate: Option<u64>,
     pub(super) pacing: bool,
-    /// Whether `maxrate` is low enough for each packet to be spaced.
+    /// True if `maxrate` is low enough for each packet to be spaced by itself.
     pub(super) low: bool,
     pub(super) refill: Nanos,
     /// `u64::MAX` if off.
@@ -184,7 +191,7 @@ pub(super) struct Limits {
 }
 
 pub(super) fn weights(cfg: &Config) -> [i32; BANDS] {
-    // The declaration has checked them against 31 bits.
+    // The range check of `weights` has ensured 31 bits.
     cfg.weights.map_or(WEIGHTS, |w| w.0).map(|w| i32::try_from(w).unwrap_or(i32::MAX))
 }
 
@@ -196,7 +203,7 @@ impl Limits {
             flow_limit: cfg.flow_limit.0,
             mask: cfg.orphan_mask.0,
             quantum: cfg.quantum,
-            // The declaration has checked it against 31 bits.
+            // The range check has ensured 31 bits.
             initial_quantum: i32::try_from(cfg.initial_quantum).unwrap_or(i32::MAX),
             maxrate,
             pacing: cfg.pacing,
@@ -210,11 +217,11 @@ impl Limits {
             band_of: cfg.priomap.map_or(PRIOMAP, |map| map.0),
         }
     }
-    /// How many flows there can be.
+    /// Returns the number of flows in the table.
     pub(super) fn flows(&self) -> u32 {
         (self.mask.min(FLOWS_MAX - 1) + 1).next_power_of_two()
     }
-    /// The packet's flow.
+    /// Returns the index of the packet's flow.
     #[inline]
     pub(super) fn flow(&self, m: &Meta) -> usize {
         let key = m.hash & self.mask;

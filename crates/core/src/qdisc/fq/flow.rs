@@ -9,13 +9,13 @@ use crate::sched::cx::Cx;
 /// "No flow" in a link.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Where a flow is.
+/// State of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Not known: no packet came yet, or it was forgotten.
+    /// Not known: no packet has come yet, or the flow was forgotten.
     #[default]
     Unknown,
-    /// Known, and nothing waits in it.
+    /// Known, without a waiting packet.
     Idle,
     /// On a list of a band.
     Listed,
@@ -28,30 +28,32 @@ pub(super) enum Place {
 #[repr(align(64))]
 pub(super) struct Flow {
     pub(super) packets: Packets,
-    /// Launch time of the last of its packets, if it has any: none of the others has a later one.
+    /// The latest launch time of its packets, if it has any: that of the last one.
     pub(super) latest: Instant,
-    /// Before this nothing of it leaves; zero if it was never paced.
+    /// Earliest time at which a packet of it may leave; zero if it was never paced.
     pub(super) next: Instant,
-    /// Since when it is idle.
+    /// Time since which it is idle.
     pub(super) idle: Instant,
     pub(super) credit: i32,
     pub(super) len: u32,
     /// The next flow on the same list.
     pub(super) link: u32,
     pub(super) place: Place,
-    /// The band of the packet that came last: that in which it is listed next.
+    /// The band of the packet that came last: the flow is listed there next.
     pub(super) band: u8,
 }
 
 impl Flow {
-    /// Whether its first packet may leave, in its turn. If it has to wait, `next` says until when.
+    /// True if its first packet may leave, in its turn. If the packet has to wait, `next` is the
+    /// time that it waits for.
     #[inline]
     pub(super) fn may_send(&mut self, cx: &Cx, limits: &Limits) -> bool {
         if self.credit <= 0 || self.len == 0 {
             return false;
         }
         let until = cx.now + limits.offload;
-        // Only if it decides is the packet's own time read, from where the packet lies.
+        // The first packet's own launch time is read only if it can decide: the read touches the
+        // packet.
         if self.latest > self.next.max(until) {
             let due = self.due(&cx.pool);
             if due > until {
@@ -60,7 +62,7 @@ impl Flow {
         }
         self.next <= until
     }
-    /// When its first packet may leave.
+    /// Returns the time at which its first packet may leave.
     #[cold]
     fn due(&self, pool: &Pool) -> Instant {
         self.next.max(self.packets.front(pool).map_or(Instant::ZERO, launch_of))
@@ -69,8 +71,9 @@ impl Flow {
 
 const _: () = assert!(size_of::<Flow>() == 64, "a flow fills exactly one cache line");
 
-/// The packets of a flow in order of launch time: those in `front`, then those in `back`. Two lists, because a packet is then
-/// linked behind another only where a third is before them: with fewer, none is touched from when it came until it leaves.
+/// The packets of a flow in order of launch time: those in `front`, then those in `back`. With two
+/// lists a packet is linked behind another only if a third is before them: below that, no packet is
+/// touched between arrival and departure.
 #[derive(Debug, Default)]
 pub(super) struct Packets {
     front: List,
@@ -84,7 +87,7 @@ impl Packets {
         let list = if self.front.is_empty() { &mut self.front } else { &mut self.back };
         list.push_back(pool, p);
     }
-    /// Inserts a packet behind all in front that launch no later than it.
+    /// Inserts a packet behind all those that launch no later than it.
     #[cold]
     pub(super) fn insert(&mut self, pool: &mut Pool, p: Pkt, launch: Instant) {
         self.front.append(pool, &mut self.back);
@@ -130,14 +133,14 @@ impl Turns {
         }
         self.tail = f;
     }
-    /// Takes the first flow off, which links to `link`.
+    /// Takes the first flow off the list, whose `link` is given.
     #[inline]
     pub(super) const fn pop_front(&mut self, link: u32) {
         self.head = if self.head == self.tail { NIL } else { link };
     }
 }
 
-/// When a packet may leave: its launch time, or when it came.
+/// Returns the launch time of a packet, or its arrival if it has none.
 #[inline]
 pub(super) fn launch_of(m: &Meta) -> Instant {
     if m.txtime == Instant::ZERO { m.enqueued } else { m.txtime }

@@ -7,10 +7,11 @@ use crate::packet::pool::{Deque, List, Pkt, Pool, Waiting};
 use crate::packet::reason::MarkReason;
 use crate::sched::cx::Cx;
 
-/// "No flow" in a link, "no slot" of a bucket.
+/// Marks the end of a list, and a bucket without a slot.
 pub const NIL: u32 = u32::MAX;
 
-/// Lengths that a flow may have: 0 to one more than the most, while a packet makes room for another.
+/// Number of possible lengths of a flow: 0 to one above `DEPTH_MAX`, reached while a packet makes
+/// room for another.
 const LENGTHS: usize = DEPTH_MAX as usize + 2;
 
 /// A flow in its slot.
@@ -18,13 +19,13 @@ const LENGTHS: usize = DEPTH_MAX as usize + 2;
 pub struct Flow {
     packets: Deque,
     pub bytes: u64,
-    /// What it may still send in this turn.
+    /// Bytes that it may still send in this turn.
     pub allot: i64,
     pub bucket: u32,
     pub len: u32,
-    /// The next on the ring; of a free slot, the next free one.
+    /// The next slot on the ring; for a free slot, the next free one.
     turn: u32,
-    /// Its neighbours among those of the same length.
+    /// Its neighbours among the flows of the same length.
     up: u32,
     down: u32,
 }
@@ -35,13 +36,13 @@ const _: () = assert!(size_of::<Flow>() <= 48, "a flow is smaller than a cache l
 #[derive(Debug)]
 pub struct Flows {
     slots: Vec<Flow>,
-    /// The slot of each bucket, `NIL` if nothing waits in it.
+    /// The slot of each bucket, `NIL` if no packet waits in it.
     buckets: Vec<u32>,
-    /// Of those of each length, the one that has had it for the shortest time.
+    /// For each length, the flow that reached it last.
     by_len: [u32; LENGTHS],
-    /// The greatest length of any.
+    /// The greatest length of any flow.
     longest: u32,
-    /// The last on the ring; the one after it is at the front.
+    /// The last flow on the ring; the one after it is at the front.
     tail: u32,
     /// The first free slot.
     free: u32,
@@ -49,7 +50,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// So many slots for so many buckets.
+    /// Returns `slots` free slots for `buckets` buckets.
     pub fn new(slots: u32, buckets: u32) -> Self {
         let mut flows = Self {
             slots: Vec::new(),
@@ -64,7 +65,7 @@ impl Flows {
         flows.clear();
         flows
     }
-    /// Every slot is free. They hold no packets.
+    /// Frees every slot. The flows hold no packets.
     fn clear(&mut self) {
         let n = self.slots.len() as u32;
         for (next, slot) in (1..).zip(&mut self.slots) {
@@ -75,26 +76,27 @@ impl Flows {
         self.by_len = [NIL; LENGTHS];
         (self.longest, self.tail, self.free, self.in_use) = (0, NIL, 0, 0);
     }
-    /// The flow of a bucket, if something waits in it.
+    /// Returns the flow of a bucket, `None` if no packet waits in it.
     #[inline]
     pub fn of(&self, bucket: u32) -> Option<u32> {
         Some(self.buckets[bucket as usize]).filter(|f| *f != NIL)
     }
-    /// Whether no slot is free.
+    /// True if no slot is free.
     pub(crate) const fn all_in_use(&self) -> bool {
         self.free == NIL
     }
-    /// What is known of a flow.
+    /// Returns the state of a flow.
     #[inline]
     pub fn flow(&self, f: u32) -> &Flow {
         &self.slots[f as usize]
     }
-    /// The same, to change what it may send.
+    /// Returns the state of a flow, for a change of its allotment.
     #[inline]
     pub(crate) fn flow_mut(&mut self, f: u32) -> &mut Flow {
         &mut self.slots[f as usize]
     }
-    /// Gives a bucket a free slot, last on the ring, with what it may send; a packet must follow.
+    /// Gives a bucket a free slot, last on the ring, with the bytes that it may send; a packet must
+    /// follow.
     pub fn open(&mut self, bucket: u32, allot: i64) -> Option<u32> {
         let f = self.free;
         let slot = self.slots.get_mut(f as usize)?;
@@ -109,19 +111,19 @@ impl Flows {
         self.in_use += 1;
         Some(f)
     }
-    /// The flow whose turn it is.
+    /// Returns the flow whose turn it is.
     #[inline]
     pub fn front(&self) -> Option<u32> {
         Some(self.slots.get(self.tail as usize)?.turn)
     }
-    /// The flow at the front is now last.
+    /// Moves the flow at the front to the end of the ring.
     #[inline]
     pub(crate) fn rotate(&mut self) {
         if let Some(front) = self.front() {
             self.tail = front;
         }
     }
-    /// Frees the slot of the flow at the front, in which nothing waits any more.
+    /// Frees the slot of the flow at the front, which holds no packet any more.
     #[inline]
     pub(crate) fn close_front(&mut self) {
         let Some(f) = self.front() else { return };
@@ -135,17 +137,17 @@ impl Flows {
         self.free = f;
         self.in_use -= 1;
     }
-    /// All flows in use, from the front of the ring.
+    /// Returns all flows in use, from the front of the ring.
     pub fn ring(&self) -> impl Iterator<Item = u32> + use<'_> {
         let next = |f: u32| self.slots.get(f as usize).map(|slot| slot.turn);
         core::iter::successors(self.front(), move |f| next(*f)).take(self.in_use as usize)
     }
-    /// How many flows are in use.
+    /// Returns the number of flows in use.
     pub const fn in_use(&self) -> u32 {
         self.in_use
     }
-    /// A flow of the greatest length, the one that has had it for the shortest time; the flow at the front if all have one
-    /// packet.
+    /// Returns, of the flows of the greatest length, the one that reached it last; the flow at the
+    /// front if all have one packet.
     pub fn longest(&self) -> Option<u32> {
         match self.longest {
             0 | 1 => self.front(),
@@ -162,7 +164,7 @@ impl Flows {
         self.link(f, self.slots[f as usize].len + 1);
         self.longest = self.longest.max(self.slots[f as usize].len);
     }
-    /// Takes the oldest packet of a flow, or its newest.
+    /// Takes the oldest packet of a flow if `oldest`, else its newest.
     #[inline]
     pub fn pop(&mut self, f: u32, oldest: bool, pool: &mut Pool) -> Option<Pkt> {
         let flow = &mut self.slots[f as usize];
@@ -172,12 +174,12 @@ impl Flows {
         self.unlink(f);
         self.link(f, len - 1);
         if self.longest == len && self.by_len[len as usize] == NIL {
-            // Its new length is one less, so that none is longer.
+            // It was the only one of this length: the longest are now one packet shorter.
             self.longest = len - 1;
         }
         Some(p)
     }
-    /// Marks the oldest packet of a flow, if there is one and it can be.
+    /// Marks the oldest packet of a flow; returns false if there is none or it cannot be marked.
     pub(crate) fn mark_front(&self, f: u32, cx: &mut Cx) -> bool {
         self.slots[f as usize].packets.with_front(|p| cx.mark(p, MarkReason::Congested)).unwrap_or(false)
     }
@@ -209,7 +211,7 @@ impl Flows {
             down.up = f;
         }
     }
-    /// Hands out every packet, flow by flow from the front of the ring; then every slot is free.
+    /// Hands out every packet, flow by flow from the front of the ring, and frees every slot.
     pub fn drain(&mut self, out: &mut List, pool: &mut Pool) {
         let mut at = self.front();
         for _ in 0..self.in_use {
@@ -221,12 +223,13 @@ impl Flows {
         }
         self.clear();
     }
-    /// The metadata of every packet, in the order of `drain`.
+    /// Visits the metadata of every packet, in the order of `drain`.
     pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Waiting<'_>)) {
         self.ring().flat_map(|i| self.slots[i as usize].packets.waiting(pool)).for_each(f);
     }
-    /// Hands out every packet of the flows whose buckets are below this one, flow by flow from the front of the ring, and
-    /// frees their slots; how many. The others keep their places on the ring.
+    /// Hands out every packet of the flows whose buckets are below this one, flow by flow from the
+    /// front of the ring, frees their slots, and returns the number of packets. The others keep
+    /// their places on the ring.
     pub(crate) fn drain_below(&mut self, bucket: u32, out: &mut List, pool: &mut Pool) -> u32 {
         let mut packets = 0;
         for _ in 0..self.in_use {

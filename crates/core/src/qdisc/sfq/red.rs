@@ -15,9 +15,9 @@ use crate::sched::discipline::Discipline;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::exact_of;
 
-/// Size of an average packet unless it is said (tc-sfq(8)).
+/// Default size of an average packet (tc-sfq(8)).
 const AVPKT: Bytes = Bytes(1000);
-/// Chance of a mark just below `max` unless it is said: 0.02 (tc-sfq(8)), in units of 2^-32.
+/// Default chance of a mark just below `max`: 0.02 (tc-sfq(8)), in units of 2^-32.
 const PROBABILITY: Probability = Probability(85_899_345);
 
 /// The averages of all slots.
@@ -30,27 +30,28 @@ pub struct Red {
 }
 
 impl Red {
-    /// As configured, if it is; `resolve` has accepted the same values.
+    /// Returns the averages that `cfg` asks for; `None` without RED. `resolve` has accepted the
+    /// same values.
     pub fn of(cfg: &Config) -> Option<Self> {
         let params = params(cfg)?.ok()?;
         let flows = alloc::vec![RedState::new(&params, Instant::ZERO); cfg.flows as usize];
         Some(Self { params, flows, ecn: cfg.ecn, harddrop: cfg.harddrop })
     }
-    /// A flow begins in this slot.
+    /// Begins a flow in this slot.
     pub fn begin(&mut self, slot: u32, now: Instant) {
         self.flows[slot as usize] = RedState::new(&self.params, now);
     }
-    /// A packet comes to the flow in this slot, in which so many bytes wait.
+    /// Decides about a packet that comes to the flow in this slot, in which `bytes` wait.
     pub fn on_arrival(&mut self, slot: u32, bytes: u64, cx: &mut Cx) -> RedAction {
         self.flows[slot as usize].on_arrival(&self.params, bytes, cx.now, &mut cx.rng)
     }
-    /// Whether a mark may do instead of a drop.
+    /// True if a mark may replace a drop.
     pub const fn marks(&self, forced: bool) -> bool {
         self.ecn && !(forced && self.harddrop)
     }
 }
 
-/// Brings the parameters of RED to the form in which all are said, or none is.
+/// Completes the parameters of RED: afterwards all are given, or none.
 pub fn resolve(cfg: &mut Config) -> Result<(), ConfigError> {
     let Some(limit) = cfg.redflowlimit else {
         let said = [
@@ -94,7 +95,7 @@ pub fn resolve(cfg: &mut Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The law's parameters, if RED is on and all are said.
+/// Returns the law's parameters; `None` without RED.
 fn params(cfg: &Config) -> Option<Result<RedParams, ConfigError>> {
     cfg.redflowlimit?;
     let bits32 = |b: Option<Bytes>| b.and_then(|b| u32::try_from(b.0).ok());
@@ -113,14 +114,14 @@ fn params(cfg: &Config) -> Option<Result<RedParams, ConfigError>> {
         Err(e) => return Some(Err(refused("burst", e))),
     };
     let probability = match u32::try_from(probability.0) {
-        // What is below one in 2^31 for each byte between the two cannot be told to the kernel.
+        // The kernel has no form for a probability below one in 2^31 for each byte between the two.
         _ if probability.0 << 31 <= u64::from(max.saturating_sub(min)) << 32 => {
             return Some(Err(refused("probability", RedError::NoProbability)));
         }
         Ok(p) => p,
         Err(_) => probability_of_one(max - min),
     };
-    // No flow is ever idle: it ends with its last packet. The table is not looked at.
+    // No flow is ever idle: it ends with its last packet. The table is not read.
     let idle = IdleTable::new(wlog, Nanos::from_micros(1));
     let law = RedParams::new(min, max, wlog, probability, idle);
     Some(law.map_err(|e| refused(if e == RedError::NoProbability { "probability" } else { "max" }, e)))

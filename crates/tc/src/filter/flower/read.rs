@@ -1,4 +1,4 @@
-//! The words of flower, in their order: what a word may be depends on those before it.
+//! The words of flower, in their order: the form of a word depends on those before it.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -19,9 +19,9 @@ use crate::said::Said;
 
 type Done = Result<(), Failure>;
 
-/// RARP.
+/// The ethertype of RARP.
 const RARP: u16 = 0x8035;
-/// A session of PPPoE.
+/// The ethertype of a session of PPPoE.
 const PPPOE: u16 = 0x8864;
 /// Every protocol.
 const ALL: u16 = txweir_core::classify::filter::ANY_PROTOCOL;
@@ -30,7 +30,7 @@ const ALL: u16 = txweir_core::classify::filter::ANY_PROTOCOL;
 pub(super) const IP_PROTOS: [(u8, &str); 5] =
     [(6, "tcp"), (17, "udp"), (132, "sctp"), (1, "icmp"), (58, "icmpv6")];
 
-/// The class that `hw_tc` names, if that is said last.
+/// Returns the class that `hw_tc` names, if that comes last.
 pub(in crate::filter) fn hw_class(said: &Said<'_>) -> Option<Handle> {
     let last = said.settings.iter().filter(|(s, _)| matches!(s.key, "hw_tc" | "classid")).last()?;
     let number = (last.0.key == "hw_tc").then(|| uint(&last.1.get(1)?.text)).flatten()?;
@@ -41,13 +41,14 @@ struct Reader<'a, 'b> {
     said: &'a Said<'b>,
     rule: Flower,
     protocol: u16,
-    /// What the tags were said to carry.
+    /// The ethertype that the tags carry, if named.
     vlan: Option<u16>,
     cvlan: Option<u16>,
     ppp: Option<u16>,
     vlans: u64,
     ip_proto: Option<u8>,
-    /// Words of the outermost entry of a label stack, and a list of entries, were said.
+    /// True if words of the outermost entry of a label stack were given, and true if a list of
+    /// entries was.
     labels: [bool; 2],
 }
 
@@ -106,7 +107,7 @@ const fn is_tag(kind: u16) -> bool {
     matches!(kind, ethertype::VLAN | ethertype::SERVICE_VLAN)
 }
 
-/// A number that is decimal, or hexadecimal where it is not.
+/// Reads a decimal number, or a hexadecimal one.
 fn decimal_or_hex(word: &str) -> Option<u64> {
     word.parse().ok().or_else(|| u64::from_str_radix(word.strip_prefix("0x").unwrap_or(word), 16).ok())
 }
@@ -121,7 +122,7 @@ fn decimal(word: &str) -> Option<u64> {
 
 type Parse = fn(&str) -> Option<u64>;
 
-/// `VALUE`, `VALUE/MASK`.
+/// Reads `VALUE`, `VALUE/MASK`.
 fn masked(word: &str, value: Parse, mask: Parse, whole: u64) -> Option<(u64, u64)> {
     let (given, bits) = match word.split_once('/') {
         Some((given, bits)) => (value(given)?, mask(bits)?),
@@ -130,7 +131,7 @@ fn masked(word: &str, value: Parse, mask: Parse, whole: u64) -> Option<(u64, u64
     (given <= whole && bits <= whole).then_some((given, bits))
 }
 
-/// An address of Ethernet, whose bytes may be left out at the end.
+/// Reads an Ethernet address; bytes may be left out at the end.
 fn mac_bytes(word: &str) -> Option<u64> {
     let mut bytes = [0; 6];
     let mut parts = word.split(':');
@@ -154,7 +155,7 @@ fn mac(word: &str) -> Option<(u64, u64)> {
     Some((mac_bytes(address)?, mask))
 }
 
-/// `10.1.2.3/8`, `10/8`, `10.0.0.0/255.0.0.0`: bytes may be left out at the end.
+/// Reads `10.1.2.3/8`, `10/8`, `10.0.0.0/255.0.0.0`: bytes may be left out at the end.
 fn ipv4(word: &str) -> Option<(u128, u128)> {
     let dotted = |word: &str| {
         let mut bytes = [0; 4];
@@ -204,13 +205,14 @@ impl Reader<'_, '_> {
         Failure::unparsable(self.said.error(code::CONFLICT, key, message))
     }
 
-    /// What the packet's network header is said to be, by tc's own reckoning.
+    /// Returns the type of the packet's network header, by tc's rules.
     fn said_kind(&self) -> u16 {
         let ppp = self.ppp.and_then(ppp_kind);
         ppp.or(self.cvlan).or(self.vlan).unwrap_or(self.protocol)
     }
 
-    /// The same by the engine's, which looks behind tags only if the filter is asked about tags.
+    /// Returns the type by the engine's rules, which look behind tags only if the filter is asked
+    /// about tags.
     fn kind(&self) -> Option<u16> {
         let kind = match self.protocol {
             0 | ALL => return None,
@@ -267,7 +269,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// What is said of the filter and not of packets; what packets do not have here.
+    /// Reads the words about the filter and not about packets, and those about properties that
+    /// packets do not have here.
     fn other(&self, name: &str, key: &Word) -> Done {
         let unsupported = |message: &str| self.said.error(code::UNSUPPORTED, key, message);
         match name {
@@ -310,7 +313,7 @@ impl Reader<'_, '_> {
                 *(if inner { &mut self.cvlan } else { &mut self.vlan }) = Some(kind);
             }
         }
-        // It is a tag of the kind that the filter is asked about, or that the outer one says.
+        // The tag is of the kind that the filter is asked about, or that the outer tag names.
         match (inner, self.vlan) {
             (false, _) if is_tag(self.protocol) => self.set(Field::VLAN_TPID, (self.protocol.into(), 0xffff)),
             (true, Some(kind)) if is_tag(kind) => self.set(Field::CVLAN_TPID, (kind.into(), 0xffff)),
@@ -403,7 +406,7 @@ impl Reader<'_, '_> {
             if first >= last {
                 return Err(self.wrong(value, "a range whose last port is above its first"));
             }
-            // At most 65 535 each.
+            // Each is at most 65 535.
             let range = Some((first as u16, last as u16));
             *(if source { &mut self.rule.src_ports } else { &mut self.rule.dst_ports }) = range;
             return Ok(());
@@ -492,14 +495,14 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// An entry is spoken of, and must be there.
+    /// Requires that an entry exists.
     fn entry(&mut self, depth: u8) {
         let (value, mask) = self.rule.get(Field::LSES).unwrap_or_default();
         let bit = 1 << (depth - 1);
         self.rule.set(Field::LSES, value | bit, mask | bit);
     }
 
-    /// A part of an entry.
+    /// Reads a part of an entry.
     fn lse(&mut self, depth: u8, part: &str, value: &Word) -> Done {
         let Some((field, (_, shift, whole))) =
             Field::lse(depth).zip(LSE.iter().find(|(name, ..)| *name == part).copied())
@@ -515,7 +518,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// `lse depth N label L ... lse ...`
+    /// Reads `lse depth N label L ... lse ...`
     fn stack(&mut self, key: &Word, words: &[Word]) -> Done {
         self.labels[1] = true;
         self.label(key)?;
@@ -541,7 +544,8 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// What depends on all words: the ethertype, and flags of TCP that only TCP has.
+    /// Completes the parts that depend on all words: the ethertype, and flags of TCP that only TCP
+    /// has.
     fn finish(&mut self) {
         if let Some(kind) = self.kind() {
             self.set(Field::ETH_TYPE, (kind.into(), 0xffff));
@@ -555,7 +559,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The ethertype of what a session of PPPoE carries.
+/// Returns the ethertype of the protocol in a session of PPPoE.
 fn ppp_kind(number: u16) -> Option<u16> {
     let (_, name) = PPP.iter().find(|(ppp, _)| *ppp == number)?;
     protocol::number(name)
