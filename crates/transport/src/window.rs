@@ -126,9 +126,6 @@ impl Window {
 
     /// A round trip as the receiver sees it, from a time stamp: a shorter one counts at once, a longer one by an eighth.
     pub(crate) fn round_trip(&mut self, us: u32) {
-        if std::env::var("DBG").is_ok() {
-            eprintln!("   rtt sample {us} rtt8 {}", self.rtt8_us);
-        }
         let rtt8 = if us == 0 { 8 } else { us.saturating_mul(8) };
         self.rtt8_us = match self.rtt8_us {
             0 => rtt8,
@@ -157,20 +154,6 @@ impl Window {
     /// makes the buffer grow. What waits has not been asked for yet.
     pub(crate) fn read(&mut self, now: Instant, read: u64, waits: u64) {
         let time = now.saturating_since(self.space_since).0 / 1_000;
-        if std::env::var("DBG").is_ok() {
-            eprintln!(
-                "read now {} time {} rtt8 {} ({}) read {} waits {} space {} copied {} buffer {}",
-                now.0 / 1000,
-                time,
-                self.rtt8_us,
-                self.rtt8_us >> 3,
-                read,
-                waits,
-                self.space,
-                (read - self.space_seq).saturating_sub(waits),
-                self.buffer
-            );
-        }
         if self.rtt8_us == 0 || time < u64::from(self.rtt8_us >> 3) {
             return;
         }
