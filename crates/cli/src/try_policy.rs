@@ -15,7 +15,8 @@ const DEFAULT: &str = "default";
 
 /// Options of `txweir try`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The word `default`, or no policy at all, is the default of Linux: pfifo_fast. \
+#[command(after_help = "The word `default`, or no policy at all, is the default of Linux: pfifo_fast, \
+                  below mq where there are several queues. \
                   The others are compared with the first policy.\n\n\
                   Each number is the median of the runs, with its interval. A policy is best (*) \
                   only where its interval overlaps no other one.\n\n\
@@ -29,7 +30,11 @@ pub struct Args {
     #[arg(long, value_name = "RATE", default_value = "1gbit", allow_hyphen_values = true)]
     link: String,
 
-    /// Descriptors of the bottleneck's device, one packet each
+    /// Transmit queues of the bottleneck's device, 1 to 256; with several the default is mq
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    queues: u16,
+
+    /// Descriptors of each queue, one packet each
     #[arg(long, value_name = "N", default_value_t = 1024)]
     ring: u32,
 
@@ -91,6 +96,7 @@ enum Switch {
 pub fn main(args: Args) -> Result<(), Failure> {
     let setup = Setup {
         link: with_unit("--link", &args.link, "a rate with its unit (20mbit, 1gbit)")?,
+        queues: args.queues,
         ring: args.ring,
         rtt: with_unit("--rtt", &args.rtt, "a time with its unit (20ms)")?,
         time: with_unit("--time", &args.time, "a time with its unit (10s)")?,

@@ -85,8 +85,8 @@ fn net(flows: u32) -> Result<Net, String> {
         let link = LinkConfig { delay: Nanos::from_micros(500), ..LinkConfig::default() };
         let nic = net.link(from, to, NicConfig { path: PathConfig::default(), wire, link, seed: 1 })?;
         net.nic_mut(nic)
-            .configure(Instant::ZERO, |tree, cx| {
-                tree.edit(cx).replace(Handle::ROOT, None, "fq_codel", &mut Words::new(&[]))
+            .configure(Instant::ZERO, |qdiscs| {
+                qdiscs.replace(Handle::ROOT, None, "fq_codel", &mut Words::new(&[]))
             })
             .map_err(|e| e.to_string())?;
     }

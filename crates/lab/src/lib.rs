@@ -10,7 +10,7 @@
 //! is the headers and a length. [`draw`] has the shapes of random traffic.
 //!
 //! **The network.** [`net::Net`] is hosts, links and traffic; a [`nic::Nic`] is the transmit side
-//! of each direction of a link: core's `TxPath` over core's `Wire`, into a [`link::Link`].
+//! of each direction of a link: core's `Port` over core's `Wire`, into a [`link::Link`].
 //! [`dumbbell::Dumbbell`] is the smallest net, the yardstick of the engine's speed: n TCP streams
 //! through one tail-drop bottleneck.
 //!

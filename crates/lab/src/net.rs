@@ -20,7 +20,7 @@ use crate::cpu::Cpu;
 use crate::engine::{Alarm, Engine, Event, Trace};
 use crate::event::What;
 use crate::frame::Frame;
-use crate::nic::{Nic, NicConfig};
+use crate::nic::{Nic, NicConfig, Taken};
 use crate::quic;
 use crate::tcp::{Handed, TcpConfig};
 
@@ -167,9 +167,7 @@ impl Net {
     /// Adds one direction of a link, with the NIC that sends into it, and gives the NIC's number.
     pub fn link(&mut self, from: u32, to: u32, config: NicConfig) -> Result<u32, String> {
         let nic = self.nics.len() as u32;
-        let mut made = Nic::new(config, nic)?;
-        made.set_hosts(from, to);
-        self.nics.push(made);
+        self.nics.push(Nic::new(config, nic, (from, to))?);
         self.far_sides.push(to);
         let back = self.hosts[to as usize]
             .nics
@@ -276,11 +274,11 @@ impl Net {
                 }
             }
             What::Arrival => {
-                let frame = self.nics[e.actor as usize].arrive(&mut self.engine);
+                let frame = self.nics[e.actor as usize].link_mut().arrive(&mut self.engine);
                 self.arrive(e.actor, frame);
             }
             What::Late(slot) => {
-                let frame = self.nics[e.actor as usize].arrive_late(slot);
+                let frame = self.nics[e.actor as usize].link_mut().arrive_late(slot);
                 self.arrive(e.actor, frame);
             }
             What::Replay => self.replay_next(),
@@ -296,7 +294,6 @@ impl Net {
     fn arrive(&mut self, nic: u32, frame: Option<Frame>) {
         let Some(mut frame) = frame else { return };
         if let Some(by) = self.ways_back[nic as usize].map(|n| &mut self.nics[n as usize])
-            && by.asks_arrived()
             && !by.arrived(self.engine.now(), &mut frame)
         {
             return;
@@ -314,7 +311,7 @@ impl Net {
             return self.forward(here, destination, frame);
         }
         if frame.damaged {
-            return self.nics[nic as usize].spoilt(&frame);
+            return self.nics[nic as usize].link_mut().count_lost(frame.wire_len());
         }
         self.delivered.add(frame.wire_len());
         self.engine.note(frame.to, NOTE_DELIVER, u64::from(frame.ip_len()));
@@ -357,7 +354,7 @@ impl Net {
                 let answer = server.answer(now, frame);
                 let asks = &mut self.sources[source as usize];
                 let nic = self.routes[host as usize][asks.host as usize];
-                asks.refused += u64::from(self.nics[nic as usize].submit(&mut self.engine, answer).is_err());
+                asks.refused += u64::from(self.nics[nic as usize].submit(&self.engine, answer).is_err());
                 return self.kick(nic);
             }
             Receiver::Client => {
@@ -384,7 +381,7 @@ impl Net {
         if let Some(n) = self.nics.get_mut(nic as usize) {
             // A forwarder's path takes everything: what does not fit is dropped and counted there. One that is set up
             // as an origin, because its host has traffic of its own, has nobody here to give the packet back to.
-            let refused = n.submit(&mut self.engine, frame).err().map_or(0, |rest| rest.wire_len());
+            let refused = n.submit(&self.engine, frame).err().map_or(0, |rest| rest.wire_len());
             if refused > 0 {
                 self.refused.add(refused);
             }
@@ -403,7 +400,7 @@ impl Net {
         alarm.set(&mut self.engine, sender.poll_at(), number, What::Source);
         let Some(frame) = frame else { return };
         let nic = self.routes[*host as usize][*to as usize];
-        *refused += u64::from(self.nics[nic as usize].submit(&mut self.engine, frame).is_err());
+        *refused += u64::from(self.nics[nic as usize].submit(&self.engine, frame).is_err());
         self.kick(nic);
     }
 
@@ -445,15 +442,12 @@ impl Net {
             if let Some(watch) = watch.as_deref_mut() {
                 watch.sent(now, n, &frame);
             }
-            let taken = nic.submit(engine, frame);
-            match (taken, nic.take_dropped()) {
-                (Err(frame), _) => Handed::Back(frame),
-                (Ok(()), None) => match nic.take_cut() {
-                    0 => Handed::Taken,
-                    segments => Handed::Cut(segments),
-                },
-                (Ok(()), Some(DropReason::FlowOverlimit | DropReason::Overmemory)) => Handed::Congested,
-                (Ok(()), Some(_)) => Handed::Dropped,
+            match nic.submit(engine, frame) {
+                Err(frame) => Handed::Back(frame),
+                Ok(Taken::Whole | Taken::Pieces(0)) => Handed::Taken,
+                Ok(Taken::Pieces(segments)) => Handed::Cut(segments),
+                Ok(Taken::Dropped(DropReason::FlowOverlimit | DropReason::Overmemory)) => Handed::Congested,
+                Ok(Taken::Dropped(_)) => Handed::Dropped,
             }
         };
         let took = if let Some(late) = application {
@@ -476,7 +470,7 @@ impl Net {
             }
         }
         if end.conn.is_blocked() && !std::mem::replace(&mut end.waiting, true) {
-            nic.wait(n);
+            nic.waiting().wait(n);
         }
         let at = end.conn.poll_at(now);
         debug_assert!(at.is_none_or(|at| at > now), "a deadline that is due after it was served");
@@ -498,10 +492,10 @@ impl Net {
         let mut offered = false;
         end.conn.poll(now, |frame| {
             offered = true;
-            nic.submit(engine, frame)
+            nic.submit(engine, frame).map(|_| ())
         });
         if end.conn.is_blocked() && !std::mem::replace(&mut end.waiting, true) {
-            nic.wait(QUICS + n);
+            nic.waiting().wait(QUICS + n);
         }
         let at = end.conn.poll_at(now);
         debug_assert!(at.is_none_or(|at| at > now), "a deadline that is due after it was served");
@@ -535,8 +529,8 @@ impl Net {
                     self.freed.push_back(end);
                 }
             }
-            let Some(queue) = self.nics[nic as usize].take_wake() else { return };
-            while let Some(end) = self.nics[nic as usize].next_waiting(queue) {
+            let Some(path) = self.nics[nic as usize].take_wake() else { return };
+            while let Some(end) = self.nics[nic as usize].waiting().next(path) {
                 if self.wake(end) {
                     break;
                 }

@@ -157,8 +157,8 @@ pub struct QueueReport {
     pub backlog_bytes: Range,
     /// Bytes that the device held: mean over time, and most.
     pub ring_bytes: Range,
-    /// The byte limit at the end; nothing if there is none.
-    pub bql_limit: Option<u32>,
+    /// The byte limit at the end, the sum of those of its queues; nothing if there is none.
+    pub bql_limit: Option<u64>,
     /// The smoothed time from work to its completion, as the byte limit saw it.
     pub completion_interval_ns: Option<u64>,
 }
@@ -300,15 +300,16 @@ fn link(nic: &Nic, ends: &Ends, hosts: &[String], time: Nanos) -> LinkReport {
 
 fn queue(nic: &Nic, ends: &Ends, hosts: &[String], now: Instant) -> QueueReport {
     let [ring, backlog] = nic.gauges();
-    let dql = nic.path().dql().map(|d| d.stats());
+    let port = nic.port();
+    let first = port.first().dql().map(|d| d.stats());
     QueueReport {
         from: hosts[ends.from as usize].clone(),
         to: hosts[ends.to as usize].clone(),
-        qdisc: kinds(nic.path().tree().root()),
+        qdisc: kinds(port.trees().root()),
         backlog_bytes: Range::of(backlog, now),
         ring_bytes: Range::of(ring, now),
-        bql_limit: dql.map(|d| d.limit),
-        completion_interval_ns: dql.and_then(|d| d.completion_interval).map(|t| t.0),
+        bql_limit: port.byte_limit().map(|(limit, _)| limit),
+        completion_interval_ns: first.and_then(|d| d.completion_interval).map(|t| t.0),
     }
 }
 

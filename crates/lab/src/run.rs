@@ -133,7 +133,7 @@ fn tap(scenario: &Scenario, built: &mut Built, dir: &Path) -> Result<Captures, R
         ways.push((nic as u32, Tap::new(capture, interface, ends.from, ends.to)));
     }
     for (nic, tap) in ways {
-        built.net.nic_mut(nic).set_tap(tap);
+        built.net.nic_mut(nic).link_mut().set_tap(tap);
     }
     Ok(captures)
 }

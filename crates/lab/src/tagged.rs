@@ -37,10 +37,10 @@ impl LinkHeader {
     }
 }
 
-/// What filters have said of a frame that its sender got back, so that they are asked once.
+/// The queue that was chosen for a frame (in its metadata), and what filters have said of it: kept with a frame that its sender
+/// got back, so that they are asked once.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     pub(crate) meta: Meta,
-    pub(crate) queue: usize,
     pub(crate) route: Route,
 }

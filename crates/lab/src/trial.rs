@@ -46,13 +46,19 @@ pub const STEPS: u64 = 100;
 pub const POLICIES_MAX: usize = 32;
 /// Most runs of a policy.
 pub const RUNS_MAX: u32 = 64;
+/// Most transmit queues of the bottleneck: each is a ring of the device, a transmit path, and a class in the results.
+pub const QUEUES_MAX: u16 = 256;
+/// Most descriptors in all rings of the bottleneck together.
+const DESCRIPTORS_MAX: u32 = 1 << 22;
 
 /// The bottleneck, the TCP of the hosts, how long and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// Line rate of the bottleneck: 64 kbit/s to 100 Gbit/s.
     pub link: Rate,
-    /// Descriptors of its device, 1 to 1 048 576.
+    /// Transmit queues of its device, 1 to [`QUEUES_MAX`]. With several the default root is mq.
+    pub queues: u16,
+    /// Descriptors of each queue, 1 to 1 048 576; at most 4 194 304 in all.
     pub ring: u32,
     /// Round trip without queues and serialisation, at most 10 s.
     pub rtt: Nanos,
@@ -72,10 +78,11 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// 1 Gbit/s, a ring of 1024, 20 ms, five runs of 10 s, BQL on, the first algorithm without ECN.
+    /// 1 Gbit/s, one queue with a ring of 1024, 20 ms, five runs of 10 s, BQL on, the first algorithm without ECN.
     fn default() -> Self {
         Self {
             link: Rate::from_bits(1_000_000_000),
+            queues: 1,
             ring: 1024,
             rtt: Nanos::from_millis(20),
             time: Nanos::from_secs(10),
@@ -100,6 +107,14 @@ impl Setup {
         if !(1..=1 << 20).contains(&self.ring) {
             return refuse("ring", "1 to 1048576 descriptors", self.ring.to_string());
         }
+        if !(1..=QUEUES_MAX).contains(&self.queues) {
+            return refuse("queues", &format!("1 to {QUEUES_MAX}"), self.queues.to_string());
+        }
+        let most = DESCRIPTORS_MAX / u32::from(self.queues);
+        if self.ring > most {
+            let expected = format!("at most {most} descriptors in each of {} queues", self.queues);
+            return refuse("ring", &expected, self.ring.to_string());
+        }
         if self.rtt > Nanos::from_secs(10) {
             return refuse("rtt", "at most 10s", text_of(&self.rtt));
         }
@@ -122,7 +137,7 @@ impl Setup {
 pub struct Entry {
     /// What reports call it.
     pub name: String,
-    /// The policy; `None` for what a device starts with, pfifo_fast.
+    /// The policy; `None` for what a device starts with: pfifo_fast, in each queue of an mq where there are several.
     pub policy: Option<Policy>,
 }
 
@@ -162,7 +177,9 @@ pub struct Trial {
     pub link_rate_bit_s: u64,
     /// Round trip without queues and serialisation.
     pub rtt_ns: u64,
-    /// Descriptors of the device.
+    /// Transmit queues of the device.
+    pub queues: u16,
+    /// Descriptors of each of them.
     pub ring: u32,
     /// Whether the device has a byte queue limit.
     pub bql: bool,
@@ -275,7 +292,8 @@ pub struct GroupSeries {
 /// A qdisc.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassTrial {
-    /// Where it is: the root's own handle (`0:` if it has none), else the class that it hangs below.
+    /// Where it is: the root's own handle (`0:` if it has none), else the class that it hangs below. Class `1:2` of an mq or
+    /// mqprio `1:` is the device's second queue.
     pub handle: String,
     /// `handle` of the one above it; `root` for the root.
     pub parent: String,
@@ -315,8 +333,8 @@ pub struct ClassSeries {
 pub struct DeviceTrial {
     /// Bytes handed to it and not yet reported sent.
     pub ring_bytes: Range,
-    /// The byte limit at the end; null if there is none.
-    pub bql_limit: Option<u32>,
+    /// The byte limit at the end, the sum of those of its queues; null if there is none.
+    pub bql_limit: Option<u64>,
     /// Share of the time that the line was busy, preamble, FCS and gap included.
     pub utilisation: f64,
     /// Packets offered to the transmit side.

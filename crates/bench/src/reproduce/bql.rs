@@ -178,7 +178,7 @@ fn rate_step(progress: &mut dyn FnMut(&str)) -> Result<Vec<Row>, String> {
         let mut limits: Vec<(u64, f64)> = Vec::new();
         for ms in (start + 10..=end).step_by(10) {
             built.net.run(Instant::from_millis(ms));
-            let limit = built.net.nic(0).path().dql().map_or(0, |d| d.limit());
+            let limit = built.net.nic(0).port().first().dql().map_or(0, |d| d.limit());
             limits.push((ms - start, f64::from(limit)));
         }
         let settled = limits.last().map_or(0.0, |l| l.1);

@@ -190,6 +190,12 @@ impl<F> Port<F> {
         &self.stats
     }
 
+    /// True if the paths and the queues are the same in number: each path feeds the queue of its
+    /// number.
+    const fn is_one_to_one(&self) -> bool {
+        self.is_split() || self.selector.queues() == 1
+    }
+
     /// Returns the queue that a packet goes to.
     #[inline]
     pub fn choose(&mut self, m: &Meta, choice: Choice<'_>, now: Instant) -> u16 {
@@ -205,7 +211,7 @@ impl<F> Port<F> {
     }
 
     /// Returns the queue and the basis of its choice.
-    #[inline]
+    #[inline(always)]
     fn choose_noted(&mut self, m: &Meta, choice: Choice<'_>, now: Instant) -> (u16, Note) {
         match choice {
             Choice::By(sender, cached) => {
@@ -250,7 +256,7 @@ impl<F> Port<F> {
 
     /// As `send`, with facts about the packet beside its metadata: only where its path wants them
     /// (`TxPath::wants_detail`).
-    #[inline]
+    #[inline(always)]
     pub fn send_with<D>(
         &mut self,
         now: Instant,
@@ -265,10 +271,38 @@ impl<F> Port<F> {
     {
         let (queue, note) = self.choose_noted(&m, choice, now);
         (m.queue, m.note) = (queue, note);
-        (queue, self.submit(now, queue, frame, m, detail, dev))
+        (queue, self.submit(now, frame, m, detail, dev))
     }
 
-    fn submit<D>(
+    /// Hands a packet over to the path of the queue that [`choose_for`](Self::choose_for) has noted in its metadata: see
+    /// `TxPath::submit_with`. Then `drain` that queue.
+    #[inline(always)]
+    pub fn submit<D>(
+        &mut self,
+        now: Instant,
+        frame: F,
+        m: Meta,
+        detail: Option<&Detail>,
+        dev: &mut D,
+    ) -> Admitted<F>
+    where
+        D: Queues<Frame = F>,
+    {
+        let queue = self.there(m.queue);
+        if !self.is_one_to_one() {
+            return self.submit_for(now, queue, frame, m, detail, dev);
+        }
+        let at = self.lanes.of(queue);
+        let Some(path) = self.lanes.paths.get_mut(at) else { return Admitted::Full(frame) };
+        let before = path.stats().tx_packets;
+        let done = path.submit_with(now, frame, m, detail, &mut One::of(dev, queue));
+        self.in_flight[at] += path.stats().tx_packets - before;
+        done
+    }
+
+    /// Submits to the one path that feeds all queues.
+    #[inline(never)]
+    fn submit_for<D>(
         &mut self,
         now: Instant,
         queue: u16,
@@ -280,20 +314,11 @@ impl<F> Port<F> {
     where
         D: Queues<Frame = F>,
     {
-        let at = self.lanes.of(queue);
-        let split = self.is_split();
         let (queues, in_flight) = (self.selector.queues(), &mut self.in_flight);
-        let Some(path) = self.lanes.paths.get_mut(at) else { return Admitted::Full(frame) };
-        if split {
-            let before = path.stats().tx_packets;
-            let done = path.submit_with(now, frame, m, detail, &mut One::of(dev, queue));
-            in_flight[at] += path.stats().tx_packets - before;
-            done
-        } else {
-            // A packet that goes at once needs room only in its own queue.
-            let room = Room::In(queue);
-            path.submit_with(now, frame, m, detail, &mut All { dev, queues, in_flight, room })
-        }
+        let Some(path) = self.lanes.paths.first_mut() else { return Admitted::Full(frame) };
+        // A packet that goes at once needs room only in its own queue.
+        let room = Room::In(queue);
+        path.submit_with(now, frame, m, detail, &mut All { dev, queues, in_flight, room })
     }
 
     /// Moves packets of a queue's path to the device: see `TxPath::drain`. Where one path feeds all
@@ -304,11 +329,12 @@ impl<F> Port<F> {
         D: Queues<Frame = F>,
     {
         let at = self.lanes.of(queue);
-        let (split, queues) = (self.is_split(), self.selector.queues());
+        let (one_to_one, queues) = (self.is_one_to_one(), self.selector.queues());
         let Some(path) = self.lanes.paths.get_mut(at) else { return Wake::Idle };
-        if split {
+        if one_to_one {
             let before = path.stats().tx_packets;
-            let wake = path.drain(now, budget, &mut One::of(dev, queue));
+            // A path is below the number of queues, of which there are at most 65 535.
+            let wake = path.drain(now, budget, &mut One::of(dev, at as u16));
             self.in_flight[at] += path.stats().tx_packets - before;
             return wake;
         }
@@ -316,7 +342,7 @@ impl<F> Port<F> {
         let root = path.tree().root().qdisc();
         // A multiq that has not been told of new queues has no class for them.
         let keeps = root.spec().kind == multiq::KIND && root.classes().len() >= usize::from(queues);
-        if queues == 1 || !keeps {
+        if !keeps {
             return path.drain(now, budget, &mut All { dev, queues, in_flight, room: Room::InAll });
         }
         let mut known = None;

@@ -1,11 +1,12 @@
 //! The leaf qdiscs of a policy, and the rate that each can have.
 
+use txweir_core::path::trees::Trees;
 use txweir_core::sched::classful::UserClasses;
 use txweir_core::sched::erased::Qdisc;
 use txweir_core::sched::node::Node;
 use txweir_core::text::params::Shown;
 use txweir_core::text::value::{Value, Words, exact_of};
-use txweir_core::{Handle, Rate, Tree};
+use txweir_core::{Handle, Rate};
 
 /// A leaf qdisc, with the rates between which it works: the link's, unless something above it shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +22,13 @@ pub struct Leaf {
 /// The parameters that hold a qdisc below a rate: of tbf and netem, and of cake.
 const OF_QDISC: [&str; 2] = ["rate", "bandwidth"];
 
-/// Every leaf of a tree for which `used` holds, with its rates on a link of rate `link`.
+/// Every leaf of a device for which `used` holds, with its rates on a link of rate `link`.
 ///
 /// The recordings have one name for what works alike: a bare tbf keeps its packets in a FIFO of its
 /// own and is the kind `tbf`; pfifo_fast with packets of one band is `pfifo`.
-pub fn leaves(tree: &Tree, link: Rate, used: &mut dyn FnMut(&Node) -> bool) -> Vec<Leaf> {
+pub fn leaves(trees: &Trees<'_>, link: Rate, used: &mut dyn FnMut(&Node) -> bool) -> Vec<Leaf> {
     let mut nodes: Vec<(usize, Handle, &Node)> = Vec::new();
-    tree.visit(&mut |place, node| nodes.push((place.depth, place.parent, node)));
+    trees.visit(&mut |place, node| nodes.push((place.depth, place.parent, node)));
     let mut above: Vec<(&Node, [Rate; 2])> = Vec::new();
     let mut found = Vec::new();
     for (depth, parent, node) in nodes {

@@ -292,7 +292,7 @@ impl Net {
                 (&mut t.dropped, c.dropped.plus(c.turned_away)),
                 (&mut t.stolen, c.stolen),
                 (&mut t.lost, c.link.lost),
-                (&mut t.backlog, nic.waits()),
+                (&mut t.backlog, nic.port().backlog()),
                 (&mut t.in_devices, c.tx.since(c.departed)),
                 (&mut t.in_links, nic.link().in_flight()),
             ] {

@@ -66,7 +66,7 @@ impl Net {
             frame.to = REPLAY;
             replay.next += 1;
             replay.offered.add(frame.wire_len());
-            if let Err(frame) = self.nics[nic as usize].submit(&mut self.engine, frame) {
+            if let Err(frame) = self.nics[nic as usize].submit(&self.engine, frame) {
                 // Only a path of the role of an origin gives it back.
                 self.refused.add(frame.wire_len());
             }

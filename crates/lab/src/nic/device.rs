@@ -1,26 +1,28 @@
-//! The device below a NIC's transmit path: a wire, and what a probe notes of the packets that go in and out.
+//! The device below a NIC's qdiscs: a wire, and what a probe notes of the packets that go in and out.
 
-use txweir_core::model::wire::{Departure, Wire};
+use txweir_core::model::wire::{Departure, RingQueue, Wire};
 use txweir_core::path::device::{Completed, DeviceError};
+use txweir_core::path::port::Queues;
+use txweir_core::qdisc::mqprio;
+use txweir_core::sched::erased::Qdisc;
+use txweir_core::sched::schedule::LineConfig;
 use txweir_core::{DropReason, Ecn, Instant, Meta, TxQueue};
 
 use super::probe::Probe;
 use crate::frame::{Below, Frame};
 
-/// A wire that may be watched: as the queue of a path, the ring that the path feeds.
+/// A wire that may be watched.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) wire: Wire<Frame>,
     pub(super) probe: Option<Box<Probe>>,
-    /// The ring that it is now.
-    pub(super) ring: u16,
     /// What has left or was dropped and lay below a socket: the end that sent it, and how much it counts.
     pub(super) released: Vec<(u32, u32)>,
 }
 
 impl Device {
     pub(super) const fn new(wire: Wire<Frame>) -> Self {
-        Self { wire, probe: None, ring: 0, released: Vec::new() }
+        Self { wire, probe: None, released: Vec::new() }
     }
 
     /// What is pushed from here on is pushed at `now`.
@@ -33,7 +35,7 @@ impl Device {
 
     /// Brings the wire to the present, see [`Wire::advance`].
     pub(super) fn advance(&mut self, now: Instant, mut left: impl FnMut(Departure<Frame>)) -> bool {
-        let Self { wire, probe, released, .. } = self;
+        let Self { wire, probe, released } = self;
         wire.advance(now, |mut d| {
             if let Some(probe) = probe {
                 probe.departed(&d);
@@ -42,14 +44,43 @@ impl Device {
             left(d);
         })
     }
+
+    /// Has the rings share the line as the root qdisc says: by the classes of an mqprio with `hw 1`, else in turns.
+    pub(super) fn fit_scheduler(&mut self, root: &dyn Qdisc) {
+        let rings = self.wire.config().rings;
+        let line = mqprio::line_of(root, rings).unwrap_or_else(|| LineConfig::round_robin(rings));
+        if *self.wire.scheduler() != line && self.wire.configure_scheduler(&line).is_err() {
+            // The root was checked when it was made, against a line that may have another rate now.
+            let _ = self.wire.configure_scheduler(&LineConfig::round_robin(rings));
+        }
+    }
 }
 
-impl TxQueue for Device {
+impl Queues for Device {
+    type Frame = Frame;
+    type Queue<'a> = Ring<'a>;
+    #[inline]
+    fn queue(&mut self, index: u16) -> Option<Ring<'_>> {
+        let Self { wire, probe, released } = self;
+        Some(Ring { ring: wire.ring(index)?, index, probe: probe.as_deref_mut(), released })
+    }
+}
+
+/// A ring of the wire while a path uses it.
+#[derive(Debug)]
+pub(super) struct Ring<'a> {
+    ring: RingQueue<'a, Frame>,
+    index: u16,
+    probe: Option<&'a mut Probe>,
+    released: &'a mut Vec<(u32, u32)>,
+}
+
+impl TxQueue for Ring<'_> {
     type Frame = Frame;
 
     #[inline]
     fn reserve(&mut self, want: u32) -> u32 {
-        self.wire.ring(self.ring).map_or(0, |mut ring| ring.reserve(want))
+        self.ring.reserve(want)
     }
     #[inline]
     fn push(&mut self, mut frame: Frame, m: &Meta) {
@@ -60,19 +91,17 @@ impl TxQueue for Device {
             frame.ds |= Ecn::Ce as u8;
         }
         if let Some(probe) = &mut self.probe {
-            probe.pushed();
+            probe.pushed(self.index);
         }
-        if let Some(mut ring) = self.wire.ring(self.ring) {
-            ring.push(frame, m);
-        }
+        self.ring.push(frame, m);
     }
+    #[inline]
     fn commit(&mut self) -> Result<(), DeviceError> {
-        self.wire.ring(self.ring).map_or(Ok(()), |mut ring| ring.commit())
+        self.ring.commit()
     }
+    #[inline]
     fn reap(&mut self, sink: &mut dyn FnMut(Completed<Frame>)) {
-        if let Some(mut ring) = self.wire.ring(self.ring) {
-            ring.reap(sink);
-        }
+        self.ring.reap(sink);
     }
     fn copy(&mut self, frame: &Frame) -> Option<Frame> {
         Some(frame.clone())
@@ -82,7 +111,7 @@ impl TxQueue for Device {
         frame.damaged = true;
     }
     fn discard(&mut self, mut frame: Frame, _m: &Meta, _reason: DropReason) {
-        release(&mut self.released, &mut frame);
+        release(self.released, &mut frame);
     }
 }
 

@@ -3,7 +3,6 @@
 use txweir_core::classify::action::State;
 use txweir_core::classify::filter::Filters;
 use txweir_core::classify::packet::PortId;
-use txweir_core::path::entry::HookCounts;
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::rates::SharedRates;
 use txweir_core::path::trees::Trees;
@@ -13,13 +12,13 @@ use txweir_tc::policy::UNNAMED;
 use txweir_tc::tool::{Device, Devices, Hook, SwapDone};
 use txweir_tc::{Command, Diagnostic, Policy};
 
-use super::Nic;
 use super::filtering::Sieve;
+use super::transmit::Transmit;
 
 /// A NIC as tc sees it: the one device that there is.
 struct Site<'a> {
     name: &'a str,
-    nic: &'a mut Nic,
+    transmit: &'a mut Transmit,
     now: Instant,
     /// Rates that the NICs of a net share by name.
     rates: &'a mut SharedRates,
@@ -27,36 +26,28 @@ struct Site<'a> {
     sieve: Box<Sieve>,
 }
 
-impl Nic {
-    /// Applies a policy to the qdiscs of all its rings alike, and to its filters, whole or not at all.
-    ///
-    /// # Errors
-    /// What the policy's line cannot do; lines for several devices; an action that sends packets to another device, because
-    /// those of the lab have none.
-    pub fn apply(
-        &mut self,
-        now: Instant,
-        policy: &Policy,
-        rates: &mut SharedRates,
-    ) -> Result<(), Diagnostic> {
-        can_do(policy)?;
-        let name = policy.device()?.unwrap_or(UNNAMED);
-        let seed = self.paths[0].tree().env().seed;
-        let sieve = self.sieve.take().unwrap_or_else(|| Box::new(Sieve::new(seed)));
-        let mut site = Site { name, nic: self, now, rates, sieve };
-        let done = policy.apply_to(&mut site, &[name]);
-        let mut sieve = site.sieve;
-        let tree = self.paths[0].tree();
-        sieve.fit(tree);
-        let mut paces = false;
-        tree.visit(&mut |_, node| paces |= node.qdisc().spec().kind == "fq");
-        self.paces = paces;
-        // A NIC that nobody asks anything stays as fast as it was.
-        if sieve.hook.is_some() || tree.has_filters() || !sieve.filters.is_empty() {
-            self.sieve = Some(sieve);
-        }
-        done
+/// See [`Nic::apply`](super::Nic::apply).
+pub(super) fn apply(
+    transmit: &mut Transmit,
+    now: Instant,
+    policy: &Policy,
+    rates: &mut SharedRates,
+) -> Result<(), Diagnostic> {
+    can_do(policy)?;
+    let name = policy.device()?.unwrap_or(UNNAMED);
+    let sieve = transmit.sieve.take().unwrap_or_else(|| Box::new(Sieve::new(transmit.port.env().seed)));
+    let mut site = Site { name, transmit, now, rates, sieve };
+    let done = policy.apply_to(&mut site, &[name]);
+    let Site { transmit, mut sieve, .. } = site;
+    let port = &transmit.port;
+    sieve.fit(port);
+    transmit.paces = false;
+    port.visit(&mut |_, node| transmit.paces |= node.qdisc().spec().kind == "fq");
+    // A NIC without filters stays as fast as it was.
+    if sieve.hook.is_some() || !port.blocks().is_empty() || !sieve.filters.is_empty() {
+        transmit.sieve = Some(sieve);
     }
+    done
 }
 
 /// Whether devices of the lab can do it.
@@ -107,13 +98,13 @@ impl Devices for Site<'_> {
         self.now
     }
     fn check_rates(&self, trees: &[(&str, &Tree)]) -> Result<(), ConfigError> {
-        let present: Vec<&Tree> = self.nic.paths.iter().map(|path| path.tree()).collect();
+        let present: Vec<&Tree> = self.transmit.port.trees().trees().collect();
         self.rates.check(&trees.iter().map(|(_, tree)| *tree).collect::<Vec<_>>(), &present)
     }
     fn join_rates(&mut self, _names: &[&str]) -> Result<(), ConfigError> {
-        let trees: Vec<&Tree> = self.nic.paths.iter().map(|path| path.tree()).collect();
-        let agreed = self.rates.agree(&trees)?;
-        self.nic.each_tree(self.now, &mut |tree, _| agreed.join(tree));
+        let Transmit { port, device, .. } = &mut *self.transmit;
+        let agreed = self.rates.agree(&port.trees().trees().collect::<Vec<_>>())?;
+        port.configure_each(self.now, device, |tree, _| agreed.join(tree));
         Ok(())
     }
 }
@@ -123,14 +114,13 @@ impl Device for Site<'_> {
         self.name
     }
     fn queues(&self) -> u32 {
-        u32::from(self.nic.selector.queues())
+        u32::from(self.transmit.port.queues())
     }
     fn env(&self) -> Env {
-        *self.nic.paths[0].tree().env()
+        *self.transmit.port.env()
     }
-    /// Those of the first ring: the others have the same.
     fn tree(&self) -> Trees<'_> {
-        Trees::with_pool(self.nic.paths[0].tree(), &self.nic.paths[0].cx().pool)
+        self.transmit.port.trees()
     }
     fn hook(&self) -> Option<Hook> {
         self.sieve.hook
@@ -138,11 +128,8 @@ impl Device for Site<'_> {
     fn set_hook(&mut self, hook: Option<Hook>) {
         self.sieve.hook = hook;
     }
-    fn hook_counts(&self) -> HookCounts {
-        self.sieve.counted
-    }
     fn configure(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) {
-        self.nic.each_tree(self.now, &mut |tree, cx| f(&mut tree.edit(cx)));
+        self.transmit.configure(self.now, f);
     }
     /// Nothing waits yet: a policy is applied before the run.
     fn swap(&mut self, f: &mut dyn FnMut(&mut Qdiscs<'_>)) -> SwapDone {

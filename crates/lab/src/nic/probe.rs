@@ -3,15 +3,16 @@
 use std::collections::VecDeque;
 
 use txweir_core::model::wire::Departure;
+use txweir_core::path::port::Port;
 use txweir_core::path::tree::Place;
-use txweir_core::sched::node::Node;
-use txweir_core::{Handle, Instant, Nanos, Reasons, Tally, Tree, sched::node::Books};
+use txweir_core::sched::node::{Books, Node};
+use txweir_core::{Handle, Instant, Nanos, Reasons, Tally, TxPath};
 
 use super::Gauge;
 use crate::dist::Dist;
 use crate::frame::Frame;
 
-/// In trees of more qdiscs than this, backlogs are looked at every [`SAMPLE`] instead of at every change: the walk
+/// With more qdiscs than this, backlogs are looked at every [`SAMPLE`] instead of at every change: the walk
 /// would cost more than the run.
 const EXACT_NODES: usize = 64;
 const SAMPLE: Nanos = Nanos::from_micros(500);
@@ -96,8 +97,8 @@ impl NodeProbe {
 pub struct Probe {
     /// The time of the present call.
     pub(super) now: Instant,
-    /// When each packet in the ring was pushed: they leave in order.
-    in_ring: VecDeque<Instant>,
+    /// Of each ring, when each packet in it was pushed: they leave a ring in order.
+    in_rings: Vec<VecDeque<Instant>>,
     stages: [Dist; 3],
     nodes: Vec<NodeProbe>,
     walked_at: Instant,
@@ -106,12 +107,12 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// A probe of a tree that is not changed any more.
-    pub fn new(tree: &Tree, now: Instant) -> Self {
+    /// A probe of a port whose qdiscs are not changed any more.
+    pub fn new(port: &Port<Frame>, now: Instant) -> Self {
         let mut nodes = Vec::new();
-        tree.visit(&mut |place, node| nodes.push(NodeProbe::new(place, node, now)));
-        let (in_ring, stages) = (VecDeque::new(), Default::default());
-        Self { now, in_ring, stages, nodes, walked_at: now, above: Vec::new() }
+        port.visit(&mut |place, node| nodes.push(NodeProbe::new(place, node, now)));
+        let in_rings = (0..port.queues()).map(|_| VecDeque::new()).collect();
+        Self { now, in_rings, stages: Default::default(), nodes, walked_at: now, above: Vec::new() }
     }
 
     /// Where the time of the packets went that left the wire since measuring began: one distribution per [`Stage`].
@@ -123,11 +124,14 @@ impl Probe {
         &self.nodes
     }
 
-    pub(super) fn pushed(&mut self) {
-        self.in_ring.push_back(self.now);
+    pub(super) fn pushed(&mut self, ring: u16) {
+        if let Some(in_ring) = self.in_rings.get_mut(usize::from(ring)) {
+            in_ring.push_back(self.now);
+        }
     }
     pub(super) fn departed(&mut self, d: &Departure<Frame>) {
-        let Some(pushed) = self.in_ring.pop_front() else { return };
+        let in_ring = self.in_rings.get_mut(usize::from(d.ring));
+        let Some(pushed) = in_ring.and_then(VecDeque::pop_front) else { return };
         let admitted = d.meta.enqueued;
         self.stages[Stage::Classifier as usize].add(admitted.saturating_since(d.frame.sent));
         self.stages[Stage::Qdisc as usize].add(pushed.saturating_since(admitted));
@@ -135,35 +139,44 @@ impl Probe {
     }
 
     /// At the end of everything that happens at one instant: how much waits where.
-    pub(super) fn look(&mut self, now: Instant, tree: &Tree) {
+    pub(super) fn look(&mut self, now: Instant, port: &Port<Frame>) {
         let due = self.nodes.len() <= EXACT_NODES || now >= self.walked_at + SAMPLE;
         let (Some(root), true) = (self.nodes.first(), due) else { return };
-        let books = tree.root().books();
+        let books = port.books();
         if (root.books.queued, root.books.admitted) != (books.queued, books.admitted) {
-            self.walk(now, tree);
+            self.walk(now, port);
         }
     }
 
     /// Looks at what waits in every node.
-    fn walk(&mut self, now: Instant, tree: &Tree) {
+    fn walk(&mut self, now: Instant, port: &Port<Frame>) {
         self.walked_at = now;
         let mut nodes = self.nodes.iter_mut();
-        tree.visit(&mut |_, node| {
+        let mut saw = |books: Books| {
             if let Some(seen) = nodes.next() {
-                seen.books = node.books();
-                seen.backlog.set(now, seen.books.queued.bytes);
+                seen.books = books;
+                seen.backlog.set(now, books.queued.bytes);
             }
-        });
+        };
+        // In the order of `Port::visit`, which allocates.
+        if port.is_split() {
+            saw(port.books());
+        }
+        for tree in port.paths().iter().map(TxPath::tree) {
+            tree.visit(&mut |_, node| saw(node.books()));
+        }
     }
 
     /// Looks at every node, and asks for its reasons.
-    pub(super) fn ask(&mut self, now: Instant, tree: &Tree) {
-        self.walk(now, tree);
+    pub(super) fn ask(&mut self, now: Instant, port: &Port<Frame>) {
+        self.walk(now, port);
         let Self { nodes, above, .. } = self;
         above.clear();
         let mut i = 0;
-        tree.visit(&mut |place, node| {
-            let reasons = *node.reasons();
+        port.visit(&mut |place, node| {
+            // The root of a port counts nothing where it stands for those of its queues.
+            let of_all = place.parent == Handle::ROOT && port.is_split();
+            let reasons = if of_all { port.reasons() } else { *node.reasons() };
             above.truncate(place.depth);
             // What those below have counted is in it.
             if let Some(parent) = above.last().and_then(|parent: &usize| nodes.get_mut(*parent)) {
@@ -178,8 +191,8 @@ impl Probe {
     }
 
     /// Starts measuring.
-    pub(super) fn restart(&mut self, now: Instant, tree: &Tree) {
-        self.ask(now, tree);
+    pub(super) fn restart(&mut self, now: Instant, port: &Port<Frame>) {
+        self.ask(now, port);
         self.stages.iter_mut().for_each(Dist::reset);
         for n in &mut self.nodes {
             n.before = (n.books, n.own);

@@ -181,7 +181,7 @@ fn queues(all: &[QueueReport]) -> Table {
             size(q.backlog_bytes.max),
             size(q.ring_bytes.mean),
             size(q.ring_bytes.max),
-            q.bql_limit.map_or("off".into(), |b| size(b.into())),
+            q.bql_limit.map_or("off".into(), size),
             q.completion_interval_ns.map_or(String::new(), |t| format!("each {}", time(t))),
         ]);
     }

@@ -124,6 +124,7 @@ fn setup(report: &Value) -> String {
         ("Traffic", Some(text(report, "traffic").to_string()).filter(|t| !t.is_empty())),
         ("Link", known("link_rate_bit_s", bit_rate)),
         ("RTT", known("rtt_ns", micro)),
+        ("Queues", whole(&report["queues"]).filter(|n| *n > 1).map(|n| n.to_string())),
         ("Ring", known("ring", |n| n.to_string())),
         ("BQL", bql),
         ("Runs of each policy", whole(&report["interval"]["runs"]).map(|n| n.to_string())),

@@ -31,7 +31,8 @@ use crate::nic::{Gauge, NicConfig, NodeProbe, Stage, can_do};
 use crate::report::{jain, kind, per_mill, per_second};
 use crate::workers;
 
-/// Packets that the policy may have waiting: more than any default limit, and one for each default child of many.
+/// Packets that the policy may have waiting, in each path: more than any default limit, and one for each default child of
+/// many.
 const POOL: usize = 1 << 16;
 /// The way back is at least this fast, and ten times the bottleneck.
 const WIDE: u64 = 10_000_000_000;
@@ -91,6 +92,7 @@ fn trial(setup: &Setup, traffic: &Traffic, clock: &Clock, policies: Vec<PolicyTr
         about: traffic.about.clone(),
         link_rate_bit_s: setup.link.bits(),
         rtt_ns: setup.rtt.0,
+        queues: setup.queues,
         ring: setup.ring,
         bql: setup.bql,
         time_ns: clock.time.0,
@@ -141,10 +143,21 @@ impl Clock {
     }
 }
 
-/// The device that policies see.
+/// The device of the bottleneck.
+fn wire(setup: &Setup) -> WireConfig {
+    WireConfig { rate: setup.link, rings: setup.queues, ring: setup.ring, ..WireConfig::default() }
+}
+
+/// The device as policies see it.
 fn env(setup: &Setup) -> Env {
-    // Another stream than the net's own.
-    Env { link_rate: Some(setup.link), seed: Rng::new(!setup.seed).next_u64(), ..Env::default() }
+    Env {
+        link_rate: Some(setup.link),
+        queues: setup.queues,
+        offload: wire(setup).offload,
+        // Another stream than the net's own.
+        seed: Rng::new(!setup.seed).next_u64(),
+        ..Env::default()
+    }
 }
 
 /// The hosts, the bottleneck, the way back and the traffic.
@@ -158,9 +171,8 @@ fn build(setup: &Setup, traffic: &Traffic, entry: &Entry) -> Result<Net, TrialEr
     let there = Nanos(setup.rtt.0 / 2);
     let bql = setup.bql.then(DqlConfig::default);
     let path = PathConfig { env: env(setup), pool: POOL, role: Role::Forwarder, bql, trace: 0 };
-    let wire = WireConfig { rate: setup.link, ring: setup.ring, ..WireConfig::default() };
     let link = LinkConfig { delay: there, ..LinkConfig::default() };
-    net.link(NEAR, FAR, NicConfig { path, wire, link, seed: setup.seed }).map_err(wrong)?;
+    net.link(NEAR, FAR, NicConfig { path, wire: wire(setup), link, seed: setup.seed }).map_err(wrong)?;
     let rate = Rate::from_bits(setup.link.bits().saturating_mul(10).max(WIDE));
     let back = NicConfig {
         path: PathConfig::default(),
@@ -246,11 +258,11 @@ fn measured(
         shown_seed: setup.seed,
         measures: Vec::new(),
         groups: reports,
-        leaves: leaves(nic.path().tree(), setup.link, &mut |node| node.books().sent.packets > 0),
+        leaves: leaves(&nic.port().trees(), setup.link, &mut |node| node.books().sent.packets > 0),
         classes: self::classes(net, clock.measured(), classes),
         device: DeviceTrial {
             ring_bytes: range(ring_gauge, net.engine().now()),
-            bql_limit: nic.path().dql().map(|d| d.stats().limit),
+            bql_limit: nic.port().byte_limit().map(|(limit, _)| limit),
             utilisation: per_mill(counts.busy, clock.measured()).min(10_000) as f64 / 10_000.0,
             offered_packets: counts.taken.packets,
             sent_packets: counts.tx.packets,

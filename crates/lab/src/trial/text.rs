@@ -75,7 +75,8 @@ impl Display for Trial {
             warmup => format!("{time}, the first {} not measured", text_of(&warmup)),
         };
         let bql = if self.bql { "on" } else { "off" };
-        writeln!(f, "{measured}; ring {}, BQL {bql}", self.ring)?;
+        let queues = if self.queues > 1 { format!("{} queues, ", self.queues) } else { String::new() };
+        writeln!(f, "{measured}; {queues}ring {}, BQL {bql}", self.ring)?;
         writeln!(f, "{}", wrapped(&self.interval.said(self.seed)))?;
         self.comparison(f)?;
         for p in &self.policies {

@@ -1,5 +1,6 @@
 //! What is known of the lab's TCP: inside, outside, and how that is said.
 
+use txweir_core::path::trees::Trees;
 use txweir_core::sched::cx::Cx;
 use txweir_core::{Env, Nanos, Rate, Tree};
 use txweir_lab::fidelity::{Fidelity, Given, Leaf, ROWS_MAX, Range, Table, embedded, leaves, of};
@@ -113,7 +114,7 @@ fn leaves_of(policy: &str) -> Vec<(&'static str, u64, u64)> {
     let policy = Policy::parse(policy, "policy").unwrap_or_else(|e| panic!("{e}"));
     policy.apply(&mut tree, &mut Cx::new(1, 0)).unwrap_or_else(|e| panic!("{e}"));
     let kbit = |rate: Rate| rate.bits() / 1000;
-    leaves(&tree, Rate::from_bits(1_000_000_000), &mut |_| true)
+    leaves(&Trees::from(&tree), Rate::from_bits(1_000_000_000), &mut |_| true)
         .iter()
         .map(|l| (l.kind, kbit(l.least), kbit(l.most)))
         .collect()

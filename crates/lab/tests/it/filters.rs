@@ -180,7 +180,7 @@ fn a_packet_that_comes_back_is_not_asked_about_again() {
     assert!(c.full > 20, "{c:?}");
     // Of the call what was refused is lost, and is not counted as taken.
     let call = built.net.cbr(0);
-    let waits = u64::from(built.net.nic(0).path().backlog().packets > 0);
+    let waits = u64::from(built.net.nic(0).port().backlog().packets > 0);
     let tcp = c.taken.packets - (call.sent - call.refused);
     let asked = seen(&built, 0, "gact");
     assert!((tcp..=tcp + 1 + waits).contains(&asked), "{asked} of {tcp}");
@@ -192,7 +192,7 @@ fn an_action_chooses_the_queue() {
         filter add egress protocol ip prio 1 flower ip_proto udp action skbedit queue_mapping 2
         filter add egress protocol ip prio 2 flower ip_proto tcp action skbedit queue_mapping 1";
     let built = played(&scenario(there, "", "queues = 4"));
-    let sent: Vec<u64> = built.net.nic(0).paths().iter().map(|p| p.stats().tx_packets).collect();
+    let sent: Vec<u64> = built.net.nic(0).port().paths().iter().map(|p| p.stats().tx_packets).collect();
     assert_eq!((sent[0], sent[3]), (0, 0));
     assert!(sent[1] > 500 && (950..=1000).contains(&sent[2]), "{sent:?}");
 }

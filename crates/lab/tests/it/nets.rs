@@ -183,11 +183,32 @@ fn nothing_is_lost_that_is_not_counted() {
             ),
         ),
         (
-            "four rings",
+            "one qdisc for four rings",
             two_hosts(
                 top,
                 "tso = '65226'",
                 &format!("rate = '10mbit'\nqueues = 4\n{bad}\npolicy = 'qdisc add root pfifo limit 2'"),
+                &everything,
+            ),
+        ),
+        (
+            "a qdisc for each of four rings",
+            two_hosts(
+                top,
+                "tso = '65226'",
+                &format!("rate = '10mbit'\nqueues = 4\n{bad}\n{}", below_mq("pfifo limit 2")),
+                &everything,
+            ),
+        ),
+        (
+            "multiq over four rings",
+            two_hosts(
+                top,
+                "tso = '65226'",
+                &format!(
+                    "rate = '10mbit'\nqueues = 4\nring = 8\nbql = false\n{bad}\n\
+                     policy = 'qdisc add root multiq'"
+                ),
                 &everything,
             ),
         ),
@@ -241,7 +262,7 @@ fn nothing_is_lost_that_is_not_counted() {
             let mut held = 0;
             for n in 0..built.ends.len() as u32 {
                 let (nic, c) = (built.net.nic(n), built.net.nic(n).counts());
-                let queued = nic.waits();
+                let queued = nic.port().backlog();
                 assert_eq!(
                     c.taken.bytes,
                     c.tx.bytes + c.dropped.bytes + queued.bytes,
@@ -258,18 +279,25 @@ fn nothing_is_lost_that_is_not_counted() {
     }
 }
 
+/// mq with a qdisc like this in each of four queues.
+fn below_mq(qdisc: &str) -> String {
+    let below = (1..=4).map(|queue| format!("\nqdisc add parent 1:{queue} {qdisc}"));
+    format!("policy = \"\"\"\nqdisc add root handle 1: mq{}\"\"\"", below.collect::<String>())
+}
+
 /// Rings take turns, so each has a quarter of the line; who waits for room in one is not woken by another, nor forgotten.
 #[test]
 fn every_ring_serves_its_senders() {
     for policy in ["pfifo limit 2", "tbf rate 200mbit burst 64kb latency 2ms"] {
         let link = format!(
-            "one_way = true\nrate = '100mbit'\nring = 8\nqueues = 4\npolicy = 'qdisc add root {policy}'\n\
-             [[link]]\nfrom = 'b'\nto = 'a'\none_way = true\nrate = '1gbit'"
+            "one_way = true\nrate = '100mbit'\nring = 8\nqueues = 4\n{}\n\
+             [[link]]\nfrom = 'b'\nto = 'a'\none_way = true\nrate = '1gbit'",
+            below_mq(policy)
         );
         let load = format!("{LOAD}count = 40\nstagger = '10ms'\n");
         let built = played(&two_hosts("duration = '8s'\nwarmup = '2s'", "", &link, &load));
         let nic = built.net.nic(0);
-        assert_eq!(nic.paths().len(), 4);
+        assert_eq!(nic.port().paths().len(), 4);
         let sent: Vec<u64> = (0..4).map(|ring| nic.wire().ring_stats(ring).sent.bytes).collect();
         let bytes: u64 = sent.iter().sum();
         assert!(bytes > 98_000_000, "{policy}: {sent:?}");

@@ -444,12 +444,120 @@ fn a_scenarios_hosts_lie_on_two_sides() {
     assert!(Traffic::file(b"\xff\xfe", "w.toml", setup.time, 1).is_err());
 }
 
+/// Four queues are four classes, whose counts are together those of the root and of the device.
+#[test]
+fn queues_of_mq_are_classes_of_a_trial() {
+    let below = (1..=4).map(|queue| format!("\nqdisc add parent 1:{queue} fq_codel")).collect::<String>();
+    let mq = format!("qdisc add root handle 1: mq{below}");
+    let setup = Setup { queues: 4, time: Nanos::from_secs(2), ..uplink() };
+    let t = trial(&setup, &mix("bulk+rr"), &[("default", ""), ("mq.tc", &mq)]);
+    for (p, [root, queue, kind]) in
+        t.policies.iter().zip([["0:", ":", "pfifo_fast"], ["1:", "1:", "fq_codel"]])
+    {
+        let places: Vec<(&str, &str, &str)> =
+            p.classes.iter().map(|c| (&*c.handle, &*c.parent, c.kind)).collect();
+        let class = |n: u16| format!("{queue}{n}");
+        let expected: Vec<String> = (1..=4).map(class).collect();
+        assert_eq!(places[0], (root, "root", "mq"));
+        assert!(places[1..].iter().zip(&expected).all(|(p, e)| *p == (&**e, root, kind)), "{places:?}");
+        let sum =
+            |f: &dyn Fn(&txweir_lab::trial::ClassTrial) -> u64| p.classes[1..].iter().map(f).sum::<u64>();
+        assert_eq!(sum(&|c| c.sent_packets), p.classes[0].sent_packets, "{}", p.name);
+        assert_eq!(sum(&|c| c.sent_bytes), p.device.sent_bytes, "{}", p.name);
+        assert_eq!(sum(&|c| c.drops.values().sum()), p.drops.values().sum::<u64>(), "{}", p.name);
+        assert!(p.classes[0].drops.is_empty());
+        assert!(p.classes[1..].iter().filter(|c| c.sent_packets > 100).count() > 1, "{:?}", p.classes);
+    }
+    let text = t.to_string();
+    assert!(text.contains("; 4 queues, ring 1024, BQL on\n"), "{text}");
+    assert!(text.contains("\n  1:     mq") && text.contains("\n    1:4  fq_codel"), "{text}");
+    assert!(t.to_json().contains("\"queues\": 4,"));
+    assert!(!trial(&five(), &mix("voip"), &[("default", "")]).to_string().contains("queues, ring"));
+}
+
+/// The device sends the calls' traffic class first; multiq passes over the uploads' ring while that is full. Without either the
+/// calls wait behind a deep ring.
+#[test]
+fn calls_have_a_queue_of_their_own() {
+    let choose = "qdisc add clsact\nfilter add egress protocol ip prio 1 flower ip_proto udp action skbedit queue_mapping 1\n\
+                  filter add egress protocol ip prio 2 flower ip_proto tcp action skbedit queue_mapping 0\n";
+    let policies = [
+        (
+            "mqprio",
+            "qdisc add root handle 1: mqprio num_tc 2 map 0 0 0 0 0 0 1 queues 1@0 1@1 hw 1".to_string(),
+        ),
+        ("multiq", format!("{choose}qdisc add root handle 1: multiq")),
+        ("pfifo", format!("{choose}qdisc add root handle 1: pfifo")),
+    ];
+    let policies = policies.each_ref().map(|(name, text)| (*name, &**text));
+    let setup = Setup { queues: 2, ring: 64, bql: false, ..uplink() };
+    let t = trial(&setup, &mix("voip"), &policies);
+    let [mqprio, multiq, pfifo] = [0, 1, 2].map(|i| p99(&t.policies[i], "calls"));
+    // 10 ms of distance, one full frame of the line, and the other calls.
+    assert!(mqprio < 10 * MS + 615_200 + 8 * 90_000, "{mqprio}");
+    assert!(multiq < 10 * MS + 2 * 615_200 + 8 * 700_000, "{multiq}");
+    assert!(pfifo > 10 * MS + 50 * 615_200, "{pfifo}");
+    let calls = group(&t.policies[0], "calls").offered_packets.expect("calls");
+    let sent =
+        |i: usize| t.policies[i].classes.iter().find(|c| c.handle == "1:2").map_or(0, |c| c.sent_packets);
+    assert!((0..2).all(|i| sent(i).abs_diff(calls) <= 8), "{} {} {calls}", sent(0), sent(1));
+    // Counters of rates and of preemption are the wire's; here the device took the calls at once.
+    assert!(t.policies[0].drops.is_empty(), "{:?}", t.policies[0].drops);
+}
+
+/// What a device has too few queues for is refused: which qdisc, which key, what was expected and given.
+#[test]
+fn queues_that_are_not_there_are_refused_in_words() {
+    let refused = |queues, text: &str| {
+        let setup = Setup { queues, ..uplink() };
+        let e = run(&setup, &mix("voip"), &[entry("p.tc", text)], &mut |_, _| {}).expect_err("refused");
+        let TrialError::Policy(d) = e else { panic!("not for the policy: {e}") };
+        (d.message.clone(), d.expected.clone())
+    };
+    let several = "a device with several transmit queues";
+    for (queues, text, said, expected) in [
+        (1, "qdisc add root mq", "mq takes a device with several transmit queues, given one queue", several),
+        (
+            1,
+            "qdisc add root multiq",
+            "multiq takes a device with several transmit queues, given one queue",
+            several,
+        ),
+        (
+            1,
+            "qdisc add root mqprio num_tc 2 map 0 1 queues 1@0 1@1 hw 0",
+            "mqprio takes a device with several transmit queues, given one queue",
+            several,
+        ),
+        (
+            2,
+            "qdisc add root mqprio num_tc 2 map 0 1 queues 1@0 1@2 hw 1",
+            "mqprio queues: 1@2 for traffic class 1 is out of range",
+            "queues below 2, which the device has",
+        ),
+        (
+            2,
+            "qdisc add root handle 1: mq\nqdisc add parent 1:3 pfifo",
+            "there is no class 1:3",
+            "root or a class that exists",
+        ),
+    ] {
+        assert_eq!(refused(queues, text), (said.to_string(), expected.to_string()), "{text}");
+    }
+}
+
 #[test]
 fn what_is_out_of_bounds_is_refused_in_words() {
     let base = uplink();
     let cases = [
         (Setup { link: Rate::from_bits(8_000), ..base }, "link: expected 64kbit to 100gbit, given 8Kbit"),
         (Setup { ring: 0, ..base }, "ring: expected 1 to 1048576 descriptors, given 0"),
+        (Setup { queues: 0, ..base }, "queues: expected 1 to 256, given 0"),
+        (Setup { queues: 257, ..base }, "queues: expected 1 to 256, given 257"),
+        (
+            Setup { queues: 8, ring: 1 << 20, ..base },
+            "ring: expected at most 524288 descriptors in each of 8 queues, given 1048576",
+        ),
         (Setup { rtt: Nanos::from_secs(11), ..base }, "rtt: expected at most 10s, given 11s"),
         (Setup { time: Nanos::from_millis(99), ..base }, "time: expected 100ms to 3600s, given 99ms"),
         (Setup { runs: 0, ..base }, "runs: expected 1 to 64, given 0"),
@@ -511,8 +619,8 @@ fn json_has_its_keys_in_order() {
     };
     assert_eq!(
         keys(&value),
-        "title traffic about link_rate_bit_s rtt_ns ring bql time_ns warmup_ns seed tcp congestion ecn fidelity interval \
-         verdict step_ns policies"
+        "title traffic about link_rate_bit_s rtt_ns queues ring bql time_ns warmup_ns seed tcp congestion ecn fidelity \
+         interval verdict step_ns policies"
     );
     let policy = &value["policies"][0];
     assert_eq!(keys(policy), "name policy shown_seed measures groups classes device stages drops marks jain");

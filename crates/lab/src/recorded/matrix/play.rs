@@ -239,7 +239,7 @@ impl<'a> Player<'a> {
         let book = self.book.borrow();
         let warm = Instant(LEAD.0 + self.run.warm_ns);
         let mut drops = 0;
-        self.net.nic(self.nic).path().tree().visit(&mut |_, node| {
+        self.net.nic(self.nic).port().visit(&mut |_, node| {
             if node.qdisc().spec().kind == self.run.leaf {
                 drops = node.books().dropped.packets;
             }

@@ -24,6 +24,16 @@ const POLICIES: [&str; 12] = [
      qdisc add parent 1:2 dualpi2",
 ];
 
+/// Policies of a device of four queues.
+const OF_QUEUES: [&str; 5] = [
+    "",
+    "qdisc add root fq_codel",
+    "qdisc add root handle 1: mq\nqdisc add parent 1:1 fq_codel\nqdisc add parent 1:2 pfifo limit 5\n\
+     qdisc add parent 1:3 handle 30: prio\nqdisc add parent 30:2 codel ecn",
+    "qdisc add root handle 1: mqprio num_tc 2 map 0 0 0 0 1 1 1 queues 2@0 2@2 hw 1\nqdisc add parent 1:1 fq_codel",
+    "qdisc add root handle 1: multiq\nqdisc add parent 1:2 fq_codel",
+];
+
 /// The result of a run with or without a probe, and how many packets went to the device directly.
 fn told(setup: &Setup, traffic: &Traffic, entry: &Entry, probe: bool) -> (PolicyTrial, u64) {
     let clock = Clock::new(setup, traffic);
@@ -67,9 +77,11 @@ fn a_probe_changes_no_figure() {
         Setup { link: Rate::from_bits(1_000_000_000), time: Nanos::from_millis(300), ..slow },
     ];
     let (mut all, mut marked_below) = ([0; 3], 0);
-    for policy in POLICIES {
+    let policies = POLICIES.map(|policy| (1, policy)).into_iter().chain(OF_QUEUES.map(|policy| (4, policy)));
+    for (queues, policy) in policies {
         for (setup, mix) in setups.iter().zip(["rrul", "bulk+rr", "rrul"]) {
-            let met = alike(setup, &Traffic::mix(mix).expect("a mix"), policy);
+            let setup = Setup { queues, ..*setup };
+            let met = alike(&setup, &Traffic::mix(mix).expect("a mix"), policy);
             all = std::array::from_fn(|i| all[i] + met[i]);
             marked_below += u64::from(met[2] > 0);
         }

@@ -1,0 +1,286 @@
+//! The way of a host's frames to its device: filters, the choice of a queue, qdiscs.
+
+use txweir_core::classify::action::State;
+use txweir_core::classify::filter::Filters;
+use txweir_core::model::wire::{Wire, WireConfig};
+use txweir_core::packet::hash::FlowHasher;
+use txweir_core::packet::headers::Headers;
+use txweir_core::path::port::{Choice, Port};
+use txweir_core::path::qdiscs::Qdiscs;
+use txweir_core::path::select::Sender;
+use txweir_core::path::txpath::{BULK, PathConfig};
+use txweir_core::{Admitted, Detail, DropReason, Env, Instant, MarkReason, Meta, Nanos, Tally, TxPath, Wake};
+
+use super::NicCounts;
+use super::device::Device;
+use super::filtering::{self, Gone, Sieve};
+use super::waiting::Waiting;
+use crate::frame::Frame;
+use crate::shown::addresses;
+use crate::tagged::Asked;
+
+/// How a frame that was handed over was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// As it is.
+    Whole,
+    /// In segments, of which so many lie below the socket of their sender.
+    Pieces(u32),
+    /// A queue dropped it at once, or all its segments, the last one for this reason.
+    Dropped(DropReason),
+}
+
+/// The queues of a NIC, and what frames meet before and after them.
+#[derive(Debug)]
+pub(super) struct Transmit {
+    pub(super) port: Port<Frame>,
+    pub(super) device: Device,
+    pub(super) waiting: Waiting,
+    /// Its filters and actions, if it has any.
+    pub(super) sieve: Option<Box<Sieve>>,
+    /// It has an fq.
+    pub(super) paces: bool,
+    /// Of the hosts that it is at and that it sends to.
+    addresses: [u8; 12],
+    taken: Tally,
+    /// Dropped by the filters of its egress hook.
+    filtered: Tally,
+    stolen: Tally,
+    turned_away: Tally,
+}
+
+impl Transmit {
+    pub(super) fn new(path: PathConfig, wire: WireConfig, (at, to): (u32, u32)) -> Result<Self, String> {
+        let env = Env { queues: wire.rings, offload: wire.offload, ..path.env };
+        let device = Device::new(Wire::new(wire).map_err(|e| e.to_string())?);
+        let port = Port::new(PathConfig { env, ..path }).map_err(|e| e.to_string())?;
+        Ok(Self {
+            waiting: Waiting::new(port.queues()),
+            port,
+            device,
+            sieve: None,
+            paces: false,
+            addresses: addresses(at, to),
+            taken: Tally::default(),
+            filtered: Tally::default(),
+            stolen: Tally::default(),
+            turned_away: Tally::default(),
+        })
+    }
+
+    pub(super) fn filters(&self) -> Option<(&Filters, &State)> {
+        self.sieve.as_ref().map(|sieve| (&sieve.filters, &sieve.state))
+    }
+
+    /// The counts of all but the link.
+    pub(super) fn counts(&self) -> NicCounts {
+        let (port, path) = (&self.port, self.port.path_stats());
+        let dropped = port.paths().iter().map(|path| path.cx().dropped()).fold(self.filtered, Tally::plus);
+        let by_hook = |reason| if reason == DropReason::Filtered { self.filtered.packets } else { 0 };
+        NicCounts {
+            taken: self.taken,
+            direct: path.direct,
+            queued: path.queued,
+            tx: Tally { packets: path.tx_packets, bytes: path.tx_bytes },
+            dropped,
+            drops: std::array::from_fn(|i| port.drops(DropReason::ALL[i]) + by_hook(DropReason::ALL[i])),
+            marks: std::array::from_fn(|i| port.marks(MarkReason::ALL[i])),
+            stops: [path.stop_drv, path.stop_stack],
+            full: path.full,
+            rounds: self.device.wire.rounds(),
+            stolen: self.stolen,
+            turned_away: self.turned_away,
+            ..NicCounts::default()
+        }
+    }
+
+    /// Changes the qdiscs, before the run.
+    pub(super) fn configure<R>(&mut self, now: Instant, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
+        let done = self.port.configure(now, &mut self.device, f);
+        self.device.fit_scheduler(self.port.trees().root().qdisc());
+        done
+    }
+
+    /// Takes a frame, or gives back what there is no room for. A frame that comes back has what filters said with it.
+    #[inline]
+    pub(super) fn submit(&mut self, now: Instant, frame: Frame) -> Result<Taken, Frame> {
+        if self.sieve.is_some() {
+            return self.submit_filtered(now, frame);
+        }
+        let m = self.chosen(now, &frame);
+        self.queue(now, frame, m, None)
+    }
+
+    /// What a qdisc sees of a frame for which the port chooses the queue.
+    #[inline(always)]
+    fn chosen(&mut self, now: Instant, frame: &Frame) -> Meta {
+        let mut m = meta_of(frame);
+        self.port.choose_for(&mut m, Choice::By(&Sender::default(), None), now);
+        m
+    }
+
+    #[inline(never)]
+    fn submit_filtered(&mut self, now: Instant, mut frame: Frame) -> Result<Taken, Frame> {
+        let Self { sieve, port, addresses, .. } = self;
+        let Some(sieve) = sieve else { return Err(frame) };
+        let asked = match frame.take_asked() {
+            Some(asked) => Ok(Asked { meta: part_of(&asked.meta, &frame), ..asked }),
+            None => sieve.ask(now, &mut frame, addresses, port),
+        };
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err((meta, gone)) => {
+                self.taken.add(meta.wire_len);
+                match gone {
+                    Gone::Dropped => self.filtered.add(meta.wire_len),
+                    Gone::Stolen => self.stolen.add(meta.wire_len),
+                }
+                return Ok(Taken::Whole);
+            }
+        };
+        self.queue(now, frame, asked.meta, Some(&asked)).map_err(|frame| frame.with_asked(asked))
+    }
+
+    /// To the queue that was chosen, which is in the metadata.
+    #[inline(always)]
+    fn queue(&mut self, now: Instant, frame: Frame, m: Meta, asked: Option<&Asked>) -> Result<Taken, Frame> {
+        let (queue, bytes) = (m.queue, m.wire_len);
+        let taken = match self.admit(now, frame, m, asked) {
+            Admitted::Sent | Admitted::Queued => Taken::Whole,
+            Admitted::Dropped(reason) => Taken::Dropped(reason),
+            Admitted::Full(frame) => {
+                self.refused(queue);
+                return Err(frame);
+            }
+            Admitted::Cut(unit, _) => return self.queue_segments(now, &unit, asked),
+        };
+        self.taken.add(bytes);
+        Ok(taken)
+    }
+
+    /// A unit that a qdisc wants in pieces goes as segments; the rest of it comes back if there is no room.
+    #[inline(never)]
+    fn queue_segments(&mut self, now: Instant, unit: &Frame, asked: Option<&Asked>) -> Result<Taken, Frame> {
+        let (mut below, mut some, mut dropped) = (0, false, None);
+        for i in 0..unit.segs() {
+            let mut segment = unit.segment(i);
+            below += segment.cut_below();
+            let m = match asked {
+                Some(asked) => part_of(&asked.meta, &segment),
+                None => self.chosen(now, &segment),
+            };
+            let (queue, bytes) = (m.queue, m.wire_len);
+            match self.admit(now, segment, m, asked) {
+                Admitted::Full(_) | Admitted::Cut(..) => {
+                    self.refused(queue);
+                    return Err(unit.part(i, unit.segs() - i));
+                }
+                Admitted::Sent | Admitted::Queued => some = true,
+                Admitted::Dropped(reason) => dropped = Some(reason),
+            }
+            self.taken.add(bytes);
+        }
+        Ok(match dropped.filter(|_| !some) {
+            Some(reason) => Taken::Dropped(reason),
+            None => Taken::Pieces(below),
+        })
+    }
+
+    /// The path of this queue has given a frame back.
+    fn refused(&mut self, queue: u16) {
+        self.waiting.refused(if self.port.is_split() { queue.into() } else { 0 });
+    }
+
+    /// In line, or frame and metadata would be copied once more for each packet.
+    #[inline(always)]
+    fn admit(&mut self, now: Instant, frame: Frame, mut m: Meta, asked: Option<&Asked>) -> Admitted<Frame> {
+        let Self { port, device, .. } = self;
+        device.begin(now);
+        // The path notes it of packets that it queues; a probe reads it of those too that go to the device directly.
+        m.enqueued = now;
+        let wants = port.path(m.queue).is_some_and(TxPath::wants_detail);
+        let known = wants.then(|| {
+            let detail = detail_of(&frame, port.env().seed);
+            Detail { route: asked.map(|asked| asked.route).unwrap_or_default(), ..detail }
+        });
+        port.submit(now, frame, m, known.as_ref(), device)
+    }
+
+    /// Asks the ingress hook about a frame that has come in; false if it goes no further.
+    #[inline]
+    pub(super) fn arrived(&mut self, now: Instant, frame: &mut Frame) -> bool {
+        self.sieve.is_none() || self.let_in(now, frame)
+    }
+
+    #[inline(never)]
+    fn let_in(&mut self, now: Instant, frame: &mut Frame) -> bool {
+        let Some(sieve) = &mut self.sieve else { return true };
+        let bytes = frame.wire_len();
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.addresses;
+        match sieve.ask_arrived(now, frame, &[g, h, i, j, k, l, a, b, c, d, e, f]) {
+            None => return true,
+            Some(Gone::Dropped) => self.turned_away.add(bytes),
+            Some(Gone::Stolen) => self.stolen.add(bytes),
+        }
+        false
+    }
+
+    /// Takes what the device has `reported` as finished, if anything, and moves packets from the qdiscs to the device. Gives
+    /// the time before which no more may leave, if a qdisc waits for one.
+    pub(super) fn refill(&mut self, now: Instant, reported: bool) -> Option<Instant> {
+        let Self { port, device, .. } = self;
+        if reported {
+            for queue in 0..port.queues() {
+                port.reap(now, queue, device, |_| {});
+            }
+        }
+        device.begin(now);
+        let mut wake: Option<Instant> = None;
+        // There is a path for each queue, or one.
+        for path in 0..port.paths().len() as u16 {
+            // While the ring is full or the byte limit reached, only a completion lets anything go.
+            if port.path(path).is_some_and(|path| path.stops().stopped()) {
+                continue;
+            }
+            let at = loop {
+                match port.drain(now, path, BULK, device) {
+                    Wake::More => {}
+                    Wake::At(at, _) => break Some(at),
+                    Wake::Idle | Wake::Device => break None,
+                }
+            };
+            wake = wake.into_iter().chain(at).min();
+        }
+        wake
+    }
+}
+
+/// What those qdiscs see of a frame that want more. The Ethernet header is counted and not stored.
+fn detail_of(frame: &Frame, seed: u64) -> Detail {
+    let headers = Headers::parse_ip(frame.header());
+    let detail = Detail::of(&headers, frame.header(), &FlowHasher::new(seed));
+    Detail { l3_offset: Some(filtering::network_at(frame)), ..detail }
+}
+
+/// What a qdisc sees of a frame.
+#[inline]
+pub(super) fn meta_of(frame: &Frame) -> Meta {
+    // Headers are at most 86 bytes.
+    let header_len = u16::try_from(frame.header_len()).unwrap_or(u16::MAX);
+    let mut m = Meta::new(frame.len()).hash(frame.hash).priority(frame.priority).ecn(frame.ecn());
+    (m.protocol, m.ds, m.mark) = (frame.protocol, frame.ds, frame.mark);
+    m.tcp_control = frame.payload_len() == 0 && Headers::parse_ip(frame.header()).is_tcp_control();
+    if frame.ahead > 0 {
+        m.txtime = frame.sent + Nanos(u64::from(frame.ahead));
+    }
+    if frame.gso_size() == 0 { m } else { m.gso(header_len, frame.gso_size()) }
+}
+
+/// What a qdisc sees of a part of a unit whose queue is chosen.
+fn part_of(whole: &Meta, part: &Frame) -> Meta {
+    let m = meta_of(part);
+    let mut known = *whole;
+    (known.len, known.wire_len, known.segs) = (m.len, m.wire_len, m.segs);
+    (known.gso_size, known.header_len) = (m.gso_size, m.header_len);
+    known
+}
