@@ -34,7 +34,8 @@ pub struct Violation {
 /// The laws, each with the number that failures print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
-    /// Admitted = sent + dropped + queued at every node; every frame is in exactly one place; drops are counted.
+    /// Admitted = sent + dropped + queued at every node; every frame is in exactly one place; drops
+    /// are counted.
     Conservation = 1,
     /// Packets of one flow leave in order.
     Order = 2,

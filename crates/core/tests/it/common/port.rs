@@ -673,6 +673,6 @@ impl Swarm {
                 _ => {}
             }
         }
-            self.fail(Law::Liveness, format!("{:?} waits, and no call moves it", self.port.backlog()))
+        self.fail(Law::Liveness, format!("{:?} waits, and no call moves it", self.port.backlog()))
     }
 }
