@@ -16,7 +16,7 @@ const fn us(n: u64) -> Instant {
     Instant(n * 1000)
 }
 
-/// A packet of 1000 bytes with this ECN field.
+/// Returns a packet of 1000 bytes with this ECN field.
 fn packet(ecn: Ecn) -> Meta {
     Meta::new(1000).ecn(ecn)
 }
@@ -98,7 +98,7 @@ fn the_step_marks_what_has_waited_longer() {
 
 #[test]
 fn the_step_may_be_in_packets_and_want_a_queue() {
-    // More than two behind it.
+    // More than two packets wait behind a marked one.
     let mut lane = Lane::new("dualpi2", "step_thresh 2p");
     lane.fill(ms(1), 0, 6, packet(Ecn::Ect1));
     let marked = [true, true, true, false, false, false];

@@ -11,7 +11,7 @@ fn meta(len: u32, priority: u32) -> Meta {
     Meta::new(len).priority(priority)
 }
 
-/// The options as they are shown.
+/// Returns the options as they are shown.
 fn options(lane: &Lane) -> String {
     let mut text = String::new();
     lane.root().qdisc().options(&mut |s| {

@@ -271,7 +271,7 @@ fn what_was_lost_is_sent_again_at_the_same_places_with_every_quota() {
     assert_eq!(repairs(Quota::segs(4)), repairs(Quota::OFF));
 }
 
-/// Jain's index of fairness, DEC-TR-301.
+/// Returns Jain's index of fairness, DEC-TR-301.
 fn jain(shares: &[u64]) -> f64 {
     let sum: u64 = shares.iter().sum();
     let squares: u64 = shares.iter().map(|s| s * s).sum();

@@ -104,7 +104,7 @@ fn says(frame: &[u8], field: Field) -> u128 {
     }
 }
 
-/// Few values of each field, so that filters match frames often.
+/// Draws one of few values of a field, so that filters match frames often.
 fn draw(rng: &mut Rng, field: Field) -> u128 {
     let few = rng.below(3);
     match field {

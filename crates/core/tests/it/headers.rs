@@ -84,7 +84,7 @@ const V6_SOLICIT: &str = "60000000 0018 3a ff V6 87001234 00000000 20010db800000
 const V6_MOBILITY: &str = "60000000 0008 87 40 V6 3b00 0000 00000000";
 const V6_NONE: &str = "60000000 0000 3b 40 V6";
 
-/// Every packet of the corpus, by name.
+/// Returns every packet of the corpus, by name.
 fn corpus() -> Vec<(&'static str, Medium, Vec<u8>)> {
     let ethernet = |body: &str| hex(&format!("{MAC} {body}"));
     let v6 = |body: &str| body.replace("V6", V6_PAIR);
@@ -145,7 +145,7 @@ fn mapped(a: [u8; 4]) -> [u8; 16] {
     m
 }
 
-/// The common part of every IPv4 packet of the corpus from A to B.
+/// Returns the common part of every IPv4 packet of the corpus from A to B.
 fn v4(len: u32) -> Headers {
     Headers {
         src: mapped(A),
@@ -163,7 +163,7 @@ fn v4(len: u32) -> Headers {
     }
 }
 
-/// The common part of every IPv6 packet of the corpus without link header.
+/// Returns the common part of every IPv6 packet of the corpus without link header.
 fn v6(len: u32) -> Headers {
     Headers {
         src: A6,
@@ -545,7 +545,7 @@ fn check_bounds(h: &Headers, len: usize) {
     assert!(h.flow_label < 1 << 20, "{h:?}");
 }
 
-/// A cut packet reports the same as the whole packet, or nothing.
+/// Checks that a cut packet reports the same as the whole packet, or nothing.
 fn check_prefix(cut: &Headers, whole: &Headers) {
     let mut expected = *whole;
     expected.end = cut.end;

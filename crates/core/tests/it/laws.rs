@@ -114,7 +114,7 @@ fn add(sum: &mut Totals, t: &Totals) {
     sum.wakes += t.wakes;
 }
 
-/// A law that was never put to the test proves nothing.
+/// Checks that every event was met: a law that was never put to the test proves nothing.
 fn everything_was_met(t: &Totals) {
     for (name, n, least) in [
         ("sent", t.sent, 100_000),

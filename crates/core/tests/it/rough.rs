@@ -13,12 +13,12 @@ use txweir_core::{Admitted, Bytes, DropReason, Env, Handle, Instant, Meta, Nanos
 
 const T0: Instant = Instant::ZERO;
 
-/// An ordinary packet.
+/// Returns an ordinary packet.
 fn n(len: u32) -> Meta {
     Meta::new(len)
 }
 
-/// A control segment.
+/// Returns a control segment.
 fn p(len: u32) -> Meta {
     let mut m = Meta::new(len);
     m.tcp_control = true;

@@ -17,7 +17,7 @@ fn fresh(s: &Selector, hash: u32, priority: u32, sender: Sender) -> u16 {
     s.select(&meta(hash, priority), &sender, None, Instant::ZERO)
 }
 
-/// Three classes as in the talk of 2012: two queues, two queues, one.
+/// Returns three classes as in the talk of 2012: two queues, two queues, one.
 fn talk() -> TrafficClasses {
     let mut map = [0; 16];
     map[..7].copy_from_slice(&[0, 0, 0, 1, 1, 1, 2]);

@@ -10,7 +10,7 @@ use txweir_core::{Admitted, DropReason, Ecn, ErrorKind, Handle, Instant, Meta, N
 
 const T0: Instant = Instant::ZERO;
 
-/// A packet of flow `f` of 1024.
+/// Returns a packet of flow `f` of 1024.
 fn packet(f: u32, len: u32) -> Meta {
     Meta::new(len).hash(f << 22)
 }

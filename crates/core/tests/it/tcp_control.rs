@@ -30,7 +30,7 @@ const SYN_OPTIONS: &[u8] = &[2, 4, 5, 180, 1, 3, 3, 7, 4, 2, 1, 1];
 /// A timestamp (RFC 7323).
 const TIMESTAMP: &[u8] = &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
 
-/// The rows: name, segment, true if it is marked.
+/// Returns the rows: name, segment, true if it is marked.
 fn rows() -> Vec<(&'static str, Segment, bool)> {
     let with = |segment: Segment, options| Segment { options, ..segment };
     let mut rows = vec![

@@ -232,7 +232,8 @@ impl Model {
         }
     }
 
-    /// An arrival while a unit of `class` is on the line: the class has not left its turns yet.
+    /// Notes an arrival while a unit of `class` is on the line: the class has not left its turns
+    /// yet.
     fn arrive_behind(&mut self, p: Packet, class: usize) {
         if self.range(class).contains(&usize::from(p.ring)) {
             self.rings[usize::from(p.ring)].push_back(p);
@@ -475,7 +476,7 @@ fn shares_differ_by_a_quantum_and_a_unit_at_most() {
     }
 }
 
-/// Random classes, preemptible ones among them, over the first `rings` rings.
+/// Draws classes, preemptible ones among them, over the first `rings` rings.
 fn any_line(rng: &mut Rng, most: u16) -> LineConfig {
     let (mut classes, mut rings) = (Vec::new(), 0_u16);
     while rings < most && classes.len() < 16 && (classes.is_empty() || rng.below(4) > 0) {

@@ -103,7 +103,7 @@ fn every_ring_has_a_byte_limit_of_its_own() {
         assert!(at[..7].iter().all(|l| (7030..=8544 + 1514).contains(l)), "{at:?}");
         assert!((1393..=1993).contains(&at[7]), "{at:?}");
     }
-    // The line never rests, and a ring's share is of turns.
+    // The line never rests, and each ring has an equal share of turns.
     let counts = device.wire.counts();
     assert!(counts.busy.0 > 2_998_000_000, "{counts:?}");
     let rings: Vec<u64> = (0..8).map(|i| device.wire.ring_stats(i).sent.units).collect();
