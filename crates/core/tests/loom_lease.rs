@@ -1,6 +1,7 @@
-//! The shared rate through every interleaving of two and three threads: what they are given, what they give back, and a
-//! change of the rate. `cargo xtask test` builds this with `--cfg loom`; without it there is nothing here. `planted/table.rs`
-//! lists bugs that the models must find: `cargo xtask test` applies each to a copy.
+//! The shared rate through every interleaving of two and three threads: their grants, the time that
+//! they return, and a change of the rate. `cargo xtask test` builds this with `--cfg loom`; without
+//! it this file is empty. `planted/table.rs` lists bugs that the models must find: `cargo xtask
+//! test` applies each to a copy.
 #![cfg(loom)]
 #![allow(missing_docs)]
 
@@ -11,7 +12,7 @@ use loom::thread;
 use txweir_core::law::lease::{self, HOLD_NS, LEASE_NS, SharedRate, Word};
 use txweir_core::{Bytes, Instant, Rate};
 
-/// Loom's word: the models run the same code as there is over the machine's.
+/// Loom's atomic word: the models run the same code as the product does over the machine's words.
 #[derive(Debug)]
 struct Modelled(AtomicI64);
 
@@ -43,7 +44,7 @@ type Lease = lease::Lease<Modelled>;
 const RATE: Rate = Rate(1_000_000_000);
 const BURST: u64 = 3_000;
 const PACKET: u64 = 1_000;
-/// When the models begin.
+/// The start time of the models.
 const START: u64 = 1_000_000;
 
 fn shared() -> Shared {
@@ -51,10 +52,10 @@ fn shared() -> Shared {
 }
 
 fn join(shared: &Shared) -> Lease {
-    lease::Lease::join(Arc::clone(shared)).expect("nobody is changing it yet")
+    lease::Lease::join(Arc::clone(shared)).expect("no change of the rate yet")
 }
 
-/// Sends packets until they are gone, waiting in its own time. Gives when each left.
+/// Sends packets until all are sent, and waits in its own time. Returns the time of each departure.
 fn send(q: &mut Lease, packets: u64, mut now: u64, worst_wait: u64) -> Vec<u64> {
     let mut left = Vec::new();
     let mut waits = 0;
@@ -77,7 +78,8 @@ fn send(q: &mut Lease, packets: u64, mut now: u64, worst_wait: u64) -> Vec<u64> 
     left
 }
 
-/// Within any window that begins and ends with a packet: the rate, the burst, and a lease for each queue.
+/// Checks any window that begins and ends with a packet: the rate, the burst, and a lease for each
+/// queue.
 fn assert_bound(mut left: Vec<u64>, queues: u64, longest: u64) {
     left.sort_unstable();
     for (i, from) in left.iter().enumerate() {
@@ -88,9 +90,10 @@ fn assert_bound(mut left: Vec<u64>, queues: u64, longest: u64) {
     }
 }
 
-/// Two or three threads, each with this many packets: nothing is lost and nothing is made. All begin with a full bucket at
-/// the same time, so in the end the clock has moved by what was sent, to the nanosecond.
-/// `switches`, if given, bounds how often a thread is interrupted that could go on.
+/// Runs two or three threads, each with this many packets: no time is lost and none is created. All
+/// begin with a full bucket at the same time, so in the end the clock has moved by the time of the
+/// sent bytes, to the nanosecond. `switches`, if given, bounds how often a runnable thread is
+/// interrupted.
 fn backlogged(packets: &'static [u64], switches: Option<usize>) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = switches;
@@ -111,7 +114,8 @@ fn backlogged(packets: &'static [u64], switches: Option<usize>) {
         let sent: u64 = packets.iter().sum();
         assert_eq!(left.len() as u64, sent);
         assert_eq!(shared.clock(), (START - BURST + sent * PACKET) as i64);
-        // Everybody asked when told to: the last packet leaves when the rate has it, and not a nanosecond later.
+        // Every thread asked at the time that it was given: the last packet leaves when the rate
+        // allows it, and not a nanosecond later.
         let last = left.iter().max().expect("some were sent");
         assert!(*last <= START + (sent * PACKET).saturating_sub(BURST), "the last left at {last}");
         assert_bound(left, packets.len() as u64, longest);
@@ -128,8 +132,8 @@ fn three_backlogged_queues_lose_nothing_and_make_nothing() {
     backlogged(&[2, 1, 2], Some(2));
 }
 
-/// One queue takes a lease for four packets, sends one, and its queue is emptied: what it gives back, the other has, or it
-/// is in the bucket.
+/// One queue takes a lease for four packets, sends one, and its queue is emptied: the other queue
+/// has the returned time, or the bucket has it.
 #[test]
 fn what_is_given_back_is_neither_lost_nor_there_twice() {
     loom::model(|| {
@@ -147,12 +151,12 @@ fn what_is_given_back_is_neither_lost_nor_there_twice() {
         let sent = quitter.join().expect("no panic") + left.len() as u64;
         assert_eq!(shared.clock(), (START - BURST + sent * PACKET) as i64);
         assert_eq!(shared.queues(), 1);
-        // Whatever was reserved before it gave back: no more than its lease is waited for.
+        // Whatever time is reserved before the return, the other queue waits for one lease at most.
         assert!(left.iter().all(|t| *t <= START + 4 * PACKET), "{left:?}");
     });
 }
 
-/// A queue whose device stops gives back what it has held too long, while the other sends.
+/// A queue whose device stops returns the time that it has held too long, while the other sends.
 #[test]
 fn what_expires_is_neither_lost_nor_there_twice() {
     loom::model(|| {
@@ -170,8 +174,9 @@ fn what_expires_is_neither_lost_nor_there_twice() {
         });
         let left = send(&mut other, 3, late, 2 * BURST);
         let sent = left.len() as u64 + u64::from(stopped.join().expect("no panic"));
-        // Two packets' time came back. Into a full bucket it does not fit; but who raises the clock between the taking and
-        // the giving back leaves it as far behind as what came back, and that is held by nobody.
+        // The time of two packets came back. It does not fit a full bucket. But a thread that
+        // raises the clock between the taking and the return leaves the clock behind by the
+        // returned time, which no queue holds.
         let clock = shared.clock();
         let full = (late - BURST + sent * PACKET) as i64;
         assert!((full - 2 * PACKET as i64..=full).contains(&clock), "{clock} and not {full}");
@@ -180,7 +185,7 @@ fn what_expires_is_neither_lost_nor_there_twice() {
     });
 }
 
-/// Rate and burst are read together: while they change, a queue has both old ones or both new ones.
+/// Rate and burst are read together: during a change a queue has both old values or both new ones.
 #[test]
 fn a_change_is_whole() {
     loom::model(|| {
@@ -204,7 +209,7 @@ fn a_change_is_whole() {
     });
 }
 
-/// Two that change at once: one is refused, or they come one after the other; never half of each.
+/// Two changes at once: one is refused, or they happen one after the other; never half of each.
 #[test]
 fn two_changes_do_not_mix() {
     loom::model(|| {
@@ -216,7 +221,7 @@ fn two_changes_do_not_mix() {
         let mine = shared.set(Rate(4_000_000_000), Bytes(4_000));
         let theirs = changer.join().expect("no panic");
         let (two, four) = ((Rate(2_000_000_000), 4_000), (Rate(4_000_000_000), 1_000));
-        let now = shared.rate().expect("nobody is changing it");
+        let now = shared.rate().expect("no change of the rate");
         match (mine, theirs) {
             (true, true) => assert!(now == two || now == four, "{now:?}"),
             (true, false) => assert_eq!(now, four),
@@ -226,8 +231,8 @@ fn two_changes_do_not_mix() {
     });
 }
 
-/// Two queues send while the rate doubles: the clock is rate-free, so not a nanosecond is lost or made; and nobody sends
-/// more than the higher rate allows.
+/// Two queues send while the rate doubles: the clock counts no rate, so that not a nanosecond is
+/// lost or created; and no queue sends more than the higher rate allows.
 #[test]
 fn a_change_under_load_loses_no_time() {
     let mut model = loom::model::Builder::new();
@@ -245,7 +250,8 @@ fn a_change_under_load_loses_no_time() {
         let mut left = send(&mut b, 3, START, 2 * BURST);
         left.extend(other.join().expect("no panic"));
         changer.join().expect("no panic");
-        // Five packets took between 500 ns and 1000 ns each; what a queue had leased at the old rate it gave back.
+        // Five packets took between 500 ns and 1000 ns each; each queue returned its lease at the
+        // old rate.
         let moved = shared.clock() - (START - BURST) as i64;
         assert!((2_500..=5_000).contains(&moved), "{moved}");
         let last = left.iter().max().expect("five were sent");

@@ -103,7 +103,7 @@ impl Session {
         self.end.is_none() && !self.skipping && self.input.len() > LINE_MAX
     }
 
-    /// Reads the available bytes, at most [`READ_MAX`] and one buffer.
+    /// Reads the available bytes, at most `READ_MAX` and one buffer.
     ///
     /// # Errors
     /// The client is gone.

@@ -56,7 +56,8 @@ pub struct Told {
     outside: Reasons,
 }
 
-/// Reasons for which a path refuses packets that no qdisc has seen; qdiscs drop for the second one too.
+/// Reasons for which a path refuses packets that no qdisc has seen; qdiscs drop for the second one
+/// too.
 const REFUSED: [DropReason; 2] = [DropReason::PoolFull, DropReason::Oversize];
 
 impl Told {

@@ -113,7 +113,7 @@ fn finish(world: &mut World) -> Result<(), Violation> {
             Wake::Device | Wake::More => {}
         }
     }
-    world.fail(Law::Liveness, format!("{:?} still wait with nothing in their way", world.path.backlog()))
+    world.fail(Law::Liveness, format!("{:?} still wait without an obstacle", world.path.backlog()))
 }
 
 /// Checks laws 1 to 8, 13 and that of the byte limit, after every call; and law 10, by running
@@ -184,7 +184,7 @@ fn standing(rng: &mut Rng) -> Vec<Op> {
         meta.queue = queue_of(&meta);
         [
             Op::Slots(1000),
-            // Nothing goes directly, or nothing would ever stand.
+            // Direct dispatch is off; otherwise no queue would stand.
             Op::Freeze(true),
             Op::Submit { meta, class: 1, burst: 3 },
             Op::Freeze(false),
@@ -197,7 +197,8 @@ fn standing(rng: &mut Rng) -> Vec<Op> {
     (0..150).flat_map(round).collect()
 }
 
-/// Laws 8 and 9: what a qdisc prints of itself makes one that behaves the same; the defaults too.
+/// Checks laws 8 and 9: a qdisc made from printed options, or from the printed defaults, behaves
+/// the same.
 pub fn printed_is_used(spec: &'static Spec, seed: u64, ops: usize) -> Result<(), Violation> {
     let mut plan = Plan::new(spec, seed, Scope::Traffic, ops);
     let env = plan.setup.env;
@@ -223,8 +224,8 @@ pub fn printed_is_used(spec: &'static Spec, seed: u64, ops: usize) -> Result<(),
     }
 }
 
-/// Law 11: direct dispatch against enqueue-then-dequeue: order, times, marks, sizes, answers and root books.
-/// Gives the number of packets that did go directly.
+/// Checks law 11, direct dispatch against enqueue-then-dequeue: order, times, marks, sizes, answers
+/// and root books. Returns the number of packets that were sent directly.
 pub fn direct_is_queued(spec: &'static Spec, seed: u64, ops: usize) -> Result<u64, Violation> {
     let mut plan = Plan::new(spec, seed, Scope::Traffic, ops);
     plan.ops.retain(|op| !matches!(op, Op::Freeze(_)));
@@ -250,7 +251,8 @@ pub fn direct_is_queued(spec: &'static Spec, seed: u64, ops: usize) -> Result<u6
     }
 }
 
-/// Law 7, without traffic: what no kind takes is refused by this one, at creation and as a change.
+/// Checks law 7, without traffic: this kind refuses words that no kind accepts, at creation and as
+/// a change.
 pub fn refuses(spec: &'static Spec, seed: u64) -> Result<(), Violation> {
     let plan = Plan::new(spec, seed, Scope::All, 0);
     let words = illegal(spec, &plan.setup.env, &mut Rng::new(seed));

@@ -1,4 +1,4 @@
-//! How a world begins, and what a run in it has come across.
+//! The start of a world, and the events of a run in it.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::{DqlConfig, DropReason, Env, Nanos, Role, Unit};
@@ -6,7 +6,7 @@ use txweir_core::{DqlConfig, DropReason, Env, Nanos, Role, Unit};
 use crate::ops::Op;
 use crate::options::{chance, pick};
 
-/// What a run has come across: laws that were never put to the test prove nothing.
+/// The events of a run: a law that was never put to the test proves nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     pub sent: u64,
@@ -30,23 +30,23 @@ pub struct Totals {
     pub kept: u64,
     pub moved: u64,
     pub swap_cut: u64,
-    /// Size tables that were given or taken away.
+    /// Size tables that were set or removed.
     pub stabs: u64,
     /// Classes that were added, changed, deleted.
     pub classes_added: u64,
     pub classes_changed: u64,
     pub classes_deleted: u64,
-    /// Operations, of whatever sort.
+    /// Operations of all sorts.
     pub ops: u64,
     pub purged: u64,
-    /// Transmit queues that were stopped, and answers that the device says when because of one.
+    /// Transmit queues that were stopped, and `Device` answers because of one.
     pub queues_stopped: u64,
     pub depth: u64,
     pub stops: u64,
     pub wakes: u64,
 }
 
-/// How a world begins.
+/// The start of a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub env: Env,
@@ -61,7 +61,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A random beginning.
+    /// Draws a random start.
     pub fn random(kind: &'static str, rng: &mut Rng) -> Self {
         let unit = *pick(rng, &[Unit::Bytes, Unit::Packets]);
         let limit_max = if chance(rng, 1, 2) { DqlConfig::default().limit_max } else { 40_000 };
@@ -76,7 +76,7 @@ impl Setup {
             seed: rng.next_u64(),
             ..Env::default()
         };
-        // Several, so that every kind can be anywhere.
+        // Several queues, so that every kind can be anywhere.
         env.queues = [2, 4, 5, 9][(env.seed % 4) as usize];
         Self {
             env,

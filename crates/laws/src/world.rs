@@ -1,5 +1,5 @@
-//! The world: a transmit path, its device, and an account of every frame. It runs operations and has every law
-//! checked after every call.
+//! The world: a transmit path, its device, and an account of every frame. It runs operations and
+//! checks every law after each of them.
 
 use txweir_core::base::tally::Tally;
 use txweir_core::packet::detail::{Detail, SACK_BLOCKS, TcpDetail};
@@ -16,7 +16,7 @@ use crate::options::classes_of;
 use crate::setup::{Setup, Totals};
 use crate::{Law, Violation};
 
-/// Where a frame is.
+/// The place of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// Being submitted.
@@ -31,43 +31,44 @@ pub enum Where {
     Returned,
 }
 
-/// What is known of a frame.
+/// The account of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// Its flow, and of a control segment in it what it is to leave in order with. Packets alike in this do.
+    /// Its flow; for a control segment also its order among control segments. Packets that are
+    /// equal in this leave in order.
     pub flow: (u32, u32, Handle, Option<u32>),
-    /// How often classes had been assigned anew when it came.
+    /// Number of times that classes had been assigned anew when it came.
     pub epoch: u32,
-    /// Its place in the order of arrival; of a piece, that of the whole and a bit.
+    /// Its place in the order of arrival; of a piece, that of the whole packet and a fraction.
     pub turn: u64,
     /// Its wire bytes.
     pub wire_len: u32,
-    /// Where it is.
+    /// Its place.
     pub at: Where,
 }
 
-/// What came out of the path, to compare runs by.
+/// An event at the device, for the comparison of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// When.
+    /// The time.
     pub at: Instant,
-    /// Which frame.
+    /// The frame.
     pub id: u32,
-    /// What happened to it.
+    /// The fate of the frame.
     pub fate: Fate,
     /// Wire bytes, ECN field, marked.
     pub look: (u32, u8, bool),
 }
 
-/// How submissions are made.
+/// The way in which submissions are made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// As they come.
+    /// Without further calls.
     #[default]
     Free,
-    /// A drain after each.
+    /// With a drain after each.
     Direct,
-    /// Frozen during each, then a drain: nothing is dispatched directly.
+    /// Frozen during each, with a drain afterwards: no packet is dispatched directly.
     Queued,
 }
 
@@ -83,18 +84,18 @@ pub struct World {
     pub mode: Mode,
     pub frames: Vec<Known>,
     pub seen: Vec<Seen>,
-    /// Answers of submit and drain, to compare runs by: what became of it, not by which way.
+    /// Answers of submit and drain, for the comparison of runs: the fate of a packet, not its way.
     pub answers: Vec<String>,
     pub totals: Totals,
     pub checker: Checker,
-    /// What waits, by the frames' fates.
+    /// Waiting packets, by the frames' fates.
     pub waiting: Tally,
     logged: usize,
     ops: usize,
 }
 
 impl World {
-    /// A world with this root qdisc.
+    /// Makes a world with this root qdisc.
     pub fn new(setup: &Setup, root: Node) -> Result<Self, Violation> {
         let trace = 16;
         let config = PathConfig { env: setup.env, pool: setup.pool, role: setup.role, bql: setup.bql, trace };
@@ -123,7 +124,7 @@ impl World {
         Ok(world)
     }
 
-    /// A violation, here and now.
+    /// Returns a violation at the present operation.
     pub fn fail<T>(&self, law: Law, what: impl Into<String>) -> Result<T, Violation> {
         Err(Violation { law, what: what.into(), op: self.ops })
     }
@@ -162,7 +163,7 @@ impl World {
                 }
             }
             Op::Queue { queue, stop } => {
-                // What may leave now has changed.
+                // The packets that may leave now have changed.
                 self.checker.input();
                 self.totals.queues_stopped += u64::from(stop);
                 match stop {
@@ -193,12 +194,12 @@ impl World {
         Ok(())
     }
 
-    /// One packet in.
+    /// Submits one packet.
     pub fn submit(&mut self, meta: Meta) -> Result<(), Violation> {
         self.checker.input();
         self.checker.stamped |= meta.txtime != Instant::ZERO;
         let id = self.frames.len() as u32;
-        // One with a launch time waits for it, and is overtaken by those without.
+        // A packet with a launch time waits for it, and packets without overtake it.
         let stamped = u32::from(meta.txtime != Instant::ZERO);
         let control = meta.tcp_control.then_some(2 * self.checker.controls + stamped);
         let flow = (meta.hash, meta.priority, meta.class, control);
@@ -232,7 +233,7 @@ impl World {
             return self
                 .fail(Law::Conservation, format!("frame {id}: {reason} was not the discard's reason"));
         }
-        // An AQM may drop on arrival; a lack of room it should have told.
+        // An AQM may drop on arrival; a lack of room must be told to the sender.
         let crowded_out = |fate: Fate| matches!(fate, Fate::Discarded(reason) if for_room(reason));
         let victims = self.dev.log[since..].iter().filter(|(_, fate, _)| crowded_out(*fate)).count();
         if welcome && (victims > 0 || matches!(answer, Admitted::Full(_) | Admitted::Cut(..))) {
@@ -251,7 +252,7 @@ impl World {
         Ok(())
     }
 
-    /// What an answer to a submission promises.
+    /// Checks the promises of an answer to a submission.
     fn admitted(
         &mut self,
         id: u32,
@@ -277,7 +278,7 @@ impl World {
                 if was_empty {
                     return self.fail(
                         Law::Liveness,
-                        format!("frame {id}: Full, and nothing waits that could leave"),
+                        format!("frame {id}: Full, and no packet waits that could leave"),
                     );
                 }
             }
@@ -298,12 +299,12 @@ impl World {
         Ok(())
     }
 
-    /// Drains, and checks what the answer promises.
+    /// Drains, and checks the promises of the answer.
     pub fn drain(&mut self, budget: u32) -> Result<(), Violation> {
         self.ask(budget).map(|_| ())
     }
 
-    /// Drains, checks, and gives the answer.
+    /// Drains, checks, and returns the answer.
     pub fn ask(&mut self, budget: u32) -> Result<Wake, Violation> {
         let since = self.logged;
         self.dev.last_promise = None;
@@ -324,7 +325,7 @@ impl World {
         Ok(wake)
     }
 
-    /// Goes to the instants that wakes name.
+    /// Drains at the instants that wakes name.
     fn follow(&mut self, times: u32) -> Result<(), Violation> {
         for _ in 0..times {
             let Some(t) = self.checker.promised().filter(|t| t.0 < 1 << 62) else { return Ok(()) };
@@ -335,7 +336,7 @@ impl World {
         Ok(())
     }
 
-    /// Asks before the instant that the last wake named.
+    /// Drains before the instant that the last wake named.
     fn early(&mut self, part: u32) -> Result<(), Violation> {
         let Some(t) = self.checker.promised().filter(|t| *t > self.now) else { return Ok(()) };
         self.now += Nanos((t.0 - self.now.0) / 256 * u64::from(part));
@@ -386,7 +387,7 @@ impl World {
         Ok(())
     }
 
-    /// A class that exists, or none.
+    /// Returns a class that exists, or none.
     fn class(&self, n: u32) -> Handle {
         let places = self.checker.places();
         match n % 3 {
@@ -395,7 +396,8 @@ impl World {
         }
     }
 
-    /// A class of the root qdisc, if commands make them: most packets are to find one, or there would be little to see.
+    /// Returns a class of the root qdisc, if commands make them: most packets must find one, or the
+    /// run would show little.
     fn class_of_root(&self, n: u32) -> Option<Handle> {
         let root = self.path.tree().root();
         root.qdisc().spec().classes.filter(|c| c.made && !n.is_multiple_of(4))?;
@@ -404,7 +406,7 @@ impl World {
         Some(Handle::new(root.handle().major(), at.minor))
     }
 
-    /// Books what the device saw since the last time.
+    /// Books the events at the device since the last call.
     pub fn account(&mut self) -> Result<(), Violation> {
         while let Some(&(id, fate, m)) = self.dev.log.get(self.logged) {
             self.logged += 1;
@@ -451,18 +453,19 @@ impl World {
     }
 }
 
-/// Whether a drop was for want of room, so that a sender could have waited instead.
+/// True if a drop was for lack of room, so that a sender could have waited instead.
 fn for_room(reason: DropReason) -> bool {
     use DropReason::{FlowLimit, FlowOverlimit, HeadDrop, Overlimit, Overmemory, PoolFull};
     matches!(reason, Overlimit | HeadDrop | FlowOverlimit | FlowLimit | Overmemory | PoolFull)
 }
 
-/// Later by `ns`, but never so late that sums with it saturate.
+/// Returns a time later by `ns`, but never so late that sums with it saturate.
 fn later(now: Instant, ns: u64) -> Instant {
     Instant(now.0.saturating_add(ns).min(1 << 62).max(now.0))
 }
 
-/// What a packet's bytes would tell of it: a few hosts, and now and then an acknowledgement.
+/// Returns the details that a packet's bytes would give: a few hosts, and rarely an
+/// acknowledgement.
 fn detail(id: u32, meta: &Meta) -> Detail {
     let mut detail = Detail { src_host: meta.hash % 5, dst_host: meta.hash % 7, ..Detail::default() };
     let tcp = TcpDetail {

@@ -91,8 +91,8 @@ impl<D: Backend> Control<'_, D> {
         }
     }
 
-    /// Bounds the share of a flow in the qdiscs from now on: at most this quota at a time, or one
-    /// unit; its other frames wait their turn. With [`Quota::OFF`] the waiting frames enter the
+    /// Bounds the share of a flow in the qdiscs from now on: at most this quota and one unit at
+    /// a time; its other frames wait their turn. With [`Quota::OFF`] the waiting frames enter the
     /// qdiscs at once.
     pub fn set_fairsend(&mut self, quota: Quota) {
         self.drain.set_fairsend(self.now, quota);

@@ -28,8 +28,8 @@ const PLACES: u32 = 1024;
 const LOOKS: usize = 16;
 
 impl<D: Backend> Drain<D> {
-    /// Bounds the share of a flow in the qdiscs from now on: at most this quota at a time, or one
-    /// unit; its other frames wait their turn. With [`Quota::OFF`] the waiting frames enter the
+    /// Bounds the share of a flow in the qdiscs from now on: at most this quota and one unit at
+    /// a time; its other frames wait their turn. With [`Quota::OFF`] the waiting frames enter the
     /// qdiscs at once.
     pub fn set_fairsend(&mut self, now: Instant, quota: Quota) {
         match &mut self.exit.gate {

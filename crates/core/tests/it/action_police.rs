@@ -37,7 +37,7 @@ fn passes(bench: &mut Bench, meta: &mut Meta, now: Instant) -> bool {
     bench.send(&mut Packet::new(&mut frame, meta, Headers::EMPTY), now) != Verdict::Drop
 }
 
-/// The parameters of each recording in `police.txt`, in its order.
+/// Returns the parameters of each recording in `police.txt`, in its order.
 fn recorded() -> Vec<(&'static str, Config)> {
     let mbit = 1_000_000;
     let peak = |config, bits, size| mtu(Config { peakrate: Some(Rate::from_bits(bits)), ..config }, size);
@@ -112,9 +112,8 @@ fn police_conforms_as_linux_does() {
     assert_eq!(sections.next(), None);
 }
 
-/// Linux 6.12: ten segments of 1500 bytes pass an mtu of 1500, ten of 1501 do not. A burst of 14
-/// 546 bytes is enough for 14 540 wire bytes, a burst of 14 539 is not. A super-packet is one
-/// packet.
+/// Linux 6.12: ten segments of 1500 bytes pass an mtu of 1500, ten of 1501 do not. For 14 540 wire
+/// bytes a burst of 14 546 bytes is enough, a burst of 14 539 is not. A super-packet is one packet.
 #[test]
 fn super_packets_are_measured_by_their_segments_and_charged_by_their_wire_bytes() {
     let super_packet = |mss: u32| Meta::new(54 + 10 * mss).gso(54, mss as u16);

@@ -57,8 +57,8 @@ fn count() {
     let _ = CALLS.try_with(|c| c.set(c.get() + 1));
 }
 
-// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract; counting
-// touches one thread-local cell and allocates nothing.
+// SAFETY: every call is passed on unchanged to the system's allocator, which keeps the contract;
+// counting touches one thread-local cell and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -202,7 +202,8 @@ fn stand(
     (drops, marks)
 }
 
-/// The offsets of the first ten drops from the first one, in ticks, of a law with an interval of 100 ms.
+/// The offsets of the first ten drops from the first one, in ticks, of a law with an interval of
+/// 100 ms.
 const SPACING: [u64; 10] =
     [97_654, 146_483, 201_414, 249_049, 292_165, 331_624, 368_262, 402_589, 434_992, 465_758];
 /// 100 ms and 5 ms in ticks.

@@ -41,7 +41,8 @@ fn the_law_forgets_at_the_rate_at_which_it_learned() {
         look(&mut law, now, 50);
         now += Nanos::from_millis(1);
     }
-    // The fifth signal of interval / sqrt(5) is due in 44 ms; then one less after 50, 57, 70 and 100 ms more.
+    // The fifth signal of interval / sqrt(5) is due in 44 ms; then one less after 50, 57, 70 and
+    // 100 ms more.
     let mut counts = Vec::new();
     for _ in 0..5 {
         counts.push((now.0 / 1_000_000, law.count()));
@@ -55,7 +56,8 @@ fn the_law_forgets_at_the_rate_at_which_it_learned() {
     assert_eq!((law.count(), law.at_rest(now), law.at_rest(now + Nanos::from_millis(100))), (0, false, true));
 }
 
-/// BLUE: 1/256 more each time that the queue overflows, 1/4096 less each time that it runs empty, once per target.
+/// BLUE: 1/256 more each time that the queue overflows, 1/4096 less each time that it runs empty,
+/// once per target.
 #[test]
 fn blue_rises_and_falls_once_per_target() {
     let p = CobaltParams { target: 5_000_000, interval: 100_000_000, mtu_time: 0 };

@@ -1,4 +1,5 @@
-//! drr: named behaviours, with literal expectations. Its traces of the kernel are in `spec/traces/drr`.
+//! drr: named behaviours, with literal expectations. Its traces of the kernel are in
+//! `spec/traces/drr`.
 
 use crate::common::lane::{Lane, Out};
 use txweir_core::text::value::Words;
@@ -10,7 +11,7 @@ fn class(minor: u16) -> Handle {
     Handle::new(0x8001, minor)
 }
 
-/// A packet that names a class.
+/// Returns a packet that names a class.
 fn meta(len: u32, minor: u16) -> Meta {
     Meta::new(len).priority(class(minor).0)
 }
@@ -27,7 +28,7 @@ fn on_class(lane: &mut Lane, verb: &str, minor: u16, words: &str) -> Result<(), 
     })
 }
 
-/// With classes of these quanta, numbered from 1.
+/// Makes a drr with classes of these quanta, numbered from 1.
 fn lane(quanta: &[u64]) -> Lane {
     let mut lane = Lane::new("drr", "");
     for (minor, quantum) in (1..).zip(quanta) {
@@ -36,7 +37,7 @@ fn lane(quanta: &[u64]) -> Lane {
     lane
 }
 
-/// Class, bytes sent, its credit.
+/// Returns class, bytes sent and credit of each class.
 fn shown(lane: &Lane) -> Vec<(u16, u64, i64)> {
     let mut all = Vec::new();
     if let Some(classes) = lane.root().qdisc().user_classes() {
@@ -62,7 +63,8 @@ fn a_class_sends_its_quantum_and_goes_to_the_back() {
     let mut lane = lane(&[1000, 2000]);
     lane.fill(T, 10, 4, meta(600, 1));
     lane.fill(T, 20, 6, meta(600, 2));
-    // 1 sends 600 of 1000; 400 + 1000 is two more; 200 + 1000 the last. 2 sends three of 2000 and keeps 200.
+    // 1 sends 600 of 1000; 400 + 1000 are two more packets; 200 + 1000 the last. 2 sends three of
+    // 2000 and keeps 200.
     assert_eq!(lane.ids(T, 99), [10, 20, 21, 22, 11, 12, 23, 24, 25, 13]);
     assert_eq!(shown(&lane), [(1, 2400, 0), (2, 3600, 0)]);
 }
@@ -85,8 +87,8 @@ fn bytes_are_shared_by_quanta() {
     }
 }
 
-/// The quantum counts as 256; each packet needs 781 more turns than it has. That is one pass over the classes for each
-/// packet, or this test would not end in time.
+/// The quantum counts as 256; each packet needs 781 more turns than the class has. Each packet
+/// takes one pass over the classes; otherwise this test would not end in time.
 #[test]
 fn a_tiny_quantum_against_large_packets_costs_a_pass() {
     let mut lane = lane(&[1; 1000]);
@@ -126,23 +128,24 @@ fn what_is_done_to_a_class_leaves_the_others_packets() {
     on_class(&mut lane, "del", 2, "").unwrap();
     assert_eq!(lane.drops().iter().map(|d| d.0).collect::<Vec<_>>(), [20, 21, 22]);
     assert_eq!(lane.put(T, 50, meta(100, 2)), Admitted::Dropped(DropReason::NoClass));
-    // 1 has 100 left, which is not enough; it gets its new quantum and stands behind 4.
+    // 1 has 100 left, too little for a packet; it gets its new quantum and stands behind 4.
     assert_eq!(lane.ids(T, 9), [40, 11, 12]);
     assert_eq!(on_class(&mut lane, "del", 2, "").unwrap_err().kind, ErrorKind::NotFound);
-    // One that is made again is new.
+    // A class that is made again is new.
     on_class(&mut lane, "add", 2, "").unwrap();
     assert_eq!(shown(&lane), [(1, 2700, 0), (2, 0, 0), (3, 0, 0), (4, 400, 0)]);
 }
 
-/// Half of the packets of class 1 are dropped as they come to the front: it turns out to be empty when it is asked. Linux
-/// then sends nothing until somebody asks again, although 2 has packets.
+/// CoDel drops half of the packets of class 1 as they come to the front, and the class may turn out
+/// to be empty at a dequeue. Linux then sends nothing until the next dequeue, although 2 has
+/// packets.
 #[test]
 fn a_class_that_empties_when_it_is_asked_does_not_stall_the_others() {
     let mut lane = lane(&[1514, 1514]);
     lane.graft(T, class(1), "codel", "target 1ms interval 10ms");
     lane.fill(T, 10, 400, meta(1000, 1));
     let mut now = T;
-    // A standing queue, so that CoDel drops more and more, until only few are left.
+    // A standing queue, so that CoDel drops more and more, until only few packets are left.
     let mut left = 400;
     while left > 0 {
         now += Nanos::from_millis(5);
@@ -151,7 +154,7 @@ fn a_class_that_empties_when_it_is_asked_does_not_stall_the_others() {
         }
         let before = lane.backlog();
         lane.fill(now, 1000 + left, 1, meta(1000, 2));
-        // Whatever 1 does, one packet leaves for each that is asked for, while any is there.
+        // For any drops of 1, each dequeue sends one packet while there is any.
         assert!(lane.take(now).id().is_some(), "{before} were there");
         left -= 1;
     }

@@ -1,5 +1,5 @@
-//! dualpi2 (RFC 9332, tc-dualpi2(8)) as a qdisc, against literal expectations; `dualpi2_model` has
-//! it against the pseudocode.
+//! dualpi2 (RFC 9332, tc-dualpi2(8)) as a qdisc, against literal expectations; `dualpi2_model`
+//! compares it with the pseudocode.
 
 use crate::common::lane::{Lane, Out};
 use txweir_core::model::testing::VecDevice;
@@ -16,12 +16,12 @@ const fn us(n: u64) -> Instant {
     Instant(n * 1000)
 }
 
-/// A packet of 1000 bytes with this ECN field.
+/// Returns a packet of 1000 bytes with this ECN field.
 fn packet(ecn: Ecn) -> Meta {
     Meta::new(1000).ecn(ecn)
 }
 
-/// A class that a packet names by its priority.
+/// Returns the priority by which a packet names a class.
 fn named(lane: &Lane, minor: u16) -> u32 {
     Handle::new(lane.root().handle().major(), minor).0
 }
@@ -30,7 +30,7 @@ fn counters<const N: usize>(lane: &Lane, keys: [&str; N]) -> [u64; N] {
     keys.map(|key| lane.counter(key))
 }
 
-/// Ids sent, each with whether it left as CE.
+/// Returns the ids sent, each with true if it left as CE.
 fn sent(lane: &mut Lane, now: Instant, n: usize) -> Vec<(u32, bool)> {
     let one = |_| match lane.take(now) {
         Out::Sent(id, m) => Some((id, m.ecn == Ecn::Ce)),
@@ -61,8 +61,8 @@ fn ecn_fields_and_classes_choose_the_queue() {
 }
 
 /// By hand: the credit begins at 1514 * (10 - 90) = -121 120, and each packet of 1000 bytes of the
-/// low-latency queue adds 10 000; the 13th leads above zero. One Classic packet takes 90 000: so it
-/// is one in ten from then on.
+/// low-latency queue adds 10 000; the 13th brings it above zero. One Classic packet takes 90 000,
+/// so it is one in ten from then on.
 #[test]
 fn the_classic_queue_has_a_tenth_while_both_have_packets() {
     let mut lane = Lane::new("dualpi2", "");
@@ -74,16 +74,16 @@ fn the_classic_queue_has_a_tenth_while_both_have_packets() {
     assert_eq!(classic, [13, 23, 33, 43, 53]);
     // After 13, ten more for each hundred: -121 120 + 55 * 10 000 - 5 * 90 000.
     assert_eq!(counters(&lane, ["credit_c", "credit_l"]), [0, 21_120]);
-    // Each queue is in order; what is left of one, when the other is empty, changes no credit.
+    // Each queue is in order; packets that leave while the other queue is empty change no credit.
     let mut rest = lane.ids(ms(1), 200);
     rest.retain(|id| *id >= 100);
     assert!(rest.is_sorted() && rest.len() == 95);
-    // Idle, it begins anew.
+    // When idle, the credit begins anew.
     assert_eq!(lane.take(ms(1)), Out::Nothing);
     assert_eq!(counters(&lane, ["credit_c", "credit_l"]), [0, 121_120]);
 }
 
-/// 1 ms, and not a nanosecond less.
+/// The threshold is 1 ms, to the nanosecond.
 #[test]
 fn the_step_marks_what_has_waited_longer() {
     for (wait, marked) in [(1_000_000, false), (1_000_001, true)] {
@@ -98,18 +98,18 @@ fn the_step_marks_what_has_waited_longer() {
 
 #[test]
 fn the_step_may_be_in_packets_and_want_a_queue() {
-    // More than two behind it.
+    // More than two packets wait behind a marked one.
     let mut lane = Lane::new("dualpi2", "step_thresh 2p");
     lane.fill(ms(1), 0, 6, packet(Ecn::Ect1));
     let marked = [true, true, true, false, false, false];
     assert_eq!(sent(&mut lane, ms(1), 6), (0..).zip(marked).collect::<Vec<_>>());
-    // The first two find a queue that is too short.
+    // The first two packets find a queue that is too short.
     let mut lane = Lane::new("dualpi2", "min_qlen_step 2");
     lane.fill(ms(1), 0, 4, packet(Ecn::Ect1));
     assert_eq!(sent(&mut lane, ms(3), 4), (0..).zip([false, false, true, true]).collect::<Vec<_>>());
 }
 
-/// As Linux does it: a class may put a packet there that cannot be marked.
+/// As in Linux: a class may put a packet there that cannot be marked.
 #[test]
 fn the_step_drops_what_cannot_be_marked_unless_it_is_spared() {
     let mut lane = Lane::new("dualpi2", "");
@@ -119,16 +119,16 @@ fn the_step_drops_what_cannot_be_marked_unless_it_is_spared() {
     }
     assert_eq!(lane.ids(ms(10), 3), [1]);
     assert_eq!(lane.drops(), [(0, DropReason::Congested), (2, DropReason::Congested)]);
-    // A threshold is nothing to Classic packets.
+    // The threshold does not apply to Classic packets.
     lane.fill(ms(10), 3, 1, packet(Ecn::Ect0));
     assert_eq!(sent(&mut lane, ms(20), 1), [(3, false)]);
 }
 
-/// A queue that has stood for so long that the base probability is one.
+/// Returns a queue that has stood for so long that the base probability is one.
 fn overloaded(options: &str, ecn: Ecn) -> Lane {
     let mut lane = Lane::new("dualpi2", &format!("limit 20000 {options}"));
     lane.fill(ms(0), 0, 2000, packet(ecn));
-    // Anything that comes or leaves makes up for the updates.
+    // Any arrival or departure catches up on the updates.
     let _ = lane.put(ms(5000), 2000, packet(ecn));
     lane
 }
@@ -138,8 +138,7 @@ fn overload_drops_in_both_queues_until_less_than_two_frames_wait() {
     for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1] {
         let mut lane = overloaded("", ecn);
         assert_eq!(lane.counter("prob"), u64::from(u32::MAX), "{ecn:?}");
-        // Everything is dropped until a packet leaves less than two full frames, 3028 bytes,
-        // behind.
+        // Every packet is dropped until one leaves less than two full frames, 3028 bytes, behind.
         let left: Vec<u32> = lane.ids(ms(5000), 3000);
         assert_eq!(left, [1997, 1998, 1999, 2000], "{ecn:?}");
         assert_eq!(lane.path.cx().drops(DropReason::Congested), 1997);
@@ -150,7 +149,7 @@ fn overload_drops_in_both_queues_until_less_than_two_frames_wait() {
 fn overflow_marks_and_lets_the_queue_grow() {
     for (ecn, ids) in [(Ecn::Ect0, 2001), (Ecn::Ect1, 2001)] {
         let mut lane = overloaded("overflow", ecn);
-        // Where the coupled probability is one.
+        // The coupled probability is one here.
         assert_eq!(lane.counter("prob"), u64::from(u32::MAX / 2));
         assert_eq!(lane.ids(ms(5000), 3000).len(), ids);
         assert_eq!(lane.path.cx().drops(DropReason::Congested), 0);
@@ -164,21 +163,21 @@ fn overflow_marks_and_lets_the_queue_grow() {
 #[test]
 fn the_probability_may_decide_as_packets_come() {
     let mut lane = overloaded("drop_enqueue", Ecn::NotEct);
-    // That one came at a probability of one, and nothing leaves for it.
+    // That packet came at a probability of one, and no packet leaves for it.
     assert_eq!(lane.drops(), [(2000, DropReason::Congested)]);
     assert_eq!(lane.ids(ms(5000), 3000).len(), 2000);
-    // The step is always for what leaves. An idle law comes down to zero.
+    // The step always applies to departures. An idle law comes down to zero.
     let mut lane = Lane::new("dualpi2", "drop_enqueue");
     lane.fill(ms(0), 0, 2, packet(Ecn::Ect1));
     assert_eq!(sent(&mut lane, ms(5), 2), [(0, true), (1, true)]);
 }
 
-/// 15 ms of standing delay is the target: from there on the law only follows the trend. A law that
-/// is never asked is made up for.
+/// The target is 15 ms of standing delay: from there on the law only follows the trend. A law that
+/// is not called catches up later.
 #[test]
 fn updates_come_each_tupdate_from_the_start_asked_or_not() {
-    // The probability changes at multiples of 16 ms, as of the head's age then: 16 ms and 1 of 879
-    // * 16e6 / 64 + 44 * 1e6 / 64.
+    // The probability changes at multiples of 16 ms, by the head's age at that time: 16 ms and 1 of
+    // 879 * 16e6 / 64 + 44 * 1e6 / 64.
     let mut lane = Lane::new("dualpi2", "");
     lane.fill(ms(0), 0, 900, packet(Ecn::NotEct));
     let mut probs = Vec::new();
@@ -190,17 +189,17 @@ fn updates_come_each_tupdate_from_the_start_asked_or_not() {
     let second = first + (879 * 16_000_000 + 44 * 17_000_000) / 64;
     let expected = [vec![0; 15], vec![first; 16], vec![second; 2]].concat();
     assert_eq!(probs, expected);
-    // The same, never asked in between.
+    // The same load, without a call in between.
     let mut rare = Lane::new("dualpi2", "");
     rare.fill(ms(0), 0, 900, packet(Ecn::NotEct));
     let _ = rare.put(ms(33), 1, packet(Ecn::NotEct));
     assert_eq!(rare.counter("prob"), second);
-    // What is shown is as of the last packet.
+    // The shown values are those of the last packet.
     assert_eq!(counters(&rare, ["delay_c", "delay_l"]), [33_000, 0]);
 }
 
-/// Over a long time, with twice what leaves: what comes of p'^2 is what leaves, and a queue held
-/// near its target.
+/// A long time with twice the load of the link: p'^2 lets pass what the link can send, and the
+/// queue is held near its target.
 #[test]
 fn an_overload_of_unresponsive_packets_is_brought_down_to_what_leaves() {
     for ecn in [Ecn::NotEct, Ecn::Ect1] {
@@ -224,8 +223,8 @@ fn an_overload_of_unresponsive_packets_is_brought_down_to_what_leaves() {
     }
 }
 
-/// A base probability that is set once and stays: then the low-latency queue is marked with twice
-/// of it, and of the Classic queue its square is dropped (RFC 9332 equation 1).
+/// A base probability that is set once and stays: the low-latency queue is marked with twice that
+/// probability, and the Classic queue drops with its square (RFC 9332 equation 1).
 #[test]
 fn the_two_queues_are_coupled_by_the_square() {
     let mut lane = Lane::new(
@@ -235,8 +234,8 @@ fn the_two_queues_are_coupled_by_the_square() {
     lane.fill(ms(0), 0, 20_000, packet(Ecn::Ect1));
     lane.fill(ms(0), 20_000, 20_000, packet(Ecn::NotEct));
     lane.change(ms(500), Handle::ROOT, "tupdate 4000s").unwrap();
-    // The only update finds a delay of a second: 81 and 1 parts per 64 ns, of the rise and of what
-    // is above the target.
+    // The only update finds a delay of a second: 81 and 1 parts per 64 ns, of the rise and of the
+    // excess over the target.
     let sent = sent(&mut lane, ms(1000), 40_000);
     let prob = (81 * 1_000_000_000u64 + 985_000_000) / 64;
     assert_eq!(lane.counter("prob"), prob);
@@ -256,7 +255,7 @@ fn the_limit_and_the_memory_are_common() {
     assert_eq!(counters(&lane, ["pkts_in_c", "pkts_in_l", "maxq"]), [1, 2, 2]);
     assert_eq!(lane.root().books().overlimits, 2);
     lane.change(ms(2), Handle::ROOT, "limit 1").unwrap();
-    // As they would have left: the low-latency queue goes first.
+    // In the order of departure: the low-latency queue goes first.
     assert_eq!(lane.drops()[2..], [0, 2].map(|id| (id, DropReason::Purged)));
     assert_eq!(lane.ids(ms(2), 3), [1]);
 
@@ -274,7 +273,7 @@ fn the_limit_and_the_memory_are_common() {
     assert_eq!(counters(&lane, ["memory_used", "max_memory_used"]), [0, used]);
 }
 
-/// As a forwarder's path is told: it is to be cut, unless it is asked to stay whole.
+/// As a forwarder's path is told: the packet is to be cut, unless the options keep it whole.
 #[test]
 fn super_packets_are_cut_before_they_are_queued() {
     let config = || PathConfig { env: Env::default(), pool: 100, role: Role::Forwarder, bql: None, trace: 0 };
@@ -287,7 +286,7 @@ fn super_packets_are_cut_before_they_are_queued() {
     };
     assert_eq!(offer(&[]), (Admitted::Cut(7, 1514), 0));
     assert_eq!(offer(&["no_split_gso"]), (Admitted::Queued, 1));
-    // One that has no room has to wait, cut or not; here nobody can.
+    // A packet without room has to wait, cut or not; here no sender can wait.
     assert_eq!(offer(&["limit", "0"]), (Admitted::Dropped(DropReason::Overlimit), 0));
 }
 
@@ -301,7 +300,7 @@ fn options(lane: &Lane, keys: &[&str]) -> String {
     text.trim_end().into()
 }
 
-/// What tc 7.3 passes to the kernel for these words, in 256ths of a Hz and microseconds.
+/// The values that tc 7.3 passes to the kernel for these words, in 256ths of a Hz and microseconds.
 #[test]
 fn round_trips_set_the_law_as_tc_does() {
     for (words, target, tupdate, alpha, beta) in [
@@ -371,7 +370,7 @@ fn what_is_read_and_what_is_refused() {
     }
 }
 
-/// As Linux has it: a limit brings its memory with it, two full frames for each packet.
+/// As in Linux: a limit sets the memory with it, two full frames for each packet.
 #[test]
 fn a_limit_brings_its_memory_with_it() {
     let mut lane = Lane::new("dualpi2", "");
@@ -390,7 +389,8 @@ fn a_limit_brings_its_memory_with_it() {
     }
 }
 
-/// Below a shaper that has looked at the next packet: what it holds counts, and is the first to go.
+/// Below a shaper that has peeked at the next packet: the packet that the shaper holds counts, and
+/// is the first to be dropped.
 #[test]
 fn a_smaller_limit_counts_the_packet_that_a_peek_holds() {
     let mut lane = Lane::new("tbf", "rate 8mbit burst 1000 limit 1mb");
@@ -398,7 +398,7 @@ fn a_smaller_limit_counts_the_packet_that_a_peek_holds() {
     lane.graft(ms(0), class, "dualpi2", "limit 5");
     for id in 0..7 {
         let _ = lane.put(ms(1), id, packet(Ecn::NotEct));
-        // The first leaves at once; then the shaper waits, with the next in its hand.
+        // The first packet leaves at once; then the shaper waits and holds the next one.
         let _ = lane.take(ms(1));
     }
     assert_eq!(lane.drops(), [(6, DropReason::Overlimit)]);

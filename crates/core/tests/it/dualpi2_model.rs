@@ -2,18 +2,18 @@
 //! figures 3 to 8, in floating point and in its own units (seconds, probabilities from 0 to 1),
 //! written from the RFC alone.
 //!
-//! Where an implementation chooses, the model has what tc-dualpi2(8) and the RFC's notes on the
-//! Linux reference say:
-//! - a coin in place of `recur`: both have the numbers of one seed;
-//! - a step in place of the ramp (note c: a range of zero), of which a packet is told as it comes
+//! Where an implementation chooses, the model follows tc-dualpi2(8) and the RFC's notes on the
+//! Linux reference:
+//! - a coin in place of `recur`: both sides have the numbers of one seed;
+//! - a step in place of the ramp (note c: a range of zero), which is decided as a packet comes
 //!   (A.2, the note on Linux);
-//! - weighted turns as the scheduler, whose credit changes where both queues have packets and
+//! - weighted turns as the scheduler, whose credit changes while both queues have packets and
 //!   begins anew when the link is idle;
 //! - no mark or drop by the probability with less than two full frames in the queues;
 //! - the limit in packets.
 //!
-//! After every call the two base probabilities are compared, and the model goes on from the
-//! implementation's: so a difference in rounding, of which 4 parts of 2^32 are allowed for each
+//! After every call the two base probabilities are compared, and the model goes on from that of the
+//! implementation. So a difference in rounding, of which 4 parts of 2^32 are allowed for each
 //! update, does not add up.
 
 use std::collections::VecDeque;
@@ -34,11 +34,11 @@ struct Packet {
     ecn: Ecn,
     /// Nanoseconds.
     came: u64,
-    /// The queue was at its least length for the step when it came.
+    /// True if the queue had at least its least length for the step when the packet came.
     stepped: bool,
 }
 
-/// Figure 2, and what the reference adds.
+/// Figure 2, and the additions of the reference.
 #[derive(Clone, Copy, Debug)]
 struct Params {
     limit: usize,
@@ -48,7 +48,7 @@ struct Params {
     beta: f64,
     k: f64,
     p_lmax: f64,
-    /// p_Lmax is never reached: p' ends at 1/k.
+    /// True if p_Lmax is never reached: p' ends at 1/k.
     overflow: bool,
     any_ect: bool,
     max_th: f64,
@@ -57,7 +57,7 @@ struct Params {
     weight: f64,
 }
 
-/// A gain in the reference's grain: a whole number of parts of 2^32 per 64 ns, back in Hz.
+/// Returns a gain in the reference's grain: a whole number of parts of 2^32 per 64 ns, back in Hz.
 fn gain(hz_256: f64) -> f64 {
     let per_64ns = (hz_256 * (PARTS / 4.0).floor() / 1e9).floor();
     per_64ns / PARTS / 64e-9
@@ -92,8 +92,8 @@ struct Model {
     prevq: f64,
     next: u64,
     updates: u32,
-    /// The scheduler's, in hundredths of a byte, so that it is a whole number; above zero it is the
-    /// Classic queue's turn.
+    /// The scheduler's credit, in hundredths of a byte, so that it is a whole number; above zero it
+    /// is the Classic queue's turn.
     credit: f64,
     rng: Rng,
     dropped: Vec<u32>,
@@ -127,7 +127,7 @@ impl Model {
         self.lq.iter().chain(&self.cq).map(|p| p.len).sum()
     }
 
-    /// Figure 8, as often as it is due.
+    /// Figure 8, for each update that is due.
     fn until(&mut self, now: u64) {
         while self.next <= now {
             let time = |q: &VecDeque<Packet>| q.front().map_or(0.0, |p| (self.next - p.came) as f64 / 1e9);
@@ -141,7 +141,7 @@ impl Model {
         }
     }
 
-    /// Figure 3; false if it is dropped.
+    /// Figure 3; false if the packet is dropped.
     fn enqueue(&mut self, id: u32, len: u64, ecn: Ecn, now: u64) -> bool {
         if self.lq.len() + self.cq.len() >= self.params.limit {
             return false;
@@ -160,7 +160,7 @@ impl Model {
     fn likely(&mut self, likelihood: f64) -> bool {
         likelihood > 0.0 && (self.rng.next_u64() >> 32) as f64 <= likelihood * PARTS
     }
-    /// The square by two tosses (section 2.1).
+    /// Draws with the squared probability, by two tosses (section 2.1).
     fn squared(&mut self) -> bool {
         self.likely(self.p) && self.likely(self.p)
     }
@@ -222,7 +222,7 @@ impl Model {
     }
 }
 
-/// Runs the two side by side.
+/// The two sides of a comparison.
 struct Pair {
     lane: Lane,
     model: Model,
@@ -256,7 +256,7 @@ impl Pair {
         self.model.until(now);
         let expected = self.model.dequeue(now).map(|p| (p.id, p.ecn));
         if self.model.bytes() == 0 {
-            // The path asks until nothing is left.
+            // The path dequeues until the queues are empty.
             assert!(self.model.dequeue(now).is_none());
         }
         let got = match self.lane.take(Instant(now)) {
@@ -266,12 +266,12 @@ impl Pair {
         assert_eq!(got, expected, "{} at {now}", self.what);
         self.counts[0] += u64::from(got.is_some());
         if got.is_some() {
-            // Nobody asks an empty queue, whose probability is then that of its last packet.
+            // No call reaches an empty queue, whose probability is then that of its last packet.
             self.same(now);
         }
     }
 
-    /// What both have dropped and counted, and the probability.
+    /// Compares the drops, the counters and the probability of both.
     fn same(&mut self, now: u64) {
         let Self { lane, model, what, .. } = self;
         let by_law = lane.drops().into_iter().filter(|(_, reason)| *reason == DropReason::Congested);
@@ -288,8 +288,8 @@ impl Pair {
         (model.p, model.updates) = (prob / PARTS, 0);
     }
 
-    /// Load of so many hundredths of what leaves, a packet each 600 us or so, of which `low` in 100
-    /// are for the low-latency queue.
+    /// Offers `percent` hundredths of the departure rate, a packet each 600 us or so, of which
+    /// `low` in 100 are for the low-latency queue.
     fn load(&mut self, now: &mut u64, rng: &mut Rng, packets: u32, percent: u64, low: u64) {
         let mut due = *now;
         for _ in 0..packets {
@@ -308,8 +308,8 @@ impl Pair {
     }
 }
 
-/// Loads below, at and above what leaves, of one sort, of the other and of both, and silences
-/// between them.
+/// Runs loads below, at and above the departure rate, of one sort, of the other and of both, and
+/// silences between them.
 fn run(options: &str, params: Params, seed: u64) -> [u64; 5] {
     let mut pair = Pair::new(options, params, seed);
     let (mut rng, mut now) = (Rng::new(seed ^ 0x5eed), 1000);
@@ -318,7 +318,7 @@ fn run(options: &str, params: Params, seed: u64) -> [u64; 5] {
     {
         pair.load(&mut now, &mut rng, 1200, percent, low);
         if rng.below(2) == 0 {
-            // What waits leaves; then nothing, for up to two seconds.
+            // The waiting packets leave; then there is silence for up to two seconds.
             while pair.lane.backlog() > 0 {
                 pair.take(now);
                 now += 600_000;
@@ -331,8 +331,8 @@ fn run(options: &str, params: Params, seed: u64) -> [u64; 5] {
     [sent, dropped, refused, pair.model.ecn_mark, pair.model.step_marks]
 }
 
-/// A coin may fall within the rounding of a threshold, and then the two may differ; with these
-/// seeds none does.
+/// A draw may fall within the rounding of a threshold, and then the two may differ; with these
+/// seeds no draw does.
 #[test]
 fn the_kind_is_the_pseudocode_packet_by_packet() {
     let linux = Params::default_of_linux();
@@ -359,6 +359,6 @@ fn the_kind_is_the_pseudocode_packet_by_packet() {
             sum.iter_mut().zip(counts).for_each(|(sum, n)| *sum += n);
         }
     }
-    // All that there is has been compared.
+    // Every case was compared.
     assert!(sum.iter().all(|n| *n > 1000), "{sum:?}");
 }

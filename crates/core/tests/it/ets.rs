@@ -1,4 +1,5 @@
-//! ets: named behaviours, with literal expectations. Its traces of the kernel are in `spec/traces/ets`.
+//! ets: named behaviours, with literal expectations. Its traces of the kernel are in
+//! `spec/traces/ets`.
 
 use crate::common::lane::{Lane, Out};
 use txweir_core::text::value::{Words, exact_of};
@@ -10,7 +11,7 @@ fn meta(len: u32, priority: u32) -> Meta {
     Meta::new(len).priority(priority)
 }
 
-/// The options as they are shown.
+/// Returns the options as they are shown.
 fn options(lane: &Lane) -> String {
     let mut text = String::new();
     lane.root().qdisc().options(&mut |s| {
@@ -42,7 +43,7 @@ fn what_is_not_said_is_filled_in() {
         shown("bands 4 strict 2 quanta 1000 priomap 0 1"),
         "bands 4 strict 2 quanta 1000 1514 priomap 0 1 3 3 3 3 3 3 3 3 3 3 3 3 3 3"
     );
-    // As Linux: quanta are brought into 256 bytes to 1 MiB.
+    // As in Linux, quanta are limited to 256 bytes to 1 MiB.
     assert_eq!(shown("quanta 1 4294967295"), format!("bands 2 quanta 256 1048576 priomap {}", map("1")));
 }
 
@@ -84,7 +85,7 @@ fn what_contradicts_itself_is_refused() {
 #[test]
 fn strict_bands_go_first_and_the_others_share_what_is_left() {
     let mut lane = Lane::new("ets", "bands 4 strict 2 quanta 1000 2000 priomap 0 1 2 3");
-    // Three of 1000 bytes in each band, the last first.
+    // Three packets of 1000 bytes in each band, the last band first.
     for priority in [3, 2, 1, 0] {
         lane.fill(T, priority * 10, 3, meta(1000, priority));
     }
@@ -97,7 +98,7 @@ fn a_priority_with_the_qdiscs_handle_names_the_band() {
     for (id, priority) in [(0, 0x8001_0003), (1, 0x8001_0001), (2, 0x8001_0009), (3, 0x0007_0001), (4, 1)] {
         assert!(matches!(lane.put(T, id, meta(100, priority)), txweir_core::Admitted::Queued));
     }
-    // 2 (a band that is not there) and 3 (a foreign handle) count as priority 0, hence band 1.
+    // 2 (a missing band) and 3 (a foreign handle) count as priority 0, hence band 1.
     assert_eq!(lane.ids(T, 5), [1, 4, 2, 3, 0]);
 }
 
@@ -114,7 +115,7 @@ fn bytes_are_shared_by_quanta() {
         let Out::Sent(id, m) = lane.take(T) else { panic!("nothing left") };
         bytes[id as usize % 3] += u64::from(m.wire_len);
     }
-    // I2: divided by quanta they differ by at most one packet and one quantum each.
+    // I2: divided by quanta, the shares differ by at most one packet and one quantum each.
     for (a, b) in [(0, 1), (1, 2), (0, 2)] {
         let share = |i: usize| bytes[i] as f64 / [600.0, 1200.0, 2400.0][i];
         let bound = |i: usize| 1.0 + 1510.0 / [600.0, 1200.0, 2400.0][i];
@@ -129,7 +130,7 @@ fn a_strict_band_keeps_its_packets_when_it_comes_to_share() {
         lane.fill(T, priority * 10, 3, meta(1000, priority));
     }
     assert_eq!(lane.ids(T, 1), [0]);
-    // Band 0 joins the turns behind band 2, which was there, and band 1 behind that.
+    // Band 0 joins the turns behind band 2, which had turns already, and band 1 behind that.
     lane.change(T, Handle::ROOT, "quanta 1000 2000 1000 priomap 0 1 2").unwrap();
     assert_eq!(lane.ids(T, 8), [20, 1, 10, 11, 21, 2, 12, 22]);
     assert_eq!(lane.drops(), []);
@@ -144,7 +145,8 @@ fn a_band_that_goes_drops_its_own_packets_only() {
     lane.change(T, Handle::ROOT, "bands 2 strict 1 priomap 0 1").unwrap();
     assert_eq!(lane.drops(), [(20, DropReason::Purged), (21, DropReason::Purged)]);
     assert_eq!(lane.ids(T, 9), [0, 1, 10, 11]);
-    // It comes back empty; what came for the last band meanwhile is in the one that was last then.
+    // The band comes back empty; a packet that came for the last band meanwhile is in the band that
+    // was last then.
     lane.change(T, Handle::ROOT, "bands 3 strict 1 priomap 0 1 2").unwrap();
     lane.fill(T, 30, 1, meta(1000, 2));
     assert_eq!(lane.ids(T, 9), [30]);
@@ -182,7 +184,7 @@ fn a_shaper_in_a_strict_band_holds_nobody_up_and_one_at_the_front_of_the_turns_d
     for priority in 0..3 {
         lane.fill(T, priority * 10, 2, meta(1000, priority));
     }
-    // 1 has to wait for a millisecond; meanwhile the others go.
+    // 1 has to wait for a millisecond; meanwhile the other packets leave.
     assert_eq!(lane.ids(T, 9), [0, 10, 20, 11, 21]);
     assert_eq!(lane.take(T), Out::Wait(T + Nanos::from_millis(1)));
     assert_eq!(lane.ids(T + Nanos::from_millis(1), 9), [1]);
@@ -192,7 +194,8 @@ fn a_shaper_in_a_strict_band_holds_nobody_up_and_one_at_the_front_of_the_turns_d
     for priority in 0..2 {
         lane.fill(T, priority * 10, 2, meta(1000, priority));
     }
-    // Packet 1 costs more than is left of the credit: its band goes to the back once, and then stands in front.
+    // Packet 1 costs more than the remaining credit: its band moves to the back once, and then
+    // stands in front.
     assert_eq!(lane.ids(T, 9), [0]);
     assert_eq!(lane.take(T), Out::Wait(T + Nanos::from_millis(1)));
     assert_eq!(lane.backlog(), 3);

@@ -1,4 +1,4 @@
-//! The gate: what a flow may have in a path, and in which order flows take turns.
+//! The gate: the share of a flow in a path, and the order of turns.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use txweir_core::turns::{Gate, Load, Offered, Quota};
 const ONE: Load = Load { segs: 1, bytes: 1500 };
 const ACK: Load = Load { segs: 0, bytes: 0 };
 
-/// A gate before a FIFO, as a path that can hold `room` packets.
+/// A gate ahead of a FIFO that stands for a path with room for `room` packets.
 struct Sim {
     gate: Gate<(u32, u64)>,
     path: VecDeque<(u32, u64, Load)>,
@@ -28,7 +28,7 @@ impl Sim {
         Self { gate, path, room, loads, out: Vec::new(), dropped: Vec::new(), number: 0 }
     }
 
-    /// A packet of a flow comes.
+    /// Offers a packet of a flow.
     fn come(&mut self, flow: u32, load: Load) {
         self.number += 1;
         self.loads.insert(self.number, load);
@@ -48,7 +48,7 @@ impl Sim {
         }
     }
 
-    /// The device takes so many.
+    /// Lets the device take `count` packets.
     fn send(&mut self, count: usize) {
         for _ in 0..count {
             if let Some((flow, n, load)) = self.path.pop_front() {
@@ -73,7 +73,7 @@ fn a_burst_does_not_stand_ahead_of_who_comes_later() {
     let flows = s.flows();
     assert_eq!(flows[..8], [1, 1, 1, 1, 2, 2, 1, 1]);
     assert_eq!(flows.len(), 102);
-    // Without a quota it stands behind all of it.
+    // Without a quota the packet stands behind all others.
     let mut s = Sim::new(1000, Quota::OFF, 1000);
     (0..100).for_each(|_| s.come(1, ONE));
     s.come(2, ONE);
@@ -84,7 +84,7 @@ fn a_burst_does_not_stand_ahead_of_who_comes_later() {
 
 #[test]
 fn flows_take_turns_of_the_quota_where_the_path_was_full() {
-    // The path holds 3: flows wait for it rather than for what they have in it.
+    // The path has room for 3: flows wait for the path rather than for their own packets in it.
     let mut s = Sim::new(1000, Quota::segs(2), 3);
     for flow in [1, 1, 1, 1, 1, 2, 2, 2, 3] {
         s.come(flow, ONE);
@@ -126,23 +126,23 @@ fn an_acknowledgement_waits_only_behind_its_own_flow() {
 fn the_oldest_of_who_has_most_makes_room() {
     let mut s = Sim::new(3, Quota::segs(1), 100);
     (0..6).for_each(|_| s.come(1, ONE));
-    // The first is in the path; of the others three can wait.
+    // The first is in the path; three of the others can wait.
     assert_eq!((&s.dropped[..], s.gate.waiting()), (&[(1, 2), (1, 3)][..], 3));
     assert_eq!((s.gate.stats().dropped, s.gate.stats().held, s.gate.stats().waiting_max), (2, 5, 3));
-    // Another flow passes by, and what of it has to wait does not lose for the first.
+    // Another flow passes, and its waiting packets displace those of the first.
     (0..2).for_each(|_| s.come(2, ONE));
     assert_eq!(s.dropped[2..], [(1, 4)]);
     s.come(3, ONE);
     s.come(3, ONE);
     assert_eq!(s.dropped[3..], [(1, 5)]);
-    // All have one now: it is for who brings another.
+    // Each flow has one waiting packet now: the flow that offers another one loses.
     s.come(2, ONE);
     assert_eq!(s.dropped[4..], [(2, 8)]);
     s.send(9);
     assert_eq!(s.out, [(1, 1), (2, 7), (3, 9), (1, 6), (2, 11), (3, 10)]);
 }
 
-/// A flow that has lost all that waited of it is in line no more, and comes back into it.
+/// A flow that has lost all its waiting packets leaves the line, and joins it again later.
 #[test]
 fn who_has_nothing_left_has_no_turn() {
     let mut s = Sim::new(1, Quota::segs(1), 0);
@@ -182,7 +182,7 @@ fn what_was_miscounted_is_forgotten_when_the_path_is_empty() {
     assert_eq!(s.gate.ready(), 1);
     s.feed();
     assert_eq!((s.path.len(), s.gate.waiting()), (1, 0));
-    // A copy that leaves the path without having come in counts nothing.
+    // A copy that leaves the path without having entered counts nothing.
     s.gate.left(7, ONE);
     s.gate.left(1, ONE);
     s.gate.left(1, ONE);
@@ -209,7 +209,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
-    /// Nothing is lost or twice, each flow's order holds, and nobody waits for nothing.
+    /// No packet is lost or doubled, each flow's order holds, and no flow waits without a reason.
     #[test]
     fn the_laws_of_the_gate(ops in proptest::collection::vec(op(), 1..200)) {
         let mut s = Sim::new(40, Quota::segs(3), 12);
@@ -224,7 +224,7 @@ proptest! {
                     };
                     let (waits, dropped) = ([0, 1, 2, 3, 4, 5, 6, 7].map(|f| of(&s, f)), s.dropped.len());
                     s.come(flow, Load { segs, bytes: segs * 1500 });
-                    // The oldest of the flow of which most wait, the new one counted in.
+                    // The oldest of the flow with the most waiting packets, the new one included.
                     if let Some((whose, n)) = s.dropped.get(dropped) {
                         let count = |f: u32| waits[f as usize] + usize::from(f == flow);
                         prop_assert!((0..8).all(|f| count(f) <= count(*whose)), "{waits:?} {flow} {whose}");
@@ -254,7 +254,7 @@ proptest! {
             if s.path.len() < s.room {
                 prop_assert_eq!(s.gate.ready(), 0);
                 let blocked: u32 = (0..8).filter(|f| in_path(*f) >= quota).count() as u32;
-                prop_assert!(s.gate.waiting() == 0 || blocked > 0, "somebody waits for nothing");
+                prop_assert!(s.gate.waiting() == 0 || blocked > 0, "a flow waits without a reason");
             }
         }
         s.gate.set_quota(Quota::OFF);
@@ -263,7 +263,8 @@ proptest! {
         s.send(usize::from(u16::MAX));
         prop_assert_eq!(s.gate.waiting(), 0);
         for flow in 0..8 {
-            // What has payload keeps its order; what has none may have gone ahead only of other flows.
+            // Packets with payload keep their order; packets without may have passed only other
+            // flows.
             let of = |list: &[(u32, u64)]| list.iter().filter(|(f, _)| *f == flow).copied().collect::<Vec<_>>();
             let mut all = of(&taken);
             all.retain(|packet| !s.dropped.contains(packet));
@@ -271,7 +272,7 @@ proptest! {
         }
     }
 
-    /// Never more than the quota and a unit, where the quota does not change.
+    /// A flow never has more than its quota and a unit, while the quota does not change.
     #[test]
     fn a_flow_has_its_quota_and_at_most_one_unit_in_the_path(
         quota in 1..6u32,

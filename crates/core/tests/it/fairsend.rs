@@ -1,4 +1,5 @@
-//! Senders that yield: each transition by name, and the whole against the rules of DragonFly's TCP written down literally.
+//! Senders that yield: each transition by name, and the whole against the rules of DragonFly's TCP
+//! written down literally.
 
 use std::collections::VecDeque;
 
@@ -8,18 +9,18 @@ use txweir_core::turns::{Burst, Cause, FairSend, Pass, Quota, SenderId};
 
 const MSS: u64 = 1448;
 
-/// A sender: what it has to send, in units of so many segments.
+/// A sender: its waiting data, in units of several segments.
 struct Conn {
     id: SenderId,
     /// Segments that wait, and that fit into its window.
     left: u32,
     /// Segments of a unit.
     unit: u32,
-    /// Passes without payload that wait.
+    /// Waiting passes without payload.
     bare: u32,
 }
 
-/// What went out: who, and how many segments (0: an acknowledgement).
+/// The output: sender, and number of segments (0: an acknowledgement).
 type Wire = Vec<(usize, u32)>;
 
 struct Stack {
@@ -41,7 +42,7 @@ impl Stack {
         self
     }
 
-    /// Output for a reason. False if it was to do nothing.
+    /// Calls output for a cause. False if it was told to do nothing.
     fn call(&mut self, who: usize, cause: Cause) -> bool {
         let Some(burst) = self.fair.begin(self.conns[who].id, cause) else { return false };
         self.output(who, burst);
@@ -55,7 +56,8 @@ impl Stack {
         true
     }
 
-    /// Payload first, then what has none, as a stack whose acknowledgements ride on data.
+    /// Sends payload first, then passes without payload, as a stack whose acknowledgements ride on
+    /// data.
     fn output(&mut self, who: usize, mut burst: Burst) {
         let conn = &mut self.conns[who];
         loop {
@@ -68,7 +70,7 @@ impl Stack {
             }
             self.wire.push((who, segs));
             conn.left -= segs;
-            // What goes out carries what is owed.
+            // Payload carries the acknowledgements that are owed.
             conn.bare = 0;
         }
     }
@@ -109,7 +111,7 @@ fn the_line_is_a_ring_of_turns() {
 
 #[test]
 fn the_unit_that_spends_the_quota_is_not_cut() {
-    // Units of 3 segments: the second one spends a quota of 4.
+    // Units of 3 segments: the second unit spends a quota of 4.
     let mut s = Stack::new(1, Quota::segs(4));
     s.conns[0].unit = 3;
     assert!(s.give(0, 9).call(0, Cause::Data));
@@ -167,11 +169,11 @@ fn who_owes_an_acknowledgement_leaves_the_line_and_is_run_at_once() {
     s.sent();
     s.conns[0].bare = 1;
     assert!(s.call(0, Cause::Owing));
-    // It took its turn, so it stands behind the other one now.
+    // The sender has had its turn, so it stands behind the other one now.
     assert_eq!((s.sent(), s.fair.stats().cancelled, s.fair.waiting()), (ones(0, 4), 1, 2));
     assert!(s.turn());
     assert_eq!(s.sent(), ones(1, 4));
-    // Out of the line and with nothing more to say, it does not come back.
+    // Out of the line and without anything to send, it does not come back.
     assert!(s.call(0, Cause::Owing));
     assert_eq!((s.sent(), s.fair.waiting()), (ones(0, 1), 1));
 }
@@ -182,7 +184,7 @@ fn what_repairs_opens_closes_and_answers_neither_yields_nor_waits() {
         let mut s = Stack::new(2, Quota::segs(4));
         assert!(s.give(0, 10).call(0, cause), "{cause:?}");
         assert_eq!((s.sent(), s.fair.waiting()), (ones(0, 10), 0), "{cause:?}");
-        // In line: it is run, and its place stays.
+        // In line: the sender is run, and keeps its place.
         for who in 0..2 {
             assert!(s.give(who, 5).call(who, Cause::Data));
         }
@@ -216,7 +218,7 @@ fn another_quota_holds_from_the_next_call_on() {
     assert_eq!(sent, 2);
     let mut burst = fair.next_turn().unwrap();
     assert_eq!((burst.room_segs(), burst.sender()), (5, id));
-    // Switched off: who stands in line gets its turn, and keeps it.
+    // Switched off: a sender that stands in line gets its turn, and keeps it.
     fair.defer(&burst);
     fair.set_quota(Quota::OFF);
     burst = fair.next_turn().unwrap();
@@ -238,7 +240,7 @@ fn who_leaves_takes_its_turn_along_and_its_id_names_nobody() {
     assert_eq!((fair.waiting(), fair.is_waiting(ids[1])), (2, false));
     let new = fair.join().unwrap();
     assert_eq!((new.index(), new == ids[1]), (1, false));
-    // What the old one still holds does nothing to the new one.
+    // A burst of the old sender does not affect the new one.
     fair.defer(&bursts[1]);
     assert!(fair.begin(ids[1], Cause::Timer).is_none());
     assert_eq!((fair.is_waiting(new), fair.waiting()), (false, 2));
@@ -249,7 +251,8 @@ fn who_leaves_takes_its_turn_along_and_its_id_names_nobody() {
 
 #[test]
 fn what_was_lost_is_sent_again_at_the_same_places_with_every_quota() {
-    // Ten calls, every third of them to repair: what they send, and when, does not depend on the quota.
+    // Ten calls, every third of them for repair: the time and content of their output do not depend
+    // on the quota.
     let repairs = |quota| {
         let mut s = Stack::new(2, quota);
         let mut seen = Vec::new();
@@ -268,15 +271,16 @@ fn what_was_lost_is_sent_again_at_the_same_places_with_every_quota() {
     assert_eq!(repairs(Quota::segs(4)), repairs(Quota::OFF));
 }
 
-/// Jain's index of fairness, DEC-TR-301.
+/// Returns Jain's index of fairness, DEC-TR-301.
 fn jain(shares: &[u64]) -> f64 {
     let sum: u64 = shares.iter().sum();
     let squares: u64 = shares.iter().map(|s| s * s).sum();
     (sum * sum) as f64 / (shares.len() as u64 * squares) as f64
 }
 
-/// Senders with windows and units of many sizes, an application that always has more, and a device that takes a number of
-/// segments: what each has got. Windows open again when all is sent, as acknowledgements come.
+/// Returns the segments of each sender. Senders have windows and units of many sizes, an
+/// application that always has more, and a device that takes a number of segments. Windows open
+/// again when all is sent, as acknowledgements come.
 fn shares(senders: u32, quota: Quota, seed: u64) -> Vec<u64> {
     let mut rng = Rng::new(seed);
     let mut s = Stack::new(senders, quota);
@@ -378,7 +382,7 @@ impl Literal {
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// A call of output with so many more segments, and perhaps something owed.
+    /// A call of output with this many further segments, and perhaps an acknowledgement owed.
     Call(usize, Cause, u32, bool),
     Turns(u8),
     Quota(u32),

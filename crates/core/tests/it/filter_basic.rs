@@ -1,4 +1,5 @@
-//! basic and its expressions: joined as the reference joins them, bounded, and asked from the last that came.
+//! basic and its expressions: joined as the reference joins them, bounded, and evaluated for the
+//! most recent filter first.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::classify::action::State;
@@ -28,7 +29,7 @@ fn put(
         .map_err(|err| err.kind)
 }
 
-/// Whether an expression holds for a frame.
+/// True if an expression holds for a frame.
 fn holds(expr: &Expr, frame: &[u8]) -> bool {
     let mut filters = Filters::new();
     let block = filters.add_block();
@@ -55,13 +56,13 @@ fn one(what: Condition) -> Expr {
     Expr { terms: vec![Term { not: false, what, then: Join::And }] }
 }
 
-/// True or false, whatever the frame.
+/// Returns a condition that is true, or false, for any frame.
 fn constant(value: bool) -> Condition {
     let (left, right) = (Operand::Value(1), Operand::Value(value.into()));
     Condition::Meta(Meta { left, op: Op::Eq, right })
 }
 
-/// The model: what follows `and` and `or` is one condition, and so on.
+/// The model: the terms behind an `and` or an `or` are one condition, recursively.
 fn model(terms: &[Term]) -> bool {
     let [first, rest @ ..] = terms else { return true };
     let value = match &first.what {
@@ -94,7 +95,7 @@ fn terms_are_joined_from_the_left_and_the_rest_is_one() {
     let mut rng = Rng::new(1);
     for _ in 0..2000 {
         let expr = random(&mut rng, 3);
-        // A group is never empty where words make it.
+        // Words never make an empty group.
         assert_eq!(holds(&expr, &[0; 60]), model(&expr.terms), "{expr:?}");
     }
 }
@@ -152,7 +153,7 @@ fn what_is_known_is_compared() {
         let expr = one(Condition::Meta(Meta { left, op, right: Operand::Value(right) }));
         assert_eq!(holds(&expr, &tagged), expected, "{left:?}");
     }
-    // A frame without a tag has no tag of 0.
+    // A frame without a tag does not match a tag of 0.
     let (left, right) = (known(MetaId::Vlan, 0, 0), Operand::Value(0));
     assert!(!holds(&one(Condition::Meta(Meta { left, op: Op::Eq, right })), &[0; 60]));
 }

@@ -1,4 +1,5 @@
-//! bpf: programs that are refused, what each instruction does, what a return value means; fw: by mark.
+//! bpf: refused programs, the effect of each instruction, the meaning of return values; fw:
+//! classification by mark.
 
 use txweir_core::base::rng::Rng;
 use txweir_core::classify::action::{Action, Control, Gact, Kind, State, Wanted};
@@ -52,7 +53,7 @@ fn program(instructions: &[(u16, u8, u8, u32)]) -> Bpf {
 
 const FRAME: [u8; 20] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0x10, 0xab, 0xcd, 0xef, 0x01];
 
-/// What a program returns for the frame, as a class.
+/// Returns the result of a program for the frame, as a class.
 fn returns(instructions: &[(u16, u8, u8, u32)]) -> u32 {
     let mut b = Bench::new();
     b.put(1, Rule::Bpf(program(instructions)), &class(1), Existence::Add).unwrap();
@@ -114,7 +115,7 @@ fn instructions_do_what_they_are_for() {
     }
     assert_eq!(returns(&[(0, 0, 0, 384), (0x74, 0, 0, 5), (0x16, 0, 0, 0)]), 12);
     assert_eq!(returns(&[(0, 0, 0, 1), (0x84, 0, 0, 0), (0x74, 0, 0, 16), (0x16, 0, 0, 0)]), 0xffff);
-    // A division by a register that is 0 ends it.
+    // A division by a register that is 0 ends the program.
     assert_eq!(returns(&[(0, 0, 0, 12), (0x3c, 0, 0, 0), (6, 0, 0, 7)]), 0);
     for (code, k, yes) in [
         (0x15, 12, true),
@@ -170,7 +171,7 @@ fn what_is_no_program_is_refused() {
             vec![(96, 0, 0, 1), ret],
             "expected a word of memory that was written before, given \"96 0 0 1, instruction 0\"",
         ),
-        // On one of two ways only.
+        // The word is written on only one of two branches.
         (
             vec![(21, 0, 1, 0), (2, 0, 0, 1), (96, 0, 0, 1), ret],
             "expected a word of memory that was written before, given \"96 0 0 1, instruction 2\"",
@@ -187,7 +188,7 @@ fn what_is_no_program_is_refused() {
     ] {
         assert_eq!(refused(&instructions), format!("filter bpf bytecode: {said}"));
     }
-    // What is written on both ways may be read.
+    // A word that is written on both branches may be read.
     let both = [(21, 0, 2, 0), (2, 0, 0, 1), (5, 0, 0, 1), (3, 0, 0, 1), (96, 0, 0, 1), (6, 0, 0, 1)];
     assert_eq!(returns(&both), 1);
 }

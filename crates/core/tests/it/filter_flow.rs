@@ -128,7 +128,7 @@ fn a_hash_spreads_hears_its_keys_only_and_changes_with_the_period() {
         let class = one.class(&frame, 0);
         counts[usize::from(class.minor() - 1)] += 1;
         moved += u32::from(class != other.class(&frame, 0));
-        frame[26] = 11; // of the source it does not hear
+        frame[26] = 11; // a byte of the source, which is not hashed
         assert_eq!(one.class(&frame, 9), class);
     }
     assert!(counts.iter().all(|n| (55..150).contains(n)), "{counts:?}");
@@ -178,9 +178,9 @@ fn any_bytes_are_looked_at() {
     }
 }
 
-/// Measured in Linux 6.12, without connection tracking, with UDP from 10.0.0.5 to 10.0.0.11, port 2054, by `map key KEY and
-/// 0x7`: these, but for `nfct`, which is a number of the kernel there, and the keys of sockets and of the source port, which
-/// were not.
+/// Measured in Linux 6.12, without connection tracking, with UDP from 10.0.0.5 to 10.0.0.11, port
+/// 2054, by `map key KEY and 0x7`. The measurement leaves out `nfct`, which is a number of the
+/// kernel there, and the keys of sockets and of the source port.
 #[test]
 fn keys_of_connections_are_those_of_a_packet_without_one() {
     let mut frame = frame();

@@ -1,4 +1,4 @@
-//! flower against a matcher that looks at one filter after the other, and what its tables promise.
+//! flower against a matcher that tries one filter after the other, and the promises of its tables.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use txweir_core::classify::{
 use txweir_core::packet::headers::Headers;
 use txweir_core::{ErrorKind, Handle, Instant, Meta};
 
-/// Fields that random filters look at: some of each word.
+/// Fields that random filters match on: some of each word.
 const FIELDS: [Field; 12] = [
     Field::DST_MAC,
     Field::ETH_TYPE,
@@ -52,7 +52,7 @@ impl Bench {
         let named = Named { prio: Some(1), handle: Some(handle), ..Named::default() };
         self.filters.delete(self.block, named, None).is_ok()
     }
-    /// The class of a frame.
+    /// Returns the class of a frame.
     fn class(&mut self, frame: &[u8]) -> Option<u32> {
         let (mut frame, mut meta) = (frame.to_vec(), Meta::new(frame.len() as u32));
         let headers = Headers::parse_ethernet(&frame);
@@ -74,7 +74,7 @@ impl Bench {
     }
 }
 
-/// What a frame says of a field, read from its bytes by hand: of IPv4 and its tags.
+/// Returns the value of a field of a frame, read from its bytes by hand: of IPv4 and its tags.
 fn says(frame: &[u8], field: Field) -> u128 {
     let be = |at: usize, len: usize| -> u128 {
         frame.get(at..at + len).map_or(0, |b| b.iter().fold(0, |n, byte| n << 8 | u128::from(*byte)))
@@ -104,7 +104,7 @@ fn says(frame: &[u8], field: Field) -> u128 {
     }
 }
 
-/// Few values of each field, so that filters and frames meet.
+/// Draws one of few values of a field, so that filters match frames often.
 fn draw(rng: &mut Rng, field: Field) -> u128 {
     let few = rng.below(3);
     match field {
@@ -154,7 +154,7 @@ fn rule(rng: &mut Rng) -> Flower {
     rule
 }
 
-/// Its mask: fields with their bits, and whether it has ranges.
+/// Returns the filter's mask: fields with their bits, and true if it has ranges.
 fn mask_of(rule: &Flower) -> (Vec<u128>, bool) {
     let bits = FIELDS.iter().map(|f| rule.get(*f).map_or(0, |(_, mask)| mask)).collect();
     (bits, rule.dst_ports.is_some())
@@ -171,7 +171,7 @@ fn in_range(rule: &Flower, port: u16) -> bool {
     rule.dst_ports.is_none_or(|(first, last)| (first..=last).contains(&port))
 }
 
-/// Masks in the order in which they came, each with its filters in theirs: the model.
+/// The model: masks in the order in which they came, each with its filters in their order.
 #[derive(Default)]
 struct Model {
     masks: Vec<Vec<(u32, Flower)>>,
@@ -192,7 +192,7 @@ impl Model {
     fn class(&self, frame: &[u8]) -> Option<u32> {
         let port = says(frame, Field::DST_PORT) as u16;
         self.masks.iter().find_map(|mask| {
-            // By ranges in the order of the filters that have them, as the reference.
+            // Filters with ranges are tried in the order of the filters, as in the reference.
             let ranges = mask.iter().filter(|(_, rule)| in_range(rule, port)).map(|(_, rule)| rule.dst_ports);
             let mut found = None;
             for range in ranges {
@@ -286,7 +286,7 @@ fn the_mask_that_came_first_is_asked_first() {
     assert_eq!(bench.put(0, &target, 7, Existence::Add), Ok(1));
     assert_eq!(bench.put(0, &source, 8, Existence::Add), Ok(2));
     assert_eq!(bench.class(&frame), Some(7));
-    // A mask whose last filter goes is the last when it comes again.
+    // A mask whose last filter was deleted is the last one when it is added again.
     assert!(bench.delete(1));
     assert_eq!(bench.put(0, &target, 7, Existence::Add), Ok(1));
     assert_eq!(bench.class(&frame), Some(8));
@@ -312,7 +312,7 @@ fn a_filter_is_replaced_within_its_mask() {
     let to = |n: u128| Flower::default().with(Field::DST_IP, n);
     assert_eq!(bench.put(1, &to(1), 1, Existence::Add), Ok(1));
     assert_eq!(bench.put(2, &to(2), 2, Existence::Add), Ok(2));
-    // The same values as another; another mask; what is not there.
+    // The same values as another filter; another mask; a missing filter.
     assert_eq!(bench.put(1, &to(2), 1, Existence::Replace), Err(ErrorKind::Exists));
     let masked = Flower::default().with(Field::SRC_IP, 1);
     assert_eq!(bench.put(1, &masked, 1, Existence::Replace), Err(ErrorKind::Conflict));

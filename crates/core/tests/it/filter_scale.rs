@@ -1,4 +1,5 @@
-//! Filters by the hundred thousand, and for ever: what one more costs, and what is left of those that have gone.
+//! Hundreds of thousands of filters, and long runs of changes: the cost of one more filter, and the
+//! memory that deleted ones leave behind.
 
 use std::time::{Duration, Instant as Clock};
 
@@ -35,7 +36,7 @@ fn add(filters: &mut Filters, block: BlockId, named: Named, rule: &Rule, goal: &
     filters.put(block, named, rule, goal, Existence::Add, Instant::ZERO).expect("a filter that can be added")
 }
 
-/// What the last of so many costs, each with an action of its own.
+/// Returns the cost of adding the last of so many filters, each with an action of its own.
 fn cost(filters: &mut Filters, block: BlockId, from: u32, to: u32) -> Duration {
     let begin = Clock::now();
     for n in from..to {
@@ -44,8 +45,9 @@ fn cost(filters: &mut Filters, block: BlockId, from: u32, to: u32) -> Duration {
     begin.elapsed() / (to - from)
 }
 
-/// One more costs about the same whether there are a thousand or 200 000: the bound is far above what memory and the depth of
-/// maps make of it, and far below anything that looks at all of them (a factor of 100).
+/// One more filter costs about the same with a thousand filters and with 200 000. The bound of a
+/// factor of 100 is far above the effects of memory and of the depth of maps, and far below a scan
+/// of all filters.
 #[test]
 fn one_more_filter_costs_the_same_among_many() {
     let mut filters = Filters::new();
@@ -54,7 +56,8 @@ fn one_more_filter_costs_the_same_among_many() {
     cost(&mut filters, block, 2_000, 200_000);
     let many = cost(&mut filters, block, 200_000, 202_000);
     assert!(many < few.max(Duration::from_nanos(200)) * 30, "{few:?} among few, {many:?} among many");
-    // The lowest goes, and two come: the second does not look through all that are there.
+    // The lowest filter is deleted, and two are added: the second addition does not scan all
+    // filters.
     let begin = Clock::now();
     for n in 0..1_000 {
         filters.delete(block, named(1, Some(1)), None).expect("there");
@@ -83,7 +86,7 @@ fn classify(filters: &Filters, block: BlockId, state: &mut State) {
     filters.classify(block, &mut packet, &mut run);
 }
 
-/// The counters of the one filter of a priority.
+/// Returns the counters of the only filter of a priority.
 fn counted(filters: &Filters, block: BlockId, prio: u16, state: &State, width: u32) -> Vec<u64> {
     let mut all = Vec::new();
     let table = filters.block(block).and_then(|b| b.chains[0].tables.iter().find(|t| t.prio == prio));
@@ -104,8 +107,9 @@ fn u32_of(keys: usize) -> Rule {
     })))
 }
 
-/// A million filters come and go, of kinds that count with one number and with many: as many numbers are left as there were at
-/// once, and a new filter has counted nothing, whichever reader is asked and whenever it was brought up to date.
+/// A million filters are added and deleted, of kinds that use one counter and several. The number
+/// of counters stays at the greatest number in use at once, and a new filter has counted nothing,
+/// for every reader, at any time of its update.
 #[test]
 fn counters_are_used_again_and_begin_at_zero() {
     let mut filters = Filters::new();
@@ -122,7 +126,7 @@ fn counters_are_used_again_and_begin_at_zero() {
         if round % 25_000 < 3 {
             let width = 3 + wide as u32;
             for (at, reader) in readers.iter_mut().enumerate() {
-                // Before a reader is brought up to date, and after; one of them is so only now and then.
+                // Before a reader is updated, and after; one reader is updated only rarely.
                 for _ in 0..2 {
                     let shown = counted(&filters, block, 1, reader, width);
                     assert!(shown.iter().all(|n| *n == 0), "round {round}, reader {at}: {shown:?}");
@@ -152,7 +156,8 @@ fn counters_are_used_again_and_begin_at_zero() {
     assert!(most <= 1 + 1 + (4 + 5 + 6) + 1 + 1, "{most}");
 }
 
-/// A replaced filter goes on counting; a u32 filter that gets other keys begins anew, and gives its numbers back.
+/// A replaced filter keeps its counts; a u32 filter that gets other keys starts at zero, and
+/// returns its counters.
 #[test]
 fn what_is_replaced_counts_on() {
     let mut filters = Filters::new();

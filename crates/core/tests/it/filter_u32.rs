@@ -1,4 +1,5 @@
-//! u32: what it finds, against a plain matcher and golden vectors; what is refused; what is counted; how long it takes.
+//! u32: the filters that it finds, against a plain matcher and golden vectors; refusals; counters;
+//! time.
 
 use std::collections::BTreeMap;
 
@@ -95,7 +96,7 @@ impl Bench {
             other => panic!("{other:?}"),
         }
     }
-    /// Handles, and what each filter has counted.
+    /// Returns handles, and the counts of each filter.
     fn shown(&self) -> Vec<(u32, Vec<u64>)> {
         let mut all = Vec::new();
         for table in self.filters.block(self.block).iter().flat_map(|b| &b.chains).flat_map(|c| &c.tables) {
@@ -115,7 +116,8 @@ impl Bench {
     }
 }
 
-/// UDP over IPv4 from 10.0.0.1 to 192.168.8.9, port 5000 to `dport`, with so many words of options.
+/// Returns UDP over IPv4 from 10.0.0.1 to 192.168.8.9, port 5000 to `dport`, with this number of
+/// words of options.
 fn udp(dport: u16, options: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     frame.extend([
@@ -159,7 +161,7 @@ fn a_port_is_sent_to_a_queue_of_its_own() {
     assert_eq!(b.add(prio(1), keys(&[key(118, 0xffff, 20)]), &goal), Ok(0x8000_0800));
     assert_eq!(b.ask(&udp(118, 0), |_| {}).1.queue, 4);
     assert_eq!(b.ask(&udp(119, 0), |_| {}).1.queue, 0);
-    // Without the bytes of the port it is not that port.
+    // A frame without the bytes of the port does not match that port.
     assert_eq!(b.ask(&udp(118, 0)[..36], |_| {}).1.queue, 0);
 }
 
@@ -194,7 +196,7 @@ fn a_bucket_is_chosen_by_a_word() {
         frame[32] = third;
         assert_eq!(b.class(&frame), u16::from(third) + 1);
     }
-    // One filter was looked at in the table, whatever its size.
+    // One filter was tried in the table, of any size.
     assert!(
         b.shown()
             .iter()
@@ -210,14 +212,15 @@ fn a_word_beyond_the_packet_ends_the_walk() {
     b.filter(1, keys(&[]), 2);
     b.filter(2, keys(&[]), 3);
     assert_eq!(b.class(&udp(1, 0)), 3);
-    // The link header is behind negative offsets, and nothing before it.
+    // The link header is at negative offsets, and no bytes stand before it.
     let mut b = Bench::new();
     b.filter(1, keys(&[key(0x0200_0000, u32::MAX, -14)]), 1);
     assert_eq!(b.class(&udp(1, 0)), 1);
     let mut b = Bench::new();
     b.filter(1, keys(&[key(0, 0, -15)]), 1);
     assert_eq!(b.class(&udp(1, 0)), 0);
-    // What a mask of no bits lets pass must be there all the same; the last word of the packet is.
+    // A word that a mask of no bits accepts must exist all the same; the last word of the packet
+    // does.
     let mut b = Bench::new();
     b.filter(1, keys(&[key(0, 0, 24)]), 1);
     b.filter(1, keys(&[]), 2);
@@ -249,7 +252,7 @@ fn links_go_eight_deep() {
 
 #[test]
 fn a_walk_ends_after_so_many_filters() {
-    // Eight tables of twelve links each to the next: 12 to the eighth ways.
+    // Eight tables of twelve links each to the next table: 12 to the eighth paths.
     let mut b = Bench::new();
     (1..=8).for_each(|id| b.table(1, id, 1));
     b.add(prio(1), link(1, keys(&[])), &Goal::default()).unwrap();
@@ -317,7 +320,8 @@ fn tables_are_of_the_block() {
     let now = std::mem::replace(&mut b.filters, before);
     assert_eq!(b.class(&udp(1, 0)), 7);
     b.filters = now;
-    // A table that another priority has made stays while one links to it, and goes with the last.
+    // A table that another priority has made stays while a filter links to it, and is removed with
+    // the last link.
     b.filters.delete(b.block, prio(9), None).unwrap();
     assert_eq!(b.class(&udp(1, 0)), 8);
     b.filters.delete(b.block, prio(1), None).unwrap();
@@ -341,7 +345,7 @@ fn actions_go_with_tables() {
     assert_eq!(held(&b), 6);
     b.delete(1, 0x0050_0000).unwrap();
     assert_eq!(held(&b), 0);
-    // Those of a table that outlives its priority go with the last.
+    // Filters of a table that outlives its priority are removed with the table.
     b.table(1, 5, 1);
     b.add(prio(1), within(5, 0, keys(&[])), &Goal { class: Handle::NONE, actions: vec![drop()] }).unwrap();
     b.filters.delete(b.block, prio(1), None).unwrap();
@@ -368,7 +372,7 @@ fn a_replaced_filter_matches_what_it_says_now() {
         (b.class(&udp(1, 0)), b.class(&udp(2, 0)))
     };
     assert_eq!(again(&mut b, keys(&[key(2, 0xffff, 20)]), 2), (0, 2));
-    // Nothing said of what it matches: as before.
+    // A replacement without a match keeps the old match.
     assert_eq!(again(&mut b, Match::default(), 3), (0, 3));
     b.table(1, 1, 1);
     b.filter(1, within(1, 0, keys(&[])), 4);
@@ -452,7 +456,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         assert_eq!(b.delete(1, id).unwrap_err().to_string(), said);
     }
     assert_eq!(b.shown(), before);
-    // A priority that could not get its first filter is not there.
+    // A priority that could not get its first filter does not exist.
     assert!(b.add(prio(7), link(6, keys(&[])), &class(1)).is_err());
     assert_eq!(b.shown(), before);
 }
@@ -469,7 +473,7 @@ fn ids_go_from_the_middle_and_then_from_the_front() {
     assert_eq!(err.to_string(), "filter u32 ht: expected a bucket that is not full, given \"800:\"");
 }
 
-/// Filters as a plain matcher has them: by table, bucket and order.
+/// Filters as a plain matcher keeps them: by table, bucket and order.
 type Plain = BTreeMap<(u32, u32), Vec<(Match, u16)>>;
 
 struct Reader<'a> {
@@ -479,7 +483,7 @@ struct Reader<'a> {
     next: i64,
 }
 
-/// The walk is over, with nothing found.
+/// The walk is over, without a match.
 struct Over;
 
 impl Reader<'_> {
@@ -553,7 +557,7 @@ trait Four {
 }
 
 impl Four for i64 {
-    /// Up to a multiple of four.
+    /// Rounds up to a multiple of four.
     fn div_ceil_four(self) -> Self {
         if self % 4 == 0 { self } else { self - self % 4 + 4 }
     }

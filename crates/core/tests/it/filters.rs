@@ -1,4 +1,4 @@
-//! Filters and actions: which one decides, what follows, what is held, what is counted.
+//! Filters and actions: the deciding filter, the continuation, the memory, the counters.
 
 use txweir_core::classify::action::gact::Chance;
 use txweir_core::classify::action::{Action, Control, Gact, Kind, Skbedit, State, Wanted};
@@ -45,7 +45,7 @@ impl Bench {
         self.filters.put(self.block, named, &ALL, &goal, Existence::Add, Instant::ZERO).unwrap();
         self.filters.fit(&mut self.state);
     }
-    /// What becomes of a packet of IPv4, and its metadata then.
+    /// Returns the verdict on a packet of IPv4, and its metadata afterwards.
     fn send(&mut self) -> (Verdict, Meta) {
         let mut frame = vec![0u8; 60];
         frame[12..14].copy_from_slice(&ethertype::IPV4.to_be_bytes());
@@ -107,11 +107,11 @@ fn restarts_and_jumps_are_bounded() {
     let id = b.filters.actions.find("gact", 1).unwrap();
     assert_eq!(b.state.memory(id).unwrap().packets, RESTARTS_MAX as u64 + 1);
 
-    // The second jumps back to itself for ever.
+    // The second filter jumps back to itself for ever.
     let mut b = Bench::new();
     b.put(at(0, 1), 1, &[new(gact(Control::Pipe)), new(gact(Control::Jump(1)))]);
     assert_eq!(b.send().0, Verdict::Class(Handle(1)));
-    // Over the middle one.
+    // A jump over the middle one.
     let mut b = Bench::new();
     b.put(
         at(0, 1),
@@ -127,7 +127,7 @@ fn restarts_and_jumps_are_bounded() {
     );
     let (verdict, meta) = b.send();
     assert_eq!((verdict, meta.mark), (Verdict::Class(Handle(1)), 7));
-    // To where there is none.
+    // A jump beyond the last action.
     let mut b = Bench::new();
     b.put(at(0, 1), 1, &[new(gact(Control::Jump(9))), new(gact(Control::Drop))]);
     assert_eq!(b.send().0, Verdict::Class(Handle(1)));
@@ -169,7 +169,7 @@ fn a_shared_action_counts_for_all_and_goes_with_the_last() {
     assert_eq!(b.filters.actions.entry(id).unwrap().refs, 1);
     b.filters.actions.delete("gact", 9).unwrap();
     assert!(b.filters.actions.entry(id).is_none());
-    // A new one in its place begins at nothing.
+    // A new action in its place starts at zero.
     b.put(at(0, 1), 0, &[new(gact(Control::Pass))]);
     assert_eq!(b.state.memory(id).unwrap().packets, 0);
 }
@@ -209,7 +209,7 @@ fn priorities_are_made_up_from_the_front() {
     });
     let all = Some(ANY_PROTOCOL);
     assert_eq!(prios, [(Some(0xc000), all), (Some(0xbfff), all), (Some(0xbffe), all)]);
-    // In front of the first there is nothing: it begins anew.
+    // No priority is free in front of the first: allocation starts again at 0xc000.
     b.put(at(0, 1), 0, &[]);
     b.filters.delete(b.block, at(0, 0xc000), None).unwrap();
     let put = b.filters.put(b.block, Named::default(), &ALL, &Goal::default(), Existence::Add, Instant::ZERO);

@@ -1,4 +1,5 @@
-//! fq: launch times and rates to the nanosecond, turns, bands, the fast path, limits, and what is forgotten.
+//! fq: launch times and rates to the nanosecond, turns, bands, the fast path, limits, and flows
+//! that are forgotten.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +18,12 @@ fn flow(hash: u32) -> Meta {
     Meta::new(1000).hash(hash)
 }
 
-/// Offers a packet; what became of it shows in what leaves, in the drops or in the counters.
+/// Offers a packet; its fate shows in the departures, the drops or the counters.
 fn put(lane: &mut Lane, now: Instant, id: u32, m: Meta) {
     let _ = lane.put(now, id, m);
 }
 
-/// Takes all there is from `now` on, following the wakes: packets with their times.
+/// Takes all packets from `now` on, following the wakes. Returns packets with their times.
 fn run(lane: &mut Lane, mut now: Instant) -> Vec<(u32, u64)> {
     let mut sent = Vec::new();
     loop {
@@ -58,7 +59,8 @@ fn launch_times_of_a_flow_are_put_in_order_and_equal_ones_stay_so() {
     for (id, at) in [(0, 20), (1, 40), (2, 10), (3, 20), (4, 30), (5, 10), (6, 40)] {
         put(&mut lane, Instant(1), id, flow(1).txtime(ms(at)));
     }
-    // The flow waits for the time that it had when it began to wait; what came for an earlier one leaves then.
+    // The flow waits for the time that it had when it began to wait; a packet that came for an
+    // earlier time leaves then.
     let at = |id, t| (id, t * MS);
     assert_eq!(
         run(&mut lane, Instant(1)),
@@ -134,7 +136,7 @@ fn a_launch_time_and_a_rate_hold_both() {
     for id in 0..3 {
         put(&mut lane, ms(1), id, flow(1).txtime(ms(5)));
     }
-    // What has a launch time is spaced by its own length, whatever credit there is.
+    // A packet with a launch time is spaced by its own length, independent of the credit.
     assert_eq!(run(&mut lane, ms(1)), [(0, 5 * MS), (1, 6 * MS), (2, 7 * MS)]);
 }
 
@@ -178,13 +180,13 @@ fn the_fast_path_is_in_order_and_goes_before_the_flows() {
     let mut lane = Lane::new("fq", "");
     put(&mut lane, ms(1), 0, flow(9).txtime(ms(3)));
     assert_eq!(lane.take(ms(1)), Out::Wait(ms(3)));
-    // Nothing could leave: eight go past, whatever their flow; those behind take turns.
+    // No packet could leave: eight of any flow pass; those behind take turns.
     lane.fill(ms(2), 1, 8, flow(1));
     put(&mut lane, ms(2), 9, flow(2));
     put(&mut lane, ms(2), 10, flow(3));
     assert_eq!((lane.counter("fastpath"), lane.counter("flows")), (8, 3));
     assert_eq!(run(&mut lane, ms(2))[..10], core::array::from_fn::<_, 10, _>(|i| (i as u32 + 1, 2 * MS)));
-    // A flow is due: nothing goes past it.
+    // A flow is due: no packet passes it.
     put(&mut lane, ms(4), 11, flow(9).txtime(ms(5)));
     assert_eq!(lane.take(ms(4)), Out::Wait(ms(5)));
     put(&mut lane, ms(5), 12, flow(4));
@@ -217,7 +219,7 @@ fn flows_are_told_apart_by_the_masked_hash() {
     assert_eq!(flows("orphan_mask 0xfff", &[1, 1025, 2, 2049]), 4);
     assert_eq!(flows("orphan_mask 0", &[1, 1025, 2, 2049]), 1);
     assert_eq!(flows("orphan_mask 0xf0f", &[0x10, 0x1f, 0x101, 0xff1]), 4);
-    // More than 20 bits are hashed into as many flows.
+    // More than 20 bits are hashed into 2^20 flows.
     let many: Vec<u32> = (0..1000).map(|n| n * 0x10_0001).collect();
     let known = flows("orphan_mask 4294967295", &many);
     assert!((990..=1000).contains(&known), "{known}");
@@ -237,7 +239,7 @@ fn bands_share_by_their_weights() {
     for (weights, shares) in [("", [9, 3, 1]), ("weights 49152 32768 16384", [3, 2, 1])] {
         let options = format!("nopacing maxrate 10gbit flow_limit 10000 {weights}");
         let mut lane = Lane::new("fq", &options);
-        // Each flow has shown its band, so that none is new any more.
+        // Each flow has shown its band, so that no flow is new any more.
         let priorities = [6, 0, 2];
         for (band, priority) in (0..).zip(priorities) {
             put(&mut lane, ms(1), band, flow(band).priority(priority));
@@ -269,7 +271,7 @@ fn a_new_flow_begins_in_the_first_band_and_then_goes_to_its_own() {
     for (f, priority) in [(1, 0), (2, 2), (3, 6)] {
         lane.fill(ms(1), f * 10, 4, flow(f).priority(priority));
     }
-    // As the reference: each sends its initial quantum in band 0.
+    // As in the reference, each flow sends its initial quantum in band 0.
     assert_eq!(lane.ids(ms(1), 12), [10, 20, 30, 31, 32, 33, 11, 12, 13, 21, 22, 23]);
 }
 
@@ -315,14 +317,16 @@ fn a_flow_that_was_idle_has_its_quantum_again() {
         let mut lane = Lane::new("fq", "maxrate 8mbit quantum 3000 initial_quantum 1000 refill_delay 40ms");
         put(&mut lane, ms(1), 0, Meta::new(900).hash(1));
         assert_eq!(lane.take(ms(1)).id(), Some(0));
-        // Another flow runs out of credit, goes to its band, and there the first is found empty: then it is idle.
+        // Another flow runs out of credit and moves to its band, where the first flow is found
+        // empty: then that flow is idle.
         lane.fill(ms(10), 1, 3, Meta::new(900).hash(2));
         run(&mut lane, ms(10));
         let now = ms(10) + Nanos(idle);
         lane.fill(now, 10, 6, flow(1));
         run(&mut lane, now).iter().filter(|(_, t)| *t == now.0).count()
     };
-    // 100 bytes of credit are left: one packet. With a quantum there are three.
+    // 100 bytes of credit are left, which is enough for one packet. With a quantum it is enough for
+    // three.
     assert_eq!((burst(40 * MS), burst(40 * MS + 1)), (1, 3));
 }
 
@@ -337,11 +341,11 @@ fn ce_marks_what_left_late() {
         Out::Sent(_, m) => m.ecn,
         other => panic!("{other:?}"),
     };
-    // Exactly at the threshold it is not late yet.
+    // A packet exactly at the threshold is not late yet.
     assert_eq!(ecn(lane.take(ms(2))), Ecn::Ect0);
     let late = ms(2) + Nanos(1);
     assert_eq!([lane.take(late), lane.take(late), lane.take(late)].map(ecn), [Ecn::Ce, Ecn::NotEct, Ecn::Ce]);
-    // Late is after its launch time, not after its arrival.
+    // A packet is late after its launch time, not after its arrival.
     assert_eq!(ecn(lane.take(ms(5))), Ecn::Ect0);
     assert_eq!((lane.counter("ce_mark"), lane.path.cx().marks(MarkReason::CeThreshold)), (3, 2));
 }
@@ -353,15 +357,15 @@ fn idle_flows_are_forgotten_eight_at_a_time() {
         put(&mut lane, ms(1), f, flow(f));
     }
     assert_eq!(run(&mut lane, ms(1)).len(), 40);
-    // One that runs out of credit goes to its band, where the others are found empty.
+    // A flow that runs out of credit moves to its band, where the others are found empty.
     lane.fill(ms(10), 40, 2, flow(100));
     assert_eq!(run(&mut lane, ms(10)).len(), 2);
     assert_eq!(["flows", "inactive", "gc"].map(|c| lane.counter(c)), [41, 41, 0]);
-    // They stay for three seconds, and as long as none that is new makes them too many.
+    // The idle flows stay for three seconds, and as long as no new flow makes them too many.
     put(&mut lane, ms(3_000), 42, flow(1023));
     put(&mut lane, ms(9_000), 43, flow(100));
     assert_eq!((run(&mut lane, ms(9_000)).len(), lane.counter("flows"), lane.counter("gc")), (2, 42, 0));
-    // The eight behind a new one are looked at; the first of them was heard of a moment ago.
+    // The eight flows behind a new one are examined; the first of them was active a moment ago.
     put(&mut lane, ms(9_001), 44, flow(1022));
     assert_eq!((lane.counter("flows"), lane.counter("gc")), (36, 7));
 }
@@ -377,7 +381,7 @@ fn a_smaller_limit_holds_for_what_waits_for_its_time() {
     assert_eq!((lane.backlog(), lane.drops().len()), (4, 5));
     assert_eq!(run(&mut lane, ms(2)).len(), 4);
 
-    // What could leave is dropped first, as if it did.
+    // A packet that could leave is dropped first, as if it left.
     let mut lane = Lane::new("fq", "maxrate 10gbit nopacing");
     put(&mut lane, ms(1), 0, flow(7).txtime(ms(10)));
     assert_eq!(lane.take(ms(1)), Out::Wait(ms(10)));
@@ -480,8 +484,9 @@ fn a_million_flows_wait_in_bounded_memory_and_leave_in_order() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// An independent model of a paced flow: packets without launch times, one flow below its limits, asked exactly
-    /// when it says. Credit, spacing and times are reckoned in exact arithmetic from the definition.
+    /// An independent model of a paced flow: packets without launch times, one flow below its
+    /// limits, dequeued exactly at the times that it names. Credit, spacing and times are computed
+    /// in exact arithmetic from the definition.
     #[test]
     fn one_paced_flow_is_its_model(
         rate in 20_000u64..50_000_000,

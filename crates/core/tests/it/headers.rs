@@ -1,4 +1,5 @@
-//! Header parsing against literal frames: each by hand, then cut at every length, then mutated and random.
+//! Header parsing against literal frames: each written by hand, then cut at every length, then
+//! mutated and random.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -6,7 +7,7 @@ use txweir_core::packet::headers::{
     Ecn, End, Fragment, Headers, L3, L4, MAX_EXTENSIONS, MAX_VLAN_TAGS, set_ce,
 };
 
-/// How a packet of the corpus starts.
+/// The first layer of a packet of the corpus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Medium {
     Ethernet,
@@ -83,7 +84,7 @@ const V6_SOLICIT: &str = "60000000 0018 3a ff V6 87001234 00000000 20010db800000
 const V6_MOBILITY: &str = "60000000 0008 87 40 V6 3b00 0000 00000000";
 const V6_NONE: &str = "60000000 0000 3b 40 V6";
 
-/// Every packet of the corpus, by name.
+/// Returns every packet of the corpus, by name.
 fn corpus() -> Vec<(&'static str, Medium, Vec<u8>)> {
     let ethernet = |body: &str| hex(&format!("{MAC} {body}"));
     let v6 = |body: &str| body.replace("V6", V6_PAIR);
@@ -144,7 +145,7 @@ fn mapped(a: [u8; 4]) -> [u8; 16] {
     m
 }
 
-/// What every IPv4 packet of the corpus from A to B has in common.
+/// Returns the common part of every IPv4 packet of the corpus from A to B.
 fn v4(len: u32) -> Headers {
     Headers {
         src: mapped(A),
@@ -162,7 +163,7 @@ fn v4(len: u32) -> Headers {
     }
 }
 
-/// What every IPv6 packet of the corpus without link header has in common.
+/// Returns the common part of every IPv6 packet of the corpus without link header.
 fn v6(len: u32) -> Headers {
     Headers {
         src: A6,
@@ -277,7 +278,7 @@ fn icmp_sctp_dccp_and_unknown_protocols() {
     assert_eq!(ethernet("sctp"), Headers { header_len: 46, payload_len: 16, ..sctp });
     let dccp = Headers { protocol: 33, l4: L4::Dccp, src_port: 2906, dst_port: 8081, ..v4(36) };
     assert_eq!(ethernet("dccp"), Headers { header_len: 50, ..dccp });
-    // With short sequence numbers the header is of three words (RFC 4340 section 5.1).
+    // With short sequence numbers the header has three words (RFC 4340 section 5.1).
     assert_eq!(patched("dccp", Ethernet, &[(38, 3)]), Headers { header_len: 46, payload_len: 4, ..dccp });
     assert_eq!(ethernet("esp"), Headers { protocol: 50, end: End::Opaque, ..v4(36) });
 }
@@ -304,7 +305,7 @@ fn arp_and_other_ethertypes() {
     };
     assert_eq!(ethernet("lldp"), other(0x88cc));
     assert_eq!(ethernet("802.3"), other(0x0026));
-    // ARP of another hardware type: the operation is where it always is, the addresses are not.
+    // ARP of another hardware type: the operation is at its usual place, the addresses are not.
     let mut infiniband = packet("arp", Ethernet);
     infiniband[15] = 32;
     let h = Headers::parse_ethernet(&infiniband);
@@ -424,7 +425,7 @@ fn contradictions_keep_what_came_before() {
     // Hop-by-hop options behind destination options.
     let late = patched("v6 chain", Ip, &[(48, 0)]);
     assert_eq!((late.protocol, late.l4, late.end), (0, L4::None, End::Malformed));
-    // TCP in place of ICMPv6, ICMPv6 in IPv4: the numbers mean nothing there.
+    // TCP in place of ICMPv6, ICMPv6 in IPv4: the numbers have no meaning there.
     assert_eq!(patched("v6 echo", Ip, &[(6, 1)]).end, End::Opaque);
     assert_eq!(patched("icmp echo", Ethernet, &[(23, 58)]).end, End::Opaque);
     assert_eq!(patched("dccp", Ethernet, &[(38, 2)]).end, End::Malformed);
@@ -451,7 +452,7 @@ fn every_bit_of_the_fragment_fields() {
         };
         assert_eq!((h.fragment, h.l4 == L4::Udp), (expected, expected != Fragment::Later), "bit {bit}");
     }
-    // A first fragment is not another piece as well, but an atomic one may be fragmented further.
+    // A first fragment is not a later piece as well, but an atomic one may be fragmented further.
     let nested = |outer| {
         let second = "1100 0001 00000008 00350036 00080000";
         Headers::parse_ip(&hex(&format!("60000000 0018 2c40 {V6_PAIR} 2c00 {outer} 00000007 {second}")))
@@ -516,7 +517,7 @@ fn super_packets_beyond_64_kib_take_the_length_at_hand() {
     assert_eq!((h.ip_len, h.payload_len, h.end), (65_576, 65_528, End::Whole));
 }
 
-/// The invariants that hold for any bytes.
+/// Checks the invariants that hold for any bytes.
 fn check_bounds(h: &Headers, len: usize) {
     let within = |offset: Option<u16>| offset.is_none_or(|at| usize::from(at) <= len);
     assert!(within(h.l3_offset) && within(h.l4_offset), "{h:?}");
@@ -544,7 +545,7 @@ fn check_bounds(h: &Headers, len: usize) {
     assert!(h.flow_label < 1 << 20, "{h:?}");
 }
 
-/// What a cut packet reports is what the whole packet reports, or nothing.
+/// Checks that a cut packet reports the same as the whole packet, or nothing.
 fn check_prefix(cut: &Headers, whole: &Headers) {
     let mut expected = *whole;
     expected.end = cut.end;
@@ -559,7 +560,7 @@ fn check_prefix(cut: &Headers, whole: &Headers) {
     absent!(l3_offset, l4_offset, src_port, dst_port, header_len, link_len, ds, ttl, tcp_flags);
     absent!(l3, l4, fragment);
     if cut.l4_offset.is_none() {
-        // The walk stopped at an extension header, or inside the tags.
+        // The parser stopped at an extension header, or inside the tags.
         expected.protocol = cut.protocol;
         if cut.l3_offset.is_none() {
             expected.ethertype = cut.ethertype;
@@ -578,7 +579,8 @@ fn every_packet_cut_at_every_length() {
             let cut = parse(medium, &bytes[..len]);
             check_bounds(&cut, len);
             check_prefix(&cut, &whole);
-            // As long as the headers are there, the cut is not felt; the header's length is still told.
+            // While the headers are complete, the cut has no effect; the header's length is still
+            // reported.
             let needed = match (whole.l3, whole.l4_offset) {
                 (L3::Arp, _) => bytes.len(),
                 (_, None) => whole.l3_offset.map_or(0, usize::from),
@@ -588,7 +590,7 @@ fn every_packet_cut_at_every_length() {
                 assert_eq!(cut == whole, len >= needed, "{name} at {len} of {needed}");
             }
         }
-        // Bytes behind what IP declares change nothing.
+        // Bytes behind the length that IP declares change nothing.
         if whole.ip_len > 0 {
             let mut padded = bytes[..ip_end].to_vec();
             for _ in 0..9 {
@@ -599,7 +601,8 @@ fn every_packet_cut_at_every_length() {
     }
 }
 
-/// RFC 1071 over a whole IPv4 header, from scratch: 0 for a header whose checksum is right.
+/// Returns the sum of RFC 1071 over a whole IPv4 header, from scratch: 0 for a header with a right
+/// checksum.
 fn residue(header: &[u8]) -> u16 {
     let mut sum: u64 =
         header.chunks(2).map(|w| u64::from(w[0]) << 8 | u64::from(*w.get(1).unwrap_or(&0))).sum();
@@ -609,14 +612,14 @@ fn residue(header: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// The IPv4 header's bytes, if options and all are there.
+/// Returns the IPv4 header's bytes, if they are complete with all options.
 fn ipv4_header(h: &Headers, len: usize) -> Option<core::ops::Range<usize>> {
     let at = usize::from(h.l3_offset?);
     let size = (h.l4_offset.map_or(at + 20, usize::from) - at).min(60);
     (h.l3 == L3::Ipv4 && at + size <= len).then_some(at..at + size)
 }
 
-/// The bytes with every bit that `set_ce` may touch cleared.
+/// Returns the bytes with every bit cleared that `set_ce` may change.
 fn without_mark(bytes: &[u8], h: &Headers) -> Vec<u8> {
     let mut b = bytes.to_vec();
     let at = usize::from(h.l3_offset.unwrap_or(0));
@@ -631,7 +634,7 @@ fn without_mark(bytes: &[u8], h: &Headers) -> Vec<u8> {
     b
 }
 
-/// Marks a packet and checks everything RFC 3168 says of it.
+/// Marks a packet and checks every requirement of RFC 3168.
 fn check_mark(medium: Medium, bytes: &[u8]) -> bool {
     let before = parse(medium, bytes);
     let mut after = bytes.to_vec();
@@ -646,7 +649,7 @@ fn check_mark(medium: Medium, bytes: &[u8]) -> bool {
     assert_eq!(h.ecn(), Ecn::Ce);
     assert_eq!(without_mark(&after, &h), without_mark(bytes, &h));
     if let Some(header) = ipv4_header(&h, bytes.len()) {
-        // A right checksum stays right, a wrong one wrong, as the residue does not change.
+        // A right checksum stays right, a wrong checksum wrong, as the residue does not change.
         let (old, new) = (residue(&bytes[header.clone()]), residue(&after[header]));
         assert_eq!(new, old, "{h:?}");
     }
@@ -677,7 +680,7 @@ fn marking_literal_bytes() {
     assert_eq!((ack[15], &ack[24..26]), (0x03, &[0x32, 0x4f][..]));
     assert!(set_ce(&mut ack, h.network_header()), "already marked");
     assert_eq!((ack[15], &ack[24..26]), (0x03, &[0x32, 0x4f][..]));
-    // The other zero of one's complement is not rewritten when there is nothing to mark.
+    // The other zero of one's complement is not rewritten if no mark is written.
     let mut zero = ack.clone();
     zero[24..26].fill(0xff);
     assert!(set_ce(&mut zero, h.network_header()) && zero[24..26] == [0xff, 0xff]);
@@ -689,7 +692,7 @@ fn marking_literal_bytes() {
     let h = Headers::parse_ethernet(&syn);
     assert!(!set_ce(&mut syn, h.network_header()));
     assert_eq!(syn, packet("tcp syn", Ethernet));
-    // Bytes that are not those of the headers: never a panic, never a wrong place.
+    // Bytes that do not belong to the headers: never a panic, never a wrong place.
     let h = Headers::parse_ethernet(&packet("tcp ack", Ethernet));
     ack[14] = 0x65;
     assert!(!set_ce(&mut ack, h.network_header()));
@@ -726,7 +729,8 @@ fn any_packet() -> impl Strategy<Value = (Medium, Vec<u8>)> {
 }
 
 proptest! {
-    // The same cases in every run: a failure is a change of the code, and needs no file to be repeated.
+    // Every run has the same cases: a failure is caused by a change of the code, and needs no file
+    // to be repeated.
     #![proptest_config(ProptestConfig {
         cases: 20_000,
         rng_seed: RngSeed::Fixed(0x7_8777),

@@ -1,4 +1,5 @@
-//! htb: literal schedules, and conservation while classes come and go. (`htb_model.rs`: a model on random trees.)
+//! htb: literal schedules, and conservation while classes come and go. (`htb_model.rs`: a model on
+//! random trees.)
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ fn at(minor: u16) -> Handle {
     Handle::new(0x8001, minor)
 }
 
-/// A lane with an htb and its classes: minor number, the one above or 0, options.
+/// Makes a lane with an htb and its classes: minor number, the parent or 0, options.
 fn htb(options: &str, classes: &[(u16, u16, &str)]) -> Lane {
     let mut lane = Lane::new("htb", options);
     for (minor, parent, options) in classes {
@@ -46,12 +47,12 @@ fn delete(lane: &mut Lane, now: Instant, minor: u16) -> Result<(), ConfigError> 
     lane.path.configure(now, &mut lane.dev, |tree, cx| tree.edit(cx).delete_class(at(minor)))
 }
 
-/// A packet of so many bytes for a class.
+/// Returns a packet of this number of bytes for a class.
 fn packet(bytes: u32, minor: u16) -> Meta {
     Meta::new(bytes).priority(at(minor).0).hash(minor.into())
 }
 
-/// A class as it is shown: bytes sent, drops, overlimits, backlog, values.
+/// Returns a class as it is shown: bytes sent, drops, overlimits, backlog, values.
 fn shown(lane: &Lane, minor: u16) -> (u64, u64, u64, u64, Vec<i64>) {
     let mut found = None;
     lane.root().qdisc().user_classes().unwrap().list(&mut |class: ClassShown<'_>| {
@@ -63,7 +64,7 @@ fn shown(lane: &Lane, minor: u16) -> (u64, u64, u64, u64, Vec<i64>) {
     found.unwrap_or_else(|| panic!("no class {minor:x}"))
 }
 
-/// Takes all that leaves until `end`: when, and which.
+/// Takes all packets that leave until `end`, and returns the time and id of each.
 fn run(lane: &mut Lane, mut now: u64, end: u64) -> Vec<(u64, u32)> {
     let mut left = Vec::new();
     loop {
@@ -75,7 +76,7 @@ fn run(lane: &mut Lane, mut now: u64, end: u64) -> Vec<(u64, u32)> {
     }
 }
 
-/// Bytes that each class has sent, by the high half of the packets' numbers.
+/// Returns the bytes that each class has sent, by the high half of the packets' numbers.
 fn bytes_by_class(left: &[(u64, u32)], bytes: u32) -> BTreeMap<u32, u32> {
     let mut by = BTreeMap::new();
     left.iter().for_each(|(_, id)| *by.entry(id >> 16).or_default() += bytes);
@@ -113,10 +114,11 @@ fn what_is_left_is_shared_by_quanta() {
         fill(&mut lane, minor, 1000, 900);
     }
     let by = bytes_by_class(&run(&mut lane, 0, 800 * MS), 1000);
-    // 800 ms at 1 byte/us and what the buckets hold; of what each has by right, 1 byte/ms, there is little.
+    // 800 ms at 1 byte/us and the contents of the buckets; the guaranteed rate, 1 byte/ms, adds
+    // little.
     assert_eq!((by[&0x10], by[&0x20]), (203_000, 599_000));
     let (_, _, _, _, values) = shown(&lane, 1);
-    assert_eq!(values[0], 796, "what the class above has lent");
+    assert_eq!(values[0], 796, "packets lent by the parent class");
     assert_eq!(values[6], 7);
 }
 
@@ -135,7 +137,8 @@ fn rates_are_kept_first_and_ceilings_hold() {
         fill(&mut lane, minor, 1000, 900);
     }
     let by = bytes_by_class(&run(&mut lane, 0, 800 * MS), 1000);
-    // 0x20 borrows first, up to its ceiling; 0x30 takes the rest; 0x10, last in priority, still gets its rate.
+    // 0x20 borrows first, up to its ceiling; 0x30 takes the rest; 0x10, last in priority, still
+    // gets its rate.
     for (class, kbytes) in [(0x10, 200), (0x20, 300), (0x30, 300)] {
         assert!((by[&class] / 1000).abs_diff(kbytes) <= 3, "{class:x}: {by:?}");
     }
@@ -145,7 +148,7 @@ fn rates_are_kept_first_and_ceilings_hold() {
 fn packets_for_nobody_go_at_once_and_are_counted() {
     let mut lane = htb("default 99 direct_qlen 2", &[(1, 0, "rate 8kbit"), (0x10, 1, "rate 8kbit")]);
     fill(&mut lane, 0x10, 1000, 5);
-    // The qdisc itself, a class with classes below, one that is not there, and none.
+    // The qdisc itself, a class with classes below, a missing class, and none.
     for (id, priority) in [(1, at(0).0), (2, at(1).0)] {
         assert_eq!(lane.put(Instant::ZERO, id, Meta::new(100).priority(priority)), Admitted::Queued);
     }
@@ -153,7 +156,7 @@ fn packets_for_nobody_go_at_once_and_are_counted() {
     assert_eq!(lane.ids(Instant::ZERO, 4), [1, 2, 0x10_0000, 0x10_0001]);
     assert_eq!(lane.put(Instant::ZERO, 4, packet(100, 0x77)), Admitted::Queued);
     assert_eq!((lane.ids(Instant::ZERO, 1), lane.counter("direct_packets_stat")), (vec![4], 3));
-    // With a default that is a leaf, all but the first go there.
+    // With a default that is a leaf, all packets but the first go there.
     lane.change(Instant::ZERO, Handle::ROOT, "default 10").unwrap();
     let waiting = lane.backlog();
     for (id, priority) in [(5, at(1).0), (6, at(0x77).0), (7, 0)] {
@@ -162,8 +165,9 @@ fn packets_for_nobody_go_at_once_and_are_counted() {
     assert_eq!((shown(&lane, 0x10).3, lane.backlog()), (waiting + 3, waiting + 3));
 }
 
-/// Mechanism ledger, number 9: a child that empties inside a dequeue, because it drops what it has, is told of twice; the
-/// class above then left the active tree while siblings waited, and nothing was ever sent again.
+/// Mechanism ledger, number 9: a child that empties inside a dequeue, because it drops all its
+/// packets, is reported twice; the class above then left the active tree while siblings waited, and
+/// never sent again.
 #[test]
 fn a_child_that_empties_inside_a_dequeue_leaves_its_siblings_active() {
     let classes = [
@@ -176,9 +180,9 @@ fn a_child_that_empties_inside_a_dequeue_leaves_its_siblings_active() {
     let mut dropped_and_emptied = 0;
     let (mut now, mut next, mut left) = (0, 0, 0);
     for round in 0..400_u32 {
-        // A queue that stands, and is let run dry: codel drops at the front as it goes.
+        // A queue that stands, and then runs dry: codel drops at the front meanwhile.
         for i in 0..2 + round % 9 {
-            // Above the size below which codel leaves a queue alone.
+            // The packets are above the size below which codel leaves a queue alone.
             let _ = lane.put(Instant(now), next + i, packet(2000, 0x10));
         }
         next += 20;
@@ -194,7 +198,7 @@ fn a_child_that_empties_inside_a_dequeue_leaves_its_siblings_active() {
             assert_eq!(drops, 0);
             dropped_and_emptied += u32::from(waits > 1 && dropped > 0 && shown(&lane, 0x10).3 == 0);
         }
-        assert_eq!(lane.backlog(), 0, "round {round}: what waits is asked for");
+        assert_eq!(lane.backlog(), 0, "round {round}: every waiting packet is dequeued");
     }
     assert!(dropped_and_emptied > 10, "{dropped_and_emptied} of {left}");
     assert_eq!(shown(&lane, 0x20).0, 400_000);
@@ -224,7 +228,7 @@ fn what_the_classes_refuse() {
         offload,
         "htb offload: expected no offload, given \"offload\" (there is no hardware here that could shape: leave it out)"
     );
-    // Eight levels, and no more.
+    // Eight levels are the maximum.
     for minor in 2..8 {
         add(&mut lane, now, minor, minor - 1, "rate 1mbit").unwrap();
     }
@@ -233,7 +237,7 @@ fn what_the_classes_refuse() {
         said(add(&mut lane, now, 9, 8, "rate 1mbit")),
         "class 8001:9 parent: expected at most 8 levels of classes, given \"one more\""
     );
-    // What is below nobody is a root class, as in Linux.
+    // A class without a parent is a root class, as in Linux.
     add(&mut lane, now, 0x30, 0x77, "rate 1mbit").unwrap();
     assert_eq!(shown(&lane, 0x30).4[6], 0);
 }
@@ -263,7 +267,7 @@ fn a_class_cannot_be_moved_and_an_option_of_htb_can_be_changed() {
     assert_eq!(shown(&lane, 0x10).4[5], 12_500);
     lane.change(Instant::ZERO, Handle::ROOT, "r2q 50").unwrap();
     assert_eq!(shown(&lane, 0x10).4[5], 2_500);
-    // A quantum beyond the range of turns is the largest there is.
+    // A quantum beyond the range of turns becomes the largest possible quantum.
     change(&mut lane, Instant::ZERO, 0x10, "rate 1mbit quantum 4294967295").unwrap();
     assert_eq!(shown(&lane, 0x10).4[5], i64::from(i32::MAX));
 }
@@ -274,7 +278,8 @@ fn a_shaper_in_a_leaf_is_asked_when_a_class_is_due() {
     let tbf = lane.graft(Instant::ZERO, at(0x10), "tbf", "rate 8kbit burst 1600 limit 100000");
     fill(&mut lane, 0x20, 1000, 8);
     fill(&mut lane, 0x10, 1600, 2);
-    // The second packet of the tbf leaves after 1.6 s; until then it is asked whenever the other class is due.
+    // The second packet of the tbf leaves after 1.6 s; until then the tbf is called whenever the
+    // other class is due.
     assert_eq!(run(&mut lane, 0, 2000 * MS).last(), Some(&(1600 * MS, 0x10_0001)));
     let mut overlimits = 0;
     lane.path.tree().visit(&mut |_, node| {
@@ -293,7 +298,7 @@ fn a_class_counts_drops_of_packets_that_came_to_it() {
         let _ = lane.put(Instant::ZERO, id, packet(100, 0x10));
     }
     assert_eq!((shown(&lane, 0x10).1, shown(&lane, 0x10).3), (3, 2));
-    // What a qdisc drops of another flow is its own, and not the class's.
+    // Drops of another flow's packets by a qdisc are counted by the qdisc, and not by the class.
     lane.graft(Instant::ZERO, at(0x10), "pfifo_head_drop", "limit 1");
     for id in 10..13 {
         let _ = lane.put(Instant::ZERO, id, packet(100, 0x10).hash(id));
@@ -302,8 +307,8 @@ fn a_class_counts_drops_of_packets_that_came_to_it() {
     assert_eq!(lane.root().books().dropped.packets, 3 + 2 + 2, "two were purged by the graft");
 }
 
-/// Random trees under random changes: no packet is lost, who waits is counted where it waits, levels are those of the tree, and
-/// in the end everything leaves.
+/// Random trees under random changes: no packet is lost, waiting packets are counted where they
+/// wait, levels are those of the tree, and in the end every packet leaves.
 #[test]
 fn books_balance_in_random_trees_that_change() {
     for seed in 0..60 {
@@ -368,7 +373,8 @@ fn books_balance_in_random_trees_that_change() {
                 );
             }
         }
-        // A minute at the lowest rate's clamp, as often as it takes: all of it leaves.
+        // A minute at the minimum of the lowest rate, repeated as often as necessary: every packet
+        // leaves.
         for _ in 0..200 {
             now += 61_000 * MS;
             sent += run(&mut lane, now, now).len();

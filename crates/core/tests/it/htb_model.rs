@@ -1,9 +1,11 @@
-//! htb against a model of it that is slow and plain, on random trees, rates and arrivals: the same packets leave at the same
-//! nanosecond, the same wakes are asked for, and every class shows the same numbers.
+//! htb against a slow and plain model of it, on random trees, rates and arrivals: the same packets
+//! leave at the same nanosecond, the same wakes are requested, and every class shows the same
+//! numbers.
 //!
-//! The model keeps classes in one list. Who stands in a row or borrows from a class is found by looking at all of them whenever
-//! it is asked; deadlines are a field of the class. So it shares no structure with the kind: no sets of bits, no lists, no
-//! wheel, no marks of who is active above. `TXWEIR_SEED` chooses one run (a failure prints it), `TXWEIR_RUNS` how many.
+//! The model keeps classes in one list. A scan of all classes finds the members of a row and the
+//! borrowers of a class at each use; deadlines are a field of the class. So it shares no structure
+//! with the kind: no sets of bits, no lists, no wheel, no marks of active classes above.
+//! `TXWEIR_SEED` chooses one run (a failure prints it), `TXWEIR_RUNS` the number of runs.
 
 use std::collections::VecDeque;
 
@@ -17,7 +19,7 @@ use txweir_core::text::value::Words;
 use txweir_core::{Admitted, Bytes, ConfigError, DropReason, Handle, Instant, Meta, Rate};
 
 const MINUTE: i64 = 60_000_000_000;
-/// Packets that a leaf's own queue holds, and that wait to be sent unshaped.
+/// Most packets in a leaf's own queue, and most packets that wait to be sent unshaped.
 const ROOM: usize = 1000;
 const DIRECT_ROOM: usize = 5;
 
@@ -30,21 +32,21 @@ enum Mode {
     CantSend,
 }
 
-/// Whose turn it is: a class, or the first from a number on.
+/// The holder of a turn: a class, or the first class from a number on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Turn {
     holder: Option<u16>,
     from: u16,
 }
 
-/// Who has turns: those that can send at a level, or those that borrow from a class.
+/// Classes that take turns: those that can send at a level, or those that borrow from a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ring {
     Row(usize),
     Feed(u16),
 }
 
-/// What a class is given.
+/// The options of a class.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     rate: u64,
@@ -92,14 +94,15 @@ impl Given {
     fn ceiling(&self) -> u64 {
         self.ceil.unwrap_or(self.rate)
     }
-    /// Depth of a bucket, ns. How tc cuts a size to ticks has literal vectors of its own.
+    /// Returns the depth of a bucket, ns. The conversion of a size to ticks by tc has literal
+    /// vectors of its own.
     fn depth(rate: u64, size: Option<u64>) -> i64 {
         i64::from(ticks(Rate(rate), Bytes(size.unwrap_or(1600 + rate / 1_000_000_000)))) * 64
     }
     fn depths(&self) -> (i64, i64) {
         (Self::depth(self.rate, self.burst), Self::depth(self.ceiling(), self.cburst))
     }
-    /// What a packet costs at a rate, ns: a product and a shift, as the reference has it.
+    /// Returns the cost of a packet at a rate, ns: a product and a shift, as in the reference.
     fn price(&self, rate: u64, len: u32) -> i64 {
         let size = (u64::from(len) + self.overhead).max(self.mpu);
         let size = if self.atm { size.div_ceil(48) * 53 } else { size };
@@ -115,20 +118,21 @@ struct Class {
     minor: u16,
     parent: u16,
     given: Given,
-    /// Of a leaf; kept for when it is one again.
+    /// The priority of a leaf; kept until the class is a leaf again.
     prio: usize,
     quantum: i64,
     tokens: i64,
     ctokens: i64,
     checked: u64,
     mode: Mode,
-    /// When it is to be looked at, and the how-manieth to ask for that.
+    /// The time of its next examination, and the sequence number of that request.
     due: Option<(u64, u64)>,
-    /// Of a leaf: the priority in which it has packets, what it may still send at each level, and those packets.
+    /// Of a leaf: the priority in which it has packets, its deficit at each level, and those
+    /// packets.
     active: Option<usize>,
     deficit: [i64; 8],
     queue: VecDeque<(u32, u32)>,
-    /// Of one with classes below, by priority.
+    /// Of a class with classes below, by priority.
     turns: [Turn; 8],
     sent: u64,
     lent: i64,
@@ -177,18 +181,18 @@ impl Model {
     fn is_leaf(&self, minor: u16) -> bool {
         self.classes.iter().all(|c| c.parent != minor)
     }
-    /// Itself and those above it.
+    /// Returns the class itself and its ancestors.
     fn way_up(&self, minor: u16) -> Vec<u16> {
         std::iter::successors(Some(minor), |m| Some(self.get(*m).parent).filter(|p| *p != 0)).collect()
     }
     fn level(&self, minor: u16) -> usize {
         if self.is_leaf(minor) { 0 } else { 8 - self.way_up(minor).len() }
     }
-    /// It has packets of this priority, or lends to somebody who has.
+    /// True if the class has packets of this priority, or lends to a class that has.
     fn wants(&self, minor: u16, prio: usize) -> bool {
         self.get(minor).active == Some(prio) || !self.members(Ring::Feed(minor), prio).is_empty()
     }
-    /// Who is in a ring, by number.
+    /// Returns the members of a ring, by number.
     fn members(&self, ring: Ring, prio: usize) -> Vec<u16> {
         let member = |c: &&Class| match ring {
             Ring::Row(level) => c.mode == Mode::CanSend && self.level(c.minor) == level,
@@ -203,8 +207,9 @@ impl Model {
         }
     }
 
-    /// Does something that may make classes leave rings. Who leaves a row gives its turn to the next; who leaves a feed keeps
-    /// the place, for itself or for whoever comes behind.
+    /// Makes a change that may remove classes from rings. A class that leaves a row gives its turn
+    /// to the next one; a class that leaves a feed keeps the place, for itself or for the class
+    /// behind it.
     fn edit(&mut self, change: impl FnOnce(&mut Self)) {
         change(self);
         let feeds: Vec<Ring> = self.classes.iter().map(|c| Ring::Feed(c.minor)).collect();
@@ -222,13 +227,13 @@ impl Model {
             }
         }
     }
-    /// The next one's turn; nobody's behind the last.
+    /// Gives the turn to the next member; behind the last, no member has it.
     fn advance(&mut self, ring: Ring, prio: usize) {
         let Some(holder) = self.turn(ring, prio).holder else { return };
         let next = self.members(ring, prio).into_iter().find(|m| *m > holder);
         self.turn(ring, prio).holder = next;
     }
-    /// The leaf whose turn it is.
+    /// Returns the leaf that has the turn.
     fn find(&mut self, level: usize, prio: usize) -> Option<u16> {
         let mut way = vec![Ring::Row(level)];
         for _ in 0..10_000 {
@@ -244,13 +249,13 @@ impl Model {
                 Some(minor) => way.push(Ring::Feed(minor)),
                 None if way.len() == 1 => _ = begins?,
                 None => {
-                    // One round is over: the next one's turn above.
+                    // One round is over: the next class above has its turn.
                     way.pop();
                     self.advance(*way.last()?, prio);
                 }
             }
         }
-        panic!("no leaf, and no end");
+        panic!("the search for a leaf does not end");
     }
 
     fn set_mode(&mut self, minor: u16, mode: Mode) {
@@ -264,7 +269,7 @@ impl Model {
         let due = (now + wait.max(1), self.asked);
         self.class(minor).due = (mode != Mode::CanSend).then_some(due);
     }
-    /// Looks at the classes of a level whose time has come, in that order.
+    /// Examines the classes of a level whose time has come, in that order.
     fn look(&mut self, level: usize, now: u64) {
         loop {
             let due = |c: &Class| {
@@ -331,7 +336,7 @@ impl Model {
             for prio in 0..8 {
                 let Some(leaf) = self.find(level, prio) else { continue };
                 let class = self.class(leaf);
-                let (id, len) = class.queue.pop_front().expect("who is active has packets");
+                let (id, len) = class.queue.pop_front().expect("an active class has packets");
                 class.deficit[level] -= i64::from(len);
                 if class.deficit[level] < 0 {
                     class.deficit[level] += class.quantum;
@@ -411,7 +416,7 @@ impl Model {
 
 // --- both at once
 
-/// What a run met, so that no rule goes without its case.
+/// The events of a run, so that every rule has its case.
 #[derive(Debug, Default)]
 struct Met {
     sent: u64,
@@ -449,14 +454,14 @@ impl Pair {
         let model = Model { default, ..Model::default() };
         Self { lane, model, rng, base, now: 0, next: 0, met: Met::default() }
     }
-    /// The time of so many bytes at the base's rate.
+    /// Returns the time of this number of bytes at the base's rate.
     fn time_of(&self, bytes: u64) -> u64 {
         bytes * 1_000_000_000 / self.base
     }
     fn minor(&mut self) -> u16 {
         self.rng.below(16) as u16
     }
-    /// Mostly a class that is there.
+    /// Returns a class that exists, most of the time.
     fn known(&mut self) -> u16 {
         if self.model.classes.is_empty() || chance(&mut self.rng, 1, 8) {
             return self.minor();
@@ -495,7 +500,7 @@ impl Pair {
         let (minor, parent) = (self.minor().max(1), self.known());
         self.make(minor, parent);
     }
-    /// Makes the deepest class there is one deeper.
+    /// Adds a level below the deepest class.
     fn deepen(&mut self) {
         let deepest = self.model.classes.iter().map(|c| c.minor).max_by_key(|m| self.model.way_up(*m).len());
         let free = (1..16).find(|m| self.model.place(*m).is_none());
@@ -535,7 +540,7 @@ impl Pair {
             self.met.dropped += u64::from(answer != Admitted::Queued);
         }
     }
-    /// Takes packets until a time; now and then earlier than was asked for, or later.
+    /// Takes packets until a time; at random earlier than requested, or later.
     fn departures(&mut self, end: u64) {
         loop {
             self.met.direct += u64::from(!self.model.direct.is_empty());
@@ -546,7 +551,8 @@ impl Pair {
                         self.now += self.rng.below(1 + self.time_of(1500));
                     }
                 }
-                // Earlier is allowed (htb-wakes): a class that has left the wheel may have been the one it thought of.
+                // An earlier wake is allowed (htb-wakes): the wake may belong to a class that has
+                // left the wheel.
                 (Out::Wait(t), Err(Some(expected))) if t.0 <= expected => {
                     self.met.early += u64::from(t.0 < expected);
                     self.met.waits += 1;
@@ -569,7 +575,7 @@ impl Pair {
         }
         self.now = end;
     }
-    /// What every class shows.
+    /// Compares the shown numbers of every class.
     fn compare(&mut self) {
         let mut shown = Vec::new();
         self.lane.root().qdisc().user_classes().expect("classes").list(&mut |c: ClassShown<'_>| {

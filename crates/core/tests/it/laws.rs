@@ -1,7 +1,8 @@
-//! The laws, run over the whole registry by random operations: a kind that is added to it inherits them.
+//! The laws, checked over the whole registry by random operations: a kind that is added to the
+//! registry inherits them.
 //!
-//! `TXWEIR_SEED` and `TXWEIR_KIND` choose one run (a failure prints both), `TXWEIR_RUNS` the number of runs per
-//! kind and law, `TXWEIR_OPS` the operations of each.
+//! `TXWEIR_SEED` and `TXWEIR_KIND` choose one run (a failure prints both), `TXWEIR_RUNS` the number
+//! of runs per kind and law, `TXWEIR_OPS` the operations of each.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -24,7 +25,7 @@ fn env<T: FromStr>(name: &str) -> Option<T> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is not such a value")))
 }
 
-/// Runs `law` on every kind with many seeds; a failure says how to reproduce it.
+/// Runs `law` on every kind with many seeds; a failure prints the command that reproduces it.
 fn over_the_registry<E: Display>(
     test: &str,
     runs: u64,
@@ -39,7 +40,8 @@ fn over_the_registry<E: Display>(
     assert!(!kinds.is_empty(), "TXWEIR_KIND={only:?} is no kind");
     for spec in kinds {
         for run in 0..runs {
-            // A fixed sequence unless asked otherwise: a test that fails now and then is a test that is ignored.
+            // The sequence is fixed unless the environment says otherwise: a test that fails at
+            // random is a test that is ignored.
             let seed = match seed {
                 Some(seed) => seed.wrapping_add(run),
                 None => Rng::new(run).next_u64() >> 16,
@@ -112,7 +114,7 @@ fn add(sum: &mut Totals, t: &Totals) {
     sum.wakes += t.wakes;
 }
 
-/// A law that was never put to the test proves nothing.
+/// Checks that every event was met: a law that was never put to the test proves nothing.
 fn everything_was_met(t: &Totals) {
     for (name, n, least) in [
         ("sent", t.sent, 100_000),
@@ -146,7 +148,8 @@ fn everything_was_met(t: &Totals) {
     ] {
         assert!(n >= least, "{name}: {n}, at least {least} were to be met");
     }
-    // Filters need bytes, which the frames of the swarm have not: `route.rs` has random trees with filters.
+    // Filters need bytes, which the frames of the swarm lack: `route.rs` has random trees with
+    // filters.
     for reason in DropReason::ALL.iter().filter(|r| **r != DropReason::Filtered) {
         assert!(t.dropped[*reason as usize] > 0, "nothing was dropped for {reason}");
     }
@@ -176,11 +179,11 @@ fn nonsense_is_refused() {
     over_the_registry("nonsense_is_refused", 200, |spec, seed, _| refuses(spec, seed));
 }
 
-/// The byte limit and a wire with descriptors, doorbells and coalesced completions: what is in flight is what
-/// the wire holds, at every instant, and nothing is lost between them.
+/// The byte limit and a wire with descriptors, doorbells and coalesced completions: the in-flight
+/// bytes are those of the wire, at every instant, and nothing is lost between them.
 #[test]
 fn in_flight_is_what_the_wire_holds() {
-    // Packets that have left a wire, and the most that one held.
+    // Packets that have left a wire, and the greatest number that a wire held.
     let met = std::cell::Cell::new((0, 0));
     over_the_registry("in_flight_is_what_the_wire_holds", 20, |spec, seed, ops| {
         let plan = Plan::new(spec, seed, Scope::Traffic, ops);

@@ -1,6 +1,7 @@
-//! A rate shared by several queues, in virtual time and on real threads: the sum, the shares, and whose turn it is.
+//! A rate shared by several queues, in virtual time and on real threads: the sum, the shares, and
+//! the turns.
 //!
-//! What left is compared with the rate by arithmetic that knows nothing of clocks and leases.
+//! Departures are compared with the rate by arithmetic that does not use clocks and leases.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -12,21 +13,21 @@ use txweir_core::law::lease::{LEASE_NS, LEASES_NS, Lease, SharedRate};
 use txweir_core::{Bytes, Instant, Rate};
 
 const MS: u64 = 1_000_000;
-/// The window in which the sum is to be right.
+/// The window in which the sum must be right.
 const WINDOW: u64 = 100 * MS;
 
-/// Packets that left: when, from which queue, how many bytes.
+/// Packets that left: time, queue, bytes.
 type Sent = Vec<(u64, usize, u64)>;
 
-/// A queue with packets as long as it is busy.
+/// A queue with packets while it is busy.
 struct Queue {
     lease: Lease,
-    /// The packet at the head, and what waits with it; 0 while it is idle.
+    /// Bytes of the packet at the head, and of the packets behind it; 0 while the queue is idle.
     head: u64,
     queued: u64,
 }
 
-/// Queues that share a rate, each asked by a thread of its own that comes a little late.
+/// Queues that share a rate, each served by a thread of its own that comes a little late.
 struct Sim {
     shared: Arc<SharedRate>,
     queues: Vec<Queue>,
@@ -44,7 +45,7 @@ impl Sim {
     fn new(queues: usize, rate: Rate, burst: u64, seed: u64) -> Self {
         let shared = Arc::new(SharedRate::new(rate, Bytes(burst)));
         let queue = || Queue {
-            lease: Lease::join(Arc::clone(&shared)).expect("nobody changes it"),
+            lease: Lease::join(Arc::clone(&shared)).expect("no change of the rate"),
             head: 0,
             queued: 0,
         };
@@ -127,8 +128,9 @@ fn rate_bytes(rate: Rate, ns: u64) -> u64 {
     u64::try_from(u128::from(rate.0) * u128::from(ns) / 1_000_000_000).expect("fits")
 }
 
-/// I1 over every window that begins and ends with a packet, in one pass: what left from i to j is within the rate from i to
-/// j and the slack, so the packet with the least of "left before, less the rate until then" is the one to begin with.
+/// Checks I1 over every window that begins and ends with a packet, in one pass: the departures from
+/// i to j are within the rate from i to j and the slack, so the window begins best with the packet
+/// of the least "left before, less the rate until then".
 fn assert_never_more(sent: &[(u64, usize, u64)], rate: Rate, slack: u64) {
     let (mut before, mut least) = (0i128, i128::MAX);
     for (t, _, bytes) in sent {
@@ -144,18 +146,18 @@ fn assert_never_more(sent: &[(u64, usize, u64)], rate: Rate, slack: u64) {
     }
 }
 
-/// Eight queues that become busy and idle at random, one at least always busy: in every window of 100 ms the sum is
-/// within 2 % of the rate.
+/// Eight queues become busy and idle at random, one at least always busy: in every window of 100 ms
+/// the sum is within 2 % of the rate.
 fn sum_is_right(rate: Rate, late: u64, end: u64, seed: u64) {
     const QUEUES: usize = 8;
-    // A millisecond's worth, as tc-tbf(8) has it for a timer of 1000 Hz.
+    // A burst of a millisecond, as tc-tbf(8) recommends for a timer of 1000 Hz.
     let burst = rate_bytes(rate, MS).max(2 * 1514);
     let mut sim = Sim::new(QUEUES, rate, burst, seed);
     (sim.late, sim.sizes) = (late, (64, 1514));
     let mut busy = [false; QUEUES];
     let mut t = 0;
     while t < end {
-        // Who is busy changes every so often; an emptied queue, or one that runs dry by itself.
+        // The busy queues change at intervals: a queue is emptied, or runs dry by itself.
         let who = sim.rng.below(QUEUES as u64) as usize;
         if !busy[who] {
             busy[who] = true;
@@ -207,7 +209,7 @@ fn eight_backlogged_queues_have_an_eighth_each() {
     let share = rate_bytes(rate, WINDOW) / 8;
     for q in 0..8 {
         let got = sim.bytes(WINDOW, 2 * WINDOW, Some(q));
-        // A lease, and a packet for who is cut off.
+        // A lease, and a packet for a queue that is cut off.
         assert!(got.abs_diff(share) <= 12_500 + 1514, "queue {q} has {got} of {share}");
     }
 }
@@ -220,17 +222,18 @@ fn an_idle_share_is_used_within_a_millisecond() {
     sim.run(100 * MS);
     let eighth = sim.bytes(50 * MS, 100 * MS, Some(3));
     assert!(eighth.abs_diff(rate_bytes(rate, 50 * MS) / 8) <= 12_500 + 1500, "{eighth}");
-    // Seven fall idle at once, in the midst of what they had reserved.
+    // Seven become idle at once, in the midst of their reserved time.
     (0..8).filter(|q| *q != 3).for_each(|q| sim.purge(q));
     sim.run(110 * MS);
     for ms in 101..110 {
         let got = sim.bytes(ms * MS, (ms + 1) * MS, Some(3));
         assert!(got.abs_diff(125_000) <= 12_500 + 1500, "{got} bytes in the millisecond from {ms}");
     }
-    // In sum nothing of the share was lost, but what fits no bucket: the time reserved by those who left, less its depth.
+    // In sum no part of the share was lost, except the time that does not fit the bucket: the time
+    // reserved by the idle queues, less the bucket's depth.
     let got = sim.bytes(100 * MS, 110 * MS, None);
     assert!(got.abs_diff(1_250_000) <= 12_500 + 1500, "{got}");
-    // One comes back, and is served within a millisecond.
+    // One queue becomes busy again, and is served within a millisecond.
     sim.arrive(5, u64::MAX / 4);
     sim.run(112 * MS);
     let first = sim.sent.iter().find(|s| s.1 == 5 && s.0 >= 110 * MS).expect("it was served").0;
@@ -241,7 +244,7 @@ fn an_idle_share_is_used_within_a_millisecond() {
 fn a_queue_that_cannot_send_withholds_one_lease() {
     let rate = Rate::from_bits(1_000_000_000);
     let mut sim = Sim::new(8, rate, 125_000, 3);
-    // Seven devices stop after the first packet of what they leased.
+    // Seven devices stop after the first packet of their leases.
     sim.now = 10 * MS;
     for q in 0..7 {
         let lease = &mut sim.queues[q].lease;
@@ -253,7 +256,8 @@ fn a_queue_that_cannot_send_withholds_one_lease() {
     let got = sim.bytes(10 * MS, 110 * MS, Some(7));
     let least = rate_bytes(rate, WINDOW) + 125_000 - 8 * 12_500;
     assert!((least..=least + 12_500).contains(&got), "{got} of {least}");
-    // Their devices start again: each gives back what it held too long, and takes what it needs now.
+    // Their devices start again: each queue returns the time that it held too long, and takes the
+    // time that it needs now.
     for q in 0..7 {
         let before = sim.shared.clock();
         let _ = sim.queues[q].lease.ask(1500, 1500, Instant(110 * MS));
@@ -276,8 +280,8 @@ fn many_queues_wait_no_longer() {
     }
 }
 
-/// Threads with a clock of their own. What they were allowed is stamped with the time at which they asked, so the bound
-/// from above is exact, however they were scheduled; how far they get is up to the machine.
+/// Threads with a clock of their own. Each grant carries the time of its request, so the upper
+/// bound is exact for any scheduling of the threads; their speed depends on the machine.
 #[test]
 fn threads_share_a_rate() {
     const THREADS: usize = 4;
@@ -289,7 +293,7 @@ fn threads_share_a_rate() {
     let mut sent: Sent = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|id| {
-                let mut lease = Lease::join(Arc::clone(&shared)).expect("nobody changes it");
+                let mut lease = Lease::join(Arc::clone(&shared)).expect("no change of the rate");
                 scope.spawn(move || {
                     let mut sent = Vec::new();
                     loop {
@@ -312,14 +316,15 @@ fn threads_share_a_rate() {
     });
     sent.sort_unstable();
     let longest = rate_bytes(rate, LEASE_NS.unsigned_abs());
-    // A thread may be put aside between its clock and the shared one: all of them, for a whole lease each time.
+    // A thread may be descheduled between its clock and the shared one: all of them, for a whole
+    // lease each time.
     let total: u64 = sent.iter().map(|s| s.2).sum();
     assert!(total <= rate_bytes(rate, end) + 250_000 + THREADS as u64 * longest, "{total}");
     assert!(total >= rate_bytes(rate, end) / 10, "{total}");
     for id in 0..THREADS {
         assert!(sent.iter().any(|s| s.1 == id), "thread {id} was never served");
     }
-    // All that was leased and not sent has come back.
+    // All time that was leased and not used has come back.
     assert_eq!(shared.queues(), 0);
     assert!(shared.clock() <= end as i64 + THREADS as i64 * LEASE_NS);
 }

@@ -1,4 +1,5 @@
-//! Mistakes that transmit paths have made in the field, each as a test, and the stop states as a table.
+//! Mistakes that transmit paths have made in the field, each as a test, and the stop states as a
+//! table.
 
 use std::collections::VecDeque;
 
@@ -17,8 +18,8 @@ fn path(bql: Option<DqlConfig>) -> TxPath<u32> {
     TxPath::new(config).unwrap()
 }
 
-/// A path with packet 0 on the device and packets 1 to 3 waiting, stopped as wanted. Only real causes are used:
-/// a ring without room, a byte limit that is reached, a freeze.
+/// Returns a path with packet 0 on the device and packets 1 to 3 waiting, stopped as requested.
+/// Only real causes are used: a ring without room, a byte limit that is reached, a freeze.
 fn stopped(drv: bool, stack: bool, frozen: bool) -> (TxPath<u32>, VecDevice<u32>) {
     let mut dev = VecDevice::with_slots(100);
     let mut path = path(Some(DqlConfig::default()));
@@ -52,8 +53,8 @@ fn stopped(drv: bool, stack: bool, frozen: bool) -> (TxPath<u32>, VecDevice<u32>
 
 #[test]
 fn stop_states_are_three_independent_bits() {
-    // DRV, STACK, FROZEN; whether a transmit attempt proceeds; whether it does after a completion with room;
-    // whether it does after a thaw.
+    // DRV, STACK, FROZEN; true if a transmit attempt proceeds; true if it does after a completion
+    // with room; true if it does after a thaw.
     let table = [
         [0, 0, 0, 1, 1, 1],
         [0, 0, 1, 0, 0, 1],
@@ -89,7 +90,8 @@ fn stop_states_are_three_independent_bits() {
         let (mut p, mut d) = stopped(drv, stack, frozen);
         p.thaw();
         assert_eq!(proceeds(&mut p, &mut d), thawed, "{row:?} thawed");
-        // Both, as often as the byte limit needs, and everything leaves in order.
+        // A completion and a thaw, as often as the byte limit needs, and every packet leaves in
+        // order.
         p.thaw();
         while p.backlog().packets > 0 {
             complete(&mut p, &mut d);
@@ -109,7 +111,8 @@ fn a_stop_keeps_direct_dispatch_out_too() {
     }
 }
 
-/// The switch of the direct way is no stop: what is queued because of it leaves at the next drain, in order.
+/// The switch of direct dispatch is no stop: a packet that is queued because of it leaves at the
+/// next drain, in order.
 #[test]
 fn with_the_direct_way_off_every_packet_is_queued_and_none_waits() {
     let (mut path, mut dev) = (path(None), VecDevice::with_slots(8));
@@ -163,7 +166,7 @@ fn bulk_is_bounded_even_without_a_byte_limit() {
     assert_eq!(path.stats().commits, 2, "one doorbell per drain");
 }
 
-/// A device that reports what it is told to, right or wrong.
+/// A device that reports what the test sets, right or wrong.
 #[derive(Default)]
 struct Liar {
     pushed: VecDeque<u32>,
@@ -190,7 +193,7 @@ impl TxQueue for Liar {
     }
 }
 
-/// After a mishap of the accounts the queue must still carry packets and count right.
+/// After a fault of the accounts the queue must still carry packets and count right.
 fn carries_on(path: &mut TxPath<u32>, dev: &mut Liar) {
     let before = dev.sent.len();
     dev.pushed.clear();
@@ -256,14 +259,15 @@ fn a_reset_leaves_no_stale_threshold() {
     };
     // At the start: limit_min, and one object more.
     assert_eq!(burst(&mut path, &mut dev), 4);
-    // Completions teach it a larger limit.
+    // Completions raise the limit.
     while path.backlog().packets > 0 {
         dev.finish(usize::MAX);
         path.reap(T0, &mut dev, |_| {});
         let _ = path.drain(T0, 64, &mut dev);
     }
     assert!(path.dql().unwrap().limit() > 3000);
-    // The device is reset with packets in it; it forgets them. The next burst is bounded as at the start.
+    // The device is reset with packets in it; it forgets them. The next burst is bounded as at the
+    // start.
     path.device_reset(T0);
     assert_eq!(path.dql().unwrap().available(), 3000);
     assert_eq!(burst(&mut path, &mut dev), 4);

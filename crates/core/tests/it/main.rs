@@ -1,6 +1,6 @@
-//! The tests of the core, in one binary: the laws, a model for each kind that has one, and literal numbers.
-//! The models of what threads share have a binary of their own (`loom_lease.rs`), because they are built with other
-//! flags.
+//! The tests of the core, in one binary: the laws, a model for each kind that has one, and literal
+//! numbers. The models of state that threads share have a binary of their own (`loom_lease.rs`),
+//! because they are built with other flags.
 
 mod action_csum;
 mod action_link;

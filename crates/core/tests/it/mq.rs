@@ -1,4 +1,4 @@
-//! mq and mqprio: a qdisc for each transmit queue; traffic classes, and what is refused of them.
+//! mq and mqprio: a qdisc for each transmit queue; traffic classes, and their refusals.
 
 use txweir_core::base::env::Offload;
 use txweir_core::model::testing::VecDevice;
@@ -66,7 +66,7 @@ fn classes_of_mq_are_the_queues() {
     for (n, queue) in [(1, 0), (2, 0), (3, 1), (4, 2), (5, 9)] {
         lane.put(n, queue);
     }
-    // In turn; a packet for a queue that is not there is the first's.
+    // In turn; a packet for a missing queue belongs to the first.
     assert_eq!(lane.sent(5), [3, 4, 1, 2, 5]);
 }
 
@@ -105,7 +105,7 @@ fn mq_is_for_the_root_of_a_device_with_queues() {
 #[test]
 fn mqprio_says_what_cannot_be() {
     let mut lane = Lane::new(8, Offload::default());
-    // What Linux 6.12 refuses, with its words beside ours.
+    // Options that Linux 6.12 refuses, with its words beside ours.
     for (line, error) in [
         // "Device does not support hardware offload."
         (
@@ -168,7 +168,7 @@ fn mqprio_says_what_cannot_be() {
     ] {
         assert_eq!(lane.refused(line), format!("mqprio {error}"), "{line}");
     }
-    // Ranges that touch are well.
+    // Adjacent ranges are accepted.
     lane.add(Handle::ROOT, "mqprio num_tc 2 map 0 1 queues 2@6 6@0 hw 0").unwrap();
 }
 
@@ -204,7 +204,7 @@ fn a_device_that_can_is_told() {
     );
     lane.add(Handle::ROOT, &format!("{rates} min_rate 1gbit 2gbit max_rate 4gbit 5gbit")).unwrap();
     assert!(lane.options().contains(&"min_rate 1Gbit 2Gbit".to_string()), "{:?}", lane.options());
-    // Without queues the device chooses: as even as may be.
+    // Without queues the device chooses ranges as even as possible.
     let mut lane = Lane::new(8, can);
     lane.add(Handle::ROOT, "mqprio num_tc 3 map 0 0 1 2").unwrap();
     assert!(lane.options().contains(&"queues 3@0 3@3 2@6".to_string()), "{:?}", lane.options());
@@ -223,12 +223,13 @@ fn a_device_that_can_is_told() {
     }
 }
 
-/// The configuration of the talk (LPC 2012), and its trap: class :4 is queue 3, and `queue_mapping 4` is class :5.
+/// The configuration of the talk (LPC 2012), and its trap: class :4 is queue 3, and `queue_mapping
+/// 4` is class :5.
 #[test]
 fn the_example_of_the_talk() {
     let mut lane = Lane::new(5, Offload::default());
     let talk = "mqprio num_tc 3 map 0 0 0 1 1 1 2 queues 2@0 2@2 1@4";
-    // As it was written it asks the device to do it: `hw 1` is the default.
+    // The options as written ask the device to schedule: `hw 1` is the default.
     assert!(
         lane.refused(talk).starts_with("mqprio hw: expected a device that schedules traffic classes itself")
     );

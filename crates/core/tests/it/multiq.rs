@@ -1,5 +1,5 @@
-//! multiq: named behaviours, and transmit queues that stop, which no trace of the kernel has: veth never stops one. Its traces
-//! are in `spec/traces/multiq`.
+//! multiq: named behaviours, and transmit queues that stop, which no trace of the kernel has: veth
+//! never stops a queue. The traces are in `spec/traces/multiq`.
 
 use crate::common::lane::{Lane, Out};
 use txweir_core::qdisc::kind;
@@ -45,7 +45,7 @@ fn queues_take_turns_from_the_one_behind_the_last() {
     for queue in 0..3 {
         lane.fill(T, u32::from(queue) * 10, 3, meta(queue));
     }
-    // As in Linux a fresh one begins with the second queue.
+    // As in Linux, a fresh multiq begins with the second queue.
     assert_eq!(lane.ids(T, 4), [10, 20, 0, 11]);
     lane.fill(T, 13, 1, meta(1));
     assert_eq!(lane.ids(T, 9), [21, 1, 12, 22, 2, 13]);
@@ -71,7 +71,7 @@ fn what_is_for_a_stopped_queue_waits_and_the_others_go() {
     }
     lane.path.stop_queue(1);
     assert_eq!(lane.ids(T, 9), [20, 0, 21, 1]);
-    // Nobody but the device can say when.
+    // Only the device knows the time.
     assert_eq!(lane.path.drain(T, 9, &mut lane.dev), Wake::Device);
     assert_eq!(lane.backlog(), 2);
     lane.path.start_queue(1);
@@ -139,7 +139,8 @@ fn the_backlog_is_counted_in_bytes_too() {
     assert_eq!((books.queued.packets, books.queued.bytes), (3, 3000));
 }
 
-/// In Linux the loop of a device of several queues asks once more after each packet, and a shaper counts that.
+/// In Linux the loop of a device of several queues dequeues once more after each packet, and a
+/// shaper counts that.
 #[test]
 fn a_shaper_is_not_asked_again_after_a_packet_on_a_device_of_several_queues() {
     let options = "rate 8mbit burst 1000 limit 100000";
@@ -169,7 +170,8 @@ fn a_turn_that_becomes_ready_is_not_held_up_by_the_next_ones_packet() {
     (small.len, small.wire_len) = (200, 200);
     lane.fill(T, 10, 1, small);
     lane.fill(T, 1, 1, meta(0));
-    // Packet 1 has tokens after a millisecond. By then what is smaller and whose turn it is has come out of the link.
+    // Packet 1 has tokens after a millisecond. By then the smaller packet that has its turn has
+    // left the link.
     let due = T + Nanos::from_micros(512);
     assert_eq!(lane.take(T), Out::Wait(due));
     assert_eq!(lane.ids(due, 9), [10]);

@@ -1,4 +1,5 @@
-//! netem: what is exact against literal times, what is random against its chances, and its corners.
+//! netem: exact behaviours against literal times, random behaviours against their probabilities,
+//! and corner cases.
 
 use crate::common::lane::{Lane, Out};
 use txweir_core::model::testing::VecDevice;
@@ -12,7 +13,8 @@ use txweir_core::{
 
 const MS: u64 = 1_000_000;
 
-/// Packets of 1000 bytes put at these times, ms; the number and time, us, of each that leaves.
+/// Submits packets of 1000 bytes at these times, ms. Returns the number and time, us, of each
+/// departure.
 fn departures(options: &str, arrivals: &[u64]) -> Vec<(u32, u64)> {
     let mut lane = Lane::new("netem", options);
     let (mut left, mut now) = (Vec::new(), Instant::ZERO);
@@ -41,7 +43,7 @@ fn what_is_not_random_is_exact() {
     assert_eq!(departures("delay 3333us", &[0]), [(0, 3332)]);
     // 1000 bytes at 8 Mbit/s are a millisecond.
     assert_eq!(departures("rate 8mbit", &[0, 0, 9]), [(0, 1000), (1, 2000), (2, 10_000)]);
-    // What the queue takes of the delay is not waited again: 5 ms, then the rate alone.
+    // Time that the queue takes is not waited a second time: 5 ms, then the rate alone.
     assert_eq!(departures("delay 5ms rate 8mbit", &[0, 0, 0]), [(0, 6000), (1, 7000), (2, 8000)]);
     assert_eq!(departures("rate 8mbit -14 100 25", &[0]), [(0, 1250)]);
     assert_eq!(
@@ -103,7 +105,8 @@ fn a_packet_begins_to_wait_in_the_class_when_it_comes_out_of_the_link() {
     }
 }
 
-/// How many of 20 000 packets left, and how many left marked; each is sent a millisecond after the last.
+/// Returns how many of 20 000 packets left, and how many left marked; each is sent a millisecond
+/// after the last.
 fn counts(options: &str) -> (usize, usize) {
     let mut lane = Lane::new("netem", options);
     let (mut sent, mut marked) = (0, 0);
@@ -126,12 +129,12 @@ fn chances_are_kept() {
     let (sent, marked) = counts("loss 25% ecn");
     assert_eq!(sent, 20_000);
     assert!(near(marked, 0.25));
-    // Bad a third of the time, and then all is lost.
+    // Bad for a third of the time, and then every packet is lost.
     assert!(near(counts("loss gemodel 10% 20%").0, 2.0 / 3.0));
     assert!(near(counts("duplicate 10%").0, 1.1));
     assert_eq!(counts("loss 100%"), (0, 0));
     assert_eq!(counts("loss 100% duplicate 100%").0, 20_000);
-    // The same seed, the same losses.
+    // The same seed gives the same losses.
     assert_eq!(counts("loss 10% seed 7"), counts("loss 10% seed 7"));
 }
 
@@ -160,7 +163,7 @@ fn one_bit_is_turned_over() {
     for id in 0..200 {
         let _ = lane.put(Instant::ZERO, id, Meta::new(60));
     }
-    // Of each packet and of its copy, each for itself; all over the frame.
+    // A bit of each packet and of its copy, drawn separately, anywhere in the frame.
     let bits = lane.dev.flipped();
     assert_eq!((bits.len(), lane.path.stats().copies), (400, 200));
     assert!(bits.iter().all(|bit| *bit < 480));
@@ -200,7 +203,8 @@ fn a_timer_that_another_has_overtaken_asks_nobody() {
     assert_eq!(lane.take(Instant::ZERO).id(), Some(0));
     let _ = lane.put(Instant::from_millis(1), 1, Meta::new(1000).priority(1));
     assert_eq!(lane.take(Instant::from_millis(1)), Out::Wait(Instant::from_millis(4)));
-    // What comes now is ready at once, and waits for the tokens: until 8 ms there is nothing to ask for.
+    // A packet that comes now is ready at once, and waits for the tokens: until 8 ms no dequeue is
+    // due.
     let _ = lane.put(Instant::from_millis(2), 2, Meta::new(1000));
     assert_eq!(lane.take(Instant::from_millis(2)), Out::Wait(Instant::from_millis(8)));
     assert_eq!(lane.take(Instant::from_millis(8)).id(), Some(2));
@@ -259,7 +263,7 @@ fn one_that_duplicates_is_alone_in_its_tree() {
     assert_eq!(kind, ErrorKind::Conflict);
     assert!(message.contains("a qdisc that duplicates must be alone"), "{message}");
     assert_eq!(add(class(2), 3, "netem duplicate 1%").unwrap_err().0, ErrorKind::Conflict);
-    // One in the place of the other is no second one.
+    // A netem that replaces the other is no second one.
     add(class(1), 2, "pfifo").unwrap();
     add(class(2), 3, "netem duplicate 1%").unwrap();
     assert_eq!(add(class(1), 5, "netem delay 1ms").unwrap_err().0, ErrorKind::Conflict);
@@ -382,7 +386,7 @@ fn a_swap_emulates_nothing_twice_and_keeps_the_time() {
     );
     done.unwrap();
     assert_eq!((swapped.moved.packets, swapped.dropped.packets), (50, 0));
-    // Their time runs from when they first came.
+    // Their delay counts from their first arrival.
     for id in 0..50u32 {
         let due = Instant::from_millis(10) + Nanos(u64::from(id) * MS / 10);
         assert_eq!(lane.take(Instant(due.0 - 1)), Out::Wait(due));

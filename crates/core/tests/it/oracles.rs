@@ -1,4 +1,5 @@
-//! Oracles: models written apart from the implementation, and rules as data, to be equal to.
+//! Oracles: models written independently of the implementation, and rules as data, which the kinds
+//! must equal.
 
 use std::collections::VecDeque;
 
@@ -12,14 +13,14 @@ use txweir_core::{DropReason, Env, Handle, Instant, Meta};
 /// tc-pfifo_fast(8), tc-prio(8): the band of each priority.
 const BANDS: [usize; 16] = [1, 2, 2, 2, 1, 2, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1];
 
-/// What a FIFO does when it is full.
+/// The action of a FIFO when it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Full {
     DropNew,
     DropOldest,
 }
 
-/// A FIFO: packets, their bytes, and a limit in one of them.
+/// A FIFO: packets, their bytes, and a limit on one of them.
 #[derive(Clone, Debug)]
 struct Fifo {
     queue: VecDeque<(u32, u64)>,
@@ -120,19 +121,20 @@ fn priorities_choose_the_bands_of_the_manual() {
         for priority in 0..16 {
             lane.fill(Instant::ZERO, priority, 1, Meta::new(60).priority(priority));
         }
-        // Band 0: interactive and control. Band 1: best effort and the unnamed. Band 2: bulk and filler.
+        // Band 0: interactive and control. Band 1: best effort and the unnamed. Band 2: bulk and
+        // filler.
         let order = [6, 7, 0, 4, 8, 9, 10, 11, 12, 13, 14, 15, 1, 2, 3, 5];
         assert_eq!(lane.ids(Instant::ZERO, 17), order, "{kind}");
     }
 }
 
-/// prio as FIFOs, one class of it being another prio.
+/// prio as FIFOs, with another prio as one class.
 #[derive(Debug)]
 struct PrioModel {
     bands: Vec<Fifo>,
     map: Vec<usize>,
     major: u32,
-    /// Which band is another prio.
+    /// The band that is another prio.
     nested: Option<(usize, Box<PrioModel>)>,
 }
 
@@ -251,7 +253,7 @@ fn a_change_below_is_settled_by_everything_above() {
 
 #[test]
 fn a_path_may_be_let_go_with_packets_in_it() {
-    // A shaper above an AQM holds a packet in its hand, so to speak, while it waits for tokens.
+    // A shaper above an AQM holds a peeked packet while it waits for tokens.
     let mut lane = Lane::new("tbf", "rate 1kbps burst 2000 limit 100k");
     lane.graft(Instant::ZERO, Handle::new(0x8001, 1), "codel", "");
     lane.fill(Instant::ZERO, 0, 5, Meta::new(1500));

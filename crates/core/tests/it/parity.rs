@@ -1,4 +1,5 @@
-//! The rows of PARITY.md that no other test shows, each with literal numbers; and that every row has its test.
+//! The rows of PARITY.md that no other test shows, each with literal numbers; and a check that
+//! every row has its test.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,11 +28,12 @@ fn what_waits_for_the_device_is_still_in_the_schedulers_hands() {
     let mut dev = VecDevice::with_slots(0);
     for id in [1, 2] {
         assert_eq!(path.submit(T0, id, Meta::new(100).priority(2), &mut dev), Admitted::Queued);
-        // The device has been asked, and has refused: nothing was taken out for it.
+        // The device was asked for a slot, and has refused: no packet was taken out for it.
         assert_eq!(path.drain(T0, 64, &mut dev), Wake::Device);
         assert_eq!((path.backlog().packets, path.tree().root().books().sent.packets), (u64::from(id), 0));
     }
-    // What is urgent and came last leaves first, before what the device refused twice.
+    // An urgent packet that came last leaves first, before the packet that the device refused
+    // twice.
     assert_eq!(path.submit(T0, 3, Meta::new(100).priority(6), &mut dev), Admitted::Queued);
     dev.set_slots(3);
     let _ = path.reap(T0, &mut dev, |_| {});
@@ -105,7 +107,7 @@ fn the_lowest_free_handle_is_given_in_each_tree() {
     assert_eq!(add(&mut Tree::new(Env::default()), Handle::ROOT), "8001:");
 }
 
-/// As in Linux: what a shaper's peek has taken out counts towards the limit of the qdisc it came from.
+/// As in Linux: a packet that a shaper's peek has taken out counts towards the limit of its qdisc.
 #[test]
 fn a_packet_held_by_a_peek_counts_towards_the_limit_it_came_from() {
     for (below, options, most) in [
@@ -119,14 +121,15 @@ fn a_packet_held_by_a_peek_counts_towards_the_limit_it_came_from() {
         lane.graft(T0, Handle::new(0x8001, 1), below, options);
         assert_eq!(most_behind_the_shaper(&mut lane), most, "{below}");
     }
-    // prio asks its classes, and takes nothing out.
+    // prio peeks at its classes, and takes no packet out.
     let mut lane = Lane::new("tbf", "rate 1kbps burst 1500 limit 100000");
     let prio = lane.graft(T0, Handle::new(0x8001, 1), "prio", "");
     lane.graft(T0, Handle::new(prio.major(), 2), "pfifo", "limit 2");
     assert_eq!(most_behind_the_shaper(&mut lane), 2, "prio");
 }
 
-/// Sends one packet to empty the bucket, offers ten more, and gives the most that ever waited.
+/// Sends one packet to empty the bucket, offers ten more, and returns the greatest number that
+/// waited.
 fn most_behind_the_shaper(lane: &mut Lane) -> u64 {
     lane.fill(T0, 100, 1, Meta::new(1500));
     assert_eq!(lane.take(T0).id(), Some(100));
@@ -181,7 +184,7 @@ fn a_shapers_limit_is_that_of_its_own_fifo_only() {
     lane.change(T0, Handle::ROOT, "rate 1kbps burst 1000 limit 2000").unwrap();
     lane.fill(T0, 0, 5, Meta::new(1000));
     assert_eq!(lane.put(T0, 5, Meta::new(1)), Admitted::Dropped(DropReason::Overlimit));
-    // The one it came with follows.
+    // The shaper's own child follows.
     let mut lane = Lane::new("tbf", "rate 1kbps burst 1000 limit 9000");
     lane.fill(T0, 0, 5, Meta::new(1000));
     lane.change(T0, Handle::ROOT, "rate 1kbps burst 1000 limit 2000").unwrap();
@@ -211,7 +214,8 @@ fn memory_counts_frames_and_slots_and_is_kept_at_any_price() {
     // 36 bytes and a slot of 64 are 100; the limit is met exactly.
     lane.fill(T0, 0, 100, Meta::new(36));
     assert_eq!((lane.counter("memory_used"), lane.backlog()), (10_000, 100));
-    // 1464 bytes more need 15 of them gone, in batches of one. They are in one flow: its oldest go.
+    // 1464 bytes more need the room of 15 packets, dropped in batches of one. All are in one flow,
+    // whose oldest packets are dropped.
     assert_eq!(lane.put(T0, 100, Meta::new(1400)), Admitted::Queued);
     let expected: Vec<_> = (0..15).map(|id| (id, DropReason::Overmemory)).collect();
     assert_eq!(lane.drops(), expected);
@@ -224,11 +228,11 @@ fn codel_tells_the_next_drop_as_seen_from_the_last_dequeue() {
     let mut lane = Lane::new("codel", "");
     lane.fill(T0, 0, 8, Meta::new(1000));
     assert_eq!(lane.take(Instant::from_millis(20)).id(), Some(0));
-    // Bad for an interval: packet 1 is dropped, and the next drop is an interval away.
+    // The delay is bad for an interval: packet 1 is dropped, and the next drop is an interval away.
     assert_eq!(lane.take(Instant::from_millis(130)).id(), Some(2));
     assert_eq!(lane.drops(), [(1, DropReason::Congested)]);
     assert_eq!(lane.counter("drop_next"), 99_997);
-    // Time has passed, and nothing was asked for: it is told as it was.
+    // Time has passed without a dequeue: the shown value is unchanged.
     lane.path.configure(Instant::from_millis(500), &mut lane.dev, |_, _| ());
     assert_eq!(lane.counter("drop_next"), 99_997);
 }
@@ -248,7 +252,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The rows of all tables of PARITY.md.
+/// Returns the rows of all tables of PARITY.md.
 fn rows() -> Vec<Row> {
     let (mut rows, mut section) = (Vec::new(), String::new());
     for line in read(&repository().join("PARITY.md")).lines() {
@@ -268,12 +272,12 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// What stands between backticks.
+/// Returns the texts between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The files under `dir` that end in `.rs`.
+/// Returns the files under `dir` that end in `.rs`.
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         match entry.path() {
@@ -284,7 +288,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The names of all tests of the repository.
+/// Returns the names of all tests of the repository.
 fn tests() -> BTreeSet<String> {
     let mut files = Vec::new();
     for entry in fs::read_dir(repository().join("crates")).unwrap() {
@@ -338,7 +342,7 @@ fn every_law_of_the_architecture_names_a_test_that_exists() {
     assert!(laws_seen >= 13, "{laws_seen} laws");
 }
 
-/// Every link of the comparison leads to something, every test that it names exists, and no kind is left out.
+/// Every link of the comparison resolves, every test that it names exists, and no kind is left out.
 #[test]
 fn the_comparison_names_pages_and_tests_that_exist() {
     let file = repository().join("docs/COMPARE.md");
@@ -368,7 +372,7 @@ fn the_comparison_names_pages_and_tests_that_exist() {
     }
 }
 
-/// A page about a kind, the module that it is about, and the table agree on which differences there are.
+/// A page about a kind, the module of that kind, and the table list the same differences.
 #[test]
 fn pages_and_modules_name_the_rows_that_there_are() {
     let rows = rows();
@@ -410,12 +414,12 @@ fn pages_and_modules_name_the_rows_that_there_are() {
     }
 }
 
-/// A tbf on a link of this rate.
+/// Returns a tbf on a link of this rate.
 fn tbf_on(link: Option<Rate>, options: &str) -> Result<String, ConfigError> {
     let words: Vec<&str> = options.split(' ').collect();
     let env = Env { link_rate: link, ..Env::default() };
     let mut qdisc = kind("tbf")?.build(&mut Words::new(&words), &env)?;
-    // A change reads them as a creation does.
+    // A change reads the options as a creation does.
     qdisc.change(&mut Words::new(&words), &env, &mut Cx::new(1, 0))?;
     let mut shown = String::new();
     qdisc.options(&mut |s| {
@@ -445,7 +449,7 @@ fn a_rate_may_be_a_share_of_the_link() {
     assert_eq!(said(link, "100.5%"), "tbf rate: expected at most 100% of the link's rate, given \"100.5%\"");
     assert_eq!(said(link, "0%"), "tbf rate: expected at least 8bit, given \"0%\"");
     assert!(said(link, "x%").starts_with("tbf rate: expected a rate (10mbit"));
-    // Words may bring a rate of their own, where the device knows none.
+    // Options may set a rate of their own where the device knows none.
     let words = ["rate", "50%", "burst", "6000", "limit", "9000"];
     let mut words = Words::new(&words).link_rate(Rate(1000));
     assert!(kind("tbf").unwrap().build(&mut words, &Env::default()).is_ok());
@@ -462,6 +466,6 @@ fn a_cell_after_a_size_has_no_effect() {
         let expected = "tbf burst: expected a cell that is a power of two from 1 to 128, given ";
         assert_eq!(err, format!("{expected}\"{cell}\""));
     }
-    // Only where tc takes one.
+    // Only for options that tc accepts.
     assert!(tbf_on(None, "rate 1mbit burst 5kb limit 9000/8").is_err());
 }

@@ -1,4 +1,5 @@
-//! pie (RFC 8033, tc-pie(8)) as a qdisc; its law is tested with it, and against Linux 6.12 in spec/traces/pie.
+//! pie (RFC 8033, tc-pie(8)) as a qdisc; its law is tested with it, and against Linux 6.12 in
+//! spec/traces/pie.
 
 use crate::common::lane::{Lane, Out};
 use txweir_core::{Admitted, DropReason, Ecn, Handle, Instant, MarkReason, Meta, Nanos};
@@ -7,7 +8,8 @@ const fn ms(n: u64) -> Instant {
     Instant(n * 1_000_000)
 }
 
-/// A lane whose queue has stood for five seconds at one packet of 1000 bytes each 10 ms, so that most are dropped now.
+/// Returns a lane whose queue has stood for five seconds at one packet of 1000 bytes each 10 ms, so
+/// that most packets are dropped now.
 fn overloaded(options: &str, ecn: Ecn) -> (Lane, Instant) {
     let mut lane = Lane::new("pie", options);
     let mut now = ms(0);
@@ -21,7 +23,7 @@ fn overloaded(options: &str, ecn: Ecn) -> (Lane, Instant) {
     (lane, now)
 }
 
-/// The probability, in percent.
+/// Returns the probability, in percent.
 fn percent(lane: &Lane) -> u64 {
     lane.counter("prob") >> 57
 }
@@ -35,7 +37,7 @@ fn an_overload_is_brought_down_to_what_leaves() {
         [lane.counter("dropped"), lane.counter("pkts_in"), lane.counter("overlimit")],
         [law, 3000 - law, 0]
     );
-    // It drains; then the law is calm, and the next burst passes.
+    // The queue drains; then the law is calm, and the next burst passes.
     let mut end = now;
     while let Out::Sent(..) = lane.take(end) {
         end += Nanos::from_millis(1);
@@ -61,7 +63,7 @@ fn the_limit_counts_apart() {
 
 #[test]
 fn up_to_ten_percent_marks_do_instead_of_drops() {
-    // A twentieth more than leaves.
+    // A twentieth more than the link can send.
     let run = |ecn| {
         let mut lane = Lane::new("pie", "limit 10000 ecn");
         for i in 0..10_000_u32 {
@@ -78,13 +80,14 @@ fn up_to_ten_percent_marks_do_instead_of_drops() {
     let (marks, drops) = run(Ecn::Ect0);
     assert!(
         marks > 50 && drops > 100,
-        "{marks} {drops}: beyond ten percent packets are dropped, as nobody slows down"
+        "{marks} {drops}: beyond ten percent packets are dropped, as no sender slows down"
     );
     let (marks, drops) = run(Ecn::NotEct);
     assert!(marks == 0 && (300..600).contains(&drops), "{marks} {drops}");
 }
 
-/// RFC 8033 section 4.2: a probability is at most one. Linux lets it grow on, and shows it cut to 64 bits.
+/// RFC 8033 section 4.2: a probability is at most one. Linux lets it grow on, and shows it
+/// truncated to 64 bits.
 #[test]
 fn a_probability_is_at_most_one() {
     let mut lane = Lane::new("pie", "limit 10000");
@@ -96,7 +99,7 @@ fn a_probability_is_at_most_one() {
         highest = lane.counter("prob");
     }
     assert_eq!(highest, u64::MAX - 255);
-    // Never asked in between, it is the same.
+    // Without a call in between, the result is the same.
     let mut rare = Lane::new("pie", "limit 10000");
     rare.fill(ms(0), 0, 3000, Meta::new(1000));
     let _ = rare.take(ms(500));
@@ -104,7 +107,8 @@ fn a_probability_is_at_most_one() {
     assert_eq!(rare.counter("prob"), highest);
 }
 
-/// The kernel's timers: the first update in a slot of 8 ms above half a second, then each 15 ms and one.
+/// The kernel's timers: the first update in a slot of 8 ms above half a second, then each 15 ms and
+/// one.
 #[test]
 fn updates_come_as_timers_of_a_thousand_ticks_a_second() {
     let mut lane = Lane::new("pie", "");
@@ -153,12 +157,12 @@ fn what_is_shown_is_as_of_the_last_packet() {
     let before = lane.counter("prob");
     while let Out::Sent(..) = lane.take(now) {}
     assert_eq!(lane.counter("prob"), before);
-    // An hour later it is still so; the next packet finds a law that is calm.
+    // An hour later it is unchanged; the next packet finds a law that is calm.
     lane.fill(now + Nanos::from_secs(3600), 9000, 1, Meta::new(1000));
     assert_eq!(lane.counter("prob"), 0);
 }
 
-/// Below a shaper that has looked at the next packet.
+/// Below a shaper that has peeked at the next packet.
 #[test]
 fn a_smaller_limit_spares_the_packet_that_a_peek_holds() {
     let mut lane = Lane::new("tbf", "rate 8mbit burst 1000 limit 1mb");
@@ -166,10 +170,10 @@ fn a_smaller_limit_spares_the_packet_that_a_peek_holds() {
     lane.graft(ms(0), class, "pie", "limit 5");
     for id in 0..7 {
         let _ = lane.put(ms(1), id, Meta::new(1000));
-        // The first leaves at once; then the shaper waits, with the next in its hand.
+        // The first packet leaves at once; then the shaper waits and holds the next one.
         let _ = lane.take(ms(1));
     }
-    // It counts towards the limit.
+    // The peeked packet counts towards the limit.
     assert_eq!(lane.drops(), [(6, DropReason::Overlimit)]);
     lane.change(ms(1), class, "limit 2").unwrap();
     assert_eq!(lane.drops(), [2, 3, 4].map(|id| (id, DropReason::Purged)));

@@ -1,4 +1,5 @@
-//! Ports of several transmit queues: which queue, which tree; what becomes of packets when queues come and go.
+//! Ports of several transmit queues: the choice of queue and tree, and the fates of packets when
+//! queues come and go.
 
 use std::collections::BTreeMap;
 
@@ -72,13 +73,13 @@ fn each_queue_has_its_own_way_to_the_device() {
         assert_eq!(lane.put(u64::from(queue), queue), Admitted::Sent);
         assert_eq!(lane.put(10 + u64::from(queue), queue), Admitted::Queued);
     }
-    // Queue 1 finishes: only its packets go on.
+    // Queue 1 finishes: only its packets continue.
     lane.dev[1].finish(1);
     let reaped = lane.port.reap(T0, 1, &mut lane.dev, |_| {});
     assert_eq!((reaped.packets, reaped.opened), (1, false));
     assert_eq!(lane.drain(), [Wake::Device, Wake::Idle, Wake::Device]);
     assert_eq!(lane.dev.iter().map(|d| d.sent().len()).collect::<Vec<_>>(), [1, 2, 1]);
-    // A queue that is not there is the first, and is counted.
+    // A packet for a missing queue goes to the first, and is counted.
     assert_eq!(lane.put(99, 7), Admitted::Queued);
     assert_eq!((lane.port.stats().no_such_queue, lane.port.backlog().packets), (1, 3));
     let books = lane.port.books();
@@ -166,7 +167,7 @@ fn grafting_into_one_queue_leaves_the_others_alone() {
         assert_eq!(lane.put(n, (n % 2) as u16), Admitted::Queued);
     }
     lane.add(Handle::new(1, 1), 0, "pfifo limit 3").unwrap();
-    // What waited waits on, as far as there is room.
+    // Waiting packets are kept, as far as there is room.
     assert_eq!(lane.port.paths().iter().map(|p| p.backlog().packets).collect::<Vec<_>>(), [3, 5]);
     lane.dev.iter_mut().for_each(|d| d.set_slots(100));
     lane.drain();
@@ -185,7 +186,7 @@ fn one_path_feeds_all_queues_below_any_other_root() {
     }
     lane.drain();
     assert_eq!(lane.dev.iter().map(|d| d.sent().to_vec()).collect::<Vec<_>>(), [[0], [1]]);
-    // Queue 0 is stopped; the other goes on.
+    // Queue 0 is stopped; the other continues.
     lane.dev[1].finish(1);
     lane.port.reap(T0, 1, &mut lane.dev, |_| {});
     assert_eq!(lane.port.drain(T0, 1, 64, &mut lane.dev), Wake::Device);
@@ -203,11 +204,11 @@ fn packets_that_wait_stay_when_the_root_changes() {
     assert_eq!((lane.port.backlog().packets, lane.port.stats().moved), (20, 20));
     lane.dev.iter_mut().for_each(|d| d.set_slots(100));
     lane.drain();
-    // In order of arrival, each to the queue that was asked for.
+    // In order of arrival, each to the requested queue.
     for (queue, dev) in (0..).zip(&lane.dev) {
         assert_eq!(dev.sent(), (0..20).filter(|n| n % 4 == queue).collect::<Vec<_>>());
     }
-    // What a root that is refused would have done is not done.
+    // A refused root changes nothing.
     let err = lane.replace(ROOT, "mqprio num_tc 1 map 0 queues 9@0 hw 0").unwrap_err();
     assert!(err.to_string().starts_with("mqprio queues: expected queues below 4"), "{err}");
     assert_eq!(lane.tree().len(), 1);
@@ -234,7 +235,8 @@ fn nothing_overtakes_what_the_device_has_when_queues_change() {
     assert_eq!(lane.port.in_flight(), 2);
 }
 
-/// What waits goes on by the queue that what comes behind it will go by, however that is chosen.
+/// A waiting packet continues on the queue that later packets of its flow will use, for every way
+/// of choosing.
 #[test]
 fn packets_that_wait_go_where_those_behind_them_will() {
     let mut lane = Lane::new(8, 1);
@@ -255,7 +257,7 @@ fn packets_that_wait_go_where_those_behind_them_will() {
     let waiting =
         |lane: &Lane| -> Vec<u64> { lane.port.paths().iter().map(|p| p.backlog().packets).collect() };
     assert_eq!(waiting(&lane), [0, 2, 2, 2]);
-    // The hash spreads over eight; what was remembered of four holds no more.
+    // The hash spreads over eight queues; the choices remembered for four are void.
     lane.port.set_queues(T0, 8, &mut lane.dev).unwrap();
     send(&mut lane, &mut memory, 20);
     assert_eq!(waiting(&lane), [0, 3, 3, 0, 0, 0, 0, 3]);
@@ -265,7 +267,7 @@ fn packets_that_wait_go_where_those_behind_them_will() {
     assert_eq!([1, 2, 7].map(sent), [[0, 10, 20], [1, 11, 21], [2, 12, 22]]);
 }
 
-/// A queue that was stopped while there were several is asked for a slot again where there is one.
+/// A queue that was stopped while there were several is asked for a slot again when there is one.
 #[test]
 fn a_stopped_queue_goes_on_where_it_is_the_last() {
     let mut lane = Lane::new(3, 1);
@@ -281,7 +283,7 @@ fn a_stopped_queue_goes_on_where_it_is_the_last() {
     assert_eq!(lane.dev[0].sent(), [0, 1]);
 }
 
-/// However many slots the other queues have, a queue gets no more than it has.
+/// However many slots the other queues have, a queue gets only its own.
 #[test]
 fn no_queue_is_given_more_than_its_slots() {
     for root in ["multiq", "pfifo", "prio", "fq_codel"] {
@@ -292,13 +294,14 @@ fn no_queue_is_given_more_than_its_slots() {
         lane.dev[1].set_slots(100);
         assert_eq!(lane.drain(), [Wake::Device; 2], "{root}");
         assert_eq!(lane.dev[0].sent(), [0, 1], "{root}");
-        // What knows queues goes on with the other; else one that has no slot holds up all.
+        // A qdisc that knows queues continues with the other queue; in any other, a queue without a
+        // slot holds up all packets.
         assert_eq!(lane.dev[1].sent().len(), usize::from(root == "multiq"), "{root}");
     }
 }
 
-/// A flow's packets are never with two queues of the device at once, none is lost, none sent twice; the queues' counters are
-/// the port's (I7).
+/// A flow's packets are never with two queues of the device at once, none is lost, and none is sent
+/// twice; the queues' counters add up to the port's (I7).
 #[test]
 fn flows_stay_in_order_whatever_happens_to_the_queues() {
     const ROOTS: [&str; 5] =
@@ -339,7 +342,8 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
                 _ => {
                     let flow = rng.below(6);
                     let n = given.entry(flow).or_default();
-                    // A flow has one priority, or its packets would be of two traffic classes.
+                    // A flow has one priority; otherwise its packets would be of two traffic
+                    // classes.
                     let m = Meta::new(100)
                         .hash((flow as u32 + 1).wrapping_mul(0x2545_f491))
                         .priority(flow as u32 & 1);
@@ -372,7 +376,7 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
                     in_flight[queue].push(*frame);
                 }
                 seen[queue] = sent.len();
-                // A queue was never given more than it had promised.
+                // No queue was given more than it had promised.
                 assert!(in_flight[queue].len() <= 3, "seed {seed}: queue {queue}");
             }
             let stats = lane.port.path_stats();
@@ -387,8 +391,8 @@ fn flows_stay_in_order_whatever_happens_to_the_queues() {
     assert!(moved > 5_000 && fences > 5_000 && sent_all > 10_000, "{moved} {fences} {sent_all}");
 }
 
-/// As on a path: a change drops what waits in what it removes; a swap queues it anew when all is done, so that it does not matter
-/// what its steps have room for.
+/// As on a path: a change drops the packets that wait in the qdiscs it removes. A swap queues them
+/// anew at the end, so that the room in its intermediate trees does not matter.
 #[test]
 fn a_change_drops_what_waits_and_a_swap_keeps_it() {
     let mut lane = Lane::new(4, 0);
@@ -411,10 +415,10 @@ fn a_change_drops_what_waits_and_a_swap_keeps_it() {
         whole,
     );
     done.unwrap();
-    // Each to the queue that it was sent to; the first has room for 3 of its 5.
+    // Each packet waits at the queue that it was sent to; the first has room for 3 of its 5.
     assert_eq!((swapped.moved.packets, swapped.dropped.packets, swapped.kept.packets), (18, 2, 0));
     assert_eq!(lane.port.drops(DropReason::Overlimit), 2);
-    // A graft on another queue moves nothing but what is there.
+    // A graft on another queue moves only the packets of that queue.
     let (done, swapped) = lane.port.swap(
         lane.now,
         &mut lane.dev,
@@ -423,7 +427,7 @@ fn a_change_drops_what_waits_and_a_swap_keeps_it() {
     );
     done.unwrap();
     assert_eq!((swapped.moved.packets, swapped.kept.packets), (5, 13));
-    // Nor does a change there drop anything else; one of the root drops all.
+    // A change there drops no other packets either; a change of the root drops all.
     lane.port.configure(lane.now, &mut lane.dev, |q| q.delete(Handle::new(9, 2))).unwrap();
     assert_eq!((lane.port.backlog().packets, lane.port.drops(DropReason::Purged)), (13, 5));
     lane.port.configure(lane.now, &mut lane.dev, |q| q.delete(Handle::new(9, 1))).unwrap();

@@ -1,6 +1,7 @@
 //! The laws of a port of several queues, under random operations: see `common::port`.
 //!
-//! `TXWEIR_SEED` chooses one run (a failure prints it), `TXWEIR_RUNS` their number, `TXWEIR_OPS` the operations of each.
+//! `TXWEIR_SEED` chooses one run (a failure prints it), `TXWEIR_RUNS` their number, `TXWEIR_OPS`
+//! the operations of each.
 
 use crate::common;
 use crate::common::Law;
@@ -35,7 +36,7 @@ fn swarm_over_a_port() {
     }
 }
 
-/// A law that was never put to the test proves nothing.
+/// Checks that every event was met: a law that was never put to the test proves nothing.
 fn everything_was_met(sum: &Met) {
     for (name, n, least) in [
         ("sent", sum.sent, 20_000),
@@ -54,7 +55,7 @@ fn everything_was_met(sum: &Met) {
     }
 }
 
-/// Each law of a port can fail: what is planted is found, by the law that it breaks.
+/// Each law of a port can fail: the law that a planted fault breaks finds it.
 #[test]
 fn the_swarm_over_a_port_cries_out() {
     for (planted, law) in [

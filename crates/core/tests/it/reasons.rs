@@ -1,4 +1,5 @@
-//! Drops and marks by reason at every node: trees by hand, and the law of reasons against planted bugs.
+//! Drops and marks by reason at every node: trees by hand, and the law of reasons against planted
+//! bugs.
 
 use crate::common::Law;
 use crate::common::lane::Lane;
@@ -26,12 +27,12 @@ fn band(minor: u16) -> Handle {
     Handle::new(1, minor)
 }
 
-/// A packet for a class of the root.
+/// Returns a packet for a class of the root.
 fn to(minor: u16) -> Meta {
     Meta::new(1000).priority(band(minor).0)
 }
 
-/// A prio with the handle 1: at the root.
+/// Puts a prio with the handle 1: at the root.
 fn prio() -> Lane {
     let mut lane = Lane::new("pfifo", "");
     let words = ["bands", "3"];
@@ -43,7 +44,7 @@ fn prio() -> Lane {
     lane
 }
 
-/// The reasons that the node in a place tells.
+/// Returns the reasons of the node at a place.
 fn told(path: &TxPath<u32>, parent: Handle) -> Vec<(&'static str, u64)> {
     let mut told = Vec::new();
     path.tree().visit(&mut |place, node| {
@@ -73,7 +74,7 @@ fn a_node_tells_of_itself_and_of_those_below() {
     assert_eq!(told(&lane.path, band(1)), [("overlimit", 3)]);
     assert_eq!(told(&lane.path, band(2)), [("head_drop", 4)]);
     assert_eq!(told(&lane.path, Handle::ROOT), [("overlimit", 3), ("head_drop", 4)]);
-    // Those in the codel have waited for too long, and are marked as they leave.
+    // Packets in the codel have waited for too long, and are marked as they leave.
     assert_eq!(lane.ids(at(5), 99).len(), 2 + 1 + 5);
     assert_eq!(told(&lane.path, band(3)), [("ce_threshold", 5)]);
     let all = [("overlimit", 3), ("head_drop", 4), ("ce_threshold", 5)];
@@ -98,7 +99,7 @@ fn marks_of_a_peek_are_told_at_every_level() {
     lane.graft(T0, inner, "codel", "ecn ce_threshold 2ms");
     lane.fill(T0, 0, 3, to(1).ecn(Ecn::Ect1));
     assert_eq!(lane.ids(at(5), 99).len(), 1);
-    // The second one was taken out of the codel to see its size: it is marked, and has not left.
+    // The second packet was taken out of the codel to see its size: it is marked, and has not left.
     for place in [inner, band(1), Handle::ROOT] {
         assert_eq!(told(&lane.path, place), [("ce_threshold", 2)], "{place}");
     }
@@ -114,7 +115,7 @@ fn a_node_that_goes_takes_its_reasons_along_and_those_above_keep_theirs() {
     lane.graft(T0, band(1), "pfifo_head_drop", "limit 9");
     assert_eq!(told(&lane.path, band(1)), []);
     assert_eq!(told(&lane.path, Handle::ROOT), [("overlimit", 3), ("purged", 2)]);
-    // Set aside in a swap, and queued again: no drop.
+    // A packet set aside in a swap and queued again is no drop.
     lane.fill(T0, 10, 4, to(1));
     let options = ["limit", "3"];
     let (done, swapped) = lane.path.swap(
@@ -159,7 +160,8 @@ fn a_port_sums_over_its_queues() {
     assert_eq!(each, [(0, 0), (1, 9), (1, 8), (1, 0)]);
 }
 
-/// The laws that runs over the whole registry find broken with that fault in the reasons of nodes.
+/// Returns the broken laws that a run over the whole registry finds with this fault in the reasons
+/// of nodes.
 fn found(planted: Planted) -> Vec<Law> {
     let mut laws = Vec::new();
     for spec in KINDS {

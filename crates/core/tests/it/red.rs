@@ -4,10 +4,10 @@ use crate::common::lane::{Lane, Out};
 use txweir_core::text::value::{Words, exact_of};
 use txweir_core::{Admitted, DropReason, Ecn, Env, ErrorKind, Handle, Instant, Meta, Tree, sched::cx::Cx};
 
-/// The average follows at half the distance: from nothing, with 1000 bytes more each time.
+/// The average follows at half the distance: from zero, with 1000 bytes more each time.
 const FAST: &str = "limit 20000 min 2000 max 2001 avpkt 1000 burst 2";
 
-/// What became of packets of 1000 bytes that came at once.
+/// Returns the fates of packets of 1000 bytes that came at once.
 fn burst(options: &str, packets: u32, ecn: Ecn) -> (Lane, Vec<Option<DropReason>>) {
     let mut lane = Lane::new("red", options);
     let put = |id| match lane.put(Instant::ZERO, id, Meta::new(1000).ecn(ecn)) {
@@ -55,7 +55,8 @@ fn the_limit_is_that_of_its_fifo() {
 
 #[test]
 fn between_min_and_max_a_share_is_dropped() {
-    // The average stands at 8000 of 4000 to 12 000: half of the probability, of gaps uniform on 1 to 1/p = 20.
+    // The average stands at 8000 of 4000 to 12 000: half of the probability, of gaps uniform on 1
+    // to 1/p = 20.
     let mut lane = Lane::new("red", "limit 1mb min 4000 max 12000 avpkt 1000 burst 8 probability 0.1 ecn");
     let (mut now, mut marked) = (Instant::ZERO, 0);
     for id in 0..8 {
@@ -105,7 +106,8 @@ fn a_qdisc_added_below_red_survives_a_change() {
     assert_eq!(kinds, [("red", 3), ("pfifo", 3)]);
 }
 
-/// red-idle-child: a shaper in the class answers "not yet" and the queue is not idle: the average follows it.
+/// red-idle-child: a shaper in the class answers "not yet" and the queue is not idle: the average
+/// follows it.
 #[test]
 fn a_child_that_holds_packets_back_is_not_idle() {
     let mut lane = Lane::new("red", FAST);
@@ -122,7 +124,7 @@ fn a_child_that_holds_packets_back_is_not_idle() {
         drops += u32::from(matches!(lane.put(now, id, Meta::new(1000)), Admitted::Dropped(_)));
         let _ = lane.take(now);
     }
-    // The first has left; then averages are 0, 500, 1250, and above 2001 for all others.
+    // The first packet has left; then averages are 0, 500, 1250, and above 2001 for all others.
     assert_eq!(drops, 16);
 }
 
@@ -160,7 +162,7 @@ fn a_probability_is_at_most_one() {
     };
     assert_eq!(add("1.5"), Err(ErrorKind::OutOfRange));
     assert_eq!(add("0.5"), Ok("0.5".into()));
-    // One does not fit the kernel's 32 bits: it is what tc makes of it.
+    // A probability that does not fit the kernel's 32 bits: the value is the one that tc computes.
     assert_eq!(add("1").map(|p| p[..6].to_string()), Ok("0.6666".into()));
     assert_eq!(add("0.000001"), Err(ErrorKind::OutOfRange));
 }

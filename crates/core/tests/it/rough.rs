@@ -1,4 +1,5 @@
-//! rough: the conformance cases of DragonFly BSD's two-level queue in both profiles, a model of its rules, and the budget.
+//! rough: the conformance cases of DragonFly BSD's two-level queue in both profiles, a model of its
+//! rules, and the budget.
 
 use std::collections::VecDeque;
 
@@ -12,26 +13,26 @@ use txweir_core::{Admitted, Bytes, DropReason, Env, Handle, Instant, Meta, Nanos
 
 const T0: Instant = Instant::ZERO;
 
-/// An ordinary packet.
+/// Returns an ordinary packet.
 fn n(len: u32) -> Meta {
     Meta::new(len)
 }
 
-/// A control segment.
+/// Returns a control segment.
 fn p(len: u32) -> Meta {
     let mut m = Meta::new(len);
     m.tcp_control = true;
     m
 }
 
-/// What became of a newcomer: dropped, or queued after these were dropped from the head.
+/// The fate of a new packet: dropped, or queued after these were dropped from the head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum After {
     Rejected,
     Queued(Vec<u32>),
 }
 
-/// What waits: ordinary packets, control segments, bytes.
+/// The waiting packets: ordinary packets, control segments, bytes.
 type Waits = (u64, u64, u64);
 
 /// Queues `before` (numbers from 0), then `newcomer`, of the next number.
@@ -58,7 +59,7 @@ fn arrive(lane: &mut Lane, before: &[Meta], newcomer: Meta) -> (After, Waits) {
     (after, (lane.backlog() - prio, prio, lane.path.backlog().bytes))
 }
 
-/// A case in both profiles: limits, what waits, who comes, and what is to become of it.
+/// A case in both profiles: limits, waiting packets, new packet, and the expected fate.
 fn case(limits: &str, state: &[Meta], newcomer: Meta, expected: [(After, Waits); 2]) {
     for (profile, expected) in ["df2013", "df2017"].into_iter().zip(expected) {
         let mut lane = Lane::new("rough", &format!("{limits} profile {profile}"));
@@ -137,7 +138,8 @@ fn case_10_full_by_bytes() {
     case("limit 100 bytes 6056b", &state(4, 0), p(60), [same.clone(), same]);
 }
 
-/// The oldest is small: to drop it does not make room. The older profile queues the newcomer all the same.
+/// The oldest packet is small: dropping it does not make room. The older profile queues the new
+/// packet all the same.
 #[test]
 fn case_11_a_small_head() {
     let state = [n(60), n(5936), n(1514)];
@@ -151,9 +153,10 @@ fn case_12_half_is_rounded_down() {
     case("limit 5 bytes 100000b", &state(3, 2), p(1514), expected);
 }
 
-/// DragonFly counts a packet that a driver has given back in the queue that it left. Here none leaves before the device has
-/// promised a slot: what stands for it is the queue's head, which a shaper above looks at. It counts; unlike DragonFly's, it
-/// may be overtaken and may make room.
+/// DragonFly counts a packet that a driver has returned in the queue that it left. Here no packet
+/// leaves before the device has promised a slot. The counterpart is the queue's head, at which a
+/// shaper above peeks: it counts, but unlike DragonFly's packet it may be overtaken and may make
+/// room.
 #[test]
 fn case_13_what_a_shaper_has_looked_at_waits_still() {
     for (limit, profile, expected, first) in [
@@ -163,14 +166,14 @@ fn case_13_what_a_shaper_has_looked_at_waits_still() {
         (1, "df2017", queued(&[0]), 50),
     ] {
         let mut lane = Lane::new("tbf", "rate 8kbit burst 1514b limit 1mb");
-        // Takes the bucket's tokens.
+        // The packet takes the bucket's tokens.
         assert_eq!(lane.put(T0, 99, n(1514)), Admitted::Queued);
         assert_eq!(lane.ids(T0, 1), [99]);
         let words = format!("limit {limit} bytes 1mb profile {profile}");
         let class = Handle::new(lane.root().handle().major(), 1);
         lane.graft(T0, class, "rough", &words);
         lane.fill(T0, 0, limit, n(1514));
-        // It looks at the first, and has no tokens.
+        // The shaper peeks at the first packet, and has no tokens.
         assert_eq!(lane.take(T0).id(), None);
         assert_eq!(lane.backlog(), u64::from(limit));
         let dropped = match lane.put(T0, 50, n(1514)) {
@@ -178,13 +181,13 @@ fn case_13_what_a_shaper_has_looked_at_waits_still() {
             _ => After::Queued(lane.drops().iter().map(|(id, _)| *id).collect()),
         };
         assert_eq!(dropped, expected, "{profile}, {limit}");
-        // Control that came while it looked goes first, where half the limit is a packet or more.
+        // Control that came after the peek leaves first, where half the limit is a packet or more.
         let _ = lane.put(T0, 60, p(60));
         assert_eq!(lane.take(T0 + Nanos::from_secs(4)).id(), Some(first), "{profile}, {limit}");
     }
 }
 
-/// The older profile does not count what it drops from the head; the books of the qdisc count every drop.
+/// The older profile does not count drops from the head; the books of the qdisc count every drop.
 #[test]
 fn case_14_who_counts_the_drop() {
     for (profile, counted) in [("df2013", 0), ("df2017", 1)] {
@@ -227,7 +230,7 @@ fn control_first_and_each_in_order() {
     assert_eq!(lane.ids(T0, 9), [1, 3, 0, 2, 4]);
 }
 
-/// The limit of bytes follows that of packets, unless it is said.
+/// The limit of bytes follows that of packets, unless it is given.
 #[test]
 fn the_limit_of_bytes_is_derived() {
     let shown = |lane: &Lane| common::options::shown(lane.root().qdisc())[1].1.clone();
@@ -253,7 +256,8 @@ fn a_smaller_limit_drops_the_oldest_ordinary_packets_first() {
     assert_eq!(lane.ids(T0, 9), [3, 5]);
 }
 
-/// A full queue may hold up to a packet more than its bytes; a change of something else is no reason to drop that.
+/// A full queue may hold up to a packet more than its bytes; a change of another option is no
+/// reason to drop that packet.
 #[test]
 fn a_change_of_the_profile_drops_nothing() {
     let mut lane = Lane::new("rough", "limit 100 bytes 2000b profile df2013");
@@ -282,7 +286,8 @@ fn a_configuration_made_as_a_value() {
     assert_eq!(err.to_string(), "rough ack_budget: expected more than 0%, given \"0%\"");
 }
 
-/// The rules again, as they are written down and not as they are done: two lists, and nothing remembered but what is in them.
+/// The rules again, as they are specified and not as they are implemented: two lists, without any
+/// other state.
 struct Model {
     prio: VecDeque<(u32, u64)>,
     normal: VecDeque<(u32, u64)>,
@@ -300,7 +305,7 @@ impl Model {
         let bytes: u64 = self.prio.iter().map(|(_, len)| len).sum();
         self.prio.len() < self.limit / 2 && bytes < self.bytes / 2
     }
-    /// Who is dropped, in order.
+    /// Returns the packets to drop, in order.
     fn arrive(&mut self, id: u32, len: u64, control: bool) -> Vec<u32> {
         let mut dropped = Vec::new();
         if !self.newer && self.full() {
@@ -364,7 +369,8 @@ fn it_equals_its_model() {
     assert!(dropped > 10_000 && sent > 10_000, "{dropped} dropped, {sent} sent");
 }
 
-/// ACKs at ten times what leaves, and data at what leaves: bytes of data and of ACKs that get out, in percent of all.
+/// ACKs at ten times the link's rate, and data at that rate. Returns the bytes of data and of ACKs
+/// that leave, in percent of all.
 fn flood(options: &str) -> (u64, u64) {
     let mut lane = Lane::new("rough", options);
     let (mut data, mut acks, mut id, mut room) = (0, 0, 0, 0i64);
@@ -386,7 +392,8 @@ fn flood(options: &str) -> (u64, u64) {
     (data * 100 / (data + acks), acks * 100 / (data + acks))
 }
 
-/// A flood of ACKs takes everything; with a budget of 10 % it takes 10 %, and data has the rest.
+/// A flood of ACKs takes the whole link; with a budget of 10 % it takes 10 %, and data has the
+/// rest.
 #[test]
 fn a_flood_of_acks_takes_its_budget_and_no_more() {
     for profile in ["df2013", "df2017"] {
@@ -399,7 +406,7 @@ fn a_flood_of_acks_takes_its_budget_and_no_more() {
     }
 }
 
-/// What is not asked for by data is control's: a budget keeps nothing from leaving.
+/// Control uses the share that data leaves unused: a budget keeps no packet from leaving.
 #[test]
 fn a_budget_binds_only_while_data_waits() {
     let mut lane = Lane::new("rough", "limit 1000 bytes 10mb ack_budget 1%");
@@ -408,8 +415,8 @@ fn a_budget_binds_only_while_data_waits() {
     assert_eq!(lane.counter("budget_yields"), 0);
 }
 
-/// 655 bytes of credit are spent by 12 ACKs at 59.4 each, the last of them on the brink; then a packet of data, which earns 15,
-/// and so on.
+/// 655 bytes of credit are spent by 12 ACKs at 59.4 each, the last of them at the limit; then a
+/// packet of data, which earns 15, and so on.
 #[test]
 fn control_that_has_spent_its_budget_lets_data_go() {
     let mut lane = Lane::new("rough", "limit 2000 bytes 10mb ack_budget 1%");

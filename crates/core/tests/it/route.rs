@@ -1,4 +1,4 @@
-//! Filters at qdiscs: asked before a packet is queued, obeyed when it is.
+//! Filters at qdiscs: evaluated before a packet is queued, applied when it is queued.
 
 use txweir_core::classify::action::{Action, Control, Gact, Kind, State, Wanted};
 use txweir_core::classify::packet::{NoOutlet, Packet};
@@ -44,7 +44,7 @@ impl Lane {
         });
         put.unwrap();
     }
-    /// A filter for all packets of a protocol; without a class, with an action only.
+    /// Adds a filter for all packets of a protocol; without a class, with an action only.
     fn filter(&mut self, at: Handle, protocol: u16, class: Handle, control: Control) {
         let block = self.path.tree().block(at).unwrap_or_else(|| {
             let block = self.filters.add_block();
@@ -73,7 +73,7 @@ impl Lane {
         };
         self.path.tree().route(&self.filters, &mut packet, &mut run)
     }
-    /// Sends a packet; what became of it, and the class that it waits in.
+    /// Sends a packet. Returns its fate, and the class in which it waits.
     fn send(&mut self, protocol: u16, priority: u32) -> (Option<Admitted<u32>>, Option<String>) {
         let mut meta = Meta::new(60).priority(priority);
         let Routed::Go(route) = self.route(protocol, &mut meta) else { return (None, None) };
@@ -107,9 +107,9 @@ fn filters_of_prio_choose_a_band_by_the_minor_number() {
     lane.filter(h(1, 0), ARP, h(9, 2), Control::Pass);
     lane.filter(h(1, 0), V6, Handle::NONE, Control::Pass);
     assert_eq!([lane.place(IP, 0), lane.place(ARP, 0)], ["1:3", "1:2"], "the major does not matter");
-    // No class: the band of priority 0. No match: that of its own.
+    // No class: the band of priority 0. No match: the band of the packet's own priority.
     assert_eq!([lane.place(V6, 6), lane.place(0x1234, 6)], ["1:2", "1:1"]);
-    // A priority that names a band goes before.
+    // A priority that names a band has precedence.
     assert_eq!(lane.place(IP, h(1, 1).0), "1:1");
 }
 
@@ -137,7 +137,8 @@ fn each_qdisc_on_the_way_is_asked() {
         });
         found.unwrap()
     };
-    // What a filter drops is dropped at its qdisc, and so in all above.
+    // A packet that a filter drops is counted as dropped at the filter's qdisc, and so in all
+    // above.
     assert_eq!([h(1, 0), h(2, 0)].map(|at| books(&lane, at).dropped.packets), [4, 3]);
 }
 
@@ -155,7 +156,7 @@ fn htb_asks_inner_classes_and_goes_by_its_default() {
     assert_eq!(lane.place(IP, 0), "1:30", "an inner class without filters");
     lane.filter(h(1, 1), IP, h(1, 0x10), Control::Pass);
     assert_eq!([lane.place(IP, 0), lane.place(ARP, 0), lane.place(V6, 0)], ["1:10", "1:20", "1:30"]);
-    // A priority that names an inner class: its filters are asked, not those of the qdisc.
+    // The priority names an inner class: the filters of that class run, not those of the qdisc.
     assert_eq!([lane.place(IP, h(1, 1).0), lane.place(ARP, h(1, 1).0)], ["1:10", "1:30"]);
     lane.filter(h(1, 0), 0x1234, h(1, 0), Control::Pass);
     assert_eq!(lane.place(0x1234, 0), "root", "unshaped");
@@ -206,8 +207,8 @@ fn a_qdisc_with_filters_is_not_passed_by() {
     assert_eq!(lane.place(IP, 0), DROPPED);
 }
 
-/// Random filters at every qdisc of a tree of three levels: what comes in waits, leaves or is dropped, at every node, and a
-/// packet waits where the filters said.
+/// Random filters at every qdisc of a tree of three levels: at every node a packet that came in
+/// waits, left or was dropped, and a packet waits in the class that the filters chose.
 #[test]
 fn nothing_is_lost_whatever_filters_say() {
     use txweir_core::base::rng::Rng;
@@ -293,7 +294,7 @@ fn what_was_said_of_a_qdisc_is_not_said_of_another() {
     );
     assert!(!route.is_empty() && Route::default().is_empty());
     assert_eq!(route.said(99, 1), Said::Nothing);
-    // The qdisc goes, and its filters with it.
+    // The qdisc is removed, and its filters with it.
     lane.qdisc(Handle::ROOT, 2, "prio");
     assert_eq!(lane.path.tree().block(h(1, 0)), None);
     assert_eq!(lane.place(IP, 0), "2:2");

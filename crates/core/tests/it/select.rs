@@ -17,7 +17,7 @@ fn fresh(s: &Selector, hash: u32, priority: u32, sender: Sender) -> u16 {
     s.select(&meta(hash, priority), &sender, None, Instant::ZERO)
 }
 
-/// Three classes as in the talk of 2012: two queues, two queues, one.
+/// Returns three classes as in the talk of 2012: two queues, two queues, one.
 fn talk() -> TrafficClasses {
     let mut map = [0; 16];
     map[..7].copy_from_slice(&[0, 0, 0, 1, 1, 1, 2]);
@@ -42,7 +42,8 @@ fn a_traffic_class_has_its_own_queues() {
         [at(0, 0), at(2, u32::MAX), at(3, 0), at(5, u32::MAX), at(6, 0), at(6, u32::MAX)],
         [0, 1, 2, 3, 4, 4]
     );
-    // Only the low four bits of a priority count, and what the map leaves out is class 0.
+    // Only the low four bits of a priority count, and a priority that the map leaves out is class
+    // 0.
     assert_eq!([at(16 + 3, 0), at(7, 0), at(15, u32::MAX)], [2, 0, 1]);
     assert_eq!(
         (s.classes().unwrap().class_of_queue(3), s.classes().unwrap().class_of_queue(5)),
@@ -56,7 +57,7 @@ fn a_packet_that_came_in_goes_out_by_the_queue_of_that_number() {
     let from = |s: &Selector, queue, priority| fresh(s, 77, priority, Sender { came_by: Some(queue), ..ANY });
     assert_eq!([0, 4, 5, 12].map(|q| from(&s, q, 0)), [0, 4, 0, 2]);
     s.set_classes(Some(talk()));
-    // Within the class: less its first queue if it is that large, modulo its size.
+    // Within the class: less its first queue if the number is that large, modulo its size.
     assert_eq!([0, 1, 2, 3, 4].map(|q| from(&s, q, 3)), [2, 3, 2, 3, 2]);
 }
 
@@ -68,15 +69,15 @@ fn queues_are_set_aside_for_who_sends() {
     s.set_xps(Some(xps));
     let by = |worker, hash| fresh(&s, hash, 0, Sender { worker, ..ANY });
     assert_eq!([by(0, 0), by(0, u32::MAX), by(1, 0), by(1, u32::MAX)], [5, 5, 6, 7]);
-    // Who has none set aside takes the hash's.
+    // A sender without reserved queues uses the hash.
     assert_eq!([by(2, u32::MAX), by(9, 0)], [7, 0]);
-    // The queue that it came in by counts first.
+    // The queue by which it came in counts first.
     let mut arrival = Xps::new(1, 1);
     arrival.set(0, 0, &[1]);
     s.set_arrival_xps(Some(arrival));
     assert_eq!(fresh(&s, 0, 0, Sender { came_by: Some(0), ..ANY }), 1);
     assert_eq!(fresh(&s, 0, 0, Sender { worker: 1, came_by: Some(2), idle: false }), 6);
-    // What is set aside and not there is ignored.
+    // A reserved queue that does not exist is ignored.
     s.set_queues(4);
     assert_eq!(fresh(&s, u32::MAX, 0, ANY), 3);
 }
@@ -95,7 +96,7 @@ fn a_flow_keeps_its_queue_until_nothing_of_it_is_in_flight() {
     assert_eq!(at(&s, u32::MAX, false, t(999) + RESELECT), 0);
     assert_eq!(at(&s, u32::MAX, false, t(1000) + RESELECT), 3, "too old");
     s.set_queues(2);
-    assert_eq!(at(&s, u32::MAX, false, t(2000)), 1, "the queue is gone");
+    assert_eq!(at(&s, u32::MAX, false, t(2000)), 1, "the queue was removed");
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn traffic_classes_that_cannot_be_are_refused() {
     assert_eq!(err.to_string(), "traffic classes map: expected traffic classes below 1, given \"1\"");
     let err = TrafficClasses::new([0; 16], &[]).unwrap_err();
     assert_eq!(err.to_string(), "traffic classes num_tc: expected 1 to 16 traffic classes, given \"0\"");
-    // A class whose queues have gone takes all there are.
+    // A class whose queues were removed uses all queues.
     let mut s = Selector::new(2);
     s.set_classes(Some(TrafficClasses::new([0; 16], &[Range { count: 4, offset: 7 }]).unwrap()));
     assert_eq!([0, u32::MAX].map(|hash| fresh(&s, hash, 0, ANY)), [0, 1]);

@@ -1,4 +1,5 @@
-//! sfq (tc-sfq(8)) against literal expectations; what Linux 6.12 did with the same packets is in spec/traces/sfq.
+//! sfq (tc-sfq(8)) against literal expectations; spec/traces/sfq has the results of Linux 6.12 for
+//! the same packets.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use txweir_core::{Admitted, DropReason, Ecn, ErrorKind, Handle, Instant, Meta, N
 
 const T0: Instant = Instant::ZERO;
 
-/// A packet of flow `f` of 1024.
+/// Returns a packet of flow `f` of 1024.
 fn packet(f: u32, len: u32) -> Meta {
     Meta::new(len).hash(f << 22)
 }
@@ -48,7 +49,7 @@ fn a_packet_of_many_quanta_waits_its_turns_at_once() {
     let _ = lane.put(T0, 1, packet(1, 100));
     let _ = lane.put(T0, 2, packet(2, 200_000_256));
     let _ = lane.put(T0, 3, packet(2, 100));
-    // Each is in debt for 781 249 turns or one more.
+    // Each flow is in debt for 781 249 turns or one more.
     assert_eq!(lane.ids(T0, 4), [0, 2, 1, 3]);
 }
 
@@ -57,7 +58,8 @@ fn the_flow_that_became_longest_last_loses_its_newest_packet() {
     let mut lane = Lane::new("sfq", "limit 8");
     let id = put(&mut lane, 0, &[1, 2, 3, 1, 2, 3, 1, 2]);
     put(&mut lane, id, &[3, 4, 5, 6]);
-    // 3 has just become one of the longest; then 2 is, then 1; then 1 is the last that became of length 2.
+    // 3 has just become one of the longest; then 2, then 1; then 1 is the last that became of
+    // length 2.
     assert_eq!(lane.drops(), [8, 7, 6, 3].map(|id| (id, DropReason::FlowOverlimit)));
     assert_eq!(lane.ids(T0, 9), [0, 1, 4, 2, 5, 9, 10, 11]);
     let mut lane = Lane::new("sfq", "limit 8 headdrop");
@@ -89,7 +91,7 @@ fn a_flow_is_bounded_and_so_is_their_number() {
     assert_eq!(lane.ids(T0, 5), [0, 1, 2, 4]);
 }
 
-/// As Linux 6.12 shows them.
+/// As Linux 6.12 shows the options.
 #[test]
 fn what_is_given_is_brought_to_its_bounds() {
     for (given, limit, depth, flows) in [
@@ -195,13 +197,13 @@ fn classes_name_buckets_of_their_own() {
     lane.root()
         .qdisc()
         .flows(&lane.path.cx().pool, &mut |f| seen.push((f.minor, f.backlog.packets, f.values[0])));
-    // Class 5 is none of 4: by its hash, as the last.
+    // Class 5 is none of 4: the packet goes by its hash, as the last one did.
     seen.sort_unstable();
     assert_eq!(seen, [(1, 2, ("allot", 1514)), (1, 2, ("allot", 1514)), (4, 1, ("allot", 1514))]);
     assert_eq!(lane.ids(T0, 5), [0, 2, 1, 3, 4]);
 }
 
-/// Flows that share a bucket part, and none loses its order.
+/// Flows that share a bucket are separated, and each keeps its order.
 #[test]
 fn perturbation_keeps_each_flow_in_order() {
     let (mut parted, mut lost) = (0, 0);
@@ -262,7 +264,7 @@ fn red_drops_or_marks_from_max_on() {
     assert_eq!(run("ecn", Ecn::NotEct), (last.clone(), vec![], [0, 0, 7]));
     assert_eq!(run("ecn harddrop", Ecn::Ect0), (last, vec![], [0, 0, 7]));
     assert_eq!(run("headdrop", Ecn::Ect0), (first.clone(), vec![], [0, 0, 7]));
-    // The packet at the front is marked for each.
+    // The packet at the front is marked for each arrival.
     assert_eq!(run("ecn headdrop", Ecn::Ect0), (vec![], vec![0], [0, 7, 0]));
     assert_eq!(run("ecn headdrop harddrop", Ecn::Ect0), (first, vec![], [0, 0, 7]));
 }

@@ -1,4 +1,5 @@
-//! Shapers of several transmit queues with one rate (`tbf ... shared NAME`), and who has joined which.
+//! Shapers of several transmit queues with one rate (`tbf ... shared NAME`), and the queues that
+//! have joined a rate.
 
 use std::sync::{Barrier, Mutex, OnceLock};
 use std::time::{Duration, Instant as Wall};
@@ -30,7 +31,7 @@ fn joined(rates: &mut SharedRates, count: usize, options: &str) -> Vec<Lane> {
     lanes
 }
 
-/// Lets every queue send until `end`; bytes that left, by queue, after `from`.
+/// Lets every queue send until `end`. Returns the bytes that left after `from`, by queue.
 fn run(lanes: &mut [Lane], wakes: &mut [u64], from: u64, end: u64) -> Vec<u64> {
     let mut sent = vec![0; lanes.len()];
     while let Some((at, now)) = wakes.iter().copied().enumerate().min_by_key(|(_, t)| *t) {
@@ -54,14 +55,15 @@ fn eight_queues_have_one_rate_and_the_busy_ones_have_all_of_it() {
     let mut lanes = joined(&mut SharedRates::new(), 8, GIGABIT);
     lanes.iter_mut().for_each(|l| l.fill(Instant::ZERO, 0, 2_000, Meta::new(1500)));
     let mut wakes = [0; 8];
-    // Who came first had the burst. Each may hold less than a packet's worth.
+    // The first queue had the burst. Each may hold less than a packet's worth of bytes.
     let sent = run(&mut lanes, &mut wakes, 0, 2 * MS);
     assert!(sent[0] >= 125_000 && sent.iter().sum::<u64>().abs_diff(375_000) <= 8 * 1_500, "{sent:?}");
     let sent = run(&mut lanes, &mut wakes, 2 * MS, 50 * MS);
     let (sum, share) = (sent.iter().sum::<u64>(), 6_000_000 / 8);
     assert!(sum.abs_diff(6_000_000) <= 8 * 1_500, "{sum}");
     assert!(sent.iter().all(|s| s.abs_diff(share) <= 12_500 + 1_500), "{sent:?}");
-    // Six of them have nothing any more: the others have a half each, from the next millisecond on.
+    // Six of them have no packets any more: the others have a half each, from the next millisecond
+    // on.
     for lane in &mut lanes[2..] {
         lane.path.configure(Instant(50 * MS), &mut lane.dev, |tree, cx| tree.root_mut().purge(cx));
     }
@@ -71,7 +73,8 @@ fn eight_queues_have_one_rate_and_the_busy_ones_have_all_of_it() {
     assert_eq!(sent[2..], [0; 6]);
 }
 
-/// An htb whose root class shares its ceiling; below it two leaves that borrow, the second one for packets that name none.
+/// Makes an htb whose root class shares its ceiling. Below it are two leaves that borrow, the
+/// second for packets that name no class.
 fn htb() -> Lane {
     let mut lane = Lane::new("htb", "default 20");
     let root = lane.path.tree().root().handle();
@@ -105,20 +108,21 @@ fn classes_of_several_queues_share_a_ceiling() {
     let sum = sent.iter().sum::<u64>();
     assert!(sum.abs_diff(2_500_000) <= 8 * 1_500, "{sum}");
     assert!(sent.iter().all(|s| s.abs_diff(625_000) <= 12_500 + 1_500), "{sent:?}");
-    // Three have nothing any more: the fourth has the ceiling for itself.
+    // Three have no packets any more: the fourth has the ceiling for itself.
     for lane in &mut lanes[1..] {
         lane.path.configure(Instant(22 * MS), &mut lane.dev, |tree, cx| tree.root_mut().purge(cx));
     }
     wakes[1..].fill(u64::MAX);
     let sent = run(&mut lanes, &mut wakes, 23 * MS, 26 * MS);
     assert!(sent[0].abs_diff(375_000) <= 12_500 + 1_500, "{sent:?}");
-    // All that it had is sent, and nothing is held.
+    // All its packets are sent, and no time is held.
     run(&mut lanes, &mut wakes, 0, 100 * MS);
     assert_eq!((lanes[0].backlog(), lanes[0].take(Instant(100 * MS))), (0, Out::Nothing));
     let clock = rates.find(&up()).map(|s| s.clock()).expect("it is used");
     let sent: usize = lanes.iter().map(|l| l.dev.sent().len()).sum();
-    // From a full bucket, 1 ms before the beginning: what was sent, to the nanosecond that a lease is rounded up by, less
-    // what could not be given back because the bucket had been filled in between.
+    // The bucket was full 1 ms before the start. The clock has moved by the time of the sent bytes,
+    // to the nanosecond by which a lease is rounded up, less the time that could not be returned
+    // because the bucket had been filled in between.
     let paid = clock + MS as i64;
     assert!(
         paid >= sent as i64 * 12_000 && paid <= sent as i64 * 12_000 + MS as i64,
@@ -166,7 +170,7 @@ fn a_name_is_there_as_long_as_somebody_uses_it() {
     assert_eq!((shared.queues(), shared.rate()), (3, Some((Rate(125_000_000), 1_000_000))));
     assert_eq!(rates.names().collect::<Vec<_>>(), [&up()]);
     drop(shared);
-    // Joining again changes nothing; who leaves is out.
+    // Joining again changes nothing; a queue that leaves is out.
     agree(&mut rates, &mut lanes).expect("as before");
     lanes[0].change(Instant::ZERO, Handle::ROOT, "rate 1gbit burst 125000 limit 1mb").expect("a tbf");
     lanes.pop();
@@ -186,7 +190,7 @@ fn who_shares_a_name_has_its_rate() {
         "qdisc 8001: shared: expected rate 1Gbit and a bucket of 125000 bytes, as others have that share up, \
          given \"rate 2Gbit and a bucket of 125000 bytes\" (change all of them in one step, or take another name)"
     );
-    // Refused, it shapes alone; and one of two cannot change what both have.
+    // A queue that was refused shapes alone; and one of two cannot change the common rate.
     other[0].fill(Instant::ZERO, 0, 200, Meta::new(1500));
     assert_eq!(run(&mut other, &mut [0], 0, 1), [124_500]);
     lanes[0]
@@ -194,7 +198,7 @@ fn who_shares_a_name_has_its_rate() {
         .expect("a tbf");
     let trees = [lanes[0].path.tree()];
     assert_eq!(rates.check(&trees, &trees).map_err(|e| e.object.to_string()), Err("qdisc 8001:".into()));
-    // All of them can, in one step; and then the other is welcome.
+    // All of them can change it in one step; and then the other may join.
     lanes[1]
         .change(Instant::ZERO, Handle::ROOT, "rate 2gbit burst 125000 limit 1mb shared up")
         .expect("a tbf");
@@ -221,7 +225,8 @@ fn the_packets_of_an_aqm_below_are_not_waited_for() {
     let mut lanes = joined(&mut rates, 2, GIGABIT);
     lanes[0].fill(Instant::ZERO, 0, 200, Meta::new(1250));
     lanes[1].fill(Instant::ZERO, 0, 10, Meta::new(1250));
-    // The first takes the bucket and reserves ten packets' time; then its packets are gone.
+    // The first queue takes the bucket and reserves the time of ten packets; then its packets are
+    // dropped.
     assert_eq!(run(&mut lanes[..1], &mut [0], 0, 1), [125_000]);
     assert_eq!(lanes[1].take(Instant::ZERO), Out::Wait(Instant(110_000)));
     let clock = rates.find(&up()).map(|s| s.clock());
@@ -231,8 +236,8 @@ fn the_packets_of_an_aqm_below_are_not_waited_for() {
     assert_eq!(rates.find(&up()).map(|s| s.clock()), Some(100_000));
 }
 
-/// Threads with paths of their own, and a clock that runs. The bound from above is exact in the times at which they asked; how
-/// far they get is up to the machine.
+/// Threads with paths of their own, and a clock that runs. The upper bound is exact by the times of
+/// their requests; their speed depends on the machine.
 #[test]
 fn threads_with_paths_of_their_own_share_a_rate() {
     const THREADS: u64 = 4;
@@ -245,7 +250,7 @@ fn threads_with_paths_of_their_own_share_a_rate() {
             .map(|_| {
                 scope.spawn(|| {
                     let mut lane = Lane::new("tbf", GIGABIT);
-                    let mut rates = rates.lock().expect("nobody panics");
+                    let mut rates = rates.lock().expect("no thread panics");
                     lane.path
                         .configure(Instant::ZERO, &mut lane.dev, |tree, _| rates.join(tree))
                         .expect("the same rate");
@@ -261,7 +266,7 @@ fn threads_with_paths_of_their_own_share_a_rate() {
                         match lane.take(Instant(now)) {
                             Out::Sent(_, m) => sent += u64::from(m.wire_len),
                             Out::Wait(t) => std::thread::sleep(Duration::from_nanos(t.0 - now)),
-                            Out::Nothing => panic!("it has more than the rate allows"),
+                            Out::Nothing => panic!("the queue has more than the rate allows"),
                         }
                     }
                 })

@@ -20,14 +20,15 @@ fn the_highest_level_leaves_first_and_63_is_the_highest() {
     assert_eq!(lane.ids(T0, 7), [3, 4, 5, 2, 6, 0, 1]);
 }
 
-/// As Linux 6.12 did with the same packets at once.
+/// The results of Linux 6.12 for the same packets at once.
 #[test]
 fn a_full_queue_makes_room_by_the_newest_of_the_lowest_level() {
     let mut lane = Lane::new("skbprio", "limit 4");
     for (id, priority) in (0..).zip([3, 1, 9, 9, 3, 1, 3, 9]) {
         let _ = lane.put(T0, id, packet(priority));
     }
-    // 4 pushes out 1; 5 is of a lower level than any, 6 of the lowest; 7 pushes out 4, the newer of level 3.
+    // 4 displaces 1; 5 is of a lower level than any, 6 of the lowest; 7 displaces 4, the newer of
+    // level 3.
     let drops = [
         (1, DropReason::Overlimit),
         (5, DropReason::Overlimit),
@@ -98,7 +99,7 @@ fn it_equals_its_model() {
             model.push((priority.min(63), id));
             let mut expected = Vec::new();
             if model.len() > limit {
-                // The newcomer is the newest of its level.
+                // The new packet is the newest of its level.
                 let worst = model.iter().map(|(p, _)| *p).min();
                 let at = model.iter().rposition(|(p, _)| Some(*p) == worst);
                 expected.extend(at.map(|at| (model.remove(at).1, DropReason::Overlimit)));

@@ -1,5 +1,5 @@
-//! Size tables in a tree: who counts which bytes, with literal numbers. That every node's books balance under random
-//! tables is part of the swarm of operations (`laws.rs`).
+//! Size tables in a tree: the bytes that each part counts, with literal numbers. The swarm of
+//! operations (`laws.rs`) checks that every node's books balance under random tables.
 
 use crate::common::lane::Lane;
 use txweir_core::{Admitted, ConfigError, ErrorKind, Handle, Instant, Meta, Tally};
@@ -32,14 +32,15 @@ fn a_class_counts_cells_and_its_parent_frames() {
     let (above, below) = books(&lane);
     assert_eq!((above.queued, above.dropped, above.admitted), (tally(3, 300), tally(1, 100), tally(4, 400)));
     assert_eq!((below.queued, below.dropped, below.admitted), (tally(3, 477), tally(1, 159), tally(4, 636)));
-    // A visitor, the device and the owner of what was dropped see the wire.
+    // A visitor, the device and the owner of a dropped packet see wire bytes.
     lane.path.queued(&mut |_, _, m| assert_eq!(m.wire_len, 100));
     assert_eq!(lane.path.cx().dropped(), tally(1, 100));
     assert_eq!(lane.ids(T0, 1), [0]);
     assert_eq!(lane.dev.metas()[0].wire_len, 100);
     let (above, below) = books(&lane);
     assert_eq!((above.sent, below.sent), (tally(1, 100), tally(1, 159)));
-    // Taken away with packets in it: they leave as they were charged, the next is charged as it is.
+    // The table is removed while packets wait: they leave as they were charged, the next packet is
+    // charged without it.
     set(&mut lane, class, None).unwrap();
     assert_eq!(lane.put(T0, 4, Meta::new(100).priority(6)), Admitted::Queued);
     assert_eq!(books(&lane).1.queued, tally(3, 159 + 159 + 100));
@@ -74,7 +75,8 @@ fn a_super_packet_is_charged_cell_by_cell_and_cut_by_the_wire() {
     assert_eq!(lane.root().books().queued, tally(1, 52 * 53));
     assert_eq!(lane.ids(T0, 1), [0]);
     assert_eq!(lane.dev.metas()[0], m);
-    // A bucket of 30 cells takes segments of at most 1430 bytes; one of 20 takes none of these.
+    // A bucket of 30 cells accepts segments of at most 1430 bytes; a bucket of 20 cells accepts
+    // none of these.
     for (burst, answer) in [(30 * 53, Admitted::Cut(1, 1430)), (20 * 53, Admitted::Dropped(OVERSIZE))] {
         let mut lane = Lane::new("tbf", &format!("rate 1mbit burst {burst} limit 100kb"));
         set(&mut lane, Handle::ROOT, Some(Stab { overhead: 10, ..ATM })).unwrap();
@@ -99,14 +101,14 @@ fn a_second_size_table_on_a_path_is_refused() {
         assert_eq!((err.kind, err.key.as_deref()), (ErrorKind::Conflict, Some("stab")));
         assert_eq!(err.given, format!("a second one, beside that of qdisc {other}"));
     }
-    // Beside it there may be another; in its place, too; and once it is gone, above.
+    // A second table may stand beside it, or replace it; after their removal one may stand above.
     set(&mut lane, two, Some(Stab { overhead: 4, ..Stab::default() })).unwrap();
     set(&mut lane, one, Some(Stab { overhead: 4, ..ATM })).unwrap();
     for place in [one, two] {
         set(&mut lane, place, None).unwrap();
     }
     set(&mut lane, Handle::ROOT, Some(ATM)).unwrap();
-    // The default qdisc of a class has none, as it has no handle.
+    // The default qdisc of a class has no table, as it has no handle.
     let err = set(&mut lane, Handle::new(0x8001, 3), Some(ATM)).unwrap_err();
     assert_eq!(err.kind, ErrorKind::NotFound);
 }

@@ -1,4 +1,4 @@
-//! Packets are taken out of a tree without being dropped, and put into another.
+//! Packets are taken out of a tree without being dropped, and put into another tree.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,7 @@ use txweir_core::{
     Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, Swapped, Tree, TxPath, Wake,
 };
 
-/// Counters of every qdisc but those that tell of the present.
-/// Counters that tell what waits now.
+/// Counters of the present state, which change as packets leave.
 const GAUGES: [&str; 7] = [
     "memory_used",
     "inactive",
@@ -27,6 +26,7 @@ const GAUGES: [&str; 7] = [
     "band2_pkts",
 ];
 
+/// Returns the counters of every qdisc, except those of the present state.
 fn counters(tree: &Tree) -> Vec<(Handle, &'static str, u64)> {
     let mut all = Vec::new();
     tree.visit(&mut |_, node| {
@@ -39,8 +39,8 @@ fn counters(tree: &Tree) -> Vec<(Handle, &'static str, u64)> {
     all
 }
 
-/// Everything that waits is handed out, as it was shown, each flow in its order; the books forget it, and the
-/// counters stay.
+/// Every waiting packet is handed out as it was shown, each flow in its order; the books forget it,
+/// and the counters stay.
 #[test]
 fn what_is_taken_out_is_what_was_shown() {
     let env = Env { queues: 4, ..Env::default() };
@@ -63,7 +63,7 @@ fn what_is_taken_out_is_what_was_shown() {
                 cx.now = Instant(n * 1000);
                 let m = Meta::new(60 + rng.below(1400) as u32);
                 let mut m = m.hash(rng.below(7) as u32 * 0x1111_1111).priority(rng.below(16) as u32);
-                // Its number, where nobody looks at it.
+                // The packet's number, in a field that no qdisc here reads.
                 m.header_len = n as u16;
                 let p = cx.pool.alloc(m, cx.now).unwrap();
                 tree.root_mut().enqueue(p, &mut cx);
@@ -81,7 +81,7 @@ fn what_is_taken_out_is_what_was_shown() {
             let mut out = List::new();
             tree.drain(&mut out, &mut cx);
             let (mut sum, mut last) = (Tally::default(), BTreeMap::new());
-            // What waits in the class of netem came before what it holds itself.
+            // Packets that wait in the class of netem came before those that netem itself holds.
             let in_order = spec.kind != "netem";
             for (i, m) in out.metas(&cx.pool).enumerate() {
                 assert_eq!(*m, shown[i], "{}", spec.kind);
@@ -112,11 +112,11 @@ fn what_is_taken_out_is_what_was_shown() {
     assert!(taken > 10_000, "{taken}");
 }
 
-/// Kinds that drop what names no class.
+/// Kinds that drop a packet that names no class.
 const NO_DEFAULT: [&str; 1] = ["drr"];
 
-/// Limits that no test reaches, for the kinds that have one. A law that drops would not be the swap's fault, but would be
-/// seen as one.
+/// Returns limits that no test reaches, for the kinds that have a limit. A drop by a law would look
+/// like a fault of the swap.
 fn ample(kind: &str) -> &'static str {
     match kind {
         "bfifo" => "limit 100mb",
@@ -138,7 +138,7 @@ fn ample(kind: &str) -> &'static str {
     }
 }
 
-/// A random tree of up to three levels with ample limits in it.
+/// Draws a tree of up to three levels with ample limits in it.
 fn grow(tree: &mut Tree, cx: &mut Cx, rng: &mut Rng) {
     for _ in 0..1 + rng.below(5) {
         let mut places = Vec::new();
@@ -154,8 +154,8 @@ fn grow(tree: &mut Tree, cx: &mut Cx, rng: &mut Rng) {
     }
 }
 
-/// From any tree to any other, with room in both: nothing is lost or twice, no flow changes its order, from the first
-/// packet to the last, over all swaps.
+/// From any tree to any other, with room in both: no packet is lost or doubled, and no flow changes
+/// its order, from the first packet to the last, over all swaps.
 #[test]
 fn a_swap_with_room_loses_nothing_and_keeps_every_flow_in_order() {
     let (mut moved, mut kept) = (0, 0);
@@ -203,7 +203,7 @@ fn a_swap_with_room_loses_nothing_and_keeps_every_flow_in_order() {
                 |_, m, max, _| panic!("{m:?} is to be cut to {max}"),
             );
             let none = Tally::default();
-            // All stays or all moves; it stays if nothing happens, or nothing new.
+            // All packets stay or all move; they stay if the change is empty or without effect.
             let stays = !rehash || swapped.moved == none;
             let expected = if stays { (before, none) } else { (none, before) };
             assert_eq!((swapped.kept, swapped.moved), expected, "seed {seed}");
@@ -252,7 +252,7 @@ fn replace(lane: &mut Lane, now: Instant, lines: &[(&str, &str, &str)]) -> Swapp
     swapped
 }
 
-/// What a policy says again is left alone; an option of a kind without classes moves nothing.
+/// A part that a policy repeats is left alone; an option of a kind without classes moves no packet.
 #[test]
 fn what_does_not_change_stays_where_it_is() {
     let mut lane = Lane::new("prio", "");
@@ -265,7 +265,8 @@ fn what_does_not_change_stays_where_it_is() {
     assert_eq!(replace(&mut lane, Instant(5), &other), Swapped { kept, ..Swapped::default() });
     let count = lane.root().qdisc().classes()[0].node.books().admitted;
     assert_eq!(count, kept);
-    // Another map may mean another class: everything is queued again, and what stays keeps its counters.
+    // Another map may mean another class: every packet is queued again, and the qdiscs that stay
+    // keep their counters.
     let map = [("root", "prio", "bands 3 priomap 1 2 2 2 1 2 2 0 1 1 1 1 1 1 1 1")];
     let swapped = replace(&mut lane, Instant(5), &map);
     assert_eq!(swapped, Swapped { moved: kept, ..Swapped::default() });
@@ -282,7 +283,7 @@ fn what_does_not_change_stays_where_it_is() {
     assert_eq!(lane.ids(Instant(6), 20), (0..10).collect::<Vec<_>>());
 }
 
-/// A bucket that is empty stays empty, whatever is swapped above, below or in it.
+/// An empty bucket stays empty when qdiscs above, below or in it are swapped.
 #[test]
 fn a_swap_fills_no_bucket() {
     // 1000 bytes a millisecond, 2000 in the bucket.
@@ -309,19 +310,20 @@ fn a_swap_fills_no_bucket() {
             assert_eq!(swapped.kept.packets + swapped.moved.packets, 7, "{lines:?}");
         }
         assert_eq!(due(&mut lane, 0), wait, "{lines:?}");
-        // Bytes that were saved are as many at another rate.
+        // Saved bytes keep their number at another rate.
         let mut lane = new();
         assert_eq!(due(&mut lane, 250_000), 750_000);
         replace(&mut lane, Instant(250_000), lines);
         assert_eq!(due(&mut lane, 250_000), wait * 3 / 4, "{lines:?}");
     }
-    // A change outside a swap fills it, as tc's does.
+    // A change outside a swap fills the bucket, as tc's does.
     let mut lane = new();
     lane.change(Instant::ZERO, Handle::ROOT, "rate 8mbit burst 2000 limit 100kb").unwrap();
     assert_eq!(lane.ids(Instant::ZERO, 9), [2, 3]);
 }
 
-/// What the new tree has no room for it drops, the newest, with its own reason.
+/// Packets for which the new tree has no room are dropped, the newest first, with a reason of their
+/// own.
 #[test]
 fn the_new_limit_holds() {
     for (kind, options) in [("bfifo", "limit 500"), ("pfifo", "limit 5")] {
@@ -337,7 +339,8 @@ fn the_new_limit_holds() {
     }
 }
 
-/// A super-packet that the new tree takes only in pieces is cut in its place, and the pieces are as old as it was.
+/// A super-packet that the new tree takes only in pieces is cut in its place, and the pieces have
+/// its age.
 #[test]
 fn what_must_be_cut_is_cut_in_its_place() {
     let mut lane = Lane::new("pfifo", "limit 100");

@@ -1,4 +1,5 @@
-//! tbf against token buckets in exact arithmetic, and its corners against literal expectations.
+//! tbf against token buckets in exact arithmetic, and its corner cases against literal
+//! expectations.
 
 use std::collections::VecDeque;
 
@@ -7,8 +8,8 @@ use crate::common::options::{chance, log_uniform, pick};
 use txweir_core::base::rng::Rng;
 use txweir_core::{Admitted, DropReason, Handle, Instant, Meta, Nanos, Wake};
 
-/// A token bucket in exact arithmetic: tokens are bytes times nanoseconds per second, so that a rate of r bytes/s
-/// adds r of them per nanosecond and a byte costs 10^9.
+/// A token bucket in exact arithmetic: tokens are bytes times nanoseconds per second, so that a
+/// rate of r bytes/s adds r of them per nanosecond and a byte costs 10^9.
 #[derive(Debug)]
 struct Bucket {
     rate: u128,
@@ -23,7 +24,7 @@ impl Bucket {
     fn new(rate: u64, bytes: u128) -> Self {
         Self { rate: u128::from(rate), depth: bytes * BYTE, tokens: bytes * BYTE, filled: 0 }
     }
-    /// The first whole nanosecond, not before `t`, at which `bytes` may leave.
+    /// Returns the first whole nanosecond, not before `t`, at which `bytes` may leave.
     fn ready(&self, t: u128, bytes: u128) -> u128 {
         let lacking = (bytes * BYTE).saturating_sub(self.tokens);
         t.max(self.filled + lacking.div_ceil(self.rate))
@@ -34,7 +35,7 @@ impl Bucket {
     }
 }
 
-/// A tbf with random parameters, as options and as buckets.
+/// Draws a tbf with random parameters, as options and as buckets.
 struct TbfCase {
     options: String,
     buckets: Vec<Bucket>,
@@ -45,7 +46,7 @@ struct TbfCase {
     rate: u64,
 }
 
-/// What a packet is charged: with its overhead, at least the minimum, in whole cells on ATM.
+/// Returns the charge of a packet: with its overhead, at least the minimum, in whole cells on ATM.
 fn charged(bytes: u64, overhead: u64, mpu: u64, atm: bool) -> u128 {
     let bytes = u128::from((bytes + overhead).max(mpu));
     if atm { bytes.div_ceil(48) * 53 } else { bytes }
@@ -63,7 +64,8 @@ impl TbfCase {
         options += if atm { " linklayer adsl" } else { "" };
         let mut largest = burst;
         if chance(rng, 1, 2) {
-            // A peak bucket that fills no slower than the other: peakrate above rate, mtu not above burst.
+            // A peak bucket that fills no slower than the other: peakrate above rate, mtu not above
+            // burst.
             let peak = rate + 1 + log_uniform(rng, 2 * rate);
             let mtu = 1514 + rng.below(burst - 1514);
             options += &format!(" peakrate {peak}bps mtu {mtu}");
@@ -77,15 +79,16 @@ impl TbfCase {
     }
 }
 
-/// tbf keeps tokens in whole nanoseconds of transmission and multiplies by a reciprocal of the rate instead of
-/// dividing: a charge is less than 1 ns too small, plus a part of 2^-31 of it; so is the depth. All errors go
-/// to "sooner", except that of the depth, which can make it later, once. They may add up over packets.
+/// tbf keeps tokens in whole nanoseconds of transmission and multiplies by a reciprocal of the rate
+/// instead of dividing: a charge is less than 1 ns too small, plus a part of 2^-31 of it; so is the
+/// depth. All errors make a departure earlier, except that of the depth, which can make it later,
+/// once. They may add up over packets.
 #[test]
 fn tbf_departures_equal_exact_token_buckets() {
     departures_equal_exact_token_buckets("");
 }
 
-/// With a shared bucket that nobody else shares: it is leased a part at a time, and that cannot be seen.
+/// A shared bucket with a single user: it is leased a part at a time, without a visible difference.
 #[test]
 fn a_shared_rate_alone_departs_as_exact_token_buckets_do() {
     departures_equal_exact_token_buckets(" shared alone");
@@ -125,7 +128,8 @@ fn departures_equal_exact_token_buckets(more: &str) {
     }
 }
 
-/// Drives it by arrivals and by the wakes that it asks for, and compares departures with the schedule.
+/// Drives the tbf by arrivals and by the wakes that it requests, and compares departures with the
+/// schedule.
 fn run_tbf(lane: &mut Lane, schedule: VecDeque<(u32, u32, u64, u64, u64)>, options: &str) {
     let (mut arrivals, mut departures) = (schedule.clone(), schedule);
     let mut wake = u64::MAX;
@@ -177,7 +181,7 @@ fn tbf_paces_to_the_nanosecond_where_the_rate_divides() {
 fn tbf_drops_what_can_never_conform_and_holds_its_limit() {
     let mut lane = Lane::new("tbf", "rate 1mbps burst 1500 limit 3000");
     assert_eq!(lane.put(Instant::ZERO, 0, Meta::new(1501)), Admitted::Dropped(DropReason::Oversize));
-    // The packet that waits for tokens at the head counts towards the limit, as all do.
+    // The packet that waits for tokens at the head counts towards the limit, as every packet does.
     for id in 1..=3 {
         let _ = lane.put(Instant::ZERO, id, Meta::new(1500));
         let _ = lane.take(Instant::ZERO);
@@ -248,7 +252,8 @@ fn an_idle_bucket_is_not_more_than_full() {
     assert_eq!(lane.path.drain(now, 0, &mut lane.dev), Wake::More);
 }
 
-/// Each node counts the times that it had to wait for its own tokens, none of those below or above it.
+/// Each node counts how often it waited for its own tokens, and not the waits of nodes below or
+/// above it.
 #[test]
 fn overlimits_are_those_of_the_node_that_waits() {
     let waits = |outer: &str, inner: &str| {

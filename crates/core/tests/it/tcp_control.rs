@@ -1,5 +1,6 @@
-//! Which TCP segments are control, row by row and in every wrapping; and that sending those first leaves FIN, RST and data of
-//! each flow in their order: over random connections, through rough and through the bands of fq, fq_codel and prio.
+//! The TCP segments that are control, row by row and in every wrapping. Sending those first leaves
+//! FIN, RST and data of each flow in their order: over random connections, through rough and
+//! through the bands of fq, fq_codel and prio.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ const SYN_OPTIONS: &[u8] = &[2, 4, 5, 180, 1, 3, 3, 7, 4, 2, 1, 1];
 /// A timestamp (RFC 7323).
 const TIMESTAMP: &[u8] = &[1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
 
-/// The rows: name, segment, whether it is marked.
+/// Returns the rows: name, segment, true if it is marked.
 fn rows() -> Vec<(&'static str, Segment, bool)> {
     let with = |segment: Segment, options| Segment { options, ..segment };
     let mut rows = vec![
@@ -55,7 +56,8 @@ fn rows() -> Vec<(&'static str, Segment, bool)> {
         ("SYN+RST", segment(SYN | RST, 0), false),
         ("no flags", segment(0, 0), false),
         ("1-byte window probe", segment(ACK, 1), false),
-        // Of Linux it has no payload, and cannot be told from an ACK; of DragonFly a byte.
+        // The segment of Linux has no payload, and cannot be told from an ACK; that of DragonFly
+        // has a byte.
         ("keep-alive with a byte", segment(ACK, 1), false),
         ("keep-alive without a byte", segment(ACK, 0), true),
     ];
@@ -66,7 +68,7 @@ fn rows() -> Vec<(&'static str, Segment, bool)> {
     rows
 }
 
-/// The bytes of a segment.
+/// Returns the bytes of a segment.
 fn tcp(s: Segment) -> Vec<u8> {
     let words = 5 + s.options.len().div_ceil(4) as u8;
     let mut b = vec![0xc0, 0xde, 0, 80, 0, 0, 0, 2, 0, 0, 0, 3, words << 4, s.flags, 0x72, 0x10, 0, 0, 0, 0];
@@ -76,7 +78,8 @@ fn tcp(s: Segment) -> Vec<u8> {
     b
 }
 
-/// Behind an IPv4 header with these options, as this piece of a datagram (fragment word).
+/// Wraps a segment in an IPv4 header with these options, as this piece of a datagram (fragment
+/// word).
 fn ipv4(segment: &[u8], options: &[u8], fragment: u16) -> Vec<u8> {
     let header = 20 + options.len();
     let len = (header + segment.len()) as u16;
@@ -90,7 +93,8 @@ fn ipv4(segment: &[u8], options: &[u8], fragment: u16) -> Vec<u8> {
     b
 }
 
-/// Behind an IPv6 header and these extension headers: number, bytes (without the first).
+/// Wraps a segment in an IPv6 header and these extension headers: number, bytes (without the
+/// first).
 fn ipv6(segment: &[u8], extensions: &[(u8, &[u8])]) -> Vec<u8> {
     let mut next = 6;
     let mut body = Vec::new();
@@ -107,7 +111,7 @@ fn ipv6(segment: &[u8], extensions: &[(u8, &[u8])]) -> Vec<u8> {
     b
 }
 
-/// Hop-by-hop or destination options: nothing but padding.
+/// Hop-by-hop or destination options: padding only.
 const PADDED: &[u8] = &[0, 1, 4, 0, 0, 0, 0];
 /// A routing header of type 2.
 const ROUTING: &[u8] = &[2, 2, 0, 0, 0, 0, 0, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9];
@@ -116,7 +120,7 @@ const ATOMIC: &[u8] = &[0, 0, 0, 0, 0, 0, 7];
 const FIRST: &[u8] = &[0, 0, 1, 0, 0, 0, 7];
 const LATER: &[u8] = &[0, 0, 8, 0, 0, 0, 7];
 
-/// Behind a link header with these tags: ethertype and tag.
+/// Wraps a packet in a link header with these tags: ethertype and tag.
 fn framed(ip: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     let mut b = vec![2; 12];
     for (ethertype, tag) in tags {
@@ -128,7 +132,7 @@ fn framed(ip: &[u8], tags: &[(u16, u16)]) -> Vec<u8> {
     b
 }
 
-/// Every IP packet that carries this segment whole, by name.
+/// Returns every IP packet that carries this segment whole, by name.
 fn wrappings(segment: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("IPv4", ipv4(segment, &[], 0x4000)),
@@ -162,7 +166,7 @@ fn every_row_of_the_truth_table() {
     }
 }
 
-/// What carries a piece of a datagram may carry data in another: none is marked.
+/// A packet that carries a piece of a datagram may carry data in another piece: none is marked.
 #[test]
 fn no_fragment_is_marked() {
     for (row, segment, _) in rows() {
@@ -179,7 +183,8 @@ fn no_fragment_is_marked() {
     }
 }
 
-/// Cut anywhere before the end of its TCP header a segment is not marked; cut behind it, it is what its lengths say.
+/// A segment cut anywhere before the end of its TCP header is not marked; cut behind it, the
+/// lengths in its headers decide.
 #[test]
 fn a_cut_segment_is_marked_only_if_its_header_is_whole() {
     for (row, segment, marked) in rows() {
@@ -202,7 +207,7 @@ fn headers_that_contradict_themselves_are_not_marked() {
         ip[at] = to;
         Headers::parse_ip(&ip).is_tcp_control()
     };
-    assert!(changed(8, 1), "a time to live says nothing");
+    assert!(changed(8, 1), "a time to live does not matter");
     for (what, at, to) in [
         ("another version", 0, 0x55),
         ("a header of 16 bytes", 0, 0x44),
@@ -216,17 +221,18 @@ fn headers_that_contradict_themselves_are_not_marked() {
     ] {
         assert!(!changed(at, to), "{what}");
     }
-    // Hop-by-hop options where they may not be, and more extensions than are walked.
+    // Hop-by-hop options at a wrong place, and more extensions than the parser accepts.
     assert!(!Headers::parse_ip(&ipv6(&ack, &[(60, PADDED), (0, PADDED)])).is_tcp_control());
     assert!(!Headers::parse_ip(&ipv6(&ack, &[(60, PADDED); 9])).is_tcp_control());
     assert!(Headers::parse_ip(&ipv6(&ack, &[(60, PADDED); 8])).is_tcp_control());
-    // Not entered: IP in IP, and what only looks like TCP.
+    // The parser does not enter IP in IP, nor bytes that only resemble TCP.
     let mut tunnel = ipv4(&ipv4(&ack, &[], 0), &[], 0);
     tunnel[9] = 4;
     assert!(!Headers::parse_ip(&tunnel).is_tcp_control());
 }
 
-/// Any bytes over a good frame: no panic, and what is marked is TCP, whole, without payload, FIN and RST.
+/// Any bytes over a good frame: no panic, and a marked segment is TCP, whole, without payload, FIN
+/// and RST.
 #[test]
 fn whatever_is_marked_is_a_segment_without_data() {
     let (mut rng, mut marked) = (Rng::new(5), 0);
@@ -248,7 +254,7 @@ fn whatever_is_marked_is_a_segment_without_data() {
     assert!(marked > 50_000, "{marked}");
 }
 
-/// What a host sends of one connection: segments in order, by flags and payload.
+/// Draws the output of a host on one connection: segments in order, by flags and payload.
 fn connection(rng: &mut Rng) -> Vec<(u8, u32)> {
     let mut all = vec![*pick(rng, &[(SYN, 0), (SYN | ACK, 0)])];
     for _ in 0..rng.below(30) {
@@ -260,7 +266,7 @@ fn connection(rng: &mut Rng) -> Vec<(u8, u32)> {
             _ => (ACK, 0),
         });
     }
-    // How it ends: orderly, with data on the FIN, or abruptly. Nothing but ACKs follows.
+    // The end of the connection: orderly, with data on the FIN, or abrupt. Only ACKs follow.
     all.push(*pick(rng, &[(FIN | ACK, 0), (FIN | PSH | ACK, 700), (RST | ACK, 0), (RST, 0)]));
     for _ in 0..rng.below(4) {
         all.push((ACK, 0));
@@ -268,7 +274,7 @@ fn connection(rng: &mut Rng) -> Vec<(u8, u32)> {
     all
 }
 
-/// A segment as a qdisc sees it: read from its bytes, as any packet is.
+/// Returns a segment as a qdisc sees it: read from its bytes, as any packet is.
 fn meta(flow: u32, flags: u8, payload: u32) -> Meta {
     let bytes = framed(&ipv4(&tcp(segment(flags, payload as usize)), &[], 0x4000), &[]);
     let h = Headers::parse_ethernet(&bytes);
@@ -277,7 +283,8 @@ fn meta(flow: u32, flags: u8, payload: u32) -> Meta {
     if payload > 1448 { m.gso(h.header_len, 1448) } else { m }
 }
 
-/// Random connections through a qdisc that is slower than they are; gives how often control overtook data.
+/// Runs random connections through a qdisc that is slower than they are. Returns how often control
+/// overtook data.
 fn runs(kind: &str, options: &str) -> u64 {
     let mut overtaken = 0;
     for seed in 0..150 {
@@ -286,9 +293,9 @@ fn runs(kind: &str, options: &str) -> u64 {
         let flows = 1 + rng.below(12) as u32;
         let mut left: BTreeMap<u32, Vec<(u8, u32)>> =
             (0..flows).map(|flow| (flow, connection(&mut rng).into_iter().rev().collect())).collect();
-        // Of each packet: its flow, and whether it is control.
+        // For each packet: its flow, and true if it is control.
         let mut sent: Vec<(u32, bool)> = Vec::new();
-        // Of each flow: the last packet that left of data, FIN and RST, and of control.
+        // For each flow: the last packet that left, of data, FIN and RST, and of control.
         let mut last: BTreeMap<(u32, bool), u32> = BTreeMap::new();
         let mut now = Instant::ZERO;
         let mut departed = 0;
@@ -330,8 +337,8 @@ fn runs(kind: &str, options: &str) -> u64 {
     overtaken
 }
 
-/// No FIN and no RST overtakes data of its flow, no data other data, no control other control; and something is overtaken, or
-/// this would say nothing.
+/// No FIN and no RST overtakes data of its flow, no data other data, no control other control. Some
+/// packets are overtaken; otherwise the test would prove nothing.
 #[test]
 fn fin_rst_and_data_keep_their_order() {
     for (kind, options) in [
@@ -352,7 +359,7 @@ fn fin_rst_and_data_keep_their_order() {
     }
 }
 
-/// Without the option nothing is overtaken.
+/// Without the option no packet is overtaken.
 #[test]
 fn without_a_band_all_keep_their_order() {
     for kind in ["fq", "fq_codel", "prio", "pfifo"] {
@@ -360,7 +367,8 @@ fn without_a_band_all_keep_their_order() {
     }
 }
 
-/// A band takes its share of what leaves while others wait, everything while none does, and has room of its own.
+/// A band takes its share of the departures while others wait, all of them while no other packet
+/// waits, and has room of its own.
 #[test]
 fn a_band_has_its_share() {
     for kind in ["fq", "fq_codel", "prio"] {
@@ -375,16 +383,16 @@ fn a_band_has_its_share() {
                     let _ = lane.put(Instant(round * 1_000_000), id, ack());
                     id += 1;
                 }
-                // More than leaves.
+                // More packets than can leave.
                 for flow in 10..22 {
                     let _ = lane.put(Instant(round * 1_000_000), id, meta(flow, ACK, 1400));
                     id += 1;
                 }
                 for _ in 0..10 {
                     let Out::Sent(_, m) = lane.take(Instant(round * 1_000_000)) else {
-                        panic!("{kind}: nothing")
+                        panic!("{kind}: no packet")
                     };
-                    // The credit that there was at first is spent by then.
+                    // The initial credit is spent by then.
                     if round >= 100 {
                         acks += u64::from(if m.tcp_control { m.wire_len } else { 0 });
                         all += u64::from(m.wire_len);
@@ -394,7 +402,7 @@ fn a_band_has_its_share() {
             let share = acks * 100 / all;
             assert!((least..=most).contains(&share), "{kind} {options}: {share} %");
         }
-        // Nothing else waits: nobody holds it back, and its drops are its own.
+        // No other packet waits: the band is not held back, and its drops are its own.
         let mut lane = Lane::new(kind, "tcpctl 1%");
         lane.fill(Instant::ZERO, 0, 1000, ack());
         let _ = lane.put(Instant::ZERO, 1000, ack());
@@ -403,7 +411,7 @@ fn a_band_has_its_share() {
     }
 }
 
-/// The option changes at any time, and nothing that waits is lost.
+/// The option changes at any time, and no waiting packet is lost.
 #[test]
 fn a_band_comes_and_goes() {
     for kind in ["fq", "fq_codel", "prio"] {
@@ -418,7 +426,7 @@ fn a_band_comes_and_goes() {
         assert_eq!(lane.ids(Instant::ZERO, 1), [4], "{kind}");
         lane.change(Instant::ZERO, txweir_core::Handle::ROOT, "tcpctl 0%").unwrap();
         (8..12).for_each(|id| put(&mut lane, id));
-        // What waits in the band leaves first; what comes now does not.
+        // Packets that wait in the band leave first; new packets do not.
         assert_eq!(lane.ids(Instant::ZERO, 99), [6, 0, 1, 2, 3, 5, 7, 8, 9, 10, 11], "{kind}");
         lane.change(Instant::ZERO, txweir_core::Handle::ROOT, "tcpctl 0%").unwrap();
         assert!(!common::options::printed(lane.root().qdisc()).contains(&"tcpctl".to_owned()));

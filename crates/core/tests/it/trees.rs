@@ -1,6 +1,7 @@
-//! Mistakes that schedulers of trees have made in the field, each as a test of every kind with several classes: a child that
-//! empties inside a dequeue, counts that go below zero, lists of active classes that lose or double a member, a class told
-//! twice that it is empty. And what a tree refuses.
+//! Mistakes that schedulers of trees have made in the field, each as a test of every kind with
+//! several classes: a child that empties inside a dequeue, counts that go below zero, lists of
+//! active classes that lose or double a member, a class that is told twice that it is empty. Other
+//! tests show the refusals of a tree.
 
 use txweir_core::model::testing::VecDevice;
 use txweir_core::packet::route::DEPTH_MAX;
@@ -14,7 +15,7 @@ use txweir_core::{
     Admitted, ConfigError, Env, Handle, Instant, Meta, PathConfig, Role, Tally, Tree, TxPath, Wake,
 };
 
-/// What the root is told, and each of its classes.
+/// Returns the options of the root of this kind, and those of each of its classes.
 fn words(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
     match kind {
         "ets" => (&["bands", "3"], &[]),
@@ -26,7 +27,8 @@ fn words(kind: &str) -> (&'static [&'static str], &'static [&'static str]) {
     }
 }
 
-/// A path whose root has this kind and classes 1:1 to 1:3, with room in the device for nothing; `None` if it has fewer.
+/// Makes a path whose root has this kind and classes 1:1 to 1:3, with a device without room; `None`
+/// if the kind has fewer classes.
 struct Lane {
     path: TxPath<u32>,
     dev: VecDevice<u32>,
@@ -79,7 +81,7 @@ impl Lane {
             .unwrap();
     }
 
-    /// A packet for a class of the root, and in it for one of the qdisc there.
+    /// Returns a packet for a class of the root, and in it for a class of the qdisc there.
     fn put(&mut self, minor: u16, below: Handle, len: u32) -> Admitted<u32> {
         let mut meta = Meta::new(len).priority(Handle::new(1, minor).0);
         meta.class = below;
@@ -88,7 +90,7 @@ impl Lane {
         self.path.submit(self.now, self.next, meta, &mut self.dev)
     }
 
-    /// Lets out at most so many.
+    /// Lets at most this number of packets out.
     fn out(&mut self, slots: u32) -> Wake {
         let sent = self.dev.sent().len();
         self.dev.set_slots(slots);
@@ -104,7 +106,7 @@ impl Lane {
         self.dev.sent()
     }
 
-    /// The books of every node agree with themselves and with those below.
+    /// Checks that the books of every node agree with themselves and with those below.
     fn audit(&self) {
         fn sum(node: &Node) -> Tally {
             let mut below = Tally::default();
@@ -130,7 +132,7 @@ impl Lane {
     }
 }
 
-/// Runs `test` on every kind with several classes, and says how many there were.
+/// Runs `test` on every kind with several classes, and returns the number of these kinds.
 fn every_kind(test: impl Fn(&'static str, Lane)) {
     let mut met = 0;
     for spec in KINDS.iter().filter(|s| s.shape.is_classful()) {
@@ -142,7 +144,8 @@ fn every_kind(test: impl Fn(&'static str, Lane)) {
     assert!(met >= 2, "{met}");
 }
 
-/// A tbf in class 1:1 whose bucket was made too small for what waits in it: asked for a packet, it drops all it has.
+/// Puts a tbf in class 1:1 whose bucket was made too small for its waiting packets: at a dequeue it
+/// drops all of them.
 fn hollow(lane: &mut Lane) {
     lane.add(Handle::new(1, 1), 10, "tbf", &["rate", "100gbit", "burst", "10kb", "limit", "1mb"]).unwrap();
     for _ in 0..3 {
@@ -163,7 +166,7 @@ fn a_child_that_empties_inside_a_dequeue_stalls_nobody() {
         sent.sort_unstable();
         assert_eq!(sent, [4, 5], "{kind}");
         lane.audit();
-        // It takes its place again, once.
+        // The class takes its place again, once.
         assert_eq!(lane.put(1, Handle::NONE, 900), Admitted::Queued);
         assert_eq!(lane.put(2, Handle::NONE, 900), Admitted::Queued);
         assert_eq!((lane.out(64), lane.sent().len()), (Wake::Idle, 4), "{kind}");
@@ -171,8 +174,8 @@ fn a_child_that_empties_inside_a_dequeue_stalls_nobody() {
     });
 }
 
-/// Ledger: "notification twice". A class is emptied by its own dequeue, by a change, by a purge and by a graft, each when it is
-/// empty already.
+/// Ledger: "notification twice". A class is emptied by its own dequeue, by a change, by a purge and
+/// by a graft, each while it is empty already.
 #[test]
 fn a_class_emptied_twice_takes_nothing_from_its_siblings() {
     every_kind(|kind, mut lane| {
@@ -186,7 +189,7 @@ fn a_class_emptied_twice_takes_nothing_from_its_siblings() {
         for _ in 0..2 {
             let delete = lane.path.configure(lane.now, &mut lane.dev, |tree, cx| tree.edit(cx).delete(place));
             lane.audit();
-            // There is a default one after the first.
+            // After the first deletion the class has its default qdisc.
             let _ = delete;
         }
         assert_eq!(lane.path.backlog(), Tally { packets: 1, bytes: 1000 }, "{kind}");
@@ -195,8 +198,8 @@ fn a_class_emptied_twice_takes_nothing_from_its_siblings() {
     });
 }
 
-/// Ledger: "qlen underflow". What is dropped three levels down, for a packet of another flow, is taken off every ancestor
-/// once.
+/// Ledger: "qlen underflow". A drop three levels down, for a packet of another flow, is subtracted
+/// from every ancestor once.
 #[test]
 fn a_drop_deep_down_is_taken_off_every_ancestor_once() {
     every_kind(|kind, mut lane| {
@@ -228,8 +231,8 @@ fn a_drop_deep_down_is_taken_off_every_ancestor_once() {
     });
 }
 
-/// Ledger: "active-list corruption". Classes are emptied from outside while they are active, and filled again: each is served
-/// in its turn, none is lost and none comes twice.
+/// Ledger: "active-list corruption". Classes are emptied from outside while they are active, and
+/// filled again: each is served in its turn, none is lost and none is doubled.
 #[test]
 fn a_class_emptied_from_outside_and_filled_again_is_active_once() {
     every_kind(|kind, mut lane| {
@@ -267,7 +270,7 @@ fn a_class_emptied_from_outside_and_filled_again_is_active_once() {
     });
 }
 
-/// A class that goes takes its own packets with it, and no other's.
+/// A removed class drops its own packets, and no others.
 #[test]
 fn a_class_that_is_deleted_takes_its_own_packets_only() {
     let mut met = 0;
@@ -300,7 +303,7 @@ fn a_class_that_is_deleted_takes_its_own_packets_only() {
     assert!(met > 0);
 }
 
-/// A tree that would be too deep is refused with the place and the bound, whatever kinds it is made of.
+/// A tree that would be too deep is refused with the place and the bound, for all kinds.
 #[test]
 fn a_tree_is_bounded_in_depth() {
     every_kind(|kind, mut lane| {
@@ -320,7 +323,7 @@ fn a_tree_is_bounded_in_depth() {
     });
 }
 
-/// What a tree says to class commands that cannot be.
+/// The answers of a tree to impossible class commands.
 #[test]
 fn class_commands_that_are_refused() {
     let drr = KINDS.iter().find(|s| s.kind == "drr").unwrap();

@@ -1,4 +1,4 @@
-//! A configuration given as a value is held to the same ranges as one given in words.
+//! A configuration given as a value is held to the same ranges as a configuration given in words.
 
 use txweir_core::base::units::{Bytes, Rate};
 use txweir_core::qdisc::{fq_codel, prio, tbf};
@@ -34,7 +34,7 @@ fn a_value_out_of_range_is_refused_and_named() {
     assert_eq!(err.key.as_deref(), Some("burst"));
 }
 
-/// What a kind makes of an odd device is not held against it: the default quantum of a tiny MTU is raised.
+/// A kind may adapt its defaults to an odd device: the default quantum of a tiny MTU is raised.
 #[test]
 fn defaults_of_any_device_are_taken() {
     for mtu in [0, 1, 68, 1500, 65_535, u32::MAX] {

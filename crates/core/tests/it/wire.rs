@@ -1,5 +1,5 @@
-//! The wire with one ring: what a unit takes, when it is reported, when descriptors come back. The line over many rings:
-//! `wire_line.rs`; against a model, `wire_model.rs`.
+//! The wire with one ring: the time of a unit, its report, the return of descriptors. The line over
+//! many rings: `wire_line.rs`; against a model, `wire_model.rs`.
 
 use txweir_core::model::wire::{Completion, DescriptorCost, Latency, Wire, WireConfig};
 use txweir_core::{Instant, Meta, Nanos, Rate, Tally, TxQueue};

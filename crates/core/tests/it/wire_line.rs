@@ -1,7 +1,9 @@
-//! The line of a wire over many rings, in vectors worked out by hand: whose unit is next, when rates hold it back, where
-//! frames are interrupted, what a change of all that does, and what is refused.
+//! The line of a wire over many rings, in vectors worked out by hand: the next unit, the delays by
+//! rates, the places where frames are interrupted, the effects of a change of all that, and the
+//! refusals.
 //!
-//! The line of most carries a byte per nanosecond and adds nothing, so that a unit of n bytes takes n ns.
+//! Most lines here carry a byte per nanosecond without overhead, so that a unit of n bytes takes n
+//! ns.
 
 use txweir_core::base::env::Offload;
 use txweir_core::{ErrorKind, Instant, Meta, Nanos, Rate, TxQueue};
@@ -48,7 +50,7 @@ fn push(w: &mut Wire<u32>, ring: u16, first: u32, metas: &[Meta]) {
     queue.commit().unwrap();
 }
 
-/// What leaves until `at`: name, start, finish.
+/// Returns the departures until `at`: name, start, finish.
 fn run(w: &mut Wire<u32>, at: u64) -> Vec<(u32, u64, u64)> {
     let mut left = Vec::new();
     w.advance(Instant(at), |d| {
@@ -107,7 +109,7 @@ fn of_strict_classes_the_highest_goes_first() {
     put(&mut w, 0, 0, 0, &units(2, 100));
     push(&mut w, 1, 0, &units(2, 100));
     push(&mut w, 2, 0, &units(2, 100));
-    // What is on the line stays there.
+    // The unit on the line stays there.
     assert_eq!(names(&mut w, 450), [0, 200, 201, 100]);
     push(&mut w, 2, 2, &units(1, 100));
     assert_eq!(names(&mut w, 10_000), [101, 202, 1]);
@@ -115,8 +117,8 @@ fn of_strict_classes_the_highest_goes_first() {
 
 #[test]
 fn shares_are_by_weight_in_bytes_on_the_line() {
-    // Quanta of 3076 and 1538 bytes. Credit over the turns, first class: 76, 152, 228 left after three units each;
-    // second: 538, 76, 614, 152 after one, two, one and two.
+    // Quanta of 3076 and 1538 bytes. Credit over the turns, first class: 76, 152, 228 left after
+    // three units each; second: 538, 76, 614, 152 after one, two, one and two.
     let mut w = wire(one_each(&[Ets(2), Ets(1)]));
     put(&mut w, 0, 0, 0, &units(20, 1000));
     push(&mut w, 1, 0, &units(20, 1000));
@@ -138,7 +140,8 @@ fn a_share_counts_what_the_line_adds() {
 
 #[test]
 fn units_beyond_a_quantum_take_several_turns_at_once() {
-    // Quanta 1538 each; the first needs 42 turns for 64 000 bytes, in which the second sends its units of 1500.
+    // Quanta 1538 each; the first needs 42 turns for 64 000 bytes, in which the second sends its
+    // units of 1500.
     let mut w = wire(one_each(&[Ets(7), Ets(7)]));
     put(&mut w, 0, 0, 0, &units(3, 64_000));
     push(&mut w, 1, 0, &units(99, 1500));
@@ -193,8 +196,9 @@ fn a_lower_class_has_what_a_rate_leaves() {
 
 #[test]
 fn a_class_that_its_rate_holds_back_keeps_its_turn() {
-    // Six tenths of the credit, half of the line at most. Behind the four others after each unit, it would wait for 6000 ns
-    // where one is due every 3000: it would have a fifth. It stays in front for six, and then waits once.
+    // Six tenths of the credit, and at most half of the line. If the class stood behind the four
+    // others after each unit, it would wait for 6000 ns although one unit is due every 3000, and
+    // would have a fifth. It stays in front for six units, and then waits once.
     let mut classes = vec![ClassConfig::new(1, 0, Ets(60)).max_rate(Rate(500_000_000))];
     classes.extend((1..5).map(|ring| ClassConfig::new(1, ring, Ets(10))));
     let mut w = wire(LineConfig::classes(5, &classes));
@@ -214,7 +218,7 @@ fn a_ring_keeps_a_rate_of_its_own() {
     for ring in [1, 0, 2] {
         put(&mut w, 0, ring, 0, &units(3, 100));
     }
-    // Before time zero nobody was kept waiting: the second of ring 1 is due at 1000.
+    // No unit was delayed before time zero: the second of ring 1 is due at 1000.
     let expected = [
         (100, 0, 100),
         (200, 100, 200),
@@ -231,7 +235,7 @@ fn a_ring_keeps_a_rate_of_its_own() {
 
 #[test]
 fn a_least_rate_is_served_before_shares() {
-    // By weight the first would have 1 %; it is promised 40 %.
+    // By weight the first class would have 1 %; its guaranteed share is 40 %.
     let min = ClassConfig::new(1, 0, Ets(1)).min_rate(Rate(400_000_000));
     let mut w = wire(LineConfig::classes(
         3,
@@ -243,7 +247,7 @@ fn a_least_rate_is_served_before_shares() {
     w.advance(Instant(100_000), |_| {});
     let units: Vec<u64> = (0..3).map(|c| w.class_counts(c).units).collect();
     assert_eq!(units[0] + units[1] + units[2], 100);
-    // Of what is left it has its weight besides, and at the start it is one unit behind.
+    // It also has its weight of the rest, and at the start it is one unit behind.
     assert!((40..=42).contains(&units[0]), "{units:?}");
 }
 
@@ -254,7 +258,7 @@ fn of_two_that_lack_their_least_rate_the_one_behind_goes_first() {
     put(&mut w, 100_000, 0, 0, &units(20, 1000));
     push(&mut w, 1, 0, &units(40, 1000));
     w.advance(Instant(140_000), |_| {});
-    // The first starts before the second is there: it is one ahead.
+    // The first starts before the second is there: it is one unit ahead.
     assert_eq!([0, 1].map(|c| w.class_counts(c).units), [11, 29]);
 }
 
@@ -267,13 +271,16 @@ fn with_fp(classes: &[ClassConfig]) -> Wire<u32> {
 fn an_express_frame_interrupts_a_preemptible_one() {
     let mut w = with_fp(&[ClassConfig::new(1, 0, Strict).preemptible(), ClassConfig::new(1, 1, Strict)]);
     put(&mut w, 0, 0, 0, &units(2, 1514));
-    // Of 500 bytes on the line 8 are the preamble: 492 have gone, then 4 of check sequence and 12 of gap: with 8, 516.
+    // Of 500 bytes on the line 8 are the preamble: 492 have gone, then 4 of check sequence and 12
+    // of gap: with 8, 516.
     put(&mut w, 500, 1, 0, &units(1, 60));
-    // The rest, 1022 bytes, has a preamble, a check sequence and a gap again: 24 bytes more than whole.
+    // The rest, 1022 bytes, has a preamble, a check sequence and a gap again: 24 bytes more than
+    // the whole frame.
     assert_eq!(run(&mut w, 2_000), [(100, 516, 600), (0, 0, 1646)]);
     let busy = |w: &Wire<u32>| [0, 1].map(|r| w.ring_stats(r).sent.busy.0);
     assert_eq!(busy(&w), [1562, 84]);
-    // Too near the end (60 bytes and their check sequence would not be left): it waits. The second started at 1646.
+    // The frame is too near its end (60 bytes and their check sequence would not remain): the
+    // express frame waits. The second started at 1646.
     put(&mut w, 1646 + 1463, 1, 1, &units(1, 60));
     assert_eq!(run(&mut w, 10_000), [(1, 1646, 3184), (101, 3184, 3268)]);
 }
@@ -286,10 +293,12 @@ fn a_frame_may_be_interrupted_often_and_goes_on_before_others_of_its_kind() {
         ClassConfig::new(1, 2, Strict).preemptible(),
     ]);
     put(&mut w, 0, 1, 0, &units(1, 1514));
-    // Express goes first whatever the order of classes; a preemptible class above does not interrupt.
+    // Express frames go first for any order of classes; a preemptible class above does not
+    // interrupt.
     put(&mut w, 10, 2, 0, &units(1, 1514));
     put(&mut w, 20, 0, 0, &units(2, 100));
-    // Cut after 60 bytes, at 84; two of 124; it goes on at 332 and is cut again after 60 bytes more.
+    // Cut after 60 bytes, at 84; two of 124; it goes on at 332 and is cut again after 60 bytes
+    // more.
     assert_eq!(run(&mut w, 340), [(0, 84, 208), (1, 208, 332)]);
     push(&mut w, 0, 2, &units(1, 100));
     let rest = 1514 - 120 + 24;
@@ -301,7 +310,7 @@ fn a_frame_may_be_interrupted_often_and_goes_on_before_others_of_its_kind() {
 fn a_super_packet_is_interrupted_between_frames_too() {
     let mut w = with_fp(&[ClassConfig::new(1, 0, Strict).preemptible(), ClassConfig::new(1, 1, Strict)]);
     put(&mut w, 0, 0, 0, &[Meta::new(54 + 3 * 1448).gso(54, 1448)]);
-    // Frames of 1526 on the line; 1500 is too near the end of the first.
+    // Frames of 1526 bytes on the line; 1500 is too near the end of the first.
     put(&mut w, 1500, 1, 0, &units(1, 60));
     assert_eq!(run(&mut w, 10_000), [(100, 1526, 1610), (0, 0, 3 * 1526 + 84)]);
 }
@@ -329,7 +338,7 @@ fn the_first_look_after_a_doorbell_sees_every_ring() {
     put(&mut w, 200, 2, 0, &units(1, 100));
     assert_eq!(w.next_event(), Some(Instant(600)));
     assert_eq!(run(&mut w, 800), [(200, 600, 700), (100, 700, 800)]);
-    // While it sends it looks at each end.
+    // While the line sends, it examines the rings at each end of a unit.
     push(&mut w, 2, 1, &units(1, 100));
     assert_eq!(run(&mut w, 1200), [(0, 800, 900), (201, 900, 1000), (1, 1000, 1100)]);
 }
@@ -412,7 +421,7 @@ fn a_ring_that_is_not_used_any_more_is_emptied_first_and_takes_nothing() {
     assert_eq!((w.ring_stats(3).class, w.ring(3).unwrap().reserve(1)), (None, 0));
     assert_eq!(w.ring_stats(1).class, Some(1));
     assert_eq!(names(&mut w, 10_000), [300, 200, 201, 301, 100, 101, 1]);
-    // The one that was on the line counts where its ring was when it left.
+    // The unit that was on the line counts for the class of its ring at its departure.
     let counts = [0, 1, 2, 3, CLASSES_MAX].map(|c| w.class_counts(c).units);
     assert_eq!((counts, w.counts().units), ([2, 2, 0, 0, 4], 8));
     w.configure_scheduler(&LineConfig::strict(4)).unwrap();
@@ -547,7 +556,7 @@ fn what_a_device_cannot_do_is_refused_in_words() {
         assert_eq!((w.caps().queues, w.caps().offload), (2, offload));
         let err = w.configure_scheduler(&line).unwrap_err();
         assert_eq!((err.kind, err.to_string().as_str()), (ErrorKind::Unsupported, expected));
-        // Taking turns needs nothing.
+        // Taking turns needs no further option.
         let plain = Wire::<u32>::new(WireConfig { offload: Offload::NONE, ..config(2, None) }).unwrap();
         assert_eq!(plain.scheduler(), &LineConfig::round_robin(2));
     }
@@ -581,7 +590,8 @@ fn refuses_rings_that_cannot_be() {
     assert!(w.ring(2).is_none());
 }
 
-/// A wire gets more rings while it sends: what is on it goes on, and the new ones take packets once a scheduler has them.
+/// A wire gets more rings while it sends: the unit on the line goes on, and the new rings take
+/// packets once a scheduler includes them.
 #[test]
 fn a_wire_gets_more_rings_while_it_sends() {
     let mut w = wire(LineConfig::round_robin(1));
@@ -593,7 +603,7 @@ fn a_wire_gets_more_rings_while_it_sends() {
     push(&mut w, 2, 0, &units(2, 1000));
     // Turns begin anew.
     assert_eq!(names(&mut w, 10_000), [0, 1, 200, 2, 201]);
-    // Fewer than it has are no change; too many are refused, and change nothing.
+    // A smaller number of rings is no change; too many are refused, and change nothing.
     w.add_rings(2).unwrap();
     let refused = [w.check_rings(4097), w.add_rings(4097)].map(|r| r.unwrap_err().to_string());
     assert_eq!(refused, ["wire rings: expected 1 to 4096, given \"4097\""; 2]);

@@ -1,6 +1,7 @@
-//! The line of a wire against a slow model written apart from it: every unit is a list entry, every rate an exact fraction,
-//! every decision a search. And the laws of a line, checked on what left: no rest while something may go, the strict order,
-//! the shares, the rates, the order in each ring, nothing lost.
+//! The line of a wire against a slow model written independently of it: every unit is a list entry,
+//! every rate an exact fraction, every decision a search. And the laws of a line, checked on its
+//! departures: no rest while a unit may go, the strict order, the shares, the rates, the order in
+//! each ring, no loss.
 
 use std::collections::VecDeque;
 
@@ -31,11 +32,12 @@ struct Packet {
     len: u64,
 }
 
-/// A rate as the exact time, in billionths of a nanosecond times the rate, at which the next unit is due.
+/// A rate as the exact time, in billionths of a nanosecond times the rate, at which the next unit
+/// is due.
 #[derive(Clone, Copy, Debug)]
 struct Rated {
     rate: u64,
-    /// Due time in whole ns, and the fraction that is left, of `rate` parts.
+    /// Due time in whole ns, and the remaining fraction, in parts of `rate`.
     due: u64,
     part: u128,
 }
@@ -110,7 +112,7 @@ impl Model {
         self.rings[usize::from(p.ring)].push_back(p);
     }
 
-    /// The ring of a class that would be next at `now`.
+    /// Returns the ring of a class that would be next at `now`.
     fn candidate(&self, class: usize, now: u64) -> Option<usize> {
         if self.max[class].is_some_and(|m| m.due > now) {
             return None;
@@ -139,10 +141,11 @@ impl Model {
         if !self.turns.iter().any(|c| self.candidate(*c, now).is_some()) {
             return None;
         }
-        // One turn after the other, however many it takes.
+        // One turn after the other, as many as necessary.
         loop {
             let at = self.turns.iter().position(|c| self.candidate(*c, now).is_some()).unwrap();
-            // Everybody who may send is asked once per round, those before `at` keep their place.
+            // Each round examines every ring that may send once; those before `at` keep their
+            // place.
             let mut waiting: Vec<usize> = Vec::new();
             let mut passed: Vec<usize> = Vec::new();
             let mut chosen = None;
@@ -184,7 +187,7 @@ impl Model {
         Gone { id: p.id, ring: p.ring, start: now, finish: now + p.len }
     }
 
-    /// Everything that leaves, of these arrivals in order of time.
+    /// Returns all departures of these arrivals, which are in order of time.
     fn run(mut self, arrivals: &[Packet]) -> Vec<Gone> {
         let mut gone: Vec<Gone> = Vec::new();
         let mut now = 0;
@@ -210,7 +213,7 @@ impl Model {
             if sending.is_some() {
                 continue;
             }
-            // Nothing may go: the next thing that changes that.
+            // No unit may go: the next event that changes that.
             let due = (0..self.line.classes.len()).filter(|c| self.busy(*c)).flat_map(|c| {
                 let rings = self.range(c).filter(|r| !self.rings[*r].is_empty());
                 let rates = rings.filter_map(|r| self.ring_max[r]).chain(self.max[c]);
@@ -219,8 +222,8 @@ impl Model {
             let due = due.min();
             let Some(next) = due.into_iter().chain(todo.front().map(|p| p.at)).min() else { return gone };
             now = next;
-            // What comes while the line rests is looked at one by one, in the order in which it comes, after what a rate
-            // lets go at the same time.
+            // Arrivals while the line rests are examined one by one, in their order, after
+            // departures that a rate allows at the same time.
             if due != Some(next)
                 && let Some(p) = todo.pop_front()
             {
@@ -229,7 +232,8 @@ impl Model {
         }
     }
 
-    /// An arrival while a unit of `class` is on the line: the class has not left its turns yet.
+    /// Notes an arrival while a unit of `class` is on the line: the class has not left its turns
+    /// yet.
     fn arrive_behind(&mut self, p: Packet, class: usize) {
         if self.range(class).contains(&usize::from(p.ring)) {
             self.rings[usize::from(p.ring)].push_back(p);
@@ -239,7 +243,7 @@ impl Model {
     }
 }
 
-/// A line, with which services, and what comes.
+/// A line with its services, and the arrivals.
 struct Plan {
     line: LineConfig,
     arrivals: Vec<Packet>,
@@ -357,7 +361,7 @@ fn the_laws_of_a_line_hold() {
         let plan = plan(seed);
         let gone = real(&plan);
         let context = |what: &str| format!("seed {seed}: {what}; {:?}", plan.line);
-        // Nothing is lost or twice, and each ring is in order.
+        // No unit is lost or doubled, and each ring is in order.
         for ring in 0..plan.line.rings {
             let of = |id: &u32| plan.arrivals[*id as usize].ring == ring;
             let left: Vec<u32> = gone.iter().map(|g| g.id).filter(of).collect();
@@ -369,15 +373,15 @@ fn the_laws_of_a_line_hold() {
         for (i, unit) in gone.iter().enumerate() {
             let before = if i == 0 { 0 } else { gone[i - 1].finish };
             assert!(unit.start >= before.max(plan.arrivals[unit.id as usize].at), "{}", context("too soon"));
-            // What is still there while this one starts.
+            // Units that are still there when this one starts.
             let waits = gone[i + 1..].iter().filter(|g| plan.arrivals[g.id as usize].at < unit.start);
             if limited {
                 continue;
             }
-            // The line does not rest while something waits.
+            // The line does not rest while a unit waits.
             let first = gone[i..].iter().map(|g| plan.arrivals[g.id as usize].at).min().unwrap();
             assert_eq!(unit.start, before.max(first), "{}", context("rest"));
-            // Nothing of a strict class waits that goes before this one.
+            // No unit of a strict class waits that precedes this one.
             let rank = |ring| {
                 let class = class_of(&plan.line, ring);
                 if plan.line.classes[class].service == Service::Strict { class + 1 } else { 0 }
@@ -385,7 +389,7 @@ fn the_laws_of_a_line_hold() {
             let waiting = waits.map(|g| rank(g.ring)).max().unwrap_or(0);
             assert!(waiting <= rank(unit.ring), "{}", context("strict order"));
         }
-        // Never above a greatest rate by more than two units.
+        // The class never exceeds its greatest rate by more than two units.
         let check = |rate: Rate, of: &dyn Fn(u16) -> bool, own: &str| {
             let mine: Vec<&Gone> = gone.iter().filter(|g| of(g.ring)).collect();
             for (i, first) in mine.iter().enumerate() {
@@ -411,8 +415,8 @@ fn the_laws_of_a_line_hold() {
     }
 }
 
-/// Over any time in which two classes that share are never empty, what they sent per weight differs by one quantum and one
-/// unit of each at most.
+/// Over any time in which two classes that share are never empty, their bytes per weight differ by
+/// at most one quantum and one unit of each.
 #[test]
 fn shares_differ_by_a_quantum_and_a_unit_at_most() {
     for seed in 0..60 {
@@ -441,7 +445,7 @@ fn shares_differ_by_a_quantum_and_a_unit_at_most() {
             }
             ring.commit().unwrap();
         }
-        // Bytes on the line by class after each unit, while all have something left.
+        // Bytes on the line by class after each unit, while all classes have units left.
         let mut sent = vec![vec![0_u64; usize::from(count)]];
         let mut left = vec![500; usize::from(count)];
         while left.iter().all(|n| *n > 1) {
@@ -456,7 +460,7 @@ fn shares_differ_by_a_quantum_and_a_unit_at_most() {
         let least = u64::from(*weights.iter().min().unwrap());
         let quantum = |c: usize| (u64::from(weights[c]) * QUANTUM).div_ceil(least);
         let unit = large + 24;
-        // The first went ahead before the others were there.
+        // The first unit left before the others were there.
         for (i, from) in sent.iter().enumerate().skip(1).step_by(7) {
             for to in sent[i..].iter().step_by(11) {
                 let served = |c: usize| (to[c] - from[c]) as f64 / quantum(c) as f64;
@@ -472,7 +476,7 @@ fn shares_differ_by_a_quantum_and_a_unit_at_most() {
     }
 }
 
-/// Random classes, preemptible ones among them, over the first `rings` rings.
+/// Draws classes, preemptible ones among them, over the first `rings` rings.
 fn any_line(rng: &mut Rng, most: u16) -> LineConfig {
     let (mut classes, mut rings) = (Vec::new(), 0_u16);
     while rings < most && classes.len() < 16 && (classes.is_empty() || rng.below(4) > 0) {
@@ -492,8 +496,9 @@ fn any_line(rng: &mut Rng, most: u16) -> LineConfig {
     line
 }
 
-/// Under any changes of the scheduler, rings in and out of use, and interruptions: nothing is lost, each ring keeps its order,
-/// the line carries one bit at a time and what it was busy with is what is counted, rings and classes add up.
+/// Under any changes of the scheduler, rings in and out of use, and interruptions: no unit is lost,
+/// each ring keeps its order, the line carries one bit at a time, its counted busy time is right,
+/// and rings and classes add up.
 #[test]
 fn nothing_is_lost_whatever_changes() {
     let (mut total, mut cuts, mut retired) = (0_u64, 0_u64, 0_u64);
@@ -516,7 +521,7 @@ fn nothing_is_lost_whatever_changes() {
             wire.advance(to, |d| {
                 assert_eq!(d.frame, (d.ring, left[usize::from(d.ring)]), "seed {seed}");
                 left[usize::from(d.ring)] += 1;
-                // One ends after the other, and none is shorter than it is on the line.
+                // Units end one after the other, and none is shorter than its time on the line.
                 let least = d.meta.wire_len.max(60) + u32::from(d.meta.segs) * 24;
                 assert!(
                     d.finish > finish && d.finish.0 - d.start.0 >= u64::from(least),
@@ -562,7 +567,8 @@ fn nothing_is_lost_whatever_changes() {
         let classes = (0..=txweir_core::sched::traffic::CLASSES_MAX).map(|c| wire.class_counts(c));
         let sum = classes.fold((0, 0, 0), |s, c| (s.0 + c.units, s.1 + c.bytes, s.2 + c.busy.0));
         assert_eq!(sum, (all.units, all.bytes, all.busy.0), "seed {seed}");
-        // Each interruption costs a preamble, a check sequence and a gap; between frames of a super-packet nothing.
+        // Each interruption costs a preamble, a check sequence and a gap; an interruption
+        // between frames of a super-packet costs nothing.
         assert_eq!((all.busy.0 - bytes) % 24, 0, "seed {seed}");
         cuts += (all.busy.0 - bytes) / 24;
         total += all.units;

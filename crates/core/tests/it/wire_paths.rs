@@ -1,5 +1,6 @@
-//! Transmit paths, one per ring of a wire: a byte limit for each, and what traffic classes in the device do for those that
-//! matter ("Qdisc experiments at 10 Gbit/s", Linux Plumbers Conference 2012).
+//! Transmit paths, one per ring of a wire: a byte limit for each, and the effect of traffic classes
+//! in the device on the important ones ("Qdisc experiments at 10 Gbit/s", Linux Plumbers Conference
+//! 2012).
 
 use txweir_core::base::rng::Rng;
 use txweir_core::{Instant, Meta, Nanos, PathConfig, Rate, Role, TxPath};
@@ -8,14 +9,14 @@ use txweir_core::{
     sched::schedule::{ClassConfig, LineConfig, Service},
 };
 
-/// A path above each ring of a wire. A frame is the time at which it came.
+/// A path above each ring of a wire. A frame is its arrival time.
 struct Device {
     wire: Wire<u64>,
     paths: Vec<TxPath<u64>>,
     now: Instant,
     /// By ring: packets that have left, and the sum and the greatest of their waits, in ns.
     left: Vec<(u64, u64, u64)>,
-    /// Of those, TCP control segments, from all rings.
+    /// The same for the TCP control segments of all rings.
     control: (u64, u64, u64),
 }
 
@@ -40,7 +41,7 @@ impl Device {
         }
     }
 
-    /// Everything that happens until `until`.
+    /// Runs every event until `until`.
     fn run(&mut self, until: Instant) {
         while let Some(at) = self.wire.next_event().filter(|at| *at <= until) {
             self.step(at);
@@ -95,13 +96,14 @@ fn every_ring_has_a_byte_limit_of_its_own() {
             limits.push(device.paths.iter().map(|p| p.dql().map_or(0, |d| d.limit())).collect::<Vec<_>>());
         }
     }
-    // In turns unit by unit: seven of 1538 bytes on the line and one of 324, so a ring of the seven drains 17.09 MB/s.
-    // A limit settles at twice that times 250 us, +- one packet: 8544 bytes; the eighth's at 1693.
+    // In turns unit by unit: seven of 1538 bytes on the line and one of 324, so a ring of the seven
+    // drains 17.09 MB/s. A limit settles at twice that times 250 us, +- one packet: 8544 bytes; the
+    // eighth's at 1693.
     for at in &limits {
         assert!(at[..7].iter().all(|l| (7030..=8544 + 1514).contains(l)), "{at:?}");
         assert!((1393..=1993).contains(&at[7]), "{at:?}");
     }
-    // The line never rests, and a ring's share is of turns.
+    // The line never rests, and each ring has an equal share of turns.
     let counts = device.wire.counts();
     assert!(counts.busy.0 > 2_998_000_000, "{counts:?}");
     let rings: Vec<u64> = (0..8).map(|i| device.wire.ring_stats(i).sent.units).collect();
@@ -109,8 +111,9 @@ fn every_ring_has_a_byte_limit_of_its_own() {
     assert_eq!(rings.iter().sum::<u64>(), counts.units);
 }
 
-/// 554 Mbit/s for each of eight classes into what the published machine served, 3513 Mbit/s, in frames of 1212 bytes: by
-/// Little's law the 1000 packets of a full queue at 400 Mbit/s are the 24.24 ms that were measured.
+/// Offers 554 Mbit/s for each of eight classes to the rate of the published machine, 3513 Mbit/s,
+/// in frames of 1212 bytes: by Little's law the 1000 packets of a full queue at 400 Mbit/s are the
+/// 24.24 ms that were measured.
 fn published(line: LineConfig) -> Device {
     let mut device = Device::new(
         WireConfig {
@@ -148,7 +151,7 @@ fn published(line: LineConfig) -> Device {
     }
 }
 
-/// Mbit/s, and the mean wait in microseconds, by class.
+/// Returns Mbit/s, and the mean wait in microseconds, by class.
 fn results(device: &Device) -> Vec<(f64, f64)> {
     let of = |(packets, sum, _): &(u64, u64, u64)| {
         (*packets as f64 * 1212.0 * 8.0 / 200_000.0, *sum as f64 / *packets as f64 / 1e3)
@@ -169,13 +172,14 @@ fn strict_classes_in_the_device_wait_for_nobody() {
         assert!((wait / 24_240.0 - 1.0).abs() < 0.03, "{results:?}");
     }
     for (rate, wait) in &results[6..] {
-        // Published: 556 Mbit/s, 67 us, of which the device's part is not told.
+        // Published: 556 Mbit/s, 67 us, without a figure for the device's part.
         assert!((rate - 554.0).abs() < 2.0 && *wait < 100.0, "{results:?}");
     }
     assert!(device.left[6..].iter().all(|l| l.2 < 100_000), "{:?}", device.left);
 }
 
-/// The same rings and queues without classes in the device: what the classes bring is not the rings' doing.
+/// The same rings and queues without classes in the device: the effect of the classes is not an
+/// effect of the rings.
 #[test]
 fn without_classes_in_the_device_all_wait_alike() {
     let device = published(LineConfig::round_robin(8));
@@ -187,8 +191,8 @@ fn without_classes_in_the_device_all_wait_alike() {
     }
 }
 
-/// Four full rings at 1 Gbit/s, units of four segments, and above each `rough`: the mean and the greatest wait in ns of control
-/// segments, a new one in each ring each millisecond.
+/// Runs four full rings at 1 Gbit/s, units of four segments, and `rough` above each. Returns the
+/// mean and the greatest wait in ns of control segments, a new one in each ring each millisecond.
 fn control_waits(ring: u32, bql: bool) -> [u64; 2] {
     let config = WireConfig {
         rate: Rate::from_bits(1_000_000_000),
@@ -222,15 +226,16 @@ fn control_waits(ring: u32, bql: bool) -> [u64; 2] {
     [sum / packets, max]
 }
 
-/// Below the queue nothing goes first: a control segment waits for what its ring holds, each unit of which waits for one of each
-/// other ring, and so in proportion to the ring; unless a byte limit is below.
+/// Below the queue no packet has precedence: a control segment waits for the units in its ring,
+/// each of which waits for a unit of each other ring, and so in proportion to the ring; unless a
+/// byte limit is below.
 #[test]
 fn control_segments_wait_as_long_as_the_ring_is_deep() {
     // A unit: four segments of 1514 + 24 bytes.
     let unit = 4 * 1538 * 8;
     let waits = [64, 128, 256, 512].map(|ring| (u64::from(ring), control_waits(ring, false)));
     for (ring, [mean, max]) in waits {
-        // What is ahead: the ring less the place that it has found, and the unit on the line of each.
+        // The units ahead: the ring less its own place, and the unit on the line of each.
         assert!(max <= (ring + 1) * 4 * unit, "{waits:?}");
         assert!(mean * 10 >= ring * 4 * unit * 8, "{waits:?}");
     }

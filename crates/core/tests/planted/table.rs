@@ -1,5 +1,6 @@
-//! Bugs of a rate that threads share, as edits of `law/lease.rs`, each with the models of `loom_lease.rs` that must fail with
-//! it. `cargo xtask test` applies one at a time to a copy (`xtask/src/planted.rs`).
+//! Bugs of a rate that threads share, as edits of `law/lease.rs`, each with the models of
+//! `loom_lease.rs` that must fail with it. `cargo xtask test` applies them to a copy, one at a time
+//! (`xtask/src/planted.rs`).
 
 use super::{Bug, Edit};
 
@@ -7,7 +8,7 @@ const FILE: &str = "src/law/lease.rs";
 
 /// The bugs.
 pub const BUGS: &[Bug] = &[
-    // Taking time off the bucket is a load and a store.
+    // The bucket's time is taken by a load and a store.
     Bug {
         name: "torn_add",
         file: FILE,
@@ -23,7 +24,7 @@ pub const BUGS: &[Bug] = &[
             "three_backlogged_queues_lose_nothing_and_make_nothing",
         ],
     },
-    // Giving time back is a load and a store.
+    // Time is returned by a load and a store.
     Bug {
         name: "torn_return",
         file: FILE,
@@ -35,7 +36,7 @@ pub const BUGS: &[Bug] = &[
         }],
         models: &["what_is_given_back_is_neither_lost_nor_there_twice"],
     },
-    // Raising the clock is a load and a store.
+    // The clock is raised by a load and a store.
     Bug {
         name: "torn_raise",
         file: FILE,

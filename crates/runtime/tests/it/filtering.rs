@@ -159,7 +159,7 @@ fn headers_are_read_once_and_a_queue_is_chosen_once() {
         let mut outlet = NoOutlet;
         let mut entry = Entry::new(filters, state, &mut outlet, Instant(1));
         entry.to = Some(Hooked { port: PortId(1), block });
-        let arrival = way.classify(arrival, 0, &mut entry).expect("it goes on");
+        let arrival = way.classify(arrival, 0, &mut entry).expect("an admitted frame");
         way.admit_to(Instant(1), arrival, &mut port).unwrap();
     }
     way.advance_to(Instant(2), &mut port).unwrap();
