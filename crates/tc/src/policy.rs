@@ -170,7 +170,7 @@ impl Policy {
     /// Returns the error for a tree whose nodes came from typed calls, with values that no words
     /// express.
     fn no_copy(&self, err: &ConfigError) -> Diagnostic {
-        let message = format!("the qdiscs that are there cannot be said in tc's words: {err}");
+        let message = format!("the present qdiscs cannot be written in tc's words: {err}");
         Diagnostic::error(code::UNSUPPORTED, &self.source, 0..0, message)
     }
 }
