@@ -1,4 +1,4 @@
-//! `End`: the device of a link: none, an interface, or an interface that has gone.
+//! `End`: the device of a link: none, an interface, or an interface that has disappeared.
 
 use std::io;
 
@@ -9,11 +9,11 @@ use txweir_device::{Backend, FRAME_MEMORY, Fates, Finished, Frame, Frames, LinkI
 /// The device of a link.
 #[derive(Debug)]
 pub enum End {
-    /// None: frames are delivered as soon as they are sent.
+    /// No device: frames are delivered as soon as they are sent.
     Null(Sink),
     /// An interface.
     Live(LinkIo),
-    /// An interface that has gone, and what the system said: frames are lost.
+    /// An interface that has disappeared, and the system's error: frames are lost.
     Gone(String, Sink),
 }
 
@@ -32,13 +32,13 @@ impl Sink {
 }
 
 impl End {
-    /// One without a device.
+    /// Returns the end of a link without a device.
     #[must_use]
     pub fn null() -> Self {
         Self::Null(Sink { frames: Frames::new(FRAME_MEMORY), finished: Finished::default() })
     }
 
-    /// Its interface does not work any more. Frames that wait for it are lost.
+    /// Marks the interface as not working any more. Frames that wait for it are lost.
     pub fn go(&mut self, why: String) {
         let mut sink = Sink::default();
         if let Self::Live(io) = self {

@@ -1,4 +1,4 @@
-//! `Link`: a name, a transmit path, and what is behind it.
+//! `Link`: a name, a transmit path, and the device behind it.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -19,9 +19,9 @@ use crate::traffic::{HEADERS, Traffic};
 
 /// Bytes of an Ethernet header.
 const LINK_HEADER: u32 = 14;
-/// Why a link without a device has no rate.
+/// The reason for which a link without a device has no rate.
 const NO_RATE: &str = "a null link takes what it is sent at once: expected type wire, tap or packet";
-/// What ip(8) shows of a new Ethernet device.
+/// The transmit queue length that ip(8) shows for a new Ethernet device.
 const TXQUEUELEN: u32 = 1000;
 /// MTU of Ethernet (RFC 894).
 const MTU: u32 = 1500;
@@ -29,38 +29,38 @@ const MTU: u32 = 1500;
 /// A link of the daemon.
 #[derive(Debug)]
 pub struct Link {
-    /// Its name, unlike that of any other.
+    /// Its name, which no other link has.
     pub name: IfName,
-    /// What is behind it.
+    /// The type of the device behind it.
     pub kind: LinkType,
-    /// Transmit queues.
+    /// Number of transmit queues.
     pub queues: u32,
-    /// The interface of a live one.
+    /// The interface of a live link.
     pub endpoint: Option<Endpoint>,
-    /// The link that frames which come in here leave by.
+    /// The link by which frames leave that come in here.
     pub peer: Option<IfName>,
-    /// Its transmit path, to where the frames go.
+    /// Its transmit path, up to the device.
     pub way: Direction<End>,
-    /// Frames that came in and had no peer to leave by.
+    /// Frames that came in while the link had no peer.
     pub unclaimed: Tally,
     /// The hook that tc has put on it.
     pub hook: Option<Hook>,
-    /// What its hooks have counted.
+    /// Counters of its hooks.
     pub hook_counts: HookCounts,
-    /// The time of the request that is being done.
+    /// The time of the request that is performed.
     pub now: Instant,
-    /// The wire as it was given; its rate is the present one.
+    /// The wire as it was given, with its present rate.
     wire: Option<WireSpec>,
 }
 
-/// Transmit queues as core counts them; the grammar takes at most 4096.
+/// Returns a number of transmit queues as core counts them; the grammar accepts at most 4096.
 fn number_of(queues: u32) -> u16 {
     u16::try_from(queues).unwrap_or(QueueSet::QUEUES_MAX)
 }
 
-/// What the wire of a link is like where only its rate is said: the one of [`WireSpec`].
+/// Returns the default wire of [`WireSpec`] with this rate.
 fn wire_of(rate: Rate) -> WireSpec {
-    // The points are distinct and in range; were they not, one descriptor per packet would do.
+    // The points are distinct and in range; otherwise one descriptor per packet would be used.
     let descriptors =
         DescriptorCost::from_points(&E1000_DESCRIPTORS).unwrap_or_else(|_| DescriptorCost::one());
     let wire = WireConfig { rate, descriptors, ..WireConfig::default() };
@@ -68,10 +68,11 @@ fn wire_of(rate: Rate) -> WireSpec {
 }
 
 impl Link {
-    /// Makes one, with the default qdisc; a live one is opened. The peer is for the caller.
+    /// Makes a link with the default qdisc, and opens the interface of a live one. The caller sets
+    /// the peer.
     ///
     /// # Errors
-    /// One line that says what cannot be.
+    /// One line that names the impossible parameter.
     pub fn new(make: &Make) -> Result<Self, String> {
         let kind = make.kind.unwrap_or_default();
         let change = &make.change;
@@ -104,7 +105,8 @@ impl Link {
             tx_queue_len: change.txqueuelen.unwrap_or(TXQUEUELEN),
             queues: number_of(queues),
             link_rate: wire.as_ref().map(|spec| spec.wire.rate),
-            // What the standard library keys its own hashes with: from the system's random source.
+            // The seed comes from the system's random source, as the keys of the standard library's
+            // hashes do.
             seed: RandomState::new().hash_one(change.name.as_str()),
             ..Env::default()
         };
@@ -115,16 +117,17 @@ impl Link {
         Ok(link)
     }
 
-    /// One that sends by an interface that is open already, through this wire.
+    /// Makes a link that sends through this wire by an interface that is open already.
     ///
     /// # Errors
-    /// One line that says what cannot be.
+    /// One line that names the impossible parameter.
     pub fn over(name: IfName, endpoint: Endpoint, io: LinkIo, wire: WireSpec) -> Result<Self, String> {
         let mtu = io.mtu().map_err(|e| format!("interface `{endpoint}`: {e}"))?;
         let env = Env {
             mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
             link_rate: Some(wire.wire.rate),
-            // What the standard library keys its own hashes with: from the system's random source.
+            // The seed comes from the system's random source, as the keys of the standard library's
+            // hashes do.
             seed: RandomState::new().hash_one(name.as_str()),
             ..Env::default()
         };
@@ -134,7 +137,7 @@ impl Link {
         Ok(link)
     }
 
-    /// One whose frames go to this end.
+    /// Makes a link whose frames go to this end.
     fn with(
         name: IfName,
         kind: LinkType,
@@ -163,28 +166,28 @@ impl Link {
         })
     }
 
-    /// Its interface as it was given, or its name where it has none.
+    /// Returns its interface as it was given, or its name if it has none.
     #[must_use]
     pub fn interface(&self) -> String {
         self.endpoint.as_ref().map_or_else(|| self.name.to_string(), Endpoint::to_string)
     }
 
-    /// What qdiscs know of it.
+    /// Returns the description of the link that its qdiscs get.
     #[must_use]
     pub fn env(&self) -> &Env {
         self.way.port().env()
     }
 
-    /// Its wire, at its present rate.
+    /// Returns its wire, at the present rate.
     #[must_use]
     pub const fn wire(&self) -> Option<&WireSpec> {
         self.wire.as_ref()
     }
 
-    /// Whether these changes can be made; all but the peer, which is for the caller.
+    /// Checks that these changes can be made, except the peer, which the caller checks.
     ///
     /// # Errors
-    /// One line.
+    /// One line that names the refused change.
     pub fn check(&self, change: &Change) -> Result<(), String> {
         if let Some(queues) = change.queues.filter(|queues| *queues != self.queues)
             && let Err(err) = self.way.check_queues(number_of(queues))
@@ -204,10 +207,10 @@ impl Link {
         }
     }
 
-    /// Whether it is what `make` says, or can be changed to it.
+    /// Checks that the link is as `make` describes it, or can be changed to that.
     ///
     /// # Errors
-    /// One line.
+    /// One line that names the difference.
     pub fn check_same(&self, make: &Make) -> Result<(), String> {
         let differs = |key: &str, is: &str, given: &str| {
             let how = "delete the link and add it";
@@ -240,7 +243,7 @@ impl Link {
         self.check(&make.change)
     }
 
-    /// What [`change`](Self::change) would change, a line each.
+    /// Returns the changes that [`change`](Self::change) would make, one line each.
     #[must_use]
     pub fn differences(&self, change: &Change) -> Vec<String> {
         let env = self.env();
@@ -266,7 +269,7 @@ impl Link {
         said
     }
 
-    /// Makes changes that [`check`](Self::check) has passed.
+    /// Makes changes that [`check`](Self::check) has accepted.
     pub fn change(&mut self, now: Instant, change: &Change) {
         let mut env = *self.env();
         env.mtu = change.mtu.unwrap_or(env.mtu);
@@ -287,15 +290,15 @@ impl Link {
         }
         if let Some(queues) = change.queues.filter(|queues| *queues != self.queues) {
             let done = self.way.control(now).set_queues(number_of(queues));
-            // What was checked is done.
+            // The change was checked before and is made now.
             self.queues = if done.is_ok() { queues } else { self.queues };
         }
     }
 
-    /// What `link send` has to say of a size and a number of packets that cannot be.
+    /// Returns the generated packets of a `link send`.
     ///
     /// # Errors
-    /// A size that the MTU does not allow.
+    /// One line: the MTU does not allow the size, or the packets are too many for it.
     pub fn made_up(&self, send: &Send) -> Result<Traffic, String> {
         let most = self.env().frame_max().min(LARGEST_FRAME);
         let size = send.size.unwrap_or_else(|| most.max(HEADERS as u32));
@@ -314,21 +317,22 @@ impl Link {
         Ok(Traffic::new(send.packets, size as usize, send.flows, send.tos))
     }
 
-    /// Runs what is due at `now`.
+    /// Runs the events that are due at `now`.
     pub fn advance(&mut self, now: Instant) {
         if let Err(error) = self.way.advance(now) {
             self.lost(&error);
-            // The second time nothing can fail: what is sent to an interface that is gone is lost.
+            // The second call cannot fail: frames sent to an interface that has disappeared are
+            // lost.
             let _ = self.way.advance(now);
         }
     }
 
-    /// Its interface does not work any more.
+    /// Marks its interface as not working any more.
     pub fn lost(&mut self, error: &impl ToString) {
         self.way.device_mut().go(error.to_string());
     }
 
-    /// `up`; for an interface also `down`, or `gone` once it does not work any more.
+    /// Returns `up`; for an interface also `down`, or `gone` once it does not work any more.
     #[must_use]
     pub fn state(&self) -> &'static str {
         match self.way.device() {
@@ -341,7 +345,7 @@ impl Link {
         }
     }
 
-    /// What its interface has counted.
+    /// Returns the counters of its interface.
     pub fn counters(&mut self) -> Option<Counters> {
         match self.way.device_mut() {
             End::Live(link) => Some(link.counters()),
@@ -349,7 +353,7 @@ impl Link {
         }
     }
 
-    /// The words after `link replace` that make it, but for its peer.
+    /// Returns the words after `link replace` that make this link, except its peer.
     #[must_use]
     pub fn words(&self) -> String {
         let env = self.env();
@@ -376,20 +380,21 @@ impl Link {
     }
 }
 
-/// Most bytes of one `send`: what [`SEND_MAX`](crate::grammar::SEND_MAX) full Ethernet frames come to. Other links wait
-/// for the time that it takes, some milliseconds.
+/// Most bytes of one `send`: those of [`SEND_MAX`](crate::grammar::SEND_MAX) full Ethernet frames.
+/// Other links wait meanwhile, some milliseconds.
 const SEND_BYTES_MAX: u64 = 16_384 * 1514;
 
-/// A word as it is to be written in a tc line, where blanks end a word and some characters stand for something else.
+/// Returns a word in the form of a tc line, in which blanks end a word and some characters are
+/// special.
 fn protected(word: &str) -> String {
     let special = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\' | '#');
     word.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()
 }
 
-/// The longest IPv4 packet behind an Ethernet header.
+/// Bytes of the longest IPv4 packet behind an Ethernet header.
 const LARGEST_FRAME: u32 = 65_535 + LINK_HEADER;
 
-/// The interface of a live link.
+/// Returns the interface of a live link.
 fn endpoint(make: &Make, kind: LinkType) -> Result<Option<Endpoint>, String> {
     let name = &make.change.name;
     let kind = match (kind, &make.interface) {

@@ -15,12 +15,12 @@ const HEAD: [&str; 13] = [
     "BACKLOG", "BQL",
 ];
 
-/// What is printed where there is nothing.
+/// The text of an empty cell.
 const NOTHING: &str = "-";
 
-/// A table: a line a link below a head, columns as wide as they need to be. `DROPS` are those of the qdiscs and of
-/// the link; `BACKLOG` is packets; `BQL` is bytes in flight, of how many at most, in all queues
-/// together.
+/// Returns a table: a line a link below a head, columns as wide as needed. `DROPS` are those of the
+/// qdiscs and of the link. `BACKLOG` is packets. `BQL` is the bytes in flight and their limit, in
+/// all queues together.
 pub fn text(links: &mut [Link]) -> String {
     let mut rows = vec![HEAD.map(String::from)];
     rows.extend(links.iter_mut().map(row));
@@ -60,13 +60,13 @@ fn row(link: &mut Link) -> [String; HEAD.len()] {
     ]
 }
 
-/// Everything that was submitted and will not leave, `lost` included.
+/// Returns the number of packets that were submitted and will not leave, `lost` included.
 fn drops(link: &Link) -> u64 {
     let stats = link.way.stats();
     stats.dropped + stats.no_memory + stats.malformed + stats.lost
 }
 
-/// A list of objects.
+/// Returns a list of objects.
 pub fn json(links: &mut [Link]) -> String {
     json::list(links.iter_mut().map(object)) + "\n"
 }
@@ -127,7 +127,7 @@ fn object(link: &mut Link) -> String {
         o = o.raw("gate", &gate);
     }
     if let Some(counters) = counters {
-        // `packets` is what `frames` is, by the word of ip(8).
+        // `packets` equals `frames`; it is the word of ip(8).
         let rx = report::rx(&counters)
             .uint("packets", counters.rx_frames)
             .uint("unclaimed", link.unclaimed.packets);
@@ -136,7 +136,7 @@ fn object(link: &mut Link) -> String {
     o.finish()
 }
 
-/// What a queue that has a path of its own has done.
+/// Returns the counters of a queue that has a path of its own.
 fn queue_object(path: &TxPath<Frame>) -> String {
     let (stats, backlog) = (path.stats(), path.backlog());
     let o = Object::new()

@@ -22,7 +22,7 @@ impl Devices for Links {
         let now = self.now;
         let link = self.find_mut(name)?;
         link.now = now;
-        // What has left by now has left before whatever comes next.
+        // Due events run first: frames that have left by now left before the command.
         link.advance(now);
         Some(link)
     }
@@ -81,7 +81,7 @@ impl Devices for Links {
     }
 }
 
-/// The trees of a link: one for each queue, or one for all.
+/// Returns the trees of a link: one for each queue, or one for all.
 fn trees_of(link: &Link) -> impl Iterator<Item = &Tree> {
     link.way.port().paths().iter().map(TxPath::tree)
 }
@@ -134,7 +134,7 @@ impl Device for Link {
     fn queued(&self, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
         let mut waiting: Vec<(Handle, Handle, Meta)> = Vec::new();
         self.way.port().queued(&mut |parent, handle, m| waiting.push((parent, handle, *m)));
-        // As a swap puts them into a new tree.
+        // The order in which a swap puts packets into a new tree.
         waiting.sort_by_key(|(_, _, m)| m.enqueued);
         waiting.iter().for_each(|(parent, handle, m)| f(*parent, *handle, m));
     }

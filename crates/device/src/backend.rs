@@ -1,9 +1,9 @@
-//! The parts of a live device: a transmit queue that owns its frames ([`Backend`]), the store that they are in
-//! ([`Store`]), and the origin of frames ([`Source`]).
+//! The parts of a live device: a transmit queue that owns its frames ([`Backend`]), the store that
+//! holds them ([`Store`]), and the origin of frames ([`Source`]).
 //!
-//! Bytes are written once: by the sender's kernel, or its process, into a frame of the device that they leave by.
-//! Whether that frame is a buffer, a place in an area shared with a card, or a number, is the store's own business:
-//! all others ask the store for the bytes.
+//! The bytes of a frame are written once: the sender's kernel, or its process, writes them into a
+//! frame of the device by which they leave. A frame may be a buffer, a place in an area shared with
+//! a card, or a number. Only the store knows which: all other code asks the store for the bytes.
 
 use std::fmt::Debug;
 use std::io;
@@ -16,7 +16,8 @@ use crate::vnet::VnetHdr;
 
 /// An origin of frames: an interface, a capture, a generator.
 pub trait Source {
-    /// Writes the next frame into the front of `room`: its header and its length; `None` if there is none now.
+    /// Writes the next frame to the front of `room` and returns its header and its length; `None`
+    /// if there is none now.
     ///
     /// # Errors
     /// The source is gone. A fault of one frame is no error.
@@ -26,20 +27,20 @@ pub trait Source {
 /// Facts about a frame that travel beside its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beside {
-    /// Checksum and segmentation left undone.
+    /// Checksum and segmentation that were left undone.
     pub hdr: VnetHdr,
-    /// The place of its network header, for a CE mark and a cleared DSCP.
+    /// The place of its network header, which setting a CE mark and clearing the DSCP need.
     pub network: Network,
 }
 
 impl Beside {
-    /// Of a frame whose headers were not read yet.
+    /// Returns the facts of a frame whose headers were not read yet.
     #[must_use]
     pub fn of(hdr: VnetHdr) -> Self {
         Self { hdr, network: Network::default() }
     }
 
-    /// Writes the marks of a packet's metadata into its bytes.
+    /// Writes the marks in a packet's metadata into its bytes.
     pub fn mark(&self, bytes: &mut [u8], m: &Meta) {
         if m.marked {
             headers::set_ce(bytes, self.network);
@@ -62,28 +63,33 @@ pub enum Landed<F> {
     Frame(F),
 }
 
-/// Writes a frame into the second slice, out of the bytes of another in the first; the length, `None` for no frame.
+/// Writes a frame into the second slice, out of the bytes of another frame in the first. Returns
+/// the length; `None` for no frame.
 pub type Write<'a> = &'a mut dyn FnMut(&[u8], &mut [u8]) -> Option<usize>;
 
-/// Frames of one backend: their memory, bounded in sum.
+/// The frames of one backend: their memory, bounded in sum.
 ///
-/// The default value has no frame and room for none. It stands in while the real store is elsewhere, and takes frames
-/// back meanwhile; [`absorb`](Self::absorb) returns them.
+/// The default value has no frame and no room for one. It stands in while the real store is
+/// elsewhere, and takes frames back meanwhile; [`absorb`](Self::absorb) hands them to the real
+/// store.
 pub trait Store: Default + Send {
-    /// A handle to a frame. A frame that is let go without [`give`](Self::give) may be lost to the store.
+    /// A handle to a frame. A frame that is dropped without [`give`](Self::give) may be lost to the
+    /// store.
     type Frame: Debug + Send;
 
-    /// Receives one frame, into memory from which the backend sends it.
+    /// Receives one frame into memory from which the backend sends it.
     ///
     /// # Errors
-    /// Those of the source.
+    /// The errors of the source.
     fn receive(&mut self, source: &mut dyn Source) -> io::Result<Landed<Self::Frame>>;
 
-    /// A frame of up to `room` bytes that `write` fills out of another one; its answer is the length. `None` without
-    /// room, or if nothing was written. Nothing is left undone on the frame, and no header of it is known.
+    /// Returns a frame of up to `room` bytes that `write` fills out of another one; the answer of
+    /// `write` is the length. Returns `None` if there is no room or if nothing was written. The new
+    /// frame has no work left undone, and none of its headers are known.
     fn build_from(&mut self, other: &Self::Frame, room: usize, write: Write<'_>) -> Option<Self::Frame>;
 
-    /// A second frame with the same bytes, and the same beside them; `None` without room.
+    /// Returns a second frame with the same bytes and the same facts beside them; `None` if there
+    /// is no room.
     fn copy(&mut self, frame: &Self::Frame) -> Option<Self::Frame> {
         let (len, beside) = (self.bytes(frame).len(), *self.beside(frame));
         let mut copy = self.build_from(frame, len, &mut |from, room| {
@@ -97,55 +103,59 @@ pub trait Store: Default + Send {
     /// Takes a frame back.
     fn give(&mut self, frame: Self::Frame);
 
-    /// Takes back the frames that a stand-in was given.
+    /// Takes back the frames that a stand-in store was given.
     fn absorb(&mut self, other: Self);
 
-    /// The frame, from its Ethernet header on.
+    /// Returns the bytes of a frame, from its Ethernet header on.
     fn bytes<'a>(&'a self, frame: &'a Self::Frame) -> &'a [u8];
 
-    /// The same, to change it.
+    /// Returns the bytes of a frame, to change them.
     fn bytes_mut<'a>(&'a mut self, frame: &'a mut Self::Frame) -> &'a mut [u8];
 
-    /// The facts beside a frame's bytes.
+    /// Returns the facts beside a frame's bytes.
     fn beside<'a>(&'a self, frame: &'a Self::Frame) -> &'a Beside;
 
-    /// The same, to change it.
+    /// Returns the facts beside a frame's bytes, to change them.
     fn beside_mut<'a>(&'a mut self, frame: &'a mut Self::Frame) -> &'a mut Beside;
 
-    /// Puts bytes in at an offset; false, and nothing done, without room or such an offset.
+    /// Inserts bytes at an offset. Returns false, and changes nothing, if there is no room or no
+    /// such offset.
     fn insert(&mut self, frame: &mut Self::Frame, at: usize, bytes: &[u8]) -> bool;
 
-    /// Takes bytes out at an offset; false, and nothing done, if there are not so many.
+    /// Removes bytes at an offset. Returns false, and changes nothing, if the frame does not have
+    /// that many there.
     fn remove(&mut self, frame: &mut Self::Frame, at: usize, len: usize) -> bool;
 }
 
 /// A transmit queue that owns its frames.
 ///
-/// A frame that was pushed is the backend's: in its own batch until the interface takes it, in order, so that no
-/// caller ever gets it back to send it again. Each doorbell (`commit`) shows the interface the whole batch by as few
-/// system calls as possible. A frame is finished, and reported once by `reap`, when the interface has it or has lost
-/// it. After an error of `commit` the interface is gone: everything in the batch is lost and finished.
+/// A frame that was pushed belongs to the backend: it stays in the batch of the backend, in order,
+/// until the interface takes it. No caller ever gets it back to send it again. Each doorbell
+/// (`commit`) shows the interface the whole batch by as few system calls as possible. A frame is
+/// finished, and reported once by `reap`, when the interface has taken it or has lost it. After an
+/// error of `commit` the interface is gone: every frame of the batch is lost and finished.
 pub trait Backend: TxQueue<Frame: Debug + Send> + Send {
-    /// Its frames.
+    /// The store of its frames.
     type Store: Store<Frame = Self::Frame>;
 
-    /// Its frames.
+    /// Returns the store of its frames.
     fn store(&mut self) -> &mut Self::Store;
 
-    /// True if the interface had no room for all that the last doorbell has shown: the rest waits here, and another
-    /// doorbell makes sense once the interface is writable.
+    /// True if the interface had no room for some of the frames that the last doorbell has shown.
+    /// They wait here, and another doorbell makes sense once the interface is writable.
     fn is_full(&self) -> bool;
 
-    /// True while the interface has frames that it has not finished, so that the owner has to come back for them. The
-    /// default is right where an interface is done with what it takes.
+    /// True while the interface has frames that it has not finished, so that the owner has to come
+    /// back for them. The default is right for an interface that is done with a frame once it takes
+    /// it.
     fn is_busy(&self) -> bool {
         self.is_full()
     }
 
-    /// How many frames were delivered and lost since the last call.
+    /// Returns how many frames were delivered and lost since the last call.
     fn take_fates(&mut self) -> Fates;
 
-    /// Loses all frames that it holds, which are finished then: the interface is gone.
+    /// Loses and finishes all frames that it holds: the interface is gone.
     fn abandon(&mut self);
 }
 
@@ -155,11 +165,11 @@ pub trait Backend: TxQueue<Frame: Debug + Send> + Send {
 pub struct Fates {
     /// Frames that the interface took.
     pub delivered: u64,
-    /// Frames that it refused for good, or that it held when it went.
+    /// Frames that it refused for good, or that it held when it disappeared.
     pub lost: u64,
 }
 
-/// Frames that a backend is done with, until its owner has heard of them.
+/// Frames that a backend is done with and has not reported to its owner yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Finished {
     packets: u32,
@@ -168,15 +178,16 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// Adds a frame of so many wire bytes (`Meta::wire_len`).
+    /// Adds a frame of `wire_len` bytes on the wire (`Meta::wire_len`).
     pub fn add(&mut self, wire_len: u32, delivered: bool) {
-        // Reaped at each turn of the loop: far below 2^32 bytes.
+        // The loop reaps at each turn, so that the sum stays far below 2^32 bytes.
         self.packets += 1;
         self.bytes = self.bytes.saturating_add(wire_len);
         *(if delivered { &mut self.fates.delivered } else { &mut self.fates.lost }) += 1;
     }
 
-    /// One round of completions, as `TxQueue::reap` reports it; none if there is nothing to report.
+    /// Reports one round of completions, as `TxQueue::reap` does; no round if there is nothing to
+    /// report.
     pub fn reap<F>(&mut self, sink: &mut dyn FnMut(Completed<F>)) {
         let (packets, bytes) = (std::mem::take(&mut self.packets), std::mem::take(&mut self.bytes));
         if packets > 0 {
@@ -184,12 +195,12 @@ impl Finished {
         }
     }
 
-    /// As [`Backend::take_fates`].
+    /// Returns the fates since the last call, as [`Backend::take_fates`] does.
     pub fn take_fates(&mut self) -> Fates {
         std::mem::take(&mut self.fates)
     }
 
-    /// Adds what a backend has finished and not reported, which is to be used no more.
+    /// Adds the completions that a backend has not reported. The caller uses that backend no more.
     pub fn absorb<B: Backend + ?Sized>(&mut self, backend: &mut B) {
         backend.reap(&mut |done| {
             self.packets += done.packets;

@@ -1,4 +1,4 @@
-//! What went through a link, and what did not.
+//! The tallies of a link: frames that passed, and frames that were lost and why.
 
 use std::io;
 
@@ -9,48 +9,51 @@ use crate::vnet::VnetHdr;
 /// The fate of a frame that the kernel did not take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotTaken {
-    /// No room now: the frame is still the caller's, to be offered again when the link is writable.
+    /// No room now: the frame still belongs to the caller, who offers it again when the link is
+    /// writable.
     Full,
-    /// The kernel refused it and will again: the frame is lost at this link, and counted by its reason.
+    /// The kernel refused the frame and will refuse it again: it is lost at this link, and counted
+    /// by its reason.
     Lost,
 }
 
-/// The fates of frames that were handed to a link together, in order: the first `taken + lost` of them are gone.
+/// The fates of frames that were handed to a link together, in order. The first `taken + lost` of
+/// them are gone.
 #[derive(Debug)]
 #[must_use]
 pub struct Batch {
     /// Frames that the kernel took.
     pub taken: usize,
-    /// Frames that the kernel refused for good, in between or last.
+    /// Frames that the kernel refused for good, between or after those that it took.
     pub lost: usize,
-    /// The reason for which the rest is still the caller's.
+    /// The reason for which the rest still belongs to the caller.
     pub rest: Rest,
 }
 
-/// The reason for which frames of a batch are still the caller's.
+/// The reason for which frames of a batch still belong to the caller.
 #[derive(Debug)]
 pub enum Rest {
-    /// None is.
+    /// No frame is left over.
     None,
-    /// The link is full: the first of them found no room.
+    /// The link is full: the first of the remaining frames found no room.
     Full,
     /// The link is gone.
     Gone(io::Error),
 }
 
 impl Batch {
-    /// Nothing is gone yet.
+    /// Returns the fates of a batch of which no frame is gone yet.
     pub(crate) const fn new() -> Self {
         Self { taken: 0, lost: 0, rest: Rest::None }
     }
 
-    /// Frames that are not the caller's any more.
+    /// Returns the number of frames that do not belong to the caller any more.
     #[must_use]
     pub const fn gone(&self) -> usize {
         self.taken + self.lost
     }
 
-    /// Notes that one more frame was not taken; true if the next one can be tried.
+    /// Notes that one more frame was not taken. Returns true if the next one can be tried.
     pub(crate) fn goes_on_after(&mut self, frame: Result<NotTaken, Errno>) -> bool {
         match frame {
             Ok(NotTaken::Lost) => self.lost += 1,
@@ -61,7 +64,8 @@ impl Batch {
     }
 }
 
-/// Tallies of one link since it was opened. Frames count as the link saw them: a super-frame is one.
+/// Tallies of one link since it was opened. Frames count as the link saw them: a super-frame is
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -71,12 +75,13 @@ pub struct Counters {
     pub rx_bytes: u64,
     /// Super-frames among them.
     pub rx_gso_frames: u64,
-    /// Frames longer than the buffer given, left out.
+    /// Frames longer than the given buffer, left out.
     pub rx_oversize: u64,
-    /// Frames that the kernel could not describe by a vnet header (a tunnelled super-frame), left out by it.
+    /// Frames that the kernel could not describe by a vnet header (a tunnelled super-frame), and
+    /// therefore left out.
     pub rx_refused: u64,
-    /// Frames that the kernel dropped before the packet socket, because its buffer was full. A TAP device counts its
-    /// own as the interface's `tx_dropped`.
+    /// Frames that the kernel dropped before the packet socket, because its buffer was full. A TAP
+    /// device counts its own as the interface's `tx_dropped`.
     pub rx_missed: u64,
     /// Frames that the kernel took.
     pub tx_frames: u64,
@@ -84,15 +89,16 @@ pub struct Counters {
     pub tx_bytes: u64,
     /// Super-frames among them.
     pub tx_gso_frames: u64,
-    /// System calls that were to send frames.
+    /// System calls made to send frames.
     pub tx_calls: u64,
-    /// How often a send met a full link.
+    /// Sends that met a full link.
     pub tx_full: u64,
     /// Frames lost because the interface was down (`ip link set dev NAME up`).
     pub tx_lost_down: u64,
     /// Frames lost because the kernel or the device had no memory or ring room for them.
     pub tx_lost_buffer: u64,
-    /// Frames that the kernel found wrong: too long for the interface, too short, or not as their header describes.
+    /// Frames that the kernel refused as wrong: too long for the interface, too short, or not as
+    /// their header describes.
     pub tx_lost_refused: u64,
 }
 
@@ -116,7 +122,7 @@ impl Counters {
                 self.tx_full += 1;
                 return Ok(NotTaken::Full);
             }
-            // A TAP that is down says EIO (tun_get_user), a packet socket ENETDOWN.
+            // A TAP device that is down answers EIO (tun_get_user), a packet socket ENETDOWN.
             Errno::IO | Errno::NETDOWN => &mut self.tx_lost_down,
             Errno::NOBUFS | Errno::NOMEM => &mut self.tx_lost_buffer,
             Errno::INVAL | Errno::MSGSIZE | Errno::TOOBIG => &mut self.tx_lost_refused,

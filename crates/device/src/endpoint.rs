@@ -12,10 +12,11 @@ use crate::packet::Packet;
 use crate::queue::Batched;
 use crate::tap::Tap;
 
-/// Declares the kinds of links: the word before the colon of an endpoint, its meaning, and how one is opened.
+/// Declares the kinds of links: the word before the colon of an endpoint, its meaning, and the
+/// function that opens one.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $Kind:ident $word:literal $about:literal $open:expr;)*) => {
-        /// How to open the interface.
+        /// The way in which an interface is opened.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Kind {
             /// As a TAP device if it is one, and by a packet socket otherwise.
@@ -27,7 +28,7 @@ macro_rules! kinds {
             /// All kinds that have a word.
             pub const ALL: &[Self] = &[$(Self::$Kind),*];
 
-            /// The word; empty for `Auto`.
+            /// Returns the word; empty for `Auto`.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self {
@@ -36,7 +37,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// One line about the kind, for people; empty for `Auto`.
+            /// Returns one line about the kind, for people; empty for `Auto`.
             #[must_use]
             pub const fn about(self) -> &'static str {
                 match self {
@@ -45,7 +46,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The kind of this word.
+            /// Returns the kind that has this word.
             #[must_use]
             pub fn of(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|kind| kind.word() == word)
@@ -69,13 +70,14 @@ kinds! {
     /// As a TAP device (`tap:`).
     Tap "tap" "A TAP device"
         |name, options: &LinkOptions| Tap::attach(name, &options.tap).map(|tap| Batched::new(tap, options.memory));
-    /// By a packet socket (`packet:`), which on a TAP device means beside whoever holds it.
+    /// By a packet socket (`packet:`), which on a TAP device works beside the process that holds
+    /// the device.
     Packet "packet" "A packet socket on any Ethernet interface"
         |name, options: &LinkOptions| Packet::attach(name, &options.packet).map(|p| Batched::new(p, options.memory));
 }
 
 impl Kind {
-    /// The kind of an interface: a TAP device if it is one, or will be one when it is created.
+    /// Returns the kind of an interface: `Tap` if it is a TAP device, or will be created as one.
     fn found(name: &IfName, create: bool) -> Result<Self, OpenCause> {
         let control = Control::open().map_err(|errno| OpenCause::system("open a socket for", errno))?;
         match control.index(name).map_err(|errno| OpenCause::system("look up", errno))? {
@@ -91,7 +93,7 @@ impl Kind {
     }
 }
 
-/// Where a link is: an interface, perhaps in another network namespace, and how to open it.
+/// The place of a link: an interface, perhaps in another network namespace, and the way to open it.
 ///
 /// ```
 /// use txweir_device::{Endpoint, Kind};
@@ -102,26 +104,26 @@ impl Kind {
 /// # Ok::<(), txweir_device::EndpointError>(())
 /// ```
 ///
-/// Neither `:` nor `/` can be part of an interface name, so that nothing needs quoting. The namespace is a name of
-/// ip-netns(8), or an absolute path (`/proc/4711/ns/net/tap0`).
+/// Neither `:` nor `/` can be part of an interface name, so that nothing needs quoting. The
+/// namespace is a name of ip-netns(8), or an absolute path (`/proc/4711/ns/net/tap0`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// How to open it.
+    /// The way to open it.
     pub kind: Kind,
-    /// Where it is; `None` for the namespace of the calling thread.
+    /// The network namespace of the interface; `None` for that of the calling thread.
     pub netns: Option<Netns>,
     /// The interface.
     pub name: IfName,
 }
 
-/// Why a text is not an endpoint.
+/// The reason for which a text is not an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum EndpointError {
-    /// A word before a colon that names no kind.
+    /// A word before a colon that names no kind of link.
     Kind(String),
     /// A namespace that is neither a name nor an absolute path.
     Namespace(String),
-    /// Not the name of an interface; the name is given.
+    /// A text that is not the name of an interface; the text is given.
     Name(String, NameError),
 }
 
@@ -150,7 +152,8 @@ impl FromStr for Endpoint {
     type Err = EndpointError;
 
     fn from_str(text: &str) -> Result<Self, EndpointError> {
-        // A colon behind a slash is not a kind's: it stands in a path, or where no colon may be.
+        // A colon behind a slash does not end a kind: it stands in a path, or where no colon may
+        // be.
         let (kind, rest) = match text.split_once(':') {
             Some((kind, rest)) if !kind.contains('/') => {
                 (Kind::of(kind).ok_or_else(|| EndpointError::Kind(kind.to_owned()))?, rest)
@@ -182,11 +185,12 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// Opens the link. With [`Kind::Auto`] the interface's driver decides (`ETHTOOL_GDRVINFO`), and a missing one is
-    /// created as a TAP device if the options say so. The calling thread stays in its own namespace.
+    /// Opens the link. With [`Kind::Auto`] the interface's driver decides (`ETHTOOL_GDRVINFO`), and
+    /// a missing interface is created as a TAP device if the options allow it. The calling thread
+    /// stays in its own namespace.
     ///
     /// # Errors
-    /// [`OpenError`], one sentence that names the endpoint and says what to do.
+    /// [`OpenError`]: one sentence that names the endpoint and says what to do.
     pub fn open(&self, options: &LinkOptions) -> Result<LinkIo, OpenError> {
         let opened = match &self.netns {
             None => self.kind.open(&self.name, options),

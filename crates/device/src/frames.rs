@@ -1,17 +1,18 @@
 //! `Frames`: a store of frames in buffers of this process, recycled, and bounded in sum.
 //!
-//! Buffers come in a few sizes. One that was used goes back to the others of its size, the warmest on top, and a
-//! store that has seen its peak allocates nothing any more. All buffers together, used and free, never exceed the
-//! budget: without room a frame is not kept, and the caller counts it.
+//! Buffers come in a few sizes. A buffer that was used goes back to the others of its size, the
+//! warmest on top, and a store that has seen its peak allocates nothing any more. All buffers
+//! together, used and free, never exceed the budget: a frame without room is not kept, and the
+//! caller counts it.
 
 use std::io;
 
 use crate::backend::{Beside, Landed, Source, Store, Write};
 use crate::frame::{FrameRef, MAX_FRAME};
 
-/// Bytes of the smallest buffer: a request, an acknowledgement, ARP.
+/// Bytes of the smallest buffer, which holds a request, an acknowledgement or ARP.
 const SMALLEST: usize = 256;
-/// Sizes double from the smallest to the largest, which holds any frame.
+/// Number of sizes. They double from the smallest to the largest, which holds any frame.
 const CLASSES: usize = 9;
 
 const _: () = assert!(SMALLEST << (CLASSES - 2) < MAX_FRAME && MAX_FRAME < SMALLEST << CLASSES);
@@ -25,25 +26,25 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame, from its Ethernet header on.
+    /// Returns the bytes, from the Ethernet header on.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[..self.len]
     }
-    /// The same, to change it.
+    /// Returns the bytes, to change them.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.buffer[..self.len]
     }
-    /// The facts beside its bytes.
+    /// Returns the facts beside the bytes.
     #[must_use]
     pub const fn beside(&self) -> &Beside {
         &self.beside
     }
-    /// The same, to change it.
+    /// Returns the facts beside the bytes, to change them.
     pub const fn beside_mut(&mut self) -> &mut Beside {
         &mut self.beside
     }
-    /// As a system call takes it.
+    /// Returns the frame as a system call takes it.
     #[must_use]
     pub fn as_ref(&self) -> FrameRef<'_> {
         FrameRef { hdr: self.beside.hdr, bytes: self.bytes() }
@@ -54,9 +55,9 @@ impl Frame {
 #[derive(Debug)]
 pub struct Frames {
     free: [Vec<Box<[u8]>>; CLASSES],
-    /// Where the next frame is received, of the largest size. A long frame stays in it, and the next one gets
-    /// another; a short one is copied out. So a super-frame is never copied, and none takes more than twice its
-    /// length.
+    /// Buffer of the largest size that receives the next frame. A long frame stays in it, and
+    /// another buffer replaces it; a short frame is copied out. So a super-frame is never copied,
+    /// and no frame takes more than twice its length.
     landing: Box<[u8]>,
     /// Bytes of all buffers, used and free.
     owned: usize,
@@ -64,7 +65,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// With at most `budget` bytes of buffers; at least one frame always fits.
+    /// Makes a store of at most `budget` bytes of buffers. At least one frame always fits.
     #[must_use]
     pub fn new(budget: usize) -> Self {
         Self {
@@ -75,7 +76,7 @@ impl Frames {
         }
     }
 
-    /// Bytes of all buffers, used and free.
+    /// Returns the bytes of all buffers, used and free.
     #[must_use]
     pub const fn owned(&self) -> usize {
         self.owned
@@ -98,7 +99,7 @@ impl Frames {
         Some(vec![0; size].into())
     }
 
-    /// Lets free buffers of other sizes go until one of `size` bytes fits, the largest first.
+    /// Frees unused buffers, those of the largest size first, until one of `size` bytes fits.
     fn make_room(&mut self, size: usize) {
         for class in (0..CLASSES).rev() {
             while self.owned + size > self.budget {
@@ -110,7 +111,7 @@ impl Frames {
 }
 
 impl Default for Frames {
-    /// No buffer, and no room for any.
+    /// Returns a store without buffers and without room for any.
     fn default() -> Self {
         let free = std::array::from_fn(|_| Vec::new());
         Self { free, landing: Box::default(), owned: 0, budget: 0 }
@@ -188,7 +189,7 @@ impl Store for Frames {
     }
 }
 
-/// The class of the smallest buffers that hold `len` bytes.
+/// Returns the class of the smallest buffers that hold `len` bytes.
 fn class(len: usize) -> usize {
     let doublings = len.div_ceil(SMALLEST).next_power_of_two().trailing_zeros();
     (doublings as usize).min(CLASSES - 1) // at most 64
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
     use crate::vnet::VnetHdr;
 
-    /// One frame of this length, full of this byte.
+    /// A source whose frames have this length and are filled with this byte.
     struct Full(usize, u8);
 
     impl Source for Full {
@@ -229,7 +230,7 @@ mod tests {
         for len in 0..=MAX_FRAME {
             let size = size(class(len));
             assert!(size >= len && (size < 2 * len + 32 || size == SMALLEST), "{len}: {size}");
-            assert_eq!(class(size), class(len), "a buffer goes back where it came from");
+            assert_eq!(class(size), class(len), "a buffer goes back to its own class");
         }
     }
 
@@ -265,7 +266,7 @@ mod tests {
         let small: Vec<_> = (0..2000).map(|_| kept(&mut frames, 60, 2)).collect();
         assert!(frames.owned() <= 10 * MAX_FRAME);
         small.into_iter().for_each(|f| frames.give(f));
-        // What was lent and came back is used again: nothing is made anew.
+        // Buffers that came back are used again: nothing is allocated anew.
         let before = frames.owned();
         let again: Vec<_> = (0..2000).map(|_| kept(&mut frames, 60, 3)).collect();
         assert_eq!((frames.owned(), again.len()), (before, 2000));

@@ -1,12 +1,13 @@
 //! Live packet I/O for txweir on Linux.
 //!
-//! A *link* is one Ethernet interface as this process sees it ([`Nic`]): a TAP device ([`Tap`]) or a packet socket
-//! bound to an interface ([`Packet`]). It is a transmit queue as well, with frames of its own ([`Backend`]):
-//! [`TapQueue`], [`PacketQueue`], and [`LinkIo`] for any of them. A [`VnetHdr`] travels beside every frame, so that a
-//! TCP super-frame of up to 64 KiB crosses user space whole and is cut into wire segments only where somebody must
-//! cut it ([`Segmenter`]). An [`Endpoint`] is the text form that a user writes (`tap0`, `packet:eth0`,
-//! `client/tap0`), and opens the link. A further kind of link is a file with its [`Backend`] and [`Nic`], and a line
-//! in the list of `endpoint.rs`.
+//! A *link* is one Ethernet interface as this process sees it ([`Nic`]): a TAP device ([`Tap`]) or
+//! a packet socket bound to an interface ([`Packet`]). A link is a transmit queue as well, with
+//! frames of its own ([`Backend`]): [`TapQueue`], [`PacketQueue`], and [`LinkIo`] for any of them.
+//! A [`VnetHdr`] travels beside every frame, so that a TCP super-frame of up to 64 KiB crosses user
+//! space whole. It is cut into wire segments ([`Segmenter`]) only where a qdisc or an output needs
+//! the segments. An [`Endpoint`] is the text form that a user writes (`tap0`, `packet:eth0`,
+//! `client/tap0`), and opens the link. A further kind of link is a file with its [`Backend`] and
+//! [`Nic`], and a line in the list of `endpoint.rs`.
 //!
 //! ```no_run
 //! use txweir_device::{Endpoint, LinkOptions, MAX_FRAME, Source};
@@ -21,8 +22,8 @@
 //! # }
 //! ```
 //!
-//! Everything that needs `unsafe` lives in one private module of safe wrappers around system calls; the rest of the
-//! crate is checked to have none.
+//! One private module of safe wrappers around system calls contains all code that needs `unsafe`;
+//! the compiler checks that the rest of the crate has none.
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]

@@ -1,4 +1,4 @@
-//! Any kind of link behind one type.
+//! Links of any kind behind one type.
 
 use crate::backend::Backend;
 use crate::frames::{Frame, Frames};
@@ -12,7 +12,7 @@ pub type TapQueue = Batched<Tap>;
 /// A packet socket as a transmit queue.
 pub type PacketQueue = Batched<Packet>;
 
-/// A network interface that frames of this process leave by, and come in at.
+/// A network interface by which frames of this process leave and come in.
 pub trait Interface: Backend<Frame = Frame, Store = Frames> + Nic {}
 
 impl<B: Backend<Frame = Frame, Store = Frames> + Nic> Interface for B {}
@@ -20,15 +20,15 @@ impl<B: Backend<Frame = Frame, Store = Frames> + Nic> Interface for B {}
 /// A link of any kind.
 pub type LinkIo = Box<dyn Interface>;
 
-/// How to open a link of any kind.
+/// The options with which a link of any kind is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkOptions {
-    /// For a TAP device.
+    /// Options of a TAP device.
     pub tap: TapOptions,
-    /// For a packet socket.
+    /// Options of a packet socket.
     pub packet: PacketOptions,
-    /// Bytes of all frame buffers. Default 256 MiB: the 1000 super-frames of 64 KiB that pfifo_fast lets wait, with as
-    /// much again for frames that take their places, and a ring.
+    /// Bytes of all frame buffers. The default of 256 MiB holds the 1000 super-frames of 64 KiB
+    /// that may wait in pfifo_fast, as much again for frames that take their places, and a ring.
     pub memory: usize,
 }
 
@@ -38,5 +38,5 @@ impl Default for LinkOptions {
     }
 }
 
-/// Bytes of all frame buffers of a link, as [`LinkOptions::memory`] has it.
+/// The default of [`LinkOptions::memory`]: bytes of all frame buffers of a link.
 pub const FRAME_MEMORY: usize = 256 << 20;

@@ -1,4 +1,5 @@
-//! `Nic`: a network interface, to receive from and to ask; `Calls`: one that sends by system calls.
+//! `Nic`: a network interface that frames are received from; `Calls`: one that sends by system
+//! calls.
 
 use std::fmt::Debug;
 use std::io;
@@ -9,24 +10,25 @@ use crate::counters::{Batch, Counters};
 use crate::frame::FrameRef;
 use crate::name::IfName;
 
-/// A network interface of this machine, of whatever kind. It is readable when it has frames to receive.
+/// A network interface of this machine, of any kind. Its descriptor is readable when it has frames
+/// to receive.
 pub trait Nic: Source + AsFd + Debug + Send {
-    /// The word of its kind, as an endpoint has it: `tap`, `packet`.
+    /// Returns the word of its kind, as an endpoint has it: `tap`, `packet`.
     fn kind(&self) -> &'static str;
 
-    /// The interface's name, as it was when opened.
+    /// Returns the interface's name, as it was when opened.
     fn name(&self) -> &IfName;
 
-    /// Tallies since it was opened.
+    /// Returns the tallies since it was opened.
     fn counters(&mut self) -> Counters;
 
-    /// Whether the interface is administratively up.
+    /// True if the interface is administratively up.
     ///
     /// # Errors
-    /// The interface is gone, or was moved to another namespace after opening.
+    /// The interface is gone, or was moved to another namespace after it was opened.
     fn is_up(&self) -> io::Result<bool>;
 
-    /// The interface's MTU in bytes, Ethernet header not counted.
+    /// Returns the interface's MTU in bytes, Ethernet header not counted.
     ///
     /// # Errors
     /// As [`is_up`](Self::is_up).
@@ -35,6 +37,6 @@ pub trait Nic: Source + AsFd + Debug + Send {
 
 /// An interface that takes frames out of any memory, by system calls.
 pub trait Calls: Nic {
-    /// Sends frames in order until all are gone or the interface is full, and tells what has become of them.
+    /// Sends frames in order until all are gone or the interface is full, and returns their fates.
     fn send_batch(&mut self, frames: &[FrameRef<'_>]) -> Batch;
 }

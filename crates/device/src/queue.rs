@@ -1,9 +1,11 @@
-//! Transmit queues over system calls: frames wait in a batch, and a doorbell hands the whole batch to the kernel.
+//! Transmit queues over system calls: frames wait in a batch, and a doorbell hands the whole batch
+//! to the kernel.
 //!
-//! A packet socket takes a batch by one `sendmmsg`, a TAP device by one `writev` a frame. Frames that the kernel has
-//! no room for (`EAGAIN`) stay in the batch, in order, ahead of all that are pushed later; the next doorbell tries
-//! again. A frame that the kernel refuses for itself is lost and counted by its reason ([`Loss`](crate::Loss)):
-//! `ENOBUFS`, too, because a packet socket answers so after the interface's own queue has dropped the frame.
+//! A packet socket takes a batch by one `sendmmsg`, a TAP device by one `writev` a frame. Frames
+//! for which the kernel has no room (`EAGAIN`) stay in the batch, in order, ahead of all that are
+//! pushed later; the next doorbell tries again. A frame that the kernel refuses is lost and counted
+//! by its reason ([`Counters`](crate::Counters)). `ENOBUFS` is such a reason, because a packet
+//! socket answers it after the interface's own queue has dropped the frame.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +22,8 @@ use crate::name::IfName;
 use crate::nic::{Calls, Nic};
 use crate::vnet::VnetHdr;
 
-/// Frames that a queue holds at most: some batches, so that a paced wire whose output is full for a moment has room.
+/// Most frames that a queue holds: several batches, so that a paced wire whose output is full for a
+/// moment has room.
 pub const PLACES: usize = 256;
 
 /// A transmit queue over an interface that is driven by system calls.
@@ -28,27 +31,27 @@ pub const PLACES: usize = 256;
 pub struct Batched<C> {
     calls: C,
     frames: Frames,
-    /// Pushed and not gone, in order, each with its bytes on the wire.
+    /// Frames that were pushed and are not gone, in order, each with its bytes on the wire.
     batch: VecDeque<(Frame, u32)>,
-    /// How many of the batch the last doorbell has shown and found no room for.
+    /// Number of frames in the batch that found no room at the last doorbell.
     shown: usize,
     finished: Finished,
 }
 
 impl<C: Calls> Batched<C> {
-    /// Over this interface, with at most `memory` bytes of frame buffers.
+    /// Makes a queue over this interface, with at most `memory` bytes of frame buffers.
     #[must_use]
     pub fn new(calls: C, memory: usize) -> Self {
         let batch = VecDeque::with_capacity(PLACES);
         Self { calls, frames: Frames::new(memory), batch, shown: 0, finished: Finished::default() }
     }
 
-    /// The interface.
+    /// Returns the interface.
     pub const fn calls(&self) -> &C {
         &self.calls
     }
 
-    /// The first frames of the batch are gone, so many of them to the interface.
+    /// Finishes the first `gone` frames of the batch, of which the interface took `taken`.
     fn finish(&mut self, gone: usize, taken: usize) {
         for (at, (frame, wire_len)) in self.batch.drain(..gone.min(self.batch.len())).enumerate() {
             self.finished.add(wire_len, at < taken);
@@ -72,7 +75,7 @@ impl<C: Calls> TxQueue for Batched<C> {
     }
 
     fn commit(&mut self) -> Result<(), DeviceError> {
-        // Bounded: each round takes frames off the batch, or is the last one.
+        // The loop is bounded: each round takes frames off the batch, or is the last one.
         while !self.batch.is_empty() {
             let mut refs = [FrameRef { hdr: VnetHdr::default(), bytes: &[] }; BATCH_MAX];
             let count = self.batch.len().min(BATCH_MAX);

@@ -28,7 +28,6 @@ use std::sync::Arc;
 
 use txweir_core::Rate;
 use txweir_core::classify::filter;
-use txweir_core::qdisc::KINDS;
 use txweir_tc::ast::Command;
 use txweir_tc::command;
 use txweir_tc::diagnostic::{Diagnostic, Severity};
@@ -107,7 +106,7 @@ pub fn check(source: &Arc<Source>, script: Script, options: &CheckOptions) -> Re
                 // A line that cannot be read makes no object; a line that needs the object is not
                 // at fault.
                 check.said.push(e);
-                if may_make_classes(&tc.line) {
+                if may_make_classes(source, &tc.line) {
                     partial = true;
                     devices.values_mut().for_each(|d| d.partial = true);
                 }
@@ -142,9 +141,9 @@ const OWN_CLASSIFIER: &str = "tcpctl";
 
 /// True if the line may make an object for classes or filters of other lines. A leaf without a
 /// handle is none.
-fn may_make_classes(line: &Line) -> bool {
+fn may_make_classes(source: &Source, line: &Line) -> bool {
     let says = |word: &str| line.words.iter().any(|w| w.text == word);
-    let leaf = line.words.iter().any(|w| kinds::is_leaf(&w.text));
+    let leaf = line.words.iter().any(|w| kinds::is_leaf(&w.text, source.kinds.get(&w.text)));
     !(leaf && says("parent") && !says("handle"))
 }
 
@@ -202,7 +201,7 @@ impl Check<'_> {
             _ => return,
         };
         let Some(kind) = kind else { return };
-        let spec = kinds::spec_of(&kind.text);
+        let spec = self.source.kinds.get(&kind.text);
         let (linux, keys) = match what {
             "qdisc" => (spec.is_none_or(|s| s.in_linux), spec.map_or(&[][..], |s| s.own)),
             "class" => (true, spec.and_then(|s| s.classes).map_or(&[][..], |c| c.own)),
@@ -229,7 +228,7 @@ impl Check<'_> {
         };
         let Some(kind) = kind else { return };
         let known = match what {
-            "qdisc" => KINDS.iter().any(|s| s.kind == kind.text),
+            "qdisc" => self.source.kinds.get(&kind.text).is_some(),
             _ => filter::KINDS.contains(&kind.text.as_str()),
         };
         let name = format!("{what} {}", kind.text);
@@ -238,7 +237,7 @@ impl Check<'_> {
         }
         let object = if what == "qdisc" { language::Object::Qdisc } else { language::Object::Filter };
         if !language::knows(object, &kind.text) {
-            let all = KINDS.iter().map(|s| s.kind).filter(|_| what == "qdisc");
+            let all = self.source.kinds.iter().map(|s| s.kind).filter(|_| what == "qdisc");
             let near = closest(&kind.text, all.chain(language::kinds(object))).map(String::from);
             let message = format!("tc knows no {name}");
             let err = self.error(code::UNKNOWN_KIND, &kind.span, message).suggest(near);

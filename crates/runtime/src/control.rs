@@ -25,8 +25,8 @@ pub struct Control<'a, D: Backend> {
 type Cutter<'a, F> = &'a mut dyn FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta));
 
 impl<D: Backend> Control<'_, D> {
-    /// Changes the qdiscs of the first path, which is that of all queues where they have none of their own: `f` gets the
-    /// tree and what its operations need.
+    /// Changes the qdiscs of the first path, which all queues share unless each has a path of its
+    /// own. `f` gets the tree and the context that its operations need.
     pub fn configure<R>(&mut self, f: impl FnOnce(&mut Tree, &mut Cx) -> R) -> R {
         let Drain { port, exit, .. } = &mut *self.drain;
         let r = port.configure_path(self.now, 0, exit, f);
@@ -34,14 +34,15 @@ impl<D: Backend> Control<'_, D> {
         r
     }
 
-    /// Changes the qdiscs of every path: `f` does the same to each tree.
+    /// Changes the qdiscs of every path: `f` makes the same change to each tree.
     pub fn configure_each(&mut self, f: impl FnMut(&mut Tree, &mut Cx)) {
         let Drain { port, exit, .. } = &mut *self.drain;
         port.configure_each(self.now, exit, f);
         self.drain.drain_all(self.now);
     }
 
-    /// Changes the qdiscs of all paths by their handles. What waits in those that are removed is dropped.
+    /// Changes the qdiscs of all paths by their handles. Packets that wait in a removed qdisc are
+    /// dropped.
     pub fn change<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R {
         let Drain { port, exit, .. } = &mut *self.drain;
         let r = port.configure(self.now, exit, f);
@@ -50,8 +51,8 @@ impl<D: Backend> Control<'_, D> {
         r
     }
 
-    /// Like [`change`](Self::change), and what waits goes on waiting: see `Port::swap` of the core. A super-frame that the
-    /// new tree takes only in pieces is cut.
+    /// Like [`change`](Self::change), but waiting packets are kept: see `Port::swap` of the core. A
+    /// super-frame that the new tree takes only in pieces is cut.
     pub fn swap<R>(&mut self, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> (R, Swapped) {
         let now = self.now;
         let done = self.while_cutting(|port, exit, cut| port.swap(now, exit, f, cut));
@@ -60,11 +61,12 @@ impl<D: Backend> Control<'_, D> {
         done
     }
 
-    /// Changes the number of transmit queues; packets that wait go on waiting: see `Port::set_queues` of the core.
+    /// Changes the number of transmit queues. Waiting packets are kept: see `Port::set_queues` of
+    /// the core.
     ///
     /// # Errors
-    /// What the root was made with does not hold for so many queues, or the wire cannot have so many rings. Then nothing has
-    /// changed.
+    /// The options of the root do not fit this number of queues, or the wire cannot have as many
+    /// rings. Then nothing has changed.
     pub fn set_queues(&mut self, queues: u16) -> Result<(), ConfigError> {
         let now = self.now;
         self.drain.port.check_queues(queues)?;
@@ -75,7 +77,7 @@ impl<D: Backend> Control<'_, D> {
         done
     }
 
-    /// Changes what qdiscs that are made from now on know of the output, but for its queues.
+    /// Changes the description of the output, except its queues, that qdiscs made from now on get.
     pub fn set_env(&mut self, env: Env) {
         let Drain { port, exit, .. } = &mut *self.drain;
         port.set_env(self.now, env, exit);
@@ -89,31 +91,32 @@ impl<D: Backend> Control<'_, D> {
         }
     }
 
-    /// From now on a flow has at most this in the qdiscs at a time, and one unit; what is more waits its turn. With
-    /// [`Quota::OFF`] what waits goes into the qdiscs at once.
+    /// Bounds the share of a flow in the qdiscs from now on: at most this quota at a time, or one
+    /// unit; its other frames wait their turn. With [`Quota::OFF`] the waiting frames enter the
+    /// qdiscs at once.
     pub fn set_fairsend(&mut self, quota: Quota) {
         self.drain.set_fairsend(self.now, quota);
     }
 
-    /// Whether frames may go past qdiscs in which nothing waits, on the queues that there are now: see
+    /// Sets whether frames may bypass empty qdiscs, on the present queues: see
     /// `TxPath::set_direct`.
     pub fn set_direct(&mut self, on: bool) {
         self.drain.port.paths_mut().iter_mut().for_each(|path| path.set_direct(on));
     }
 
-    /// The blocks of filters that are nobody's any more: see `Qdiscs::take_orphans`.
+    /// Returns the blocks of filters that no longer have an owner: see `Qdiscs::take_orphans`.
     #[must_use]
     pub fn take_orphans(&mut self) -> Vec<BlockId> {
         self.drain.port.take_orphans()
     }
 
-    /// Does something that may cut super-frames.
+    /// Runs an operation that may cut super-frames.
     fn while_cutting<R>(
         &mut self,
         f: impl FnOnce(&mut txweir_core::path::port::Port<D::Frame>, &mut Exit<D>, Cutter<'_, D::Frame>) -> R,
     ) -> R {
         let Drain { port, exit, stats, .. } = &mut *self.drain;
-        // The frames are with the cutter meanwhile: those that are dropped gather in a stand-in.
+        // The cutter has the frames meanwhile: a stand-in store gathers those that are dropped.
         let mut frames = std::mem::take(exit.store());
         let done = f(port, exit, &mut |whole, meta, _, each| {
             cut(&mut frames, stats, whole, meta, &mut |_, piece, m| each(piece, m));
@@ -124,14 +127,15 @@ impl<D: Backend> Control<'_, D> {
     }
 }
 
-/// Has the rings of the wire share the line as the root says.
+/// Makes the rings of the wire share the line as the root asks.
 pub(crate) fn fit_scheduler<D: Backend>(drain: &mut Drain<D>) {
     let queues = drain.port.queues();
     let Some(wire) = drain.exit.line.wire_mut() else { return };
     let line = mqprio::line_of(drain.port.trees().root().qdisc(), queues);
     let line = line.unwrap_or_else(|| LineConfig::round_robin(queues));
     if *wire.scheduler() != line && wire.configure_scheduler(&line).is_err() {
-        // What the root asks for was checked when it was made, against a line that may have another rate now.
+        // The request of the root was checked when the root was made, against a line that may have
+        // another rate now.
         let _ = wire.configure_scheduler(&LineConfig::round_robin(queues));
     }
 }

@@ -5,7 +5,7 @@ use txweir_device::{Segmenter, Store};
 
 use crate::stats::DirectionStats;
 
-/// Cuts a super-frame and gives each segment to `each`, with the store.
+/// Cuts a super-frame and gives each segment to `each`, together with the store.
 pub fn cut<S: Store>(
     store: &mut S,
     stats: &mut DirectionStats,

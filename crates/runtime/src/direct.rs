@@ -1,8 +1,9 @@
-//! `Direct`: a device without a model ahead of it, as fast as it is. A frame is finished once the device has finished
-//! it, so that the qdiscs feel a slow device.
+//! `Direct`: a device without a model ahead of it, which sends at its own speed. A frame is
+//! finished once the device has finished it, so that the qdiscs feel a slow device.
 //!
-//! The transmit queues of a path have one device here. Each gathers its frames, and where the device's doorbell is
-//! rung they take turns, frame by frame. A frame that has been given to the device stays with it, in order.
+//! The transmit queues of a path share one device here. Each queue gathers its frames, and when the
+//! device's doorbell is rung the queues take turns, frame by frame. A frame that has been given to
+//! the device stays with it, in order.
 
 use std::collections::VecDeque;
 
@@ -14,8 +15,8 @@ use txweir_device::{BATCH_MAX, Backend};
 use crate::output::{Output, is_batch};
 use crate::stats::DirectionStats;
 
-/// Frames of one queue that are on their way to the device or in it: one promise. More would be a queue that no qdisc
-/// sees.
+/// Most frames of one queue that are gathered or in the device: one promise. A larger number would
+/// be a queue that no qdisc sees.
 const HELD_MAX: u32 = BULK;
 
 /// A device without a model, and the queues that take turns at it.
@@ -27,9 +28,10 @@ pub struct Direct<D: Backend> {
     turns: VecDeque<u16>,
     /// Frames that wait for the next doorbell.
     gathered: usize,
-    /// Their bytes.
+    /// Bytes of the gathered frames.
     gathered_bytes: u64,
-    /// The queue and the bytes of each frame that the device has, in the order in which it got them.
+    /// The queue and the bytes of each frame that the device has, in the order in which it got
+    /// them.
     given: VecDeque<(u16, u32)>,
     /// Bytes that are gathered or given.
     held_bytes: u64,
@@ -43,7 +45,7 @@ struct Queue<F> {
     gathered: VecDeque<(F, Meta)>,
     /// Frames that are gathered or given.
     held: u32,
-    /// Finished and not reaped.
+    /// Packets that are finished and not reaped.
     packets: u32,
     bytes: u32,
 }
@@ -94,7 +96,8 @@ impl<D: Backend> Direct<D> {
         self.held_bytes += u64::from(m.wire_len);
     }
 
-    /// True if enough is gathered that a doorbell is worth its cost, and the device may have room.
+    /// True if enough frames are gathered to be worth the cost of a doorbell, and the device may
+    /// have room.
     pub fn batch_is_due(&self) -> bool {
         is_batch(self.gathered, self.gathered_bytes) && !self.output.device.is_full()
     }
@@ -107,14 +110,16 @@ impl<D: Backend> Direct<D> {
         self.gathered
     }
 
-    /// Rings the doorbell for what the device had no room for, or else for a batch of what is gathered. True if there are
-    /// completions to reap: then the queues may gather more before the next doorbell.
+    /// Rings the doorbell for the frames that found no room before, or else for a batch of gathered
+    /// frames. Returns true if there are completions to reap: then the queues may gather more
+    /// before the next doorbell.
     pub fn show(&mut self, stats: &mut DirectionStats) -> bool {
         if self.output.device.is_full() {
             self.output.ring();
         }
         self.collect(stats);
-        // Bounded: each round gives the device a frame at least. One that finishes frames later takes several rounds.
+        // The loop is bounded: each round gives the device at least one frame. A device that
+        // finishes frames later takes several rounds.
         while self.reported == 0 && !self.turns.is_empty() && !self.output.device.is_full() {
             let places = self.output.device.reserve(BATCH_MAX as u32); // 64
             if places == 0 {
@@ -129,7 +134,7 @@ impl<D: Backend> Direct<D> {
         self.reported > 0
     }
 
-    /// Gives the device the frame whose turn it is.
+    /// Gives the device the frame of the queue whose turn it is.
     fn give_next(&mut self, stats: &mut DirectionStats) {
         let Some(index) = self.turns.pop_front() else { return };
         let Some(queue) = self.queues.get_mut(usize::from(index)) else { return };
@@ -144,7 +149,8 @@ impl<D: Backend> Direct<D> {
         self.output.push(frame, &meta);
     }
 
-    /// Takes what the device has finished. It reports numbers alone: the first frames that it was given are those.
+    /// Takes the completions of the device. It reports only numbers: the finished frames are the
+    /// oldest of those that it was given.
     fn collect(&mut self, stats: &mut DirectionStats) {
         let Self { output, queues, given, reported, held_bytes, .. } = self;
         let mut finished = 0;
@@ -157,12 +163,13 @@ impl<D: Backend> Direct<D> {
             *reported += usize::from(queue.packets == 0);
             queue.held -= 1;
             queue.packets += 1;
-            // At most as many frames as it holds, each far below 2^32 / 64 bytes, finish before they are reaped.
+            // At most as many frames as the queue holds, each far below 2^32 / 64 bytes, finish
+            // before they are reaped.
             queue.bytes = queue.bytes.saturating_add(bytes);
         }
     }
 
-    /// True if a queue has finished something that was not reaped.
+    /// True if a queue has finished frames that were not reaped.
     pub fn reported(&self, index: u16) -> bool {
         self.queues.get(usize::from(index)).is_some_and(|queue| queue.packets > 0)
     }

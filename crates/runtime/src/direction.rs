@@ -1,18 +1,20 @@
-//! One direction of a forwarder: a [`TxPort`] with its paths, and the device that frames leave by, paced by a
-//! [`Wire`] or not. It asks nobody what time it is, so that it runs in virtual time as well.
+//! One direction of a forwarder: a [`TxPort`] with its paths, and the device by which frames leave,
+//! paced by a [`Wire`] or not. It reads no clock, so that it runs in virtual time as well.
 //!
-//! The wire is a model, and a model is never late: when [`Direction::advance`] is called after the time of an
-//! event, the event and everything that follows from it (completions, the byte limit, the refill from the qdiscs)
-//! still happen at their own times, in order, and only the frames leave late. So the rate over any longer time,
-//! and what the byte limit learns, are those of the wire and not of this machine's scheduler. How late the worst
-//! was is counted.
+//! The wire is a model, and a model is never late: when [`Direction::advance`] is called after the
+//! time of an event, the event and all its consequences (completions, the byte limit, the refill
+//! from the qdiscs) still happen at their own times, in order, and only the frames leave late. So
+//! the rate over any longer time, and the values that the byte limit learns, are those of the wire
+//! and not of this machine's scheduler. The worst delay is counted.
 //!
-//! A frame is in the store of the device from its reception on ([`Direction::receive`]), and its bytes stay where they
-//! are. [`Direction::admit`] takes a frame into the qdiscs and on towards the device; [`Direction::advance`], after a
-//! burst of frames, rings the device's doorbell for all of them.
+//! A frame is in the store of the device from its reception on ([`Direction::receive`]), and its
+//! bytes stay at their place. [`Direction::admit`] takes a frame into the qdiscs and on towards the
+//! device; [`Direction::advance`], after a burst of frames, rings the device's doorbell for all of
+//! them.
 //!
-//! A direction of several queues has a ring of the wire for each, and below mq and mqprio a path. How the rings share the line
-//! is what an mqprio at the root says (`hw 1`); otherwise they take turns.
+//! A direction of several queues has a ring of the wire for each, and below mq and mqprio a path
+//! for each. An mqprio at the root says how the rings share the line (`hw 1`); without one they
+//! take turns.
 
 use std::io;
 
@@ -38,22 +40,23 @@ use crate::filtering::InStore;
 use crate::line::{Exit, Line};
 use crate::stats::DirectionStats;
 
-/// How to make a direction.
+/// The configuration of a new direction.
 #[derive(Clone, Debug)]
 pub struct DirectionConfig {
     /// The wire; `None` for a path that is as fast as its device.
     pub wire: Option<WireConfig>,
     /// The byte queue limit; `None` leaves only the ring.
     pub bql: Option<DqlConfig>,
-    /// What qdiscs may know of the output. Its seed also keys the flow hash. The wire has a ring for each of its queues, and
-    /// says what it can schedule.
+    /// The description of the output that qdiscs get. Its seed also keys the flow hash. The wire
+    /// has a ring for each of its queues, and adds its own scheduling abilities.
     pub env: Env,
-    /// Packets that can wait in the qdiscs: of each queue, where each has its own (`txweir_core::path::port::Port::new`).
+    /// Most packets that can wait in the qdiscs: of each queue, where each has its own
+    /// (`txweir_core::path::port::Port::new`).
     pub packets: usize,
 }
 
 impl Default for DirectionConfig {
-    /// The default wire and byte limit, 16 384 packets.
+    /// Returns the default wire and byte limit, and 16 384 packets.
     fn default() -> Self {
         Self {
             wire: Some(WireConfig::default()),
@@ -72,10 +75,10 @@ pub struct Direction<D: Backend> {
 }
 
 impl<D: Backend> Direction<D> {
-    /// A direction with the default root qdisc. Memory for packets is taken here.
+    /// Makes a direction with the default root qdisc. This call allocates the memory for packets.
     ///
     /// # Errors
-    /// A wire or a byte limit that cannot be.
+    /// The wire or the byte limit is impossible.
     pub fn new(config: DirectionConfig, device: D) -> Result<Self, ConfigError> {
         let queues = config.env.queues.clamp(1, QueueSet::QUEUES_MAX);
         let offload = config.wire.as_ref().map_or(config.env.offload, |wire| wire.offload);
@@ -95,12 +98,12 @@ impl<D: Backend> Direction<D> {
         Ok(Self { classifier: Classifier::new(config.env.seed), drain })
     }
 
-    /// To change something, at `now`.
+    /// Returns the operations that change the direction at `now`.
     pub fn control(&mut self, now: Instant) -> Control<'_, D> {
         Control { drain: &mut self.drain, now }
     }
 
-    /// Checks that it can have so many transmit queues.
+    /// Checks that the direction can have this number of transmit queues.
     ///
     /// # Errors
     /// As [`Control::set_queues`].
@@ -109,8 +112,8 @@ impl<D: Backend> Direction<D> {
         self.drain.exit.line.check_queues(queues)
     }
 
-    /// Receives one frame into the device's store and reads its headers. A frame that cannot be forwarded is counted and
-    /// left out.
+    /// Receives one frame into the device's store and reads its headers. A frame that cannot be
+    /// forwarded is counted and left out.
     ///
     /// # Errors
     /// The source is gone.
@@ -125,7 +128,7 @@ impl<D: Backend> Direction<D> {
         })
     }
 
-    /// As [`receive`](Self::receive), of a frame that is in the device's store already.
+    /// Like [`receive`](Self::receive), for a frame that is in the device's store already.
     pub fn take_in(&mut self, frame: D::Frame) -> Received<D::Frame> {
         let Drain { exit, stats, .. } = &mut self.drain;
         let store = exit.store();
@@ -139,9 +142,9 @@ impl<D: Backend> Direction<D> {
         Received::Frame(Arrival { frame, meta, headers, route: Route::default(), queue_chosen: false })
     }
 
-    /// Asks the filters about a frame that is to be admitted, and chooses its queue. The filters may change the frame.
-    /// `None` for a frame that they drop before it is queued, or that an action takes: it is counted. `depth` is the
-    /// number of redirections behind it.
+    /// Runs the filters on a frame that is to be admitted, and chooses its queue. The filters may
+    /// change the frame. Returns `None` for a frame that they drop before it is queued, or that an
+    /// action takes: it is counted. `depth` is the number of redirections behind it.
     pub fn classify(
         &mut self,
         mut arrival: Arrival<D::Frame>,
@@ -172,9 +175,9 @@ impl<D: Backend> Direction<D> {
         None
     }
 
-    /// Takes a frame into the path at `now`, which never goes back from one call to the next of this or
-    /// [`advance`](Self::advance). Call that one after the last frame of a burst: until then frames may wait for the
-    /// device's doorbell.
+    /// Takes a frame into the path at `now`. The time never goes back from one call of this
+    /// function or of [`advance`](Self::advance) to the next. Call `advance` after the last frame
+    /// of a burst: until then frames may wait for the device's doorbell.
     ///
     /// # Errors
     /// The device is gone.
@@ -190,9 +193,9 @@ impl<D: Backend> Direction<D> {
         if drain.exit.line.batch_is_due() { drain.advance(now) } else { Ok(()) }
     }
 
-    /// Runs everything that is due at `now`: frames that have left the wire go to the device, completions to the byte limit,
-    /// packets from the qdiscs to the ring, each at its own time. Then rings the device's doorbell, if it was given
-    /// something or was full.
+    /// Runs every event that is due at `now`, each at its own time: frames that have left the wire
+    /// go to the device, completions to the byte limit, packets from the qdiscs to the ring. Then
+    /// rings the device's doorbell, if the device got frames or was full.
     ///
     /// # Errors
     /// The device is gone; the frames that it held are lost.
@@ -200,8 +203,8 @@ impl<D: Backend> Direction<D> {
         self.drain.advance(now)
     }
 
-    /// When to call [`advance`](Self::advance) next, if nothing arrives: as soon as something happens, and up to
-    /// 50 us later while there is more to happen soon after.
+    /// Returns the time of the next call of [`advance`](Self::advance) if no frame arrives: the
+    /// time of the next event, or up to 50 us after `now` while more events follow soon.
     #[must_use]
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         self.drain.deadline(now)
@@ -213,55 +216,57 @@ impl<D: Backend> Direction<D> {
         self.device().is_busy()
     }
 
-    /// Its queues: qdiscs, byte limits, counters.
+    /// Returns its queues: qdiscs, byte limits, counters.
     #[must_use]
     pub const fn port(&self) -> &TxPort<D::Frame> {
         &self.drain.port
     }
-    /// The path of the first queue, which is that of all where they have none of their own.
+    /// Returns the path of the first queue, which all queues share unless each has a path of its
+    /// own.
     #[must_use]
     pub fn path(&self) -> &TxPath<D::Frame> {
         self.drain.port.first()
     }
-    /// Its wire, if it has one.
+    /// Returns its wire, if it has one.
     #[must_use]
     pub const fn wire(&self) -> Option<&Wire<D::Frame>> {
         self.drain.exit.line.wire()
     }
-    /// The gate ahead of its qdiscs, if flows take turns.
+    /// Returns the gate ahead of its qdiscs, if flows take turns.
     #[must_use]
     pub fn gate(&self) -> Option<&Gate<Arrival<D::Frame>>> {
         self.drain.exit.gate.as_deref()
     }
-    /// The share of the qdiscs that a flow may have.
+    /// Returns the share of the qdiscs that a flow may have.
     #[must_use]
     pub fn fairsend(&self) -> Quota {
         self.gate().map_or(Quota::OFF, Gate::quota)
     }
-    /// The reader of its frames' headers.
+    /// Returns the reader of its frames' headers.
     #[must_use]
     pub const fn classifier(&self) -> &Classifier {
         &self.classifier
     }
-    /// The same, to change it.
+    /// Returns the reader of its frames' headers, to change it.
     pub const fn classifier_mut(&mut self) -> &mut Classifier {
         &mut self.classifier
     }
-    /// The device that frames leave by.
+    /// Returns the device by which frames leave.
     #[must_use]
     pub const fn device(&self) -> &D {
         &self.drain.exit.line.output().device
     }
-    /// The same, to receive from it, or to change it.
+    /// Returns the device, to receive from it or to change it.
     pub const fn device_mut(&mut self) -> &mut D {
         &mut self.drain.exit.line.output_mut().device
     }
-    /// Bytes that the path has handed on and that the wire, or the device without one, has not finished.
+    /// Returns the bytes that the path has handed on and that the wire, or the device without one,
+    /// has not finished.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.drain.exit.line.held_bytes()
     }
-    /// Its counters.
+    /// Returns its counters.
     #[must_use]
     pub fn stats(&self) -> DirectionStats {
         DirectionStats { dropped: self.drain.exit.dropped, ..self.drain.stats }
@@ -275,8 +280,8 @@ impl<D: Backend> Direction<D> {
 pub enum Received<F> {
     /// A frame, to be admitted.
     Frame(Arrival<F>),
-    /// One that cannot be forwarded; there may be more.
+    /// A frame that cannot be forwarded; there may be more.
     LeftOut,
-    /// Nothing is there.
+    /// The source has no frame now.
     Nothing,
 }

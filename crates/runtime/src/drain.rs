@@ -1,5 +1,6 @@
-//! `Drain`: from the qdiscs of a direction to its device. It owns the port with its paths, the line below them and the
-//! times at which qdiscs want to be asked again, and does each thing at its own time.
+//! `Drain`: from the qdiscs of a direction to its device. It owns the port with its paths, the line
+//! below them and the times at which qdiscs want to be called again, and processes each event at
+//! its own time.
 
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::path::device::DeviceError;
@@ -16,11 +17,12 @@ use crate::line::Exit;
 use crate::stats::DirectionStats;
 use crate::timers::Timers;
 
-/// How much later than necessary a busy direction may ask to be woken, so that a wire of a million packets per
-/// second does not mean a million wake-ups: a fifth of the default completion interval.
+/// The longest time by which a busy direction may ask to be woken later than necessary, so that a
+/// wire of a million packets per second does not cause a million wake-ups: a fifth of the default
+/// completion interval.
 const COALESCE: Nanos = Nanos::from_micros(50);
 
-/// The paths of a direction, and the line that they send into.
+/// The paths of a direction, and the line into which they send.
 #[derive(Debug)]
 pub struct Drain<D: Backend> {
     pub port: TxPort<D::Frame>,
@@ -31,13 +33,13 @@ pub struct Drain<D: Backend> {
 }
 
 impl<D: Backend> Drain<D> {
-    /// `seed` keys the flow hash.
+    /// Makes the drain of a direction. `seed` keys the flow hash.
     pub fn new(port: TxPort<D::Frame>, exit: Exit<D>, seed: u64) -> Self {
         let (stats, timers) = (DirectionStats::default(), Timers::default());
         Self { port, exit, stats, timers, hasher: FlowHasher::new(seed) }
     }
 
-    /// Puts a frame into its path; the queue.
+    /// Puts a frame into its path and returns the queue.
     pub fn enter(&mut self, now: Instant, arrival: Arrival<D::Frame>) -> u16 {
         let Arrival { mut frame, mut meta, headers, route, queue_chosen } = arrival;
         if !queue_chosen {
@@ -53,7 +55,7 @@ impl<D: Backend> Drain<D> {
         match sent {
             Admitted::Sent | Admitted::Queued | Admitted::Dropped(_) => {}
             Admitted::Cut(frame, _) => self.cut(now, frame, &meta, detail.map(Detail::piece)),
-            // A forwarder's path does not say so.
+            // The path of a forwarder never answers this.
             Admitted::Full(frame) => {
                 self.exit.left(&meta);
                 self.exit.discard(frame);
@@ -65,7 +67,8 @@ impl<D: Backend> Drain<D> {
     /// Submits a super-frame segment by segment.
     fn cut(&mut self, now: Instant, whole: D::Frame, meta: &Meta, detail: Option<Detail>) {
         let Self { port, exit, stats, .. } = self;
-        // The frames are with the cutter, and change places with the stand-in for each piece that is submitted.
+        // The cutter has the frames, and exchanges them with the stand-in for each piece that it
+        // submits.
         let mut frames = std::mem::take(exit.store());
         exit.left(meta);
         cut(&mut frames, stats, whole, meta, &mut |frames: &mut D::Store, piece, m| {
@@ -85,28 +88,29 @@ impl<D: Backend> Drain<D> {
         *exit.store() = frames;
     }
 
-    /// From the qdiscs of every queue to the line, as much as goes.
+    /// Sends from the qdiscs of every queue to the line until the line takes no more.
     pub fn drain_all(&mut self, now: Instant) {
         let paths = self.port.paths().len();
         self.timers.truncate(paths);
-        // There is a path for each queue, or one.
+        // There is a path for each queue, or a single path.
         (0..paths as u16).for_each(|queue| self.drain(now, queue));
     }
 
-    /// From the qdiscs of a queue to the line, as much as goes, and from the gate to the qdiscs.
+    /// Sends from the qdiscs of a queue to the line until the line takes no more, then from the
+    /// gate to the qdiscs.
     pub fn drain(&mut self, now: Instant, queue: u16) {
         self.drain_queue(now, queue);
         self.feed(now);
     }
 
-    /// From the qdiscs of a queue to the line, as much as goes.
+    /// Sends from the qdiscs of a queue to the line until the line takes no more.
     pub fn drain_queue(&mut self, now: Instant, queue: u16) {
         let timer = loop {
             match self.port.drain(now, queue, BULK, &mut self.exit) {
-                // Bounded by what is queued: each round sends some of it.
+                // The loop is bounded by the queued packets: each round sends some of them.
                 Wake::More => {}
                 Wake::Idle | Wake::Device => break None,
-                // A time that is not later would be asked for again and again.
+                // A timer that is not later than `now` would fire again and again.
                 Wake::At(at, _) => break Some(at.max(now + Nanos(1))),
             }
         };
@@ -115,7 +119,8 @@ impl<D: Backend> Drain<D> {
         self.stats.held_max = self.stats.held_max.max(self.exit.line.held_bytes());
     }
 
-    /// Takes what the line has finished, if anything, and drains the queues that have something to do.
+    /// Takes the completions of the line, if there are any, and drains the queues that have work to
+    /// do.
     fn attend(&mut self, at: Instant, finished: bool) {
         let split = self.port.is_split();
         let mut opened = false;
@@ -136,7 +141,7 @@ impl<D: Backend> Drain<D> {
             return self.drain(at, 0);
         }
         if self.timers.next().is_some_and(|t| t <= at) {
-            // There is a path for each queue, or one.
+            // There is a path for each queue, or a single path.
             for path in 0..self.port.paths().len() as u16 {
                 if self.timers.of(path).is_some_and(|t| t <= at) {
                     self.drain(at, path);
@@ -145,25 +150,26 @@ impl<D: Backend> Drain<D> {
         }
     }
 
-    /// Runs the events of the wire and of the qdiscs that are due at `now`, each at its own time. The device gets frames
-    /// and no doorbell, unless they make a batch.
+    /// Runs the events of the wire and of the qdiscs that are due at `now`, each at its own time.
+    /// The device gets frames and no doorbell, unless they make a batch.
     pub fn run(&mut self, now: Instant) {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.stats.late_max_ns = self.stats.late_max_ns.max(now.saturating_since(at).0);
             let finished = self.exit.line.advance(at, &mut self.stats);
             self.attend(at, finished);
         }
-        // What was due has been attended to: the wire only hears the time.
+        // All due events are done: this call only tells the wire the time.
         self.exit.line.advance(now, &mut self.stats);
     }
 
-    /// Runs everything that is due, and shows the device all that it was given.
+    /// Runs every due event, and shows the device all frames that it was given.
     ///
     /// # Errors
-    /// The device is gone; what it held is lost.
+    /// The device is gone; the frames that it held are lost.
     pub fn advance(&mut self, now: Instant) -> Result<(), DeviceError> {
         self.run(now);
-        // Bounded by what is queued: another round follows only after the device has finished frames.
+        // The loop is bounded by the queued packets: another round follows only after the device
+        // has finished frames.
         while self.exit.line.ring(&mut self.stats) {
             self.attend(now, true);
         }
@@ -177,7 +183,7 @@ impl<D: Backend> Drain<D> {
         }
     }
 
-    /// When to call `advance` next, if nothing arrives.
+    /// Returns the time of the next call of `advance` if no frame arrives.
     pub fn deadline(&self, now: Instant) -> Option<Instant> {
         if self.exit.line.has_news() {
             return Some(now);

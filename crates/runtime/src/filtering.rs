@@ -3,7 +3,7 @@
 use txweir_core::classify::packet::{FrameBytes, Undone};
 use txweir_device::Store;
 
-/// A frame and the store that it is in.
+/// A frame and the store that contains it.
 pub struct InStore<'a, S: Store> {
     pub store: &'a mut S,
     pub frame: &'a mut S::Frame,
@@ -16,7 +16,8 @@ impl<S: Store> FrameBytes for InStore<'_, S> {
     fn bytes_mut(&mut self) -> &mut [u8] {
         self.store.bytes_mut(self.frame)
     }
-    /// As far as its memory has room. What is left to be done on the frame is done that much further back.
+    /// Inserts bytes as far as the frame's memory has room. Behind the place of insertion, the
+    /// start of an undone checksum moves by as many bytes.
     fn insert(&mut self, at: usize, bytes: &[u8]) -> bool {
         let done = self.store.insert(self.frame, at, bytes);
         let hdr = &mut self.store.beside_mut(self.frame).hdr;

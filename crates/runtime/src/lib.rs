@@ -1,10 +1,11 @@
-//! One direction of a live link: frames come in, wait in qdiscs, and leave through a device, paced by a wire model or not.
+//! One direction of a live link: frames come in, wait in qdiscs, and leave through a device, paced
+//! by a wire model or not.
 //!
 //! A [`Direction`] owns a [`TxPath`](txweir_core::TxPath) for each transmit queue, a
-//! [`Wire`](txweir_core::model::wire::Wire), the same that the lab drives in virtual time, and the device
-//! ([`Backend`](txweir_device::Backend)); live, the monotonic clock drives them. [`WireSpec`] is the wire as text,
-//! [`Notes`] where samples and lines of actions go. The links of `txweir run` and of the daemon are made of directions
-//! (`txweir_daemon::Links`).
+//! [`Wire`](txweir_core::model::wire::Wire), which is the same model that the lab drives in virtual
+//! time, and the device ([`Backend`](txweir_device::Backend)); live, the monotonic clock drives
+//! them. [`WireSpec`] is the wire as text. [`Notes`] takes the samples and log lines of actions.
+//! The links of `txweir run` and of the daemon are made of directions (`txweir_daemon::Links`).
 #![forbid(unsafe_code)]
 
 mod arrival;

@@ -1,5 +1,6 @@
-//! `Line`: between the paths of a direction and its device: a wire over the device ([`Paced`]), or the device as it is
-//! ([`Direct`]). `Exit`: the line's queues as the paths see them, and the gate that hears of departures from the qdiscs.
+//! `Line`: the stage between the paths of a direction and its device. It is a wire over the device
+//! ([`Paced`]), or the device alone ([`Direct`]). `Exit`: the line's queues as the paths see them,
+//! and the gate that is told of departures from the qdiscs.
 
 use txweir_core::model::wire::{Wire, WireConfig};
 use txweir_core::path::device::{Completed, DeviceError, TxQueue, flip_bit};
@@ -23,7 +24,7 @@ pub enum Line<D: Backend> {
 }
 
 impl<D: Backend> Line<D> {
-    /// Paced if a wire is given.
+    /// Makes a paced line if a wire is given, a direct one otherwise.
     pub fn new(wire: Option<WireConfig>, device: D) -> Result<Self, ConfigError> {
         Ok(match wire {
             Some(wire) => Self::Paced(Paced::new(wire, device)?),
@@ -57,12 +58,12 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Checks that it can have so many queues.
+    /// Checks that the line can have this number of queues.
     pub fn check_queues(&self, queues: u16) -> Result<(), ConfigError> {
         self.wire().map_or(Ok(()), |wire| wire.check_rings(queues))
     }
 
-    /// Gives it more queues, if it has fewer than so many.
+    /// Adds queues if the line has fewer than this number.
     pub fn add_queues(&mut self, queues: u16) -> Result<(), ConfigError> {
         match self {
             Self::Paced(paced) => paced.wire.add_rings(queues),
@@ -73,16 +74,16 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Its queues, those included that are not in use any more.
+    /// Returns the number of its queues, including those no longer in use.
     pub fn queues(&self) -> u16 {
         match self {
             Self::Paced(paced) => paced.wire.config().rings,
-            // As many as were asked for.
+            // The number of queues was requested as a `u16`.
             Self::Direct(direct) => direct.queues() as u16,
         }
     }
 
-    /// True if a queue has finished something that was not reaped.
+    /// True if a queue has finished frames that were not reaped.
     pub fn reported(&self, queue: u16) -> bool {
         match self {
             Self::Paced(paced) => paced.wire.ring_stats(queue).reported,
@@ -90,7 +91,7 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Bytes pushed and not yet reported as finished.
+    /// Returns the bytes pushed and not yet reported as finished.
     pub fn held_bytes(&self) -> u64 {
         match self {
             Self::Paced(paced) => paced.wire.held().bytes,
@@ -98,7 +99,7 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Frames pushed that have not gone on to the device.
+    /// Returns the number of frames pushed that have not gone on to the device.
     pub const fn units(&self) -> usize {
         match self {
             Self::Paced(paced) => paced.units,
@@ -106,12 +107,12 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// When something happens next on the wire.
+    /// Returns the time of the next event on the wire.
     pub fn next_event(&self) -> Option<Instant> {
         self.wire()?.next_event()
     }
 
-    /// Runs the wire up to `now`. True if there are completions to reap.
+    /// Runs the wire up to `now`. Returns true if there are completions to reap.
     pub fn advance(&mut self, now: Instant, stats: &mut DirectionStats) -> bool {
         match self {
             Self::Paced(paced) => paced.advance(now, stats),
@@ -119,7 +120,8 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// Shows the device the frames that it was given, and those that it had no room for before. True if there are completions to reap.
+    /// Shows the device the frames that it was given, and those for which it had no room before.
+    /// Returns true if there are completions to reap.
     pub fn ring(&mut self, stats: &mut DirectionStats) -> bool {
         match self {
             Self::Paced(paced) => {
@@ -138,7 +140,8 @@ impl<D: Backend> Line<D> {
         }
     }
 
-    /// True if the frames that wait are worth a doorbell, and the device may have room. A wire sees to that itself.
+    /// True if the waiting frames are worth a doorbell, and the device may have room. Always false
+    /// with a wire, which rings the doorbell for a batch itself.
     pub fn batch_is_due(&self) -> bool {
         matches!(self, Self::Direct(direct) if direct.batch_is_due())
     }
@@ -150,7 +153,7 @@ pub struct Exit<D: Backend> {
     pub line: Line<D>,
     /// Frames that were dropped.
     pub dropped: u64,
-    /// The turns ahead of the paths. The gate hears of each packet that leaves the qdiscs.
+    /// The turns ahead of the paths. The gate is told of each packet that leaves the qdiscs.
     pub gate: Option<Box<Gate<Arrival<D::Frame>>>>,
 }
 
@@ -159,12 +162,12 @@ impl<D: Backend> Exit<D> {
         Self { line, dropped: 0, gate: None }
     }
 
-    /// The device's frames.
+    /// Returns the store of the device's frames.
     pub fn store(&mut self) -> &mut D::Store {
         self.line.output_mut().device.store()
     }
 
-    /// A packet is not in the qdiscs any more.
+    /// Tells the gate that a packet is not in the qdiscs any more.
     #[inline]
     pub fn left(&mut self, m: &Meta) {
         if let Some(gate) = &mut self.gate {
@@ -172,7 +175,7 @@ impl<D: Backend> Exit<D> {
         }
     }
 
-    /// A frame that does not leave.
+    /// Drops a frame: counts it and returns it to the store.
     pub fn discard(&mut self, frame: D::Frame) {
         self.dropped += 1;
         self.store().give(frame);
@@ -222,7 +225,7 @@ impl<D: Backend> TxQueue for ExitQueue<'_, D> {
     fn commit(&mut self) -> Result<(), DeviceError> {
         match &mut self.exit.line {
             Line::Paced(paced) => paced.wire.ring(self.index).map_or(Ok(()), |mut ring| ring.commit()),
-            // One doorbell of the device is for many of the paths': `Line::ring`.
+            // One doorbell of the device serves many doorbells of the paths: `Line::ring`.
             Line::Direct(_) => Ok(()),
         }
     }

@@ -1,4 +1,5 @@
-//! Where actions of live devices send things: copies wait until the frame itself is done with, samples and lines are written.
+//! Destinations of live devices' actions: copies wait until the frame itself is processed, samples
+//! and lines are written.
 
 use std::io;
 
@@ -8,29 +9,30 @@ use txweir_device::{Source, VnetHdr};
 
 use crate::notes::Notes;
 
-/// Most copies that wait while a frame and what comes of it is passed on; what is beyond is refused, which the action counts.
+/// Most copies that wait while a frame and its copies are passed on. Further copies are refused,
+/// which the action counts.
 const COPIES_MAX: usize = 64;
 
 /// A copy that an action has sent.
 #[derive(Clone, Debug)]
 pub struct Copy {
-    /// The port that it is for.
+    /// The port that receives it.
     pub to: PortId,
-    /// Which way it goes there.
+    /// The direction in which it passes that port.
     pub way: Way,
-    /// What is left to be done on it: a checksum, to be cut.
+    /// The work that is left undone on it: a checksum, segmentation.
     pub hdr: VnetHdr,
     /// Its bytes.
     pub frame: Vec<u8>,
-    /// What the frame had as its priority.
+    /// The priority of the frame.
     pub priority: u32,
-    /// And as its mark.
+    /// The mark of the frame.
     pub mark: u32,
     /// Redirections behind it.
     pub depth: u8,
 }
 
-/// Takes what actions send while one frame is asked about.
+/// Takes the output of actions while the filters process one frame.
 #[derive(Debug)]
 pub struct Outlets<'a> {
     /// Ports that take frames.
@@ -61,7 +63,7 @@ impl Outlet for Outlets<'_> {
     }
 }
 
-/// One copy, to be received once.
+/// A source that delivers one copy once.
 #[derive(Debug)]
 pub struct One<'a>(pub Option<&'a Copy>);
 

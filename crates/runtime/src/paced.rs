@@ -1,5 +1,5 @@
-//! `Paced`: a [`Wire`] ahead of any device. Frames take their time on the wire, and the device gets them as they leave
-//! it; the byte limit learns from the wire, not from the device.
+//! `Paced`: a [`Wire`] ahead of any device. Frames spend their transmission time on the wire, and
+//! the device gets them as they leave it; the byte limit learns from the wire, not from the device.
 
 use txweir_core::model::wire::{Departure, Wire, WireConfig};
 use txweir_core::{ConfigError, Instant};
@@ -22,7 +22,8 @@ impl<D: Backend> Paced<D> {
         Ok(Self { wire: Wire::new(wire)?, output: Output::new(device), units: 0 })
     }
 
-    /// Runs the wire up to `now`; the device gets the frames that have left it. True if there are completions to reap.
+    /// Runs the wire up to `now`; the device gets the frames that have left it. Returns true if
+    /// there are completions to reap.
     pub fn advance(&mut self, now: Instant, stats: &mut DirectionStats) -> bool {
         let Self { wire, output, units } = self;
         wire.advance(now, |Departure { frame, meta, start, finish, .. }| {
@@ -32,8 +33,8 @@ impl<D: Backend> Paced<D> {
         })
     }
 
-    /// Rings the device's doorbell for all that it was given. Its completions are not the path's business, which hears
-    /// those of the wire.
+    /// Rings the device's doorbell for all frames that it was given. Its completions only count
+    /// fates: the path gets the completions of the wire.
     pub fn show(&mut self, stats: &mut DirectionStats) {
         self.output.ring();
         self.output.settle(stats, |_| {});

@@ -7,7 +7,7 @@ txweir_core::stats! {
     pub struct DirectionStats {
         /// Frames received and understood.
         received: u64,
-        /// Their bytes, after segmentation.
+        /// Bytes of these, after segmentation.
         received_bytes: u64,
         /// Super-frames received whose headers do not describe one; dropped.
         malformed: u64,
@@ -15,19 +15,19 @@ txweir_core::stats! {
         no_memory: u64,
         /// Frames that the qdiscs dropped, or that were refused on the way into them.
         dropped: u64,
-        /// Of those, frames that the filters of a hook dropped.
+        /// Frames among the dropped ones that the filters of a hook dropped.
         filtered: u64,
         /// Frames that an action took away, or sent elsewhere.
         taken: u64,
         /// Super-frames that were cut because a qdisc takes them only in pieces.
         cut: u64,
-        /// Pieces that these were cut into.
+        /// Pieces into which these were cut.
         pieces: u64,
         /// Frames that have left the wire.
         departed: u64,
-        /// Their bytes, after segmentation.
+        /// Bytes of these, after segmentation.
         departed_bytes: u64,
-        /// Nanoseconds that the wire was sending.
+        /// Nanoseconds during which the wire was sending.
         busy_ns: u64,
         /// Frames that left the wire with a CE mark from a qdisc.
         marked: u64,
@@ -35,15 +35,16 @@ txweir_core::stats! {
         delivered: u64,
         /// Frames that the output refused, or for which it stayed full for too long.
         lost: u64,
-        /// The most bytes that the ring held.
+        /// Most bytes that the wire, or the device without one, held.
         held_max: u64,
-        /// The latest that an event of the wire was attended to, nanoseconds.
+        /// Largest delay between the time of an event of the wire or of a qdisc and its processing,
+        /// nanoseconds.
         late_max_ns: u64,
     }
 }
 
 impl DirectionStats {
-    /// A frame has left the wire.
+    /// Counts a frame that has left the wire.
     pub(crate) fn left_wire(&mut self, meta: &Meta, busy_ns: u64) {
         self.departed += 1;
         self.departed_bytes += u64::from(meta.wire_len);

@@ -1,4 +1,4 @@
-//! `Timers`: the times at which the qdiscs of each path want to be asked again.
+//! `Timers`: the times at which the qdiscs of each path want to be called again.
 
 use txweir_core::Instant;
 
@@ -6,22 +6,22 @@ use txweir_core::Instant;
 #[derive(Debug, Default)]
 pub struct Timers {
     each: Vec<Option<Instant>>,
-    /// The earliest.
+    /// The earliest time.
     next: Option<Instant>,
 }
 
 impl Timers {
-    /// The earliest of all.
+    /// Returns the earliest time of all paths.
     pub const fn next(&self) -> Option<Instant> {
         self.next
     }
 
-    /// That of one path.
+    /// Returns the time of one path.
     pub fn of(&self, path: u16) -> Option<Instant> {
         self.each.get(usize::from(path)).copied().flatten()
     }
 
-    /// A path wants to be asked at this time, or not.
+    /// Sets or clears the time at which a path wants to be called again.
     pub fn set(&mut self, path: usize, at: Option<Instant>) {
         if path >= self.each.len() {
             self.each.resize(path + 1, None);
@@ -31,7 +31,7 @@ impl Timers {
             return;
         }
         self.next = match (self.next, at) {
-            // The earliest of all may have gone: every other one is looked at.
+            // The earliest time may be gone: all others are compared.
             (next, _) if next == before => self.each.iter().flatten().min().copied(),
             (Some(next), Some(at)) => Some(next.min(at)),
             (next, at) => next.or(at),

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use txweir_core::qdisc::KINDS;
 use txweir_core::sched::spec::Spec;
 
 use crate::diagnostic::{Diagnostic, code};
@@ -16,19 +15,13 @@ use crate::suggest;
 pub(crate) const BEFORE_KIND: [&str; 4] = ["dev", "root", "parent", "handle"];
 
 /// Returns the entry of a kind that the engine has.
-pub(crate) fn spec_of(kind: &Word) -> Option<&'static Spec> {
-    named(&kind.text)
-}
-
-/// Returns the entry of a kind by its name.
-pub(crate) fn named(kind: &str) -> Option<&'static Spec> {
-    KINDS.iter().copied().find(|s| s.kind == kind)
+pub(crate) fn spec_of(source: &Source, kind: &Word) -> Option<&'static Spec> {
+    source.kinds.get(&kind.text)
 }
 
 /// Returns the names of all kinds, for "expected".
-pub(crate) fn known_kinds() -> String {
-    let kinds: Vec<_> = KINDS.iter().map(|s| s.kind).collect();
-    format!("one of {}", kinds.join(", "))
+pub(crate) fn known_kinds(source: &Source) -> String {
+    source.kinds.one_of()
 }
 
 /// Returns the error for a word in the place of a kind: it is unknown, or a kind of Linux that the
@@ -37,12 +30,12 @@ pub(crate) fn unknown_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
     if language::knows(Object::Qdisc, &kind.text) {
         let message = format!("txweir has no qdisc {}: Linux has it", kind.text);
         let err = Diagnostic::error(code::NOT_IN_ENGINE, source, kind.span.clone(), message);
-        return err.expected(known_kinds());
+        return err.expected(known_kinds(source));
     }
-    let candidates = KINDS.iter().map(|s| s.kind).chain(BEFORE_KIND);
+    let candidates = source.kinds.iter().map(|s| s.kind).chain(BEFORE_KIND);
     let near = suggest::closest(&kind.text, candidates).map(String::from);
     let message = format!("there is no qdisc kind \"{}\"", kind.text);
     Diagnostic::error(code::UNKNOWN_KIND, source, kind.span.clone(), message)
-        .expected(known_kinds())
+        .expected(known_kinds(source))
         .suggest(near)
 }

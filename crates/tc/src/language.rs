@@ -88,7 +88,7 @@ fn walk(
     words: &[Word],
 ) -> Result<(Vec<Setting>, Listed), Diagnostic> {
     let Some(grammar) = grammars(object).find(|g| g.kinds.contains(&kind)) else {
-        return Ok((engine::settings(object, kind, words).unwrap_or_default(), Vec::new()));
+        return Ok((engine::settings(object, kind, source, words).unwrap_or_default(), Vec::new()));
     };
     let mut walk = Walk::new(source, called(object, kind), words);
     if object == Object::Action {

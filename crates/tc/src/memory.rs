@@ -7,6 +7,7 @@ use txweir_core::classify::packet::PortId;
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::rates::SharedRates;
 use txweir_core::path::trees::Trees;
+use txweir_core::qdisc::Registry;
 use txweir_core::sched::cx::Cx;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
 
@@ -92,6 +93,12 @@ impl MemoryDevice {
         let (tree, cx) = (Tree::new(env), Cx::new(POOL, env.seed));
         Self { name: name.into(), queues, tree, cx, hook: None, waiting: Vec::new() }
     }
+    /// Sets the registry of kinds for its qdiscs, before any is added.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Registry) -> Self {
+        self.tree = self.tree.with_kinds(kinds);
+        self
+    }
     /// Returns the filters of a qdisc, a class or a hook.
     pub fn block(&self, at: Handle) -> Option<BlockId> {
         self.tree.block(at)
@@ -103,6 +110,9 @@ impl MemoryDevice {
 }
 
 impl Devices for Memory {
+    fn kinds(&self) -> Registry {
+        self.devices.first().map_or(Registry::BUILT_IN, |d| d.tree.kinds())
+    }
     fn names(&self) -> Vec<String> {
         self.devices.iter().map(|d| d.name.clone()).collect()
     }

@@ -41,7 +41,16 @@ impl Policy {
     /// Reads commands that are a part of a larger text, which the messages point into. An invalid
     /// part (past the end, within a character) is read as empty.
     pub fn parse_part(text: &str, part: Range<usize>, name: &str) -> Result<Self, Diagnostics> {
-        let source = Arc::new(Source::new(name, text));
+        Self::of(Source::new(name, text), part)
+    }
+
+    /// Reads like `parse_part` a text whose commands may name the kinds of a registry
+    /// (`Source::with_kinds`).
+    ///
+    /// # Errors
+    /// Those of `parse`.
+    pub fn of(source: Source, part: Range<usize>) -> Result<Self, Diagnostics> {
+        let source = Arc::new(source);
         let mut policy = Self { source: Arc::clone(&source), commands: Vec::new(), warnings: Vec::new() };
         let mut wrong = Vec::new();
         for line in lex::lines(&source, part) {
@@ -113,7 +122,8 @@ impl Policy {
     /// Checks that it could be applied to a new device, which has only its default qdisc.
     pub fn check(&self, env: &Env) -> Result<(), Diagnostic> {
         let name = self.device()?.unwrap_or(UNNAMED);
-        let mut alone = Memory::default().with(MemoryDevice::new(name, u32::from(env.queues), *env));
+        let device = MemoryDevice::new(name, u32::from(env.queues), *env).with_kinds(self.source.kinds);
+        let mut alone = Memory::default().with(device);
         self.apply_to(&mut alone, &[name])
     }
 
@@ -256,7 +266,9 @@ fn not_done(source: &Arc<Source>, cmd: &Command) -> Diagnostic {
 
 /// Checks that the kind takes the options, on any device.
 fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
-    let Some(spec) = cmd.kind.as_ref().and_then(spec_of).filter(|_| cmd.verb != Verb::Delete) else {
+    let Some(spec) =
+        cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)).filter(|_| cmd.verb != Verb::Delete)
+    else {
         return Ok(());
     };
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
@@ -271,7 +283,7 @@ fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Diagnos
 
 /// Checks that the classes of a kind take the options, on any device.
 fn check_class_options(source: &Arc<Source>, cmd: &ClassCommand) -> Result<(), Diagnostic> {
-    let spec = cmd.kind.as_ref().and_then(spec_of).filter(|_| cmd.verb != Verb::Delete);
+    let spec = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)).filter(|_| cmd.verb != Verb::Delete);
     let Some(classes) = spec.and_then(|spec| spec.classes) else { return Ok(()) };
     let options: Vec<&str> = cmd.options.iter().map(|w| w.text.as_str()).collect();
     match classes.read(&mut Words::new(&options), &Env::default()) {

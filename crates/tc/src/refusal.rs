@@ -19,6 +19,7 @@ use crate::suggest;
 /// The parts of a line that a refusal can be about.
 pub(crate) struct Said<'a> {
     kind: Option<&'a Word>,
+    spec: Option<&'static Spec>,
     options: &'a [Word],
     /// The qdisc's handle, or the class.
     name: Option<&'a Range<usize>>,
@@ -29,25 +30,29 @@ pub(crate) struct Said<'a> {
     accepts: fn(&Spec, &mut Words<'_>) -> Result<(), ConfigError>,
 }
 
-impl<'a> From<&'a QdiscCommand> for Said<'a> {
-    fn from(cmd: &'a QdiscCommand) -> Self {
+impl<'a> From<(&Source, &'a QdiscCommand)> for Said<'a> {
+    fn from((source, cmd): (&Source, &'a QdiscCommand)) -> Self {
+        let spec = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind));
         Self {
             kind: cmd.kind.as_ref(),
+            spec,
             options: &cmd.options,
             name: cmd.handle.as_ref().map(|h| &h.span),
             place: cmd.place.as_ref().map(|p| &p.span),
             span: &cmd.span,
-            params: cmd.kind.as_ref().and_then(spec_of).map_or(&[], |spec| spec.params),
+            params: spec.map_or(&[], |spec| spec.params),
             accepts: |spec, words| spec.read(words, &Env::default()).map(|_| ()),
         }
     }
 }
 
-impl<'a> From<&'a ClassCommand> for Said<'a> {
-    fn from(cmd: &'a ClassCommand) -> Self {
-        let classes = cmd.kind.as_ref().and_then(spec_of).and_then(|spec| spec.classes);
+impl<'a> From<(&Source, &'a ClassCommand)> for Said<'a> {
+    fn from((source, cmd): (&Source, &'a ClassCommand)) -> Self {
+        let spec = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind));
+        let classes = spec.and_then(|spec| spec.classes);
         Self {
             kind: cmd.kind.as_ref(),
+            spec,
             options: &cmd.options,
             name: cmd.classid.as_ref().map(|c| &c.span),
             place: cmd.parent.as_ref().map(|p| &p.span),
@@ -60,15 +65,12 @@ impl<'a> From<&'a ClassCommand> for Said<'a> {
     }
 }
 
-impl Said<'_> {
-    fn spec(&self) -> Option<&'static Spec> {
-        self.kind.and_then(spec_of)
-    }
-}
-
 /// Returns the diagnostic for the refusal of a command.
-pub(crate) fn of<'a>(source: &Arc<Source>, said: impl Into<Said<'a>>, err: &ConfigError) -> Diagnostic {
-    let cmd = &said.into();
+pub(crate) fn of<'a, C>(source: &Arc<Source>, cmd: &'a C, err: &ConfigError) -> Diagnostic
+where
+    for<'s> Said<'a>: From<(&'s Source, &'a C)>,
+{
+    let cmd = &Said::from((&**source, cmd));
     let key = err.key.as_deref().unwrap_or("");
     let Described { code, message, expected } = describe(err, key);
     let span = span_of(cmd, err, key);
@@ -76,7 +78,7 @@ pub(crate) fn of<'a>(source: &Arc<Source>, said: impl Into<Said<'a>>, err: &Conf
     if err.is_given_nothing() {
         d.given.clear();
     }
-    match (err.kind, cmd.spec(), err.word) {
+    match (err.kind, cmd.spec, err.word) {
         (ErrorKind::UnknownKey, Some(spec), Some(at)) => unknown_key(d, cmd, spec, at),
         (ErrorKind::BadValue, Some(spec), Some(at)) => bad_value(d, cmd, spec, at, key),
         (ErrorKind::Conflict, Some(spec), _) if spec.kind == "prio" && key == "priomap" => {

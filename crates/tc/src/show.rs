@@ -27,7 +27,7 @@ use txweir_core::sched::node::{Books, Node};
 use txweir_core::sched::stab::Stab;
 use txweir_core::text::params::Shown;
 use txweir_core::text::stats::{Counter, Form as CounterForm};
-use txweir_core::text::value::{Json, PrioMap, Show, Unit, exact_of, text_of};
+use txweir_core::text::value::{Json, PrioMap, Quantity, Show, exact_of, text_of};
 use txweir_core::{Bytes, Handle, Rate, Reasons};
 use txweir_core::{qdisc::pfifo_fast, sched::erased::Qdisc};
 
@@ -452,8 +452,8 @@ fn option(o: &Shown<'_>, form: &Form) -> Option<Printed> {
     let key = o.param.key;
     Some(match (o.param.flag, &json) {
         (true, _) => Printed { key, text: o.word.map(String::from), json: Some(json) },
-        (false, Json::Uint(n)) if o.param.unit == Unit::Rate => rate(key, Rate(*n), form),
-        (false, Json::Uint(us)) if o.param.unit == Unit::Time => time(key, *us),
+        (false, Json::Uint(n)) if o.param.quantity == Quantity::Rate => rate(key, Rate(*n), form),
+        (false, Json::Uint(us)) if o.param.quantity == Quantity::Time => time(key, *us),
         (false, _) => Printed::new(key, o.value),
     })
 }

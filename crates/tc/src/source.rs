@@ -1,5 +1,7 @@
 //! `Source`: a text with a name, and the line and column of its bytes.
 
+use txweir_core::qdisc::Registry;
+
 /// A text that commands were read from. Spans are byte offsets into `text`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -9,12 +11,21 @@ pub struct Source {
     pub text: String,
     /// Lines of a longer text of this name that came before it.
     pub lines_before: usize,
+    /// The kinds of qdiscs that its commands may name.
+    pub kinds: Registry,
 }
 
 impl Source {
     /// Returns a text with a name.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into(), lines_before: 0 }
+        Self { name: name.into(), text: text.into(), lines_before: 0, kinds: Registry::BUILT_IN }
+    }
+
+    /// Returns the same text, whose commands may name the kinds of a registry.
+    #[must_use]
+    pub const fn with_kinds(mut self, kinds: Registry) -> Self {
+        self.kinds = kinds;
+        self
     }
 
     /// Returns the same text, as one that follows `lines` lines.

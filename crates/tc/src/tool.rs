@@ -88,10 +88,12 @@ pub fn run(request: &Request, devices: &mut dyn Devices) -> Outcome {
     let class_names =
         request.class_names.as_deref().filter(|_| flags.names).map(show::class_names).unwrap_or_default();
     let (source, words) = flags::command_line(&request.args);
+    let kinds = devices.kinds();
+    let source = Arc::new(Source::clone(&source).with_kinds(kinds));
     let rest = words.into_iter().skip(flags.before).filter(|w| !flags::is_ours(&w.text)).collect::<Vec<_>>();
     if flags.batch.is_some() {
         return match &request.batch {
-            Some(batch) => run_batch(&flags, &class_names, batch, devices),
+            Some(batch) => run_batch(&flags, &class_names, &batch.clone().with_kinds(kinds), devices),
             None => Outcome { status: 1, stderr: "the batch was not read\n".into(), ..Outcome::default() },
         };
     }

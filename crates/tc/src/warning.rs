@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use txweir_core::text::value::Unit;
+use txweir_core::text::value::Quantity;
 
 use crate::ast::{At, QdiscCommand, Verb};
 use crate::diagnostic::{Diagnostic, code};
@@ -20,8 +20,9 @@ pub(crate) fn estimator(source: &Arc<Source>, cmd: &QdiscCommand) -> Option<Diag
 
 /// Warns of rates without a unit: tc reads `rate 10` as ten bits per second.
 pub(crate) fn bare_rates(source: &Arc<Source>, cmd: &QdiscCommand) -> Vec<Diagnostic> {
-    let Some(spec) = cmd.kind.as_ref().and_then(spec_of) else { return Vec::new() };
-    let is_rate = |key: &str| spec.params.iter().any(|p| p.unit == Unit::Rate && p.words.contains(&key));
+    let Some(spec) = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)) else { return Vec::new() };
+    let is_rate =
+        |key: &str| spec.params.iter().any(|p| p.quantity == Quantity::Rate && p.words.contains(&key));
     let pairs = cmd.options.windows(2).filter(|pair| is_rate(&pair[0].text) && is_number(&pair[1].text));
     pairs
         .map(|pair| {

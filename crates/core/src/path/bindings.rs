@@ -8,7 +8,7 @@ use crate::classify::filter::BlockId;
 /// The blocks of filters of some places, and those of places that are gone.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
-    /// Sorted by place.
+    /// Blocks of places that have filters, sorted by place.
     at: Vec<(Handle, BlockId)>,
     /// The blocks of places that are gone, until their owner takes them.
     orphans: Vec<BlockId>,
@@ -18,18 +18,18 @@ impl Bindings {
     fn find(&self, at: Handle) -> Result<usize, usize> {
         self.at.binary_search_by_key(&at, |(handle, _)| *handle)
     }
-    /// The block of a place.
+    /// Returns the block of a place.
     pub(super) fn block(&self, at: Handle) -> Option<BlockId> {
         self.find(at).ok().and_then(|found| self.at.get(found)).map(|(_, block)| *block)
     }
-    /// All of them, in the order of their places.
+    /// Iterates over all bindings, in the order of their places.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Handle, BlockId)> + '_ {
         self.at.iter().copied()
     }
     pub(super) const fn is_empty(&self) -> bool {
         self.at.is_empty()
     }
-    /// Gives a place a block, or none.
+    /// Binds a block to a place, or removes the binding of the place.
     pub(super) fn set(&mut self, at: Handle, block: Option<BlockId>) {
         match (self.find(at), block) {
             (Ok(there), Some(block)) => self.at[there].1 = block,
@@ -38,16 +38,16 @@ impl Bindings {
             (Err(_), None) => {}
         }
     }
-    /// Gives each place its block, in the stead of all bindings; no block is orphaned by it.
+    /// Replaces all bindings; orphans no block.
     pub(super) fn set_all(&mut self, all: Vec<(Handle, BlockId)>) {
         self.at = all;
         self.at.sort_unstable();
     }
-    /// Blocks of places that are gone.
+    /// Notes blocks of places that are gone.
     pub(super) fn orphan(&mut self, blocks: impl IntoIterator<Item = BlockId>) {
         self.orphans.extend(blocks);
     }
-    /// These places are gone.
+    /// Removes the bindings of places that are gone and orphans their blocks.
     pub(super) fn orphan_at(&mut self, gone: &[Handle]) {
         for at in gone {
             let block = self.block(*at);
@@ -55,7 +55,8 @@ impl Bindings {
             self.set(*at, None);
         }
     }
-    /// The blocks that were orphaned since the last call, for the owner of the filters to delete.
+    /// Takes the blocks that were orphaned since the last call. The owner of the filters deletes
+    /// them.
     pub(super) fn take_orphans(&mut self) -> Vec<BlockId> {
         core::mem::take(&mut self.orphans)
     }

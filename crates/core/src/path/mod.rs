@@ -1,4 +1,5 @@
-//! Transmit queues: a tree of qdiscs, the byte queue limit, the device behind it, and several of them as a port.
+//! Transmit queues: a tree of qdiscs, the byte queue limit, the device behind it, and several of
+//! them as a port.
 
 mod bindings;
 pub mod device;

@@ -19,15 +19,16 @@ use crate::packet::route::DEPTH_MAX;
 use crate::path::bindings::Bindings;
 use crate::path::tree::{Place, Tree};
 use crate::path::trees::{Spot, Trees};
-use crate::qdisc::{kind, leaf, mq, mqprio};
+use crate::qdisc::{leaf, mq, mqprio};
 use crate::sched::cx::Cx;
 use crate::sched::erased::Qdisc;
 use crate::sched::node::Node;
+use crate::sched::spec::Spec;
 use crate::sched::stab::{SizeTable, Stab};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::value::{Words, exact_of};
 
-/// The first handle of qdiscs that are added without one, as in the reference.
+/// First handle of qdiscs that are added without one, as in the reference.
 const AUTO_MAJOR: u16 = 0x8001;
 
 /// A change of one tree.
@@ -35,19 +36,20 @@ pub(super) type Edit<'a> = &'a mut dyn FnMut(&mut Tree, &mut Cx) -> Result<(), C
 
 /// The trees of a port while they are changed: the few steps that [`Qdiscs`] is made of.
 pub(super) trait Forest {
-    /// The device, as a new root knows it.
+    /// Returns the properties of the device, as a new root knows them.
     fn env(&self) -> Env;
-    /// The trees, to look at.
+    /// Returns the trees, read-only.
     fn trees(&self) -> Trees<'_>;
     /// Calls `f` on the tree of that number.
     fn edit(&mut self, at: usize, f: Edit<'_>) -> Result<(), ConfigError>;
     /// Calls `f` on the root that stands for the queues, if there is one.
     fn edit_shell(&mut self, f: &mut dyn FnMut(&mut Node, &mut Cx));
-    /// Gives every queue new trees, below a new root; without one, below the default root.
+    /// Replaces the trees of all queues and puts a new root above them; `None` makes the default
+    /// root.
     fn put_root(&mut self, root: Option<Node>);
-    /// The filters of places that are in no tree, as the hooks of a device.
+    /// Returns the filters of places that are in no tree, such as the hooks of a device.
     fn bindings(&mut self) -> &mut Bindings;
-    /// The filters of places that are gone, those of replaced trees too.
+    /// Takes the filters of places that are gone, those of replaced trees too.
     fn take_orphans(&mut self) -> Vec<BlockId>;
 }
 
@@ -67,15 +69,15 @@ struct Found {
     parent: Handle,
     /// The number of its tree and its place there; `None` for the root that stands for the queues.
     in_tree: Option<(usize, Place)>,
-    /// Its handle; `NONE` of a default qdisc.
+    /// Its handle; `NONE` for a default qdisc.
     handle: Handle,
-    kind: &'static str,
+    spec: &'static Spec,
 }
 
 impl From<Spot<'_>> for Found {
     fn from(spot: Spot<'_>) -> Self {
-        let (handle, kind) = (spot.node.handle(), spot.node.qdisc().spec().kind);
-        Self { parent: spot.place.parent, in_tree: spot.in_tree, handle, kind }
+        let (handle, spec) = (spot.node.handle(), spot.node.qdisc().spec());
+        Self { parent: spot.place.parent, in_tree: spot.in_tree, handle, spec }
     }
 }
 
@@ -91,38 +93,38 @@ impl Found {
 }
 
 impl<'a> Qdiscs<'a> {
-    /// Those of one tree; `cx` is the surroundings of its packets.
+    /// Returns the qdiscs of one tree; `cx` is the context of its packets.
     pub const fn of_tree(tree: &'a mut Tree, cx: &'a mut Cx) -> Self {
         Self(Over::Tree(tree, cx))
     }
-    /// Those of a port.
+    /// Returns the qdiscs of a port.
     pub(super) const fn of_port(forest: &'a mut (dyn Forest + 'a)) -> Self {
         Self(Over::Port(forest))
     }
 
-    /// The device that they are on.
+    /// Returns the properties of the device that they are on.
     pub fn env(&self) -> Env {
         match &self.0 {
             Over::Tree(tree, _) => *tree.env(),
             Over::Port(forest) => forest.env(),
         }
     }
-    /// The qdiscs, to look at.
+    /// Returns the qdiscs, read-only.
     pub fn trees(&self) -> Trees<'_> {
         match &self.0 {
             Over::Tree(tree, _) => Trees::from(&**tree),
             Over::Port(forest) => forest.trees(),
         }
     }
-    /// The place below which the qdisc `handle` hangs: its parent class, or `ROOT`.
+    /// Returns the place below which the qdisc `handle` hangs: its parent class, or `ROOT`.
     pub fn parent_of(&self, handle: Handle) -> Result<Handle, ConfigError> {
         let spot = self.trees().owner(handle).map(|spot| spot.place.parent);
         spot.ok_or_else(|| self.no_qdisc(handle))
     }
 
-    /// Adds a qdisc at `parent` (a class, or `Handle::ROOT`), where only a default one may be.
-    /// `handle` `None` or without a major: the next free one from 8001:. The words after the kind are
-    /// its options. Gives the handle.
+    /// Adds a qdisc at `parent` (a class, or `Handle::ROOT`), where only a default one may be. If
+    /// `handle` is `None` or has no major, the next free one from 8001: is taken. The words after
+    /// the kind are its options. Returns the handle.
     pub fn add(
         &mut self,
         parent: Handle,
@@ -139,8 +141,9 @@ impl<'a> Qdiscs<'a> {
         self.put(&found, handle, kind_name, options)
     }
 
-    /// Like `add`, but a qdisc that is there already is changed if it is of the same kind (and the
-    /// handle, if given, is the same); otherwise its packets are dropped and it makes room.
+    /// Like `add`, but changes a qdisc that is there already if it is of the same kind (and the
+    /// handle, if given, is the same). A qdisc of another kind is replaced and its packets are
+    /// dropped.
     pub fn replace(
         &mut self,
         parent: Handle,
@@ -150,7 +153,7 @@ impl<'a> Qdiscs<'a> {
     ) -> Result<Handle, ConfigError> {
         let found = self.find(parent)?;
         let same = handle.is_none_or(|h| h.qdisc().is_none() || h.qdisc() == found.handle);
-        if !found.handle.is_none() && found.kind == kind_name && same {
+        if !found.handle.is_none() && found.spec.kind == kind_name && same {
             self.change(parent, Some(kind_name), options)?;
             return Ok(found.handle);
         }
@@ -166,9 +169,9 @@ impl<'a> Qdiscs<'a> {
     ) -> Result<(), ConfigError> {
         let found = self.find(parent)?;
         found.added().map_err(|err| err.hint("the default qdisc cannot be changed: add one"))?;
-        if let Some(given) = kind_name.filter(|k| *k != found.kind) {
+        if let Some(given) = kind_name.filter(|k| *k != found.spec.kind) {
             let object = Object::Qdisc(Some(found.handle));
-            let expected = format!("its kind, {}", found.kind);
+            let expected = format!("its kind, {}", found.spec.kind);
             let err = ConfigError::new(ErrorKind::Conflict, object, expected, given);
             return Err(err.hint("a change keeps the kind: use replace"));
         }
@@ -183,10 +186,9 @@ impl<'a> Qdiscs<'a> {
         };
         self.edit(at, &mut |tree, cx| {
             let env = *tree.env();
-            let spec = kind(found.kind)?;
-            // Unreadable options are refused by the change below.
-            if let Ok(candidate) = spec.read(&mut options.clone(), &env) {
-                rules::check_copies(tree, place.parent, false, spec, &*candidate)?;
+            // The change below refuses unreadable options.
+            if let Ok(candidate) = found.spec.read(&mut options.clone(), &env) {
+                rules::check_copies(tree, place.parent, false, found.spec, &*candidate)?;
             }
             let (mut changed, mut disturbed) = (Ok(()), false);
             tree.reach(place.parent, cx, &mut |node, cx| {
@@ -202,9 +204,10 @@ impl<'a> Qdiscs<'a> {
         })
     }
 
-    /// Gives the qdisc at `parent` a size table, or takes it away: what it and everything below
-    /// charge a packet. What is queued there stays charged as it was. At most one may be on the way
-    /// from the root to a leaf; one that was taken away counts until what it has charged has left.
+    /// Sets or removes the size table of the qdisc at `parent`: the sizes that it and everything
+    /// below charge a packet. Packets queued there stay charged as they were. At most one size
+    /// table may be on the way from the root to a leaf. A removed one counts until the packets that
+    /// it charged have left.
     pub fn set_stab(&mut self, parent: Handle, stab: Option<Stab>) -> Result<(), ConfigError> {
         let found = self.find(parent)?;
         let Some((at, place)) = found.in_tree else {
@@ -237,7 +240,7 @@ impl<'a> Qdiscs<'a> {
         })
     }
 
-    /// Deletes the qdisc at `parent`, dropping what is queued; a default one takes its place.
+    /// Deletes the qdisc at `parent` and drops its packets; a default one takes its place.
     pub fn delete(&mut self, parent: Handle) -> Result<(), ConfigError> {
         let found = self.find(parent)?;
         found.added()?;
@@ -262,7 +265,7 @@ impl<'a> Qdiscs<'a> {
         })
     }
 
-    /// Makes a qdisc and puts it where another one is.
+    /// Makes a qdisc and puts it in the place of another one.
     fn put(
         &mut self,
         there: &Found,
@@ -270,7 +273,7 @@ impl<'a> Qdiscs<'a> {
         kind_name: &str,
         options: &mut Words<'_>,
     ) -> Result<Handle, ConfigError> {
-        let spec = kind(kind_name)?;
+        let spec = self.trees().kinds().kind(kind_name)?;
         let parent = there.parent;
         let depth = there.in_tree.map_or(0, |(_, place)| place.depth);
         if depth + 1 >= DEPTH_MAX && spec.shape.is_classful() {
@@ -302,7 +305,7 @@ impl<'a> Qdiscs<'a> {
         Ok(handle)
     }
 
-    /// The handle asked for if no qdisc elsewhere has it, or the next free automatic one.
+    /// Returns the handle asked for if no qdisc elsewhere has it, or the next free automatic one.
     fn free_handle(&self, asked: Option<Handle>, parent: Handle) -> Result<Handle, ConfigError> {
         let mut used = BTreeSet::new();
         self.trees().visit(&mut |place, node| {
@@ -336,14 +339,14 @@ impl<'a> Qdiscs<'a> {
         }
     }
 
-    /// The qdisc at the place that a handle names.
+    /// Returns the qdisc at the place that a handle names.
     fn find(&self, parent: Handle) -> Result<Found, ConfigError> {
         let trees = self.trees();
         let parent = trees.named(parent);
         trees.at(parent).map(Found::from).ok_or_else(|| no_place(&trees, parent))
     }
 
-    /// The refusal of a qdisc that is not there.
+    /// Returns the refusal of a qdisc that does not exist.
     fn no_qdisc(&self, handle: Handle) -> ConfigError {
         let expected = match &self.0 {
             Over::Tree(..) => "a qdisc of this tree",
@@ -359,12 +362,12 @@ impl fmt::Debug for Qdiscs<'_> {
     }
 }
 
-/// Whether a root of this kind only stands for the qdiscs of each queue.
+/// True if a root of this kind only stands for the qdiscs of each queue.
 pub(super) fn stands_for_queues(kind: &str) -> bool {
     [mq::KIND, mqprio::KIND].contains(&kind)
 }
 
-/// The default qdisc of a class of `owner`.
+/// Returns the default qdisc of a class of `owner`.
 fn default_below(tree: &Tree, owner: Handle) -> Node {
     let mut default = None;
     tree.visit(&mut |_, node| {
@@ -375,14 +378,14 @@ fn default_below(tree: &Tree, owner: Handle) -> Node {
     default.unwrap_or_else(|| leaf::default_child(tree.env()))
 }
 
-/// Every option with its value, to compare.
+/// Returns every option with its value, to compare.
 fn options_of(qdisc: &dyn Qdisc) -> String {
     let mut all = String::new();
     qdisc.options(&mut |s| all.push_str(&format!("{} {} ", s.param.key, exact_of(s.value))));
     all
 }
 
-/// The refusal of a place that is not there, which says what is.
+/// Returns the refusal of a place that does not exist; it lists the places that do.
 fn no_place(trees: &Trees<'_>, parent: Handle) -> ConfigError {
     let refused =
         |kind, expected| ConfigError::new(kind, Object::Qdisc(None), expected, parent).key("parent");

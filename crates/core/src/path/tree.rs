@@ -1,5 +1,5 @@
 //! `Tree`: the qdiscs of one transmit queue: their structure, and the way of packets in them.
-//! Operations by handle are those of [`Qdiscs`].
+//! [`Qdiscs`] has the operations by handle.
 
 mod route;
 
@@ -15,7 +15,7 @@ use crate::packet::route::Asked;
 use crate::path::bindings::Bindings;
 use crate::path::qdiscs::Qdiscs;
 use crate::qdisc::mq::default_shell;
-use crate::qdisc::pfifo_fast;
+use crate::qdisc::{Registry, pfifo_fast};
 use crate::sched::answer::Verdict;
 use crate::sched::cx::Cx;
 use crate::sched::node::{Class, Node};
@@ -31,57 +31,71 @@ pub struct Tree {
     bindings: Bindings,
     /// See `of_port`.
     of_port: bool,
+    /// Registry of the kinds that it makes.
+    kinds: Registry,
 }
 
-/// Where a qdisc is: below which class, or at the root.
+/// Place of a qdisc: below a class, or at the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The class it hangs below; `Handle::ROOT` for the root qdisc.
     pub parent: Handle,
-    /// How many qdiscs are above it.
+    /// Number of qdiscs above it.
     pub depth: usize,
 }
 
 impl Tree {
-    /// The tree that a device starts with: pfifo_fast.
+    /// Returns the tree that a device starts with: pfifo_fast.
     pub fn new(env: Env) -> Self {
         let root = Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&env)));
-        Self { root, env, disturbed: false, bindings: Bindings::default(), of_port: false }
+        let (bindings, kinds) = (Bindings::default(), Registry::BUILT_IN);
+        Self { root, env, disturbed: false, bindings, of_port: false, kinds }
+    }
+    /// Sets the registry of kinds that the tree makes.
+    #[must_use]
+    pub fn with_kinds(mut self, kinds: Registry) -> Self {
+        self.kinds = kinds;
+        self
+    }
+    /// Returns the registry of kinds that it makes.
+    pub const fn kinds(&self) -> Registry {
+        self.kinds
     }
 
-    /// A tree in the likeness of a `crate::path::port::Port`, to try changes on: where several
-    /// queues have nothing else they have mq.
+    /// Returns a tree in the likeness of a `crate::path::port::Port`, to try changes on: its
+    /// default root is mq if the device has several queues.
     pub fn of_port(env: Env) -> Self {
         let mut tree = Self { of_port: true, ..Self::new(env) };
         tree.root = tree.default_root();
         tree
     }
-    /// Whether it was made so.
+    /// True if the tree was made by `of_port`.
     pub const fn is_of_port(&self) -> bool {
         self.of_port
     }
 
-    /// The root where nothing was added.
+    /// Returns the root of a tree to which no root was added.
     pub(super) fn default_root(&self) -> Node {
         let shell = if self.of_port { default_shell(&self.env) } else { None };
         shell.unwrap_or_else(|| Node::new(Handle::NONE, Box::new(pfifo_fast::default_root(&self.env))))
     }
 
-    /// The device it sits on.
+    /// Returns the properties of the device that the tree is on.
     pub const fn env(&self) -> &Env {
         &self.env
     }
-    /// Changes what it is told of the device. Qdiscs that are there keep what they were made with: a default that depends
-    /// on the device is read when a qdisc is made, as in the reference.
+    /// Changes the properties of the device that the tree knows. Existing qdiscs keep the values
+    /// that they were made with: a default that depends on the device is read when a qdisc is made,
+    /// as in the reference.
     pub const fn set_env(&mut self, env: Env) {
         self.env = env;
     }
-    /// The root qdisc.
+    /// Returns the root qdisc.
     #[inline]
     pub const fn root(&self) -> &Node {
         &self.root
     }
-    /// The root qdisc, to use.
+    /// Returns the root qdisc, to use.
     #[inline]
     pub const fn root_mut(&mut self) -> &mut Node {
         &mut self.root
@@ -92,12 +106,13 @@ impl Tree {
         self.root.admit(&Asked::of(m))
     }
 
-    /// Its qdiscs by their handles, to change them; `cx` is the surroundings of its packets.
+    /// Returns its qdiscs by their handles, to change them; `cx` is the context of its packets.
     pub const fn edit<'a>(&'a mut self, cx: &'a mut Cx) -> Qdiscs<'a> {
         Qdiscs::of_tree(self, cx)
     }
 
-    /// Puts a ready-made node at the root, dropping what was queued. The typed counterpart of `Qdiscs::replace`.
+    /// Puts a ready-made node at the root and drops the packets queued there. The typed counterpart
+    /// of `Qdiscs::replace`.
     pub fn set_root(&mut self, node: Node, cx: &mut Cx) {
         self.disturb();
         self.orphan_below(Handle::ROOT);
@@ -106,8 +121,8 @@ impl Tree {
         self.root.qdisc_mut().start(cx.now);
     }
 
-    /// Puts a node at a place, if it is there, and drops what the old one had queued, as all above
-    /// it see.
+    /// Puts a node at a place, if the place exists, and drops the packets of the old one; all nodes
+    /// above it account for the drops.
     pub(super) fn graft(&mut self, place: Handle, new: Node, cx: &mut Cx) {
         self.disturb();
         self.orphan_below(place);
@@ -122,31 +137,32 @@ impl Tree {
         });
     }
 
-    /// Calls `f` on the node at a place, reached through its ancestors, so that each of them settles
-    /// the packets that `f` drops.
+    /// Calls `f` on the node at a place, reached through its ancestors, so that each of them
+    /// settles the packets that `f` drops.
     pub(super) fn reach(&mut self, place: Handle, cx: &mut Cx, f: &mut dyn FnMut(&mut Node, &mut Cx)) {
         at_place(&mut self.root, Handle::ROOT, place, cx, f);
     }
 
-    /// Says that packets which come now may be classified otherwise than those which wait were: the structure, an
-    /// option of a kind with classes, a filter has changed. A swap then queues them again. The operations of the
-    /// tree say it themselves.
+    /// Notes that new packets may be classified otherwise than the waiting ones were: the
+    /// structure, an option of a kind with classes, or a filter has changed. A swap then queues the
+    /// waiting packets again. The operations of the tree call this themselves.
     pub const fn disturb(&mut self) {
         self.disturbed = true;
     }
-    /// Whether it was said since the last time that this was asked.
+    /// Returns and clears the note of `disturb`.
     pub(crate) const fn take_disturbed(&mut self) -> bool {
         core::mem::replace(&mut self.disturbed, false)
     }
 
-    /// Whether any qdisc wants to know more of a packet than its metadata.
+    /// True if any qdisc needs more of a packet than its metadata.
     pub fn wants_detail(&self) -> bool {
         let mut wants = false;
         self.visit(&mut |_, node| wants |= node.qdisc().wants_detail() || node.is_filtered());
         wants
     }
 
-    /// Calls `f` on every qdisc, parents first, those below one qdisc in the order of their classes.
+    /// Calls `f` on every qdisc, parents first, those below one qdisc in the order of their
+    /// classes.
     pub fn visit<'a>(&'a self, f: &mut dyn FnMut(Place, &'a Node)) {
         fn walk<'a>(node: &'a Node, place: Place, f: &mut dyn FnMut(Place, &'a Node)) {
             f(place, node);
@@ -158,7 +174,7 @@ impl Tree {
             if classes.is_sorted_by_key(|c| c.minor) {
                 classes.iter().filter(|c| c.minor != 0).for_each(below);
             } else {
-                // Classes that commands make are in slots as they came.
+                // Classes that commands make are in slots in order of creation.
                 let mut sorted: Vec<&'a Class> = classes.iter().filter(|c| c.minor != 0).collect();
                 sorted.sort_by_key(|c| c.minor);
                 sorted.into_iter().for_each(&mut below);
@@ -167,16 +183,18 @@ impl Tree {
         walk(&self.root, Place { parent: Handle::ROOT, depth: 0 }, f);
     }
 
-    /// Hands out every packet that waits to the back of `out`, in the order in which `queued` shows them. The books forget
-    /// that they were admitted; what the qdiscs know and have counted stays: the tokens of a shaper, the memory of
-    /// an AQM. The caller queues the packets again, or drops them.
+    /// Moves every packet that waits to the back of `out`, in the order in which `queued` shows
+    /// them. The books forget that they were admitted. The qdiscs keep their counters and their
+    /// state: the tokens of a shaper, the memory of an AQM. The caller queues the packets again, or
+    /// drops them.
     pub fn drain(&mut self, out: &mut List, cx: &mut Cx) {
         self.root.drain(out, cx);
     }
 
-    /// Shows every packet that waits, with the place (`ROOT` or a class) and the handle of the qdisc that it waits
-    /// in: parents first, and in each qdisc those of one flow in their order. A packet that a peek has taken out is
-    /// shown at the qdisc that it came from; `wire_len` are the bytes on the wire, whatever is charged.
+    /// Calls `f` on every packet that waits, with the place (`ROOT` or a class) and the handle of
+    /// the qdisc that it waits in: parents first, and in each qdisc those of one flow in their
+    /// order. A packet that a peek has taken out is shown at the qdisc that it came from.
+    /// `wire_len` is the number of bytes on the wire, whatever is charged.
     pub fn queued(&self, pool: &Pool, f: &mut dyn FnMut(Handle, Handle, &Meta)) {
         self.visit(&mut |place, node| {
             node.queued(pool, &mut |w| match pool.wire_len(w) {
@@ -190,19 +208,19 @@ impl Tree {
         });
     }
 
-    /// Whether any qdisc or class has filters.
+    /// True if any qdisc or class has filters.
     pub fn has_filters(&self) -> bool {
         !self.bindings.is_empty()
     }
-    /// The filters of a qdisc (`1:`) or class (`1:10`).
+    /// Returns the filters of a qdisc (`1:`) or class (`1:10`).
     pub fn block(&self, at: Handle) -> Option<BlockId> {
         self.bindings.block(at)
     }
-    /// All places that have filters, in the order of their handles.
+    /// Iterates over all places that have filters, in the order of their handles.
     pub fn blocks(&self) -> impl Iterator<Item = (Handle, BlockId)> + '_ {
         self.bindings.iter()
     }
-    /// Changes which places have which filters, and tells each qdisc whether it has any.
+    /// Changes the bindings of filters to places, and tells each qdisc whether it has any.
     pub(super) fn bind<R>(&mut self, f: impl FnOnce(&mut Bindings) -> R) -> R {
         let r = f(&mut self.bindings);
         let mut qdiscs: Vec<Handle> = self.blocks().map(|(at, _)| at.qdisc()).collect();
@@ -210,8 +228,8 @@ impl Tree {
         mark_filtered(&mut self.root, 0, &qdiscs);
         r
     }
-    /// The filters below the qdisc at a place, and its own, lose their place: the qdisc goes. Those
-    /// of the class that it hangs below stay.
+    /// Orphans the filters of the qdisc at a place and of everything below, because the qdisc is
+    /// about to go. The filters of the class that it hangs below stay.
     fn orphan_below(&mut self, place: Handle) {
         let mut below = bound_below(self, place);
         below.retain(|at| *at != place);
@@ -221,8 +239,8 @@ impl Tree {
     }
 }
 
-/// The places that have filters at and below the qdisc at a place; that place too, if it is a
-/// class.
+/// Returns the places that have filters at and below the qdisc at a place; also that place, if it
+/// is a class.
 pub(super) fn bound_below(tree: &Tree, parent: Handle) -> Vec<Handle> {
     if tree.bindings.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `Trees`: the qdiscs of a device to look at, whether they are one tree or one for each transmit
+//! `Trees`: the qdiscs of a device, read-only, whether they are one tree or one for each transmit
 //! queue.
 
 use alloc::vec::Vec;
@@ -8,6 +8,7 @@ use crate::base::handle::Handle;
 use crate::classify::filter::BlockId;
 use crate::packet::pool::Pool;
 use crate::path::tree::{Place, Tree};
+use crate::qdisc::Registry;
 use crate::sched::node::Node;
 use crate::sched::spec::ClassShape;
 
@@ -46,11 +47,12 @@ impl<'a> From<&'a Tree> for Trees<'a> {
 }
 
 impl<'a> Trees<'a> {
-    /// One tree, and the packets that wait in it.
+    /// Returns one tree, and the packets that wait in it.
     pub fn with_pool(tree: &'a Tree, pool: &'a Pool) -> Self {
         Self { paths: alloc::vec![(tree, Some(pool))], ..Self::from(tree) }
     }
-    /// The trees of a port, at least one; `shell` is the root that stands for them, if there is one.
+    /// Returns the trees of a port, at least one; `shell` is the root that stands for them, if
+    /// there is one.
     pub(super) fn of_queues(
         shell: Option<&'a Node>,
         paths: Vec<(&'a Tree, Option<&'a Pool>)>,
@@ -60,20 +62,19 @@ impl<'a> Trees<'a> {
         Self { shell, paths, env, blocks, of_port: true }
     }
 
-    /// The device that they are on.
+    /// Returns the properties of the device that they are on.
     pub const fn env(&self) -> &'a Env {
         self.env
     }
-    /// Whether they are those of a port: then a device of several queues has mq at its root where
-    /// nothing was added.
+    /// True if they are those of a port: then the default root of a device of several queues is mq.
     pub const fn is_of_port(&self) -> bool {
         self.of_port
     }
-    /// The trees.
+    /// Iterates over the trees.
     pub fn trees(&self) -> impl Iterator<Item = &'a Tree> + '_ {
         self.paths.iter().map(|(tree, _)| *tree)
     }
-    /// The root qdisc. There is always a tree.
+    /// Returns the root qdisc. There is always a tree.
     pub fn root(&self) -> &'a Node {
         self.shell.unwrap_or_else(|| self.paths[0].0.root())
     }
@@ -81,11 +82,11 @@ impl<'a> Trees<'a> {
     pub fn visit(&self, f: &mut dyn FnMut(Place, &'a Node)) {
         self.walk(&mut |spot| f(spot.place, spot.node));
     }
-    /// The same, with the packets among which are those that wait there, where they are known.
+    /// Does the same, and passes the packet pool of the qdisc's tree, where it is known.
     pub fn visit_with(&self, f: &mut dyn FnMut(Place, &'a Node, Option<&'a Pool>)) {
         self.walk(&mut |spot| f(spot.place, spot.node, spot.in_tree.and_then(|(at, _)| self.paths[at].1)));
     }
-    /// The same, with the place of each in its own tree.
+    /// Does the same, with the place of each in its own tree.
     pub(super) fn walk(&self, f: &mut dyn FnMut(Spot<'a>)) {
         if let Some(node) = self.shell {
             f(Spot { node, place: Place { parent: Handle::ROOT, depth: 0 }, in_tree: None });
@@ -107,8 +108,13 @@ impl<'a> Trees<'a> {
         }
     }
 
-    /// The place that a handle names: itself, except that any number names the one class of a kind
-    /// that has no more (`ClassShape::One`), as in the reference.
+    /// Returns the registry of the kinds of its qdiscs.
+    pub fn kinds(&self) -> Registry {
+        self.paths.first().map_or(Registry::BUILT_IN, |(tree, _)| tree.kinds())
+    }
+
+    /// Returns the place that a handle names: the handle itself, except that any minor number names
+    /// the one class of a kind with exactly one (`ClassShape::One`), as in the reference.
     pub fn named(&self, parent: Handle) -> Handle {
         let mut one = false;
         self.visit(&mut |_, node| {
@@ -117,8 +123,8 @@ impl<'a> Trees<'a> {
         });
         if one { Handle::new(parent.major(), 1) } else { parent }
     }
-    /// The qdisc at a place: below a class, or at `Handle::ROOT`. The classes of a qdisc without a
-    /// handle have no name.
+    /// Returns the qdisc at a place: below a class, or at `Handle::ROOT`. The classes of a qdisc
+    /// without a handle have no name.
     pub(super) fn at(&self, parent: Handle) -> Option<Spot<'a>> {
         let mut found = None;
         if parent.major() != 0 {
@@ -130,7 +136,7 @@ impl<'a> Trees<'a> {
         }
         found
     }
-    /// The qdisc of a handle (`1:`) or of a class of it (`1:10`).
+    /// Returns the qdisc of a handle (`1:`) or of a class of it (`1:10`).
     pub(super) fn owner(&self, handle: Handle) -> Option<Spot<'a>> {
         let mut found = None;
         if handle.major() != 0 {
@@ -143,12 +149,12 @@ impl<'a> Trees<'a> {
         found
     }
 
-    /// The filters of a qdisc, a class, or another place.
+    /// Returns the filters of a qdisc, a class, or another place.
     pub fn block(&self, at: Handle) -> Option<BlockId> {
         let found = self.blocks.binary_search_by_key(&at, |(handle, _)| *handle).ok()?;
         self.blocks.get(found).map(|(_, block)| *block)
     }
-    /// All places that have filters, in the order of their handles.
+    /// Iterates over all places that have filters, in the order of their handles.
     pub fn blocks(&self) -> impl Iterator<Item = (Handle, BlockId)> + '_ {
         self.blocks.iter().copied()
     }

@@ -19,6 +19,7 @@ pub mod pfifo_fast;
 pub mod pie;
 pub mod prio;
 pub mod red;
+mod registry;
 pub mod rough;
 pub mod sfq;
 pub mod skbprio;
@@ -26,9 +27,11 @@ pub mod tbf;
 pub mod turns;
 
 use crate::sched::spec::Spec;
-use crate::text::error::{ConfigError, ErrorKind, Object};
+use crate::text::error::ConfigError;
 
-/// Every kind, in alphabetical order.
+pub use registry::Registry;
+
+/// Every built-in kind, in alphabetical order.
 pub static KINDS: &[&Spec] = &[
     &Spec::of::<fifo::Bfifo>(),
     &Spec::of::<cake::Cake>(),
@@ -55,14 +58,10 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<tbf::Tbf>(),
 ];
 
-/// Returns the kind of that name.
+/// Returns the built-in kind of that name.
+///
+/// # Errors
+/// No kind has that name.
 pub fn kind(name: &str) -> Result<&'static Spec, ConfigError> {
-    KINDS.iter().copied().find(|s| s.kind == name).ok_or_else(|| {
-        let mut known = alloc::string::String::from("one of ");
-        for (i, s) in KINDS.iter().enumerate() {
-            known.push_str(if i > 0 { ", " } else { "" });
-            known.push_str(s.kind);
-        }
-        ConfigError::new(ErrorKind::UnknownKind, Object::Qdisc(None), known, name)
-    })
+    Registry::BUILT_IN.kind(name)
 }

@@ -33,7 +33,7 @@ use crate::sched::spec::{ClassShape, Flags};
 use crate::sched::traffic::{CLASSES_MAX, Range, TrafficClasses};
 use crate::text::error::{ConfigError, ErrorKind, Object, Reason};
 use crate::text::params::{Params, apply};
-use crate::text::value::{Json, PrioMap, Refusal, Show, Unit, Value, Words, exact_of, text_of};
+use crate::text::value::{Json, PrioMap, Quantity, Refusal, Show, Value, Words, exact_of, text_of};
 
 /// Name of the kind.
 pub(crate) const KIND: &str = Mqprio::KIND;
@@ -400,7 +400,7 @@ impl Show for Rates {
 
 impl Value for Rates {
     const EXPECTED: &'static str = "up to 16 rates (1gbit 2gbit)";
-    const UNIT: Unit = Unit::Rates;
+    const QUANTITY: Quantity = Quantity::Rates;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         several(words, Rate::take).map(Self)
     }

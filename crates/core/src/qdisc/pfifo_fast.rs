@@ -22,7 +22,7 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::sched::erased::Erased;
-use crate::sched::spec::{Flags, Limit, RefusedBy, Refuser, Unset};
+use crate::sched::spec::{Capacity, Flags, RefusedBy, Refuser, Unset};
 use crate::text::error::{ConfigError, ErrorKind};
 
 /// Band of each priority 0..15 (tc-pfifo_fast(8), the table at "priomap"): interactive first, bulk
@@ -50,7 +50,7 @@ impl Discipline for PfifoFast {
     const KIND: &'static str = "pfifo_fast";
     const ABOUT: &'static str = "Three FIFO bands by priority, lowest first; the default.";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
-    const LIMIT: Limit = Limit { keys: &[], unset: Unset::Queues(3) };
+    const CAPACITY: Capacity = Capacity { keys: &[], unset: Unset::Queues(3) };
     const REFUSED_BY: RefusedBy = |err, _| match (err.kind, err.key.as_deref()) {
         (ErrorKind::UnknownKey, _) => Some(Refuser::Usage),
         _ => None,

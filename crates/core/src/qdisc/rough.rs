@@ -38,9 +38,9 @@ use crate::packet::route::Asked;
 use crate::sched::answer::{Next, Verdict};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
-use crate::sched::spec::{Flags, Limit};
+use crate::sched::spec::{Capacity, Flags};
 use crate::text::error::ConfigError;
-use crate::text::value::{Json, Refusal, Show, Unit, Value, Words};
+use crate::text::value::{Json, Quantity, Refusal, Show, Value, Words};
 
 /// Treatment of a newcomer to a full queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Show for ByteLimit {
 
 impl Value for ByteLimit {
     const EXPECTED: &'static str = Bytes::EXPECTED;
-    const UNIT: Unit = Unit::Bytes;
+    const QUANTITY: Quantity = Quantity::Bytes;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         Bytes::take(words).map(Self::Given)
     }
@@ -184,7 +184,7 @@ impl Discipline for Rough {
     const ABOUT: &'static str =
         "TCP control segments first, in one limit with everything else (not in Linux).";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
-    const LIMIT: Limit = Limit { keys: &["bytes", "limit"], ..Limit::KEY };
+    const CAPACITY: Capacity = Capacity { keys: &["bytes", "limit"], ..Capacity::KEY };
     const IN_LINUX: bool = false;
     const CONTROL_FIRST: bool = true;
     type Config = Config;

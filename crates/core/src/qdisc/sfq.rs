@@ -41,7 +41,7 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{self, FlowShown};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
-use crate::sched::spec::{Flags, Limit, Style, Unset};
+use crate::sched::spec::{Capacity, Flags, Style, Unset};
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::{Json, Refusal, Show, Value, Words};
 use flows::Flows;
@@ -172,7 +172,7 @@ impl Discipline for Sfq {
     const KIND: &'static str = "sfq";
     const ABOUT: &'static str = "Flows take turns by deficit round robin; the longest makes room (McKenney).";
     const FLAGS: Flags = Flags { shapes: false, reorders: false };
-    const LIMIT: Limit = Limit { unset: Unset::Packets(LIMIT), ..Limit::KEY };
+    const CAPACITY: Capacity = Capacity { unset: Unset::Packets(LIMIT), ..Capacity::KEY };
     const STYLE: Style = Style { counters_in_options: true, ..Style::PLAIN };
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;

@@ -29,7 +29,7 @@ use crate::sched::cx::Cx;
 use crate::sched::discipline::Discipline;
 use crate::sched::spec::{Flags, Style};
 use crate::text::error::ConfigError;
-use crate::text::value::{Refusal, Show, Unit, Value, Words};
+use crate::text::value::{Quantity, Refusal, Show, Value, Words};
 
 /// A number of packets that tc reads and prints without its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Show for Limit {
 
 impl Value for Limit {
     const EXPECTED: &'static str = Packets::EXPECTED;
-    const UNIT: Unit = Unit::Packets;
+    const QUANTITY: Quantity = Quantity::Packets;
     fn take(words: &mut Words<'_>) -> Result<Self, Refusal> {
         Packets::take(words).map(|p| Self(p.0))
     }

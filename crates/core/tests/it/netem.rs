@@ -257,7 +257,7 @@ fn one_that_duplicates_is_alone_in_its_tree() {
     add(class(2), 3, "netem delay 1ms").unwrap();
     let (kind, message) = add(class(3), 4, "netem duplicate 1%").unwrap_err();
     assert_eq!(kind, ErrorKind::Conflict);
-    assert!(message.contains("one that duplicates is alone"), "{message}");
+    assert!(message.contains("a qdisc that duplicates must be alone"), "{message}");
     assert_eq!(add(class(2), 3, "netem duplicate 1%").unwrap_err().0, ErrorKind::Conflict);
     // One in the place of the other is no second one.
     add(class(1), 2, "pfifo").unwrap();

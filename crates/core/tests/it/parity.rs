@@ -440,7 +440,7 @@ fn a_rate_may_be_a_share_of_the_link() {
     };
     assert_eq!(
         said(None, "50%"),
-        "tbf rate: 50% of a link whose rate is not known (say it absolutely, as in 10mbit, or say how fast the link is)"
+        "tbf rate: 50% of a link whose rate is not known (give an absolute rate, as in 10mbit, or give the rate of the link)"
     );
     assert_eq!(said(link, "100.5%"), "tbf rate: expected at most 100% of the link's rate, given \"100.5%\"");
     assert_eq!(said(link, "0%"), "tbf rate: expected at least 8bit, given \"0%\"");

@@ -434,3 +434,26 @@ fn a_change_drops_what_waits_and_a_swap_keeps_it() {
     let discarded: usize = lane.dev.iter().map(|dev| dev.discarded().len()).sum();
     assert_eq!((discarded, lane.port.path_stats().queued), (21, 20 + 18 + 2 + 1));
 }
+
+/// Drops on paths that an earlier change took away are not told again.
+#[test]
+fn a_swap_tells_of_its_own_drops() {
+    let mut lane = Lane::new(2, 0);
+    lane.add(ROOT, 1, "mq").unwrap();
+    for n in 0..5 {
+        assert_eq!(lane.put(n, 0), Admitted::Queued);
+    }
+    let mut swap = |kind: &str, options: &[&str]| {
+        let (done, swapped) = lane.port.swap(
+            lane.now,
+            &mut lane.dev,
+            |q| q.replace(ROOT, None, kind, &mut Words::new(options)),
+            |frame, m, _, each| each(frame, *m),
+        );
+        done.unwrap();
+        (swapped.moved.packets, swapped.dropped.packets)
+    };
+    assert_eq!(swap("pfifo", &["limit", "2"]), (2, 3));
+    assert_eq!(swap("mq", &[]), (2, 0));
+    assert_eq!(swap("pfifo", &["limit", "9"]), (2, 0));
+}

@@ -8,7 +8,7 @@ use txweir_tc::ast::{At, ClassCommand, Command, FilterCommand, Place, QdiscComma
 use txweir_tc::suggest;
 
 use super::Check;
-use super::kinds::{Classes, spec_of};
+use super::kinds::Classes;
 use super::model::{Attached, Class, Device, Filter, Qdisc, attached, settings};
 use crate::code;
 
@@ -145,6 +145,7 @@ impl Check<'_> {
             handle,
             parent,
             kind: kind.text.clone(),
+            spec: self.source.kinds.get(&kind.text),
             settings: settings(self.source, cmd),
             span: c.span.clone(),
             kind_span: kind.span.clone(),
@@ -307,8 +308,7 @@ impl Check<'_> {
     /// Reports a filter on a qdisc that asks no filters; returns true if it does so.
     fn asks_none(&mut self, device: &Device, at: Handle, span: &Range<usize>) -> bool {
         let Some(qdisc) = device.qdisc(at) else { return false };
-        let spec = spec_of(&qdisc.kind);
-        let Some(spec) = spec.filter(|spec| spec.filters == Filtered::No) else { return false };
+        let Some(spec) = qdisc.spec.filter(|spec| spec.filters == Filtered::No) else { return false };
         let message = format!("{} asks no filters: this one is refused", qdisc.name());
         let d = self.error(code::NO_FILTERS, span, message);
         let dev = if device.name.is_empty() { String::new() } else { format!(" dev {}", device.name) };

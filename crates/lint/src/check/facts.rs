@@ -82,7 +82,7 @@ impl Check<'_> {
                 // gives another.
                 Classes::Upto(1) if device.below(first_class(qdisc)).is_some() => continue,
                 Classes::Upto(1) | Classes::None => facts.push(self.queue(device, qdisc, place)),
-                Classes::Any if !kinds::is_for_queues(&qdisc.kind) => {
+                Classes::Any if !kinds::is_for_queues(qdisc.spec) => {
                     facts.push(self.queue(device, qdisc, place));
                 }
                 Classes::Made => {
@@ -152,8 +152,7 @@ impl Check<'_> {
             (None, rate) => rate,
         };
         let held = self.held(qdisc, rate.map(|(r, _)| r));
-        let mut fact =
-            self.fact(device, (place, &qdisc.kind), &held, rate, kinds::target(&qdisc.kind, &qdisc.settings));
+        let mut fact = self.fact(device, (place, &qdisc.kind), &held, rate, kinds::target(qdisc));
         if let Some(latency) = qdisc.settings.time("latency").filter(|_| qdisc.kind == "tbf") {
             fact.bound = Some(latency.value);
             fact.because = "its latency".into();
@@ -225,7 +224,7 @@ impl Check<'_> {
 
     /// Returns the most that a queue holds.
     fn held(&self, qdisc: &Qdisc, rate: Option<Rate>) -> Held {
-        match kinds::held(&qdisc.kind, &qdisc.settings, rate, self.options) {
+        match kinds::held(qdisc, rate, self.options) {
             kinds::Held::Bytes(bytes) => {
                 Held { bytes, text: format!("{} of packets", text_of(&Bytes(bytes))) }
             }

@@ -3,14 +3,14 @@
 //! of tc(8).
 
 use txweir_core::Nanos;
-use txweir_core::qdisc::kind;
 use txweir_core::sched::discipline::Filtered;
 use txweir_core::sched::spec::{ClassShape, Spec, Unset};
-use txweir_core::text::value::{Json, Show, Unit, Value, Words, text_of};
+use txweir_core::text::value::{Json, Quantity, Show, Value, Words, text_of};
 use txweir_core::{Env, Rate};
 use txweir_tc::language::Settings;
 
 use super::CheckOptions;
+use super::model::Qdisc;
 
 /// The classes that a qdisc of a kind has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +34,10 @@ pub(super) enum Held {
     Packets(u64),
 }
 
-/// Returns the entry of a kind of the engine.
-pub(super) fn spec_of(name: &str) -> Option<&'static Spec> {
-    kind(name).ok()
-}
-
 /// Returns the classes of a qdisc with these settings.
-pub(super) fn classes(name: &str, settings: &Settings) -> Classes {
+pub(super) fn classes(name: &str, spec: Option<&Spec>, settings: &Settings) -> Classes {
     let queues = || settings.queues("queues").iter().map(|q| q.value.0.saturating_add(q.value.1)).max();
-    let Some(spec) = spec_of(name) else {
+    let Some(spec) = spec else {
         return match name {
             "hfsc" | "qfq" => Classes::Made,
             "sfb" | "cbs" | "plug" => Classes::Upto(1),
@@ -67,21 +62,21 @@ pub(super) fn classes(name: &str, settings: &Settings) -> Classes {
 }
 
 /// True if all classes of a kind are the device's queues, whose number no line gives.
-pub(super) fn is_for_queues(name: &str) -> bool {
-    spec_of(name)
-        .is_some_and(|s| s.shape == ClassShape::ByQueue && !s.params.iter().any(|p| p.key == "queues"))
+pub(super) fn is_for_queues(spec: Option<&Spec>) -> bool {
+    spec.is_some_and(|s| s.shape == ClassShape::ByQueue && !s.params.iter().any(|p| p.key == "queues"))
 }
 
 /// True if this word of a line may name a kind that has no classes.
-pub(super) fn is_leaf(name: &str) -> bool {
-    name == "fq_pie" || spec_of(name).is_some_and(|s| s.shape == ClassShape::Leaf)
+pub(super) fn is_leaf(name: &str, spec: Option<&Spec>) -> bool {
+    name == "fq_pie" || spec.is_some_and(|s| s.shape == ClassShape::Leaf)
 }
 
 /// Returns the limit of a qdisc, at a rate that may be unknown.
-pub(super) fn held(name: &str, settings: &Settings, rate: Option<Rate>, options: &CheckOptions) -> Held {
+pub(super) fn held(qdisc: &Qdisc, rate: Option<Rate>, options: &CheckOptions) -> Held {
+    let (name, settings) = (qdisc.kind.as_str(), &qdisc.settings);
     let limit = settings.number("limit").map(|n| n.value);
     let queue = u64::from(options.txqueuelen);
-    let spec = match (name, spec_of(name)) {
+    let spec = match (name, qdisc.spec) {
         // tc-cake(8): at least 4 MiB, or four times the bytes of the rate in one round trip.
         ("cake" | "cake_mq", _) => {
             let least = rate.map_or(0, |r| r.0 / 10 * 4).max(4 << 20);
@@ -96,10 +91,10 @@ pub(super) fn held(name: &str, settings: &Settings, rate: Option<Rate>, options:
         ("choke" | "sfb" | "hhf", None) => return Held::Packets(limit.unwrap_or(1000)),
         (_, None) => return Held::Packets(limit.unwrap_or(queue)),
     };
-    let unit = |key: &str| spec.params.iter().find(|p| p.key == key).map(|p| p.unit);
-    for key in spec.limit.keys {
+    let unit = |key: &str| spec.params.iter().find(|p| p.key == key).map(|p| p.quantity);
+    for key in spec.capacity.keys {
         match unit(key) {
-            Some(Unit::Bytes) => {
+            Some(Quantity::Bytes) => {
                 if let Some(limit) = settings.bytes(key) {
                     return Held::Bytes(limit.value.0);
                 }
@@ -111,11 +106,11 @@ pub(super) fn held(name: &str, settings: &Settings, rate: Option<Rate>, options:
             }
         }
     }
-    let last = spec.limit.keys.last().copied();
-    let in_bytes = last.and_then(unit) == Some(Unit::Bytes);
+    let last = spec.capacity.keys.last().copied();
+    let in_bytes = last.and_then(unit) == Some(Quantity::Bytes);
     let env = Env { mtu: options.mtu, tx_queue_len: options.txqueuelen, ..Env::default() };
     let default = last.and_then(|key| default_on(spec, key, &env)).filter(|n| *n > 0);
-    match (default, spec.limit.unset) {
+    match (default, spec.capacity.unset) {
         (Some(n), _) if in_bytes => Held::Bytes(n),
         (Some(n), _) => Held::Packets(n),
         (None, Unset::Packets(n)) => Held::Packets(n.into()),
@@ -127,16 +122,16 @@ pub(super) fn held(name: &str, settings: &Settings, rate: Option<Rate>, options:
 }
 
 /// Returns the target of a qdisc's AQM.
-pub(super) fn target(name: &str, settings: &Settings) -> Option<Nanos> {
-    let default = match name {
+pub(super) fn target(qdisc: &Qdisc) -> Option<Nanos> {
+    let default = match qdisc.kind.as_str() {
         // A twentieth of the default round trip.
         "cake" | "cake_mq" => Nanos::from_millis(5),
         "fq_pie" => Nanos::from_millis(15),
         _ => {
-            let spec = spec_of(name)?;
+            let spec = qdisc.spec?;
             let mut target = None;
             spec.defaults(&Env::default(), &mut |o| {
-                if o.param.key == "target" && o.param.unit == Unit::Time {
+                if o.param.key == "target" && o.param.quantity == Quantity::Time {
                     // The text is as tc prints it: some laws count in ticks of their own, a little
                     // below the given value.
                     target = Nanos::take(&mut Words::new(&[&text_of(o.value)])).ok();
@@ -145,7 +140,7 @@ pub(super) fn target(name: &str, settings: &Settings) -> Option<Nanos> {
             target?
         }
     };
-    Some(settings.time("target").map_or(default, |t| t.value))
+    Some(qdisc.settings.time("target").map_or(default, |t| t.value))
 }
 
 /// Returns the number of a parameter after the settings.

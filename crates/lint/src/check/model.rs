@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use txweir_core::Handle;
-use txweir_core::sched::spec::ClassShape;
+use txweir_core::sched::spec::{ClassShape, Spec};
 use txweir_tc::ast::{Command, Place};
 use txweir_tc::language::{Object, Settings};
 use txweir_tc::lex::Word;
@@ -41,6 +41,8 @@ pub(super) struct Qdisc {
     /// `ROOT` or a class.
     pub parent: Handle,
     pub kind: String,
+    /// The entry of the kind, if the engine has it.
+    pub spec: Option<&'static Spec>,
     pub settings: Settings,
     pub span: Range<usize>,
     pub kind_span: Range<usize>,
@@ -152,7 +154,7 @@ impl Device {
     /// Returns the place that a handle names: any number names the class of a kind that has only
     /// one.
     pub(super) fn named(&self, place: Handle) -> Handle {
-        let spec = self.qdisc(place).and_then(|q| kinds::spec_of(&q.kind));
+        let spec = self.qdisc(place).and_then(|q| q.spec);
         match spec.is_some_and(|s| s.shape == ClassShape::One) && place.minor() > 0 && place != Handle::ROOT {
             true => Handle::new(place.major(), 1),
             false => place,
@@ -207,7 +209,7 @@ impl Device {
 impl Qdisc {
     /// Returns the classes that it has.
     pub(super) fn classes(&self) -> Classes {
-        kinds::classes(&self.kind, &self.settings)
+        kinds::classes(&self.kind, self.spec, &self.settings)
     }
     /// True if only filters lead packets to its classes, so that a class without one gets none.
     pub(super) fn needs_filters(&self) -> bool {

@@ -9,7 +9,7 @@ use txweir_runtime::{Direction, DirectionConfig, Received, WireSpec};
 
 use crate::list::{List, Out, To as _};
 
-/// An IPv4 frame with this TOS, protocol and what follows the IP header.
+/// Returns an IPv4 frame with this TOS, protocol and payload.
 fn ipv4(tos: u8, protocol: u8, rest: &[u8]) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     let len = (20 + rest.len()) as u16;
@@ -22,14 +22,14 @@ fn ipv4(tos: u8, protocol: u8, rest: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// One's-complement sum of the IPv4 header (RFC 1071): 0xffff if its checksum is right.
+/// Returns the one's-complement sum of the IPv4 header (RFC 1071): 0xffff if its checksum is right.
 fn ip_sum(frame: &[u8]) -> u16 {
     let words = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
     let sum = words.sum::<u32>();
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// A UDP frame of `len` bytes in all, of flow `port`.
+/// Returns a UDP frame of `len` bytes in all, of flow `port`.
 fn udp(tos: u8, port: u16, len: usize) -> (VnetHdr, Vec<u8>) {
     let mut rest = vec![0; len - 34];
     rest[..2].copy_from_slice(&port.to_be_bytes());
@@ -37,7 +37,7 @@ fn udp(tos: u8, port: u16, len: usize) -> (VnetHdr, Vec<u8>) {
     (VnetHdr::default(), ipv4(tos, 17, &rest))
 }
 
-/// A TCP super-frame with this payload.
+/// Returns a TCP super-frame with this payload.
 fn super_frame(payload: &[u8], gso_size: u16) -> (VnetHdr, Vec<u8>) {
     let mut rest = vec![0; 20];
     rest[12..14].copy_from_slice(&[0x50, 0x10]);
@@ -65,7 +65,7 @@ fn root(way: &mut Direction<Out>, kind: &str, options: &[&str]) {
     });
 }
 
-/// Receives and admits everything that `port` has, at `now`.
+/// Receives and admits all frames of `port`, at `now`.
 fn feed(way: &mut Direction<Out>, now: Instant, port: &mut List) {
     let mut input = List { incoming: std::mem::take(&mut port.incoming), ..List::default() };
     loop {
@@ -85,7 +85,7 @@ fn run_out(way: &mut Direction<Out>, port: &mut List, from: Instant) -> Instant 
         now = now.max(at);
         way.advance_to(now, port).unwrap();
     }
-    panic!("does not come to an end");
+    panic!("the events do not end");
 }
 
 const GIGABIT: Rate = Rate(125_000_000);
@@ -106,7 +106,8 @@ fn a_frame_takes_its_time_on_the_wire() {
     assert_eq!(run_out(&mut way, &mut port, Instant(13_304)), Instant(13_304));
 }
 
-/// The same arrivals at the same times; in between, one loop is punctual and the other is late or silent.
+/// The same frames arrive at the same times; between arrivals one loop is punctual and the other is
+/// late or silent.
 #[test]
 fn a_late_loop_changes_nothing_but_when_frames_leave() {
     for (kind, queues) in [("pfifo_fast", 1), ("fq_codel", 1), ("mq", 3), ("fq_codel", 3)] {
@@ -260,9 +261,10 @@ fn what_cannot_be_forwarded_is_counted_and_nothing_is_lost_track_of() {
     feed(&mut way, Instant(0), &mut port);
     let s = way.stats();
     assert_eq!(s.malformed, 4);
-    // Forty buffers, one of which is where the next frame lands, and less than one for the frame of three bytes.
+    // Forty buffers, one of which is where the next frame lands, and less than one for the frame of
+    // three bytes.
     assert_eq!((s.received, s.no_memory), (1 + 38, 60 - 38));
-    root(&mut way, "pfifo", &["limit", "10"]); // what waited is dropped
+    root(&mut way, "pfifo", &["limit", "10"]); // drops the waiting frames
     run_out(&mut way, &mut port, Instant(0));
     port.incoming.extend((0..30).map(|_| (hdr, bytes.clone())));
     feed(&mut way, Instant(10_000_000_000), &mut port);
@@ -279,7 +281,7 @@ fn a_full_output_holds_frames_and_then_loses_them() {
     let mut way = direction("rate=1gbit,descriptors=1", 8 << 20);
     let mut port = List { full: true, ..List::default() };
     port.incoming.extend((0..300).map(|i| udp(0, i, 100)));
-    port.incoming.push_back(udp(0, 1, 61)); // of which the port says that it refused it
+    port.incoming.push_back(udp(0, 1, 61)); // the port refuses this one
     feed(&mut way, Instant(0), &mut port);
     run_out(&mut way, &mut port, Instant(0));
     assert!(way.waits_for_device());
@@ -292,7 +294,7 @@ fn a_full_output_holds_frames_and_then_loses_them() {
     feed(&mut way, Instant(1_000_000_000), &mut port);
     run_out(&mut way, &mut port, Instant(1_000_000_000));
     assert_eq!((way.stats().lost, way.stats().delivered), (46, 256));
-    // In order, none twice: the first 256 of flow 0, 1, 2...
+    // In order, and no frame twice: the first 256 are of flow 0, 1, 2...
     let order: Vec<_> = port.sent.iter().take(256).map(|(_, f)| u16::from_be_bytes([f[34], f[35]])).collect();
     assert_eq!(order, (0..256).collect::<Vec<_>>());
 }
@@ -315,12 +317,12 @@ fn a_busy_wire_wakes_its_loop_less_often_than_it_sends() {
     let mut port = List::default();
     port.incoming.extend((0..100).map(|i| udp(0, i, 100)));
     feed(&mut way, Instant(0), &mut port);
-    // A frame is sent every 0.992 us, and fifty of them are left to one wake-up.
+    // A frame is sent every 0.992 us, and one wake-up processes fifty of them.
     assert_eq!(way.deadline(Instant(0)), Some(Instant(50_000)));
     way.advance_to(Instant(50_000), &mut port).unwrap();
     assert_eq!(port.sent.len(), 50);
     way.advance_to(Instant(98_999), &mut port).unwrap();
-    // The last one is not made to wait: 100 times 124 bytes are 99.2 us.
+    // The last frame is not delayed: 100 times 124 bytes are 99.2 us.
     assert_eq!((port.sent.len(), way.deadline(Instant(98_999))), (99, Some(Instant(99_200))));
 }
 
@@ -334,7 +336,7 @@ fn an_output_that_is_gone_is_an_error() {
     assert_eq!(way.advance_to(late, &mut port).unwrap_err().to_string(), "gone");
 }
 
-/// A direction without a wire: as fast as its output.
+/// Makes a direction without a wire: as fast as its output.
 fn passage(packets: usize) -> Direction<Out> {
     let config = DirectionConfig { wire: None, bql: None, packets, ..DirectionConfig::default() };
     Direction::new(config, Out::new(FRAME_MEMORY)).unwrap()
@@ -361,7 +363,7 @@ fn without_a_wire_the_qdisc_feels_a_full_output() {
     let mut port = List { full: true, ..List::default() };
     port.incoming.extend((0..300).map(|i| udp(0, i, 100)));
     feed(&mut way, Instant(0), &mut port);
-    // 64 are with the device, 100 wait, the rest has been dropped; and nobody is to be woken by a timer.
+    // 64 frames are with the device, 100 wait, and the rest has been dropped. No timer is set.
     let stats = way.stats();
     assert_eq!((stats.dropped, way.path().backlog().packets, way.in_flight()), (136, 100, 6400));
     assert_eq!((way.deadline(Instant(1)), way.waits_for_device()), (None, true));
@@ -373,7 +375,8 @@ fn without_a_wire_the_qdisc_feels_a_full_output() {
     assert_eq!(stats.received, stats.delivered + stats.dropped + stats.lost);
 }
 
-/// A full device keeps what it was given, in order; its completions stop, and so does the path, at its byte limit.
+/// A full device keeps the frames that it was given, in order; its completions stop, and the path
+/// stops at its byte limit.
 #[test]
 fn a_full_device_stops_the_path_at_its_byte_limit_and_loses_nothing() {
     let bql = DirectionConfig::default().bql;
@@ -396,7 +399,8 @@ fn a_full_device_stops_the_path_at_its_byte_limit_and_loses_nothing() {
     feed(&mut way, Instant(now), &mut port);
     way.advance_to(Instant(now), &mut port).unwrap();
     let limit = way.path().dql().unwrap().limit();
-    // One packet beyond the limit at most, and the rest where the qdiscs can still choose.
+    // At most one packet is beyond the limit; the others stay where the qdiscs can still choose
+    // among them.
     assert!(way.in_flight() <= u64::from(limit) + 1000, "{} of {limit}", way.in_flight());
     assert!(way.path().backlog().packets > 230, "{} wait", way.path().backlog().packets);
     assert!(way.path().stats().stop_stack > 0 && way.waits_for_device());
@@ -438,12 +442,12 @@ fn a_swap_keeps_what_waits_in_order_and_drops_only_what_has_no_room() {
     feed(&mut way, Instant(0), &mut port);
     assert_eq!(way.path().backlog().packets, 100);
     let tally = |packets: u64| Tally { packets, bytes: 100 * packets };
-    // To prio: interactive packets first, each band in order.
+    // A change to prio: interactive packets first, each band in order.
     let (_, done) = way.control(Instant(1)).swap(|qdiscs| {
         qdiscs.replace(Handle::ROOT, Some(Handle::new(1, 0)), "prio", &mut Words::new(&[])).unwrap();
     });
     assert_eq!(done, Swapped { moved: tally(100), ..Swapped::default() });
-    // The same again: nothing moves.
+    // The same tree again: no packet moves.
     let (_, done) = way.control(Instant(2)).swap(|_| {});
     assert_eq!(done, Swapped { kept: tally(100), ..Swapped::default() });
     // One band gets little room.
@@ -477,7 +481,7 @@ fn graft(way: &mut Direction<Out>, now: Instant, parent: &str, kind: &str, optio
     way.control(now).change(|q| q.replace(parent, handle, kind, &mut Words::new(options))).unwrap();
 }
 
-/// The flow of a frame that `udp` made, and what its sender counts.
+/// Returns the flow of a frame that `udp` made, and its sender's number.
 fn flow_of((_, frame): &(VnetHdr, Vec<u8>)) -> (u16, u32) {
     (u16::from_be_bytes([frame[34], frame[35]]), u32::from_be_bytes(frame[42..46].try_into().unwrap()))
 }
@@ -488,7 +492,8 @@ fn numbered(flow: u16, n: u32, len: usize) -> (VnetHdr, Vec<u8>) {
     (hdr, frame)
 }
 
-/// Queues come and go, and so do roots, while packets flow: none is lost, and every flow keeps its order.
+/// Queues and roots come and go while packets flow: no packet is lost, and every flow keeps its
+/// order.
 #[test]
 fn flows_keep_their_order_whatever_happens_to_the_queues() {
     const ROOTS: [(&str, &[&str]); 4] = [
@@ -506,7 +511,7 @@ fn flows_keep_their_order_whatever_happens_to_the_queues() {
         for step in 0..600 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let draw = seed >> 40;
-            // A passage is full for a while, so that something waits.
+            // A passage is full for a while, so that packets wait.
             port.full = spec.is_none() && step % 40 < 30;
             for i in 0..draw % 5 {
                 let flow = (draw / 5 + i * 7) % 24;
@@ -555,13 +560,13 @@ fn flows_keep_their_order_whatever_happens_to_the_queues() {
     }
 }
 
-/// Queues of a device without a model take turns, frame by frame, where its doorbell is rung. Frames that a full device has
-/// stay with it, at most 64 of each queue.
+/// Queues of a device without a model take turns, frame by frame, when its doorbell is rung. Frames
+/// that a full device has stay with it, at most 64 of each queue.
 #[test]
 fn the_queues_of_a_device_take_turns() {
     let mut way = of_queues(2, None);
     let mut port = List::default();
-    // Ports whose flows have one queue and the other.
+    // Two ports whose flows go to different queues.
     let queue_of = |way: &mut Direction<Out>, flow: u16| {
         let mut alone = List::default();
         alone.incoming.push_back(numbered(flow, 0, 100));
@@ -583,7 +588,8 @@ fn the_queues_of_a_device_take_turns() {
     way.advance_to(Instant(1), &mut port).unwrap();
     let flows: Vec<u16> = port.sent.drain(..).map(|f| flow_of(&f).0).collect();
     assert_eq!(flows, turns(60));
-    // While the device is full 64 of each are on their way to it, and the others wait.
+    // While the device is full, 64 frames of each queue are on their way to it, and the others
+    // wait.
     port.full = true;
     come(&mut port, 100);
     feed(&mut way, Instant(1), &mut port);
@@ -593,14 +599,15 @@ fn the_queues_of_a_device_take_turns() {
     way.advance_to(Instant(2), &mut port).unwrap();
     run_out(&mut way, &mut port, Instant(2));
     let flows: Vec<u16> = port.sent.iter().map(|f| flow_of(f).0).collect();
-    // The 64 that the device had go first, and then there are turns as long as there are two.
+    // The 64 frames that the device had leave first; then the queues take turns while both have
+    // frames.
     assert_eq!((&flows[..64], flows.len()), (&vec![one; 64][..], 200));
     let shared: Vec<u16> = flows[64..136].to_vec();
     assert!(shared == turns(72) || shared == [turns(73)[1..].to_vec()].concat(), "{shared:?}");
     assert!(flows[136..].iter().all(|flow| *flow == other));
 }
 
-/// A shaper below mq takes a super-frame only in pieces; and a swap cuts what waits.
+/// A shaper below mq takes a super-frame only in pieces, and a swap cuts waiting super-frames.
 #[test]
 fn super_frames_are_cut_on_the_path_of_their_queue() {
     let mut way = of_queues(2, Some("rate=10mbit,ring=64"));
@@ -628,13 +635,13 @@ fn super_frames_are_cut_on_the_path_of_their_queue() {
     assert_eq!((way.stats().dropped, way.port().backlog().packets), (0, 0));
 }
 
-/// Bits in which two frames of one length differ.
+/// Counts the bits in which two frames of one length differ.
 fn wrong_bits(a: &[u8], b: &[u8]) -> u32 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| (a ^ b).count_ones()).sum()
 }
 
-/// `n` frames of different lengths and bytes.
+/// Returns `n` frames of different lengths and bytes.
 fn frames(n: u8) -> Vec<(VnetHdr, Vec<u8>)> {
     let frame = |i: u8| {
         let (hdr, mut bytes) = udp(0, i.into(), 100 + 70 * usize::from(i));
@@ -652,7 +659,7 @@ fn a_copy_is_a_frame_of_its_own() {
     let mut port = List { incoming: sent.clone().into(), ..List::default() };
     feed(&mut way, Instant::ZERO, &mut port);
     run_out(&mut way, &mut port, Instant::ZERO);
-    // Each of them twice, byte for byte.
+    // Each frame leaves twice, byte for byte.
     let mut left = port.sent.clone();
     left.sort_by_key(|(_, bytes)| bytes.len());
     let twice: Vec<_> = sent.iter().flat_map(|frame| [frame.clone(), frame.clone()]).collect();
@@ -680,7 +687,7 @@ fn a_corrupted_frame_has_one_wrong_bit() {
     assert_eq!((path.copies, path.uncopied, path.queued), (0, 0, 9));
 }
 
-/// A wrong bit in one of two equal frames is not in the other: they share no buffer, of whatever size it is.
+/// A wrong bit in one of two equal frames is not in the other: frames of any size share no buffer.
 #[test]
 fn what_happens_to_a_copy_does_not_happen_to_its_original() {
     let mut way = direction("rate=1gbit,completion=immediate", 1 << 20);
@@ -703,10 +710,10 @@ fn what_happens_to_a_copy_does_not_happen_to_its_original() {
     assert!((3..=17).contains(&one_of_two), "{one_of_two} of 20");
 }
 
-/// Without room for a second frame there is none, and it is counted.
+/// Without room for a second frame there is no copy, and the missing copy is counted.
 #[test]
 fn a_copy_that_has_no_room_is_counted() {
-    // The least there is: what is received into, and as much again.
+    // The smallest possible budget: the receive buffer, and as much again.
     let mut way = direction("rate=1gbit,completion=immediate", 0);
     root(&mut way, "netem", &["delay", "1ms", "duplicate", "100%"]);
     let mut port = List { incoming: vec![udp(0, 1, 40_000)].into(), ..List::default() };
@@ -717,7 +724,8 @@ fn a_copy_that_has_no_room_is_counted() {
     assert_eq!((path.copies, path.uncopied, way.stats().delivered), (0, 1, 1));
 }
 
-/// `prio_synack`: what comes after it is switched off is marked no more; what waits keeps its mark.
+/// After `prio_synack` is switched off, new frames are not marked any more; waiting frames keep
+/// their mark.
 #[test]
 fn control_is_marked_until_that_is_switched_off() {
     let mut way = direction("rate=1mbit,ring=1,descriptors=1,bql=off,completion=immediate", 1 << 20);

@@ -8,7 +8,8 @@ use txweir_runtime::{Direction, DirectionConfig, Received, WireSpec};
 
 use crate::list::{List, Out, To as _};
 
-/// A TCP frame of flow `port` with so many bytes of payload, each `number`; a super-frame of segments of 1448 if there are more.
+/// Returns a TCP frame of flow `port` with `payload` bytes of payload, each of them `number`; a
+/// super-frame of segments of 1448 bytes if there are more.
 fn tcp(port: u16, payload: usize, number: u8) -> (VnetHdr, Vec<u8>) {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0];
     frame.extend((40 + payload as u16).to_be_bytes());
@@ -29,7 +30,7 @@ fn tcp(port: u16, payload: usize, number: u8) -> (VnetHdr, Vec<u8>) {
     (hdr, frame)
 }
 
-/// The flow of a frame.
+/// Returns the flow of a frame.
 fn port(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[34], frame[35]])
 }
@@ -48,7 +49,7 @@ fn root(way: &mut Direction<Out>, kind: &str, options: &[&str]) {
     });
 }
 
-/// Frames come at `now`, all of them.
+/// Receives and admits all frames at `now`.
 fn come(
     way: &mut Direction<Out>,
     now: Instant,
@@ -62,7 +63,7 @@ fn come(
     assert_eq!(input.incoming.len(), 0);
 }
 
-/// Until nothing is left to happen, or until `end`.
+/// Runs until no event is left, or until `end`.
 fn run(way: &mut Direction<Out>, out: &mut List, from: Instant, end: Instant) -> Instant {
     let mut now = from;
     for _ in 0..1_000_000 {
@@ -72,13 +73,14 @@ fn run(way: &mut Direction<Out>, out: &mut List, from: Instant, end: Instant) ->
         }
         way.advance_to(now, out).unwrap();
     }
-    panic!("does not come to an end");
+    panic!("the events do not end");
 }
 
 const NEVER: Instant = Instant(u64::MAX >> 1);
 const WIRE: &str = "rate=100mbit,ring=64";
 
-/// Eight flows come with 100 frames each, then one with a single frame: after how many frames it leaves.
+/// Eight flows send 100 frames each, then another flow sends one frame. Returns how many frames
+/// leave ahead of that one.
 fn place_of_a_late_one(quota: u32, kind: &str, options: &[&str]) -> usize {
     let mut way = direction(WIRE, quota);
     root(&mut way, kind, options);
@@ -89,7 +91,7 @@ fn place_of_a_late_one(quota: u32, kind: &str, options: &[&str]) -> usize {
     come(&mut way, Instant(2), &mut out, [tcp(98, 100, 0)]);
     run(&mut way, &mut out, Instant(2), NEVER);
     assert_eq!(out.sent.len(), 801);
-    // Each flow's order holds, and the shares of the first half are even where there are turns.
+    // Each flow's order holds, and with turns the shares of the first half are even.
     for flow in 0..8 {
         let own = out.sent.iter().filter(|f| port(&f.1) == flow).map(|f| f.1[54]);
         assert!(own.eq(0..100), "flow {flow}");
@@ -103,7 +105,8 @@ fn place_of_a_late_one(quota: u32, kind: &str, options: &[&str]) -> usize {
 #[test]
 fn a_burst_in_the_qdiscs_does_not_delay_another_flow() {
     let limit = ["limit", "1000"];
-    // Without turns it stands behind all that came before it; with turns, behind what the device holds and four of each.
+    // Without turns the frame leaves behind all earlier ones; with turns, behind the frames of the
+    // device and four of each flow.
     assert_eq!(place_of_a_late_one(0, "pfifo", &limit), 800);
     let place = place_of_a_late_one(4, "pfifo", &limit);
     assert!(place < 64 + 8 * 4, "{place}");
@@ -112,7 +115,7 @@ fn a_burst_in_the_qdiscs_does_not_delay_another_flow() {
 
 #[test]
 fn full_qdiscs_are_waited_for() {
-    // Room for ten: without turns the qdisc drops, with turns nothing is lost.
+    // Room for ten frames: without turns the qdisc drops, with turns no frame is lost.
     assert_eq!(
         place_of_a_late_one(4, "pfifo", &["limit", "10"]),
         place_of_a_late_one(4, "pfifo", &["limit", "10"])
@@ -122,7 +125,7 @@ fn full_qdiscs_are_waited_for() {
     let mut out = List::default();
     come(&mut way, Instant(1), &mut out, (0..100).map(|n| tcp(1, 1448, n)));
     assert!(way.stats().dropped > 0);
-    // A qdisc that takes nothing drops, and does not hold up the rest.
+    // A qdisc that accepts no frame drops, and does not hold up the rest.
     let mut way = direction(WIRE, 4);
     root(&mut way, "bfifo", &["limit", "200"]);
     come(&mut way, Instant(1), &mut out, (0..200).map(|n| tcp(1, 1448, n)));
@@ -144,7 +147,7 @@ fn the_line_is_as_busy_as_without_turns() {
         assert_eq!(out.sent.len(), 1000);
         let busy = Nanos(way.stats().busy_ns);
         assert_eq!(busy, Nanos(12_208_000));
-        // The last completion, of which the first was due after 250 us.
+        // The end is the last completion; the first was due after 250 us.
         assert_eq!(end, Instant(13_250_000), "{quota}");
     }
 }
@@ -158,7 +161,7 @@ fn a_full_gate_drops_the_oldest_of_who_has_most() {
     let gate = way.gate().unwrap();
     let (waiting, dropped) = (gate.waiting() as u64, gate.stats().dropped);
     assert!(waiting == 1024 && dropped > 0 && way.stats().dropped == dropped, "{waiting} {dropped}");
-    // Others lose nothing, whether they pass or wait.
+    // Other flows lose no frame, whether they pass or wait.
     come(&mut way, Instant(2), &mut out, (0..100).map(|n| tcp(2, 100, n)));
     let gate = way.gate().unwrap();
     assert!(gate.waiting() == 1024 && gate.stats().dropped > dropped);
@@ -179,7 +182,8 @@ fn turns_are_switched_on_and_off_while_packets_wait() {
     assert!(way.gate().is_none());
     way.control(Instant(2)).set_fairsend(Quota::segs(4));
     come(&mut way, Instant(2), &mut out, (150..200).map(|n| tcp(1, 1448, n)));
-    // What was in the qdiscs before was not counted; four more of the flow are, and the rest waits.
+    // Packets that were in the qdiscs before were not counted: four more of the flow enter, and the
+    // rest waits.
     assert_eq!((way.fairsend(), way.gate().unwrap().waiting()), (Quota::segs(4), 46));
     let backlog = way.path().backlog().packets;
     way.control(Instant(3)).set_fairsend(Quota::segs(10));
@@ -200,7 +204,7 @@ fn a_super_frame_is_a_turn_also_where_it_is_cut() {
     let frames = |flow| (0..10).map(move |n| tcp(flow, 20 * 1448, n));
     root(&mut way, "tbf", &["rate", "100mbit", "burst", "3000", "limit", "10mb"]);
     come(&mut way, Instant(1), &mut out, frames(1).chain(frames(2)));
-    // One of each flow is in the qdisc.
+    // The qdisc has one super-frame of each flow.
     assert_eq!(way.gate().unwrap().waiting(), 18);
     assert!(way.path().backlog().packets <= 40);
     run(&mut way, &mut out, Instant(1), NEVER);
@@ -220,7 +224,7 @@ fn acknowledgements_do_not_wait_behind_other_flows() {
     assert!(way.gate().unwrap().stats().held < 200);
     let held_of_first = way.gate().unwrap().waiting();
     come(&mut way, Instant(1), &mut out, [tcp(1, 0, 0)]);
-    // One of a flow that waits stands behind its own data.
+    // An acknowledgement of a flow that waits stands behind the flow's own data.
     assert_eq!(way.gate().unwrap().waiting(), held_of_first + 1);
     run(&mut way, &mut out, Instant(1), NEVER);
     assert_eq!(out.sent.len(), 251);

@@ -1,4 +1,5 @@
-//! A device that is a list: what a test gives it to receive, and what was sent by it.
+//! A device that is a list: a test fills it with frames to receive, and reads the frames that were
+//! sent by it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,19 +9,19 @@ use txweir_core::{DropReason, Instant, Meta};
 use txweir_device::{Backend, Fates, Finished, Frame, Frames, Source, Store, VnetHdr};
 use txweir_runtime::{Arrival, Direction};
 
-/// Frames that a device of this kind holds at most.
+/// Most frames that a device of this kind holds.
 const PLACES: usize = 256;
 
-/// What a test sees of the device.
+/// The part of the device that a test sees.
 #[derive(Debug, Default)]
 pub struct List {
     pub incoming: VecDeque<(VnetHdr, Vec<u8>)>,
     pub sent: Vec<(VnetHdr, Vec<u8>)>,
     pub full: bool,
-    /// So many sends still find it full.
+    /// Number of sends that still find the device full.
     pub full_for: usize,
     pub gone: bool,
-    /// How many frames each doorbell has shown, those that were tried again included.
+    /// The number of frames that each doorbell has shown, those that were tried again included.
     pub doorbells: Vec<usize>,
 }
 
@@ -33,7 +34,7 @@ impl Source for List {
     }
 }
 
-/// The device. A frame of 61 bytes is refused by it.
+/// The device. It refuses a frame of 61 bytes.
 #[derive(Debug)]
 pub struct Out {
     pub list: List,
@@ -44,7 +45,7 @@ pub struct Out {
 }
 
 impl Out {
-    /// With at most `memory` bytes of frames.
+    /// Makes a device with at most `memory` bytes of frames.
     pub fn new(memory: usize) -> Self {
         Self {
             list: List::default(),

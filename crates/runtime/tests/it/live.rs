@@ -1,6 +1,6 @@
-//! A direction whose device is a packet socket on a veth, in network namespaces that the test makes and removes: how many
-//! system calls a burst takes, and what becomes of frames that the kernel has no room for. Needs root; says why and
-//! passes where it is missing.
+//! A direction whose device is a packet socket on a veth, in network namespaces that the test makes
+//! and removes. The tests measure the number of system calls for a burst, and the fate of frames
+//! for which the kernel has no room. They need root; without it they print the reason and pass.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use txweir_device::testnet::{NetNs, skip_reason};
 use txweir_device::{Endpoint, LinkIo, LinkOptions, MAX_FRAME, PacketOptions, Source, VnetHdr, clock};
 use txweir_runtime::{Direction, DirectionConfig, Received, WireSpec};
 
-/// Leaves a test that cannot run here, and says why.
+/// Returns from a test that cannot run here, and prints the reason.
 macro_rules! skip_unless_possible {
     () => {
         if let Some(reason) = skip_reason() {
@@ -21,7 +21,7 @@ macro_rules! skip_unless_possible {
     };
 }
 
-/// Frames of the Ethernet type for local experiments (IEEE 802), numbered.
+/// A source of numbered frames of the Ethernet type for local experiments (IEEE 802).
 struct Numbered {
     next: u32,
     end: u32,
@@ -41,7 +41,8 @@ impl Source for Numbered {
     }
 }
 
-/// Receives numbered frames until so many have come, or ten seconds have passed: their numbers.
+/// Receives numbered frames until `count` of them have come, or ten seconds have passed. Returns
+/// their numbers.
 fn collect(link: &mut LinkIo, count: usize) -> Vec<u32> {
     let give_up = clock::now_ns() + 10_000_000_000;
     let (mut got, mut buffer) = (Vec::new(), vec![0; MAX_FRAME]);
@@ -56,7 +57,7 @@ fn collect(link: &mut LinkIo, count: usize) -> Vec<u32> {
     got
 }
 
-/// Two namespaces with a veth between them, no addresses.
+/// Makes two namespaces with a veth between them, without addresses.
 fn veth() -> (NetNs, NetNs) {
     let (one, two) = (NetNs::new("one"), NetNs::new("two"));
     one.veth("v1", &two, "v2");
@@ -85,7 +86,8 @@ fn feed(way: &mut Direction<LinkIo>, now: Instant, source: &mut Numbered) {
     }
 }
 
-/// One `sendmmsg` for a burst, however it reaches the socket: directly, out of a standing queue, or off a paced wire.
+/// A burst takes one `sendmmsg` on each way to the socket: directly, out of a standing queue, or
+/// off a paced wire.
 #[test]
 fn a_burst_is_one_system_call() {
     skip_unless_possible!();
@@ -103,7 +105,7 @@ fn a_burst_is_one_system_call() {
             let before = way.device_mut().counters();
             sent = sent.end..sent.end + burst;
             feed(&mut way, now, &mut Numbered { next: sent.start, end: sent.end, len: 60 });
-            // By then the wire has sent all of them.
+            // The wire has sent all of them by then.
             now = Instant(now.0 + 1_000_000);
             way.advance(now).unwrap();
             let after = way.device_mut().counters();
@@ -113,7 +115,7 @@ fn a_burst_is_one_system_call() {
             assert_eq!(collect(&mut far, burst as usize), sent.clone().collect::<Vec<_>>());
         }
     }
-    // What has waited in a qdisc goes 64 at a time.
+    // Frames that have waited in a qdisc leave 64 at a time.
     let config = DirectionConfig { wire: None, bql: None, ..DirectionConfig::default() };
     let mut way = Direction::new(config, open(&one, "v1", &LinkOptions::default())).unwrap();
     way.control(Instant(0)).configure(|tree, cx| {
@@ -129,8 +131,8 @@ fn a_burst_is_one_system_call() {
     assert_eq!(collect(&mut far, 200), (0..200).collect::<Vec<_>>());
 }
 
-/// The kernel's own shaper holds frames of a socket with a small buffer: the socket is full (`EAGAIN`). The frames stay in
-/// order, none is lost, and the byte limit stops the path.
+/// The kernel's own shaper holds frames of a socket with a small buffer: the socket is full
+/// (`EAGAIN`). The frames stay in order, none is lost, and the byte limit stops the path.
 #[test]
 fn frames_that_the_kernel_has_no_room_for_keep_their_order() {
     skip_unless_possible!();

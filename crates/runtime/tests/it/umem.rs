@@ -1,6 +1,6 @@
-//! A device whose frames are places in one area that it shares with a card, in memory: a frame is an index, reception
-//! fills a place, transmission names one, and completion gives it back later, in another order. Nothing but the card
-//! writes bytes.
+//! A device whose frames are places in one area that it shares with a card, in memory. A frame is
+//! an index, reception fills a place, transmission names one, and completion returns it later, in
+//! another order. Only the card writes bytes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,7 +24,7 @@ struct Slot {
     len: usize,
 }
 
-/// The area, and who has which of its places.
+/// The area, and the free places of it.
 #[derive(Debug, Default)]
 struct Area {
     bytes: Vec<u8>,
@@ -32,7 +32,7 @@ struct Area {
     free: Vec<usize>,
     /// Bytes that were copied from one place to another.
     copied: usize,
-    /// Times that somebody could have written into a frame.
+    /// Number of times that a frame was borrowed for writing.
     borrowed_to_write: usize,
 }
 
@@ -111,7 +111,7 @@ struct Card {
     /// The transmit ring: places that the card reads.
     ring: VecDeque<(Slot, u32)>,
     finished: Finished,
-    /// Index, address and first byte of each frame that the card has read.
+    /// Index, address and last byte of each frame that the card has read.
     sent: Vec<(usize, usize, u8)>,
     doorbells: usize,
 }
@@ -121,14 +121,14 @@ impl Card {
         let (area, finished) = (Area::new(places), Finished::default());
         Self { area, pushed: Vec::new(), ring: VecDeque::new(), finished, sent: Vec::new(), doorbells: 0 }
     }
-    /// A frame comes in from the network: the card writes it into a place.
+    /// Receives a frame from the network: the card writes it into a place.
     fn receive(&mut self, bytes: &[u8]) -> Option<Slot> {
         let index = self.area.free.pop()?;
         self.area.place(index)[..bytes.len()].copy_from_slice(bytes);
         self.area.beside[index] = Beside::default();
         Some(Slot { index, len: bytes.len() })
     }
-    /// The card sends the frames of its ring, the last first.
+    /// Sends the frames of the ring, the last first.
     fn complete(&mut self) {
         while let Some((slot, wire_len)) = self.ring.pop_back() {
             self.finished.add(wire_len, true);
@@ -188,7 +188,7 @@ impl Backend for Card {
     }
 }
 
-/// A UDP frame of 1000 bytes of one of eight flows, whose last byte is `n`.
+/// Returns a UDP frame of 1000 bytes of one of eight flows, whose last byte is `n`.
 fn frame(n: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     frame.extend([0x45, 0, 3, 218, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
@@ -209,8 +209,8 @@ fn direction(wire: Option<&str>) -> Direction<Card> {
     way
 }
 
-/// A hundred frames, in the places where the card put them, through fq_codel and to the card again: at the same addresses,
-/// and nobody has written into one.
+/// A hundred frames, in the places where the card put them, pass through fq_codel to the card
+/// again: they stay at the same addresses, and no code has borrowed one for writing.
 #[test]
 fn bytes_stay_where_the_card_put_them() {
     for wire in [None, Some("rate=1gbit")] {
@@ -240,13 +240,14 @@ fn bytes_stay_where_the_card_put_them() {
         card.sent.sort_unstable_by_key(|(.., n)| *n);
         assert_eq!(card.sent, came, "index, address and last byte of each frame");
         assert_eq!((card.area.copied, card.area.borrowed_to_write), (0, 0));
-        // Batches of as much as the ring takes; on the wire, of what has left it by the time of a wake-up.
+        // A batch is as large as the ring allows; with the wire, it has the frames that left the
+        // wire by the time of a wake-up.
         assert!(card.doorbells <= if wire.is_none() { 8 } else { 40 }, "{} doorbells", card.doorbells);
     }
 }
 
-/// A source that fills places itself, as a kernel does: still nothing is copied afterwards. Without a place a frame is
-/// lost, and counted.
+/// A source that fills places itself, as a kernel does, causes no copy afterwards either. A frame
+/// without a place is lost, and counted.
 #[test]
 fn what_a_source_writes_stays_in_its_place() {
     struct Frames(u8);
@@ -278,7 +279,7 @@ fn what_a_source_writes_stays_in_its_place() {
     assert_eq!((card.area.copied, card.area.borrowed_to_write, card.area.free.len()), (0, 0, 100));
 }
 
-/// The counters above can rise: a copy that a qdisc asks for is one, and a mark is written.
+/// The counters above can rise: a copy that a qdisc asks for is counted, and a mark is written.
 #[test]
 fn a_second_packet_is_a_copy() {
     let mut way = direction(None);

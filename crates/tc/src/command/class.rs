@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use txweir_core::qdisc::KINDS;
 use txweir_core::sched::classful::ClassSpec;
 use txweir_core::sched::spec::{ClassShape, Spec};
 use txweir_core::text::value::Words;
@@ -40,7 +39,7 @@ pub(super) fn read(part: &Part<'_>) -> Result<ClassCommand, Failure> {
             continue;
         }
         cmd.options = reader.rest().to_vec();
-        write_out_keys(word, &mut cmd);
+        write_out_keys(part.source, word, &mut cmd);
         cmd.kind = Some(word.clone());
         check_kind(part, word, &cmd)?;
     }
@@ -96,8 +95,8 @@ fn read_word(
     Ok(true)
 }
 
-fn write_out_keys(kind: &Word, cmd: &mut ClassCommand) {
-    let Some(classes) = spec_of(kind).and_then(|spec| spec.classes) else { return };
+fn write_out_keys(source: &Source, kind: &Word, cmd: &mut ClassCommand) {
+    let Some(classes) = spec_of(source, kind).and_then(|spec| spec.classes) else { return };
     write_out(&mut cmd.options, classes.cut, classes.params);
 }
 
@@ -107,7 +106,7 @@ fn check_kind(part: &Part<'_>, kind: &Word, cmd: &ClassCommand) -> Result<(), Fa
     if language::knows(Object::Class, &kind.text) {
         return options(part.source, Object::Class, &kind.text, &cmd.options);
     }
-    match spec_of(kind) {
+    match spec_of(part.source, kind) {
         None => Err(Failure::unparsable(no_such_kind(part.source, kind))),
         Some(spec) => match spec.classes {
             None => Err(Failure::unparsable(no_classes(part.source, kind, spec))),
@@ -146,7 +145,7 @@ pub(super) fn no_such_kind(source: &Arc<Source>, kind: &Word) -> Diagnostic {
         true => (code::NOT_IN_ENGINE, format!("txweir has no classes of {}: Linux has them", kind.text)),
         false => (code::UNKNOWN_KIND, format!("there is no kind \"{}\" with classes", kind.text)),
     };
-    let kinds: Vec<&str> = KINDS.iter().filter_map(|spec| spec.classes.map(|c| c.kind)).collect();
+    let kinds: Vec<&str> = source.kinds.iter().filter_map(|spec| spec.classes.map(|c| c.kind)).collect();
     let err = Diagnostic::error(code, source, kind.span.clone(), message);
     err.expected(format!("one of {}", kinds.join(", ")))
 }

@@ -31,7 +31,7 @@ pub(crate) fn check(source: &Arc<Source>, line: &Line, cmd: &Command) -> Result<
 
 fn class(source: &Arc<Source>, line: &Line, cmd: &ClassCommand) -> Result<(), Diagnostic> {
     let verb = head(line).1.map_or_else(|| line.span(), |verb| verb.span.clone());
-    if let Some(kind) = cmd.kind.as_ref().filter(|k| spec_of(k).is_none()) {
+    if let Some(kind) = cmd.kind.as_ref().filter(|k| spec_of(source, k).is_none()) {
         return Err(class::no_such_kind(source, kind));
     }
     let missing = |message: &str, expected: &str| {
@@ -53,7 +53,7 @@ fn class(source: &Arc<Source>, line: &Line, cmd: &ClassCommand) -> Result<(), Di
 
 fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
     // The kind comes first, because it may be another word mistyped.
-    if let Some(kind) = cmd.kind.as_ref().filter(|k| spec_of(k).is_none()) {
+    if let Some(kind) = cmd.kind.as_ref().filter(|k| spec_of(source, k).is_none()) {
         return Err(kinds::unknown_kind(source, kind));
     }
     let unsupported = |at: &std::ops::Range<usize>, message: &str| {
@@ -83,7 +83,7 @@ fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Di
     match (cmd.verb, &cmd.kind) {
         (Verb::Add | Verb::Replace, None) if !hook => {
             let err = Diagnostic::error(code::MISSING, source, line.span(), "this does not say which kind");
-            Err(err.expected(kinds::known_kinds()))
+            Err(err.expected(kinds::known_kinds(source)))
         }
         _ => Ok(()),
     }

@@ -51,7 +51,7 @@ pub(super) fn read(part: &Part<'_>) -> Result<QdiscCommand, Failure> {
         }
         cmd.options = reader.rest().to_vec();
     }
-    write_out_keys(&mut cmd);
+    write_out_keys(part.source, &mut cmd);
     check_options(part.source, &cmd)?;
     Ok(cmd)
 }
@@ -165,8 +165,8 @@ fn one_place(
     reader.once(&mut cmd.place, word, place)
 }
 
-fn write_out_keys(cmd: &mut QdiscCommand) {
-    let Some(spec) = cmd.kind.as_ref().and_then(spec_of) else { return };
+fn write_out_keys(source: &Source, cmd: &mut QdiscCommand) {
+    let Some(spec) = cmd.kind.as_ref().and_then(|kind| spec_of(source, kind)) else { return };
     write_out(&mut cmd.options, spec.cut, spec.params);
     // tc reads a number for it, and the kernel ignores it.
     if let Some(at) = cmd.options.iter().position(|w| spec.kind == "htb" && w.text == "debug")
@@ -197,7 +197,7 @@ pub(super) fn write_out(words: &mut [Word], keys: &[&str], params: &[Param]) {
 /// caller.
 fn check_options(source: &Arc<Source>, cmd: &QdiscCommand) -> Result<(), Failure> {
     let Some(kind) = &cmd.kind else { return Ok(()) };
-    let Some(spec) = spec_of(kind) else {
+    let Some(spec) = spec_of(source, kind) else {
         if language::knows(Object::Qdisc, &kind.text) {
             return options(source, Object::Qdisc, &kind.text, &cmd.options);
         }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use txweir_core::qdisc::kind;
 use txweir_core::text::params::Param;
-use txweir_core::text::value::Unit;
+use txweir_core::text::value::Quantity;
 
 use super::table::{Arg, Grammar, Key, U32, key};
 
@@ -28,10 +28,10 @@ fn keys(param: &'static Param) -> impl Iterator<Item = Key> {
 
 /// Returns the form of a key's value (tc-cake(8)).
 fn arg(param: &Param, word: &str) -> &'static [Arg] {
-    match (param.unit, word) {
-        (Unit::Rate, _) => &[Arg::Rate],
-        (Unit::Bytes, _) => &[Arg::Size],
-        (Unit::Time, _) => &[Arg::Time],
+    match (param.quantity, word) {
+        (Quantity::Rate, _) => &[Arg::Rate],
+        (Quantity::Bytes, _) => &[Arg::Size],
+        (Quantity::Time, _) => &[Arg::Time],
         (_, "overhead") => &[Arg::Int(-64, 256)],
         (_, "mpu") => &[Arg::Uint(0, 256)],
         _ => &[U32],

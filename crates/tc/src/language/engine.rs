@@ -2,16 +2,16 @@
 
 use txweir_core::Rate;
 use txweir_core::text::params::Given;
-use txweir_core::text::value::{Unit, Words};
+use txweir_core::text::value::{Quantity, Words};
 
 use super::{Object, Setting};
-use crate::kinds;
 use crate::lex::Word;
+use crate::source::Source;
 
 /// Returns the settings in the words after a kind of the engine, none for a line that cannot be
 /// read; `None` if the engine has no such kind.
-pub(super) fn settings(object: Object, kind: &str, words: &[Word]) -> Option<Vec<Setting>> {
-    let spec = kinds::named(kind)?;
+pub(super) fn settings(object: Object, kind: &str, source: &Source, words: &[Word]) -> Option<Vec<Setting>> {
+    let spec = source.kinds.get(kind)?;
     let words: Vec<&str> = words.iter().map(|w| w.text.as_str()).collect();
     // The base of a rate in percent does not matter here.
     let mut words = Words::new(&words).link_rate(Rate(u64::MAX));
@@ -27,10 +27,10 @@ pub(super) fn settings(object: Object, kind: &str, words: &[Word]) -> Option<Vec
 
 fn setting(Given { param, key, words }: Given) -> Setting {
     let values = words.start + 1..words.end;
-    let rates = match param.unit {
-        Unit::Rate => values.take(1).collect(),
-        Unit::Rates => values.collect(),
-        Unit::Other | Unit::Bytes | Unit::Packets | Unit::Time => Vec::new(),
+    let rates = match param.quantity {
+        Quantity::Rate => values.take(1).collect(),
+        Quantity::Rates => values.collect(),
+        Quantity::Other | Quantity::Bytes | Quantity::Packets | Quantity::Time => Vec::new(),
     };
     Setting { key, words, rates }
 }

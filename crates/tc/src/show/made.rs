@@ -43,7 +43,8 @@ pub fn commands<'a>(trees: impl Into<Trees<'a>>, dev: Option<&str>) -> String {
 /// refused alike, and packets put into it wait in the same places.
 pub(crate) fn copy<'a>(trees: impl Into<Trees<'a>>, cx: &mut Cx) -> Result<Tree, ConfigError> {
     let trees = &trees.into();
-    let mut copy = if trees.is_of_port() { Tree::of_port(*trees.env()) } else { Tree::new(*trees.env()) };
+    let copy = if trees.is_of_port() { Tree::of_port(*trees.env()) } else { Tree::new(*trees.env()) };
+    let mut copy = copy.with_kinds(trees.kinds());
     for made in made_by(trees) {
         let options: Vec<&str> = made.options.iter().map(String::as_str).collect();
         let words = &mut Words::new(&options);

@@ -8,6 +8,7 @@ use txweir_core::classify::packet::PortId;
 use txweir_core::path::entry::HookCounts;
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::trees::Trees;
+use txweir_core::qdisc::Registry;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tally, Tree};
 
 /// The ingress and egress hooks of a device: places for filters. As in Linux there is one handle,
@@ -93,6 +94,10 @@ pub const LOOPBACK: &str = "lo";
 
 /// All devices of an owner.
 pub trait Devices {
+    /// Returns the kinds that commands may name: those that the trees of all devices make.
+    fn kinds(&self) -> Registry {
+        Registry::BUILT_IN
+    }
     /// Returns their names, in the order in which they are listed.
     fn names(&self) -> Vec<String>;
     /// Returns the device of that name.

@@ -9,6 +9,7 @@ use txweir_core::classify::packet::PortId;
 use txweir_core::path::qdiscs::Qdiscs;
 use txweir_core::path::select::{Selector, Sender};
 use txweir_core::path::trees::Trees;
+use txweir_core::qdisc::Registry;
 use txweir_core::qdisc::mqprio;
 use txweir_core::sched::cx::Cx;
 use txweir_core::{ConfigError, Env, Handle, Instant, Meta, Tree};
@@ -159,6 +160,9 @@ fn is_hook(done: &Done) -> bool {
 }
 
 impl Devices for Rehearsal<'_> {
+    fn kinds(&self) -> Registry {
+        self.real.kinds()
+    }
     fn names(&self) -> Vec<String> {
         self.real.names()
     }

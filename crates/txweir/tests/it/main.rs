@@ -3,3 +3,4 @@
 
 mod examples;
 mod readme;
+mod wfq;

@@ -1,18 +1,18 @@
-//! How often a device reports completions.
+//! Time between the completions of a device.
 
 use crate::base::time::{Instant, Nanos};
 
-/// Weight of a new sample in the smoothed completion interval is 1/8, the weight of a round-trip sample in
-/// RFC 6298 section 2.3.
+/// Weight of a new sample in the smoothed completion interval is 1/8, the weight of a round-trip
+/// sample in RFC 6298 section 2.3.
 const INTERVAL_SHIFT: u32 = 3;
 
-/// How often the device reports completions while it has work.
+/// Smoothed time between completions while the device has work.
 ///
-/// A sample runs from the previous completion, or from the post that ended an idle time if that is later, so
-/// that idle time is not mistaken for coalescing.
+/// A sample runs from the previous completion, or from the post that ended an idle time if that is
+/// later: idle time is not mistaken for coalescing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cadence {
-    /// When the device last went from idle to busy, or last completed something.
+    /// Time at which the device last went from idle to busy, or last completed something.
     pub(super) busy_since: Instant,
     /// The smoothed interval in ns, times eight; zero before the first sample.
     scaled: u64,
@@ -28,8 +28,8 @@ impl Cadence {
     }
 
     pub(super) fn completed(&mut self, now: Instant) {
-        // Held below 2^60 ns (36 years) so that the scaled value fits, and above zero, which means "no
-        // sample".
+        // Held below 2^60 ns (36 years) so that the scaled value fits, and above zero, which means
+        // "no sample".
         let sample = now.saturating_since(self.busy_since).as_nanos().clamp(1, 1 << 60);
         self.busy_since = now;
         self.scaled = match self.scaled {

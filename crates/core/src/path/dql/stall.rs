@@ -3,12 +3,12 @@
 use crate::base::time::{Instant, Nanos};
 use crate::path::dql::DqlError;
 
-/// The smallest stall threshold, in ticks: half of it must leave room for the tick of the post and that of
-/// the completion.
+/// The smallest stall threshold, in ticks: half of it must leave room for the tick of the post and
+/// that of the completion.
 pub const STALL_TICKS_MIN: u64 = 4;
 
-/// The largest stall threshold, in ticks: half of the history, so that a post is still on record when its
-/// stall is looked for.
+/// The largest stall threshold, in ticks: half of the history, so that a post is still on record
+/// when its stall is looked for.
 pub const STALL_TICKS_MAX: u64 = HISTORY_TICKS / 2;
 
 /// Words in the post history.
@@ -18,15 +18,15 @@ const WORD_TICKS: u64 = 64;
 /// Ticks that the whole history reaches back, at most.
 const HISTORY_TICKS: u64 = HISTORY_WORDS as u64 * WORD_TICKS;
 
-/// Finds completions that came too late: a ring of bits, one per tick, set when something was posted in that
-/// tick.
+/// Finds completions that came too late: a ring of bits, one per tick, set when something was
+/// posted in that tick.
 #[derive(Clone, Debug)]
 pub(super) struct StallWatch {
     /// The threshold; zero is off.
     pub(super) thrs_ticks: u32,
     /// Length of a tick, not zero.
     tick_ns: u64,
-    /// The tick that was last worked out, and when the next one begins: dividing once per tick is enough.
+    /// The tick that was last computed. It and its end are kept, so that a tick costs one division.
     tick: u64,
     tick_end_ns: u64,
     /// The tick of the latest completion.
@@ -71,8 +71,8 @@ impl StallWatch {
         Ok(())
     }
 
-    /// The tick that `now` lies in. Time does not run backwards here: an earlier `now` counts as the latest
-    /// tick.
+    /// Returns the tick that `now` lies in. Time does not run backwards here: an earlier `now`
+    /// counts as the latest tick.
     #[inline]
     fn tick_of(&mut self, now: Instant) -> u64 {
         if now.as_nanos() >= self.tick_end_ns {
@@ -82,13 +82,13 @@ impl StallWatch {
         self.tick
     }
 
-    /// Where in the ring a word of the history is kept. Exact on any pointer width: the ring's length is a
-    /// power of two.
+    /// Returns the place in the ring of a word of the history. Exact on any pointer width: the
+    /// ring's length is a power of two.
     const fn slot(word: u64) -> usize {
         word as usize % HISTORY_WORDS
     }
 
-    /// The bit of `tick` in its word.
+    /// Returns the bit of `tick` in its word.
     const fn mask(tick: u64) -> u64 {
         1 << (tick % WORD_TICKS)
     }
@@ -96,7 +96,8 @@ impl StallWatch {
     pub(super) fn posted(&mut self, now: Instant) {
         let tick = self.tick_of(now);
         let word = tick / WORD_TICKS;
-        // The words between the old head and the new one held ticks that are about to leave the history.
+        // The words between the old head and the new one held ticks that are about to leave the
+        // history.
         for reused in (self.head + 1..=word).rev().take(HISTORY_WORDS) {
             self.history[Self::slot(reused)] = 0;
         }
@@ -108,8 +109,8 @@ impl StallWatch {
         let now = self.tick_of(now);
         let thrs = u64::from(self.thrs_ticks);
         if now >= self.last_reap.saturating_add(thrs) {
-            // From the tick after the latest completion, as far as the history reaches, up to half a
-            // threshold ago.
+            // The search goes from the tick after the latest completion, as far as the history
+            // reaches, up to half a threshold ago.
             let newest = self.head * WORD_TICKS + (WORD_TICKS - 1);
             let oldest = newest.saturating_sub(HISTORY_TICKS - 1);
             let from = oldest.max(self.last_reap.saturating_add(1));
@@ -122,8 +123,8 @@ impl StallWatch {
         self.last_reap = now;
     }
 
-    /// The first tick from `from` to `to`, both included and both within the history, in which something was
-    /// posted.
+    /// Returns the first tick from `from` to `to`, both included and both within the history, in
+    /// which something was posted.
     fn first_posted(&self, from: u64, to: u64) -> Option<u64> {
         (from..=to).find(|&tick| self.history[Self::slot(tick / WORD_TICKS)] & Self::mask(tick) != 0)
     }

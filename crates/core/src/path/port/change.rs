@@ -1,4 +1,4 @@
-//! A port that is changed under load: other queues, another root, other qdiscs.
+//! Changes of a port under load: other queues, another root, other qdiscs.
 
 use alloc::format;
 use alloc::string::String;
@@ -16,7 +16,6 @@ use crate::packet::meta::Meta;
 use crate::path::qdiscs::Qdiscs;
 use crate::path::tree::Tree;
 use crate::path::txpath::{Swapped, TxPath, Waiting};
-use crate::qdisc::kind;
 use crate::qdisc::mq::default_shell;
 use crate::sched::cx::Cx;
 use crate::sched::node::Node;
@@ -27,34 +26,35 @@ use crate::text::value::{Words, exact_of};
 /// Cuts a super-packet and gives each piece to a function: see `TxPath::swap`.
 pub(super) type Cut<'a, F> = &'a mut dyn FnMut(F, &Meta, u32, &mut dyn FnMut(F, Meta));
 
-/// What becomes of packets in qdiscs that a change removes.
+/// Fate of packets in qdiscs that a change removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// They are dropped.
     Purged,
-    /// They are queued anew when all is done.
+    /// They are queued anew at the end of the change.
     Kept,
 }
 
-/// What is to be at the root.
+/// New root of a port.
 pub(super) enum NewRoot {
     /// A qdisc that stands for those of the queues.
     Shell(Node, Option<TrafficClasses>),
-    /// One for all queues; `None`: the default one.
+    /// One qdisc for all queues; `None`: the default one.
     One(Option<Node>),
 }
 
-/// A super-packet in one piece.
+/// Passes on a super-packet in one piece.
 fn whole<F>(frame: F, m: &Meta, _: u32, each: &mut dyn FnMut(F, Meta)) {
     each(frame, *m);
 }
 
 impl<F> Port<F> {
-    /// What qdiscs know of the device.
+    /// Returns the properties of the device that qdiscs know.
     pub fn env(&self) -> &Env {
         self.lanes.paths.first().map_or(&self.lanes.config.env, |path| path.tree().env())
     }
-    /// Changes what they are told of it, but for its queues: see `Tree::set_env`.
+    /// Changes the properties of the device that qdiscs know, except the number of its queues: see
+    /// `Tree::set_env`.
     pub fn set_env<D>(&mut self, now: Instant, env: Env, dev: &mut D)
     where
         D: Queues<Frame = F>,
@@ -91,8 +91,8 @@ impl<F> Port<F> {
         }
     }
 
-    /// Changes the qdiscs, between bursts, by their handles, whatever queue they are of; packets in what is removed are
-    /// dropped. Then `drain` all queues.
+    /// Changes the qdiscs, between bursts, by their handles, whatever their queue. Packets in
+    /// removed qdiscs are dropped. The caller then drains all queues.
     pub fn configure<D, R>(&mut self, now: Instant, dev: &mut D, f: impl FnOnce(&mut Qdiscs<'_>) -> R) -> R
     where
         D: Queues<Frame = F>,
@@ -100,8 +100,8 @@ impl<F> Port<F> {
         f(&mut Qdiscs::of_port(&mut Editing::new(self, dev, now, Fate::Purged)))
     }
 
-    /// Like [`configure`](Self::configure), and packets that wait are kept, for many changes in one step: see `TxPath::swap`.
-    /// With another root, packets are chosen a queue for anew.
+    /// Like [`configure`](Self::configure), but keeps the packets that wait, for many changes in
+    /// one step: see `TxPath::swap`. With another root, the queue of each packet is chosen anew.
     pub fn swap<D, R>(
         &mut self,
         now: Instant,
@@ -131,7 +131,7 @@ impl<F> Port<F> {
         (r, Swapped { kept: Tally::default(), moved: self.backlog(), dropped, cut })
     }
 
-    /// Ends the swap of each path by itself: the root is the one that was there.
+    /// Ends the swap of each path by itself: the root is still the old one.
     fn end_swap<D>(&mut self, begun: &[Tally], dev: &mut D, cut: Cut<'_, F>) -> Swapped
     where
         D: Queues<Frame = F>,
@@ -182,12 +182,13 @@ impl<F> Port<F> {
         }
     }
 
-    /// Whether the device could have so many queues: what the root was made with must hold there too.
+    /// Checks that the device could have this many queues: the options of the root must hold there
+    /// too.
     pub fn check_queues(&self, queues: u16) -> Result<(), ConfigError> {
         self.shell_of(queues).map(|_| ())
     }
 
-    /// The root that stands for so many queues, if it is one of these.
+    /// Returns the root that stands for this many queues, if the root is one of these kinds.
     fn shell_of(&self, queues: u16) -> Result<Option<Node>, ConfigError> {
         if !(1..=QueueSet::QUEUES_MAX).contains(&queues) {
             let expected = format!("1 to {} transmit queues", QueueSet::QUEUES_MAX);
@@ -203,9 +204,10 @@ impl<F> Port<F> {
         })
     }
 
-    /// Changes the number of queues of the device, between bursts. Queues that stay keep what is grafted in them; packets that
-    /// wait are chosen a queue for anew where queues have paths of their own. A device is to be given more queues before, and
-    /// fewer afterwards. A super-packet that is taken only in pieces now is not cut: see `set_queues_with`.
+    /// Changes the number of queues of the device, between bursts. Queues that stay keep the qdiscs
+    /// grafted in them. Where queues have paths of their own, the queue of each waiting packet is
+    /// chosen anew. A device must get more queues before the call, and fewer after it. A
+    /// super-packet that the new tree takes only in pieces is not cut: see `set_queues_with`.
     pub fn set_queues<D>(&mut self, now: Instant, queues: u16, dev: &mut D) -> Result<(), ConfigError>
     where
         D: Queues<Frame = F>,
@@ -213,7 +215,7 @@ impl<F> Port<F> {
         self.set_queues_with(now, queues, dev, whole)
     }
 
-    /// As `set_queues`, with what cuts super-packets: see `TxPath::swap`.
+    /// As `set_queues`, with a function that cuts super-packets: see `TxPath::swap`.
     pub fn set_queues_with<D>(
         &mut self,
         now: Instant,
@@ -243,7 +245,7 @@ impl<F> Port<F> {
         Ok(())
     }
 
-    /// Puts a new root in the place of the one that is there, with nothing below it. Gives the paths that were there.
+    /// Replaces the root by a new one, with nothing below it. Returns the old paths.
     pub(super) fn put_root(&mut self, now: Instant, root: NewRoot) -> Vec<(u16, TxPath<F>)> {
         let gone = (0..).zip(self.lanes.paths.drain(..)).collect();
         let (shell, one, classes) = match root {
@@ -259,7 +261,7 @@ impl<F> Port<F> {
         gone
     }
 
-    /// A root that was there goes with all that waits below it.
+    /// Drops the packets that wait below a replaced root and retires its paths.
     pub(super) fn purge<D>(&mut self, now: Instant, gone: Vec<(u16, TxPath<F>)>, dev: &mut D)
     where
         D: Queues<Frame = F>,
@@ -271,8 +273,9 @@ impl<F> Port<F> {
         self.queue_anew(now, Vec::new(), dev, &mut whole);
     }
 
-    /// Queues what has waited elsewhere, in order of arrival, each in the path of the queue that is chosen for it now. Nothing
-    /// leaves until the device has sent what it has. Gives the number of super-packets that were cut.
+    /// Queues packets that have waited elsewhere, in order of arrival, each in the path of the
+    /// queue that is chosen for it now. Nothing leaves until the device has sent the packets that
+    /// it holds. Returns the number of super-packets that were cut.
     fn queue_anew<D>(
         &mut self,
         now: Instant,
@@ -289,15 +292,18 @@ impl<F> Port<F> {
                 tree.set_env(Env { packets: tree.env().packets, ..env });
             });
         }
-        // Those of each path are in order of arrival, and a flow is in one path.
+        // The packets of each path are in order of arrival, and a flow is in one path: a stable
+        // sort keeps the order of each flow.
         waiting.sort_by_key(|w| w.meta.enqueued);
-        // Those that are gone may still have something in flight.
+        // Removed queues may still have packets in flight.
         let known = self.in_flight.len().max(usize::from(env.queues));
         self.in_flight.resize(known, 0);
         self.owed.clone_from(&self.in_flight);
-        // Also where nothing is owed: what waited is queued before anything leaves.
+        // The paths freeze even if nothing is owed: all waiting packets are queued before any
+        // leaves.
         self.lanes.paths.iter_mut().for_each(TxPath::freeze);
-        // Those that stay stopped say so again; what senders remember is of the queues that were.
+        // Queues that stay stopped report it again. The choices that senders remember are of the
+        // old queues.
         self.lanes.paths.iter_mut().for_each(|path| path.held_mut().start_queues());
         self.selector.renew();
         self.stats.reshaped += 1;
@@ -321,7 +327,7 @@ impl<F> Port<F> {
     }
 }
 
-/// The words that make a qdisc like this.
+/// Returns the words that make a qdisc like this.
 fn words_of(node: &Node) -> Vec<String> {
     let mut words = Vec::new();
     node.qdisc().options(&mut |s| {
@@ -333,10 +339,10 @@ fn words_of(node: &Node) -> Vec<String> {
     words
 }
 
-/// The same root for a device that is otherwise.
+/// Returns the same root for a device with other properties.
 fn made_anew(shell: &Node, env: &Env) -> Result<Node, ConfigError> {
     let words = words_of(shell);
     let words: Vec<&str> = words.iter().map(|w| &**w).collect();
-    let qdisc = kind(shell.qdisc().spec().kind)?.build(&mut Words::new(&words), env)?;
+    let qdisc = shell.qdisc().spec().build(&mut Words::new(&words), env)?;
     Ok(Node::new(shell.handle(), qdisc))
 }

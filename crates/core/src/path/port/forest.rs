@@ -1,4 +1,4 @@
-//! The qdiscs of a port while they are changed by their handles.
+//! `Editing`: the qdiscs of a port while they are changed by their handles.
 
 use alloc::vec::Vec;
 
@@ -22,7 +22,7 @@ pub(super) struct Editing<'a, F, D> {
     dev: &'a mut D,
     now: Instant,
     fate: Fate,
-    /// Where packets are kept: the paths below a root that was replaced, each with its queue.
+    /// The paths below a root that was replaced, each with its queue; only if packets are kept.
     replaced: Option<Vec<(u16, TxPath<F>)>>,
 }
 
@@ -46,7 +46,7 @@ impl<F, D: Queues<Frame = F>> Forest for Editing<'_, F, D> {
         self.port.on_path(at, self.now, self.dev, self.fate, f)
     }
     fn edit_shell(&mut self, f: &mut dyn FnMut(&mut Node, &mut Cx)) {
-        // No packet meets that root, so nothing of a path is needed.
+        // No packet meets that root, so no path's context is needed.
         let mut cx = Cx::new(1, self.port.lanes.config.env.seed);
         cx.now = self.now;
         if let Some(shell) = &mut self.port.lanes.shell {

@@ -1,5 +1,5 @@
-//! The filters of qdiscs, classes and hooks. Each tree knows those of its own qdiscs and classes;
-//! a port knows all others, so that the hooks of a device keep theirs when roots come and go.
+//! Filters of qdiscs, classes and hooks. Each tree knows those of its own qdiscs and classes; a
+//! port knows all others, so that the hooks of a device keep theirs when roots come and go.
 
 use alloc::vec::Vec;
 
@@ -9,8 +9,8 @@ use crate::classify::filter::BlockId;
 use crate::path::bindings::Bindings;
 
 impl Qdiscs<'_> {
-    /// Gives a qdisc, a class or a hook its filters, or none. The owner of the filters makes blocks
-    /// and deletes them.
+    /// Sets or removes the filters of a qdisc, a class or a hook. The owner of the filters makes
+    /// blocks and deletes them.
     pub fn set_block(&mut self, at: Handle, block: Option<BlockId>) {
         let owner = self.trees().owner(at).and_then(|spot| spot.in_tree);
         match (&mut self.0, owner) {
@@ -25,7 +25,7 @@ impl Qdiscs<'_> {
         }
     }
 
-    /// Gives each place its filters, in the stead of all that had any; no block is orphaned by it.
+    /// Sets the filters of each place, and removes those of all other places; orphans no block.
     pub fn set_blocks(&mut self, all: &[(Handle, BlockId)]) {
         let mut rest = all.to_vec();
         let forest = match &mut self.0 {
@@ -55,7 +55,8 @@ impl Qdiscs<'_> {
         forest.bindings().set_all(rest);
     }
 
-    /// The blocks whose place is gone since the last call, for the owner of the filters to delete.
+    /// Takes the blocks whose place is gone since the last call. The owner of the filters deletes
+    /// them.
     #[must_use]
     pub fn take_orphans(&mut self) -> Vec<BlockId> {
         match &mut self.0 {

@@ -12,7 +12,7 @@ use crate::sched::cx::Cx;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 use crate::text::value::Words;
 
-/// Does something to the classes of a qdisc, given the name of the class that it is about.
+/// Function on the classes of a qdisc; it gets the name of the class that the command is about.
 type OnClasses<'a> =
     &'a mut dyn FnMut(Object, &mut dyn UserClasses, &Env, &mut Cx) -> Result<(), ConfigError>;
 
@@ -20,16 +20,17 @@ type OnClasses<'a> =
 struct Named {
     /// Its full name.
     class: Handle,
-    /// The minor number of the class or qdisc above it, as far as that is said.
+    /// Minor number of the class or qdisc above it, if the command gives one.
     above: Option<u16>,
-    /// The tree of its qdisc, and the qdisc's place there.
+    /// Number of the tree of its qdisc, and the qdisc's place there.
     tree: usize,
     place: Handle,
 }
 
 impl Qdiscs<'_> {
-    /// Adds a class to the qdisc that its major number names; without one, to that of `parent`. `parent` is the class
-    /// above it, or the qdisc, or `ROOT` for the root qdisc. `kind_name`, if given, must be the qdisc's.
+    /// Adds a class to the qdisc that its major number names; without one, to that of `parent`.
+    /// `parent` is the class above it, or the qdisc, or `ROOT` for the root qdisc. `kind_name`, if
+    /// given, must be the qdisc's.
     pub fn add_class(
         &mut self,
         parent: Handle,
@@ -47,7 +48,7 @@ impl Qdiscs<'_> {
         self.on_classes(&named, &mut |name, classes, env, cx| classes.add(name, at, options, env, cx))
     }
 
-    /// Changes options of a class; `parent`, if given, must be where it is.
+    /// Changes options of a class; `parent`, if given, must be its present parent.
     pub fn change_class(
         &mut self,
         parent: Option<Handle>,
@@ -61,7 +62,7 @@ impl Qdiscs<'_> {
         })
     }
 
-    /// Like `add_class`, but one that is there is changed.
+    /// Like `add_class`, but changes a class that exists already.
     pub fn replace_class(
         &mut self,
         parent: Handle,
@@ -76,10 +77,10 @@ impl Qdiscs<'_> {
         }
     }
 
-    /// Deletes a class and the qdisc in it, dropping what is queued there.
+    /// Deletes a class and the qdisc in it, and drops the packets queued there.
     pub fn delete_class(&mut self, class: Handle) -> Result<(), ConfigError> {
         let named = self.class(None, class, None)?;
-        // The filters below a class whose deletion is refused are still there.
+        // Read before the deletion, because a refused deletion must leave the filters in place.
         let below = self.trees().trees().nth(named.tree).map(|tree| bound_below(tree, named.class));
         self.on_classes(&named, &mut |name, classes, env, cx| {
             classes.delete(name, named.class.minor(), env, cx)
@@ -91,7 +92,7 @@ impl Qdiscs<'_> {
         })
     }
 
-    /// The class that the words of a command name.
+    /// Returns the class that the words of a command name.
     fn class(
         &self,
         parent: Option<Handle>,
@@ -148,7 +149,7 @@ impl Qdiscs<'_> {
     }
 }
 
-/// Whether there is a class of that number that a command has made or may change.
+/// True if a class of that number exists that a command has made or may change.
 pub(super) fn has_class(trees: &Trees<'_>, class: Handle) -> bool {
     let owner = trees.owner(class);
     owner.and_then(|spot| spot.node.qdisc().user_classes()).is_some_and(|c| c.has(class.minor()))

@@ -9,9 +9,9 @@ use crate::sched::erased::Resolved;
 use crate::sched::spec::Spec;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// A qdisc that makes copies must be the only one of its kind: copies enter at the root, where
-/// another one would copy them again, and again. The qdisc at `parent` is not counted, and with
-/// `whole` neither are those below it.
+/// Refuses a second qdisc of a kind that makes copies. Copies enter at the root, where another such
+/// qdisc would copy them again, and again. The qdisc at `parent` is not counted, and with `whole`
+/// neither are those below it.
 pub(super) fn check_copies(
     tree: &Tree,
     parent: Handle,
@@ -33,7 +33,7 @@ pub(super) fn check_copies(
         }
     });
     if others > 0 && (copies || candidate.copies()) {
-        let expected = "no other one in the tree: one that duplicates is alone";
+        let expected = "no other one in the tree: a qdisc that duplicates must be alone";
         let object = Object::Kind(spec.kind);
         return Err(ConfigError::new(ErrorKind::Conflict, object, expected, "a second one"));
     }
@@ -62,5 +62,5 @@ pub(super) fn check_sizes(tree: &Tree, parent: Handle) -> Result<(), ConfigError
     let expected = "at most one size table from the root to a leaf";
     let given = format!("a second one, beside that of qdisc {other}");
     let err = ConfigError::new(ErrorKind::Conflict, Object::Qdisc(Some(mine)), expected, given).key("stab");
-    Err(err.hint("the last one would win, and charge those above sizes that are not theirs"))
+    Err(err.hint("the last table would win, and the qdiscs above would count its sizes"))
 }

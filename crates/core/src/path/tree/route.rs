@@ -1,4 +1,4 @@
-//! Asking the filters on a packet's way: see [`crate::packet::route`].
+//! `Tree::route`: runs the filters on a packet's way: see [`crate::packet::route`].
 
 use crate::base::handle::Handle;
 use crate::classify::action::Run;
@@ -10,7 +10,7 @@ use crate::path::tree::Tree;
 use crate::sched::node::Node;
 
 impl Tree {
-    /// Asks the filters on a packet's way, which may change the packet.
+    /// Runs the filters on a packet's way, which may change the packet.
     pub fn route(&self, filters: &Filters, packet: &mut Packet<'_>, run: &mut Run<'_>) -> Routed {
         let mut route = Route::default();
         let mut node = self.root();
@@ -31,7 +31,7 @@ impl Tree {
     }
 }
 
-/// What the filters of one qdisc say; `None` if the packet is gone.
+/// Returns the result of the filters of one qdisc; `None` if the packet is gone.
 fn ask(
     tree: &Tree,
     node: &Node,
@@ -48,7 +48,7 @@ fn ask(
     if named.major() == own.major() && own.major() != 0 {
         match node.qdisc().found(Some(named), own) {
             Found::Inner(class) => at = class,
-            // The kind sees the priority itself.
+            // The qdisc reads the priority itself.
             Found::Said(_) => return Some(Said::Nothing),
         }
     }

@@ -22,9 +22,10 @@ pub(crate) struct Held<F> {
     pub(super) cx: Cx,
     /// The frame of the packet in each slot.
     pub(super) frames: Vec<Option<F>>,
-    /// The root has answered `Empty` since a packet last entered it, nothing waits in it, and it has no size table.
+    /// True if the root has answered `Empty` since a packet last entered it, nothing waits in it,
+    /// and it has no size table.
     pub(super) settled: bool,
-    /// Something left the qdiscs since a sender was last told `Full`.
+    /// True if a packet left the qdiscs since a sender was last told `Full`.
     pub(super) freed: bool,
     pub(super) stats: PathStats,
 }
@@ -66,7 +67,8 @@ impl<F> Held<F> {
         self.cx.stopped.clear();
     }
 
-    /// Gives the frames of dropped packets back; the reason, if `newcomer` was among them.
+    /// Returns the frames of dropped packets to the device. Returns the reason of `newcomer`'s
+    /// drop, if it was among them.
     pub(super) fn settle<D>(&mut self, newcomer: Option<usize>, dev: &mut D) -> Option<DropReason>
     where
         D: TxQueue<Frame = F>,
@@ -96,7 +98,8 @@ impl<F> Held<F> {
         Admitted::Dropped(reason)
     }
 
-    /// Notes what is known of a packet beside its metadata: apart, because few trees ask.
+    /// Stores the facts about a packet beside its metadata. Out of line, because few trees need
+    /// them.
     #[inline(never)]
     pub(super) fn note_detail(&mut self, p: &Pkt, detail: Option<&Detail>) {
         match detail {

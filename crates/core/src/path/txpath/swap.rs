@@ -1,8 +1,9 @@
 //! A swap: the tree is changed under load and the packets that wait are kept.
 //!
-//! What the change removes is not dropped but set aside. If that was nothing, and packets would be classified as
-//! before, those that wait stay where they are. Otherwise all are taken out, put in order of arrival, and queued
-//! anew. O(n log n) in the packets that wait; it allocates, as every change of a tree does.
+//! Packets that the change removes are not dropped but set aside. If there are none, and packets
+//! would be classified as before, the waiting packets stay where they are. Otherwise all are taken
+//! out, put in order of arrival, and queued anew. O(n log n) in the packets that wait; it
+//! allocates, as every change of a tree does.
 
 use alloc::vec::Vec;
 
@@ -19,22 +20,24 @@ use crate::path::txpath::Held;
 use crate::sched::answer::Verdict;
 use crate::sched::trace::Event;
 
-/// What became of the packets that waited when one tree was swapped for another. What waited before is `kept`,
-/// `moved` and `dropped` together, if none was cut.
+/// Fate of the packets that waited when one tree was swapped for another. If none was cut, `kept`,
+/// `moved` and `dropped` add up to the packets that waited before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swapped {
-    /// They wait where they waited.
+    /// Packets that stay where they waited.
     pub kept: Tally,
-    /// They were taken out and now wait in the new tree; the pieces, of what was cut.
+    /// Packets that were taken out and now wait in the new tree; a cut super-packet counts as its
+    /// pieces.
     pub moved: Tally,
-    /// They were dropped: the new tree has no room for them. `Cx::drops` tells why.
+    /// Packets that were dropped: the new tree has no room for them. `Cx::drops` has the reasons.
     pub dropped: Tally,
     /// Super-packets that were cut, because the new tree takes them only in pieces.
     pub cut: u64,
 }
 
 impl<F> Held<F> {
-    /// From here on what `edit` removes is set aside. Gives what was dropped so far.
+    /// Begins a swap: sets aside the packets that `edit` removes from now on. Returns the packets
+    /// dropped so far.
     pub(crate) fn begin_swap(&mut self, now: Instant) -> Tally {
         self.cx.now = now;
         self.tree.take_disturbed();
@@ -42,7 +45,7 @@ impl<F> Held<F> {
         self.cx.dropped()
     }
 
-    /// Ends `begin_swap`, which has given what was dropped before it.
+    /// Ends `begin_swap`; `dropped` is the value that it returned.
     pub(crate) fn end_swap<D>(
         &mut self,
         dropped: Tally,
@@ -73,7 +76,7 @@ impl<F> Held<F> {
         swapped
     }
 
-    /// The packets of a list in the order in which they were admitted.
+    /// Returns the packets of a list in the order in which they were admitted.
     fn by_arrival(&self, mut list: List) -> Vec<Pkt> {
         let mut packets = Vec::with_capacity(self.cx.pool.live());
         while let Some(p) = list.pop_front(&self.cx.pool) {
@@ -90,13 +93,13 @@ pub(crate) struct Waiting<F> {
     pub(crate) meta: Meta,
     frame: F,
     detail: Option<Detail>,
-    /// It is counted as a packet that enters: it comes from another path, or is a piece.
+    /// True if it is counted as a packet that enters: it comes from another path, or is a piece.
     pub(crate) enters: bool,
 }
 
 impl<F> Held<F> {
-    /// Takes out every packet that waits, or that a swap has set aside, in order of arrival, to the back of `out`. The books
-    /// forget that they were admitted. It ends a swap.
+    /// Takes out every packet that waits, or that a swap has set aside, in order of arrival, to the
+    /// back of `out`. The books forget that they were admitted. Ends a swap.
     pub(crate) fn take_waiting<D>(&mut self, now: Instant, dev: &mut D, out: &mut Vec<Waiting<F>>)
     where
         D: TxQueue<Frame = F>,
@@ -106,7 +109,8 @@ impl<F> Held<F> {
         self.take_out(aside, dev, out);
     }
 
-    /// Takes out every packet that waits, with those of a list, in order of arrival, to the back of `out`.
+    /// Takes out every packet that waits, with those of a list, in order of arrival, to the back of
+    /// `out`.
     fn take_out<D>(&mut self, mut list: List, dev: &mut D, out: &mut Vec<Waiting<F>>)
     where
         D: TxQueue<Frame = F>,
@@ -125,7 +129,7 @@ impl<F> Held<F> {
         self.freed = true;
     }
 
-    /// Queues a packet that has waited elsewhere, as if it had come here when it came there; true if it was cut.
+    /// Queues a packet that has waited elsewhere, with its old time of arrival; true if it was cut.
     pub(crate) fn take_in<D>(
         &mut self,
         now: Instant,

@@ -7,7 +7,7 @@ use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Rate};
 use crate::text::error::ErrorKind;
 use crate::text::params::Group;
-use crate::text::value::{Json, Refusal, Show, Unit, Value, Words, exact_of};
+use crate::text::value::{Json, Quantity, Refusal, Show, Value, Words, exact_of};
 
 crate::params! {
     /// Parameters of cake.
@@ -163,7 +163,7 @@ impl Show for Bandwidth {
 
 impl Group for Bandwidth {
     const EXPECTED: &'static str = Rate::EXPECTED;
-    const UNIT: Unit = Unit::Rate;
+    const QUANTITY: Quantity = Quantity::Rate;
     fn read(&mut self, key: &str, words: &mut Words<'_>) -> core::result::Result<(), Refusal> {
         *self = match key {
             "bandwidth" => Self { rate: Rate::take(words)?, autorate: false },
@@ -206,7 +206,7 @@ impl Show for Rtt {
 
 impl Group for Rtt {
     const EXPECTED: &'static str = Nanos::EXPECTED;
-    const UNIT: Unit = Unit::Time;
+    const QUANTITY: Quantity = Quantity::Time;
     fn read(&mut self, key: &str, words: &mut Words<'_>) -> core::result::Result<(), Refusal> {
         let micros = match key {
             "datacentre" => 100,
@@ -388,7 +388,7 @@ impl Show for MemLimit {
 
 impl Group for MemLimit {
     const EXPECTED: &'static str = Bytes::EXPECTED;
-    const UNIT: Unit = Unit::Bytes;
+    const QUANTITY: Quantity = Quantity::Bytes;
     fn read(&mut self, _key: &str, words: &mut Words<'_>) -> core::result::Result<(), Refusal> {
         let limit = Bytes::take(words)?;
         if limit.0 > u64::from(u32::MAX) {

@@ -49,7 +49,7 @@ use crate::sched::answer::{Next, Verdict};
 use crate::sched::capability::{FlowShown, Flows};
 use crate::sched::cx::Cx;
 use crate::sched::discipline::{Discipline, Filtered};
-use crate::sched::spec::{Flags, Limit, RefusedBy, Refuser, Style};
+use crate::sched::spec::{Capacity, Flags, RefusedBy, Refuser, Style};
 use crate::text::error::{ConfigError, ErrorKind};
 use crate::text::stats::{Counter, Counters};
 
@@ -121,7 +121,7 @@ impl Discipline for Cake {
     const KIND: &'static str = "cake";
     const ABOUT: &'static str = "Shaper, tins by DSCP, fairness among hosts and flows, and an AQM, in one.";
     const FLAGS: Flags = Flags { shapes: true, reorders: false };
-    const LIMIT: Limit = Limit { keys: &["memlimit"], ..Limit::KEY };
+    const CAPACITY: Capacity = Capacity { keys: &["memlimit"], ..Capacity::KEY };
     const STYLE: Style = Style::BLANK;
     const FILTERS: Filtered = Filtered::Qdisc;
     const TAKES_CLASS: bool = true;

@@ -7,7 +7,7 @@ use crate::base::time::Nanos;
 use crate::base::units::{Bytes, Packets};
 use crate::law::pi2::Gain;
 use crate::text::error::{ConfigError, ErrorKind, Object};
-use crate::text::value::{Json, Refusal, Show, Unit, Value, Words, exact_of};
+use crate::text::value::{Json, Quantity, Refusal, Show, Value, Words, exact_of};
 
 /// The delay to hold: 15 ms (RFC 9332 figure 2, target).
 pub const TARGET: Nanos = Nanos::from_millis(15);
@@ -221,7 +221,7 @@ impl Show for MemoryLimit {
 
 impl Value for MemoryLimit {
     const EXPECTED: &'static str = Bytes::EXPECTED;
-    const UNIT: Unit = Unit::Bytes;
+    const QUANTITY: Quantity = Quantity::Bytes;
     fn take(words: &mut Words<'_>) -> core::result::Result<Self, Refusal> {
         Bytes::take(words).map(Self::Given)
     }

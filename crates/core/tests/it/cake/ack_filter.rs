@@ -30,7 +30,7 @@ fn with_sack(number: u32, blocks: &[[u32; 2]]) -> TcpDetail {
     tcp
 }
 
-/// Queues these in one flow; which were filtered out.
+/// Queues these segments in one flow, and returns those that were filtered out.
 fn filtered(options: &str, segments: &[TcpDetail]) -> Vec<u32> {
     let mut lane = Lane::new("cake", &format!("bandwidth 1mbit besteffort flowblind {options}"));
     for (i, tcp) in (0..).zip(segments) {
@@ -63,7 +63,8 @@ fn which_acknowledgements_are_needless() {
         (vec![ack(300), ack(200), ack(100)], none, none),
         (vec![ack(u32::MAX - 50), ack(20), ack(100)], &[0], &[0, 1]),
         (vec![ack(100), other, ack(300), ack(400)], &[0], &[0]),
-        // What follows directly may let the last one go; not over another connection's.
+        // A segment that follows directly may remove the last one, but not one of another
+        // connection.
         (vec![ack(100), other, ack(200)], none, none),
         (vec![data(100), data(200), ack(300), ack(400)], none, &[2]),
         // Data acknowledges too.
@@ -106,7 +107,8 @@ fn selective_acknowledgements_stay_until_later_ones_cover_them() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// Whatever comes: the newest stays, and nothing goes that is not said again by what stays behind it.
+    /// For any segments: the newest stays, and a removed segment carries nothing that the segments
+    /// kept behind it do not repeat.
     #[test]
     fn nothing_is_lost_with_an_acknowledgement(seed in any::<u64>(), aggressive in any::<bool>()) {
         let mut rng = Rng::new(seed);

@@ -1,11 +1,12 @@
-//! What cake reads of the bytes of a packet, and what it writes there.
+//! The fields that cake reads from the bytes of a packet, and the fields that it writes.
 
 use txweir_core::packet::detail::Detail;
 use txweir_core::packet::hash::FlowHasher;
 use txweir_core::packet::headers::tcp_flag::ACK;
 use txweir_core::packet::headers::{Headers, clear_dscp};
 
-/// An IPv4 TCP segment with these options and so much payload; its header checksum is right.
+/// Returns an IPv4 TCP segment with these options and this payload length; its header checksum is
+/// right.
 fn segment(options: &[u8], payload: usize) -> Vec<u8> {
     let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     let total = 40 + options.len() + payload;
@@ -44,7 +45,7 @@ fn details_of_literal_segments() {
     assert_eq!((tcp.stamps, tcp.plain), (Some([256, 9]), true));
     let tcp = of(&segment(&[1, 1, 5, 10, 0, 0, 0, 1, 0, 0, 0, 2], 0)).unwrap();
     assert_eq!((tcp.blocks(), tcp.plain), (&[[1, 2]][..], true));
-    // Window scale, a length of nothing, one beyond the end, a block cut short.
+    // A window scale, a length of zero, a length beyond the end, a truncated block.
     for options in [[3, 3, 7, 0], [8, 0, 0, 0], [8, 10, 0, 0], [5, 4, 0, 0]] {
         assert!(!of(&segment(&options, 0)).unwrap().plain, "{options:?}");
     }
@@ -69,7 +70,7 @@ fn a_washed_packet_keeps_its_ecn_field_and_a_right_checksum() {
     assert_eq!(h.ds, 0xb9);
     clear_dscp(&mut bytes, h.network_header());
     assert_eq!(bytes[14..18], [0x60, 0x1a, 0xbc, 0xde]);
-    // What is not IP stays.
+    // A frame that is not IP stays unchanged.
     let mut arp = [&[0; 12][..], &[8, 6], &[0xff; 28]].concat();
     let before = arp.clone();
     clear_dscp(&mut arp, Headers::parse_ethernet(&before).network_header());

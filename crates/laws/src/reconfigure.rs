@@ -7,14 +7,14 @@ use txweir_core::{ConfigError, Env, Handle, Swapped, Tree};
 use txweir_core::{base::link::LinkLayer, sched::stab::Stab};
 use txweir_core::{base::tally::Tally, sched::cx::Cx};
 
-use crate::common::check::{Called, snapshot};
-use crate::common::device::Frame;
-use crate::common::ops::Op;
-use crate::common::options::{chance, classes_of, illegal, legal, legal_class, pick, random, with_words};
-use crate::common::world::{Known, Where, World};
-use crate::common::{Law, Violation};
+use crate::check::{Called, snapshot};
+use crate::device::Frame;
+use crate::ops::Op;
+use crate::options::{chance, classes_of, illegal, legal, legal_class, pick, random, with_words};
+use crate::world::{Known, Where, World};
+use crate::{Law, Violation};
 
-/// A size table, or none.
+/// Draws a size table, or none.
 fn random_stab(rng: &mut Rng) -> Option<Stab> {
     chance(rng, 2, 3).then(|| Stab {
         overhead: *pick(rng, &[0, -14, 4, 40, -2000, 300]),
@@ -24,14 +24,14 @@ fn random_stab(rng: &mut Rng) -> Option<Stab> {
     })
 }
 
-/// What was done to a class.
+/// The change of a class.
 enum ClassDone {
     Added,
     Changed,
     Deleted,
 }
 
-/// A class of the qdisc at `parent` added, changed or deleted; `None` if it has no such classes.
+/// Adds, changes or deletes a class of the qdisc at `parent`; `None` if it has no such classes.
 fn change_class(
     tree: &mut Tree,
     cx: &mut Cx,
@@ -46,7 +46,7 @@ fn change_class(
         }
     });
     let (spec, owner, there) = found?;
-    // Few numbers, so that they meet; now and then a large one.
+    // Few numbers, so that they collide; rarely a large one.
     let minor = if chance(rng, 1, 20) { rng.next_u64() as u16 } else { 1 + rng.below(12) as u16 };
     let class = Handle::new(owner.major(), minor);
     let above = match rng.below(3) {
@@ -68,7 +68,7 @@ fn change_class(
     })
 }
 
-/// One random operation on a tree; it may be refused.
+/// Performs one random operation on a tree; it may be refused.
 fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mut Rng) {
     let mut places = Vec::new();
     tree.visit(&mut |place, node| places.push((place.parent, node.qdisc().spec())));
@@ -99,11 +99,11 @@ fn change_at_random(tree: &mut Tree, cx: &mut Cx, env: &Env, own: &str, rng: &mu
     }
 }
 
-/// Kinds without classes whose options say which queue a flow is in.
+/// Kinds without classes whose options decide the queue of a flow.
 const ASSIGNS: &[&str] = &["cake"];
 
 impl World {
-    /// Reconfigures; what is refused must change nothing.
+    /// Reconfigures; a refused operation must change nothing.
     pub fn reconfigure(&mut self, op: &Op) -> Result<(), Violation> {
         let before = snapshot(&self.path);
         let Some(applied) = self.try_reconfigure(op) else { return Ok(()) };
@@ -111,7 +111,8 @@ impl World {
         self.checker.input();
         match applied {
             Ok(classes) => {
-                // Classes may now be chosen otherwise: packets queued before and after are not one flow.
+                // Classes may now be chosen differently: packets queued before and after are not
+                // one flow.
                 self.checker.epoch += u32::from(classes);
                 self.configured()
             }
@@ -125,7 +126,8 @@ impl World {
         }
     }
 
-    /// Tries; `None` if there is nothing to try. `Ok(true)`: a qdisc with a choice of classes was changed.
+    /// Tries an operation; `None` if there is no object for it. `Ok(true)`: a qdisc with a choice
+    /// of classes was changed.
     fn try_reconfigure(&mut self, op: &Op) -> Option<Result<bool, String>> {
         let (place, seed) = match *op {
             Op::Change { place, seed } | Op::Illegal { place, seed } => (place, seed),
@@ -138,9 +140,9 @@ impl World {
         let env = self.env;
         let places = self.checker.places();
         let place = match op {
-            // Below the root, if there is anything.
+            // Below the root, if a qdisc is there.
             Op::Graft { .. } => 1 + (place as usize).checked_rem(places.len() - 1)?,
-            // Where there are such classes.
+            // At a qdisc with such classes.
             Op::Class { .. } => {
                 let (mut at, mut with) = (0, Vec::new());
                 self.path.tree().visit(&mut |_, node| {
@@ -214,7 +216,8 @@ impl World {
         })
     }
 
-    /// Changes the tree at random, in one swap: what waited waits on, in order, or is dropped and counted.
+    /// Changes the tree at random, in one swap: waiting packets keep waiting, in order, or are
+    /// dropped and counted.
     pub fn swap(&mut self, seed: u64) -> Result<(), Violation> {
         let mut rng = Rng::new(seed);
         let (env, kind, before) = (self.env, self.kind, self.path.backlog());
@@ -260,13 +263,15 @@ impl World {
         self.account()?;
         self.checker.input();
         self.totals.swapped += 1;
-        // Of what came before they were wanted, details are not known: it may be in another queue than what follows.
+        // The details of packets that came before they were wanted are not known: such a packet may
+        // be in another queue than later ones.
         self.checker.epoch += u32::from(self.path.wants_detail() && !detailed);
         self.totals.kept += swapped.kept.packets;
         self.totals.moved += swapped.moved.packets;
         self.totals.swap_cut += swapped.cut;
         let Swapped { kept, moved, dropped, cut } = swapped;
-        // The bytes are what the root charges: the same only if it has had no size table.
+        // The bytes are those that the root charges: they stay the same only if it has had no size
+        // table.
         let sized = sized || self.path.tree().root().stab().is_some();
         let before = if sized { Tally { bytes: 0, ..before } } else { before };
         let [kept, moved, dropped] =
@@ -281,7 +286,7 @@ impl World {
         self.configured()
     }
 
-    /// After every successful change of the tree.
+    /// Runs after every successful change of the tree.
     pub fn configured(&mut self) -> Result<(), Violation> {
         let depth = self.checker.learn(&self.path);
         self.totals.depth = self.totals.depth.max(depth as u64);

@@ -3,8 +3,8 @@
 use txweir_core::base::rng::Rng;
 use txweir_core::{DqlConfig, DropReason, Env, Nanos, Role, Unit};
 
-use crate::common::ops::Op;
-use crate::common::options::{chance, pick};
+use crate::ops::Op;
+use crate::options::{chance, pick};
 
 /// What a run has come across: laws that were never put to the test prove nothing.
 #[derive(Clone, Debug, Default)]

@@ -9,12 +9,12 @@ use txweir_core::sched::answer::Verdict;
 use txweir_core::sched::node::Node;
 use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, Wake};
 
-use crate::common::check::{Called, Checker, View};
-use crate::common::device::{Device, Fate, Frame};
-use crate::common::ops::Op;
-use crate::common::options::classes_of;
-use crate::common::setup::{Setup, Totals};
-use crate::common::{Law, Violation};
+use crate::check::{Called, Checker, View};
+use crate::device::{Device, Fate, Frame};
+use crate::ops::Op;
+use crate::options::classes_of;
+use crate::setup::{Setup, Totals};
+use crate::{Law, Violation};
 
 /// Where a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,131 @@
+//! The laws of qdiscs, for any kind: random configurations, random operations, a device that keeps
+//! records, and a world that checks every law after every call. Everything is derived from the
+//! declarations of a kind (`Spec`): a kind that is built in, or registered by another crate,
+//! inherits them all.
+//!
+//! ```
+//! use txweir_core::qdisc::kind;
+//!
+//! txweir_laws::check(kind("pfifo")?, 2, 100).expect("the laws hold");
+//! # Ok::<(), txweir_core::ConfigError>(())
+//! ```
+//!
+//! The laws stand in ARCHITECTURE.md with the tests that run them over the registry.
+
+#![forbid(unsafe_code)]
+#![allow(missing_docs)] // Test support: the fields are what the laws look at.
+
+pub mod check;
+pub mod device;
+pub mod ops;
+pub mod options;
+pub mod reasons;
+pub mod reconfigure;
+pub mod run;
+pub mod setup;
+pub mod world;
+
+use txweir_core::base::rng::Rng;
+use txweir_core::sched::spec::Spec;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Once;
+
+/// A violation of a law.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The law.
+    pub law: Law,
+    /// The observation.
+    pub what: String,
+    /// Index of the operation after which it was observed.
+    pub op: usize,
+}
+
+/// The laws, each with the number that failures print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Law {
+    /// Admitted = sent + dropped + queued at every node; every frame is in exactly one place; drops are counted.
+    Conservation = 1,
+    /// Packets of one flow leave in order.
+    Order = 2,
+    /// A qdisc that does not shape never keeps packets from a device that would take them.
+    WorkConservation = 3,
+    /// After `At(t)` no packet leaves before t; at t there is progress or a later t, and progress
+    /// in the end.
+    HonestWake = 4,
+    /// No number exceeds a configured limit, the pool, or the number promised or requested.
+    Bounds = 5,
+    /// After a purge the qdisc is empty.
+    Reset = 6,
+    /// A refused change changes nothing.
+    Change = 7,
+    /// Printed options read back as the same options.
+    RoundTrip = 8,
+    /// The printed defaults are the defaults in use.
+    Defaults = 9,
+    /// The same seed gives the same run.
+    Determinism = 10,
+    /// Direct dispatch is indistinguishable from enqueue-then-dequeue.
+    Direct = 11,
+    /// If a packet waits, a caller is named that will come for it; a sender that was told `Full` is
+    /// woken.
+    Liveness = 13,
+    /// The byte limit's in-flight equals the bytes of the device, and is at most the limit plus one
+    /// object.
+    InFlight = 18,
+    /// The counters of a port's queues add up to those of the port, and to the packets that its
+    /// device has seen (I7).
+    Sums = 19,
+    /// Every node counts the reasons for which packets were dropped and marked in it and below:
+    /// their sum equals its books.
+    Reasons = 20,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "law {} ({:?}) after operation {}: {}", self.law as u8, self.law, self.op, self.what)
+    }
+}
+
+thread_local! {
+    static REPRODUCE: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Sets the command that reproduces the work of this thread; any panic from here on prints it.
+pub fn reproduce_with(command: String) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            before(info);
+            REPRODUCE.with_borrow(|command| {
+                if !command.is_empty() {
+                    eprintln!("reproduce: {command}");
+                }
+            });
+        }));
+    });
+    REPRODUCE.with_borrow_mut(|c| *c = command);
+}
+
+/// Holds a kind to every law: `runs` runs of `ops` random operations each, the same ones at each call.
+///
+/// # Errors
+/// The law that does not hold, what was seen, and the seed of the run.
+///
+/// # Panics
+/// The kind refuses options that it took before, or panics itself.
+pub fn check(spec: &'static Spec, runs: u64, ops: usize) -> Result<(), String> {
+    for run in 0..runs {
+        let seed = Rng::new(run).next_u64() >> 16;
+        let told =
+            |violation: Violation| format!("{}: {violation} (seed {seed:#x}, {ops} operations)", spec.kind);
+        run::swarm(spec, seed, ops).map_err(|(violation, _)| told(violation))?;
+        run::purged_is_fresh(spec, seed, ops).map_err(told)?;
+        run::printed_is_used(spec, seed, ops).map_err(told)?;
+        run::direct_is_queued(spec, seed, ops).map_err(told)?;
+    }
+    Ok(())
+}
