@@ -150,7 +150,7 @@ pub(crate) fn read(
             }
         }
         (None, None) => {
-            let message = format!("action {name} is not said to do anything");
+            let message = format!("action {name} has no parameters");
             Err(said
                 .error(code::MISSING, one.kind, message)
                 .expected("its parameters, or index N of one that is there"))

@@ -19,7 +19,7 @@ pub(crate) fn spec_of(source: &Source, kind: &Word) -> Option<&'static Spec> {
     source.kinds.get(&kind.text)
 }
 
-/// Every kind, for "expected".
+/// Returns the names of all kinds, for "expected".
 pub(crate) fn known_kinds(source: &Source) -> String {
     source.kinds.one_of()
 }

@@ -93,13 +93,13 @@ impl MemoryDevice {
         let (tree, cx) = (Tree::new(env), Cx::new(POOL, env.seed));
         Self { name: name.into(), queues, tree, cx, hook: None, waiting: Vec::new() }
     }
-    /// With the kinds of a registry for its qdiscs, before any is added.
+    /// Sets the registry of kinds for its qdiscs, before any is added.
     #[must_use]
     pub fn with_kinds(mut self, kinds: Registry) -> Self {
         self.tree = self.tree.with_kinds(kinds);
         self
     }
-    /// The filters of a qdisc, a class or a hook.
+    /// Returns the filters of a qdisc, a class or a hook.
     pub fn block(&self, at: Handle) -> Option<BlockId> {
         self.tree.block(at)
     }

@@ -44,10 +44,11 @@ impl Policy {
         Self::of(Source::new(name, text), part)
     }
 
-    /// Like `parse_part`, for a text whose commands may name the kinds of a registry (`Source::with_kinds`).
+    /// Reads like `parse_part` a text whose commands may name the kinds of a registry
+    /// (`Source::with_kinds`).
     ///
     /// # Errors
-    /// As of `parse`.
+    /// Those of `parse`.
     pub fn of(source: Source, part: Range<usize>) -> Result<Self, Diagnostics> {
         let source = Arc::new(source);
         let mut policy = Self { source: Arc::clone(&source), commands: Vec::new(), warnings: Vec::new() };
@@ -179,7 +180,7 @@ impl Policy {
     /// Returns the error for a tree whose nodes came from typed calls, with values that no words
     /// express.
     fn no_copy(&self, err: &ConfigError) -> Diagnostic {
-        let message = format!("the qdiscs that are there cannot be said in tc's words: {err}");
+        let message = format!("the present qdiscs cannot be written in tc's words: {err}");
         Diagnostic::error(code::UNSUPPORTED, &self.source, 0..0, message)
     }
 }

@@ -65,7 +65,7 @@ impl<'a> From<(&Source, &'a ClassCommand)> for Said<'a> {
     }
 }
 
-/// The refusal of a command.
+/// Returns the diagnostic for the refusal of a command.
 pub(crate) fn of<'a, C>(source: &Arc<Source>, cmd: &'a C, err: &ConfigError) -> Diagnostic
 where
     for<'s> Said<'a>: From<(&'s Source, &'a C)>,

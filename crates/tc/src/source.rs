@@ -21,7 +21,7 @@ impl Source {
         Self { name: name.into(), text: text.into(), lines_before: 0, kinds: Registry::BUILT_IN }
     }
 
-    /// The same text, whose commands may name the kinds of a registry.
+    /// Returns the same text, whose commands may name the kinds of a registry.
     #[must_use]
     pub const fn with_kinds(mut self, kinds: Registry) -> Self {
         self.kinds = kinds;

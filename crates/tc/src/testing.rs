@@ -44,7 +44,7 @@ pub fn any_text(text: &str) {
         let args: Vec<String> = line.split_whitespace().map(String::from).collect();
         let outcome = run(&Request { args, ..Request::default() }, &mut devices);
         assert!(matches!(outcome.status, 0..=2 | 255), "{}", outcome.status);
-        assert!(outcome.status == 0 || !outcome.stderr.is_empty(), "an error without a word: {line}");
+        assert!(outcome.status == 0 || !outcome.stderr.is_empty(), "an error without a message: {line}");
     }
     for mut devices in [devices, moved] {
         let saved = save(&mut devices);

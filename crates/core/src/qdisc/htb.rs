@@ -447,7 +447,7 @@ impl Classful for Htb {
         Counter::new("giants", "Always 0: no packet is too large."),
         Counter::new("tokens", "Tokens of its rate, in ticks of 64 ns."),
         Counter::new("ctokens", "Tokens of its ceiling, in ticks of 64 ns."),
-        Counter::new("quantum", "Bytes of its turn, as given or reckoned."),
+        Counter::new("quantum", "Bytes of its turn, as given or derived."),
         Counter::new(
             "level",
             "0 for a leaf; 7 for a root class with classes below, and one less for each level.",

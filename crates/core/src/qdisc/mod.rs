@@ -58,7 +58,10 @@ pub static KINDS: &[&Spec] = &[
     &Spec::of::<tbf::Tbf>(),
 ];
 
-/// Returns the kind of that name.
+/// Returns the built-in kind of that name.
+///
+/// # Errors
+/// No kind has that name.
 pub fn kind(name: &str) -> Result<&'static Spec, ConfigError> {
     Registry::BUILT_IN.kind(name)
 }

@@ -306,7 +306,8 @@ impl Discipline for Mqprio {
 
 by_queue::classes!(Mqprio, default_child);
 
-/// Reads words while `one` accepts them, at most as many as there are traffic classes.
+/// Reads words while `one` accepts them. Refuses an empty list, and one of more values than there
+/// can be traffic classes.
 fn several<T>(
     words: &mut Words<'_>,
     one: impl Fn(&mut Words<'_>) -> Result<T, Refusal>,

@@ -42,7 +42,7 @@ crate::params! {
     pub struct Config(env) {
         /// Most bytes that wait; a few times `max`. Must be given.
         limit: Bytes = Bytes(0), keys ["limit"], "at most 4294967295 bytes": in_u32;
-        /// Average queue above which packets are marked; 0 is a third of `max`.
+        /// Average queue from which on packets are marked; 0 is a third of `max`.
         min: Bytes = Bytes(0), keys ["min"], "at most 4294967295 bytes": in_u32;
         /// Average queue from which on every packet is marked; 0 is a quarter of `limit`.
         max: Bytes = Bytes(0), keys ["max"], "at most 4294967295 bytes": in_u32;

@@ -6,8 +6,8 @@ use crate::qdisc::KINDS;
 use crate::sched::spec::Spec;
 use crate::text::error::{ConfigError, ErrorKind, Object};
 
-/// The built-in kinds, and those that the owner of a tree has registered beside them. A value: a tree, a reader of commands
-/// and a check have one each.
+/// The built-in kinds, and those that the owner of a tree has registered beside them. A value: a
+/// tree, a reader of commands and a check have one each.
 ///
 /// ```
 /// use txweir_core::qdisc::Registry;
@@ -28,7 +28,7 @@ impl Registry {
     /// The built-in kinds.
     pub const BUILT_IN: Self = Self { own: &[] };
 
-    /// The built-in kinds and these, each an entry that `Spec::of` gives.
+    /// Returns the built-in kinds and these, each an entry made by `Spec::of`.
     ///
     /// # Errors
     /// Two kinds have the same name, or a name is no single word.
@@ -48,23 +48,23 @@ impl Registry {
         }
         Ok(Self { own })
     }
-    /// Every kind: the built-in ones in alphabetical order, then those that were registered.
+    /// Returns every kind: the built-in ones in alphabetical order, then the registered ones.
     pub fn iter(&self) -> impl Iterator<Item = &'static Spec> + use<> {
         KINDS.iter().chain(self.own).copied()
     }
-    /// The kind of that name, if there is one.
+    /// Returns the kind of that name, if there is one.
     pub fn get(&self, name: &str) -> Option<&'static Spec> {
         self.iter().find(|spec| spec.kind == name)
     }
-    /// The kind of that name.
+    /// Returns the kind of that name.
     ///
     /// # Errors
-    /// There is none.
+    /// No kind has that name.
     pub fn kind(&self, name: &str) -> Result<&'static Spec, ConfigError> {
         self.get(name)
             .ok_or_else(|| ConfigError::new(ErrorKind::UnknownKind, Object::Qdisc(None), self.one_of(), name))
     }
-    /// The names of all kinds, for what is expected: `one of bfifo, cake, ...`.
+    /// Returns the names of all kinds as an expected value: `one of bfifo, cake, ...`.
     pub fn one_of(&self) -> String {
         let mut known = String::from("one of ");
         for (i, spec) in self.iter().enumerate() {
@@ -82,7 +82,7 @@ impl Default for Registry {
 }
 
 impl PartialEq for Registry {
-    /// The same names.
+    /// True if both have kinds of the same names.
     fn eq(&self, other: &Self) -> bool {
         self.iter().map(|s| s.kind).eq(other.iter().map(|s| s.kind))
     }

@@ -71,7 +71,7 @@ crate::params! {
         perturb: Seconds = Seconds(0), keys ["perturb"], "0 to 2147483 seconds": |s| (0..=PERTURB_MAX).contains(&s.0);
         /// Puts each flow under RED; the default of `max` is derived from it, in bytes.
         redflowlimit: Option<Bytes> = None, keys ["redflowlimit"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
-        /// Average backlog of a flow, in bytes, above which packets are marked: a third of `max`.
+        /// Average backlog of a flow, in bytes, from which on packets are marked: a third of `max`.
         min: Option<Bytes> = None, keys ["min"], "1 to 4294967295 bytes": |b| b.as_ref().is_none_or(in_u32);
         /// Average backlog of a flow from which on every packet is marked: a quarter of
         /// `redflowlimit`.

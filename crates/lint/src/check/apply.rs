@@ -281,7 +281,7 @@ impl Check<'_> {
         let mut below = parent.value;
         let top = parent.value.minor() == 0;
         if top && device.qdisc(below).is_none() || !top && !device.has_class(below) {
-            let otherwise = format!("tc makes {} a class at the top without a word", id.value);
+            let otherwise = format!("tc makes {} a class at the top silently", id.value);
             if device.partial || self.known_parent(device, below, &parent.span, &otherwise) {
                 return;
             }

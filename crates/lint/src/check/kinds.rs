@@ -34,7 +34,7 @@ pub(super) enum Held {
     Packets(u64),
 }
 
-/// The classes of a qdisc with these settings.
+/// Returns the classes of a qdisc with these settings.
 pub(super) fn classes(name: &str, spec: Option<&Spec>, settings: &Settings) -> Classes {
     let queues = || settings.queues("queues").iter().map(|q| q.value.0.saturating_add(q.value.1)).max();
     let Some(spec) = spec else {
@@ -66,18 +66,18 @@ pub(super) fn is_for_queues(spec: Option<&Spec>) -> bool {
     spec.is_some_and(|s| s.shape == ClassShape::ByQueue && !s.params.iter().any(|p| p.key == "queues"))
 }
 
-/// Whether the words of a line may be about a kind below which nothing hangs.
+/// True if this word of a line may name a kind that has no classes.
 pub(super) fn is_leaf(name: &str, spec: Option<&Spec>) -> bool {
     name == "fq_pie" || spec.is_some_and(|s| s.shape == ClassShape::Leaf)
 }
 
-/// The most that a qdisc holds, at a rate that is known or not.
+/// Returns the limit of a qdisc, at a rate that may be unknown.
 pub(super) fn held(qdisc: &Qdisc, rate: Option<Rate>, options: &CheckOptions) -> Held {
     let (name, settings) = (qdisc.kind.as_str(), &qdisc.settings);
     let limit = settings.number("limit").map(|n| n.value);
     let queue = u64::from(options.txqueuelen);
     let spec = match (name, qdisc.spec) {
-        // tc-cake(8): at least 4 MiB, or four times what the rate brings in one round trip.
+        // tc-cake(8): at least 4 MiB, or four times the bytes of the rate in one round trip.
         ("cake" | "cake_mq", _) => {
             let least = rate.map_or(0, |r| r.0 / 10 * 4).max(4 << 20);
             return Held::Bytes(settings.bytes("memlimit").map_or(least, |limit| limit.value.0));
@@ -124,7 +124,7 @@ pub(super) fn held(qdisc: &Qdisc, rate: Option<Rate>, options: &CheckOptions) ->
 /// Returns the target of a qdisc's AQM.
 pub(super) fn target(qdisc: &Qdisc) -> Option<Nanos> {
     let default = match qdisc.kind.as_str() {
-        // A twentieth of the round trip that is the default.
+        // A twentieth of the default round trip.
         "cake" | "cake_mq" => Nanos::from_millis(5),
         "fq_pie" => Nanos::from_millis(15),
         _ => {
@@ -132,7 +132,8 @@ pub(super) fn target(qdisc: &Qdisc) -> Option<Nanos> {
             let mut target = None;
             spec.defaults(&Env::default(), &mut |o| {
                 if o.param.key == "target" && o.param.quantity == Quantity::Time {
-                    // As tc prints it: some laws count in ticks of their own, a little less than what is meant.
+                    // The text is as tc prints it: some laws count in ticks of their own, a little
+                    // below the given value.
                     target = Nanos::take(&mut Words::new(&[&text_of(o.value)])).ok();
                 }
             });

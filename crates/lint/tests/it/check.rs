@@ -107,7 +107,7 @@ fn parents() {
     assert_eq!(
         said("class add dev e parent 1: classid 1:1 htb rate 1mbit\n"),
         ["warning dangling-parent p:1:24: no line makes qdisc 1: (add qdisc 1: first, or tc makes 1:1 a \
-             class at the top without a word)",]
+             class at the top silently)",]
     );
     assert_eq!(
         said(

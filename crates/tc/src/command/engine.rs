@@ -52,7 +52,7 @@ fn class(source: &Arc<Source>, line: &Line, cmd: &ClassCommand) -> Result<(), Di
 }
 
 fn qdisc(source: &Arc<Source>, line: &Line, cmd: &QdiscCommand) -> Result<(), Diagnostic> {
-    // First, because it may be another word mistyped.
+    // The kind comes first, because it may be another word mistyped.
     if let Some(kind) = cmd.kind.as_ref().filter(|k| spec_of(source, k).is_none()) {
         return Err(kinds::unknown_kind(source, kind));
     }

@@ -44,7 +44,7 @@ fn put(session: &mut Session<'_>, source: &Arc<Source>, cmd: &ActionsCommand) ->
         let span = one.kind.span.clone();
         match action::read(source, &one, None, &mut |name| session.devices.port(name)).map_err(failure)? {
             Wanted::There(kind, index) => {
-                let message = format!("action {kind} index {index} is not said to do anything");
+                let message = format!("action {kind} index {index} has no parameters");
                 return Err(refused(source, &span, code::MISSING, message));
             }
             Wanted::New(_, action) if matches!(action.control, Control::Goto(_)) => {

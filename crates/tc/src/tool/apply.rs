@@ -111,7 +111,7 @@ fn hook_orphans(device: &mut dyn Device) -> Vec<BlockId> {
 /// Returns a copy of the structure of a device's qdiscs.
 pub(super) fn copy<'a>(source: &Arc<Source>, trees: impl Into<Trees<'a>>) -> Result<Tree, Diagnostic> {
     show::copy(trees, &mut scratch_cx()).map_err(|err| {
-        let message = format!("the qdiscs that are there cannot be said in tc's words: {err}");
+        let message = format!("the present qdiscs cannot be written in tc's words: {err}");
         Diagnostic::error(code::UNSUPPORTED, source, 0..0, message)
     })
 }

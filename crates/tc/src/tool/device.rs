@@ -94,11 +94,11 @@ pub const LOOPBACK: &str = "lo";
 
 /// All devices of an owner.
 pub trait Devices {
-    /// The kinds that commands may name: those that the trees of all devices make.
+    /// Returns the kinds that commands may name: those that the trees of all devices make.
     fn kinds(&self) -> Registry {
         Registry::BUILT_IN
     }
-    /// Their names, in the order in which they are listed.
+    /// Returns their names, in the order in which they are listed.
     fn names(&self) -> Vec<String>;
     /// Returns the device of that name.
     fn device(&mut self, name: &str) -> Option<&mut dyn Device>;
