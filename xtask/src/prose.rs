@@ -14,34 +14,9 @@ const COLUMNS: usize = 100;
 const OPENERS: [&str; 7] = ["What", "Who", "Whoever", "Nobody", "Somebody", "So many", "So much"];
 /// Phrases that no prose has.
 const PHRASES: [&str; 1] = ["hardly meant"];
-/// Rust sources whose comments follow the rules: a folder or a file, and the comments in it that
-/// are checked.
-const RUST: [(&str, Comments); 13] = [
-    ("crates/bench", Comments::All),
-    ("crates/cli/src", Comments::All),
-    ("crates/cli/tests", Comments::All),
-    ("crates/core/src", Comments::All),
-    ("crates/core/tests", Comments::All),
-    ("crates/daemon", Comments::All),
-    ("crates/device", Comments::All),
-    ("crates/handoff", Comments::All),
-    ("crates/lint/src", Comments::All),
-    ("crates/runtime", Comments::All),
-    ("crates/tc/src", Comments::All),
-    ("crates/txweir", Comments::All),
-    ("xtask/src", Comments::All),
-];
-/// Macros whose doc comments the command line prints as its help.
-const HELP: [&str; 4] = ["Args", "Parser", "Subcommand", "ValueEnum"];
-
-/// Comments of a Rust source that are checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comments {
-    /// The doc comments that `--help` prints.
-    Help,
-    /// All `///` and `//!` comments.
-    All,
-}
+/// Folders of Rust sources whose comments do not follow the rules yet.
+const NOT_YET: [&str; 6] =
+    ["crates/lab", "crates/laws", "crates/lint/tests", "crates/tc/tests", "crates/transport", "fuzz"];
 
 /// A line of a text: its number, the columns in front of the text, and the text.
 #[derive(Clone, Copy, Debug)]
@@ -51,18 +26,18 @@ struct Line<'a> {
     text: &'a str,
 }
 
-/// Checks every Markdown file and the listed Rust sources.
+/// Checks every Markdown file and the doc comments of all Rust sources but those of [`NOT_YET`].
 pub fn check(root: &Path, found: &mut Vec<String>) -> Result<(), String> {
     for path in files(root, "md") {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
         check_lines(&name, &plain(&text), found);
     }
-    for (place, comments) in RUST {
-        for path in files(&root.join(place), "rs") {
-            let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+    for path in files(root, "rs") {
+        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        if !NOT_YET.iter().any(|folder| name.starts_with(&format!("{folder}/"))) {
             let text = fs::read_to_string(&path).map_err(|e| format!("{name}: {e}"))?;
-            for block in comment_blocks(&text, comments) {
+            for block in comment_blocks(&text) {
                 check_lines(&name, &block, found);
             }
         }
@@ -97,14 +72,13 @@ fn plain(text: &str) -> Vec<Line<'_>> {
 }
 
 /// Returns the doc comments of a Rust source. Each block of adjacent lines is a text of its own.
-fn comment_blocks(source: &str, comments: Comments) -> Vec<Vec<Line<'_>>> {
-    let in_help = help_lines(source);
+fn comment_blocks(source: &str) -> Vec<Vec<Line<'_>>> {
     let mut blocks: Vec<Vec<Line<'_>>> = Vec::new();
     let mut last = 0;
     for (i, line) in source.lines().enumerate() {
         let code = line.trim_start();
         let doc = code.strip_prefix("///").or_else(|| code.strip_prefix("//!"));
-        let Some(doc) = doc.filter(|_| comments == Comments::All || in_help[i]) else { continue };
+        let Some(doc) = doc else { continue };
         let text = doc.strip_prefix(' ').unwrap_or(doc);
         let indent = line.chars().count() - text.chars().count();
         let line = Line { number: i + 1, indent, text };
@@ -115,29 +89,6 @@ fn comment_blocks(source: &str, comments: Comments) -> Vec<Vec<Line<'_>>> {
         last = i + 1;
     }
     blocks
-}
-
-/// Returns, for each line of a Rust source, true if `--help` prints a doc comment there: within an
-/// item that derives one of [`HELP`], and in front of one that derives `Parser`.
-fn help_lines(source: &str) -> Vec<bool> {
-    let lines: Vec<&str> = source.lines().collect();
-    let mut printed = vec![false; lines.len()];
-    for (at, line) in lines.iter().enumerate() {
-        let Some(derived) = line.strip_prefix("#[derive(").and_then(|l| l.split(')').next()) else {
-            continue;
-        };
-        let derives: Vec<&str> = derived.split(", ").filter_map(|d| d.rsplit("::").next()).collect();
-        if !HELP.iter().any(|h| derives.contains(h)) {
-            continue;
-        }
-        if derives.contains(&"Parser") {
-            let above = lines[..at].iter().rev().take_while(|l| l.starts_with("///")).count();
-            printed[at - above..at].fill(true);
-        }
-        let length = lines[at..].iter().position(|l| *l == "}").unwrap_or(0);
-        printed[at..at + length].fill(true);
-    }
-    printed
 }
 
 /// Checks one text in Markdown.
@@ -331,25 +282,21 @@ mod tests {
     }
 
     #[test]
-    fn comments_of_rust_are_checked_by_what_is_asked_for() {
-        let source = "//! What it is.\n\n/// Who waits.\nfn f() {\n    // Nobody.\n}\n\n/// Somebody.\n///\n/// Nobody else.\n\
-                      #[derive(Debug, clap::Parser)]\nstruct Cli {\n    /// So many packets,\n    /// all at once\n    n: u32,\n}\n";
-        let lines = |comments| {
-            let mut found = Vec::new();
-            for block in comment_blocks(source, comments) {
-                check_lines("a.rs", &block, &mut found);
-            }
-            found.iter().map(|f| f.split(':').nth(1).unwrap().parse().unwrap()).collect::<Vec<usize>>()
-        };
-        assert_eq!(lines(Comments::All), [1, 3, 8, 10, 13]);
-        assert_eq!(lines(Comments::Help), [8, 10, 13]);
+    fn doc_comments_of_rust_are_checked_and_no_others() {
+        let source = "//! What it is.\n\n/// Who waits.\nfn f() {\n    // Nobody.\n}\n\n/// Somebody.\nstruct Cli {\n    /// So many packets,\n    n: u32,\n}\n";
+        let mut found = Vec::new();
+        for block in comment_blocks(source) {
+            check_lines("a.rs", &block, &mut found);
+        }
+        let lines: Vec<usize> = found.iter().map(|f| f.split(':').nth(1).unwrap().parse().unwrap()).collect();
+        assert_eq!(lines, [1, 3, 8, 10]);
     }
 
     #[test]
     fn the_indent_of_a_comment_counts() {
         let mut found = Vec::new();
         let source = format!("    /// {}\n", "word ".repeat(19).trim_end());
-        for block in comment_blocks(&source, Comments::All) {
+        for block in comment_blocks(&source) {
             check_lines("a.rs", &block, &mut found);
         }
         assert_eq!(found, ["a.rs:1: 102 columns of prose, more than 100"]);

@@ -1,6 +1,8 @@
 //! The world: a transmit path, its device, and an account of every frame. It runs operations and
 //! checks every law after each of them.
 
+pub mod check;
+
 use txweir_core::base::tally::Tally;
 use txweir_core::packet::detail::{Detail, SACK_BLOCKS, TcpDetail};
 use txweir_core::packet::headers::tcp_flag;
@@ -9,7 +11,7 @@ use txweir_core::sched::answer::Verdict;
 use txweir_core::sched::node::Node;
 use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, Wake};
 
-use crate::check::{Called, Checker, View};
+use self::check::{Called, Checker, View};
 use crate::device::{Device, Fate, Frame};
 use crate::ops::Op;
 use crate::options::classes_of;

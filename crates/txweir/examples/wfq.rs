@@ -1,5 +1,6 @@
-//! A kind of qdisc of one's own: a weighted fair queue, registered beside the built-in kinds. The tc language reads its
-//! options, `show` prints them with its counters, and `tests/it/wfq.rs` holds it to the laws, all from the declarations here.
+//! A kind of qdisc of one's own: a weighted fair queue, registered beside the built-in kinds. The
+tc language reads its //! options, `show` prints them with its counters, and `tests/it/wfq.rs` holds
+it to the laws, all from the declarations here.
 
 use txweir::core::qdisc::Registry;
 use txweir::core::sched::spec::Spec;
@@ -16,8 +17,8 @@ pub mod kind {
     use txweir::core::sched::spec::Flags;
     use txweir::{ClassId, ConfigError, DropReason, Env, Packets};
 
-    /// Bands, each a power of `ratio` heavier than the one after it: those of the priorities 0, 1, 2, and 3 and above.
-    const BANDS: usize = 4;
+    /// Bands, each a power of `ratio` heavier than the one after it: those of the priorities 0, 1,
+    2, and 3 and above. const BANDS: usize = 4;
 
     txweir::core::params! {
         /// Parameters of wfq.
@@ -37,18 +38,12 @@ pub mod kind {
         }
     }
 
-    /// Start-time fair queueing (P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996): the packet with the least start tag goes first.
+    /// Start-time fair queueing (P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996): the packet with the
+    least start tag goes first.
     #[derive(Debug)]
-    pub struct Wfq {
-        bands: [Queue; BANDS],
-        /// The start tag of the first packet of each band, and the finish tag of the last where the band is empty.
-        tags: [u64; BANDS],
-        /// The start tag of the packet that was sent last.
-        virtual_time: u64,
-        ratio: u32,
-        limit: u32,
-        stats: Stats,
-    }
+    pub struct Wfq { bands: [Queue; BANDS], /// The start tag of the first packet of each band, and
+    the finish tag of the last where the band is empty. tags: [u64; BANDS], /// The start tag of the
+    packet that was sent last. virtual_time: u64, ratio: u32, limit: u32, stats: Stats, }
 
     impl Discipline for Wfq {
         const KIND: &'static str = "wfq";
@@ -135,26 +130,16 @@ pub fn kinds() -> Result<Registry, txweir::ConfigError> {
     Registry::with(OWN)
 }
 
-/// Offers 60 packets of each priority and gives the priorities of the first `sent` that leave, and what `show` prints.
-pub fn run(lines: &str, sent: u32) -> Result<(Vec<u32>, String), Box<dyn std::error::Error>> {
-    let policy = Policy::of(Source::new("wfq.tc", lines).with_kinds(kinds()?), 0..lines.len())?;
-    let mut device = VecDevice::with_slots(1);
-    let mut path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() })?.with_kinds(kinds()?);
-    let now = Instant::ZERO;
-    path.configure(now, &mut device, |tree, cx| policy.apply(tree, cx))?;
-    for i in 0..240 {
-        let priority = i % 4;
-        let mut meta = Meta::new(1500);
-        meta.priority = priority;
-        let _ = path.submit(now, priority, meta, &mut device);
-    }
-    while device.sent().len() < sent as usize {
-        let _ = path.drain(now, 64, &mut device);
-        device.finish(1);
-        path.reap(now, &mut device, |_| {});
-    }
-    Ok((device.sent().to_vec(), show::text(path.tree(), Some("eth0"), true)))
-}
+/// Offers 60 packets of each priority and gives the priorities of the first `sent` that leave, and
+what `show` prints. pub fn run(lines: &str, sent: u32) -> Result<(Vec<u32>, String), Box<dyn
+std::error::Error>> { let policy = Policy::of(Source::new("wfq.tc", lines).with_kinds(kinds()?),
+0..lines.len())?; let mut device = VecDevice::with_slots(1); let mut path = TxPath::new(PathConfig {
+bql: None, ..PathConfig::default() })?.with_kinds(kinds()?); let now = Instant::ZERO;
+path.configure(now, &mut device, |tree, cx| policy.apply(tree, cx))?; for i in 0..240 { let priority
+= i % 4; let mut meta = Meta::new(1500); meta.priority = priority; let _ = path.submit(now,
+priority, meta, &mut device); } while device.sent().len() < sent as usize { let _ = path.drain(now,
+64, &mut device); device.finish(1); path.reap(now, &mut device, |_| {}); }
+Ok((device.sent().to_vec(), show::text(path.tree(), Some("eth0"), true))) }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (sent, shown) = run("qdisc add root handle 1: wfq limit 300 ratio 3\n", 80)?;

@@ -274,8 +274,8 @@ impl<F> Port<F> {
         (queue, self.submit(now, frame, m, detail, dev))
     }
 
-    /// Hands a packet over to the path of the queue that [`choose_for`](Self::choose_for) has noted in its metadata: see
-    /// `TxPath::submit_with`. Then `drain` that queue.
+    /// Hands a packet over to the path of the queue that [`choose_for`](Self::choose_for) has noted
+    in its metadata: see /// `TxPath::submit_with`. Then `drain` that queue.
     #[inline(always)]
     pub fn submit<D>(
         &mut self,
