@@ -6,9 +6,10 @@ use txweir_device::{BATCH_MAX, Backend, Store};
 
 use crate::stats::DirectionStats;
 
-/// Bytes of frames that are worth a doorbell of their own. A system call costs some hundred ///
-nanoseconds, the copy of 32 KiB some microseconds. So a super-frame goes while it is still in the
-/// processor's cache. const BATCH_BYTES: u64 = 32 << 10;
+/// Bytes of frames that are worth a doorbell of their own. A system call costs some hundred
+/// nanoseconds, the copy of 32 KiB some microseconds. So a super-frame goes while it is still in
+/// the processor's cache.
+const BATCH_BYTES: u64 = 32 << 10;
 
 /// A device, and the amount that it was given since the last doorbell.
 #[derive(Debug)]

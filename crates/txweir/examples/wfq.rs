@@ -1,6 +1,6 @@
 //! A kind of qdisc of one's own: a weighted fair queue, registered beside the built-in kinds. The
-tc language reads its //! options, `show` prints them with its counters, and `tests/it/wfq.rs` holds
-it to the laws, all from the declarations here.
+//! tc language reads its options, `show` prints them with its counters, and `tests/it/wfq.rs` holds
+//! it to the laws, all from the declarations here.
 
 use txweir::core::qdisc::Registry;
 use txweir::core::sched::spec::Spec;
@@ -18,7 +18,8 @@ pub mod kind {
     use txweir::{ClassId, ConfigError, DropReason, Env, Packets};
 
     /// Bands, each a power of `ratio` heavier than the one after it: those of the priorities 0, 1,
-    2, and 3 and above. const BANDS: usize = 4;
+    /// 2, and 3 and above.
+    const BANDS: usize = 4;
 
     txweir::core::params! {
         /// Parameters of wfq.
@@ -39,11 +40,19 @@ pub mod kind {
     }
 
     /// Start-time fair queueing (P. Goyal, H. Vin, H. Cheng, SIGCOMM 1996): the packet with the
-    least start tag goes first.
+    /// least start tag goes first.
     #[derive(Debug)]
-    pub struct Wfq { bands: [Queue; BANDS], /// The start tag of the first packet of each band, and
-    the finish tag of the last where the band is empty. tags: [u64; BANDS], /// The start tag of the
-    packet that was sent last. virtual_time: u64, ratio: u32, limit: u32, stats: Stats, }
+    pub struct Wfq {
+        bands: [Queue; BANDS],
+        /// The start tag of the first packet of each band, and the finish tag of the last where the
+        /// band is empty.
+        tags: [u64; BANDS],
+        /// The start tag of the packet that was sent last.
+        virtual_time: u64,
+        ratio: u32,
+        limit: u32,
+        stats: Stats,
+    }
 
     impl Discipline for Wfq {
         const KIND: &'static str = "wfq";
@@ -87,7 +96,8 @@ pub mod kind {
             let Some(band) = self.first() else { return Next::Empty };
             let Some(p) = self.bands[band].pop_front(&cx.pool) else { return Next::Empty };
             self.virtual_time = self.tags[band];
-            // The bytes in units of the lightest band: its weight is 1, that of each band before it `ratio` times more.
+            // The bytes in units of the lightest band: its weight is 1, that of each band before it
+            // `ratio` times more.
             let weight = u64::from(self.ratio).pow((BANDS - 1 - band) as u32);
             let cost = (u64::from(cx.meta(&p).wire_len) << 16) / weight;
             self.tags[band] = self.virtual_time.saturating_add(cost);
@@ -131,15 +141,26 @@ pub fn kinds() -> Result<Registry, txweir::ConfigError> {
 }
 
 /// Offers 60 packets of each priority and gives the priorities of the first `sent` that leave, and
-what `show` prints. pub fn run(lines: &str, sent: u32) -> Result<(Vec<u32>, String), Box<dyn
-std::error::Error>> { let policy = Policy::of(Source::new("wfq.tc", lines).with_kinds(kinds()?),
-0..lines.len())?; let mut device = VecDevice::with_slots(1); let mut path = TxPath::new(PathConfig {
-bql: None, ..PathConfig::default() })?.with_kinds(kinds()?); let now = Instant::ZERO;
-path.configure(now, &mut device, |tree, cx| policy.apply(tree, cx))?; for i in 0..240 { let priority
-= i % 4; let mut meta = Meta::new(1500); meta.priority = priority; let _ = path.submit(now,
-priority, meta, &mut device); } while device.sent().len() < sent as usize { let _ = path.drain(now,
-64, &mut device); device.finish(1); path.reap(now, &mut device, |_| {}); }
-Ok((device.sent().to_vec(), show::text(path.tree(), Some("eth0"), true))) }
+/// what `show` prints.
+pub fn run(lines: &str, sent: u32) -> Result<(Vec<u32>, String), Box<dyn std::error::Error>> {
+    let policy = Policy::of(Source::new("wfq.tc", lines).with_kinds(kinds()?), 0..lines.len())?;
+    let mut device = VecDevice::with_slots(1);
+    let mut path = TxPath::new(PathConfig { bql: None, ..PathConfig::default() })?.with_kinds(kinds()?);
+    let now = Instant::ZERO;
+    path.configure(now, &mut device, |tree, cx| policy.apply(tree, cx))?;
+    for i in 0..240 {
+        let priority = i % 4;
+        let mut meta = Meta::new(1500);
+        meta.priority = priority;
+        let _ = path.submit(now, priority, meta, &mut device);
+    }
+    while device.sent().len() < sent as usize {
+        let _ = path.drain(now, 64, &mut device);
+        device.finish(1);
+        path.reap(now, &mut device, |_| {});
+    }
+    Ok((device.sent().to_vec(), show::text(path.tree(), Some("eth0"), true)))
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (sent, shown) = run("qdisc add root handle 1: wfq limit 300 ratio 3\n", 80)?;

@@ -275,7 +275,7 @@ impl<F> Port<F> {
     }
 
     /// Hands a packet over to the path of the queue that [`choose_for`](Self::choose_for) has noted
-    in its metadata: see /// `TxPath::submit_with`. Then `drain` that queue.
+    /// in its metadata: see `TxPath::submit_with`. Then `drain` that queue.
     #[inline(always)]
     pub fn submit<D>(
         &mut self,
