@@ -38,6 +38,11 @@ fn home_uplink_with_a_router() {
 }
 
 #[test]
+fn classes_of_rings_that_the_device_schedules() {
+    deterministic(&story(include_str!("../../../scenarios/mqprio.toml")));
+}
+
+#[test]
 fn lossy_with_jitter_and_reordering() {
     deterministic(&story(include_str!("../../../../scenarios/lossy.toml")));
 }

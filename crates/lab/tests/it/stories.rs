@@ -86,8 +86,7 @@ fn every_kind_has_its_story() {
         let name = match spec.kind {
             "pfifo_fast" => "first",
             "tbf" | "fq_codel" => "home-uplink",
-            // A policy of the lab is that of one path: where a link has several queues, each has its own.
-            "mq" | "mqprio" | "multiq" => continue,
+            "mq" | "multiq" => "mqprio",
             kind => kind,
         };
         if name == spec.kind {
@@ -132,6 +131,16 @@ fn the_stories_of_the_kinds_show_what_they_say() {
         let packets = report.traffic[call].packets.unwrap();
         assert!(packets.lost == 0 && (249..=251).contains(&packets.received), "{packets:?}");
     }
+    let queues = of("mqprio");
+    let [plain, classes, turns, flows] = [0, 1, 2, 3].map(|call| delay(&queues, call).p99_ns);
+    // 10 ms of distance, 64 full frames in the ring of the first, one frame on the line before the calls of others.
+    assert!(plain > 10 * common::MS + 60 * 1_230_400, "{plain}");
+    assert!(
+        [classes, turns].iter().all(|ns| *ns < 10 * common::MS + 1_230_400 + 400_000),
+        "{classes} {turns}"
+    );
+    assert!(flows < plain / 3, "{flows} {plain}");
+    common::close((4..8).map(|i| rate(&queues, i)).fold(f64::MAX, f64::min), rate(&queues, 4), 3.0);
     let text = include_str!("../../../../scenarios/rough.toml");
     let rough = of("rough");
     let behind = common::report(&text.replace("rough ack_budget 20%", "pfifo"));
