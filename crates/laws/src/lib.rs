@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 #![allow(missing_docs)] // Test support: the fields are what the laws look at.
 
+pub mod check;
 pub mod device;
 pub mod ops;
 pub mod options;

@@ -289,14 +289,13 @@ fn push_words(words: &mut Vec<String>, s: &Shown<'_>) {
     }
 }
 
-/// True if a value's JSON and exact text agree: the number, in the unit that JSON has. `form` is the
-/// form of the values that the parameter takes (`Param::expected`).
-pub fn agree(form: &str, exact: &str, json: &Json) -> bool {
+/// True if a value's JSON and exact text agree: the number, in the unit that JSON has.
+pub fn agree(expected: &str, exact: &str, json: &Json) -> bool {
     let digits: String = exact.chars().take_while(char::is_ascii_digit).collect();
     match json {
         Json::Bool(b) => exact == if *b { "on" } else { "off" } || (exact.is_empty() && !b),
         // Words are left out where they are the default, because tc refuses them beside others.
-        Json::Text(t) if [Mode::EXPECTED, Shaper::EXPECTED].iter().any(|word_form| *word_form == form) => {
+        Json::Text(t) if [Mode::EXPECTED, Shaper::EXPECTED].contains(&expected) => {
             t == exact || exact.is_empty() && t == "dcb"
         }
         Json::Text(t) | Json::Number(t) => t == exact,
@@ -305,7 +304,7 @@ pub fn agree(form: &str, exact: &str, json: &Json) -> bool {
         Json::Members(_) | Json::Rows(_) => false,
         Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
         Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
-            let unit = if form == Nanos::EXPECTED { 1000 } else { 1 };
+            let unit = if expected == Nanos::EXPECTED { 1000 } else { 1 };
             exact / unit == *n
         }),
     }

@@ -7,10 +7,10 @@ use txweir_core::{ConfigError, Env, Handle, Swapped, Tree};
 use txweir_core::{base::link::LinkLayer, sched::stab::Stab};
 use txweir_core::{base::tally::Tally, sched::cx::Cx};
 
+use crate::check::{Called, snapshot};
 use crate::device::Frame;
 use crate::ops::Op;
 use crate::options::{chance, classes_of, illegal, legal, legal_class, pick, random, with_words};
-use crate::world::check::{Called, snapshot};
 use crate::world::{Known, Where, World};
 use crate::{Law, Violation};
 

@@ -1,8 +1,6 @@
 //! The world: a transmit path, its device, and an account of every frame. It runs operations and
 //! checks every law after each of them.
 
-pub mod check;
-
 use txweir_core::base::tally::Tally;
 use txweir_core::packet::detail::{Detail, SACK_BLOCKS, TcpDetail};
 use txweir_core::packet::headers::tcp_flag;
@@ -11,7 +9,7 @@ use txweir_core::sched::answer::Verdict;
 use txweir_core::sched::node::Node;
 use txweir_core::{Admitted, DropReason, Env, Handle, Instant, Meta, Nanos, PathConfig, Role, TxPath, Wake};
 
-use self::check::{Called, Checker, View};
+use crate::check::{Called, Checker, View};
 use crate::device::{Device, Fate, Frame};
 use crate::ops::Op;
 use crate::options::classes_of;

@@ -26,7 +26,6 @@
 mod ack_filter;
 mod autorate;
 mod config;
-mod counters;
 mod flows;
 mod framing;
 mod heap;
@@ -63,7 +62,29 @@ use tin::{Tin, TinStats};
 use tins::{Plan, TINS_MAX, dscp_of};
 
 pub use config::{AckFilter, Bandwidth, Cells, Config, Diffserv, FlowMode, Framing, Mask, MemLimit, Rtt};
-pub use counters::Stats;
+
+crate::stats! {
+    /// Counters of cake.
+    pub struct Stats {
+        /// Most memory that waiting packets have taken, bytes.
+        memory_used: u64,
+        /// Limit of `memory_used`, bytes.
+        memory_limit: u64,
+        /// Estimate of the arrival rate with `autorate-ingress`, bytes/s; without it, the first
+        /// rate.
+        capacity_estimate: u64,
+        /// Smallest network packet, bytes (frame, if the framing is raw).
+        min_network_size: u32,
+        /// Largest network packet, bytes.
+        max_network_size: u32,
+        /// Smallest size that a packet was charged, bytes.
+        min_adj_size: u32,
+        /// Largest size that a packet was charged, bytes.
+        max_adj_size: u32,
+        /// Mean bytes in front of the network header.
+        avg_hdr_offset: u32,
+    }
+}
 
 /// Shaper, tins, fair queueing and law in one.
 #[derive(Debug)]
