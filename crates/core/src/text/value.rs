@@ -56,7 +56,8 @@ pub trait Show {
     fn json(&self) -> Json;
 }
 
-/// The quantity that the words of a parameter give, for programs that read a line without its kind: they compare rates, sum sizes.
+/// The quantity that the words of a parameter give, for programs that compare rates or add sizes without knowing the
+/// kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantity {
     /// None of the following, or several.
