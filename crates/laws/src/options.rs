@@ -297,7 +297,7 @@ pub fn agree(declared: &str, exact: &str, json: &Json) -> bool {
         }
         Json::Text(t) | Json::Number(t) => t == exact,
         Json::Null => false,
-        Json::Int(n) => n.to_string() == exact,
+        Json::Int(n) => exact == format!("{n}"),
         Json::Members(_) | Json::Rows(_) => false,
         Json::List(l) => l.iter().map(u64::to_string).collect::<Vec<_>>().join(" ") == exact,
         Json::Uint(n) => digits.parse::<u64>().is_ok_and(|exact| {
